@@ -1,0 +1,45 @@
+# Each target builds .venv when it is missing or older than pyproject.toml, then does its job.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint format bench docs clean
+
+demo: $(VENV)/.core
+	$(BIN)/neurecover demo
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -n 2
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check src tests
+	$(BIN)/ruff format --check src tests
+	$(BIN)/mypy
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix src tests
+	$(BIN)/ruff format src tests
+
+bench: $(VENV)/.peers
+	$(BIN)/neurecover bench all --out results
+
+# The documentation is plain Markdown; its examples are run so that they stay true.
+docs: $(VENV)/.dev
+	$(BIN)/python -m pytest tests/test_docs.py
+
+$(VENV)/.core: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --editable .
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.core
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	touch $@
+
+# A known CPU-sized torch; any other release in the range of pyproject.toml works as well.
+$(VENV)/.peers: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet torch==2.13.0 --editable '.[dev,peers]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) results .pytest_cache .ruff_cache .mypy_cache
