@@ -1,0 +1,42 @@
+"""Synthetic data: hidden networks, input distributions, noise, smoothing and provably ambiguous pairs."""
+
+from neurecover.simulate.counterexamples import sign_ambiguous
+from neurecover.simulate.inputs import (
+    Distribution,
+    Exponential,
+    Gaussian,
+    Laplace,
+    Perturbed,
+    Rademacher,
+    Skewed,
+    StudentT,
+    SymmetricMixture,
+    Uniform,
+)
+from neurecover.simulate.names import distribution
+from neurecover.simulate.noise import Fixed, GaussianNoise, Noise, SparseGross, UniformNoise
+from neurecover.simulate.samples import sample
+from neurecover.simulate.teachers import smoothed, teacher
+
+__all__ = [
+    "Distribution",
+    "Exponential",
+    "Fixed",
+    "Gaussian",
+    "GaussianNoise",
+    "Laplace",
+    "Noise",
+    "Perturbed",
+    "Rademacher",
+    "Skewed",
+    "SparseGross",
+    "StudentT",
+    "SymmetricMixture",
+    "Uniform",
+    "UniformNoise",
+    "distribution",
+    "sample",
+    "sign_ambiguous",
+    "smoothed",
+    "teacher",
+]

@@ -1,0 +1,27 @@
+"""One-pass sums over samples, mergeable in any order; what leaves them does not grow with n."""
+
+from neurecover.statistics.base import Statistic
+from neurecover.statistics.gauss_newton import (
+    CurvatureProduct,
+    GaussNewtonSums,
+    ReadoutSums,
+    Student,
+    UnitBlockSums,
+)
+from neurecover.statistics.hermite import HermiteCoefficients, HermiteSums, regression_degree
+from neurecover.statistics.moments import Moments
+from neurecover.statistics.residuals import Residuals
+
+__all__ = [
+    "CurvatureProduct",
+    "GaussNewtonSums",
+    "HermiteCoefficients",
+    "HermiteSums",
+    "Moments",
+    "ReadoutSums",
+    "Residuals",
+    "Statistic",
+    "Student",
+    "UnitBlockSums",
+    "regression_degree",
+]

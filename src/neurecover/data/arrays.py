@@ -1,0 +1,47 @@
+"""Samples that are already arrays, in memory or memory-mapped."""
+
+from typing import Any
+
+import numpy as np
+
+from neurecover.data.source import Blocks, Source, check_real, check_shapes, numbered
+
+
+class ArraySource(Source):
+    """X (n, d) and Y (n,) or (n, p): anything that numpy turns into an array of real numbers.
+
+    Arrays and memory maps are not copied. The columns of a pandas frame keep their names, others
+    are called x0, x1, … and y0, y1, …
+    """
+
+    def __init__(self, X: Any, Y: Any, *, origin: str = "the arrays") -> None:
+        self.origin = origin
+        self._X = _real_array(X, f"{origin}, X")
+        Y_array = _real_array(Y, f"{origin}, Y")
+        check_shapes(self._X.shape, Y_array.shape, origin)
+        self._Y = Y_array.reshape(len(Y_array), -1)
+        self.input_names = _names(X, "x", self._X.shape[1])
+        self.output_names = _names(Y, "y", self._Y.shape[1])
+        self.n_samples = len(self._X)
+
+    def _blocks(self, rows: int) -> Blocks:
+        for start in range(0, len(self._X), rows):
+            yield self._X[start : start + rows], self._Y[start : start + rows]
+
+
+def _real_array(values: Any, what: str) -> np.ndarray:
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise ValueError(
+            f"{what}: expected a rectangular array of numbers. Got rows of unequal length instead."
+        ) from None
+    check_real(array.dtype, what)
+    return array
+
+
+def _names(values: Any, letter: str, count: int) -> tuple[str, ...]:
+    columns = getattr(values, "columns", None)
+    if columns is not None and len(columns) == count:
+        return tuple(str(name) for name in columns)
+    return numbered(letter, count)

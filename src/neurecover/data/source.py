@@ -1,0 +1,124 @@
+"""What every source of samples promises.
+
+A source stands for n rows (x_i, y_i), x_i in R^d and y_i in R^p, that are read in blocks. A pass
+over it yields the same rows in the same order every time, whatever the block size, and holds one
+block in memory at a time.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+
+import numpy as np
+
+Blocks = Iterator[tuple[np.ndarray, np.ndarray]]
+
+
+class Source(ABC):
+    """Samples (x_i, y_i), i = 0 … n − 1, readable again and again.
+
+    origin names the place the samples come from in error messages. n_samples is None where only a
+    pass can tell. A subclass sets these four attributes and yields its rows from `_blocks`.
+    """
+
+    origin: str
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+    n_samples: int | None
+
+    @property
+    def n_inputs(self) -> int:
+        """The dimension d of x."""
+        return len(self.input_names)
+
+    @property
+    def n_outputs(self) -> int:
+        """The dimension p of y."""
+        return len(self.output_names)
+
+    def blocks(self, rows: int) -> Blocks:
+        """One pass: pairs X (m, d), Y (m, p) with 1 ≤ m ≤ rows, every value finite.
+
+        float32 stays float32 and every other type becomes float64. A block may be a view of the
+        caller's own array: read it, never write to it.
+        """
+        if rows < 1:
+            raise ValueError(f"A block holds at least one row. Got rows={rows} instead.")
+        return self._checked(rows)
+
+    def collect(self) -> tuple[np.ndarray, np.ndarray]:
+        """The whole source as two float64 arrays X (n, d) and Y (n, p)."""
+        X, Y = zip(*self.blocks(65_536), strict=True)
+        return np.concatenate(X, dtype=np.float64), np.concatenate(Y, dtype=np.float64)
+
+    @abstractmethod
+    def _blocks(self, rows: int) -> Blocks:
+        """One pass over the raw rows, at most `rows` at a time; values are checked by `blocks`."""
+
+    def _where(self, row: int) -> str:
+        """How a person finds sample `row` (counted from 0) at the origin."""
+        return f"row {row}"
+
+    def _checked(self, rows: int) -> Blocks:
+        done = 0
+        for X, Y in self._blocks(rows):
+            if len(X) == 0:
+                continue
+            X, Y = _floating(X), _floating(Y)
+            self._check_finite(X, self.input_names, done)
+            self._check_finite(Y, self.output_names, done)
+            done += len(X)
+            yield X, Y
+        if done == 0:
+            raise ValueError(f"{self.origin}: expected at least one sample. Got 0 rows instead.")
+
+    def _check_finite(self, block: np.ndarray, names: tuple[str, ...], first_row: int) -> None:
+        finite = np.isfinite(block)
+        if finite.all():
+            return
+        i, j = np.argwhere(~finite)[0]
+        raise ValueError(
+            f"{self.origin}, {self._where(first_row + int(i))}, column {names[j]!r}: "
+            f"expected a finite number. Got {block[i, j]} instead; drop the row or fill the missing value."
+        )
+
+    def __repr__(self) -> str:
+        n = "an unknown number of" if self.n_samples is None else self.n_samples
+        shape = f"{n} samples, {self.n_inputs} inputs, {self.n_outputs} outputs"
+        return f"<{type(self).__name__} {self.origin}: {shape}>"
+
+
+def _floating(block: np.ndarray) -> np.ndarray:
+    kind = np.float32 if block.dtype.newbyteorder("=") == np.float32 else np.float64
+    return block.astype(kind, copy=False)
+
+
+def check_real(dtype: np.dtype, what: str) -> None:
+    """Refuse a dtype whose values are not real numbers: object, text, complex, dates, records."""
+    if dtype.kind not in "fiub":
+        raise ValueError(
+            f"{what}: expected real numbers. Got dtype {dtype} instead; convert it first, for example with "
+            ".astype(float)."
+        )
+
+
+def check_shapes(x_shape: tuple[int, ...], y_shape: tuple[int, ...], origin: str) -> None:
+    """Refuse shapes other than X (n, d) beside Y (n,) or (n, p) with n, d, p ≥ 1."""
+    if len(x_shape) != 2 or x_shape[1] == 0:
+        raise ValueError(
+            f"{origin}: expected X of shape (n, d), one sample per row. Got shape {x_shape} instead; "
+            "a single input is X.reshape(-1, 1)."
+        )
+    if len(y_shape) not in (1, 2) or y_shape[1:] == (0,):
+        raise ValueError(f"{origin}: expected Y of shape (n,) or (n, p). Got shape {y_shape} instead.")
+    if x_shape[0] != y_shape[0]:
+        raise ValueError(
+            f"{origin}: expected as many rows in X as in Y. "
+            f"Got {x_shape[0]} in X and {y_shape[0]} in Y instead."
+        )
+    if x_shape[0] == 0:
+        raise ValueError(f"{origin}: expected at least one sample. Got 0 rows instead.")
+
+
+def numbered(letter: str, count: int) -> tuple[str, ...]:
+    """Names for columns that have none: x0, x1, …"""
+    return tuple(f"{letter}{j}" for j in range(count))

@@ -1,0 +1,43 @@
+"""Input distributions by name, for the command line and for saved experiments: "laplace", "student(5)", …"""
+
+import re
+from dataclasses import fields
+
+from neurecover.simulate import inputs
+from neurecover.simulate.inputs import Distribution
+
+NAMES: dict[str, type] = {
+    "gaussian": inputs.Gaussian,
+    "mixture": inputs.SymmetricMixture,
+    "uniform": inputs.Uniform,
+    "laplace": inputs.Laplace,
+    "student": inputs.StudentT,
+    "rademacher": inputs.Rademacher,
+    "exponential": inputs.Exponential,
+    "skewed": inputs.Skewed,
+}
+
+
+def distribution(spec: str | Distribution) -> Distribution:
+    """The distribution that spec names, with its numbers in brackets: "student(8)" is StudentT(8.0).
+
+    Without brackets the parameters take their defaults. A distribution, or any callable
+    (rng, n, d) → (n, d), is returned as it is.
+    """
+    if callable(spec):
+        return spec
+    match = re.fullmatch(r"\s*(\w+)\s*(?:\(([^()]*)\))?\s*", spec) if isinstance(spec, str) else None
+    if match is None or match[1].lower() not in NAMES:
+        raise ValueError(
+            f"An input distribution is one of {', '.join(NAMES)}, with numbers in brackets if it has any, "
+            f"like 'student(5)'. Got {spec!r} instead."
+        )
+    kind = NAMES[match[1].lower()]
+    try:
+        parameters = [float(word) for word in (match[2] or "").split(",") if word.strip()]
+        return kind(*parameters)
+    except TypeError:
+        allowed = len(fields(kind))
+        raise ValueError(f"{match[1]} takes at most {allowed} numbers. Got {spec!r} instead.") from None
+    except ValueError as error:
+        raise ValueError(f"{spec!r} names no input distribution: {error}") from None

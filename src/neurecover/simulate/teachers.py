@@ -1,0 +1,129 @@
+"""Hidden networks to be recovered: y = A act(W x + b) with W, b and A drawn at random.
+
+W (k, d) has one unit per row, b (k,) its thresholds, A (p, k) the output weights. The kinds of W differ in
+what makes recovery hard: nothing (orthonormal), chance (gaussian), a small singular value (conditioned), or
+pairs of units that are almost the same (near_parallel). k may exceed d in every kind.
+"""
+
+import numpy as np
+
+from neurecover.activations import Activation
+from neurecover.network import Network, replace_arrays
+from neurecover.random import RandomStateLike, as_generator
+from neurecover.simulate import matrices
+from neurecover.simulate._checks import non_negative, number, positive_integer
+
+KINDS = ("gaussian", "orthonormal", "conditioned", "near_parallel")
+SIGNS = ("mixed", "positive")
+
+
+def teacher(
+    n_inputs: int,
+    n_hidden: int,
+    n_outputs: int = 1,
+    *,
+    kind: str = "gaussian",
+    bias: float = 0.7,
+    signs: str = "mixed",
+    condition: float | None = None,
+    output_condition: float | None = None,
+    angle: float | None = None,
+    activation: str | Activation = "relu",
+    random_state: RandomStateLike = None,
+) -> Network:
+    """A random network of n_inputs = d, n_hidden = k and n_outputs = p, with c = 0.
+
+    kind chooses W:
+
+    - "gaussian": w_i = g/‖g‖ with g ~ N(0, I), uniform on the unit sphere.
+    - "orthonormal": W Wᵀ = I if k ≤ d, else WᵀW = I, uniform among such matrices.
+    - "conditioned": W = U Σ Vᵀ, U and V random orthonormal, Σ_ii = λ^-i from Σ_00 = 1 down to 1/condition
+      [GKLW19, §4.3].
+    - "near_parallel": unit rows in consecutive pairs at `angle` radians, each pair in a random plane; if k
+      is odd the last row stands alone.
+
+    b_i ~ N(0, bias² ‖w_i‖²): under inputs N(0, I) unit i switches b_i/‖w_i‖ standard deviations from the
+    mean.
+
+    A has, for one output, entries with magnitudes uniform in [0.5, 1.5] and random signs (signs="mixed") or
+    all positive ones (signs="positive"). For several outputs and kind="orthonormal" it is uniform among the
+    matrices with AᵀA = I (p ≥ k) or A Aᵀ = I (p < k); for the other kinds its columns are uniform on the
+    unit sphere. output_condition draws A like a conditioned W instead.
+    """
+    d = positive_integer("n_inputs", n_inputs)
+    k = positive_integer("n_hidden", n_hidden)
+    p = positive_integer("n_outputs", n_outputs)
+    bias = non_negative("bias", bias)
+    rng = as_generator(random_state, "simulate.teacher")
+    W = _hidden_weights(rng, k, d, kind, condition, angle)
+    b = rng.normal(0.0, bias, k) * np.linalg.norm(W, axis=1)
+    A = _output_weights(rng, p, k, kind, signs, output_condition)
+    return Network(W, b, A, activation=activation)
+
+
+def smoothed(
+    network: Network, scale: float, *, output_weights: bool = False, random_state: RandomStateLike = None
+) -> Network:
+    """The network with W + (scale/√d) E in place of W, E of independent N(0, 1) entries.
+
+    Every row moves by scale in root mean square, whatever the dimension: scale is the τ of [ATV21, §6] and
+    √d times the ρ of [GKLW19, eq. 18]. With output_weights, A becomes A + (scale/√p) E′, by which every
+    unit's column moves by scale in the same sense. Biases stay.
+    """
+    scale = non_negative("scale", scale)
+    rng = as_generator(random_state, "simulate.smoothed")
+    (k, d), (p, _) = network.W.shape, network.A.shape
+    W = network.W + scale / np.sqrt(d) * rng.standard_normal((k, d))
+    if not output_weights:
+        return replace_arrays(network, W=W)
+    return replace_arrays(network, W=W, A=network.A + scale / np.sqrt(p) * rng.standard_normal((p, k)))
+
+
+def _hidden_weights(
+    rng: np.random.Generator, k: int, d: int, kind: str, condition: float | None, angle: float | None
+) -> np.ndarray:
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(KINDS)}. Got {kind!r} instead.")
+    if (condition is not None) != (kind == "conditioned"):
+        raise ValueError(
+            f"condition and kind='conditioned' go together. Got kind={kind!r}, condition={condition}."
+        )
+    if (angle is not None) != (kind == "near_parallel"):
+        raise ValueError(f"angle and kind='near_parallel' go together. Got kind={kind!r}, angle={angle}.")
+    if condition is not None:
+        return matrices.conditioned(rng, k, d, _condition_number("condition", condition, k, d))
+    if angle is not None:
+        angle = number("angle", angle, "between 0 and π radians, both excluded", lambda v: 0 < v < np.pi)
+        if d < 2:
+            raise ValueError(f"kind='near_parallel' needs two or more inputs. Got n_inputs={d} instead.")
+        return matrices.near_parallel(rng, k, d, angle)
+    if kind == "orthonormal":
+        return matrices.orthonormal(rng, k, d)
+    return matrices.unit_rows(rng, k, d)
+
+
+def _output_weights(
+    rng: np.random.Generator, p: int, k: int, kind: str, signs: str, condition: float | None
+) -> np.ndarray:
+    if signs not in SIGNS:
+        raise ValueError(f"signs must be one of {', '.join(SIGNS)}. Got {signs!r} instead.")
+    if signs == "positive" and (p > 1 or condition is not None):
+        raise ValueError(
+            "signs='positive' goes with one output and no output_condition. "
+            f"Got n_outputs={p}, output_condition={condition}."
+        )
+    if condition is not None:
+        return matrices.conditioned(rng, p, k, _condition_number("output_condition", condition, p, k))
+    if p == 1:
+        magnitudes = rng.uniform(0.5, 1.5, (1, k))
+        return magnitudes if signs == "positive" else magnitudes * rng.choice([-1.0, 1.0], (1, k))
+    if kind == "orthonormal":
+        return matrices.orthonormal(rng, p, k)
+    return matrices.unit_rows(rng, k, p).T
+
+
+def _condition_number(name: str, value: float, n_rows: int, n_columns: int) -> float:
+    value = number(name, value, "a finite number, 1 or more", lambda v: v >= 1)
+    if min(n_rows, n_columns) == 1 and value > 1:
+        raise ValueError(f"{name} of a {n_rows} × {n_columns} matrix can only be 1. Got {value} instead.")
+    return value

@@ -1,0 +1,165 @@
+"""Sums for least squares on  y ≈ A·act(V x̃) + L x + c,  x̃ = (x, 1) or x.
+
+The readout Θ = (A | L | c)ᵀ (q, p) acts on the features h = (act(V x̃), x, 1) of a sample; L and c are there on
+request. With the gated inputs m = (act'(v_j·x̃) x̃)_j of size m·D and the residual r = y − Θᵀh, everything that
+a Gauss–Newton or variable-projection step needs is a sum that does not involve A:
+
+    Σ h hᵀ,   Σ h rᵀ,   Σ |r|²           (readout)
+    Σ h mᵀ,   Σ m mᵀ,   Σ m rᵀ           (curvature)
+
+∂y_o/∂v_j = A_oj·act'(v_j·x̃)·x̃, so block (i, j) of the curvature is (A_i·A_j) times that of Σ m mᵀ: the cost does
+not grow with the number of outputs. The residual is formed sample by sample, never as a difference of sums, so
+that steps stay accurate when it is at the level of rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.activations import Activation
+from neurecover.statistics.base import Statistic, float64
+
+
+@dataclass(frozen=True)
+class Student:
+    """y ≈ A·act(V x̃) + L x + c: V (m, D), Θ (q, p) = rows of Aᵀ, then of Lᵀ if `affine`, then c if `bias`.
+
+    D is d + 1 with `bias` (the last column of V holds the biases), else d.
+    """
+
+    activation: Activation
+    V: np.ndarray
+    readout: np.ndarray
+    bias: bool
+    affine: bool
+
+    @property
+    def n_hidden(self) -> int:
+        return len(self.V)
+
+    @property
+    def n_inputs(self) -> int:
+        return self.V.shape[1] - self.bias
+
+    @property
+    def n_outputs(self) -> int:
+        return self.readout.shape[1]
+
+    @property
+    def A(self) -> np.ndarray:
+        """The output weights of the hidden units, (p, m)."""
+        return self.readout[: self.n_hidden].T
+
+    def extended(self, X: np.ndarray) -> np.ndarray:
+        """x̃ of every sample."""
+        return np.hstack([X, np.ones((len(X), 1))]) if self.bias else X
+
+    def features(self, X_extended: np.ndarray, Z: np.ndarray) -> np.ndarray:
+        """h = (act(z), x, 1) of every sample, z = V x̃."""
+        H = self.activation(Z)
+        if self.affine:
+            return np.hstack([H, X_extended])
+        return np.hstack([H, np.ones((len(H), 1))]) if self.bias else H
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        X_extended = self.extended(X)
+        return self.features(X_extended, X_extended @ self.V.T) @ self.readout
+
+
+class ReadoutSums(Statistic):
+    """Σ h hᵀ, Σ h rᵀ and Σ |r|² at a student: what the best readout for its hidden units needs."""
+
+    def __init__(self, student: Student) -> None:
+        self.student = student
+        q, p = student.readout.shape
+        self.sums = {
+            "n": np.zeros((), dtype=np.int64),
+            "hh": np.zeros((q, q)),
+            "hr": np.zeros((q, p)),
+            "rr": np.zeros(()),
+        }
+        self.row_bytes = 8 * (3 * q + 2 * p)
+
+    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+        self._readout(X, Y)
+
+    def _readout(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        X, Y = float64(X, Y)
+        X_extended = self.student.extended(X)
+        Z = X_extended @ self.student.V.T
+        h = self.student.features(X_extended, Z)
+        R = Y - h @ self.student.readout
+        self.sums["n"] += len(X)
+        self.sums["hh"] += h.T @ h
+        self.sums["hr"] += h.T @ R
+        self.sums["rr"] += np.vdot(R, R)
+        return X_extended, Z, h, R
+
+    def _gated(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Add the readout sums and return M (n, m·D), h (n, q) and r (n, p)."""
+        X_extended, Z, h, R = self._readout(X, Y)
+        gates = self.student.activation.derivative(Z)
+        return (gates[:, :, None] * X_extended[:, None, :]).reshape(len(Z), -1), h, R
+
+
+class UnitBlockSums(ReadoutSums):
+    """The readout sums, Σ h mᵀ, Σ m rᵀ and only every unit's own block of Σ m mᵀ, (m, D, D).
+
+    Time n·q·m·D instead of n·(m·D)².
+    """
+
+    def __init__(self, student: Student) -> None:
+        super().__init__(student)
+        m, D = student.V.shape
+        q, p = student.readout.shape
+        self.sums |= {"hm": np.zeros((q, m * D)), "mr": np.zeros((m * D, p)), "blocks": np.zeros((m, D, D))}
+        self.row_bytes += 16 * m * D
+
+    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+        M, h, R = self._gated(X, Y)
+        self.sums["hm"] += h.T @ M
+        self.sums["mr"] += M.T @ R
+        D = self.student.V.shape[1]
+        for j, block in enumerate(self.sums["blocks"]):
+            own = M[:, j * D : (j + 1) * D]
+            block += own.T @ own
+
+
+class GaussNewtonSums(ReadoutSums):
+    """The readout sums and the curvature sums Σ h mᵀ, Σ m mᵀ, Σ m rᵀ.
+
+    Time n·(m·D)² in one symmetric product, memory 8·(m·D)² bytes.
+    """
+
+    def __init__(self, student: Student) -> None:
+        super().__init__(student)
+        size = student.V.size
+        q, p = student.readout.shape
+        self.sums |= {"hm": np.zeros((q, size)), "mm": np.zeros((size, size)), "mr": np.zeros((size, p))}
+        self.row_bytes += 16 * size
+
+    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+        M, h, R = self._gated(X, Y)
+        self.sums["hm"] += h.T @ M
+        self.sums["mm"] += M.T @ M
+        self.sums["mr"] += M.T @ R
+
+
+class CurvatureProduct(Statistic):
+    """Σ Jᵀ J δ for the hidden weights' part J of the Jacobian and one direction δ (m, D), in time n·m·D."""
+
+    def __init__(self, student: Student, direction: np.ndarray) -> None:
+        self.student, self.direction = student, direction
+        self.sums = {"n": np.zeros((), dtype=np.int64), "product": np.zeros_like(direction)}
+        self.row_bytes = 8 * (4 * student.n_hidden + student.V.shape[1])
+
+    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+        X, Y = float64(X, Y)
+        A = self.student.A
+        X_extended = self.student.extended(X)
+        gates = self.student.activation.derivative(X_extended @ self.student.V.T)
+        forward = (gates * (X_extended @ self.direction.T)) @ A.T
+        self.sums["n"] += len(X)
+        self.sums["product"] += (gates * (forward @ A)).T @ X_extended

@@ -1,0 +1,186 @@
+"""Hermite coefficients T_j = E[y · He_j(z)] of every output, j = 0 … degree, z = Pᵀ(x − mean) ~ N(0, I_r).
+
+An entry of T_j is E[y ∏ᵢ He_{αᵢ}(zᵢ)] for a multi-index α of size j. The features used are normalised,
+h_α = ∏ᵢ He_{αᵢ}(zᵢ)/√αᵢ!, so that E[h_α h_β] = δ_αβ and T_α = √α! · E[y h_α].
+
+The plain mean of y h_α is the papers' estimate. For Gaussian z any polynomial of degree q may be subtracted
+from y first without changing the coefficients above q, and least squares on all features up to q has far
+less variance than the mean. With G = Σ h_q h_qᵀ over the features up to q, β = G⁻¹ Σ h_q y:
+
+    degree ≤ q:   E[y h_α] ← β_α
+    degree > q:   E[y h_α] ← mean of (y − β·h_q) h_α = mean(y h_α) − β · mean(h_q h_α)
+
+q = −1 is the plain mean, q = degree the full regression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import comb, factorial, sqrt
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.blas import dgemm, dsyrk
+
+from neurecover.statistics.base import Statistic, float64
+
+
+def n_features(r: int, degree: int) -> int:
+    """C(r + degree, degree): the monomials in r variables up to a degree; 0 for degree −1."""
+    return comb(r + degree, degree) if degree >= 0 else 0
+
+
+def regression_degree(n: int, r: int, degree: int, max_bytes: int = 2**30) -> int:
+    """The largest q ≤ degree that n samples and the memory carry.
+
+    Least squares on F features multiplies the variance by about n/(n − F), so at least two samples per
+    feature are asked for; the matrices take 8·F_q·F bytes.
+    """
+    fits = (
+        q
+        for q in range(degree, -1, -1)
+        if n >= 2 * n_features(r, q) and 8 * n_features(r, q) * n_features(r, degree) <= max_bytes
+    )
+    return next(fits, -1)
+
+
+class HermiteSums(Statistic):
+    """Sums for the coefficients up to `degree`, regressed up to `regress`.
+
+    Time is n·F_q·(2F − F_q) multiply–adds, F = C(r + degree, degree), F_q likewise for q = `regress`; memory
+    8·F_q·F bytes.
+    """
+
+    def __init__(
+        self,
+        n_inputs: int,
+        n_outputs: int,
+        degree: int = 4,
+        regress: int | None = None,
+        projection: np.ndarray | None = None,
+        mean: np.ndarray | None = None,
+    ) -> None:
+        self.projection = np.eye(n_inputs) if projection is None else np.asarray(projection, dtype=np.float64)
+        self.mean = np.zeros(n_inputs) if mean is None else np.asarray(mean, dtype=np.float64)
+        self.degree = degree
+        self.regress = degree if regress is None else regress
+        if not -1 <= self.regress <= degree:
+            raise ValueError(
+                f"regress needs to lie between -1 and degree = {degree}. Got {self.regress} instead."
+            )
+        self.r = self.projection.shape[1]
+        F, Fq = n_features(self.r, degree), n_features(self.r, self.regress)
+        self.sums = {
+            "n": np.zeros((), dtype=np.int64),
+            "gram": np.zeros((Fq, Fq), order="F"),  # the lower triangle of Σ h_q h_qᵀ
+            "cross": np.zeros((Fq, F - Fq), order="F"),  # Σ h_q h_αᵀ for the degrees above q
+            "output": np.zeros((F, n_outputs)),  # Σ h y
+            "output_squared": np.zeros(n_outputs),
+        }
+        self.row_bytes = 8 * F
+
+    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+        X, Y = float64(X, Y)
+        features = hermite_features((X - self.mean) @ self.projection, self.degree)
+        gram, cross = self.sums["gram"], self.sums["cross"]
+        lower, upper = features[: len(gram)], features[len(gram) :]
+        if gram.size:
+            self.sums["gram"] = dsyrk(1.0, lower.T, beta=1.0, c=gram, trans=1, lower=1, overwrite_c=1)
+        if cross.size:
+            self.sums["cross"] = dgemm(1.0, lower.T, upper.T, beta=1.0, c=cross, trans_a=1, overwrite_c=1)
+        self.sums["n"] += len(X)
+        self.sums["output"] += features @ Y
+        self.sums["output_squared"] += np.einsum("ij,ij->j", Y, Y)
+
+    def coefficients(self) -> HermiteCoefficients:
+        """The estimates, by regression where the sums hold it and by means elsewhere."""
+        n, Fq = self.n, len(self.sums["gram"])
+        means = self.sums["output"] / n
+        residual = self.sums["output_squared"] / n
+        if Fq:
+            beta = self._regression()
+            means[Fq:] -= self.sums["cross"].T @ beta / n
+            residual = residual - np.einsum("ij,ij->j", beta, self.sums["output"][:Fq]) / n
+            means[:Fq] = beta
+        return HermiteCoefficients(self.r, self.degree, means.T, n - Fq, np.maximum(residual, 0.0))
+
+    def _regression(self) -> np.ndarray:
+        gram, right = self.sums["gram"], self.sums["output"][: len(self.sums["gram"])]
+        try:
+            return cho_solve(cho_factor(gram, lower=True), right)
+        except LinAlgError:
+            raise ValueError(
+                f"The regression up to degree {self.regress} has {len(gram)} features, and {self.n} samples do not "
+                "determine them. Lower `regress` (see regression_degree), or give more samples."
+            ) from None
+
+
+@dataclass(frozen=True)
+class HermiteCoefficients:
+    """Estimated coefficients E[y h_α] of normalised features, (p, F), in order of degree.
+
+    `freedom` is the samples less the regressors and `residual_variance` (p,) the mean square left after the
+    regression, so that every coefficient has a standard error of about √(residual_variance / freedom).
+    """
+
+    r: int
+    degree: int
+    values: np.ndarray
+    freedom: int
+    residual_variance: np.ndarray
+
+    def packed(self, order: int) -> np.ndarray:
+        """The distinct entries of T_order, (p, C(r + order − 1, order)), sorted indices in lexicographic order."""
+        if not 0 <= order <= self.degree:
+            raise ValueError(f"These coefficients go from order 0 to {self.degree}. Got {order} instead.")
+        start, stop = n_features(self.r, order - 1), n_features(self.r, order)
+        return self.values[:, start:stop] * root_factorials(self.r, order)
+
+
+def hermite_features(Z: np.ndarray, degree: int) -> np.ndarray:
+    """All normalised Hermite products h_α(z) up to `degree`, one feature per row: (F, n) for Z (n, r).
+
+    Within a degree the multi-indices are sorted tuples in lexicographic order. Those that begin with i
+    repeated m times are h_m(zᵢ) times the features of degree j − m on the later variables, which are the
+    tail of their own block: every block is filled by multiplications of contiguous rows.
+    """
+    n, r = Z.shape
+    one = _one_variable(Z.T, degree)
+    out = np.empty((n_features(r, degree), n))
+    out[0] = 1.0
+    row = 1
+    for j in range(1, degree + 1):
+        for i, m, tail in _layout(r, j):
+            stop = n_features(r, j - m)
+            np.multiply(one[m, i], out[stop - tail : stop], out=out[row : row + tail])
+            row += tail
+    return out
+
+
+def root_factorials(r: int, order: int) -> np.ndarray:
+    """√α! for every multi-index α of the given order, in the order of `hermite_features`."""
+    blocks = [np.ones(1)]
+    for j in range(1, order + 1):
+        parts = [sqrt(factorial(m)) * blocks[j - m][-tail:] for _, m, tail in _layout(r, j)]
+        blocks.append(np.concatenate(parts))
+    return blocks[order]
+
+
+def _layout(r: int, j: int) -> Iterator[tuple[int, int, int]]:
+    """The multi-indices of degree j in r variables: (first variable i, its power m, how many continue it)."""
+    for i in range(r):
+        for m in range(j, 0, -1):
+            tail = comb(r - i - 2 + j - m, j - m) if i < r - 1 else int(j == m)
+            if tail:
+                yield i, m, tail
+
+
+def _one_variable(Z: np.ndarray, degree: int) -> np.ndarray:
+    """h_m of every entry, m = 0 … degree: √(m+1) h_{m+1} = z h_m − √m h_{m−1}."""
+    h = np.ones((degree + 1, *Z.shape))
+    if degree >= 1:
+        h[1] = Z
+    for m in range(1, degree):
+        h[m + 1] = (Z * h[m] - np.sqrt(m) * h[m - 1]) / np.sqrt(m + 1)
+    return h
