@@ -29,6 +29,7 @@ from neurecover.simulate import (
 
 SHAPES = [(6, 4), (5, 5), (4, 9)]  # n_inputs, n_hidden: fewer, as many and more units than dimensions
 KINDS = {
+    "sphere": {},
     "gaussian": {},
     "orthonormal": {},
     "conditioned": {"condition": 30.0},

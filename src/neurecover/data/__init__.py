@@ -1,6 +1,7 @@
 """Where samples come from, and the one loop over them."""
 
 from neurecover.data.arrays import ArraySource
+from neurecover.data.mapped import Mapped, Whitening
 from neurecover.data.opening import as_source, open
 from neurecover.data.oracle import Oracle, oracle
 from neurecover.data.reduce import Statistic, reduce
@@ -9,10 +10,12 @@ from neurecover.data.source import Source
 
 __all__ = [
     "ArraySource",
+    "Mapped",
     "Oracle",
     "Rows",
     "Source",
     "Statistic",
+    "Whitening",
     "as_source",
     "open",
     "oracle",

@@ -1,13 +1,16 @@
-"""Samples in `.npy` files, memory-mapped: one table, or one file for X and one for Y."""
+"""Samples in `.npy` files, memory-mapped: one table, or one file for X and one for Y.
+
+The pages of a map that were read count as memory of the process for as long as the map is open. Every block
+is therefore a map of its own, which is closed when the block is let go.
+"""
 
 from pathlib import Path
 from tokenize import TokenError
 
 import numpy as np
 
-from neurecover.data.arrays import ArraySource
 from neurecover.data.columns import Columns, choose
-from neurecover.data.source import Blocks, Source, check_real
+from neurecover.data.source import Blocks, Source, check_real, check_shapes, numbered
 
 
 class NpySource(Source):
@@ -29,23 +32,47 @@ class NpySource(Source):
 
     def _blocks(self, rows: int) -> Blocks:
         for start in range(0, len(self._table), rows):
-            block = self._table[start : start + rows]
+            block = _rows(self._table, start, rows)
             yield block[:, self._choice.inputs], block[:, self._choice.outputs]
 
 
-def npy_pair(x_path: Path, y_path: Path) -> ArraySource:
+class _Pair(Source):
     """X (n, d) in one file and Y (n,) or (n, p) in another."""
-    return ArraySource(_mapped(x_path), _mapped(y_path), origin=f"{x_path} and {y_path}")
+
+    def __init__(self, x_path: Path, y_path: Path) -> None:
+        self.origin = f"{x_path} and {y_path}"
+        self._X, self._Y = _mapped(x_path), _mapped(y_path)
+        check_shapes(self._X.shape, self._Y.shape, self.origin)
+        self.input_names = numbered("x", self._X.shape[1])
+        self.output_names = numbered("y", self._Y[:1].size)
+        self.n_samples = len(self._X)
+
+    def _blocks(self, rows: int) -> Blocks:
+        for start in range(0, len(self._X), rows):
+            Y = _rows(self._Y, start, rows)
+            yield _rows(self._X, start, rows), Y.reshape(len(Y), -1)
 
 
-def _mapped(path: Path) -> np.ndarray:
+def npy_pair(x_path: Path, y_path: Path) -> Source:
+    """The source of two files, X.npy and Y.npy."""
+    return _Pair(x_path, y_path)
+
+
+def _rows(table: np.memmap, start: int, count: int) -> np.ndarray:
+    """Rows start, …, start + count − 1 of the table, through a map of their own."""
+    order = "C" if table.flags.c_contiguous else "F"
+    again = np.memmap(table.filename, table.dtype, "r", table.offset, table.shape, order)
+    return np.asarray(again)[start : start + count]
+
+
+def _mapped(path: Path) -> np.memmap:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError, OSError, TokenError) as error:
         raise ValueError(
             f"{path}: expected an intact .npy file of numbers. Got one that cannot be read ({error}) instead."
         ) from error
-    if not isinstance(array, np.ndarray):
+    if not isinstance(array, np.memmap):
         raise ValueError(f"{path}: expected a .npy file. Got an .npz archive instead; give it that suffix.")
     check_real(array.dtype, str(path))
-    return np.asarray(array)
+    return array

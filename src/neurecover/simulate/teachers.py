@@ -1,7 +1,7 @@
 """Hidden networks to be recovered: y = A act(W x + b) with W, b and A drawn at random.
 
 W (k, d) has one unit per row, b (k,) its thresholds, A (p, k) the output weights. The kinds of W differ in
-what makes recovery hard: nothing (orthonormal), chance (gaussian), a small singular value (conditioned), or
+what makes recovery hard: nothing (orthonormal), chance (sphere, gaussian), a small singular value (conditioned), or
 pairs of units that are almost the same (near_parallel). k may exceed d in every kind.
 """
 
@@ -13,7 +13,7 @@ from neurecover.random import RandomStateLike, as_generator
 from neurecover.simulate import matrices
 from neurecover.simulate._checks import non_negative, number, positive_integer
 
-KINDS = ("gaussian", "orthonormal", "conditioned", "near_parallel")
+KINDS = ("sphere", "gaussian", "orthonormal", "conditioned", "near_parallel")
 SIGNS = ("mixed", "positive")
 
 
@@ -22,7 +22,7 @@ def teacher(
     n_hidden: int,
     n_outputs: int = 1,
     *,
-    kind: str = "gaussian",
+    kind: str = "sphere",
     bias: float = 0.7,
     signs: str = "mixed",
     condition: float | None = None,
@@ -35,14 +35,15 @@ def teacher(
 
     kind chooses W:
 
-    - "gaussian": w_i = g/‖g‖ with g ~ N(0, I), uniform on the unit sphere.
+    - "sphere": w_i = g/‖g‖ with g ~ N(0, I), uniform on the unit sphere.
+    - "gaussian": w_i ~ N(0, I), of norm about √d, with b_i ~ N(0, bias²).
     - "orthonormal": W Wᵀ = I if k ≤ d, else WᵀW = I, uniform among such matrices.
     - "conditioned": W = U Σ Vᵀ, U and V random orthonormal, Σ_ii = λ^-i from Σ_00 = 1 down to 1/condition
       [GKLW19, §4.3].
     - "near_parallel": unit rows in consecutive pairs at `angle` radians, each pair in a random plane; if k
       is odd the last row stands alone.
 
-    b_i ~ N(0, bias² ‖w_i‖²): under inputs N(0, I) unit i switches b_i/‖w_i‖ standard deviations from the
+    But for "gaussian", b_i ~ N(0, bias² ‖w_i‖²): under inputs N(0, I) unit i switches b_i/‖w_i‖ standard deviations from the
     mean.
 
     A has, for one output, entries with magnitudes uniform in [0.5, 1.5] and random signs (signs="mixed") or
@@ -56,7 +57,7 @@ def teacher(
     bias = non_negative("bias", bias)
     rng = as_generator(random_state, "simulate.teacher")
     W = _hidden_weights(rng, k, d, kind, condition, angle)
-    b = rng.normal(0.0, bias, k) * np.linalg.norm(W, axis=1)
+    b = rng.normal(0.0, bias, k) * (1.0 if kind == "gaussian" else np.linalg.norm(W, axis=1))
     A = _output_weights(rng, p, k, kind, signs, output_condition)
     return Network(W, b, A, activation=activation)
 
@@ -99,7 +100,7 @@ def _hidden_weights(
         return matrices.near_parallel(rng, k, d, angle)
     if kind == "orthonormal":
         return matrices.orthonormal(rng, k, d)
-    return matrices.unit_rows(rng, k, d)
+    return rng.standard_normal((k, d)) if kind == "gaussian" else matrices.unit_rows(rng, k, d)
 
 
 def _output_weights(

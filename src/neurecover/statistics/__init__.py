@@ -9,6 +9,7 @@ from neurecover.statistics.gauss_newton import (
     UnitBlockSums,
 )
 from neurecover.statistics.hermite import HermiteCoefficients, HermiteSums, regression_degree
+from neurecover.statistics.information import Information
 from neurecover.statistics.moments import Moments
 from neurecover.statistics.residuals import Residuals
 
@@ -17,6 +18,7 @@ __all__ = [
     "GaussNewtonSums",
     "HermiteCoefficients",
     "HermiteSums",
+    "Information",
     "Moments",
     "ReadoutSums",
     "Residuals",

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import copy
 from abc import ABC, abstractmethod
-from typing import Self
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import ClassVar, Self
 
 import numpy as np
+from scipy.linalg.blas import dsyrk
 
 
 class Statistic(ABC):
     """Sums over samples, S = Σᵢ s(xᵢ, yᵢ), whose size does not depend on the number of samples.
 
-    `sums` holds the arrays by name, `n` among them. Because every entry is a sum, any partition of the
-    samples, merged in any order, gives the same statistic up to rounding. `row_bytes` is the working memory
-    that `update` takes per sample, from which the reduction chooses its block size.
+    `sums` holds the arrays by name, `n` among them; the names in `maxima` are largest values instead. Both
+    operations are associative and commutative, so any partition of the samples, merged in any order, gives
+    the same statistic up to rounding, and a new statistic is the identity.
+
+    `settings` holds the arrays on which s itself depends, such as an origin: they are stored with the sums, and
+    sums over other settings are refused. `row_bytes` is the working memory that `update` takes per sample, from
+    which the reduction chooses its block size.
     """
 
+    maxima: ClassVar[frozenset[str]] = frozenset()
     sums: dict[str, np.ndarray]
+    settings: Mapping[str, np.ndarray] = MappingProxyType({})
     row_bytes: int
 
     @abstractmethod
@@ -31,33 +40,69 @@ class Statistic(ABC):
 
     def merge(self, other: Self) -> None:
         """Add what another statistic of the same kind has summed."""
-        self._same_shapes(type(other).__name__, other.sums)
+        self._check_alike(f"A {type(other).__name__}", other.sums | dict(other.settings))
         for name, value in other.sums.items():
-            self.sums[name] += value
+            combine = np.maximum if name in self.maxima else np.add
+            combine(self.sums[name], value, out=self.sums[name])
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """The sums, to be stored; `from_arrays` of an equally built statistic reads them back."""
-        return {name: value.copy() for name, value in self.sums.items()}
+        """Sums and settings, to be stored; `from_arrays` of an equally built statistic reads them back."""
+        return {name: value.copy() for name, value in (self.sums | dict(self.settings)).items()}
 
-    def from_arrays(self, arrays: dict[str, np.ndarray]) -> Self:
+    def from_arrays(self, arrays: Mapping[str, np.ndarray]) -> Self:
         """A statistic built like this one that holds the given sums."""
-        self._same_shapes("the stored arrays", arrays)
+        arrays = dict(arrays)  # an open .npz archive reads a member anew each time it is asked
+        self._check_alike("The stored arrays", arrays)
         result = copy.copy(self)
         result.sums = {
-            name: np.array(arrays[name], dtype=self.sums[name].dtype, order="K") for name in self.sums
+            name: np.array(arrays[name], dtype=value.dtype, order="K") for name, value in self.sums.items()
         }
         return result
 
-    def _same_shapes(self, source: str, arrays: dict[str, np.ndarray]) -> None:
-        expected = {name: value.shape for name, value in self.sums.items()}
+    def average(self, name: str) -> np.ndarray:
+        """One of the sums over n; an error where there is nothing to average."""
+        if self.n == 0:
+            raise ValueError(
+                f"{type(self).__name__} averages over at least one sample. Got none instead; update it first."
+            )
+        return self.sums[name] / self.n
+
+    def _check_alike(self, what: str, arrays: Mapping[str, np.ndarray]) -> None:
+        expected = {name: value.shape for name, value in (self.sums | dict(self.settings)).items()}
         came = {name: np.shape(value) for name, value in arrays.items()}
         if expected != came:
             raise ValueError(
-                f"{type(self).__name__} needs sums of shapes {expected}. {source} gave {came} instead; "
+                f"{type(self).__name__} needs arrays of shapes {expected}. {what} gave {came} instead; "
                 "build both with the same arguments."
             )
+        for name, value in self.settings.items():
+            if not np.array_equal(value, arrays[name]):
+                raise ValueError(
+                    f"{type(self).__name__} adds sums of one and the same {name}. "
+                    f"{what} has another instead; build both with the same arguments."
+                )
 
 
 def float64(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Both blocks in double precision: single-precision samples, double-precision sums."""
     return np.asarray(X, dtype=np.float64), np.asarray(Y, dtype=np.float64)
+
+
+def add_gram(total: np.ndarray, features: np.ndarray) -> np.ndarray:
+    """total + F Fᵀ in the lower triangle, for features F (q, m) in rows and `total` (q, q) in Fortran order.
+
+    Written over `total`, without a second matrix of its size.
+    """
+    if features.size == 0:
+        return total
+    return dsyrk(1.0, features.T, beta=1.0, c=total, trans=1, lower=1, overwrite_c=1)
+
+
+def setting(name: str, value: np.ndarray | None, default: np.ndarray) -> np.ndarray:
+    """`value` in double precision, or the default; refused where its shape is not the default's."""
+    if value is None:
+        return default
+    array = np.array(value, dtype=np.float64)
+    if array.shape != default.shape:
+        raise ValueError(f"{name} needs shape {default.shape}. Got {array.shape} instead.")
+    return array

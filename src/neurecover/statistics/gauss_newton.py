@@ -91,11 +91,16 @@ class ReadoutSums(Statistic):
         Z = X_extended @ self.student.V.T
         h = self.student.features(X_extended, Z)
         R = Y - h @ self.student.readout
+        h = self._probed(h, X_extended)
         self.sums["n"] += len(X)
         self.sums["hh"] += h.T @ h
         self.sums["hr"] += h.T @ R
         self.sums["rr"] += np.vdot(R, R)
         return X_extended, Z, h, R
+
+    def _probed(self, h: np.ndarray, X_extended: np.ndarray) -> np.ndarray:
+        """The features that are summed: h, and what a subclass appends to it."""
+        return h
 
     def _gated(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Add the readout sums and return M (n, m·D), h (n, q) and r (n, p)."""
@@ -130,15 +135,21 @@ class UnitBlockSums(ReadoutSums):
 class GaussNewtonSums(ReadoutSums):
     """The readout sums and the curvature sums Σ h mᵀ, Σ m mᵀ, Σ m rᵀ.
 
-    Time n·(m·D)² in one symmetric product, memory 8·(m·D)² bytes.
+    `probes` (e, D) are hidden units that the student does not have: their values follow h in every sum (q + e rows) and do
+    not enter the residual. Time n·(m·D)² in one symmetric product, memory 8·(m·D)² bytes.
     """
 
-    def __init__(self, student: Student) -> None:
+    def __init__(self, student: Student, probes: np.ndarray | None = None) -> None:
         super().__init__(student)
+        self.probes = np.empty((0, student.V.shape[1])) if probes is None else probes
         size = student.V.size
-        q, p = student.readout.shape
-        self.sums |= {"hm": np.zeros((q, size)), "mm": np.zeros((size, size)), "mr": np.zeros((size, p))}
-        self.row_bytes += 16 * size
+        q, p = len(student.readout) + len(self.probes), student.n_outputs
+        self.sums |= {"hh": np.zeros((q, q)), "hr": np.zeros((q, p)), "hm": np.zeros((q, size))}
+        self.sums |= {"mm": np.zeros((size, size)), "mr": np.zeros((size, p))}
+        self.row_bytes += 16 * (size + len(self.probes))
+
+    def _probed(self, h: np.ndarray, X_extended: np.ndarray) -> np.ndarray:
+        return np.hstack([h, self.student.activation(X_extended @ self.probes.T)]) if len(self.probes) else h
 
     def update(self, X: np.ndarray, Y: np.ndarray) -> None:
         M, h, R = self._gated(X, Y)

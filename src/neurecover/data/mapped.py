@@ -1,0 +1,64 @@
+"""Samples with their inputs shifted and turned, so that they have zero mean and unit covariance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.data.source import Blocks, Source
+
+
+@dataclass(frozen=True)
+class Whitening:
+    """z = (x − mean) @ matrix, (d,) and (d, r); r < d where the inputs span fewer dimensions than they have.
+
+    A unit w_z·z + b_z is the unit w·x + b with w = matrix w_z and b = b_z − w·mean.
+    """
+
+    mean: np.ndarray
+    matrix: np.ndarray
+
+    @classmethod
+    def of(cls, mean: np.ndarray, covariance: np.ndarray) -> Whitening:
+        """From the moments; directions whose variance is at the level of rounding are left out.
+
+        The variance that rounding alone gives an input of size |mean| + σ is about (1e-15)² times its square, and inputs
+        on very different scales are brought to one before the directions are judged.
+        """
+        size = np.sqrt(np.diag(covariance))
+        noise = 1e-14 * np.abs(mean)
+        inverse = np.divide(1.0, size, out=np.zeros_like(size), where=size > noise)
+        values, vectors = np.linalg.eigh(covariance * inverse * inverse[:, None])
+        kept = values > 1e-12 * max(values.max(initial=0.0), 1e-300)
+        return cls(mean, vectors[:, kept] / np.sqrt(values[kept]) * inverse[:, None])
+
+    @property
+    def rank(self) -> int:
+        return self.matrix.shape[1]
+
+    def inputs(self, X: np.ndarray) -> np.ndarray:
+        """z for every row of X."""
+        return (np.asarray(X, dtype=np.float64) - self.mean) @ self.matrix
+
+    def unit_map(self) -> np.ndarray:
+        """B with (w, b) = B (w_z, b_z), (d + 1, r + 1)."""
+        d, r = self.matrix.shape
+        B = np.zeros((d + 1, r + 1))
+        B[:d, :r], B[d, :r], B[d, r] = self.matrix, -self.mean @ self.matrix, 1.0
+        return B
+
+
+class Mapped(Source):
+    """A source whose inputs go through a whitening."""
+
+    def __init__(self, parent: Source, whitening: Whitening) -> None:
+        self._parent, self._whitening = parent, whitening
+        self.origin = f"{parent.origin} (whitened)"
+        self.n_samples = parent.n_samples
+        self.input_names = tuple(f"z{j}" for j in range(whitening.rank))
+        self.output_names = parent.output_names
+
+    def _blocks(self, rows: int) -> Blocks:
+        for X, Y in self._parent.blocks(rows):
+            yield self._whitening.inputs(X), Y

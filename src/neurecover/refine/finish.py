@@ -1,0 +1,195 @@
+"""The last stage of every method, and a method by itself: over-parameterise, fit, shrink, fix the signs, fit again.
+
+Without noise the first student whose residual is at the level of rounding ends the search. With noise nothing marks the
+optimum, so the search ends when two descents, shrunk independently, arrive at the same one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from neurecover.data import Source
+from neurecover.network import Network
+from neurecover.refine.descent import Descent
+from neurecover.refine.search import Deadline, Task, descend, hops
+from neurecover.refine.shrink import elimination_order, keep_units, merged
+from neurecover.refine.signs import find_flips
+from neurecover.statistics import Student
+
+EXACT = 1e-20  # Σ r² / Σ y² below which a fit is taken for noiseless and goes the exact way
+MAX_DESCENTS = 400
+SAME = 1e-7  # relative difference of Σ r² at which two optima are one
+NARROWING = (3, 8, 20, 50, 120, 280)  # after so many descents that were not exact, the best is shrunk
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The network at the end, `rss` on the samples given, and how it came about.
+
+    sign_choices counts the sign assignments that fit equally well (1 when the signs are determined, 0 when the search
+    for them was too large or none fits and an affine part had to stay, as pairs of units).
+    """
+
+    network: Network
+    rss: float
+    relative_rss: float
+    sign_choices: int
+    descents: int
+    agreements: int
+    converged: bool
+
+    @property
+    def exact(self) -> bool:
+        return self.relative_rss < EXACT
+
+
+def finish(
+    source: Source,
+    task: Task,
+    rng: np.random.Generator,
+    deadline: Deadline,
+    starts: Iterable[np.ndarray] = (),
+    progress: Callable[[str, float], object] = lambda stage, rss: None,
+) -> Finished:
+    """The best network found on the source before the deadline; at least one descent is always made."""
+    best: Finished | None = None
+    wide: Descent | None = None
+    agreements = 0
+    for count, descent in enumerate(_descents(source, task, rng, deadline, iter(starts)), start=1):
+        progress("search", descent.relative_rss)
+        exact = descent.relative_rss < EXACT
+        if wide is None or descent.rss < wide.rss:
+            wide = descent
+        last = count >= MAX_DESCENTS or deadline.passed
+        if not (exact or count in NARROWING or last):
+            continue
+        candidate = settle(source, task, narrow(source, wide, task, deadline), deadline)
+        progress("shrink", candidate.relative_rss)
+        agreements = agreements + 1 if best is not None and _same(candidate, best) else 0
+        if best is None or _better(candidate, best):
+            best = candidate
+        best = replace(best, descents=count, agreements=agreements)
+        wide = None if not exact else wide
+        if last or best.exact or agreements:
+            break
+    assert best is not None
+    return best
+
+
+def _descents(source, task, rng, deadline, starts):  # type: ignore[no-untyped-def]
+    if task.n_hidden is not None:
+        yield from hops(source, task, task.width(task.prefers_affine()), rng, deadline, starts)
+    width = 6
+    while True:
+        stream = hops(source, task, min(width, task.widest(task.prefers_affine())), rng, deadline, starts)
+        for _ in range(3):
+            yield next(stream)
+        width *= 2
+
+
+def narrow(source: Source, descent: Descent, task: Task, deadline: Deadline) -> Descent:
+    """Take units away: all at once where the fit is exact, then one by one with a refit after each.
+
+    With the width unknown a unit may go if Σ r² stays exact, or grows by less than a parameter's worth of noise would
+    explain under the Bayesian information criterion, (D + p)·log(N)/N with N = n·p.
+    """
+    floor = EXACT * descent.total
+    if descent.rss < floor:
+        for angle in (0.1, 0.01, 0.001):
+            student = merged(descent.student, angle)
+            order, path = elimination_order(source, student)
+            n_keep = task.n_hidden if task.n_hidden is not None else int(np.count_nonzero(path > floor))
+            student = keep_units(student, np.sort(order[-n_keep:] if n_keep else order[:0]))
+            fewer = descend(source, student, deadline)
+            if fewer.rss < floor:
+                descent = fewer
+                break
+    N = task.n_samples * task.n_outputs
+    slack = 1.0 + (task.n_inputs + task.bias + task.n_outputs) * np.log(N) / N
+    while descent.student.n_hidden > (task.n_hidden or 0):
+        fewer = descend(source, _one_less(source, descent.student), deadline)
+        if task.n_hidden is None and fewer.rss > max(floor, slack * descent.rss):
+            break
+        descent = fewer
+    return descent
+
+
+def _one_less(source: Source, student: Student) -> Student:
+    """The better of two: without the least useful unit, or with the two closest ones merged."""
+    order, _ = elimination_order(source, student)
+    dropped = keep_units(student, np.sort(order[1:]))
+    unit = student.V / np.maximum(np.linalg.norm(student.V, axis=1, keepdims=True), 1e-300)
+    cosine = unit @ unit.T
+    closeness = np.abs(cosine) if student.affine else cosine
+    np.fill_diagonal(closeness, -1.0)
+    joined = merged(student, float(np.arccos(np.clip(closeness.max(initial=-1.0), -1.0, 1.0))) + 1e-9)
+    if joined.n_hidden != student.n_hidden - 1:
+        return dropped
+    return min((dropped, joined), key=lambda s: Descent(source, s).rss)
+
+
+def settle(source: Source, task: Task, descent: Descent, deadline: Deadline) -> Finished:
+    """Turn the units round so that no affine part is left, fit once more and write the result as a network."""
+    student = descent.student
+    sign_choices = 1
+    if student.affine:
+        unflipped, sign_choices = _without_affine(student, exact=descent.rss < EXACT * descent.total)
+        settled = descend(source, unflipped, deadline)
+        allowed = max(EXACT * descent.total, descent.rss * (1.0 + 4.0 * task.n_inputs * task.n_outputs / task.n_samples))
+        if settled.rss <= allowed:
+            descent = settled
+        else:
+            sign_choices = 0
+    return Finished(
+        as_network(descent.student),
+        descent.rss,
+        descent.relative_rss,
+        sign_choices,
+        0,
+        0,
+        bool(descent.finished),
+    )
+
+
+def _without_affine(student: Student, exact: bool) -> tuple[Student, int]:
+    d, k = student.n_inputs, student.n_hidden
+    slope = student.activation.odd_slope or 0.0
+    linear = student.readout[k : k + d].T
+    search = find_flips(student.A, student.V[:, :d], -linear, slope, tolerance=1e-6 if exact else 1e-2)
+    flip = search.flips[0]
+    V = np.where(flip[:, None], -student.V, student.V)
+    readout = np.delete(student.readout, np.s_[k : k + d], axis=0)
+    if student.bias:
+        readout[-1] += slope * (student.A[:, flip] @ student.V[flip, d])  # act(z) = act(−z) + m z
+    turned = replace(student, V=V, readout=readout, affine=False)
+    return turned, len(search.flips) if search.complete else 0
+
+
+def as_network(student: Student) -> Network:
+    """The student as a network; a linear part becomes pairs of units, m z = act(z) − act(−z)."""
+    d, k = student.n_inputs, student.n_hidden
+    W, A = student.V[:, :d], student.A
+    b = student.V[:, d] if student.bias else np.zeros(k)
+    c = student.readout[-1] if student.bias else np.zeros(student.n_outputs)
+    if student.affine:
+        left, values, right = np.linalg.svd(student.readout[k : k + d].T, full_matrices=False)
+        rank = int(np.count_nonzero(values > 1e-12 * values.max(initial=1e-300)))
+        part = left[:, :rank] * values[:rank] / (student.activation.odd_slope or 1.0)
+        W = np.vstack([W, right[:rank], -right[:rank]])
+        A = np.hstack([A, part, -part])
+        b = np.concatenate([b, np.zeros(2 * rank)])
+    return Network(W, b, A, c, student.activation)
+
+
+def _same(a: Finished, b: Finished) -> bool:
+    return a.network.n_hidden == b.network.n_hidden and abs(a.rss - b.rss) <= SAME * b.rss
+
+
+def _better(a: Finished, b: Finished) -> bool:
+    # Between fits that are both exact the narrower network is the better one.
+    if a.exact and b.exact:
+        return a.network.n_hidden < b.network.n_hidden
+    return a.rss < b.rss

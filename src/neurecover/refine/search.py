@@ -1,0 +1,127 @@
+"""The race: descents from many starts, each better informed than the last.
+
+A descent that ends above the noise has most of its units right and a few stuck. The next one keeps the most useful of
+them, a random half to all of the true width, and replaces the rest by fresh random units; after PATIENCE such hops without
+progress it starts anew. Against fresh starts alone this solves the same problems in a fraction of the time (see
+docs/finisher.md). The student is wider than the teacher, and as wide as the number of samples allows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from neurecover.activations import Activation
+from neurecover.data import Source
+from neurecover.refine.descent import Descent
+from neurecover.refine.shrink import most_useful
+from neurecover.refine.starts import random_units, scaled_units
+from neurecover.statistics import Student
+
+WIDER = 1.5  # student units per teacher unit
+LOAD = 0.5  # parameters of the student per equation, at the most
+PATIENCE = 8
+CHUNK, SLOW, MAX_ITERATIONS = 10, 0.8, 300
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """A moment on the monotonic clock after which no new work is begun; None for never."""
+
+    moment: float | None = None
+
+    @classmethod
+    def after(cls, seconds: float | None) -> Deadline:
+        return cls(None if seconds is None else time.monotonic() + seconds)
+
+    @property
+    def passed(self) -> bool:
+        return self.moment is not None and time.monotonic() >= self.moment
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is fitted: y ≈ A·act(W x + b) + c with `n_hidden` units (None: to be found) on n samples."""
+
+    activation: Activation
+    n_inputs: int
+    n_outputs: int
+    n_samples: int
+    bias: bool
+    n_hidden: int | None
+
+    @property
+    def can_be_affine(self) -> bool:
+        """Whether a free affine part hides nothing but signs: act(z) − act(−z) = m z with m ≠ 0."""
+        return bool(self.activation.odd_slope)
+
+    def n_parameters(self, width: int, affine: bool) -> int:
+        d, p = self.n_inputs, self.n_outputs
+        return width * (d + self.bias) + p * (width + d * affine + self.bias)
+
+    def widest(self, affine: bool) -> int:
+        """The largest width whose parameters are at most LOAD of the n·p equations."""
+        fixed, per_unit = self.n_parameters(0, affine), self.n_parameters(1, False) - self.n_parameters(0, False)
+        return int((LOAD * self.n_samples * self.n_outputs - fixed) // per_unit)
+
+    def width(self, affine: bool) -> int:
+        """The width of the student when the teacher's is known."""
+        k = self.n_hidden or 0
+        return max(k, min(int(np.ceil(WIDER * k)) + 1, self.widest(affine)))
+
+    def prefers_affine(self) -> bool:
+        """With fewer outputs than units signs are easily stuck; with more the outputs tell them (measured)."""
+        if not self.can_be_affine or (self.n_hidden is not None and self.n_outputs >= self.n_hidden):
+            return False
+        return self.n_hidden is None or self.width(affine=True) > self.n_hidden or self.width(affine=False) == self.n_hidden
+
+    def student(self, V: np.ndarray, affine: bool) -> Student:
+        q = len(V) + self.n_inputs * affine + self.bias
+        return Student(self.activation, V, np.zeros((q, self.n_outputs)), self.bias, affine)
+
+
+def descend(source: Source, student: Student, deadline: Deadline, max_iterations: int = MAX_ITERATIONS) -> Descent:
+    """Iterate until nothing is gained, or too slowly to be the way to the solution."""
+    descent = Descent(source, student)
+    before = descent.rss
+    while not descent.finished and descent.iterations < max_iterations and not deadline.passed:
+        descent.advance(CHUNK)
+        if descent.iterations > 2 * CHUNK and descent.rss > SLOW * before:
+            break
+        before = descent.rss
+    return descent
+
+
+def hops(
+    source: Source, task: Task, width: int, rng: np.random.Generator, deadline: Deadline, starts: Iterator[np.ndarray]
+) -> Iterator[Descent]:
+    """Endless descents at the given width: from `starts` while there are any, then random ones, with hops in between."""
+    affine = task.prefers_affine()
+    for round_ in itertools.count():
+        given = next(starts, np.empty((0, task.n_inputs + task.bias)))
+        fresh = random_units(rng, max(width - len(given), 0), task.n_inputs, task.bias)
+        best = descend(source, task.student(np.vstack([given, fresh]), affine), deadline)
+        yield best
+        failures = 0
+        while failures < PATIENCE:
+            hopped = descend(source, _hop(source, best.student, task.n_hidden or width, rng), deadline)
+            yield hopped
+            if hopped.rss < 0.999 * best.rss:
+                best, failures = hopped, 0
+            else:
+                failures += 1
+        # The other form of student has other local minima: take turns once the preferred one had its chance.
+        if task.can_be_affine and round_ >= 1:
+            affine = not affine
+
+
+def _hop(source: Source, student: Student, n_hidden: int, rng: np.random.Generator) -> Student:
+    width = student.n_hidden
+    n_keep = int(rng.integers(n_hidden // 2, min(n_hidden, max(width - 1, 1)) + 1))
+    old = scaled_units(student.V[most_useful(source, student, n_keep)], student.n_inputs)
+    V = np.vstack([old, random_units(rng, width - n_keep, student.n_inputs, student.bias)])
+    return replace(student, V=V, readout=np.zeros_like(student.readout))

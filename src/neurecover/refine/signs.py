@@ -1,0 +1,104 @@
+"""From units known up to sign plus an affine part to units alone.
+
+Where act(z) − act(−z) = m z (ReLU: m = 1, leaky ReLU: m = 1 + slope), a fit with a free affine part L x + c determines
+every unit only up to the sign of (w, b). The function has no affine part of its own when
+
+    L = m Σ_j s_j A_j w_jᵀ,     s_j = 1 if unit j has to be turned round, else 0,                    [ATV21, Alg. 3, eq. 5]
+
+k unknown bits and p·d equations. The constant c follows and gives no equation, because c is a parameter of the network too.
+If the matrices A_j w_jᵀ are linearly independent one least-squares solution gives the bits. If not, as for one output
+and k > d, the bits that the equations leave free are enumerated (up to 2^ENUMERATE of them), or the two halves of the
+subset sum meet in the middle (up to k = MEET).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import qr
+
+ENUMERATE, MEET, MAX_SOLUTIONS = 16, 40, 32
+
+
+@dataclass(frozen=True)
+class SignSearch:
+    """`flips` (s, k): every assignment found, best first; `misfit` (s,): ‖L − m Σ s_j A_j w_jᵀ‖ / ‖L‖-scale of each.
+
+    `complete` is False when the search was too large to be made and `flips` is only the rounded least-squares guess.
+    """
+
+    flips: np.ndarray
+    misfit: np.ndarray
+    complete: bool
+
+
+def find_flips(A: np.ndarray, W: np.ndarray, linear: np.ndarray, slope: float, tolerance: float) -> SignSearch:
+    """The s in {0, 1}^k with linear (p, d) = slope · Σ_j s_j A_j w_jᵀ, to a relative misfit of `tolerance`.
+
+    Where no assignment is within the tolerance the best one found is returned, with its misfit.
+    """
+    k = len(W)
+    columns = slope * np.einsum("oj,jd->odj", A, W).reshape(-1, k)
+    target = linear.ravel()
+    scale = max(np.linalg.norm(columns), np.linalg.norm(target), 1e-300)
+    _, triangle, pivots = qr(columns, mode="economic", pivoting=True)
+    diagonal = np.abs(np.diag(triangle))
+    rank = int(np.count_nonzero(diagonal > 1e-9 * diagonal.max(initial=1e-300)))
+    complete = True
+    if k - rank <= ENUMERATE:
+        flips = _enumerate_free(columns, target, pivots[:rank], pivots[rank:])
+    elif k <= MEET:
+        flips = _meet_in_the_middle(columns, target, tolerance * scale)
+    else:
+        flips, complete = _rounded(columns, target), False
+    misfit = np.linalg.norm(flips @ columns.T - target, axis=1) / scale
+    order = np.argsort(misfit, kind="stable")
+    keep = order[: max(1, min(MAX_SOLUTIONS, np.count_nonzero(misfit <= tolerance)))]
+    return SignSearch(flips[keep].astype(bool), misfit[keep], complete)
+
+
+def _enumerate_free(columns: np.ndarray, target: np.ndarray, bound: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """Try every value of the free bits; the bound ones follow by least squares, rounded to bits."""
+    choices = _bits(np.arange(2 ** len(free)), len(free))
+    right = target[:, None] - columns[:, free] @ choices.T
+    solved = np.linalg.lstsq(columns[:, bound], right, rcond=None)[0] if len(bound) else np.zeros((0, len(choices)))
+    flips = np.empty((len(choices), columns.shape[1]))
+    flips[:, free] = choices
+    flips[:, bound] = np.clip(np.rint(solved.T), 0, 1)
+    return flips
+
+
+def _meet_in_the_middle(columns: np.ndarray, target: np.ndarray, tolerance: float) -> np.ndarray:
+    """Subset sums of the first half against target less those of the second, matched along one random direction."""
+    half = columns.shape[1] // 2
+    direction = np.random.default_rng(0).standard_normal(len(target))
+    direction /= np.linalg.norm(direction)
+    first, second = direction @ columns[:, :half], direction @ columns[:, half:]
+    left = _subset_sums(first)
+    order = np.argsort(left)
+    wanted = direction @ target - _subset_sums(second)
+    low = np.searchsorted(left, wanted - tolerance, sorter=order)
+    high = np.searchsorted(left, wanted + tolerance, side="right", sorter=order)
+    pairs = [(order[i], j) for j in np.flatnonzero(high > low) for i in range(low[j], high[j])]
+    if not pairs:
+        return _rounded(columns, target)
+    lefts, rights = np.array(pairs).T
+    return np.hstack([_bits(lefts, half), _bits(rights, columns.shape[1] - half)])
+
+
+def _subset_sums(values: np.ndarray) -> np.ndarray:
+    """Σ_j s_j v_j for s = 0 … 2^k − 1, bit j of s for v_j."""
+    sums = np.zeros(1)
+    for value in values:
+        sums = np.concatenate([sums, sums + value])
+    return sums
+
+
+def _bits(codes: np.ndarray, count: int) -> np.ndarray:
+    return ((codes[:, None] >> np.arange(count)) & 1).astype(float)
+
+
+def _rounded(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
+    solved = np.linalg.lstsq(columns, target, rcond=None)[0]
+    return np.clip(np.rint(solved), 0, 1)[None]

@@ -1,0 +1,116 @@
+"""What the samples say about each parameter: the Fisher information of a student, its inverse, and a test for more.
+
+With noise of variance σ² the estimates have covariance σ² F⁻¹, F = Σ Jᵀ J over all parameters (V, Θ). Its blocks come from
+the Gauss–Newton sums: (V, V) is (AᵀA ⊗ 1) ∘ Σ m mᵀ, (Θ_o, V_j) is A_oj Σ h m_jᵀ, (Θ_o, Θ_o) is Σ h hᵀ.
+
+A positively homogeneous activation leaves the scale of every unit free: F is zero along (v_j, −h·A_j), and for exp along
+(b_j, −A_j). These k directions are filled in before F is inverted and taken out of the answer in favour of the normal form.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.stats import chi2
+
+from neurecover.statistics.gauss_newton import GaussNewtonSums
+
+
+class Information:
+    """F at a student without affine part, parameters in the order V (m·D), then Θ output by output (p·q)."""
+
+    def __init__(self, sums: GaussNewtonSums) -> None:
+        self.student = student = sums.student
+        q, p = student.readout.shape
+        s, A, (m, D) = sums.sums, student.A, student.V.shape
+        size = m * D
+        F = np.zeros((size + p * q, size + p * q))
+        F[:size, :size] = s["mm"]
+        F[:size, :size].reshape(m, D, m, D)[...] *= (A.T @ A)[:, None, :, None]
+        for o in range(p):
+            rows = slice(size + o * q, size + (o + 1) * q)
+            F[rows, rows] = s["hh"][:q, :q]
+            F[rows, :size] = s["hm"][:q] * np.repeat(A[o], D)
+            F[:size, rows] = F[rows, :size].T
+        self.sums, self.size = sums, size
+        scale = np.sqrt(np.diag(F))
+        self.scale = np.where(scale > 0, scale, 1.0)
+        self.gauge = self._gauge()
+        G = self.gauge * self.scale[:, None]
+        G = G / np.maximum(np.linalg.norm(G, axis=0), 1e-300)
+        self.scaled = F / self.scale / self.scale[:, None] + G @ G.T
+
+    def _gauge(self) -> np.ndarray:
+        """One column per unit: the direction that changes no output, (parameters, m) or (parameters, 0)."""
+        student = self.student
+        (m, D), (q, p) = student.V.shape, student.readout.shape
+        h = student.activation.homogeneity
+        translation = student.activation.name == "exp" and student.bias
+        if h is None and not translation:
+            return np.zeros((self.size + p * q, 0))
+        G = np.zeros((self.size + p * q, m))
+        for j in range(m):
+            own = np.eye(D)[-1] if translation else student.V[j]
+            G[j * D : (j + 1) * D, j] = own
+            G[self.size + j :: q, j] = -(1.0 if h is None else h) * student.A[:, j]
+        return G
+
+    def smallest_eigenvalue(self) -> float:
+        """Of F scaled to unit diagonal, free scales apart: at the level of rounding where something is not determined."""
+        return float(np.linalg.eigvalsh(self.scaled)[0])
+
+    def covariance(self) -> np.ndarray | None:
+        """F⁻¹ in the gauge of unit rows (or zero biases for exp); None where F is singular.
+
+        Any solution δ of F δ = g is moved along the free direction G_j until w_j·δw_j = 0.
+        """
+        try:
+            factor = cho_factor(self.scaled)
+        except LinAlgError:
+            return None
+        C = cho_solve(factor, np.eye(len(self.scaled))) / self.scale / self.scale[:, None]
+        if not self.gauge.shape[1]:
+            return C
+        student = self.student
+        m, D = student.V.shape
+        fixed = np.zeros((m, len(C)))  # row j: the linear functional that the gauge sets to zero
+        for j in range(m):
+            w = np.eye(D)[-1] if student.activation.homogeneity is None else student.V[j].copy()
+            if student.bias and student.activation.homogeneity is not None:
+                w[-1] = 0.0
+            fixed[j, j * D : (j + 1) * D] = w / max(w @ w, 1e-300)
+        project = np.eye(len(C)) - self.gauge @ fixed
+        return project @ C @ project.T
+
+    def score_test(self, noise_variance: float) -> float:
+        """The probability, if the residual is noise of this variance, of correlating with the probes as it does.
+
+        Rao's test for adding the probes to the readout: S = gᵀ (F_ee − F_eθ F⁻¹ F_θe)⁻¹ g / σ² is χ² with one degree of
+        freedom per probe and output. g is what is left of Σ h_e r after the parameters have had their say.
+        """
+        student, s = self.student, self.sums.sums
+        q, p = student.readout.shape
+        n_probes = len(s["hh"]) - q
+        D = student.V.shape[1]
+        score = np.concatenate([self._gradient(), s["hr"][q:].T.ravel()])
+        cross = np.zeros((n_probes * p, len(self.scaled)))
+        own = np.zeros((n_probes * p, n_probes * p))
+        for o in range(p):
+            rows = slice(o * n_probes, (o + 1) * n_probes)
+            cross[rows, : self.size] = s["hm"][q:] * np.repeat(student.A[o], D)
+            cross[rows, self.size + o * q : self.size + (o + 1) * q] = s["hh"][q:, :q]
+            own[rows, rows] = s["hh"][q:, q:]
+        solved = np.linalg.lstsq(self.scaled, (cross / self.scale).T, rcond=1e-13)[0] / self.scale[:, None]
+        schur = own - cross @ solved
+        g = score[len(self.scaled) :] - solved.T @ score[: len(self.scaled)]
+        scale = np.sqrt(np.maximum(np.diag(own), 1e-300))
+        values, vectors = np.linalg.eigh(schur / scale / scale[:, None])
+        kept = values > 1e-8
+        along = vectors[:, kept].T @ (g / scale)
+        return float(chi2.sf(np.sum(along**2 / values[kept]) / noise_variance, np.count_nonzero(kept)))
+
+    def _gradient(self) -> np.ndarray:
+        student, s = self.student, self.sums.sums
+        q = len(student.readout)
+        hidden = np.einsum("jdo,oj->jd", s["mr"].reshape(*student.V.shape, -1), student.A)
+        return np.concatenate([hidden.ravel(), s["hr"][:q].T.ravel()])

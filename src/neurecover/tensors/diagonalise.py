@@ -1,0 +1,74 @@
+"""Simultaneous diagonalisation by congruence: M_s ≈ Vᵀ diag(λ_s) V for all s, with one V (k, d) that need not be orthogonal.
+
+The λ_s may have either sign, so no combination of the M_s need be positive definite and nothing is whitened. Starts
+come from pencils of random combinations, whose generalised eigenvectors are exact when the M_s are; the best
+are polished on  Σ_s ‖M_s − Vᵀ diag(λ_s) V‖_F²  over all matrices together, with second-order steps.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.tensors.jennrich import leading_directions, pencil_directions
+from neurecover.tensors.packing import multiplicities, pack, unpack
+from neurecover.tensors.power_sums import fit_power_sum
+
+
+@dataclass(frozen=True)
+class Congruence:
+    """M_s ≈ Σᵢ weights_si vᵢ vᵢᵀ, the vᵢ unit rows of V (k, d), weights (m, k).
+
+    `relative_error` is √(Σ_s ‖M_s − …‖² / Σ_s ‖M_s‖²).
+    """
+
+    V: np.ndarray
+    weights: np.ndarray
+    relative_error: float
+    iterations: int
+
+
+def joint_diagonalise(
+    matrices: np.ndarray,
+    rank: int,
+    rng: np.random.Generator,
+    *,
+    pencils: int = 10,
+    polished: int = 2,
+    max_iterations: int = 100,
+) -> Congruence:
+    """Diagonalise the symmetric matrices (m, d, d) by `rank` ≤ d directions.
+
+    `pencils` random pairs of combinations give starts, and the `polished` best are refined. pencils=1,
+    max_iterations=0 is the diagonalisation by two random matrices of [GKLW19, Alg. 2].
+    """
+    matrices = np.asarray(matrices, dtype=float)
+    matrices = 0.5 * (matrices + matrices.transpose(0, 2, 1))
+    d = matrices.shape[1]
+    packed = pack(matrices, 2)
+    compact = packed if len(packed) <= packed.shape[1] else _compact(packed, d)
+    starts = pencil_starts(unpack(compact, d, 2), rank, rng, pencils)
+    scored = sorted((fit_power_sum({2: compact}, V, max_iterations=0).loss, n) for n, V in enumerate(starts))
+    fits = [
+        fit_power_sum({2: compact}, starts[n], max_iterations=max_iterations) for _, n in scored[:polished]
+    ]
+    best = min(fits, key=lambda fit: fit.loss)
+    weights = fit_power_sum({2: packed}, best.W, max_iterations=0).A
+    return Congruence(best.W, weights, best.relative_error, best.iterations)
+
+
+def pencil_starts(
+    matrices: np.ndarray, rank: int, rng: np.random.Generator, pencils: int
+) -> list[np.ndarray]:
+    """`pencils` estimates of V (rank, d), unit rows, each from two random combinations of the matrices (m, d, d)."""
+    m, d, _ = matrices.shape
+    basis = leading_directions(matrices.transpose(1, 0, 2).reshape(d, -1), rank)
+    core = basis.T @ matrices @ basis
+    draws = rng.standard_normal((pencils, 2, m))
+    combined = np.tensordot(draws, core, axes=1)
+    return [pencil_directions(first, second) @ basis.T for first, second in combined]
+
+
+def _compact(packed: np.ndarray, d: int) -> np.ndarray:
+    """As many matrices as are independent, with the same sums of squares of any linear function of them."""
+    root = np.sqrt(multiplicities(d, 2))
+    return np.linalg.qr(packed * root, mode="r") / root

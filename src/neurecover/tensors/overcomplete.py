@@ -1,0 +1,96 @@
+"""Symmetric decomposition T = Σᵢ aᵢ wᵢ^{⊗j}, also with more components than dimensions [ATV21, Alg. 1 and 4].
+
+For j ≥ 2ℓ + 1, flatten(T, ℓ, ℓ, j − 2ℓ) = Σᵢ aᵢ p(wᵢ) ⊗ p(wᵢ) ⊗ …, with p(w) = w^{⊗ℓ} in the C(r + ℓ − 1, ℓ) coordinates of its
+symmetric tensors. The p(wᵢ) are linearly independent for generic wᵢ up to that many components: ℓ = 1 (orders 3
+and 4) reaches k ≤ r, ℓ = 2 (orders 5 and 6) k ≤ r(r + 1)/2. Each slice of the last axis is a matrix that all p(wᵢ) diagonalise,
+so slices of several orders and outputs can be stacked; wᵢ is the leading singular vector of p(wᵢ) reshaped.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.tensors.diagonalise import pencil_starts
+from neurecover.tensors.packing import flatten, multiplicities, n_packed, unpack
+from neurecover.tensors.power_sums import best_weights, fit_power_sum
+
+
+@dataclass(frozen=True)
+class SymmetricComponents:
+    """Tⱼ ≈ Σᵢ weights[j]_i wᵢ^{⊗j} with unit rows wᵢ in W (k, r) and weights[j] (p, k) for every order j.
+
+    For odd j the sign of wᵢ and that of its weights go together; no choice is made between them.
+    """
+
+    W: np.ndarray
+    weights: dict[int, np.ndarray]
+    relative_error: float
+
+
+def slices(packed: np.ndarray, r: int, order: int, ell: int) -> np.ndarray:
+    """The matrices (m, N, N), N = n_packed(r, ℓ), that the p(wᵢ) diagonalise: all outputs and last-axis slices of T."""
+    if order < 2 * ell:
+        raise ValueError(
+            f"Flattening with ℓ = {ell} needs a tensor of order {2 * ell} or more. Got {order} instead."
+        )
+    N = n_packed(r, ell)
+    cube = flatten(np.atleast_2d(packed), r, (order - 2 * ell, ell, ell))
+    return cube.reshape(-1, N, N)
+
+
+def flattening_rank(packed: np.ndarray, r: int, order: int, ell: int, threshold: float) -> int:
+    """How many singular values of flatten(T, ℓ, j − ℓ), outputs side by side, exceed the threshold [ATV21, Alg. 4]."""
+    matrix = flatten(np.atleast_2d(packed), r, (ell, order - ell)).transpose(1, 0, 2)
+    values = np.linalg.svd(matrix.reshape(len(matrix[:, 0]), -1), compute_uv=False)
+    return int(np.sum(values > threshold))
+
+
+def decompose(
+    tensors: Mapping[int, np.ndarray],
+    r: int,
+    rank: int,
+    rng: np.random.Generator,
+    *,
+    ell: int | None = None,
+    pencils: int = 20,
+    polished: int = 3,
+    max_iterations: int = 200,
+) -> SymmetricComponents:
+    """The `rank` directions that all the tensors share.
+
+    tensors maps an order to packed entries, (n_packed,) or (p, n_packed); the weights of the components are free in
+    every order and output. `ell` is by default the smallest ℓ ≥ 1 with room for that many components; every order needs
+    to be at least 2ℓ, and one at least 2ℓ + 1 unless there are several outputs. Scale the tensors beforehand to the noise in them:
+    the sum of squared errors over all of them is minimised.
+    """
+    ell = next(m for m in range(1, rank + 2) if n_packed(r, m) >= rank or r == 1) if ell is None else ell
+    stack = np.concatenate([slices(T, r, j, ell) for j, T in tensors.items()])
+    starts = [directions_of_powers(P, r, ell) for P in pencil_starts(stack, rank, rng, pencils)]
+    problem = _side_by_side(tensors)
+    scored = sorted((fit_power_sum(problem, W, max_iterations=0).loss, n) for n, W in enumerate(starts))
+    fits = [fit_power_sum(problem, starts[n], max_iterations=max_iterations) for _, n in scored[:polished]]
+    best = min(fits, key=lambda fit: fit.loss)
+    weights = {j: best_weights(T, best.W, j) for j, T in tensors.items()}
+    return SymmetricComponents(best.W, weights, best.relative_error)
+
+
+def directions_of_powers(powers: np.ndarray, r: int, ell: int) -> np.ndarray:
+    """The unit w (k, r), up to sign, whose w^{⊗ℓ} is nearest to each row of `powers` (k, n_packed(r, ℓ)).
+
+    The rows are in the orthonormal coordinates of `flatten`. As an r × r^{ℓ−1} matrix, w^{⊗ℓ} has rank one.
+    """
+    full = unpack(powers / np.sqrt(multiplicities(r, ell)), r, ell)
+    return np.linalg.svd(full.reshape(len(powers), r, -1), full_matrices=False)[0][:, :, 0]
+
+
+def _side_by_side(tensors: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
+    """One output for every tensor, zero in the orders of the others, so that no two tensors share weights."""
+    rows = {j: np.atleast_2d(T) for j, T in tensors.items()}
+    total = sum(len(T) for T in rows.values())
+    out, start = {}, 0
+    for j, T in rows.items():
+        out[j] = np.zeros((total, T.shape[1]))
+        out[j][start : start + len(T)] = T
+        start += len(T)
+    return out

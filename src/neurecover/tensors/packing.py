@@ -1,0 +1,155 @@
+"""Symmetric tensors stored by their distinct entries.
+
+A symmetric tensor T of order j in r dimensions has C(r + j − 1, j) distinct entries, one for every sorted index
+tuple i₁ ≤ … ≤ i_j; they are kept in lexicographic order of the tuples. Entry α stands for
+
+    mult(α) = j! / ∏ₘ αₘ!      (αₘ the number of times that m occurs in the tuple)
+
+entries of the full array, so ⟨S, T⟩_F = Σ_α mult(α) S_α T_α. Multiplied by √mult(α) the entries are coordinates
+in an orthonormal basis of the symmetric tensors: norms, inner products and singular values of flattenings
+are then those of the full arrays, at a fraction of the size. For order 2, `pack` is the vec* of [GKLW19] and
+`unpack` its inverse mat*; the factor 2 of the off-diagonal entries is `multiplicities`.
+
+Leading axes of a packed array are batch axes throughout.
+"""
+
+from functools import lru_cache
+from itertools import combinations_with_replacement
+from math import comb, factorial, isqrt
+
+import numpy as np
+
+
+def n_packed(r: int, order: int) -> int:
+    """C(r + order − 1, order), the number of distinct entries."""
+    return comb(r + order - 1, order)
+
+
+@lru_cache(maxsize=64)
+def indices(r: int, order: int) -> np.ndarray:
+    """The sorted index tuples, one per row, (n_packed, order)."""
+    tuples = np.array(list(combinations_with_replacement(range(r), order)), dtype=np.intp)
+    return _frozen(tuples.reshape(n_packed(r, order), order))
+
+
+@lru_cache(maxsize=64)
+def multiplicities(r: int, order: int) -> np.ndarray:
+    """How many entries of the full tensor each packed entry stands for."""
+    tuples = indices(r, order)
+    # The m-th repetition of an index within its tuple divides by m, which makes ∏ α! in all.
+    repetition = np.ones(len(tuples))
+    divisor = np.ones(len(tuples))
+    for place in range(1, order):
+        repetition = np.where(tuples[:, place] == tuples[:, place - 1], repetition + 1.0, 1.0)
+        divisor *= repetition
+    return _frozen(np.rint(factorial(order) / divisor))
+
+
+def pack(tensor: np.ndarray, order: int) -> np.ndarray:
+    """The distinct entries of the symmetric tensor in the last `order` axes: (…, r, …, r) to (…, n_packed)."""
+    tensor = np.asarray(tensor)
+    sides = set(tensor.shape[tensor.ndim - order :])
+    if order < 1 or tensor.ndim < order or len(sides) != 1:
+        raise ValueError(
+            f"pack needs {max(order, 1)} equal trailing axes for order {order}. Got shape {tensor.shape} instead."
+        )
+    return tensor[(..., *indices(sides.pop(), order).T)]
+
+
+def unpack(packed: np.ndarray, r: int, order: int) -> np.ndarray:
+    """The full tensor (…, r, …, r) of the packed entries (…, n_packed)."""
+    packed = checked(packed, r, order)
+    return packed[..., _positions(r, (1,) * order)] if order else packed[..., 0]
+
+
+def flatten(packed: np.ndarray, r: int, split: tuple[int, ...]) -> np.ndarray:
+    """flatten(T, ℓ₁, ℓ₂, …) of [ATV21, §1.1], every group of axes in orthonormal coordinates of its symmetric tensors.
+
+    The result has shape (…, n_packed(r, ℓ₁), n_packed(r, ℓ₂), …). For T = Σ aᵢ wᵢ^{⊗j} it is Σ aᵢ p₁(wᵢ) ⊗ p₂(wᵢ) ⊗ …
+    with p(w) = `symmetric_power(w, ℓ)`; a matrix among these has the singular values of the paper's.
+    """
+    packed = checked(packed, r, sum(split))
+    out = packed[..., _positions(r, split)]
+    for axis, ell in enumerate(reversed(split)):
+        root = np.sqrt(multiplicities(r, ell))
+        out = out * root.reshape(-1, *(1,) * axis)
+    return out
+
+
+def contract(packed: np.ndarray, r: int, order: int, v: np.ndarray) -> np.ndarray:
+    """T(·, …, ·, v), packed to order − 1: the sum over one index of T against the vector v (r,)."""
+    return checked(packed, r, order)[..., _positions(r, (order - 1, 1))] @ v
+
+
+def monomials(W: np.ndarray, order: int) -> np.ndarray:
+    """The packed entries of w^{⊗order} for every row w of W (k, r): (k, n_packed).
+
+    The tuples that begin with i continue those of one order less whose first index is at least i, and these
+    are the tail of the shorter list.
+    """
+    r = W.shape[-1]
+    out = np.ones((*W.shape[:-1], 1))
+    for j in range(1, order + 1):
+        width = out.shape[-1]
+        tails = (n_packed(r - i, j - 1) for i in range(r))
+        out = np.concatenate([W[..., i, None] * out[..., width - t :] for i, t in enumerate(tails)], axis=-1)
+    return out
+
+
+def symmetric_power(W: np.ndarray, order: int) -> np.ndarray:
+    """w^{⊗order} in orthonormal coordinates, for every row of W: p(u)·p(v) = (u·v)^order."""
+    return monomials(W, order) * np.sqrt(multiplicities(W.shape[-1], order))
+
+
+def rank_one(W: np.ndarray, order: int, weights: np.ndarray) -> np.ndarray:
+    """Σᵢ weightsᵢ wᵢ^{⊗order}, packed, for weights (…, k) and W (k, r)."""
+    return weights @ monomials(W, order)
+
+
+def inner(first: np.ndarray, second: np.ndarray, r: int, order: int) -> np.ndarray:
+    """⟨S, T⟩_F of two packed tensors."""
+    return np.sum(multiplicities(r, order) * first * second, axis=-1)
+
+
+def dimension(length: int, order: int) -> int:
+    """The r with n_packed(r, order) = length, order ≥ 1."""
+    # C(r + j − 1, j) ≥ r^j / j! bounds r from above.
+    guess = isqrt(2 * length) + 1 if order == 2 else length
+    r = next((r for r in range(guess + 1) if n_packed(r, order) >= length), 0)
+    if order < 1 or n_packed(r, order) != length:
+        raise ValueError(f"No symmetric tensor of order {order} has {length} distinct entries.")
+    return r
+
+
+def checked(packed: np.ndarray, r: int, order: int) -> np.ndarray:
+    """The packed array, if its last axis has the length that r and the order give."""
+    packed = np.asarray(packed, dtype=float)
+    if packed.ndim == 0 or packed.shape[-1] != n_packed(r, order):
+        raise ValueError(
+            f"A packed symmetric tensor of order {order} in {r} dimensions has {n_packed(r, order)} entries along its "
+            f"last axis. Got shape {packed.shape} instead."
+        )
+    return packed
+
+
+@lru_cache(maxsize=64)
+def _positions(r: int, split: tuple[int, ...]) -> np.ndarray:
+    """Where each entry of the flattened tensor is found in the packed one."""
+    order = sum(split)
+    groups = [indices(r, ell) for ell in split]
+    grid = np.zeros((*(len(g) for g in groups), order), dtype=np.intp)
+    start = 0
+    for axis, group in enumerate(groups):
+        shape = [1] * len(groups) + [group.shape[1]]
+        shape[axis] = len(group)
+        grid[..., start : start + group.shape[1]] = group.reshape(shape)
+        start += group.shape[1]
+    grid.sort(axis=-1)
+    # Read as digits in base r, sorted tuples keep their lexicographic order.
+    base = r ** np.arange(order - 1, -1, -1)
+    return _frozen(np.searchsorted(indices(r, order) @ base, grid @ base))
+
+
+def _frozen(array: np.ndarray) -> np.ndarray:
+    array.flags.writeable = False
+    return array

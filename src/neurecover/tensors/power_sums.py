@@ -1,0 +1,219 @@
+"""Least squares for sums of symmetric powers of unit vectors.
+
+Given symmetric tensors T̂ⱼ of one or several orders, each with p outputs, find unit vectors wᵢ, scalars sᵢ and A with
+
+    L = Σⱼ cⱼ ‖T̂ⱼ − Tⱼ‖_F²  smallest,     Tⱼ[o] = Σᵢ A_oi hⱼ(sᵢ) wᵢ^{⊗j}.
+
+With h ≡ 1 and one order this is the symmetric CP decomposition of a tensor (p = 1), and for order 2 the
+simultaneous diagonalisation of p matrices; with h the Hermite coefficients of an activation it is the
+population risk of a network [ATV21, Prop. 3.6].
+
+All inner products of the features depend on the angles ρᵢₗ = wᵢ·wₗ alone, ⟨wᵢ^{⊗j}, wₗ^{⊗j}⟩ = ρᵢₗʲ and derivatives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
+
+import numpy as np
+
+from neurecover.tensors.levenberg import Inner, System, descend, readout
+from neurecover.tensors.packing import checked, flatten, monomials, multiplicities, symmetric_power
+
+
+class Profile(Protocol):
+    """The scalar factors hⱼ(s) of the powers."""
+
+    def __call__(self, scalars: np.ndarray, orders: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        """h (J, k) and its derivatives (J, k, m) at scalars (k, m)."""
+
+
+def constant(scalars: np.ndarray, orders: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """h ≡ 1, without scalars."""
+    k = len(scalars)
+    return np.ones((len(orders), k)), np.zeros((len(orders), k, 0))
+
+
+@dataclass(frozen=True)
+class PowerSum:
+    """Unit vectors W (k, r), scalars (k, m) and weights A (p, k), with what they leave of the tensors.
+
+    `loss` is L; `relative_error` is √(L / Σ cⱼ‖T̂ⱼ‖²).
+    """
+
+    W: np.ndarray
+    scalars: np.ndarray
+    A: np.ndarray
+    loss: float
+    relative_error: float
+    iterations: int
+
+
+def fit_power_sum(
+    tensors: Mapping[int, np.ndarray],
+    W: np.ndarray,
+    *,
+    scalars: np.ndarray | None = None,
+    profile: Profile = constant,
+    weights: Mapping[int, float] | None = None,
+    max_iterations: int = 200,
+) -> PowerSum:
+    """Minimise L from the starting directions W (k, r), normalised on entry, and scalars (k, m).
+
+    tensors maps an order j to the packed T̂ⱼ, (p, n_packed(r, j)); weights maps it to cⱼ, 1 where it is missing.
+    max_iterations = 0 gives the best A for the start.
+    """
+    W = unit_rows(W)
+    scalars = np.zeros((len(W), 0)) if scalars is None else np.asarray(scalars, dtype=float)
+    target = Target.of(tensors, W.shape[1], weights or {})
+    start = PowerPoint(target, profile, W, scalars)
+    end, iterations = descend(start, (len(W), scalars.shape[1] + W.shape[1]), max_iterations)
+    relative = float(np.sqrt(end.loss / end.scale)) if end.scale > 0.0 else 0.0
+    return PowerSum(end.W, end.scalars, end.A, end.loss, relative, iterations)
+
+
+def unit_rows(W: np.ndarray) -> np.ndarray:
+    """Every row divided by its norm."""
+    norms = np.linalg.norm(W, axis=-1, keepdims=True)
+    if not np.all(norms > 0.0):
+        raise ValueError(f"Directions need to be finite and not zero. Got norms {norms.ravel()} instead.")
+    return np.asarray(W, dtype=float) / norms
+
+
+@dataclass(frozen=True)
+class Target:
+    """The tensors to be fitted: order by order in `packed`, and all together in `coordinates` (p, N).
+
+    The coordinates are √cⱼ times orthonormal ones, so that L is a plain sum of squares.
+    """
+
+    r: int
+    orders: tuple[int, ...]
+    c: np.ndarray
+    coordinates: np.ndarray
+    scale: float
+
+    @classmethod
+    def of(cls, tensors: Mapping[int, np.ndarray], r: int, weights: Mapping[int, float]) -> Target:
+        orders = tuple(sorted(tensors))
+        if not orders or orders[0] < 0:
+            raise ValueError(f"At least one tensor of order 0 or more is needed. Got orders {orders} instead.")
+        c = np.array([weights.get(j, 1.0) for j in orders])
+        if not np.all(c > 0.0):
+            raise ValueError(f"The weights of the orders need to be positive. Got {dict(weights)} instead.")
+        packed = [np.atleast_2d(checked(tensors[j], r, j)) for j in orders]
+        parts = [np.sqrt(cj * multiplicities(r, j)) * T for cj, j, T in zip(c, orders, packed)]
+        coordinates = np.concatenate(parts, axis=1)
+        return cls(r, orders, c, coordinates, float(np.vdot(coordinates, coordinates)))
+
+    def split(self, coordinates: np.ndarray) -> list[np.ndarray]:
+        """Coordinates (p, N) back to packed tensors, times √cⱼ."""
+        sizes = [multiplicities(self.r, j).size for j in self.orders]
+        parts = np.split(coordinates, np.cumsum(sizes)[:-1], axis=1)
+        return [part / np.sqrt(multiplicities(self.r, j)) for part, j in zip(parts, self.orders)]
+
+
+@dataclass(frozen=True)
+class PowerPoint:
+    """One (W, scalars) with its best A; the step's parameters per unit are its scalars, then w."""
+
+    target: Target
+    profile: Profile
+    W: np.ndarray
+    scalars: np.ndarray
+
+    @cached_property
+    def h(self) -> tuple[np.ndarray, np.ndarray]:
+        h, dh = self.profile(self.scalars, self.target.orders)
+        root = np.sqrt(self.target.c)[:, None]
+        return h * root, dh * root[..., None]
+
+    @cached_property
+    def features(self) -> np.ndarray:
+        """Φ (k, N), in the coordinates of the target."""
+        parts = [h[:, None] * symmetric_power(self.W, j) for h, j in zip(self.h[0], self.target.orders)]
+        return np.concatenate(parts, axis=1)
+
+    @cached_property
+    def A(self) -> np.ndarray:
+        return readout(self.target.coordinates, self.features)
+
+    @cached_property
+    def residual(self) -> np.ndarray:
+        return self.target.coordinates - self.A @ self.features
+
+    @property
+    def loss(self) -> float:
+        return float(np.vdot(self.residual, self.residual))
+
+    @property
+    def scale(self) -> float:
+        return self.target.scale
+
+    def moved(self, step: np.ndarray) -> PowerPoint:
+        m = self.scalars.shape[1]
+        return PowerPoint(
+            self.target, self.profile, unit_rows(self.W + step[:, m:]), self.scalars + step[:, :m]
+        )
+
+    def system(self) -> System:
+        k, m = self.scalars.shape
+        radius = np.concatenate([np.zeros((k, m)), self.W], axis=1)[:, None, :]
+        return System.assemble(self.inner_products(), self.A, self.gradient(), radius)
+
+    def gradient(self) -> np.ndarray:
+        """−½ ∂L/∂(scalars, w), (k, m + r), with the part along w, which changes nothing, left out."""
+        h, dh = self.h
+        k, m = self.scalars.shape
+        g = np.zeros((k, m + self.target.r))
+        for h_j, dh_j, j, R in zip(h, dh, self.target.orders, self.target.split(self.residual)):
+            if j == 0:
+                g[:, :m] += (self.A.T @ R) * dh_j
+                continue
+            # ⟨Rₒ, w^{⊗j−1} ⊗ ·⟩ for every output and unit, (p, k, r)
+            mixed = symmetric_power(self.W, j - 1) @ flatten(R, self.target.r, (j - 1, 1))
+            along = np.einsum("oi,oir->ir", self.A, mixed)
+            g[:, :m] += np.einsum("ir,ir->i", along, self.W)[:, None] * dh_j
+            g[:, m:] += j * h_j[:, None] * along
+        g[:, m:] -= np.einsum("ir,ir->i", g[:, m:], self.W)[:, None] * self.W
+        return g
+
+    def inner_products(self) -> Inner:
+        h, dh = self.h
+        W, (k, m), r = self.W, self.scalars.shape, self.target.r
+        rho = W @ W.T
+        j = np.array(self.target.orders, dtype=float)[:, None, None]
+        # ρʲ and its first two derivatives in ρ, (J, k, k), without negative powers where the factor is zero
+        p0 = rho**j
+        p1 = j * rho ** np.maximum(j - 1.0, 0.0)
+        p2 = j * (j - 1.0) * rho ** np.maximum(j - 2.0, 0.0)
+        both = h[:, :, None] * h[:, None, :]
+        first, second = np.sum(both * p1, axis=0), np.sum(both * p2, axis=0)
+        # tilt[i, l] = wₗ − ρᵢₗ wᵢ, the part of wₗ that is tangent to the sphere at wᵢ
+        tilt = W[None, :, :] - rho[:, :, None] * W[:, None, :]
+        C = np.empty((k, k, m + r))
+        C[:, :, :m] = np.einsum("ji,jla,jil->ila", h, dh, p0)
+        C[:, :, m:] = first[:, :, None] * tilt.transpose(1, 0, 2)
+        B = np.empty((k, m + r, k, m + r))
+        B[:, :m, :, :m] = np.einsum("jia,jlb,jil->ialb", dh, dh, p0)
+        cross = np.einsum("jia,jl,jil->ial", dh, h, p1)
+        B[:, :m, :, m:] = np.einsum("ial,lib->ialb", cross, tilt)
+        B[:, m:, :, :m] = B[:, :m, :, m:].transpose(2, 3, 0, 1)
+        projector = np.eye(r) - W[:, :, None] * W[:, None, :]
+        both_tangent = np.einsum("iab,lbc->ialc", projector, projector, optimize=True)
+        B[:, m:, :, m:] = first[:, None, :, None] * both_tangent
+        B[:, m:, :, m:] += np.einsum("il,ila,lic->ialc", second, tilt, tilt, optimize=True)
+        return Inner(np.sum(both * p0, axis=0), C, B)
+
+
+def best_weights(tensors: np.ndarray, W: np.ndarray, order: int) -> np.ndarray:
+    """The a (p, k) of Σᵢ aᵢ wᵢ^{⊗order} ≈ T for given directions: a linear least-squares solution.
+
+    `tensors` is packed, (p, n_packed). The linear systems of [ATV21, Alg. 2].
+    """
+    root = np.sqrt(multiplicities(W.shape[1], order))
+    features = monomials(W, order) * root
+    return np.linalg.lstsq(features.T, (np.atleast_2d(tensors) * root).T, rcond=None)[0].T
