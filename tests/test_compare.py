@@ -26,7 +26,7 @@ INPUTS = np.random.default_rng(17).standard_normal((50, 4))
 
 every_activation = pytest.mark.parametrize("spec", SPECS)
 seeds = st.integers(0, 2**32 - 1)
-examples = settings(max_examples=25, deadline=None)
+examples = settings(max_examples=12, deadline=None)
 
 
 def random_network(rng: np.random.Generator, spec: str, k: int = 5) -> Network:
@@ -156,7 +156,7 @@ def test_the_pairing_is_the_best_of_all(spec: str, up_to_sign: bool) -> None:
         candidates = product(permutations(range(4)), product(allowed, repeat=4))
         best = min(
             candidates,
-            key=lambda c: np.linalg.norm(P[list(c[0])] * np.array(c[1])[:, None] - Q, axis=1).sum(),  # noqa: B023
+            key=lambda c: np.linalg.norm(P[list(c[0])] * np.array(c[1])[:, None] - Q, axis=1).sum(),
         )
         result = compare(network, truth, up_to_sign=up_to_sign)
         np.testing.assert_array_equal(result.permutation, best[0])
@@ -330,6 +330,22 @@ def test_simplified_keeps_the_function_and_names_the_units(spec: str) -> None:
     again, same_groups = simplified(simple)
     assert same_groups == ((0,), (1,), (2,))
     np.testing.assert_allclose(again.A, simple.A, rtol=1e-14)
+
+
+def test_columns_that_cancel_up_to_rounding_are_gone() -> None:
+    network = Network([[1.0, 0.0]] * 3 + [[0.0, 1.0]], None, [[0.1, 0.2, -0.3, 1e-15]])
+    assert np.sum(network.A[0, :3]) != 0
+    assert simplified(network)[1] == ((3,),)
+
+
+def test_all_indices_are_those_of_the_networks_as_given() -> None:
+    whole = random_network(np.random.default_rng(9), "relu", k=6)
+    network = replace_arrays(whole, A=whole.A * [0, 1, 0, 1, 1, 1])
+    truth = replace_arrays(whole, A=whole.A * [1, 0, 0, 1, 1, 0]).take([5, 4, 3])
+    result = compare(network, truth)
+    np.testing.assert_array_equal(result.permutation, [-1, 4, 3])
+    assert result.unmatched == ((1, 5), ())
+    assert compare(truth, network).unmatched == ((), (1, 5))
 
 
 def test_units_that_are_close_but_distinct_stay_apart() -> None:

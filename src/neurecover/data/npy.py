@@ -6,6 +6,7 @@ is therefore a map of its own, which is closed when the block is let go.
 
 from pathlib import Path
 from tokenize import TokenError
+from typing import Literal
 
 import numpy as np
 
@@ -60,8 +61,8 @@ def npy_pair(x_path: Path, y_path: Path) -> Source:
 
 def _rows(table: np.memmap, start: int, count: int) -> np.ndarray:
     """Rows start, …, start + count − 1 of the table, through a map of their own."""
-    order = "C" if table.flags.c_contiguous else "F"
-    again = np.memmap(table.filename, table.dtype, "r", table.offset, table.shape, order)
+    order: Literal["C", "F"] = "C" if table.flags.c_contiguous else "F"
+    again = np.memmap(str(table.filename), table.dtype, "r", table.offset, table.shape, order)
     return np.asarray(again)[start : start + count]
 
 

@@ -60,14 +60,10 @@ class PassMemory:
     hermite_seconds: float
 
 
-def hermite_rate(
-    r: int = 16, degree: int = 4, n: int = 50_000, gemm_size: int = 4_000, rounds: int = 3
-) -> HermiteRate:
+def hermite_rate(r: int = 16, degree: int = 4, n: int = 50_000, gemm_size: int = 4_000, rounds: int = 3) -> HermiteRate:
     """Time a full Hermite regression's pass over n samples, and matrix products before and after every pass."""
     rng = np.random.default_rng(0)
-    source = ArraySource(
-        rng.standard_normal((n, r), dtype=np.float32), rng.standard_normal(n, dtype=np.float32)
-    )
+    source = ArraySource(rng.standard_normal((n, r), dtype=np.float32), rng.standard_normal(n, dtype=np.float32))
     square = np.asfortranarray(rng.standard_normal((gemm_size, gemm_size)))
     gemm, hermite = [], []
     for _ in range(rounds):
@@ -98,9 +94,7 @@ def pass_memory(rows: int = 10_000_000, d: int = 20) -> PassMemory:
         child = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
         if child.returncode:
             raise RuntimeError(f"The measuring process failed:\n{child.stderr}")
-        return PassMemory(
-            rows=rows, columns=d, file_bytes=path.stat().st_size, **json.loads(child.stdout)
-        )
+        return PassMemory(rows=rows, columns=d, file_bytes=path.stat().st_size, **json.loads(child.stdout))
 
 
 def measure_passes(path: str) -> None:

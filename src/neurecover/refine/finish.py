@@ -6,7 +6,7 @@ optimum, so the search ends when two descents, shrunk independently, arrive at t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +21,8 @@ from neurecover.statistics import Student
 
 EXACT = 1e-20  # Σ r² / Σ y² below which a fit is taken for noiseless and goes the exact way
 MAX_DESCENTS = 400
+UNSETTLED = 4  # exact fits whose signs stay open before one is returned as it is
+MAX_POLISH = 100
 SAME = 1e-7  # relative difference of Σ r² at which two optima are one
 NARROWING = (3, 8, 20, 50, 120, 280)  # after so many descents that were not exact, the best is shrunk
 
@@ -57,7 +59,7 @@ def finish(
     """The best network found on the source before the deadline; at least one descent is always made."""
     best: Finished | None = None
     wide: Descent | None = None
-    agreements = 0
+    agreements = unsettled = 0
     for count, descent in enumerate(_descents(source, task, rng, deadline, iter(starts)), start=1):
         progress("search", descent.relative_rss)
         exact = descent.relative_rss < EXACT
@@ -73,13 +75,17 @@ def finish(
             best = candidate
         best = replace(best, descents=count, agreements=agreements)
         wide = None if not exact else wide
-        if last or best.exact or agreements:
+        unsettled += best.exact and not best.sign_choices
+        if last or agreements or (best.exact and (best.sign_choices or unsettled > UNSETTLED)):
             break
     assert best is not None
     return best
 
 
-def _descents(source, task, rng, deadline, starts):  # type: ignore[no-untyped-def]
+def _descents(
+    source: Source, task: Task, rng: np.random.Generator, deadline: Deadline, starts: Iterator[np.ndarray]
+) -> Iterator[Descent]:
+    """Descents at the width for a known k; for an unknown one, three at 6 units, three at 12, and so on."""
     if task.n_hidden is not None:
         yield from hops(source, task, task.width(task.prefers_affine()), rng, deadline, starts)
     width = 6
@@ -184,12 +190,29 @@ def as_network(student: Student) -> Network:
     return Network(W, b, A, c, student.activation)
 
 
+def polish(source: Source, found: Finished, bias: bool, deadline: Deadline) -> Finished:
+    """The same units fitted to these samples, to the end."""
+    network = found.network
+    V = np.hstack([network.W, network.b[:, None]]) if bias else network.W
+    readout = np.vstack([network.A.T, network.c[None]]) if bias else network.A.T
+    descent = Descent(source, Student(network.activation, V, readout, bias, affine=False))
+    while not descent.finished and descent.iterations < MAX_POLISH and not deadline.passed:
+        descent.advance(1)
+    return replace(
+        found,
+        network=as_network(descent.student),
+        rss=descent.rss,
+        relative_rss=descent.relative_rss,
+        converged=bool(descent.finished),
+    )
+
+
 def _same(a: Finished, b: Finished) -> bool:
     return a.network.n_hidden == b.network.n_hidden and abs(a.rss - b.rss) <= SAME * b.rss
 
 
 def _better(a: Finished, b: Finished) -> bool:
-    # Between fits that are both exact the narrower network is the better one.
+    # Between fits that are both exact the narrower network is the better one: an affine part costs units.
     if a.exact and b.exact:
         return a.network.n_hidden < b.network.n_hidden
     return a.rss < b.rss

@@ -54,9 +54,7 @@ class Statistic(ABC):
         arrays = dict(arrays)  # an open .npz archive reads a member anew each time it is asked
         self._check_alike("The stored arrays", arrays)
         result = copy.copy(self)
-        result.sums = {
-            name: np.array(arrays[name], dtype=value.dtype, order="K") for name, value in self.sums.items()
-        }
+        result.sums = {name: np.array(arrays[name], dtype=value.dtype, order="K") for name, value in self.sums.items()}
         return result
 
     def average(self, name: str) -> np.ndarray:

@@ -22,9 +22,7 @@ class Moments(Statistic):
     memory 8·Q² bytes at order 4.
     """
 
-    def __init__(
-        self, n_inputs: int, n_outputs: int, order: int = 2, origin: np.ndarray | None = None
-    ) -> None:
+    def __init__(self, n_inputs: int, n_outputs: int, order: int = 2, origin: np.ndarray | None = None) -> None:
         if order not in (1, 2, 3, 4):
             raise ValueError(f"order needs to be 1, 2, 3 or 4. Got {order} instead.")
         self.n_inputs, self.n_outputs, self.order = n_inputs, n_outputs, order

@@ -34,17 +34,13 @@ class Residuals(Statistic):
         X, Y = float64(X, Y)
         predicted = self.predict(X)
         if predicted.shape != Y.shape:
-            raise ValueError(
-                f"predict needs to return shape {Y.shape}, as Y. Got {predicted.shape} instead."
-            )
+            raise ValueError(f"predict needs to return shape {Y.shape}, as Y. Got {predicted.shape} instead.")
         R = Y - predicted
         Y = Y - self.origin
         self.sums["n"] += len(R)
         self.sums["residual"] += R.sum(axis=0)
         self.sums["residual_squared"] += np.einsum("ij,ij->j", R, R)
-        np.maximum(
-            self.sums["residual_max"], np.abs(R).max(axis=0, initial=0.0), out=self.sums["residual_max"]
-        )
+        np.maximum(self.sums["residual_max"], np.abs(R).max(axis=0, initial=0.0), out=self.sums["residual_max"])
         self.sums["output"] += Y.sum(axis=0)
         self.sums["output_squared"] += np.einsum("ij,ij->j", Y, Y)
 

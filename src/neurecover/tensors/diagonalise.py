@@ -48,17 +48,13 @@ def joint_diagonalise(
     compact = packed if len(packed) <= packed.shape[1] else _compact(packed, d)
     starts = pencil_starts(unpack(compact, d, 2), rank, rng, pencils)
     scored = sorted((fit_power_sum({2: compact}, V, max_iterations=0).loss, n) for n, V in enumerate(starts))
-    fits = [
-        fit_power_sum({2: compact}, starts[n], max_iterations=max_iterations) for _, n in scored[:polished]
-    ]
+    fits = [fit_power_sum({2: compact}, starts[n], max_iterations=max_iterations) for _, n in scored[:polished]]
     best = min(fits, key=lambda fit: fit.loss)
     weights = fit_power_sum({2: packed}, best.W, max_iterations=0).A
     return Congruence(best.W, weights, best.relative_error, best.iterations)
 
 
-def pencil_starts(
-    matrices: np.ndarray, rank: int, rng: np.random.Generator, pencils: int
-) -> list[np.ndarray]:
+def pencil_starts(matrices: np.ndarray, rank: int, rng: np.random.Generator, pencils: int) -> list[np.ndarray]:
     """`pencils` estimates of V (rank, d), unit rows, each from two random combinations of the matrices (m, d, d)."""
     m, d, _ = matrices.shape
     basis = leading_directions(matrices.transpose(1, 0, 2).reshape(d, -1), rank)

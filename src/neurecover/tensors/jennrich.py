@@ -57,9 +57,7 @@ def jennrich(
         U = pencil_directions(core @ a, core @ b)
         candidates.append(ProductPoint(tensor, U @ left.T, _partners(U, core) @ right.T))
     candidates.sort(key=lambda point: point.loss)
-    best = min(
-        (polish_products(tensor, c.U, c.V, max_iterations) for c in candidates[:polished]), key=lambda p: p.loss
-    )
+    best = min((polish_products(tensor, c.U, c.V, max_iterations) for c in candidates[:polished]), key=lambda p: p.loss)
     return Components(best.U, best.V, best.A.T, float(np.sqrt(best.loss / best.scale)))
 
 

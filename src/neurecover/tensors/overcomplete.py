@@ -6,14 +6,17 @@ and 4) reaches k ≤ r, ℓ = 2 (orders 5 and 6) k ≤ r(r + 1)/2. Each slice of
 so slices of several orders and outputs can be stacked; wᵢ is the leading singular vector of p(wᵢ) reshaped.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from neurecover.tensors.diagonalise import pencil_starts
+from neurecover.tensors.levenberg import System, descend
 from neurecover.tensors.packing import flatten, multiplicities, n_packed, unpack
-from neurecover.tensors.power_sums import best_weights, fit_power_sum
+from neurecover.tensors.power_sums import PowerPoint, Target, best_weights, constant, unit_rows
 
 
 @dataclass(frozen=True)
@@ -31,9 +34,7 @@ class SymmetricComponents:
 def slices(packed: np.ndarray, r: int, order: int, ell: int) -> np.ndarray:
     """The matrices (m, N, N), N = n_packed(r, ℓ), that the p(wᵢ) diagonalise: all outputs and last-axis slices of T."""
     if order < 2 * ell:
-        raise ValueError(
-            f"Flattening with ℓ = {ell} needs a tensor of order {2 * ell} or more. Got {order} instead."
-        )
+        raise ValueError(f"Flattening with ℓ = {ell} needs a tensor of order {2 * ell} or more. Got {order} instead.")
     N = n_packed(r, ell)
     cube = flatten(np.atleast_2d(packed), r, (order - 2 * ell, ell, ell))
     return cube.reshape(-1, N, N)
@@ -67,12 +68,13 @@ def decompose(
     ell = next(m for m in range(1, rank + 2) if n_packed(r, m) >= rank or r == 1) if ell is None else ell
     stack = np.concatenate([slices(T, r, j, ell) for j, T in tensors.items()])
     starts = [directions_of_powers(P, r, ell) for P in pencil_starts(stack, rank, rng, pencils)]
-    problem = _side_by_side(tensors)
-    scored = sorted((fit_power_sum(problem, W, max_iterations=0).loss, n) for n, W in enumerate(starts))
-    fits = [fit_power_sum(problem, starts[n], max_iterations=max_iterations) for _, n in scored[:polished]]
+    targets = [Target.of({j: T}, r, {}) for j, T in tensors.items()]
+    points = sorted((_Shared.at(targets, W) for W in starts), key=lambda point: point.loss)
+    fits = [descend(point, (rank, r), max_iterations)[0] for point in points[:polished]]
     best = min(fits, key=lambda fit: fit.loss)
-    weights = {j: best_weights(T, best.W, j) for j, T in tensors.items()}
-    return SymmetricComponents(best.W, weights, best.relative_error)
+    W = best.parts[0].W
+    weights = {j: best_weights(T, W, j) for j, T in tensors.items()}
+    return SymmetricComponents(W, weights, float(np.sqrt(best.loss / best.scale)))
 
 
 def directions_of_powers(powers: np.ndarray, r: int, ell: int) -> np.ndarray:
@@ -84,13 +86,29 @@ def directions_of_powers(powers: np.ndarray, r: int, ell: int) -> np.ndarray:
     return np.linalg.svd(full.reshape(len(powers), r, -1), full_matrices=False)[0][:, :, 0]
 
 
-def _side_by_side(tensors: Mapping[int, np.ndarray]) -> dict[int, np.ndarray]:
-    """One output for every tensor, zero in the orders of the others, so that no two tensors share weights."""
-    rows = {j: np.atleast_2d(T) for j, T in tensors.items()}
-    total = sum(len(T) for T in rows.values())
-    out, start = {}, 0
-    for j, T in rows.items():
-        out[j] = np.zeros((total, T.shape[1]))
-        out[j][start : start + len(T)] = T
-        start += len(T)
-    return out
+@dataclass(frozen=True)
+class _Shared:
+    """Several tensors with common directions and weights of their own: the sum of their least-squares problems."""
+
+    parts: tuple[PowerPoint, ...]
+
+    @classmethod
+    def at(cls, targets: list[Target], W: np.ndarray) -> _Shared:
+        scalars, limits = np.zeros((len(W), 0)), np.zeros(0)
+        return cls(tuple(PowerPoint(target, constant, unit_rows(W), scalars, limits) for target in targets))
+
+    @property
+    def loss(self) -> float:
+        return sum(part.loss for part in self.parts)
+
+    @property
+    def scale(self) -> float:
+        return sum(part.scale for part in self.parts)
+
+    def system(self) -> System:
+        systems = [part.system() for part in self.parts]
+        S, g, D = (sum(getattr(s, name) for s in systems) for name in ("S", "g", "D"))
+        return System(S, g, D)
+
+    def moved(self, step: np.ndarray) -> _Shared:
+        return _Shared(tuple(part.moved(step) for part in self.parts))

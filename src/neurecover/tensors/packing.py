@@ -15,7 +15,7 @@ Leading axes of a packed array are batch axes throughout.
 
 from functools import lru_cache
 from itertools import combinations_with_replacement
-from math import comb, factorial, isqrt
+from math import comb, factorial
 
 import numpy as np
 
@@ -109,16 +109,6 @@ def rank_one(W: np.ndarray, order: int, weights: np.ndarray) -> np.ndarray:
 def inner(first: np.ndarray, second: np.ndarray, r: int, order: int) -> np.ndarray:
     """⟨S, T⟩_F of two packed tensors."""
     return np.sum(multiplicities(r, order) * first * second, axis=-1)
-
-
-def dimension(length: int, order: int) -> int:
-    """The r with n_packed(r, order) = length, order ≥ 1."""
-    # C(r + j − 1, j) ≥ r^j / j! bounds r from above.
-    guess = isqrt(2 * length) + 1 if order == 2 else length
-    r = next((r for r in range(guess + 1) if n_packed(r, order) >= length), 0)
-    if order < 1 or n_packed(r, order) != length:
-        raise ValueError(f"No symmetric tensor of order {order} has {length} distinct entries.")
-    return r
 
 
 def checked(packed: np.ndarray, r: int, order: int) -> np.ndarray:

@@ -14,7 +14,7 @@ All inner products of the features depend on the angles ρᵢₗ = wᵢ·wₗ al
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Protocol
 
@@ -58,18 +58,21 @@ def fit_power_sum(
     *,
     scalars: np.ndarray | None = None,
     profile: Profile = constant,
+    limits: np.ndarray | None = None,
     weights: Mapping[int, float] | None = None,
     max_iterations: int = 200,
 ) -> PowerSum:
     """Minimise L from the starting directions W (k, r), normalised on entry, and scalars (k, m).
 
     tensors maps an order j to the packed T̂ⱼ, (p, n_packed(r, j)); weights maps it to cⱼ, 1 where it is missing.
+    The scalars stay within ±limits (m,): a search that is free to send h to zero and A to infinity does so.
     max_iterations = 0 gives the best A for the start.
     """
     W = unit_rows(W)
     scalars = np.zeros((len(W), 0)) if scalars is None else np.asarray(scalars, dtype=float)
     target = Target.of(tensors, W.shape[1], weights or {})
-    start = PowerPoint(target, profile, W, scalars)
+    limits = np.full(scalars.shape[1], np.inf) if limits is None else np.asarray(limits, dtype=float)
+    start = PowerPoint(target, profile, W, scalars, limits)
     end, iterations = descend(start, (len(W), scalars.shape[1] + W.shape[1]), max_iterations)
     relative = float(np.sqrt(end.loss / end.scale)) if end.scale > 0.0 else 0.0
     return PowerSum(end.W, end.scalars, end.A, end.loss, relative, iterations)
@@ -124,6 +127,7 @@ class PowerPoint:
     profile: Profile
     W: np.ndarray
     scalars: np.ndarray
+    limits: np.ndarray
 
     @cached_property
     def h(self) -> tuple[np.ndarray, np.ndarray]:
@@ -155,9 +159,8 @@ class PowerPoint:
 
     def moved(self, step: np.ndarray) -> PowerPoint:
         m = self.scalars.shape[1]
-        return PowerPoint(
-            self.target, self.profile, unit_rows(self.W + step[:, m:]), self.scalars + step[:, :m]
-        )
+        scalars = np.clip(self.scalars + step[:, :m], -self.limits, self.limits)
+        return replace(self, W=unit_rows(self.W + step[:, m:]), scalars=scalars)
 
     def system(self) -> System:
         k, m = self.scalars.shape

@@ -1,0 +1,250 @@
+"""How far the weights can be trusted, said so that it is never better than the truth.
+
+    exact         the held-out residual is at the level of rounding, and the samples determine every weight
+    statistical   the residual is noise as far as a test can tell, and every weight has a standard error
+    approximate   a good predictor (held-out R² ≥ 0.9) whose weights are not determined, or not shown to be right
+    failed        anything else
+
+Whatever cannot be checked counts against the network.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import f as f_distribution
+
+from neurecover.data import Source, Whitening, reduce
+from neurecover.network import Network
+from neurecover.results import Certificate, StandardErrors
+from neurecover.statistics import GaussNewtonSums, Information, Residuals, Student
+
+EPS = float(np.finfo(np.float64).eps)
+ROUNDING = 100 * EPS  # of the size of the terms that are added up
+SINGULAR = 1e-13  # smallest eigenvalue of the scaled information
+EXACT_WEIGHTS = 1e-8  # the largest error that rounding may have left in a weight of an exact network
+SIGNIFICANCE = 1e-3
+GOOD_R2 = 0.9
+MAX_PARAMETERS = 6_000  # beyond, the information matrix is not formed and nothing is certified
+N_PROBES = 40
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the search knows and the samples do not show.
+
+    asked is the number of units the caller gave (None: to be found), sign_choices how many assignments of signs fit (0: not
+    determined), agreements how many independent descents ended at the same optimum, inputs_rank the dimension that the
+    inputs span.
+    """
+
+    asked: int | None
+    sign_choices: int
+    agreements: int
+    converged: bool
+
+
+def certify(
+    network: Network,
+    whitening: Whitening,
+    samples: Source,
+    holdout: Residuals,
+    evidence: Evidence,
+    bias: bool,
+    rng: np.random.Generator,
+) -> Certificate:
+    """The certificate of a network in whitened coordinates that was fitted to all `samples`.
+
+    `holdout` are the residuals, on samples that had no part in it, of the network as it was before the held-out ones joined
+    the fit.
+    """
+    variance = float(holdout.output_variance.mean())
+    r2 = 1.0 - holdout.mse / variance if variance > 0 else 0.0
+    rounding = ROUNDING * _size(network, whitening)
+    at_rounding = holdout.mse <= rounding**2
+    reasons = [_holdout_sentence(holdout, r2, rounding, at_rounding)]
+    doubts = _doubts(network, whitening, evidence)
+
+    errors, noise_variance, n_samples = None, None, holdout.n
+    n_parameters = network.n_parameters - (0 if bias else network.n_hidden + network.n_outputs)
+    if network.n_hidden == 0:
+        doubts.append("No hidden unit was found, so there is no weight to be certain of.")
+    elif n_parameters > MAX_PARAMETERS:
+        doubts.append(f"{n_parameters} parameters are more than the {MAX_PARAMETERS} whose identifiability is checked.")
+    else:
+        student = _student(network, bias)
+        probes = rng.standard_normal((N_PROBES, student.V.shape[1]))
+        sums = reduce(samples, GaussNewtonSums(student, probes))
+        n_samples = sums.n
+        freedom = sums.n * network.n_outputs - (n_parameters - network.n_hidden)
+        information = Information(sums)
+        if freedom <= 0:
+            doubts.append(
+                f"{sums.n * network.n_outputs} equations cannot determine {n_parameters - network.n_hidden} parameters."
+            )
+        elif (smallest := information.smallest_eigenvalue()) < SINGULAR:
+            doubts.append(_singular_sentence(sums, smallest))
+        else:
+            noise_variance = float(sums.sums["rr"]) / freedom
+            errors = _standard_errors(information, whitening, max(noise_variance, (EPS * _size(network, whitening)) ** 2))
+            if errors is None:
+                doubts.append("The information matrix could not be inverted, so the weights are not determined.")
+    identifiable = not doubts
+    if identifiable and errors is not None:
+        if at_rounding:
+            doubts += _exactness_doubts(errors)
+            verdict = "exact" if not doubts else "approximate"
+        else:
+            assert noise_variance is not None
+            doubts += _noise_doubts(information, holdout, noise_variance, freedom, errors, evidence)
+            verdict = "statistical" if not doubts else "approximate"
+            reasons += [] if doubts else [_error_sentence(errors, noise_variance)]
+    else:
+        verdict = "approximate"
+    if verdict == "approximate" and not (at_rounding or r2 >= GOOD_R2):
+        verdict = "failed"
+        reasons.append(f"It explains {max(r2, 0.0):.1%} of the held-out variance, less than {GOOD_R2:.0%}.")
+    elif verdict == "exact" and errors is not None:
+        reasons.append(f"The samples determine every weight: rounding can have moved one by {_largest(errors):.1e} at most.")
+    return Certificate(
+        verdict,
+        (*reasons, *doubts),
+        holdout.mse,
+        noise_variance if verdict == "statistical" else 0.0 if verdict == "exact" else None,
+        identifiable,
+        n_samples,
+        holdout.n,
+        errors if verdict in ("exact", "statistical") else None,
+    )
+
+
+def _student(network: Network, bias: bool) -> Student:
+    V = np.hstack([network.W, network.b[:, None]]) if bias else network.W
+    readout = np.vstack([network.A.T, network.c[None]]) if bias else network.A.T
+    return Student(network.activation, V, readout, bias, affine=False)
+
+
+def _size(network: Network, whitening: Whitening) -> float:
+    """The size of the terms whose sum is an output: what one rounding error is relative to.
+
+    |A| (|act| + |w||z| + |b|) + |c|, with |z| about √r for whitened inputs; inputs far from zero lose digits before that.
+    """
+    w = np.linalg.norm(network.W, axis=1) * np.sqrt(max(whitening.rank, 1)) + np.abs(network.b)
+    inside = np.abs(network.A) @ (np.abs(network.activation(w)) + np.abs(network.activation.derivative(w)) * w)
+    spread = 1.0 / np.maximum(np.linalg.norm(whitening.matrix, axis=1), 1e-300)
+    offset = 1.0 + float(np.max(np.abs(whitening.mean) / spread, initial=0.0))
+    return float(np.max(inside * offset + np.abs(network.c), initial=0.0))
+
+
+def _doubts(network: Network, whitening: Whitening, evidence: Evidence) -> list[str]:
+    doubts = []
+    d, r = whitening.matrix.shape
+    if r < d:
+        doubts.append(f"The inputs span {r} of {d} dimensions, so the weights along the others cannot be seen.")
+    if evidence.asked is not None and evidence.asked != network.n_hidden:
+        doubts.append(f"{evidence.asked} units were asked for and {network.n_hidden} are needed to fit these samples.")
+    if evidence.sign_choices > 1:
+        doubts.append(f"{evidence.sign_choices} choices of the units' signs give the same function.")
+    if evidence.sign_choices == 0:
+        doubts.append("An affine part is left that no choice of signs explains: some units never switch on these samples.")
+    if not network.activation.differentiable:
+        doubts.append(f"{network.activation} has no derivative to test the weights with.")
+    return doubts
+
+
+def _exactness_doubts(errors: StandardErrors) -> list[str]:
+    largest = _largest(errors)
+    if largest <= EXACT_WEIGHTS:
+        return []
+    return [f"The samples determine some weight so weakly that rounding may have moved it by {largest:.1e}."]
+
+
+def _noise_doubts(
+    information: Information,
+    holdout: Residuals,
+    noise_variance: float,
+    freedom: int,
+    errors: StandardErrors,
+    evidence: Evidence,
+) -> list[str]:
+    doubts = []
+    if not evidence.converged:
+        doubts.append("The last fit was stopped before it had converged.")
+    if evidence.agreements == 0:
+        doubts.append("No second descent from another start ended at this optimum, so a better one may exist.")
+    p_structure = information.score_test(noise_variance)
+    if p_structure < SIGNIFICANCE:
+        doubts.append(f"The residual is not noise: it correlates with {N_PROBES} random units (p = {p_structure:.1e}).")
+    ratio = holdout.mse / noise_variance
+    p_holdout = float(f_distribution.sf(ratio, holdout.n * len(holdout.origin), freedom))
+    if p_holdout < SIGNIFICANCE:
+        doubts.append(f"The held-out error is {ratio:.2f} times the noise on the fitted samples (p = {p_holdout:.1e}).")
+    if (largest := float(errors.W.max(initial=0.0))) > 0.25:
+        doubts.append(f"A weight's standard error is {largest:.2f} of a unit vector: too wide to be an answer.")
+    return doubts
+
+
+def _standard_errors(information: Information, whitening: Whitening, variance: float) -> StandardErrors | None:
+    """√(σ² diag F⁻¹), carried from whitened coordinates to those of the inputs, in normal form there."""
+    covariance = information.covariance()
+    if covariance is None:
+        return None
+    student = information.student
+    (m, D), (q, p) = student.V.shape, student.readout.shape
+    d = len(whitening.mean)
+    B = whitening.unit_map() if student.bias else whitening.matrix
+    V = student.V @ B.T
+    norm = np.linalg.norm(V[:, :d], axis=1)
+    h = student.activation.homogeneity
+    se_V, se_A = np.zeros((m, len(B))), np.zeros((p, m))
+    for j in range(m):
+        own = np.r_[j * D : (j + 1) * D, information.size + j : information.size + p * q : q]
+        C = covariance[np.ix_(own, own)]
+        T = np.zeros((len(B) + p, D + p))  # (δv, δA) in the inputs' coordinates
+        T[: len(B), :D], T[len(B) :, D:] = B, np.eye(p)
+        if h is not None:
+            # Move along the free scale until the row keeps its length, then express it for a row of length one.
+            free = np.concatenate([V[j], -h * student.A[:, j]])
+            along = np.zeros(len(T))
+            along[:d] = V[j, :d] / norm[j] ** 2
+            T = (np.eye(len(T)) - np.outer(free, along)) @ T
+            T[: len(B)] /= norm[j]
+            T[len(B) :] *= norm[j] ** h
+        elif student.activation.name == "exp" and student.bias:
+            # The free direction is (b, −A) here, and the normal form has b = 0 and A e^b.
+            T[len(B) :] = (T[len(B) :] + np.outer(student.A[:, j], T[d])) * np.exp(V[j, d])
+            T[d] = 0.0
+        se = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", T, C, T), 0.0))
+        se_V[j], se_A[:, j] = se[: len(B)], se[len(B) :]
+    rest = information.size + m + q * np.arange(p)
+    se_c = np.sqrt(np.maximum(np.diag(covariance)[rest], 0.0)) if student.bias else np.zeros(p)
+    root = np.sqrt(variance)
+    se_b = se_V[:, d] if student.bias else np.zeros(m)
+    return StandardErrors(root * se_V[:, :d], root * se_b, root * se_A, root * se_c)
+
+
+def _largest(errors: StandardErrors) -> float:
+    return float(max(errors.W.max(initial=0.0), errors.b.max(initial=0.0)))
+
+
+def _holdout_sentence(holdout: Residuals, r2: float, rounding: float, at_rounding: bool) -> str:
+    rms = np.sqrt(holdout.mse)
+    if at_rounding:
+        return f"On {holdout.n} held-out samples the residual is {rms:.1e}, the level of rounding ({rounding:.1e})."
+    return f"On {holdout.n} held-out samples the residual is {rms:.2e}, which leaves R² = {r2:.6f}."
+
+
+def _singular_sentence(sums: GaussNewtonSums, smallest: float) -> str:
+    on = np.count_nonzero(np.diag(sums.sums["mm"]).reshape(sums.student.V.shape).max(axis=1) == 0.0)
+    unseen = f" {on} of its units never switch on." if on else ""
+    return (
+        f"The samples do not determine every weight: the smallest eigenvalue of the information is {smallest:.1e}.{unseen}"
+    )
+
+
+def _error_sentence(errors: StandardErrors, noise_variance: float) -> str:
+    return (
+        f"The residual is noise of standard deviation {np.sqrt(noise_variance):.3g}; "
+        f"the largest standard error of a weight is {_largest(errors):.2e}."
+    )

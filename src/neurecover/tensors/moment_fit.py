@@ -1,0 +1,130 @@
+"""A network fitted to Hermite moments: the population risk of [ATV21, Prop. 3.6], minimised.
+
+For x ~ N(0, I) and y = Σᵢ A_oi act(wᵢ·x + bᵢ), with s = ‖w‖ and ŵ = w/s,
+
+    Tⱼ[o] = E[yₒ Heⱼ(x)] = Σᵢ A_oi Fⱼ(bᵢ, sᵢ) ŵᵢ^{⊗j},      Fⱼ(b, s) = E[act(s g + b) Heⱼ(g)] = sʲ E[act⁽ʲ⁾(s g + b)],
+
+and the squared distance of two networks is  L = Σⱼ ‖Tⱼ − T̂ⱼ‖_F² / j!, whatever the number of samples behind T̂.
+Orders up to 4 determine a network whose rows are independent. The derivatives come from the coefficients themselves,
+
+    ∂Fⱼ/∂b = Fⱼ₊₁ / s,        ∂Fⱼ/∂(log s) = j Fⱼ + Fⱼ₊₂        (heat equation).
+
+Where act(s z) = s^h act(z), the norm is a mere factor of A and b: the fit is on unit rows, Fⱼ(b, s) = s^h hⱼ(b/s). For other
+activations the norm is a parameter like b.
+
+Orders 0 and 1 also hold whatever affine part is added to the network; leave them out where there is one. Without
+them a relu's (w, b) is determined up to its sign [ATV21, Theorem 3.4].
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import factorial
+
+import numpy as np
+
+from neurecover.activations import Activation
+from neurecover.tensors.packing import inner, rank_one
+from neurecover.tensors.power_sums import Profile, fit_power_sum, unit_rows
+
+# The trapezoidal rule of this step in g, for an act that is analytic at |Im z| < π, errs by e^{−2π²/0.25}.
+_STEP = 0.25
+_REACH = 14.0  # g⁶φ(g) < 1e-36 beyond
+# A search that leaves |b| ≤ 5, |log s| ≤ 2 is lost: there a unit adds next to nothing to the orders above 1 (φ(5) < 2e-6).
+_LIMITS = np.array([5.0, 2.0])
+
+
+@dataclass(frozen=True)
+class MomentFit:
+    """W (k, r), b (k,), A (p, k), and the L that is left, √ of which is a root mean square of outputs."""
+
+    W: np.ndarray
+    b: np.ndarray
+    A: np.ndarray
+    loss: float
+    iterations: int
+
+
+def fit_moments(
+    moments: Mapping[int, np.ndarray],
+    W: np.ndarray,
+    b: np.ndarray,
+    activation: Activation,
+    *,
+    weights: Mapping[int, float] | None = None,
+    max_iterations: int = 300,
+) -> MomentFit:
+    """Minimise Σⱼ (weightⱼ / j!) ‖Tⱼ − T̂ⱼ‖_F² from the start W (k, r), b (k,).
+
+    moments maps the orders that enter to packed T̂ⱼ, (p, n_packed(r, j)); weights are 1 where missing. A needs no
+    start: it is linear. W comes back with unit rows if the activation is positively homogeneous.
+    """
+    W, b = np.asarray(W, dtype=float), np.asarray(b, dtype=float)
+    norms = np.linalg.norm(W, axis=1)
+    directions = unit_rows(W)
+    homogeneous = activation.homogeneity is not None
+    scalars = (b / norms)[:, None] if homogeneous else np.column_stack([b, np.log(norms)])
+    fit = fit_power_sum(
+        moments,
+        directions,
+        scalars=scalars,
+        profile=_unit_profile(activation) if homogeneous else _scaled_profile(activation),
+        limits=np.maximum(_LIMITS[: scalars.shape[1]], np.abs(scalars).max(axis=0)),
+        weights={j: (weights or {}).get(j, 1.0) / factorial(j) for j in moments},
+        max_iterations=max_iterations,
+    )
+    scale = np.ones(len(W)) if homogeneous else np.exp(fit.scalars[:, 1])
+    return MomentFit(fit.W * scale[:, None], fit.scalars[:, 0], fit.A, fit.loss, fit.iterations)
+
+
+def network_moments(
+    W: np.ndarray, b: np.ndarray, A: np.ndarray, activation: Activation, orders: tuple[int, ...]
+) -> dict[int, np.ndarray]:
+    """The packed Tⱼ (p, n_packed) of a network under x ~ N(0, I) [ATV21, Lemma 3.5]; W need not have unit rows."""
+    F = scaled_hermite(activation, b, np.linalg.norm(W, axis=1), max(orders))
+    directions = unit_rows(W)
+    return {j: rank_one(directions, j, A * F[j]) for j in orders}
+
+
+def moment_risk(first: Mapping[int, np.ndarray], second: Mapping[int, np.ndarray], r: int) -> np.ndarray:
+    """Σⱼ ‖Tⱼ − T̂ⱼ‖_F² / j! of every output, over the orders of `first` [ATV21, Prop. 3.6].
+
+    Over all orders this is E[(f(x) − g(x))²]; over some it is a lower bound.
+    """
+    terms = [inner(first[j] - second[j], first[j] - second[j], r, j) / factorial(j) for j in sorted(first)]
+    return np.sum(terms, axis=0)
+
+
+def scaled_hermite(activation: Activation, b: np.ndarray, s: np.ndarray, degree: int) -> np.ndarray:
+    """F₀, …, F_degree at every pair of b and s > 0, (degree + 1, k)."""
+    if activation.homogeneity is not None:
+        return s**activation.homogeneity * activation.hermite(b / s, degree)
+    # The grid is finer for a steeper unit, whose poles in g lie at distance π/s, and wider: e^{sg} φ(g) peaks at g = s.
+    steepest = float(np.max(s, initial=1.0))
+    h, reach = _STEP / steepest, _REACH + steepest
+    g = np.arange(-reach, reach, h)
+    He = np.ones((degree + 1, len(g)))
+    He[1:2] = g
+    for j in range(1, degree):
+        He[j + 1] = g * He[j] - j * He[j - 1]
+    density = h * np.exp(-0.5 * g * g) / np.sqrt(2.0 * np.pi)
+    return (He * density) @ activation(np.multiply.outer(g, s) + b)
+
+
+def _unit_profile(activation: Activation) -> Profile:
+    def profile(scalars: np.ndarray, orders: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        h = activation.hermite(scalars[:, 0], max(orders) + 1)
+        j = np.array(orders)
+        return h[j], h[j + 1][..., None]
+
+    return profile
+
+
+def _scaled_profile(activation: Activation) -> Profile:
+    def profile(scalars: np.ndarray, orders: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
+        s = np.exp(scalars[:, 1])
+        F = scaled_hermite(activation, scalars[:, 0], s, max(orders) + 2)
+        j = np.array(orders)
+        by_scale = j[:, None] * F[j] + F[j + 2]
+        return F[j], np.stack([F[j + 1] / s, by_scale], axis=2)
+
+    return profile

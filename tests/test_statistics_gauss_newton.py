@@ -1,0 +1,146 @@
+"""Gauss–Newton sums against Jacobians that are differences of the student's own outputs."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from neurecover.activations import get
+from neurecover.statistics import CurvatureProduct, GaussNewtonSums, ReadoutSums, Student, UnitBlockSums
+
+N, D, K = 60, 3, 4
+STEP = 1e-5
+
+
+def _build(activation: str, bias: bool, affine: bool, p: int) -> Student:
+    rng = np.random.default_rng(p)
+    q = K + affine * D + bias
+    return Student(get(activation), rng.standard_normal((K, D + bias)), rng.standard_normal((q, p)), bias, affine)
+
+
+CASES = [
+    _build(*case)
+    for case in product(("relu", "sigmoid", "leaky_relu(0.1)", "power(2)"), (True, False), (True, False), (1, 3))
+]
+every_student = pytest.mark.parametrize(
+    "student", CASES, ids=[f"{s.activation}-{s.bias}-{s.affine}-{s.n_outputs}" for s in CASES]
+)
+
+
+def _samples(student: Student) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs that no difference carries across a kink, and outputs at a distance from the student's."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((4 * N, D))
+    X = X[np.abs(student.extended(X) @ student.V.T).min(axis=1) > 1e-3][:N]
+    return X, student(X) + rng.standard_normal((N, student.n_outputs))
+
+
+def _features(student: Student, X: np.ndarray) -> np.ndarray:
+    """h, read off the outputs: with an identity for a readout the student returns its features."""
+    return replace(student, readout=np.eye(len(student.readout)))(X)
+
+
+def _differences(student: Student, X: np.ndarray) -> np.ndarray:
+    """∂ output / ∂ V, (n, p, m·D), by central differences."""
+    columns = []
+    for entry in np.ndindex(student.V.shape):
+        step = np.zeros_like(student.V)
+        step[entry] = STEP
+        forwards, backwards = replace(student, V=student.V + step), replace(student, V=student.V - step)
+        columns.append((forwards(X) - backwards(X)) / (2 * STEP))
+    return np.stack(columns, axis=-1)
+
+
+def _gated(student: Student, X: np.ndarray) -> np.ndarray:
+    """m = ∂(Σ_j h_j)/∂V, (n, m·D): a weight moves its own unit alone."""
+    readout = np.zeros((len(student.readout), 1))
+    readout[:K] = 1.0
+    return _differences(replace(student, readout=readout), X)[:, 0]
+
+
+def _close(actual: np.ndarray, expected: np.ndarray) -> None:
+    # Central differences of smooth functions of size ~10 err by STEP² or by 1e-15/STEP, times n terms.
+    np.testing.assert_allclose(actual, expected, rtol=1e-7, atol=1e-7 * np.abs(expected).max(initial=1.0))
+
+
+@every_student
+def test_features_are_the_units_the_inputs_and_one(student: Student) -> None:
+    X, _ = _samples(student)
+    pre = X @ student.V[:, :D].T + (student.V[:, D] if student.bias else 0.0)
+    expected = [student.activation(pre)]
+    if student.affine:
+        expected.append(X)
+    if student.bias:
+        expected.append(np.ones((N, 1)))
+    np.testing.assert_allclose(_features(student, X), np.hstack(expected), rtol=1e-12, atol=1e-13)
+    np.testing.assert_allclose(student(X), np.hstack(expected) @ student.readout, rtol=1e-11, atol=1e-12)
+
+
+@every_student
+def test_readout_sums(student: Student) -> None:
+    X, Y = _samples(student)
+    statistic = ReadoutSums(student)
+    statistic.update(X, Y)
+    h, R = _features(student, X), Y - student(X)
+    np.testing.assert_allclose(statistic.sums["hh"], h.T @ h, rtol=1e-10, atol=1e-11)
+    np.testing.assert_allclose(statistic.sums["hr"], h.T @ R, rtol=1e-10, atol=1e-11)
+    assert float(statistic.sums["rr"]) == pytest.approx(np.sum(R**2), rel=1e-12)
+    assert statistic.n == N
+
+
+@every_student
+def test_gauss_newton_sums_give_the_normal_equations_of_the_jacobian(student: Student) -> None:
+    X, Y = _samples(student)
+    statistic = GaussNewtonSums(student)
+    statistic.update(X, Y)
+    J, M, h, R = _differences(student, X), _gated(student, X), _features(student, X), Y - student(X)
+    width = student.V.shape[1]
+    weights = np.kron(student.A.T @ student.A, np.ones((width, width)))
+    _close(weights * statistic.sums["mm"], np.einsum("noi,noj->ij", J, J))
+    gradient = np.einsum("jdo,oj->jd", statistic.sums["mr"].reshape(K, width, -1), student.A).ravel()
+    _close(gradient, np.einsum("noi,no->i", J, R))
+    _close(statistic.sums["mm"], M.T @ M)
+    _close(statistic.sums["mr"], M.T @ R)
+    _close(statistic.sums["hm"], h.T @ M)
+
+
+@every_student
+def test_unit_blocks_are_the_diagonal_blocks(student: Student) -> None:
+    X, Y = _samples(student)
+    blocks, full = UnitBlockSums(student), GaussNewtonSums(student)
+    blocks.update(X, Y)
+    full.update(X, Y)
+    width = student.V.shape[1]
+    own = np.einsum("jajb->jab", full.sums["mm"].reshape(K, width, K, width))
+    np.testing.assert_allclose(blocks.sums["blocks"], own, rtol=1e-11, atol=1e-11)
+    for name in ("n", "hh", "hr", "rr", "hm", "mr"):
+        np.testing.assert_allclose(blocks.sums[name], full.sums[name], rtol=1e-11, atol=1e-11)
+
+
+@every_student
+def test_curvature_product_is_the_jacobian_twice(student: Student) -> None:
+    X, Y = _samples(student)
+    direction = np.random.default_rng(1).standard_normal(student.V.shape)
+    statistic = CurvatureProduct(student, direction)
+    statistic.update(X, Y)
+    J = _differences(student, X)
+    _close(statistic.sums["product"].ravel(), np.einsum("noi,noj,j->i", J, J, direction.ravel(), optimize=True))
+
+
+@every_student
+def test_the_gradient_is_that_of_the_sum_of_squares(student: Student) -> None:
+    X, Y = _samples(student)
+
+    def rss(V: np.ndarray) -> float:
+        statistic = ReadoutSums(replace(student, V=V))
+        statistic.update(X, Y)
+        return float(statistic.sums["rr"])
+
+    full = GaussNewtonSums(student)
+    full.update(X, Y)
+    width = student.V.shape[1]
+    gradient = -2 * np.einsum("jdo,oj->jd", full.sums["mr"].reshape(K, width, -1), student.A)
+    direction = np.random.default_rng(2).standard_normal(student.V.shape)
+    slope = (rss(student.V + STEP * direction) - rss(student.V - STEP * direction)) / (2 * STEP)
+    assert slope == pytest.approx(np.vdot(gradient, direction), rel=1e-5, abs=1e-5)
