@@ -84,9 +84,7 @@ def test_columns_by_name_by_position_and_by_default(
         (["a", "Yb", "c", "y2"], None, "at least one output column"),
     ],
 )
-def test_impossible_choices_of_columns_are_named(
-    tmp_path: Path, inputs: object, outputs: object, message: str
-) -> None:
+def test_impossible_choices_of_columns_are_named(tmp_path: Path, inputs: object, outputs: object, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         data.open(_write(tmp_path / "s.csv", TABLE), inputs, outputs)
 
@@ -304,9 +302,7 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_without_pyarrow_the_extra_is_named(
-    tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_pyarrow_the_extra_is_named(tmp_path: Path, suffix: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # None in sys.modules is how Python itself marks a module that cannot be imported.
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(ImportError, match=r"extra `data`: pip install 'neurecover\[data\]'"):

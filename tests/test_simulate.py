@@ -153,9 +153,7 @@ def test_unknown_names_list_the_known_ones(spec):
         distribution(spec)
 
 
-@pytest.mark.parametrize(
-    "spec", ["student(two)", "student(1)", "student(5, 6)", "uniform(1)", "rademacher(2)"]
-)
+@pytest.mark.parametrize("spec", ["student(two)", "student(1)", "student(5, 6)", "uniform(1)", "rademacher(2)"])
 def test_bad_numbers_in_names(spec):
     with pytest.raises(ValueError, match=r"student|uniform|rademacher"):
         distribution(spec)
@@ -172,9 +170,7 @@ def test_orthonormal_teacher(d, k):
 
 def test_orthonormal_teachers_are_uniform():
     # A QR factorisation without its sign correction has entries of one sign on the diagonal.
-    entries = np.array(
-        [teacher(3, 3, 3, kind="orthonormal", random_state=s).W.diagonal() for s in range(400)]
-    )
+    entries = np.array([teacher(3, 3, 3, kind="orthonormal", random_state=s).W.diagonal() for s in range(400)])
     assert np.all(np.abs(entries.mean(axis=0)) < 5 / np.sqrt(3 * 400))
 
 

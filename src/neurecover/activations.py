@@ -85,9 +85,7 @@ class Activation(ABC):
         For degree ≤ 8 and |b| ≤ 4 each is accurate to 1e-12·max(1, |h_j(b)|).
         """
 
-    def _invertible(
-        self, y: ArrayLike, condition: str, holds: Callable[[np.ndarray], np.ndarray]
-    ) -> np.ndarray:
+    def _invertible(self, y: ArrayLike, condition: str, holds: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         y = np.asarray(y, dtype=float)
         bad = y[~holds(y)]
         if bad.size:

@@ -83,13 +83,13 @@ def certify(
             doubts.append(
                 f"{sums.n * network.n_outputs} equations cannot determine {n_parameters - network.n_hidden} parameters."
             )
-        elif (smallest := information.smallest_eigenvalue()) < SINGULAR:
-            doubts.append(_singular_sentence(sums, smallest))
+        elif (weakest := information.weakest) < SINGULAR:
+            doubts.append(_singular_sentence(sums, weakest))
         else:
             noise_variance = float(sums.sums["rr"]) / freedom
-            errors = _standard_errors(information, whitening, max(noise_variance, (EPS * _size(network, whitening)) ** 2))
-            if errors is None:
-                doubts.append("The information matrix could not be inverted, so the weights are not determined.")
+            errors = _standard_errors(
+                information, whitening, max(noise_variance, (EPS * _size(network, whitening)) ** 2)
+            )
     identifiable = not doubts
     if identifiable and errors is not None:
         if at_rounding:
@@ -106,7 +106,9 @@ def certify(
         verdict = "failed"
         reasons.append(f"It explains {max(r2, 0.0):.1%} of the held-out variance, less than {GOOD_R2:.0%}.")
     elif verdict == "exact" and errors is not None:
-        reasons.append(f"The samples determine every weight: rounding can have moved one by {_largest(errors):.1e} at most.")
+        reasons.append(
+            f"The samples determine every weight; rounding leaves an error of the order of {_largest(errors):.0e}."
+        )
     return Certificate(
         verdict,
         (*reasons, *doubts),
@@ -147,7 +149,9 @@ def _doubts(network: Network, whitening: Whitening, evidence: Evidence) -> list[
     if evidence.sign_choices > 1:
         doubts.append(f"{evidence.sign_choices} choices of the units' signs give the same function.")
     if evidence.sign_choices == 0:
-        doubts.append("An affine part is left that no choice of signs explains: some units never switch on these samples.")
+        doubts.append(
+            "An affine part is left that no choice of signs explains: some units never switch on these samples."
+        )
     if not network.activation.differentiable:
         doubts.append(f"{network.activation} has no derivative to test the weights with.")
     return doubts
@@ -187,7 +191,7 @@ def _noise_doubts(
 
 def _standard_errors(information: Information, whitening: Whitening, variance: float) -> StandardErrors | None:
     """√(σ² diag F⁻¹), carried from whitened coordinates to those of the inputs, in normal form there."""
-    covariance = information.covariance()
+    covariance = information.inverse()
     if covariance is None:
         return None
     student = information.student
@@ -235,12 +239,10 @@ def _holdout_sentence(holdout: Residuals, r2: float, rounding: float, at_roundin
     return f"On {holdout.n} held-out samples the residual is {rms:.2e}, which leaves R² = {r2:.6f}."
 
 
-def _singular_sentence(sums: GaussNewtonSums, smallest: float) -> str:
+def _singular_sentence(sums: GaussNewtonSums, weakest: float) -> str:
     on = np.count_nonzero(np.diag(sums.sums["mm"]).reshape(sums.student.V.shape).max(axis=1) == 0.0)
     unseen = f" {on} of its units never switch on." if on else ""
-    return (
-        f"The samples do not determine every weight: the smallest eigenvalue of the information is {smallest:.1e}.{unseen}"
-    )
+    return f"The samples do not determine every weight: the smallest eigenvalue of the information is about {weakest:.1e}.{unseen}"
 
 
 def _error_sentence(errors: StandardErrors, noise_variance: float) -> str:

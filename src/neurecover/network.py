@@ -41,9 +41,7 @@ class Network:
         W, A = _matrix("W", W), _matrix("A", A)
         k, p = W.shape[0], A.shape[0]
         if A.shape[1] != k:
-            raise ValueError(
-                f"A needs one column per row of W, that is {k}. Got A of shape {A.shape} instead."
-            )
+            raise ValueError(f"A needs one column per row of W, that is {k}. Got A of shape {A.shape} instead.")
         arrays = {"W": W, "b": _vector("b", b, k), "A": A, "c": _vector("c", c, p)}
         for name, array in arrays.items():
             array.flags.writeable = False
@@ -183,7 +181,5 @@ def _real(name: str, value: ArrayLike) -> np.ndarray:
         raise ValueError(f"{name} needs real numbers. Got dtype {array.dtype} instead.")
     array = np.array(array, dtype=np.float64)
     if not np.all(np.isfinite(array)):
-        raise ValueError(
-            f"{name} needs finite numbers. Got {np.count_nonzero(~np.isfinite(array))} that are not."
-        )
+        raise ValueError(f"{name} needs finite numbers. Got {np.count_nonzero(~np.isfinite(array))} that are not.")
     return array

@@ -68,7 +68,9 @@ def recover(
     with _reporter(progress) as report:
         moments = _moments(source, bias, report)
         work = _Work(source, moments, act, bias, n_hidden, rng)
-        stages = [Stage("read", time.monotonic() - began, f"{moments.n} samples, {work.whitening.rank} input dimensions")]
+        stages = [
+            Stage("read", time.monotonic() - began, f"{moments.n} samples, {work.whitening.rank} input dimensions")
+        ]
         if (reason := work.hopeless(chosen)) is not None:
             network, certificate = work.give_up(reason)
         else:
@@ -165,9 +167,7 @@ class _Work:
         final = polish(self.samples, found, self.bias, deadline)
         stage("last fit", f"relative residual {np.sqrt(final.relative_rss):.1e} on all {self.moments.n} samples")
         evidence = Evidence(self.n_hidden, found.sign_choices, found.agreements, final.converged)
-        certificate = certify(
-            final.network, self.whitening, self.samples, residuals, evidence, self.bias, self.rng
-        )
+        certificate = certify(final.network, self.whitening, self.samples, residuals, evidence, self.bias, self.rng)
         stage("certify", certificate.verdict)
         return self._in_inputs(final.network).normal_form(), certificate, stages
 
@@ -188,8 +188,12 @@ class _Work:
 
 
 def _check_arguments(n_hidden: int | None, time_budget: float | None) -> None:
-    if n_hidden is not None and (not isinstance(n_hidden, int | np.integer) or isinstance(n_hidden, bool) or n_hidden < 1):
-        raise ValueError(f"n_hidden needs to be a whole number from 1, or None to have it found. Got {n_hidden!r} instead.")
+    if n_hidden is not None and (
+        not isinstance(n_hidden, int | np.integer) or isinstance(n_hidden, bool) or n_hidden < 1
+    ):
+        raise ValueError(
+            f"n_hidden needs to be a whole number from 1, or None to have it found. Got {n_hidden!r} instead."
+        )
     if time_budget is not None and not time_budget >= 0:
         raise ValueError(f"time_budget needs to be a number of seconds from 0. Got {time_budget!r} instead.")
 
@@ -198,7 +202,9 @@ def _load(X: Any, Y: Any, n_samples: int | None) -> Source:
     source = as_source(X, Y)
     if n_samples is not None:
         if not isinstance(source, Oracle):
-            raise ValueError("n_samples goes with an oracle, which is asked that often. Leave it out for given samples.")
+            raise ValueError(
+                "n_samples goes with an oracle, which is asked that often. Leave it out for given samples."
+            )
         source = source.with_samples(n_samples)
     size = None if source.n_samples is None else 8 * source.n_samples * (source.n_inputs + source.n_outputs)
     if size is not None and size <= IN_MEMORY and not isinstance(source, ArraySource):

@@ -39,8 +39,7 @@ def choose(names: Sequence[str], inputs: Columns | None, outputs: Columns | None
     for what, chosen in (("input", chosen_inputs), ("output", chosen_outputs)):
         if not chosen:
             raise ValueError(
-                f"{origin}: expected at least one {what} column. "
-                f"Got none from the columns {_listed(names)} instead."
+                f"{origin}: expected at least one {what} column. Got none from the columns {_listed(names)} instead."
             )
     return Choice(
         tuple(chosen_inputs),
@@ -66,15 +65,12 @@ def _positions(names: Sequence[str], wanted: Columns, what: str, origin: str) ->
         if len(matches) != 1:
             problem = "which is not there" if not matches else f"the name of {len(matches)} columns"
             raise ValueError(
-                f"{origin}: expected {what} out of the columns {_listed(names)}. "
-                f"Got {column!r}, {problem}, instead."
+                f"{origin}: expected {what} out of the columns {_listed(names)}. Got {column!r}, {problem}, instead."
             )
         positions += matches
     repeated = [names[j] for j, times in Counter(positions).items() if times > 1]
     if repeated:
-        raise ValueError(
-            f"{origin}: each of the {what} is named once. Got {_listed(repeated)} repeated instead."
-        )
+        raise ValueError(f"{origin}: each of the {what} is named once. Got {_listed(repeated)} repeated instead.")
     return positions
 
 

@@ -39,9 +39,7 @@ class CsvSource(Source):
         if not fields:
             raise ValueError(f"{path}: expected comma-separated numbers. Got an empty file instead.")
         self._header_line = 0 if all(_is_number(field) for field in fields) else line
-        names = (
-            [field.strip() for field in fields] if self._header_line else [str(j) for j in range(len(fields))]
-        )
+        names = [field.strip() for field in fields] if self._header_line else [str(j) for j in range(len(fields))]
         self._choice = choose(names, inputs, outputs, self.origin)
         self._names = names
         self.input_names = self._choice.input_names
@@ -55,9 +53,7 @@ class CsvSource(Source):
                 for start in range(0, len(X), rows):
                     yield X[start : start + rows], Y[start : start + rows]
         except (pa.ArrowException, OSError) as error:
-            raise ValueError(
-                self._first_fault() or f"{self.origin}: cannot be read as CSV ({error})."
-            ) from error
+            raise ValueError(self._first_fault() or f"{self.origin}: cannot be read as CSV ({error}).") from error
 
     def _reader(self) -> Any:
         pa, pc = arrow(), arrow("csv")
@@ -71,9 +67,7 @@ class CsvSource(Source):
                 skip_rows=self._header_line,
                 block_size=max(_PIECE, _FIELD * len(columns)),
             ),
-            convert_options=pc.ConvertOptions(
-                include_columns=chosen, column_types=dict.fromkeys(chosen, pa.float64())
-            ),
+            convert_options=pc.ConvertOptions(include_columns=chosen, column_types=dict.fromkeys(chosen, pa.float64())),
         )
 
     def _where(self, row: int) -> str:
@@ -107,9 +101,7 @@ class CsvSource(Source):
                     if fields:
                         yield reader.line_num, fields
             except csv.Error as error:
-                raise ValueError(
-                    f"{self.origin}, line {reader.line_num}: not readable as CSV ({error})."
-                ) from error
+                raise ValueError(f"{self.origin}, line {reader.line_num}: not readable as CSV ({error}).") from error
 
 
 def _matrix(batch: Any, positions: tuple[int, ...]) -> np.ndarray:

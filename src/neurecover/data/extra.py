@@ -10,6 +10,4 @@ def arrow(module: str | None = None) -> Any:
         package = importlib.import_module("pyarrow")
         return package if module is None else importlib.import_module(f"pyarrow.{module}")
     except ImportError:
-        raise ImportError(
-            "Reading CSV or Parquet needs the extra `data`: pip install 'neurecover[data]'"
-        ) from None
+        raise ImportError("Reading CSV or Parquet needs the extra `data`: pip install 'neurecover[data]'") from None

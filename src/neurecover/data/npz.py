@@ -59,9 +59,7 @@ class NpzSource(Source):
             Y_blocks = self._member_rows(archive, "Y", self._y, rows)
             yield from zip(X_blocks, Y_blocks, strict=True)
 
-    def _member_rows(
-        self, archive: zipfile.ZipFile, name: str, header: _Header, rows: int
-    ) -> Iterator[np.ndarray]:
+    def _member_rows(self, archive: zipfile.ZipFile, name: str, header: _Header, rows: int) -> Iterator[np.ndarray]:
         n, columns = header.shape[0], header.columns
         with archive.open(f"{name}.npy") as member:
             member.read(header.offset)

@@ -34,9 +34,7 @@ def open(
     if isinstance(path, tuple | list):
         _refuse_columns(inputs, outputs, "A pair of .npy files")
         if len(path) != 2 or any(Path(part).suffix.lower() != ".npy" for part in path):
-            raise ValueError(
-                f"Expected one path or a pair (X.npy, Y.npy). Got {[str(part) for part in path]} instead."
-            )
+            raise ValueError(f"Expected one path or a pair (X.npy, Y.npy). Got {[str(part) for part in path]} instead.")
         return npy_pair(_existing(path[0]), _existing(path[1]))
     file = _existing(path)
     suffix = file.suffix.lower()
@@ -45,9 +43,7 @@ def open(
         return NpzSource(file)
     if suffix not in _TABLES:
         known = ", ".join([".npz", *_TABLES])
-        raise ValueError(
-            f"{file}: expected a file with one of the suffixes {known}. Got {suffix or 'none'!r} instead."
-        )
+        raise ValueError(f"{file}: expected a file with one of the suffixes {known}. Got {suffix or 'none'!r} instead.")
     return _TABLES[suffix](file, inputs, outputs)
 
 
@@ -60,9 +56,7 @@ def as_source(X: Any, Y: Any = None) -> Source:
             )
         return X if isinstance(X, Source) else open(X)
     if Y is None:
-        raise ValueError(
-            f"Inputs given as an array need the outputs Y beside them. Got X as {type(X).__name__} alone."
-        )
+        raise ValueError(f"Inputs given as an array need the outputs Y beside them. Got X as {type(X).__name__} alone.")
     return ArraySource(X, Y)
 
 
@@ -78,6 +72,5 @@ def _existing(path: PathLike) -> Path:
 def _refuse_columns(inputs: Columns | None, outputs: Columns | None, what: str) -> None:
     if inputs is not None or outputs is not None:
         raise ValueError(
-            f"{what} holds X and Y apart, so no columns are chosen. "
-            f"Got inputs={inputs!r}, outputs={outputs!r} instead."
+            f"{what} holds X and Y apart, so no columns are chosen. Got inputs={inputs!r}, outputs={outputs!r} instead."
         )

@@ -63,8 +63,7 @@ class Oracle(Source):
     def blocks(self, rows: int) -> Blocks:
         if self.n_samples is None:
             raise ValueError(
-                "An oracle can be asked without end. Give the number of queries as n_samples, "
-                "or call .with_samples(n)."
+                "An oracle can be asked without end. Give the number of queries as n_samples, or call .with_samples(n)."
             )
         return super().blocks(rows)
 
@@ -75,8 +74,7 @@ class Oracle(Source):
             Y = self._answer(X)
             if Y.shape[1] != self.n_outputs:
                 raise ValueError(
-                    f"The model answered {self.n_outputs} outputs at first. "
-                    f"Got {Y.shape[1]} for a later query instead."
+                    f"The model answered {self.n_outputs} outputs at first. Got {Y.shape[1]} for a later query instead."
                 )
             for start in range(0, len(X), rows):
                 yield X[start : start + rows], Y[start : start + rows]
@@ -127,9 +125,7 @@ def _gaussian(rng: np.random.Generator, n: int, d: int) -> np.ndarray:
 def _callable(model: Any) -> Callable[[np.ndarray], Any]:
     ask = getattr(model, "predict", model)
     if not callable(ask):
-        raise TypeError(
-            f"The model is a callable X -> Y or has a method predict. Got {type(model).__name__} instead."
-        )
+        raise TypeError(f"The model is a callable X -> Y or has a method predict. Got {type(model).__name__} instead.")
     return ask
 
 

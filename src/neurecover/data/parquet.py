@@ -50,8 +50,7 @@ class ParquetSource(Source):
                 yield file
         except (pa.ArrowException, OSError) as error:
             raise ValueError(
-                f"{self.origin}: expected an intact Parquet file. "
-                f"Got one that cannot be read ({error}) instead."
+                f"{self.origin}: expected an intact Parquet file. Got one that cannot be read ({error}) instead."
             ) from error
 
 
@@ -60,12 +59,7 @@ def _common_dtype(schema: Any, positions: tuple[int, ...], origin: str) -> np.dt
     types = arrow("types")
     for j in positions:
         kind = schema.field(j).type
-        if not (
-            types.is_integer(kind)
-            or types.is_floating(kind)
-            or types.is_boolean(kind)
-            or types.is_decimal(kind)
-        ):
+        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
             raise ValueError(
                 f"{origin}, column {schema.names[j]!r}: expected numbers. Got type {kind} instead; "
                 "leave the column out of inputs and outputs."

@@ -28,9 +28,7 @@ class Statistic(Protocol):
 S = TypeVar("S", bound=Statistic)
 
 
-def reduce(
-    source: Source, statistic: S, progress: Progress | None = None, block_bytes: int = 32 * 2**20
-) -> S:
+def reduce(source: Source, statistic: S, progress: Progress | None = None, block_bytes: int = 32 * 2**20) -> S:
     """Add every sample of the source to the statistic and return it.
 
     A block has as many rows as fit in block_bytes, at least one. progress(done, total) is called

@@ -42,8 +42,7 @@ class Rows(Source):
     def _count(self, n: int) -> int:
         rng = np.random.default_rng(self._seed)
         return sum(
-            int(np.count_nonzero(self._chosen(rng, min(_STRETCH, n - start))))
-            for start in range(0, n, _STRETCH)
+            int(np.count_nonzero(self._chosen(rng, min(_STRETCH, n - start)))) for start in range(0, n, _STRETCH)
         )
 
 

@@ -112,8 +112,7 @@ def check_shapes(x_shape: tuple[int, ...], y_shape: tuple[int, ...], origin: str
         raise ValueError(f"{origin}: expected Y of shape (n,) or (n, p). Got shape {y_shape} instead.")
     if x_shape[0] != y_shape[0]:
         raise ValueError(
-            f"{origin}: expected as many rows in X as in Y. "
-            f"Got {x_shape[0]} in X and {y_shape[0]} in Y instead."
+            f"{origin}: expected as many rows in X as in Y. Got {x_shape[0]} in X and {y_shape[0]} in Y instead."
         )
     if x_shape[0] == 0:
         raise ValueError(f"{origin}: expected at least one sample. Got 0 rows instead.")

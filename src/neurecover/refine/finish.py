@@ -144,7 +144,9 @@ def settle(source: Source, task: Task, descent: Descent, deadline: Deadline) -> 
     if student.affine:
         unflipped, sign_choices = _without_affine(student, exact=descent.rss < EXACT * descent.total)
         settled = descend(source, unflipped, deadline)
-        allowed = max(EXACT * descent.total, descent.rss * (1.0 + 4.0 * task.n_inputs * task.n_outputs / task.n_samples))
+        allowed = max(
+            EXACT * descent.total, descent.rss * (1.0 + 4.0 * task.n_inputs * task.n_outputs / task.n_samples)
+        )
         if settled.rss <= allowed:
             descent = settled
         else:

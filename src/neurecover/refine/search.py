@@ -22,7 +22,7 @@ from neurecover.refine.shrink import most_useful
 from neurecover.refine.starts import random_units, scaled_units
 from neurecover.statistics import Student
 
-WIDER = 1.5  # student units per teacher unit
+WIDER, SLIGHTLY_WIDER = 1.5, 1.15  # student units per teacher unit, for p < k and for p ≥ k (measured)
 LOAD = 0.5  # parameters of the student per equation, at the most
 PATIENCE = 8
 CHUNK, SLOW, MAX_ITERATIONS = 10, 0.8, 300
@@ -71,13 +71,18 @@ class Task:
     def width(self, affine: bool) -> int:
         """The width of the student when the teacher's is known."""
         k = self.n_hidden or 0
-        return max(k, min(int(np.ceil(WIDER * k)) + 1, self.widest(affine)))
+        factor = SLIGHTLY_WIDER if self.n_outputs >= k else WIDER
+        return max(k, min(int(np.ceil(factor * k)) + 1, self.widest(affine)))
 
     def prefers_affine(self) -> bool:
         """With fewer outputs than units signs are easily stuck; with more the outputs tell them (measured)."""
         if not self.can_be_affine or (self.n_hidden is not None and self.n_outputs >= self.n_hidden):
             return False
-        return self.n_hidden is None or self.width(affine=True) > self.n_hidden or self.width(affine=False) == self.n_hidden
+        return (
+            self.n_hidden is None
+            or self.width(affine=True) > self.n_hidden
+            or self.width(affine=False) == self.n_hidden
+        )
 
     def student(self, V: np.ndarray, affine: bool) -> Student:
         q = len(V) + self.n_inputs * affine + self.bias

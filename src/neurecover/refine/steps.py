@@ -2,6 +2,7 @@
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.linalg.blas import dsyrk
 from scipy.linalg.lapack import dpotrf, dpotrs
 
 from neurecover.statistics import GaussNewtonSums
@@ -35,7 +36,7 @@ class ReadoutFactor:
 
     def couple(self, A: np.ndarray, hm: np.ndarray) -> None:
         """Remember how the hidden weights act on the features: E = F⁻¹ Σ h mᵀ."""
-        self.A, self.E = A, self.whiten(hm)
+        self.A, self.E = A, np.asfortranarray(self.whiten(hm))
 
     def image(self, step: np.ndarray) -> np.ndarray:
         """F⁻¹ Σ h (J δ)ᵀ, (q, p): what a change `step` (m, D) of the hidden weights does along the features."""
@@ -55,20 +56,18 @@ class DenseSolver:
         self.shape = (m, D)
         self.readout = ReadoutFactor(sums.sums)
         self.readout.couple(A, sums.sums["hm"])
-        E = self.readout.E
-        mm = sums.sums["mm"]
         weights = A.T @ A
-        S = mm - E.T @ E
-        S.reshape(m, D, m, D)[...] *= weights[:, None, :, None]
-        self.S = S
+        # All of this is in the lower triangle of matrices in Fortran order, as LAPACK wants it.
+        self.S = dsyrk(-1.0, self.readout.E, beta=1.0, c=sums.sums["mm"], trans=1, lower=1)
+        self.S.T.reshape(m, D, m, D)[...] *= weights[:, None, :, None]
         self.gradient = project_gradient(A, self.readout, sums.sums["mr"], (m, D)).ravel()
-        diagonal = np.repeat(np.diag(weights), D) * np.diag(mm)
+        diagonal = np.repeat(np.diag(weights), D) * np.diag(sums.sums["mm"])
         self.diagonal = np.maximum(diagonal, 1e-10 * diagonal.max(initial=1e-300))
 
     def solve(self, damping: float) -> np.ndarray | None:
-        matrix = self.S.copy()
+        matrix = self.S.copy(order="F")
         matrix[np.diag_indices_from(matrix)] += damping * self.diagonal
-        factor, info = dpotrf(matrix.T, lower=1, overwrite_a=1, clean=0)
+        factor, info = dpotrf(matrix, lower=1, overwrite_a=1, clean=0)
         if info:
             return None
         return dpotrs(factor, self.gradient, lower=1)[0].reshape(self.shape)
@@ -77,9 +76,7 @@ class DenseSolver:
         return predicted_decrease(step.ravel(), self.gradient, damping * self.diagonal, self.readout)
 
 
-def project_gradient(
-    A: np.ndarray, readout: ReadoutFactor, mr: np.ndarray, shape: tuple[int, int]
-) -> np.ndarray:
+def project_gradient(A: np.ndarray, readout: ReadoutFactor, mr: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """g = Σ_o A_oj (Mᵀ(I − P) r_o)_j, (m, D)."""
     return np.einsum("jdo,oj->jd", (mr - readout.E.T @ readout.whitened).reshape(*shape, -1), A)
 

@@ -14,9 +14,7 @@ from neurecover.random import RandomStateLike, as_generator
 from neurecover.simulate._checks import positive_integer
 
 
-def sign_ambiguous(
-    n_inputs: int, n_hidden: int, random_state: RandomStateLike = None
-) -> tuple[Network, Network]:
+def sign_ambiguous(n_inputs: int, n_hidden: int, random_state: RandomStateLike = None) -> tuple[Network, Network]:
     """Two networks of one output, one with units w_i and one with −w_i, that are the same function.
 
     The rows have unit norm, span min(d, k − 1) dimensions and no two of them are parallel, so that neither

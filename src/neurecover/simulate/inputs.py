@@ -33,9 +33,7 @@ class Gaussian:
         if self.covariance is not None:
             root = _square_root(self.covariance)
             if root.shape != (d, d):
-                raise ValueError(
-                    f"covariance must be {d} × {d} for {d} inputs. Got shape {root.shape} instead."
-                )
+                raise ValueError(f"covariance must be {d} × {d} for {d} inputs. Got shape {root.shape} instead.")
             x = x @ root
         return x + _vector("mean", self.mean, d)
 
@@ -126,9 +124,7 @@ class Skewed:
     def __call__(self, rng: np.random.Generator, n: int, d: int) -> np.ndarray:
         delta = self.shape / np.hypot(1.0, self.shape)
         mean = delta * np.sqrt(2.0 / np.pi)
-        z = delta * np.abs(rng.standard_normal((n, d))) + np.sqrt(1.0 - delta**2) * rng.standard_normal(
-            (n, d)
-        )
+        z = delta * np.abs(rng.standard_normal((n, d))) + np.sqrt(1.0 - delta**2) * rng.standard_normal((n, d))
         return (z - mean) / np.sqrt(1.0 - mean**2)
 
 
@@ -172,9 +168,7 @@ def _square_root(covariance: ArrayLike) -> np.ndarray:
 def _vector(name: str, value: ArrayLike, d: int) -> np.ndarray:
     vector = np.asarray(value, dtype=float)
     if vector.shape not in ((), (d,)):
-        raise ValueError(
-            f"{name} must be a number or a vector of length {d}. Got shape {vector.shape} instead."
-        )
+        raise ValueError(f"{name} must be a number or a vector of length {d}. Got shape {vector.shape} instead.")
     return vector
 
 

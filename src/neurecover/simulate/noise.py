@@ -68,7 +68,5 @@ class Fixed:
     def __call__(self, rng: np.random.Generator, Y: np.ndarray) -> np.ndarray:
         E = np.asarray(self.E, dtype=float)
         if E.shape != Y.shape:
-            raise ValueError(
-                f"Fixed noise must have the shape {Y.shape} of the outputs. Got {E.shape} instead."
-            )
+            raise ValueError(f"Fixed noise must have the shape {Y.shape} of the outputs. Got {E.shape} instead.")
         return E.copy()

@@ -86,9 +86,7 @@ def _hidden_weights(
     if kind not in KINDS:
         raise ValueError(f"kind must be one of {', '.join(KINDS)}. Got {kind!r} instead.")
     if (condition is not None) != (kind == "conditioned"):
-        raise ValueError(
-            f"condition and kind='conditioned' go together. Got kind={kind!r}, condition={condition}."
-        )
+        raise ValueError(f"condition and kind='conditioned' go together. Got kind={kind!r}, condition={condition}.")
     if (angle is not None) != (kind == "near_parallel"):
         raise ValueError(f"angle and kind='near_parallel' go together. Got kind={kind!r}, angle={angle}.")
     if condition is not None:

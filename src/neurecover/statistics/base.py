@@ -96,6 +96,11 @@ def add_gram(total: np.ndarray, features: np.ndarray) -> np.ndarray:
     return dsyrk(1.0, features.T, beta=1.0, c=total, trans=1, lower=1, overwrite_c=1)
 
 
+def symmetric(lower: np.ndarray) -> np.ndarray:
+    """The whole of a symmetric matrix of which the lower triangle is stored."""
+    return np.tril(lower) + np.tril(lower, -1).T
+
+
 def setting(name: str, value: np.ndarray | None, default: np.ndarray) -> np.ndarray:
     """`value` in double precision, or the default; refused where its shape is not the default's."""
     if value is None:

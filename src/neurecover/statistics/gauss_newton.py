@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.statistics.base import Statistic, float64
+from neurecover.statistics.base import Statistic, add_gram, float64
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ class ReadoutSums(Statistic):
 
     def __init__(self, student: Student) -> None:
         self.student = student
+        self.settings = {"V": student.V, "readout": student.readout}
         q, p = student.readout.shape
         self.sums = {
             "n": np.zeros((), dtype=np.int64),
@@ -103,10 +104,11 @@ class ReadoutSums(Statistic):
         return h
 
     def _gated(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Add the readout sums and return M (n, m·D), h (n, q) and r (n, p)."""
+        """Add the readout sums and return Mᵀ (m·D, n), h (n, q) and r (n, p)."""
         X_extended, Z, h, R = self._readout(X, Y)
-        gates = self.student.activation.derivative(Z)
-        return (gates[:, :, None] * X_extended[:, None, :]).reshape(len(Z), -1), h, R
+        gates = np.ascontiguousarray(self.student.activation.derivative(Z).T)
+        X_rows = np.ascontiguousarray(X_extended.T)
+        return (gates[:, None, :] * X_rows[None, :, :]).reshape(self.student.V.size, len(Z)), h, R
 
 
 class UnitBlockSums(ReadoutSums):
@@ -124,16 +126,14 @@ class UnitBlockSums(ReadoutSums):
 
     def update(self, X: np.ndarray, Y: np.ndarray) -> None:
         M, h, R = self._gated(X, Y)
-        self.sums["hm"] += h.T @ M
-        self.sums["mr"] += M.T @ R
-        D = self.student.V.shape[1]
-        for j, block in enumerate(self.sums["blocks"]):
-            own = M[:, j * D : (j + 1) * D]
-            block += own.T @ own
+        self.sums["hm"] += (M @ h).T
+        self.sums["mr"] += M @ R
+        own = M.reshape(*self.student.V.shape, -1)
+        self.sums["blocks"] += own @ own.transpose(0, 2, 1)
 
 
 class GaussNewtonSums(ReadoutSums):
-    """The readout sums and the curvature sums Σ h mᵀ, Σ m mᵀ, Σ m rᵀ.
+    """The readout sums and the curvature sums Σ h mᵀ, Σ m mᵀ (its lower triangle), Σ m rᵀ.
 
     `probes` (e, D) are hidden units that the student does not have: their values follow h in every sum (q + e rows) and do
     not enter the residual. Time n·(m·D)² in one symmetric product, memory 8·(m·D)² bytes.
@@ -142,10 +142,11 @@ class GaussNewtonSums(ReadoutSums):
     def __init__(self, student: Student, probes: np.ndarray | None = None) -> None:
         super().__init__(student)
         self.probes = np.empty((0, student.V.shape[1])) if probes is None else probes
+        self.settings = {**self.settings, "probes": self.probes}
         size = student.V.size
         q, p = len(student.readout) + len(self.probes), student.n_outputs
         self.sums |= {"hh": np.zeros((q, q)), "hr": np.zeros((q, p)), "hm": np.zeros((q, size))}
-        self.sums |= {"mm": np.zeros((size, size)), "mr": np.zeros((size, p))}
+        self.sums |= {"mm": np.zeros((size, size), order="F"), "mr": np.zeros((size, p))}
         self.row_bytes += 16 * (size + len(self.probes))
 
     def _probed(self, h: np.ndarray, X_extended: np.ndarray) -> np.ndarray:
@@ -153,9 +154,9 @@ class GaussNewtonSums(ReadoutSums):
 
     def update(self, X: np.ndarray, Y: np.ndarray) -> None:
         M, h, R = self._gated(X, Y)
-        self.sums["hm"] += h.T @ M
-        self.sums["mm"] += M.T @ M
-        self.sums["mr"] += M.T @ R
+        self.sums["hm"] += (M @ h).T
+        self.sums["mm"] = add_gram(self.sums["mm"], M)
+        self.sums["mr"] += M @ R
 
 
 class CurvatureProduct(Statistic):
@@ -163,6 +164,7 @@ class CurvatureProduct(Statistic):
 
     def __init__(self, student: Student, direction: np.ndarray) -> None:
         self.student, self.direction = student, direction
+        self.settings = {"V": student.V, "readout": student.readout, "direction": direction}
         self.sums = {"n": np.zeros((), dtype=np.int64), "product": np.zeros_like(direction)}
         self.row_bytes = 8 * (4 * student.n_hidden + student.V.shape[1])
 

@@ -4,15 +4,16 @@ With noise of variance σ² the estimates have covariance σ² F⁻¹, F = Σ J�
 the Gauss–Newton sums: (V, V) is (AᵀA ⊗ 1) ∘ Σ m mᵀ, (Θ_o, V_j) is A_oj Σ h m_jᵀ, (Θ_o, Θ_o) is Σ h hᵀ.
 
 A positively homogeneous activation leaves the scale of every unit free: F is zero along (v_j, −h·A_j), and for exp along
-(b_j, −A_j). These k directions are filled in before F is inverted and taken out of the answer in favour of the normal form.
+(b_j, −A_j). These k directions are filled in before F is inverted.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.stats import chi2
 
+from neurecover.statistics.base import symmetric
 from neurecover.statistics.gauss_newton import GaussNewtonSums
 
 
@@ -25,7 +26,7 @@ class Information:
         s, A, (m, D) = sums.sums, student.A, student.V.shape
         size = m * D
         F = np.zeros((size + p * q, size + p * q))
-        F[:size, :size] = s["mm"]
+        F[:size, :size] = symmetric(s["mm"])
         F[:size, :size].reshape(m, D, m, D)[...] *= (A.T @ A)[:, None, :, None]
         for o in range(p):
             rows = slice(size + o * q, size + (o + 1) * q)
@@ -39,6 +40,7 @@ class Information:
         G = self.gauge * self.scale[:, None]
         G = G / np.maximum(np.linalg.norm(G, axis=0), 1e-300)
         self.scaled = F / self.scale / self.scale[:, None] + G @ G.T
+        self._inverse = _positive_inverse(self.scaled)
 
     def _gauge(self) -> np.ndarray:
         """One column per unit: the direction that changes no output, (parameters, m) or (parameters, 0)."""
@@ -55,32 +57,20 @@ class Information:
             G[self.size + j :: q, j] = -(1.0 if h is None else h) * student.A[:, j]
         return G
 
-    def smallest_eigenvalue(self) -> float:
-        """Of F scaled to unit diagonal, free scales apart: at the level of rounding where something is not determined."""
-        return float(np.linalg.eigvalsh(self.scaled)[0])
+    def inverse(self) -> np.ndarray | None:
+        """A generalised inverse of F; None where F is singular.
 
-    def covariance(self) -> np.ndarray | None:
-        """F⁻¹ in the gauge of unit rows (or zero biases for exp); None where F is singular.
-
-        Any solution δ of F δ = g is moved along the free direction G_j until w_j·δw_j = 0.
+        Along the free directions it holds an arbitrary choice, which the normal form takes out again.
         """
-        try:
-            factor = cho_factor(self.scaled)
-        except LinAlgError:
-            return None
-        C = cho_solve(factor, np.eye(len(self.scaled))) / self.scale / self.scale[:, None]
-        if not self.gauge.shape[1]:
-            return C
-        student = self.student
-        m, D = student.V.shape
-        fixed = np.zeros((m, len(C)))  # row j: the linear functional that the gauge sets to zero
-        for j in range(m):
-            w = np.eye(D)[-1] if student.activation.homogeneity is None else student.V[j].copy()
-            if student.bias and student.activation.homogeneity is not None:
-                w[-1] = 0.0
-            fixed[j, j * D : (j + 1) * D] = w / max(w @ w, 1e-300)
-        project = np.eye(len(C)) - self.gauge @ fixed
-        return project @ C @ project.T
+        return None if self._inverse is None else self._inverse / self.scale / self.scale[:, None]
+
+    @property
+    def weakest(self) -> float:
+        """A lower bound on the smallest eigenvalue of F scaled to unit diagonal, the free scales apart: 1/‖F⁻¹‖₁.
+
+        At the level of rounding, or zero, where some parameter is not determined.
+        """
+        return 0.0 if self._inverse is None else 1.0 / float(np.abs(self._inverse).sum(axis=0).max())
 
     def score_test(self, noise_variance: float) -> float:
         """The probability, if the residual is noise of this variance, of correlating with the probes as it does.
@@ -100,7 +90,10 @@ class Information:
             cross[rows, : self.size] = s["hm"][q:] * np.repeat(student.A[o], D)
             cross[rows, self.size + o * q : self.size + (o + 1) * q] = s["hh"][q:, :q]
             own[rows, rows] = s["hh"][q:, q:]
-        solved = np.linalg.lstsq(self.scaled, (cross / self.scale).T, rcond=1e-13)[0] / self.scale[:, None]
+        inverse = self.inverse()
+        if inverse is None:
+            return 0.0
+        solved = inverse @ cross.T
         schur = own - cross @ solved
         g = score[len(self.scaled) :] - solved.T @ score[: len(self.scaled)]
         scale = np.sqrt(np.maximum(np.diag(own), 1e-300))
@@ -114,3 +107,11 @@ class Information:
         q = len(student.readout)
         hidden = np.einsum("jdo,oj->jd", s["mr"].reshape(*student.V.shape, -1), student.A)
         return np.concatenate([hidden.ravel(), s["hr"][:q].T.ravel()])
+
+
+def _positive_inverse(matrix: np.ndarray) -> np.ndarray | None:
+    factor, info = dpotrf(matrix, lower=1)
+    if info:
+        return None
+    inverse, info = dpotri(factor, lower=1, overwrite_c=1)
+    return None if info else symmetric(inverse)

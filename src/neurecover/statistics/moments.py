@@ -12,7 +12,7 @@ from math import isqrt
 
 import numpy as np
 
-from neurecover.statistics.base import Statistic, add_gram, setting
+from neurecover.statistics.base import Statistic, add_gram, setting, symmetric
 
 
 class Moments(Statistic):
@@ -59,7 +59,7 @@ class Moments(Statistic):
         if not 1 <= order <= self.order:
             raise ValueError(f"These sums hold orders 1 to {self.order}. Got {order} instead.")
         average = self.average(f"order_{order}")
-        return np.tril(average) + np.tril(average, -1).T if order == 4 else average
+        return symmetric(average) if order == 4 else average
 
     @property
     def mean(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Simultaneous diagonalisation by congruence: M_s ≈ Vᵀ diag(λ_s) V for all s, with one V (k, d) that need not be orthogonal.
+"""Simultaneous diagonalisation by congruence: M_s ≈ Vᵀ diag(λ_s) V for all s, V (k, d) not orthogonal.
 
 The λ_s may have either sign, so no combination of the M_s need be positive definite and nothing is whitened. Starts
 come from pencils of random combinations, whose generalised eigenvectors are exact when the M_s are; the best
@@ -57,6 +57,8 @@ def joint_diagonalise(
 def pencil_starts(matrices: np.ndarray, rank: int, rng: np.random.Generator, pencils: int) -> list[np.ndarray]:
     """`pencils` estimates of V (rank, d), unit rows, each from two random combinations of the matrices (m, d, d)."""
     m, d, _ = matrices.shape
+    if not np.all(np.isfinite(matrices)) or not np.any(matrices):
+        raise ValueError("The tensors to be decomposed need to be finite and not all zero.")
     basis = leading_directions(matrices.transpose(1, 0, 2).reshape(d, -1), rank)
     core = basis.T @ matrices @ basis
     draws = rng.standard_normal((pencils, 2, m))

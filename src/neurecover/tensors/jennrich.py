@@ -17,6 +17,7 @@ import numpy as np
 from scipy.linalg import eig
 
 from neurecover.tensors.products import ProductPoint, polish_products
+from neurecover.tensors.subspace import left_singular
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ def jennrich(
     of least squares. pairs=1, max_iterations=0 is the paper's algorithm.
     """
     tensor = np.asarray(tensor, dtype=float)
+    if tensor.ndim != 3 or not np.all(np.isfinite(tensor)) or not np.any(tensor):
+        raise ValueError(f"A finite third-order tensor, not zero, is needed. Got one of shape {tensor.shape} instead.")
     d1, d2, d3 = tensor.shape
     left = leading_directions(tensor.reshape(d1, -1), rank)
     right = leading_directions(tensor.transpose(1, 0, 2).reshape(d2, -1), rank)
@@ -84,10 +87,7 @@ def leading_directions(matrix: np.ndarray, rank: int) -> np.ndarray:
             f"{rank} components need flattenings of at least that rank. Got one of shape {d} × {m} instead; "
             "for more components than dimensions flatten a tensor of higher order."
         )
-    if m > d:
-        # The same left singular vectors from a d × d matrix, without squaring the singular values.
-        matrix = np.linalg.qr(matrix.T, mode="r").T
-    return np.linalg.svd(matrix, full_matrices=False)[0][:, :rank]
+    return left_singular(matrix)[0][:, :rank]
 
 
 def _partners(U: np.ndarray, core: np.ndarray) -> np.ndarray:

@@ -24,8 +24,13 @@ ROUNDING = 1e-31  # ‖R‖² / ‖Y‖² at which double precision has nothing 
 class Point(Protocol):
     """A value of θ with the A that is best for it."""
 
-    loss: float
-    scale: float  # ‖Y‖²
+    @property
+    def loss(self) -> float:
+        """‖Y − A Φ‖²"""
+
+    @property
+    def scale(self) -> float:
+        """‖Y‖²"""
 
     def system(self) -> System:
         """The equations of the next step."""
@@ -138,8 +143,9 @@ def _whitened(K: np.ndarray, C: np.ndarray) -> np.ndarray:
 
 def _cholesky(matrix: np.ndarray) -> np.ndarray:
     ridge = 1e-14 * max(len(matrix), 1)
-    while True:
+    while ridge < 1.0:
         try:
             return cholesky(matrix + ridge * np.eye(len(matrix)), lower=True, check_finite=False)
         except LinAlgError:
             ridge *= 100.0
+    raise ValueError("The components have grown beyond the range of floating point. Scale the tensors down.")

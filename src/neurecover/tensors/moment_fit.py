@@ -9,11 +9,13 @@ Orders up to 4 determine a network whose rows are independent. The derivatives c
 
     ∂Fⱼ/∂b = Fⱼ₊₁ / s,        ∂Fⱼ/∂(log s) = j Fⱼ + Fⱼ₊₂        (heat equation).
 
-Where act(s z) = s^h act(z), the norm is a mere factor of A and b: the fit is on unit rows, Fⱼ(b, s) = s^h hⱼ(b/s). For other
-activations the norm is a parameter like b.
+Where act(s z) = s^h act(z), the norm is a mere factor of A and b: Fⱼ(b, s) = s^h hⱼ(b/s), and the fit is on unit
+rows. For other activations the norm is a parameter like b.
 
 Orders 0 and 1 also hold whatever affine part is added to the network; leave them out where there is one. Without
-them a relu's (w, b) is determined up to its sign [ATV21, Theorem 3.4].
+them a relu's (w, b) is determined up to its sign [ATV21, Theorem 3.4], and the search from afar is easier: a
+unit of the wrong sign is a local minimum only with them. Measured for relu from random starts, exact moments,
+k = r = 16, p = 4: 10 of 10 with orders (2, 3, 4), 5 of 10 with (0, …, 4).
 """
 
 from collections.abc import Mapping
@@ -29,7 +31,7 @@ from neurecover.tensors.power_sums import Profile, fit_power_sum, unit_rows
 # The trapezoidal rule of this step in g, for an act that is analytic at |Im z| < π, errs by e^{−2π²/0.25}.
 _STEP = 0.25
 _REACH = 14.0  # g⁶φ(g) < 1e-36 beyond
-# A search that leaves |b| ≤ 5, |log s| ≤ 2 is lost: there a unit adds next to nothing to the orders above 1 (φ(5) < 2e-6).
+# Beyond |b| = 5 or |log s| = 2 a search is lost: a unit adds next to nothing to the orders above 1, φ(5) < 2e-6.
 _LIMITS = np.array([5.0, 2.0])
 
 

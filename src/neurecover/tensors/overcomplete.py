@@ -1,9 +1,11 @@
 """Symmetric decomposition T = Σᵢ aᵢ wᵢ^{⊗j}, also with more components than dimensions [ATV21, Alg. 1 and 4].
 
-For j ≥ 2ℓ + 1, flatten(T, ℓ, ℓ, j − 2ℓ) = Σᵢ aᵢ p(wᵢ) ⊗ p(wᵢ) ⊗ …, with p(w) = w^{⊗ℓ} in the C(r + ℓ − 1, ℓ) coordinates of its
-symmetric tensors. The p(wᵢ) are linearly independent for generic wᵢ up to that many components: ℓ = 1 (orders 3
-and 4) reaches k ≤ r, ℓ = 2 (orders 5 and 6) k ≤ r(r + 1)/2. Each slice of the last axis is a matrix that all p(wᵢ) diagonalise,
-so slices of several orders and outputs can be stacked; wᵢ is the leading singular vector of p(wᵢ) reshaped.
+For j ≥ 2ℓ + 1, flatten(T, ℓ, ℓ, j − 2ℓ) = Σᵢ aᵢ p(wᵢ) ⊗ p(wᵢ) ⊗ …, with p(w) the C(r + ℓ − 1, ℓ) coordinates of w^{⊗ℓ}.
+For generic wᵢ the p(wᵢ) are linearly independent up to that many components: ℓ = 1 (orders 3 and 4) reaches
+k ≤ r, ℓ = 2 (orders 5 and 6) k ≤ r(r + 1)/2. Each slice of the last axis is a matrix that the p(wᵢ) diagonalise,
+so slices of several orders and outputs are stacked: a component that is missing from one order, because hⱼ(bᵢ) = 0,
+is seen in another. wᵢ is the leading singular vector of p(wᵢ) reshaped. All tensors then enter one least-squares
+polish.
 """
 
 from __future__ import annotations
@@ -53,7 +55,6 @@ def decompose(
     rank: int,
     rng: np.random.Generator,
     *,
-    ell: int | None = None,
     pencils: int = 20,
     polished: int = 3,
     max_iterations: int = 200,
@@ -61,12 +62,14 @@ def decompose(
     """The `rank` directions that all the tensors share.
 
     tensors maps an order to packed entries, (n_packed,) or (p, n_packed); the weights of the components are free in
-    every order and output. `ell` is by default the smallest ℓ ≥ 1 with room for that many components; every order needs
-    to be at least 2ℓ, and one at least 2ℓ + 1 unless there are several outputs. Scale the tensors beforehand to the noise in them:
-    the sum of squared errors over all of them is minimised.
+    every order and output. The sum of squared errors is minimised, so scale the tensors to the noise in them
+    first (Hermite coefficients: by 1/√j!). ℓ is the smallest with room for `rank` components; no order may be
+    below 2ℓ, and one must exceed it unless there are several outputs.
     """
-    ell = next(m for m in range(1, rank + 2) if n_packed(r, m) >= rank or r == 1) if ell is None else ell
+    ell = _flattening_order(r, rank, min(tensors))
     stack = np.concatenate([slices(T, r, j, ell) for j, T in tensors.items()])
+    if len(stack) < 2 and rank > 1:
+        raise ValueError("One symmetric matrix has no unique decomposition. Give a tensor of higher order.")
     starts = [directions_of_powers(P, r, ell) for P in pencil_starts(stack, rank, rng, pencils)]
     targets = [Target.of({j: T}, r, {}) for j, T in tensors.items()]
     points = sorted((_Shared.at(targets, W) for W in starts), key=lambda point: point.loss)
@@ -75,6 +78,17 @@ def decompose(
     W = best.parts[0].W
     weights = {j: best_weights(T, W, j) for j, T in tensors.items()}
     return SymmetricComponents(W, weights, float(np.sqrt(best.loss / best.scale)))
+
+
+def _flattening_order(r: int, rank: int, lowest: int) -> int:
+    fits = (ell for ell in range(1, lowest // 2 + 1) if n_packed(r, ell) >= rank)
+    ell = next(fits, None)
+    if ell is None:
+        raise ValueError(
+            f"Tensors of order {lowest} in {r} dimensions determine at most {n_packed(r, max(lowest // 2, 1))} "
+            f"components. Got rank {rank} instead; take higher orders, or leave out the lowest."
+        )
+    return ell
 
 
 def directions_of_powers(powers: np.ndarray, r: int, ell: int) -> np.ndarray:

@@ -4,25 +4,25 @@ Let M = Σᵢ sᵢ wᵢwᵢᵀ with all sᵢ > 0, and B (r, k) with BᵀMB = I. 
 
     T(B, …, B) = Σᵢ λᵢ uᵢ^{⊗j},      λᵢ = tᵢ sᵢ^{−j/2},      for  T = Σᵢ tᵢ wᵢ^{⊗j}.
 
-The map u ← T(·, u, …, u)/‖·‖ converges to one of the ±uᵢ from almost every start, quadratically for j = 3. What has been
-found is subtracted. Whitening needs an M that is positive definite on the span: where the sᵢ have both
-signs use `decompose` or `joint_diagonalise`, which need none.
+The map u ← T(·, u, …, u)/‖·‖ converges to one of the ±uᵢ from almost every start, quadratically for j = 3 and faster
+for larger j. What has been found is subtracted. Whitening needs an M that is positive definite on the span:
+where the sᵢ have both signs use `decompose` or `joint_diagonalise`, which need none.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.tensors.packing import flatten, multiplicities, pack, rank_one, symmetric_power, unpack
+from neurecover.tensors.packing import flatten, inner, monomials, pack, rank_one, symmetric_power, unpack
+from neurecover.tensors.power_sums import best_weights
 
 
 @dataclass(frozen=True)
 class PowerComponents:
-    """T ≈ Σᵢ weightsᵢ wᵢ^{⊗j}, unit rows wᵢ in W (k, r); `iterations` of the slowest component."""
+    """T ≈ Σᵢ weightsᵢ wᵢ^{⊗j}, unit rows wᵢ in W (k, r)."""
 
     W: np.ndarray
     weights: np.ndarray
-    iterations: int
 
 
 def whitening(matrix: np.ndarray, rank: int) -> np.ndarray:
@@ -50,24 +50,22 @@ def power_method(
 
     Each is the best by |T(u, …, u)| of `restarts` random starts, which are iterated together.
     """
-    r, k = B.shape
+    k = B.shape[1]
     if order < 3:
         raise ValueError(f"The power method needs a tensor of order 3 or more. Got {order} instead.")
     residual = whitened(packed, B, order)
-    U, slowest = np.empty((0, k)), 0
+    U = np.empty((0, k))
     for _ in range(k):
         starts = rng.standard_normal((restarts, k))
         starts -= starts @ U.T @ U
-        u, steps = _iterate(residual, order, starts / np.linalg.norm(starts, axis=1)[:, None], max_iterations)
-        value = symmetric_power(u[None], order)[0] @ (residual * np.sqrt(multiplicities(k, order)))
+        u = _iterate(residual, order, starts / np.linalg.norm(starts, axis=1)[:, None], max_iterations)
+        value = inner(monomials(u, order), residual, k, order)
         residual = residual - rank_one(u[None], order, np.array([value]))
-        U, slowest = np.concatenate([U, u[None]]), max(slowest, steps)
+        U = np.concatenate([U, u[None]])
     # M B maps uᵢ to √sᵢ wᵢ; with M⁻¹ = B Bᵀ on the span, M B is the pseudo-inverse of Bᵀ.
     W = U @ np.linalg.pinv(B)
     W /= np.linalg.norm(W, axis=1)[:, None]
-    root = np.sqrt(multiplicities(r, order))
-    weights = np.linalg.lstsq(symmetric_power(W, order).T, packed * root, rcond=None)[0]
-    return PowerComponents(W, weights, slowest)
+    return PowerComponents(W, best_weights(packed, W, order)[0])
 
 
 def whitened(packed: np.ndarray, B: np.ndarray, order: int) -> np.ndarray:
@@ -79,12 +77,12 @@ def whitened(packed: np.ndarray, B: np.ndarray, order: int) -> np.ndarray:
     return pack(full, order)
 
 
-def _iterate(packed: np.ndarray, order: int, U: np.ndarray, max_iterations: int) -> tuple[np.ndarray, int]:
-    """The best fixed point of u ← ±T(·, u, …, u)/‖·‖ from all the rows of U, and the steps it took."""
+def _iterate(packed: np.ndarray, order: int, U: np.ndarray, max_iterations: int) -> np.ndarray:
+    """The fixed point of u ← ±T(·, u, …, u)/‖·‖ with the largest |T(u, …, u)| that the rows of U lead to."""
     k = U.shape[1]
     matrix = flatten(packed, k, (order - 1, 1))
     tolerance = 4.0 * np.finfo(float).eps * np.sqrt(k)
-    for step in range(1, max_iterations + 1):
+    for _ in range(max_iterations):
         image = symmetric_power(U, order - 1) @ matrix
         norms = np.linalg.norm(image, axis=1)
         image = np.where(norms[:, None] > 0.0, image / np.where(norms > 0.0, norms, 1.0)[:, None], U)
@@ -95,4 +93,4 @@ def _iterate(packed: np.ndarray, order: int, U: np.ndarray, max_iterations: int)
         best = int(np.argmax(norms))
         if change[best] <= tolerance:
             break
-    return U[best], step
+    return U[best]

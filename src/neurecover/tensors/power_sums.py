@@ -108,6 +108,8 @@ class Target:
         if not np.all(c > 0.0):
             raise ValueError(f"The weights of the orders need to be positive. Got {dict(weights)} instead.")
         packed = [np.atleast_2d(checked(tensors[j], r, j)) for j in orders]
+        if not all(np.all(np.isfinite(T)) for T in packed):
+            raise ValueError("The tensors need to be finite. Got NaN or infinite entries instead.")
         parts = [np.sqrt(cj * multiplicities(r, j)) * T for cj, j, T in zip(c, orders, packed)]
         coordinates = np.concatenate(parts, axis=1)
         return cls(r, orders, c, coordinates, float(np.vdot(coordinates, coordinates)))

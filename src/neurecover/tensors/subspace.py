@@ -1,15 +1,17 @@
 """The span of the units from Hermite coefficients, before any unit is known.
 
-Every wᵢ lies in the column space of every flattening of Tⱼ = Σᵢ A_i hⱼ(bᵢ) wᵢ^{⊗j} to d × C(d + j − 2, j − 1). The flattenings of all orders
-and outputs are put side by side, each in units of its noise, and the leading left singular vectors are taken.
+Every wᵢ lies in the column space of every flattening (1, j − 1) of Tⱼ = Σᵢ aᵢ hⱼ(bᵢ) wᵢ^{⊗j}. The flattenings
+of all orders and outputs are put side by side, each in units of its noise, and the leading left singular
+vectors are taken.
 
-Noise. An estimate from normalised Hermite features has independent errors of standard deviation σ in the orthonormal
-coordinates of Tⱼ/√j!. Its flattening F then has row and column sums of variances
+An estimate from normalised Hermite features has independent errors of standard deviation σ in the orthonormal
+coordinates of Tⱼ/√j!. The variances in its flattening then add up to
 
-    Σ over a row = σ² C(d + j − 1, j) / d,        Σ over a column = σ² (d + j − 1) / j.
+    σ² C(d + j − 1, j) / d  over a row,        σ² (d + j − 1) / j  over a column.
 
-The norm of a Gaussian matrix with such sums is about √row + √column, and exceeds its mean by σ√(2 log 1/δ) with probability at most δ,
-since the norm is a 1-Lipschitz function of the coordinates. Singular values above that are not noise.
+The norm of a Gaussian matrix with such sums is about √row + √column, and exceeds its mean by σ√(2 log 1/δ) with
+probability at most δ, since the norm is a 1-Lipschitz function of the coordinates. Singular values above
+that are not noise. Measured, the largest one of pure noise is 0.5 to 0.8 of it at δ = 0.01.
 """
 
 from collections.abc import Mapping
@@ -23,7 +25,7 @@ from neurecover.tensors.packing import checked, flatten, n_packed
 
 @dataclass(frozen=True)
 class Span:
-    """An orthonormal basis (d, r) of the span, all singular values in units of the noise, and the threshold that chose r."""
+    """An orthonormal basis (d, r) of the span, with the d singular values and the threshold in units of the noise."""
 
     basis: np.ndarray
     singular_values: np.ndarray
@@ -38,11 +40,11 @@ def span(
     rank: int | None = None,
     false_alarm: float = 0.01,
 ) -> Span:
-    """The span of the units from packed Tⱼ (p, n_packed(d, j)), order j ≥ 1 to tensor.
+    """The span of the units from packed Tⱼ (p, n_packed(d, j)), j ≥ 1 the keys.
 
-    standard_error is σ, one for all outputs or (p,): the error of a coefficient of a normalised feature. Zero, for exact
-    tensors, puts the threshold at rounding. The rank is the number of singular values that noise
-    would exceed with probability `false_alarm` at most, unless it is given.
+    standard_error is σ, one for all outputs or (p,): the error of a coefficient of a normalised feature. Zero,
+    for exact tensors, puts the threshold at rounding. Unless the rank is given, it is the number of singular
+    values above what noise exceeds with probability `false_alarm` at most.
     """
     orders = sorted(coefficients)
     if not orders or orders[0] < 1:
@@ -60,16 +62,20 @@ def span(
         flatten(T / unit[:, None], d, (1, j - 1)).transpose(1, 0, 2).reshape(d, -1) / sqrt(factorial(j))
         for j, T in rows.items()
     ]
-    matrix = np.concatenate(sides, axis=1)
-    if matrix.shape[1] > d:
-        matrix = np.linalg.qr(matrix.T, mode="r").T
-    vectors, values, _ = np.linalg.svd(matrix)
-    if exact:
-        threshold = 100.0 * d * np.finfo(float).eps * float(values.max(initial=0.0))
-    else:
-        threshold = noise_norm(d, orders, p, false_alarm)
+    vectors, values = left_singular(np.concatenate(sides, axis=1))
+    rounding = 100.0 * d * np.finfo(float).eps * float(values[0])
+    threshold = rounding if exact else noise_norm(d, orders, p, false_alarm)
     r = int(np.sum(values > threshold)) if rank is None else rank
     return Span(vectors[:, :r], values, threshold)
+
+
+def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The left singular vectors (d, d) and the d singular values, decreasing, of a matrix (d, m)."""
+    d, m = matrix.shape
+    # Left singular vectors are those of the d × d triangular factor; padding serves m < d.
+    small = np.asarray(np.linalg.qr(matrix.T, mode="r")).T if m > d else np.pad(matrix, ((0, 0), (0, d - m)))
+    vectors, values, _ = np.linalg.svd(small)
+    return vectors, values
 
 
 def noise_norm(d: int, orders: list[int], n_outputs: int, false_alarm: float) -> float:
