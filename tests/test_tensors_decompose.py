@@ -26,8 +26,9 @@ from neurecover.tensors import (
     whitening,
 )
 from neurecover.tensors.jennrich import pencil_directions
+from neurecover.tensors.levenberg import descend
 from neurecover.tensors.overcomplete import directions_of_powers
-from neurecover.tensors.products import ProductPoint, polish_products
+from neurecover.tensors.products import ProductPoint
 
 seeds = pytest.mark.parametrize("seed", range(20))
 
@@ -73,7 +74,7 @@ every_method = pytest.mark.parametrize("method", METHODS)
 
 @seeds
 @every_method
-@pytest.mark.parametrize(("r", "k"), [(5, 5), (10, 10), (12, 5), (3, 1)])
+@pytest.mark.parametrize(("r", "k"), [(8, 8), (12, 5), (3, 1)])
 def test_exact_third_order_tensors_with_weights_of_both_signs(method: Method, r: int, k: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
     W = directions(rng, k, r)
@@ -83,14 +84,14 @@ def test_exact_third_order_tensors_with_weights_of_both_signs(method: Method, r:
 @every_method
 def test_the_error_grows_like_the_noise(method: Method) -> None:
     medians = []
-    for level in (1e-7, 1e-6, 1e-5, 1e-4, 1e-3):
+    for level in (1e-7, 1e-5, 1e-3):
         errors = []
         for seed in range(8):
             rng = np.random.default_rng(seed)
             W, a = directions(rng, 6, 6), mixed(rng, 6)
             errors.append(mismatch(method(noisy(rank_one(W, 3, a), level, rng), 6, 6, rng), W))
         medians.append(np.median(errors))
-    assert np.all(np.abs(np.diff(np.log10(medians)) - 1.0) < 0.1)
+    assert np.all(np.abs(np.diff(np.log10(medians)) - 2.0) < 0.1)
 
 
 @every_method
@@ -114,7 +115,7 @@ def test_the_optimum_is_the_one_next_to_the_truth(method: Method) -> None:
         W, a = directions(rng, 8, 10), mixed(rng, 8)
         T = noisy(rank_one(W, 3, a), 0.01, rng)
         near_truth = {
-            by_jennrich: lambda T=T, W=W: polish_products(unpack(T, 10, 3), W, W, 100).U,
+            by_jennrich: lambda T=T, W=W: descend(ProductPoint(unpack(T, 10, 3), W, W), (8, 20), 100)[0].U,
             by_diagonalisation: lambda T=T, W=W: fit_power_sum({2: pack(unpack(T, 10, 3), 2)}, W).W,
             by_decomposition: lambda T=T, W=W: fit_power_sum({3: T}, W).W,
         }[method]()
@@ -130,7 +131,7 @@ def test_near_parallel_components(method: Method, angle: float) -> None:
         W = directions(rng, 6, 6)
         across = W[0] - (W[0] @ W[1]) * W[1]
         W[0] = np.cos(angle) * W[1] + np.sin(angle) * across / np.linalg.norm(across)
-        # Two directions at this angle are told apart by differences of order angle² in T.
+        # The rounding of T is magnified by 1/angle², measured down to an angle of 0.001.
         assert mismatch(method(rank_one(W, 3, mixed(rng, 6)), 6, 6, rng), W) < 1e-11 / angle**2
 
 
@@ -193,7 +194,7 @@ def test_tensors_whose_pencils_are_complex_are_solved_all_the_same() -> None:
         one = jennrich(M, 8, rng, pairs=1, polished=1)
         solved += mismatch(one.U, W) < 0.2
     assert complex_pencils >= 10
-    assert solved >= 16  # one pair, polished; measured 18
+    assert solved >= 16  # one pair, polished; measured 19, and 20 with ten pairs
 
 
 @seeds
@@ -339,6 +340,17 @@ def test_what_cannot_be_decomposed_is_refused() -> None:
         slices(T, 4, 3, 2)
     with pytest.raises(ValueError, match="5 components need flattenings"):
         jennrich(unpack(T, 4, 3), 5, rng)
+
+
+@every_method
+def test_more_components_than_there_are_get_no_weight(method: Method) -> None:
+    rng = np.random.default_rng(8)
+    for W in (np.eye(4)[:2], directions(rng, 2, 4)):
+        found = method(rank_one(W, 3, np.array([1.0, -2.0])), 4, 3, rng)
+        weights = best_weights(rank_one(W, 3, np.array([1.0, -2.0])), found, 3)[0]
+        keep = np.argsort(np.abs(weights))[1:]
+        assert np.abs(weights).min() < 1e-9
+        assert mismatch(found[keep], W) < 1e-9
 
 
 def test_a_fit_to_too_few_components_is_a_least_squares_fit() -> None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.tensors.jennrich import leading_directions, pencil_directions
+from neurecover.tensors.levenberg import descend_best
 from neurecover.tensors.packing import multiplicities, pack, unpack
-from neurecover.tensors.power_sums import fit_power_sum
+from neurecover.tensors.power_sums import PowerPoint, Target, best_weights
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,6 @@ class Congruence:
     V: np.ndarray
     weights: np.ndarray
     relative_error: float
-    iterations: int
 
 
 def joint_diagonalise(
@@ -47,11 +47,9 @@ def joint_diagonalise(
     packed = pack(matrices, 2)
     compact = packed if len(packed) <= packed.shape[1] else _compact(packed, d)
     starts = pencil_starts(unpack(compact, d, 2), rank, rng, pencils)
-    scored = sorted((fit_power_sum({2: compact}, V, max_iterations=0).loss, n) for n, V in enumerate(starts))
-    fits = [fit_power_sum({2: compact}, starts[n], max_iterations=max_iterations) for _, n in scored[:polished]]
-    best = min(fits, key=lambda fit: fit.loss)
-    weights = fit_power_sum({2: packed}, best.W, max_iterations=0).A
-    return Congruence(best.W, weights, best.relative_error, best.iterations)
+    target = Target.of({2: compact}, d, {})
+    best = descend_best([PowerPoint.plain(target, V) for V in starts], (rank, d), polished, max_iterations)
+    return Congruence(best.W, best_weights(packed, best.W, 2), float(np.sqrt(best.loss / best.scale)))
 
 
 def pencil_starts(matrices: np.ndarray, rank: int, rng: np.random.Generator, pencils: int) -> list[np.ndarray]:

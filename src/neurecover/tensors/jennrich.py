@@ -16,7 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eig
 
-from neurecover.tensors.products import ProductPoint, polish_products
+from neurecover.tensors.levenberg import descend_best
+from neurecover.tensors.products import ProductPoint
 from neurecover.tensors.subspace import left_singular
 
 
@@ -59,8 +60,7 @@ def jennrich(
         a, b = rng.standard_normal((2, d3))
         U = pencil_directions(core @ a, core @ b)
         candidates.append(ProductPoint(tensor, U @ left.T, _partners(U, core) @ right.T))
-    candidates.sort(key=lambda point: point.loss)
-    best = min((polish_products(tensor, c.U, c.V, max_iterations) for c in candidates[:polished]), key=lambda p: p.loss)
+    best = descend_best(candidates, (rank, d1 + d2), polished, max_iterations)
     return Components(best.U, best.V, best.A.T, float(np.sqrt(best.loss / best.scale)))
 
 
@@ -75,8 +75,9 @@ def pencil_directions(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     turn = np.exp(-0.5j * np.angle(np.sum(images**2, axis=0)))
     images = images * turn  # real and imaginary parts are now orthogonal
     directions = np.where(alpha.imag < 0.0, images.imag, images.real)
-    norms = np.linalg.norm(directions, axis=0)
-    return (directions / np.where(norms > 0.0, norms, 1.0)).T
+    # A direction that both matrices annihilate has no image; it stands for itself, with weight zero.
+    directions = np.where(np.linalg.norm(directions, axis=0) > 0.0, directions, X.real)
+    return (directions / np.linalg.norm(directions, axis=0)).T
 
 
 def leading_directions(matrix: np.ndarray, rank: int) -> np.ndarray:

@@ -12,6 +12,7 @@ the residual is formed explicitly, and keeps the gradient accurate down to round
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self, TypeVar
 
@@ -116,6 +117,16 @@ def descend(point: P, shape: tuple[int, int], max_iterations: int) -> tuple[P, i
         if converged:
             return point, iteration + 1
     return point, max_iterations
+
+
+def descend_best(starts: Sequence[P], shape: tuple[int, int], polished: int, max_iterations: int) -> P:
+    """The best end of descents from the `polished` best starts; one that leaves only rounding ends the search."""
+    ends: list[P] = []
+    for start in sorted(starts, key=lambda point: point.loss)[:polished]:
+        ends.append(descend(start, shape, max_iterations)[0])
+        if ends[-1].loss <= 10.0 * ROUNDING * ends[-1].scale:
+            break
+    return min(ends, key=lambda point: point.loss)
 
 
 def readout(Y: np.ndarray, features: np.ndarray) -> np.ndarray:

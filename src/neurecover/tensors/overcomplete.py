@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.tensors.diagonalise import pencil_starts
-from neurecover.tensors.levenberg import System, descend
+from neurecover.tensors.levenberg import System, descend_best
 from neurecover.tensors.packing import flatten, multiplicities, n_packed, unpack
-from neurecover.tensors.power_sums import PowerPoint, Target, best_weights, constant, unit_rows
+from neurecover.tensors.power_sums import PowerPoint, Target, best_weights
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,8 @@ def decompose(
         raise ValueError("One symmetric matrix has no unique decomposition. Give a tensor of higher order.")
     starts = [directions_of_powers(P, r, ell) for P in pencil_starts(stack, rank, rng, pencils)]
     targets = [Target.of({j: T}, r, {}) for j, T in tensors.items()]
-    points = sorted((_Shared.at(targets, W) for W in starts), key=lambda point: point.loss)
-    fits = [descend(point, (rank, r), max_iterations)[0] for point in points[:polished]]
-    best = min(fits, key=lambda fit: fit.loss)
+    points = [_Shared(tuple(PowerPoint.plain(target, W) for target in targets)) for W in starts]
+    best = descend_best(points, (rank, r), polished, max_iterations)
     W = best.parts[0].W
     weights = {j: best_weights(T, W, j) for j, T in tensors.items()}
     return SymmetricComponents(W, weights, float(np.sqrt(best.loss / best.scale)))
@@ -105,11 +104,6 @@ class _Shared:
     """Several tensors with common directions and weights of their own: the sum of their least-squares problems."""
 
     parts: tuple[PowerPoint, ...]
-
-    @classmethod
-    def at(cls, targets: list[Target], W: np.ndarray) -> _Shared:
-        scalars, limits = np.zeros((len(W), 0)), np.zeros(0)
-        return cls(tuple(PowerPoint(target, constant, unit_rows(W), scalars, limits) for target in targets))
 
     @property
     def loss(self) -> float:

@@ -131,6 +131,11 @@ class PowerPoint:
     scalars: np.ndarray
     limits: np.ndarray
 
+    @classmethod
+    def plain(cls, target: Target, W: np.ndarray) -> PowerPoint:
+        """A point without scalars, h ≡ 1."""
+        return cls(target, constant, unit_rows(W), np.zeros((len(W), 0)), np.zeros(0))
+
     @cached_property
     def h(self) -> tuple[np.ndarray, np.ndarray]:
         h, dh = self.profile(self.scalars, self.target.orders)

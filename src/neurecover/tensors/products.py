@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from neurecover.tensors.levenberg import Inner, System, descend, readout
+from neurecover.tensors.levenberg import Inner, System, readout
 from neurecover.tensors.power_sums import unit_rows
 
 
@@ -76,12 +76,6 @@ class ProductPoint:
         B[:, :d1, :, d1:] = np.einsum("ila,lib->ialb", tilt_u, tilt_v)
         B[:, d1:, :, :d1] = B[:, :d1, :, d1:].transpose(2, 3, 0, 1)
         return Inner(rho_u * rho_v, C, B)
-
-
-def polish_products(tensor: np.ndarray, U: np.ndarray, V: np.ndarray, max_iterations: int) -> ProductPoint:
-    """The least-squares optimum that is reached from U (k, d₁) and V (k, d₂)."""
-    start = ProductPoint(tensor, unit_rows(U), unit_rows(V))
-    return descend(start, (len(U), U.shape[1] + V.shape[1]), max_iterations)[0]
 
 
 def _tangent(g: np.ndarray, U: np.ndarray) -> np.ndarray:

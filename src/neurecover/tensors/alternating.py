@@ -1,0 +1,64 @@
+"""CP decomposition of a third-order tensor by alternating least squares, several random starts.
+
+T ≈ Σᵢ uᵢ ⊗ vᵢ ⊗ tᵢ: with two factors fixed the third is a linear least-squares problem, and the three take turns. It is the
+diagonalisation that the experiments of [GKLW19, §4] use; `jennrich` and `joint_diagonalise` are faster and surer.
+"""
+
+import numpy as np
+
+from neurecover.tensors.jennrich import Components
+
+PROGRESS = 1e-9  # relative fall of the squared error over one round below which a start has converged
+
+
+def alternating_least_squares(
+    tensor: np.ndarray, rank: int, rng: np.random.Generator, *, restarts: int = 10, max_iterations: int = 500
+) -> Components:
+    """The best of `restarts` runs on a tensor (d₁, d₂, d₃)."""
+    tensor = np.asarray(tensor, dtype=float)
+    d3 = tensor.shape[2]
+    flat = tensor.reshape(-1, d3)
+    # An orthonormal basis of the third axis carries every squared error and has at most d₁d₂ directions.
+    basis, small = np.eye(d3), tensor
+    if d3 > flat.shape[0]:
+        basis, R = np.linalg.qr(flat.T)
+        small = R.T.reshape(*tensor.shape[:2], -1)
+    elif d3 > 1:
+        _, values, right = np.linalg.svd(flat, full_matrices=False)
+        basis = right[values > 1e-13 * values[0]].T
+        small = tensor @ basis
+    best = min((_run(small, rank, rng, max_iterations) for _ in range(restarts)), key=lambda found: found[0])
+    loss, (U, V, T) = best
+    scale = float(np.linalg.norm(tensor))
+    norms = np.linalg.norm(U, axis=0) * np.linalg.norm(V, axis=0)
+    return Components(
+        (U / np.linalg.norm(U, axis=0)).T,
+        (V / np.linalg.norm(V, axis=0)).T,
+        (basis @ (T * norms)).T,
+        float(np.sqrt(max(loss, 0.0)) / scale),
+    )
+
+
+def _run(
+    tensor: np.ndarray, rank: int, rng: np.random.Generator, max_iterations: int
+) -> tuple[float, tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    factors = [rng.standard_normal((size, rank)) for size in tensor.shape]
+    total = float(np.vdot(tensor, tensor))
+    unfoldings = [np.moveaxis(tensor, axis, 0).reshape(tensor.shape[axis], -1) for axis in range(3)]
+    before = np.inf
+    loss = total
+    for _ in range(max_iterations):
+        for axis in range(3):
+            first, second = (factors[other] for other in range(3) if other != axis)
+            gram = (first.T @ first) * (second.T @ second)
+            khatri_rao = (first[:, None, :] * second[None, :, :]).reshape(-1, rank)
+            right = unfoldings[axis] @ khatri_rao
+            factors[axis] = np.linalg.lstsq(gram, right.T, rcond=1e-14)[0].T
+            if axis < 2:
+                factors[axis] /= np.maximum(np.linalg.norm(factors[axis], axis=0), 1e-300)
+        # At the least-squares solution of the last factor ‖T − T̂‖² = ‖T‖² − ⟨T, T̂⟩.
+        loss = total - float(np.vdot(right, factors[2]))
+        if before - loss <= PROGRESS * max(loss, 1e-15 * total):
+            break
+        before = loss
+    return loss, (factors[0], factors[1], factors[2])
