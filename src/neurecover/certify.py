@@ -26,6 +26,7 @@ SINGULAR = 1e-13  # smallest eigenvalue of the scaled information
 EXACT_WEIGHTS = 1e-8  # the largest error that rounding may have left in a weight of an exact network
 SIGNIFICANCE = 1e-3
 GOOD_R2 = 0.9
+HEAVY = 9.0  # kurtosis of the held-out residual; Laplace noise has 6
 MAX_PARAMETERS = 6_000  # beyond, the information matrix is not formed and nothing is certified
 N_PROBES = 40
 
@@ -144,13 +145,13 @@ def _doubts(network: Network, whitening: Whitening, evidence: Evidence) -> list[
     d, r = whitening.matrix.shape
     if r < d:
         doubts.append(f"The inputs span {r} of {d} dimensions, so the weights along the others cannot be seen.")
-    if evidence.asked is not None and evidence.asked != network.n_hidden:
+    if evidence.sign_choices and evidence.asked is not None and evidence.asked != network.n_hidden:
         doubts.append(f"{evidence.asked} units were asked for and {network.n_hidden} are needed to fit these samples.")
     if evidence.sign_choices > 1:
         doubts.append(f"{evidence.sign_choices} choices of the units' signs give the same function.")
     if evidence.sign_choices == 0:
         doubts.append(
-            "An affine part is left that no choice of signs explains: some units never switch on these samples."
+            "An affine part is left that no choice of signs explains: units are missing, or never switch on these samples."
         )
     if not network.activation.differentiable:
         doubts.append(f"{network.activation} has no derivative to test the weights with.")
@@ -173,6 +174,11 @@ def _noise_doubts(
     evidence: Evidence,
 ) -> list[str]:
     doubts = []
+    variance = float(holdout.output_variance.mean())
+    if holdout.mse > variance * (1.0 - 4.0 / np.sqrt(holdout.n * len(holdout.origin))):
+        doubts.append(f"The held-out error {holdout.mse:.3g} is not clearly below the outputs' variance {variance:.3g}.")
+    if (kurtosis := holdout.kurtosis) > HEAVY:
+        doubts.append(f"The residual has heavy tails (kurtosis {kurtosis:.1f}, Gaussian 3): least squares follows outliers.")
     if not evidence.converged:
         doubts.append("The last fit was stopped before it had converged.")
     if evidence.agreements == 0:
@@ -183,7 +189,7 @@ def _noise_doubts(
     ratio = holdout.mse / noise_variance
     p_holdout = float(f_distribution.sf(ratio, holdout.n * len(holdout.origin), freedom))
     if p_holdout < SIGNIFICANCE:
-        doubts.append(f"The held-out error is {ratio:.2f} times the noise on the fitted samples (p = {p_holdout:.1e}).")
+        doubts.append(f"The held-out error is {ratio:.3g} times the noise on the fitted samples (p = {p_holdout:.1e}).")
     if (largest := float(errors.W.max(initial=0.0))) > 0.25:
         doubts.append(f"A weight's standard error is {largest:.2f} of a unit vector: too wide to be an answer.")
     return doubts

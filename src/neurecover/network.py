@@ -7,6 +7,7 @@ one hidden unit per row of W and per column of A.
 
 from __future__ import annotations
 
+import os
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,8 @@ class Network:
     ) -> None:
         W, A = _matrix("W", W), _matrix("A", A)
         k, p = W.shape[0], A.shape[0]
+        if p == 0:
+            raise ValueError(f"A needs one row per output, at least one. Got A of shape {A.shape} instead.")
         if A.shape[1] != k:
             raise ValueError(f"A needs one column per row of W, that is {k}. Got A of shape {A.shape} instead.")
         arrays = {"W": W, "b": _vector("b", b, k), "A": A, "c": _vector("c", c, p)}
@@ -93,6 +96,7 @@ class Network:
     def take(self, units: ArrayLike) -> Network:
         """The network made of the given hidden units, in that order."""
         units = np.asarray(units)
+        units = units.astype(int) if units.size == 0 else units
         return replace_arrays(self, W=self.W[units], b=self.b[units], A=self.A[:, units])
 
     def save(self, path: str | Path) -> None:
@@ -106,6 +110,10 @@ class Network:
             "activation": np.array(str(self.activation)),
             **{name: getattr(self, name) for name in _ARRAYS},
         }
+
+    def __reduce__(self) -> tuple:
+        """Copies and pickles go through the constructor, so that their arrays are read-only too."""
+        return Network, (self.W, self.b, self.A, self.c, self.activation)
 
     def __repr__(self) -> str:
         return (
@@ -131,16 +139,27 @@ def read_npz(path: str | Path) -> dict[str, np.ndarray]:
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}.")
     try:
-        with np.load(path, allow_pickle=False) as archive:
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise ValueError("it holds one array without a name")
+        with archive:
             return {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+    except Exception as error:  # damage shows as any of a dozen kinds, from BadZipFile to LZMAError
         raise ValueError(f"{path} is not a readable .npz file of plain arrays ({error}).") from None
 
 
 def write_npz(path: str | Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write the arrays to exactly this path, whatever its suffix."""
-    with Path(path).open("wb") as file:
-        np.savez(file, allow_pickle=False, **arrays)
+    """Write the arrays to exactly this path, whatever its suffix; if that fails, what was there before stays."""
+    # Through a link to the file itself; a device or a pipe cannot be replaced and is written to.
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        return _write_archive(target, arrays)
+    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        _write_archive(beside, arrays)
+        os.replace(beside, target)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def from_arrays(arrays: dict[str, np.ndarray], path: str | Path) -> Network:
@@ -151,14 +170,28 @@ def from_arrays(arrays: dict[str, np.ndarray], path: str | Path) -> Network:
             f"{path} is not a saved network: it lacks {', '.join(missing)}. "
             f"It holds {', '.join(sorted(arrays)) or 'nothing'}."
         )
-    version = int(arrays["format_version"])
+    version, activation = arrays["format_version"], arrays["activation"]
+    if version.shape != () or version.dtype.kind not in "iu" or version < 1:
+        raise ValueError(f"{path}: format_version needs to be a whole number from 1. Got {version.tolist()!r} instead.")
     if version > FORMAT_VERSION:
         raise ValueError(
             f"{path} has format version {version}, and this release reads up to {FORMAT_VERSION}. "
             "Update neurecover to read it."
         )
+    if activation.shape != () or activation.dtype.kind != "U":
+        raise ValueError(f"{path}: activation needs to be one text. Got {activation.tolist()!r} instead.")
     W, b, A, c = (arrays[name] for name in _ARRAYS)
-    return Network(W, b, A, c, activation=str(arrays["activation"]))
+    try:
+        return Network(W, b, A, c, activation=str(activation))
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def _write_archive(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)
 
 
 def _matrix(name: str, value: ArrayLike) -> np.ndarray:

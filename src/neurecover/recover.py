@@ -24,7 +24,7 @@ from neurecover.statistics import Moments, Residuals
 
 HOLDOUT = 0.1
 IN_MEMORY = 512 * 2**20  # bytes; larger sources are read again for every pass
-SEARCH_LOAD = 20  # samples per parameter that the search looks at; the last fit takes all
+SEARCH_LOAD = 10  # samples per parameter that the search looks at; the last fit takes all
 SMALL = 400  # hidden weights of a student below which one thread is faster than two (measured)
 
 Progress = Callable[[str, float], object]

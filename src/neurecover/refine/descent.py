@@ -44,6 +44,8 @@ class Descent:
         self._solver: DenseSolver | ProductSolver | None = None
         if self.rss <= ROUNDING * self.total:
             self.finished = "exact"
+        elif student.n_hidden == 0:
+            self.finished = "converged"
 
     @property
     def relative_rss(self) -> float:
@@ -74,7 +76,12 @@ class Descent:
         moved = replace(
             self.student, V=self.student.V + step, readout=self.student.readout + solver.readout.follow(step)
         )
-        readout = ReadoutFactor(reduce(self.source, ReadoutSums(moved)).sums)
+        with np.errstate(over="ignore", invalid="ignore"):  # a step too long for exp or a power is rejected
+            sums = reduce(self.source, ReadoutSums(moved)).sums
+        if not np.isfinite(sums["rr"]) or not np.isfinite(sums["hh"]).all():
+            self._reject()
+            return
+        readout = ReadoutFactor(sums)
         if self.projected:
             moved, rss = replace(moved, readout=moved.readout + readout.step), readout.best_rss
         else:

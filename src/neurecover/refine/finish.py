@@ -6,25 +6,25 @@ optimum, so the search ends when two descents, shrunk independently, arrive at t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from neurecover.data import Source
+from neurecover.data import Source, reduce
 from neurecover.network import Network
 from neurecover.refine.descent import Descent
 from neurecover.refine.search import Deadline, Task, descend, hops
 from neurecover.refine.shrink import elimination_order, keep_units, merged
 from neurecover.refine.signs import find_flips
-from neurecover.statistics import Student
+from neurecover.statistics import PreactivationRange, Student
 
 EXACT = 1e-20  # Σ r² / Σ y² below which a fit is taken for noiseless and goes the exact way
 MAX_DESCENTS = 400
 UNSETTLED = 4  # exact fits whose signs stay open before one is returned as it is
-MAX_POLISH = 100
-SAME = 1e-7  # relative difference of Σ r² at which two optima are one
-NARROWING = (3, 8, 20, 50, 120, 280)  # after so many descents that were not exact, the best is shrunk
+SAME = 0.1  # of one degree of freedom's share of Σ r²: two optima closer than this are one
+NARROWING = (3, 6, 12, 25, 50, 100, 200)  # after so many descents that were not exact, the best is shrunk
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def finish(
             continue
         candidate = settle(source, task, narrow(source, wide, task, deadline), deadline)
         progress("shrink", candidate.relative_rss)
-        agreements = agreements + 1 if best is not None and _same(candidate, best) else 0
+        agreements = agreements + 1 if best is not None and _same(candidate, best, task) else 0
         if best is None or _better(candidate, best):
             best = candidate
         best = replace(best, descents=count, agreements=agreements)
@@ -85,15 +85,44 @@ def finish(
 def _descents(
     source: Source, task: Task, rng: np.random.Generator, deadline: Deadline, starts: Iterator[np.ndarray]
 ) -> Iterator[Descent]:
-    """Descents at the width for a known k; for an unknown one, three at 6 units, three at 12, and so on."""
+    """Descents without end, at the width for a known k or at the one that `_grow` settles on."""
     if task.n_hidden is not None:
-        yield from hops(source, task, task.width(task.prefers_affine()), rng, deadline, starts)
-    width = 6
+        width = task.width(task.prefers_affine())
+    else:
+        first = _grow(source, task, rng, deadline, starts)
+        yield first
+        width = first.student.n_hidden
+    yield from hops(source, task, width, rng, deadline, starts)
+
+
+def _grow(
+    source: Source, task: Task, rng: np.random.Generator, deadline: Deadline, starts: Iterator[np.ndarray]
+) -> Descent:
+    """The best of three descents at 6 units, at 12, and so on, until one is exact or twice the units are not worth it.
+
+    Worth is the Bayesian information criterion, N·log Σr² + (parameters)·log N.
+    """
+    widest = max(task.widest(task.prefers_affine()), 1)
+    width, best = min(6, widest), None
     while True:
-        stream = hops(source, task, min(width, task.widest(task.prefers_affine())), rng, deadline, starts)
-        for _ in range(3):
-            yield next(stream)
-        width *= 2
+        champion: Descent | None = None
+        for descent in itertools.islice(hops(source, task, width, rng, deadline, starts), 3):
+            if descent.relative_rss < EXACT:
+                return descent
+            if champion is None or descent.rss < champion.rss:
+                champion = descent
+        assert champion is not None
+        if best is not None and _criterion(champion, task) >= _criterion(best, task):
+            return best
+        if width == widest or deadline.passed:
+            return champion
+        best, width = champion, min(2 * width, widest)
+
+
+def _criterion(descent: Descent, task: Task) -> float:
+    N = task.n_samples * task.n_outputs
+    n_parameters = descent.student.V.size + descent.student.readout.size
+    return float(N * np.log(max(descent.relative_rss, EXACT)) + n_parameters * np.log(N))
 
 
 def narrow(source: Source, descent: Descent, task: Task, deadline: Deadline) -> Descent:
@@ -107,7 +136,9 @@ def narrow(source: Source, descent: Descent, task: Task, deadline: Deadline) -> 
         for angle in (0.1, 0.01, 0.001):
             student = merged(descent.student, angle)
             order, path = elimination_order(source, student)
-            n_keep = task.n_hidden if task.n_hidden is not None else int(np.count_nonzero(path > floor))
+            n_keep = int(np.count_nonzero(path > floor))
+            if task.n_hidden is not None:
+                n_keep = min(n_keep, task.n_hidden)
             student = keep_units(student, np.sort(order[-n_keep:] if n_keep else order[:0]))
             fewer = descend(source, student, deadline)
             if fewer.rss < floor:
@@ -141,9 +172,11 @@ def settle(source: Source, task: Task, descent: Descent, deadline: Deadline) -> 
     """Turn the units round so that no affine part is left, fit once more and write the result as a network."""
     student = descent.student
     sign_choices = 1
-    if student.affine:
+    if student.affine and student.n_hidden == 0:
+        sign_choices = 0
+    elif student.affine:
         unflipped, sign_choices = _without_affine(student, exact=descent.rss < EXACT * descent.total)
-        settled = descend(source, unflipped, deadline)
+        settled = descend(source, unflipped, deadline, patient=True)
         allowed = max(
             EXACT * descent.total, descent.rss * (1.0 + 4.0 * task.n_inputs * task.n_outputs / task.n_samples)
         )
@@ -151,8 +184,10 @@ def settle(source: Source, task: Task, descent: Descent, deadline: Deadline) -> 
             descent = settled
         else:
             sign_choices = 0
+    else:
+        descent = descend(source, student, deadline, patient=True)
     return Finished(
-        as_network(descent.student),
+        as_network(_away_from_samples(source, descent.student)),
         descent.rss,
         descent.relative_rss,
         sign_choices,
@@ -176,6 +211,26 @@ def _without_affine(student: Student, exact: bool) -> tuple[Student, int]:
     return turned, len(search.flips) if search.complete else 0
 
 
+def _away_from_samples(source: Source, student: Student) -> Student:
+    """Units that no sample switches, moved so far that others will not either: where their kink lies is unknown.
+
+    A unit that is on for every sample is a linear function of them: b grows by t and c shrinks by A_j·slope·t. One that is
+    off for every sample adds nothing, and its column of A becomes zero.
+    """
+    act = student.activation
+    if not student.bias or act.homogeneity != 1.0 or not act.odd_slope:
+        return student
+    extremes = reduce(source, PreactivationRange(student)).sums
+    on, off = -extremes["lowest"] > 0, extremes["highest"] <= 0
+    V, readout = student.V.copy(), student.readout.copy()
+    shift = np.where(on, extremes["highest"], 0.0)
+    V[:, -1] += shift
+    readout[-1] -= student.A @ shift  # act(z + t) = act(z) + t where z > 0
+    if act.odd_slope == 1.0:
+        readout[: student.n_hidden][off] = 0.0
+    return replace(student, V=V, readout=readout)
+
+
 def as_network(student: Student) -> Network:
     """The student as a network; a linear part becomes pairs of units, m z = act(z) − act(−z)."""
     d, k = student.n_inputs, student.n_hidden
@@ -197,20 +252,20 @@ def polish(source: Source, found: Finished, bias: bool, deadline: Deadline) -> F
     network = found.network
     V = np.hstack([network.W, network.b[:, None]]) if bias else network.W
     readout = np.vstack([network.A.T, network.c[None]]) if bias else network.A.T
-    descent = Descent(source, Student(network.activation, V, readout, bias, affine=False))
-    while not descent.finished and descent.iterations < MAX_POLISH and not deadline.passed:
-        descent.advance(1)
+    descent = descend(source, Student(network.activation, V, readout, bias, affine=False), deadline, patient=True)
     return replace(
         found,
-        network=as_network(descent.student),
+        network=as_network(_away_from_samples(source, descent.student)),
         rss=descent.rss,
         relative_rss=descent.relative_rss,
         converged=bool(descent.finished),
     )
 
 
-def _same(a: Finished, b: Finished) -> bool:
-    return a.network.n_hidden == b.network.n_hidden and abs(a.rss - b.rss) <= SAME * b.rss
+def _same(a: Finished, b: Finished, task: Task) -> bool:
+    # Σ r² is smooth only between the kinks, so one optimum has many shallow pits.
+    share = b.rss / (task.n_samples * task.n_outputs)
+    return a.network.n_hidden == b.network.n_hidden and abs(a.rss - b.rss) <= SAME * share
 
 
 def _better(a: Finished, b: Finished) -> bool:

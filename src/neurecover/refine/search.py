@@ -89,13 +89,13 @@ class Task:
         return Student(self.activation, V, np.zeros((q, self.n_outputs)), self.bias, affine)
 
 
-def descend(source: Source, student: Student, deadline: Deadline, max_iterations: int = MAX_ITERATIONS) -> Descent:
-    """Iterate until nothing is gained, or too slowly to be the way to the solution."""
+def descend(source: Source, student: Student, deadline: Deadline, patient: bool = False) -> Descent:
+    """Iterate until nothing is gained; unless patient, also until it is gained too slowly to lead to a solution."""
     descent = Descent(source, student)
     before = descent.rss
-    while not descent.finished and descent.iterations < max_iterations and not deadline.passed:
+    while not descent.finished and descent.iterations < MAX_ITERATIONS and not deadline.passed:
         descent.advance(CHUNK)
-        if descent.iterations > 2 * CHUNK and descent.rss > SLOW * before:
+        if not patient and descent.iterations > 2 * CHUNK and descent.rss > SLOW * before:
             break
         before = descent.rss
     return descent

@@ -59,6 +59,8 @@ def merged(student: Student, angle: float) -> Student:
     the leading singular pair of that matrix.
     """
     V = student.V
+    if len(V) < 2:
+        return student
     unit = V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)
     cosine = unit @ unit.T
     if student.affine:

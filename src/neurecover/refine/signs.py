@@ -33,7 +33,14 @@ class SignSearch:
     complete: bool
 
 
-def find_flips(A: np.ndarray, W: np.ndarray, linear: np.ndarray, slope: float, tolerance: float) -> SignSearch:
+def find_flips(
+    A: np.ndarray,
+    W: np.ndarray,
+    linear: np.ndarray,
+    slope: float,
+    tolerance: float,
+    max_solutions: int = MAX_SOLUTIONS,
+) -> SignSearch:
     """The s in {0, 1}^k with linear (p, d) = slope · Σ_j s_j A_j w_jᵀ, to a relative misfit of `tolerance`.
 
     Where no assignment is within the tolerance the best one found is returned, with its misfit.
@@ -54,7 +61,7 @@ def find_flips(A: np.ndarray, W: np.ndarray, linear: np.ndarray, slope: float, t
         flips, complete = _rounded(columns, target), False
     misfit = np.linalg.norm(flips @ columns.T - target, axis=1) / scale
     order = np.argsort(misfit, kind="stable")
-    keep = order[: max(1, min(MAX_SOLUTIONS, np.count_nonzero(misfit <= tolerance)))]
+    keep = order[: max(1, min(max_solutions, np.count_nonzero(misfit <= tolerance)))]
     return SignSearch(flips[keep].astype(bool), misfit[keep], complete)
 
 

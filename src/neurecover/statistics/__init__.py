@@ -4,6 +4,7 @@ from neurecover.statistics.base import Statistic
 from neurecover.statistics.gauss_newton import (
     CurvatureProduct,
     GaussNewtonSums,
+    PreactivationRange,
     ReadoutSums,
     Student,
     UnitBlockSums,
@@ -20,6 +21,7 @@ __all__ = [
     "HermiteSums",
     "Information",
     "Moments",
+    "PreactivationRange",
     "ReadoutSums",
     "Residuals",
     "Statistic",

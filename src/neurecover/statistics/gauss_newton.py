@@ -176,3 +176,23 @@ class CurvatureProduct(Statistic):
         forward = (gates * (X_extended @ self.direction.T)) @ A.T
         self.sums["n"] += len(X)
         self.sums["product"] += (gates * (forward @ A)).T @ X_extended
+
+
+class PreactivationRange(Statistic):
+    """The largest z_j = v_j·x̃ of every hidden unit over the samples, and the largest −z_j."""
+
+    maxima = frozenset({"highest", "lowest"})
+
+    def __init__(self, student: Student) -> None:
+        self.student = student
+        self.settings = {"V": student.V}
+        self.sums = {"n": np.zeros((), dtype=np.int64)}
+        self.sums |= {name: np.full(student.n_hidden, -np.inf) for name in sorted(self.maxima)}
+        self.row_bytes = 8 * (student.n_hidden + student.V.shape[1])
+
+    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+        X, Y = float64(X, Y)
+        Z = self.student.extended(X) @ self.student.V.T
+        self.sums["n"] += len(X)
+        self.sums["highest"] = np.maximum(self.sums["highest"], Z.max(axis=0, initial=-np.inf))
+        self.sums["lowest"] = np.maximum(self.sums["lowest"], (-Z).max(axis=0, initial=-np.inf))

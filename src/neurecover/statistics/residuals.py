@@ -9,7 +9,7 @@ from neurecover.statistics.base import Statistic, float64, setting
 
 
 class Residuals(Statistic):
-    """Σ r, Σ r², max |r|, Σ y and Σ y² per output, with r = y − predict(x) and y taken about `origin` (p,).
+    """Σ r, Σ r², Σ r⁴, max |r|, Σ y and Σ y² per output, with r = y − predict(x) and y taken about `origin` (p,).
 
     `width` is the number of hidden values per sample that `predict` holds while it works.
     """
@@ -26,7 +26,7 @@ class Residuals(Statistic):
         self.predict = predict
         self.origin = setting("origin", origin, np.zeros(n_outputs))
         self.settings = {"origin": self.origin}
-        names = ("residual", "residual_squared", "residual_max", "output", "output_squared")
+        names = ("residual", "residual_squared", "residual_fourth", "residual_max", "output", "output_squared")
         self.sums = {"n": np.zeros((), dtype=np.int64)} | {name: np.zeros(n_outputs) for name in names}
         self.row_bytes = 8 * (3 * n_outputs + 2 * width)
 
@@ -40,6 +40,7 @@ class Residuals(Statistic):
         self.sums["n"] += len(R)
         self.sums["residual"] += R.sum(axis=0)
         self.sums["residual_squared"] += np.einsum("ij,ij->j", R, R)
+        self.sums["residual_fourth"] += np.einsum("ij,ij->j", R**2, R**2)
         np.maximum(self.sums["residual_max"], np.abs(R).max(axis=0, initial=0.0), out=self.sums["residual_max"])
         self.sums["output"] += Y.sum(axis=0)
         self.sums["output_squared"] += np.einsum("ij,ij->j", Y, Y)
@@ -53,3 +54,9 @@ class Residuals(Statistic):
     def output_variance(self) -> np.ndarray:
         """The variance of every output, (p,)."""
         return np.maximum(self.average("output_squared") - self.average("output") ** 2, 0.0)
+
+    @property
+    def kurtosis(self) -> float:
+        """E r⁴ / (E r²)² of the output where it is largest: 3 for Gaussian noise; 0 where no output has a residual."""
+        second, fourth = self.average("residual_squared"), self.average("residual_fourth")
+        return float(np.divide(fourth, second**2, out=np.zeros_like(second), where=second**2 > 0).max())

@@ -1,7 +1,8 @@
 """CP decomposition of a third-order tensor by alternating least squares, several random starts.
 
-T ≈ Σᵢ uᵢ ⊗ vᵢ ⊗ tᵢ: with two factors fixed the third is a linear least-squares problem, and the three take turns. It is the
-diagonalisation that the experiments of [GKLW19, §4] use; `jennrich` and `joint_diagonalise` are faster and surer.
+T ≈ Σᵢ uᵢ ⊗ vᵢ ⊗ tᵢ: with two factors fixed the third is a linear least-squares problem, and the three take turns. It
+is the diagonalisation that the experiments of [GKLW19, §4] use; `jennrich` and `joint_diagonalise` are faster and
+surer.
 """
 
 import numpy as np
@@ -53,7 +54,8 @@ def _run(
             gram = (first.T @ first) * (second.T @ second)
             khatri_rao = (first[:, None, :] * second[None, :, :]).reshape(-1, rank)
             right = unfoldings[axis] @ khatri_rao
-            factors[axis] = np.linalg.lstsq(gram, right.T, rcond=1e-14)[0].T
+            ridge = 1e-12 * np.trace(gram) * np.eye(rank)  # two columns may become parallel on the way
+            factors[axis] = np.linalg.solve(gram + ridge, right.T).T
             if axis < 2:
                 factors[axis] /= np.maximum(np.linalg.norm(factors[axis], axis=0), 1e-300)
         # At the least-squares solution of the last factor ‖T − T̂‖² = ‖T‖² − ⟨T, T̂⟩.

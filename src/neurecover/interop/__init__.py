@@ -1,0 +1,1 @@
+"""Estimators and formats of other libraries."""

@@ -1,0 +1,132 @@
+"""The search of [GP18, §3] for directions along which f changes abruptly; no linear term, no monotone upper part needed.
+
+For x ~ N(0, I), step units and unit z,
+
+    −E[f(x) δ′(z·x − s)] = d/ds (φ(s) E[f | z·x = s]) = φ′(s) E[f | z·x = s] + Σᵢ cot αᵢ φ(z·x = s, wᵢ·x = tᵢ) E[∂P/∂Xᵢ | …]
+
+[GP18, Claim 4, whose |cot| is cot], which grows without bound as z → wᵢ at s = tᵢ and is bounded away from all units. For ReLU
+units δ″ takes the place of δ′ [GP18, C.1]. δ is a Gaussian kernel of width ε here, so the correlation is smooth in (z, s)
+and is climbed by its gradient; narrower kernels sharpen it. The number of starts grows exponentially with d.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import minimize
+
+from neurecover import activations
+from neurecover.activations import Activation
+from neurecover.data import Source, subsample
+
+WIDTHS = (0.3, 0.15, 0.08)
+_MAX_INPUTS = 6
+_APART = 0.97  # |cos| above which two maxima are one
+
+
+@dataclass(frozen=True)
+class SteepDirections:
+    """Unit rows W (m, d), thresholds (m,) and the correlations (m,) of the maxima, strongest first."""
+
+    W: np.ndarray
+    threshold: np.ndarray
+    strength: np.ndarray
+
+
+def correlation(
+    z: np.ndarray, s: float, X: np.ndarray, f: np.ndarray, eps: float, order: int
+) -> tuple[float, np.ndarray, float]:
+    """−E[f δ′_ε(z·x − s)] for order 1, E[f δ″_ε(z·x − s)] for order 2, with its derivatives in z (d,) and s."""
+    u = (X @ z - s) / eps
+    bell = np.exp(-0.5 * u * u) / (np.sqrt(2.0 * np.pi) * eps)
+    if order == 1:
+        kernel, slope = u / eps, (1.0 - u * u) / eps**2
+    else:
+        kernel, slope = (u * u - 1.0) / eps**2, (3.0 * u - u**3) / eps**3
+    weighted = f * bell * slope / len(f)
+    return float(np.mean(f * bell * kernel)), weighted @ X, -float(weighted.sum())
+
+
+def gradient_search(
+    source: Source,
+    activation: str | Activation,
+    n_hidden: int,
+    rng: np.random.Generator,
+    *,
+    directions: int | None = None,
+    max_samples: int = 100_000,
+) -> SteepDirections:
+    """The n_hidden strongest local maxima of the correlation, from samples with standard Gaussian inputs and one output."""
+    act = activations.get(activation)
+    if act.name not in ("step", "relu"):
+        raise ValueError(f"The search knows step and relu units. Got {act} instead.")
+    d = source.n_inputs
+    if d > _MAX_INPUTS:
+        raise ValueError(
+            f"The number of directions to try grows exponentially; up to {_MAX_INPUTS} inputs are within reach. Got {d}."
+        )
+    order = 1 if act.name == "step" else 2
+    X, Y = subsample(source, max_samples, int(rng.integers(2**31))).collect()
+    f = _detrended(X, Y[:, 0])
+    Z = rng.standard_normal((directions or 60 * 2**d, d))
+    Z /= np.linalg.norm(Z, axis=1, keepdims=True)
+    starts = _scan(Z, X, f, WIDTHS[0], order)
+    found: list[tuple[float, np.ndarray, float]] = []
+    for _, z, s in starts:
+        if len(found) >= 3 * n_hidden:
+            break
+        if any(abs(z @ other) > _APART and abs(s - t) < 0.5 for _, other, t in found):
+            continue
+        value = 0.0
+        for eps in WIDTHS:
+            value, z, s = _climb(z, s, X, f, eps, order)
+        if not any(z @ other > _APART for _, other, _ in found):
+            found.append((value, z, s))
+    found.sort(key=lambda item: -abs(item[0]))
+    found = found[:n_hidden]
+    return SteepDirections(
+        np.array([z for _, z, _ in found]), np.array([s for _, _, s in found]), np.array([v for v, _, _ in found])
+    )
+
+
+def _detrended(X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """y less its best quadratic, which no kernel of a small width sees but whose variance all of them do."""
+    i, j = np.triu_indices(X.shape[1])
+    features = np.column_stack([np.ones(len(X)), X, X[:, i] * X[:, j]])
+    return y - features @ np.linalg.lstsq(features, y, rcond=None)[0]
+
+
+def _scan(
+    Z: np.ndarray, X: np.ndarray, f: np.ndarray, eps: float, order: int
+) -> list[tuple[float, np.ndarray, float]]:
+    """The largest |correlation| over s ≥ 0 for every row of Z, strongest first; binned to a quarter of the width."""
+    edges = np.arange(-1.0, 4.0, 0.25 * eps)
+    centres = 0.5 * (edges[1:] + edges[:-1])
+    offsets = np.arange(-16, 17) * 0.25
+    bell = np.exp(-0.5 * offsets**2)
+    kernel = (offsets if order == 1 else offsets**2 - 1.0) * bell
+    out = []
+    for z in Z:
+        sums = np.histogram(X @ z, edges, weights=f)[0]
+        curve = np.correlate(sums, kernel, mode="same") * (centres > 0.0)
+        best = int(np.argmax(np.abs(curve)))
+        out.append((float(abs(curve[best])), z, float(centres[best])))
+    return sorted(out, key=lambda item: -item[0])
+
+
+def _climb(
+    z: np.ndarray, s: float, X: np.ndarray, f: np.ndarray, eps: float, order: int
+) -> tuple[float, np.ndarray, float]:
+    side = np.sign(correlation(z, s, X, f, eps, order)[0]) or 1.0
+
+    def descent(v: np.ndarray) -> tuple[float, np.ndarray]:
+        norm = float(np.linalg.norm(v[:-1]))
+        unit = v[:-1] / norm
+        value, dz, ds = correlation(unit, v[-1], X, f, eps, order)
+        dz = (dz - (dz @ unit) * unit) / norm
+        return -side * value, -side * np.append(dz, ds)
+
+    result = minimize(descent, np.append(z, s), jac=True, method="L-BFGS-B", options={"maxiter": 100})
+    unit = result.x[:-1] / np.linalg.norm(result.x[:-1])
+    return float(-side * result.fun), unit, float(result.x[-1])

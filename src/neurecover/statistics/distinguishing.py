@@ -1,0 +1,31 @@
+"""The sums behind the distinguishing matrix of given hidden weights [GKLW19, Def. 1]."""
+
+import numpy as np
+
+from neurecover.statistics.base import Statistic
+from neurecover.statistics.moments import _products
+
+
+class DistinguishingSums(Statistic):
+    """Σ ψ and Σ ψ νᵀ, ψ = packed x xᵀ (d(d+1)/2) and ν_ij = zᵢ zⱼ 1{zᵢ zⱼ ≤ 0} for the pairs i < j of z = W x.
+
+    Time is n·d(d+1)/2·k(k−1)/2 multiply–adds in one matrix product, memory 8 bytes for each of those pairs of features.
+    """
+
+    def __init__(self, W: np.ndarray) -> None:
+        self.W = np.array(W, dtype=float)
+        self.settings = {"W": self.W}
+        k, d = self.W.shape
+        D2, pairs = d * (d + 1) // 2, k * (k - 1) // 2
+        self.sums = {"n": np.zeros((), dtype=np.int64), "psi": np.zeros(D2), "cross": np.zeros((D2, pairs))}
+        self.row_bytes = 8 * (D2 + 3 * pairs + d + k)
+
+    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+        rows = np.ascontiguousarray(np.asarray(X, dtype=np.float64).T)
+        Z = self.W @ rows
+        psi = _products(rows)
+        i, j = np.triu_indices(len(Z), 1)
+        opposite = np.minimum(Z[i] * Z[j], 0.0)
+        self.sums["n"] += rows.shape[1]
+        self.sums["psi"] += psi.sum(axis=1)
+        self.sums["cross"] += psi @ opposite.T

@@ -1,0 +1,143 @@
+"""A low-rank matrix under sparse gross errors: principal component pursuit, then the exact low-rank part.
+
+    min ‖L‖_* + λ‖S‖₁   subject to   L + S = Y,     λ = 1/√max(n, p)       [CLMW11; BJW18, §8]
+
+by the alternating direction method: L by shrinking singular values at 1/μ, S by shrinking entries at λ/μ, then the
+multiplier. Only the singular values above 1/μ enter L, and they are taken from the p × p Gram matrix of the smaller
+side, which costs n p² however large n is.
+
+The pursuit converges to a few digits, which suffice for the row space B of L. Given B every row is a small
+regression with sparse errors, solved in the ℓ₁ norm, which tells its corrupted entries. With these left out the
+low-rank part is a linear problem: alternate between B and the coordinates of every row in it, each by least squares
+on the clean entries, down to rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+TOLERANCE = 1e-7
+GROWTH = 1.5  # of the penalty μ, per step
+MAX_REJUDGED = 10
+N_REWEIGHTED = 30
+
+
+@dataclass(frozen=True)
+class LowRankSparse:
+    """Y ≈ L + S; `mask` marks the corrupted entries, `residual` is ‖Y − L‖/‖Y‖ over the clean ones."""
+
+    L: np.ndarray
+    S: np.ndarray
+    mask: np.ndarray
+    residual: float
+    rank: int
+    iterations: int
+
+
+def principal_component_pursuit(Y: np.ndarray, max_iterations: int = 300) -> tuple[np.ndarray, np.ndarray, int]:
+    """L and S of Y (n, p), and the number of steps; ‖Y − L − S‖_F ≤ 1e-7 ‖Y‖_F unless they run out."""
+    n, p = Y.shape
+    lam = 1.0 / np.sqrt(max(n, p))
+    size = float(np.linalg.norm(Y))
+    spectral = float(np.sqrt(np.linalg.eigvalsh(Y.T @ Y if p <= n else Y @ Y.T)[-1]))
+    if size == 0.0:
+        raise ValueError("The outputs are all zero, so there is nothing to separate.")
+    multiplier = Y / max(spectral, float(np.abs(Y).max()) / lam)
+    mu = 1.25 / spectral
+    S = np.zeros_like(Y)
+    iterations = 0
+    while iterations < max_iterations:
+        iterations += 1
+        L = _shrink_singular(Y - S + multiplier / mu, 1.0 / mu)
+        rest = Y - L + multiplier / mu
+        S = np.sign(rest) * np.maximum(np.abs(rest) - lam / mu, 0.0)
+        gap = Y - L - S
+        multiplier = multiplier + mu * gap
+        if np.linalg.norm(gap) <= TOLERANCE * size:
+            break
+        mu *= GROWTH
+    return L, S, iterations
+
+
+def separate(Y: np.ndarray, rank: int | None = None, max_iterations: int = 300) -> LowRankSparse:
+    """The low-rank part of Y (n, p) exactly, and the mask of the entries that are not of it.
+
+    Without a rank it is that of the pursuit's L, counted above 1e-5 of the largest singular value.
+    """
+    L, _, iterations = principal_component_pursuit(Y, max_iterations)
+    _, s, right = np.linalg.svd(L if L.shape[0] >= L.shape[1] else L.T, full_matrices=False)
+    found = int(np.count_nonzero(s > 1e-5 * s[0]))
+    k = found if rank is None else rank
+    B = right[:k].T if L.shape[0] >= L.shape[1] else np.linalg.svd(L, full_matrices=False)[2][:k].T
+    scale = float(np.sqrt(np.mean(L**2)))
+    mask = np.abs(Y - L) > 1e-3 * scale
+    for _ in range(MAX_REJUDGED):
+        _, B = _complete(Y, ~mask, B)
+        # The pursuit is a little off in some rows, all of whose entries then look corrupted: judge every row afresh.
+        L = _least_absolute(Y, B) @ B.T
+        before, mask = mask, np.abs(Y - L) > 1e-7 * scale
+        if np.array_equal(before, mask):
+            break
+    L, B = _complete(Y, ~mask, B)
+    clean = np.where(mask, 0.0, Y - L)
+    residual = float(np.linalg.norm(clean) / max(float(np.linalg.norm(np.where(mask, 0.0, Y))), 1e-300))
+    return LowRankSparse(L, np.where(mask, Y - L, 0.0), mask, residual, k, iterations)
+
+
+def _shrink_singular(M: np.ndarray, by: float) -> np.ndarray:
+    """U (Σ − by)₊ Vᵀ through the Gram matrix of the smaller side."""
+    if M.shape[0] < M.shape[1]:
+        return _shrink_singular(M.T, by).T
+    values, V = np.linalg.eigh(M.T @ M)
+    s = np.sqrt(np.maximum(values, 0.0))
+    kept = s > by
+    V, s = V[:, kept], s[kept]
+    return ((M @ V) * ((s - by) / s)) @ V.T
+
+
+def _complete(
+    Y: np.ndarray, clean: np.ndarray, B: np.ndarray, max_iterations: int = 60
+) -> tuple[np.ndarray, np.ndarray]:
+    """The L = C Bᵀ of rank k that fits the clean entries, by alternating least squares from the row space B (p, k)."""
+    filled = np.where(clean, Y, 0.0)
+    last = np.inf
+    for _ in range(max_iterations):
+        C = _coordinates(filled, clean, B)
+        B = _coordinates(filled.T, clean.T, C)
+        B, triangle = np.linalg.qr(B)
+        C = C @ triangle.T
+        L = C @ B.T
+        misfit = float(np.linalg.norm(np.where(clean, Y - L, 0.0)))
+        if misfit >= 0.5 * last:
+            break
+        last = misfit
+    return _coordinates(filled, clean, B) @ B.T, B
+
+
+def _least_absolute(Y: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """For every row the coordinates c with ‖y − B c‖₁ least, by reweighted least squares: sparse errors drop out."""
+    k = B.shape[1]
+    products = (B[:, :, None] * B[:, None, :]).reshape(-1, k * k)
+    C = Y @ B
+    floor = np.maximum(np.median(np.abs(Y - C @ B.T), axis=1, keepdims=True), 1e-300)
+    for _ in range(N_REWEIGHTED):
+        weights = 1.0 / np.maximum(np.abs(Y - C @ B.T), floor)
+        grams = (weights @ products).reshape(-1, k, k)
+        C = np.linalg.solve(grams, ((weights * Y) @ B)[..., None])[..., 0]
+        floor = np.maximum(0.3 * floor, 1e-14 * np.abs(Y).max())
+    return C
+
+
+def _coordinates(filled: np.ndarray, clean: np.ndarray, B: np.ndarray) -> np.ndarray:
+    """For every row of Y the coefficients on B that fit its clean entries best: n small systems at once."""
+    k = B.shape[1]
+    weights = clean.astype(np.float64)
+    grams = (weights @ (B[:, :, None] * B[:, None, :]).reshape(-1, k * k)).reshape(-1, k, k)
+    trace = np.trace(grams, axis1=1, axis2=2)
+    grams += (1e-14 * np.maximum(trace, 1e-300))[:, None, None] * np.eye(k)
+    C = np.linalg.solve(grams, (filled @ B)[..., None])
+    # One step of refinement removes what the ridge, there for rows without clean entries, has left.
+    rest = filled - np.where(clean, C[..., 0] @ B.T, 0.0)
+    return (C + np.linalg.solve(grams, (rest @ B)[..., None]))[..., 0]

@@ -1,0 +1,162 @@
+"""What the command line shows: consoles, tables and the progress bar."""
+
+from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager
+from typing import TypeVar
+
+import numpy as np
+from rich import box
+from rich.console import Console
+from rich.panel import Panel
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from neurecover.compare import Comparison
+from neurecover.experiments import Experiment
+from neurecover.experiments.experiment import Track
+from neurecover.methods import Method
+from neurecover.network import Network
+from neurecover.results import Recovery
+from neurecover.verify import Verification
+
+T = TypeVar("T")
+
+# Without markup, because reasons and papers hold square brackets.
+out = Console(markup=False, emoji=False, highlight=False)
+err = Console(stderr=True, markup=False, emoji=False, highlight=False)
+
+COLOURS = {"exact": "green", "statistical": "green", "approximate": "yellow", "failed": "red"}
+
+
+def say(text: str) -> None:
+    """One line on standard output, left to the terminal to wrap."""
+    out.print(text, soft_wrap=True)
+
+
+def complain(text: str) -> None:
+    """One line on standard error."""
+    err.print("error: " + " ".join(text.splitlines()), soft_wrap=True)
+
+
+def recovery_panel(recovery: Recovery) -> Panel:
+    """The summary of a recovery, its labels on the left and its sentences wrapped on the right."""
+    grid = Table.grid(padding=(0, 2))
+    grid.add_column(style="bold")
+    grid.add_column(overflow="fold")
+    for line in recovery.summary().splitlines():
+        grid.add_row(line[:13].strip(), line[13:])
+    verdict = recovery.certificate.verdict
+    return Panel(grid, title=verdict, title_align="left", border_style=COLOURS[verdict], expand=False)
+
+
+def comparison_table(comparison: Comparison) -> Table:
+    """The errors of a network against the truth, each with what it means."""
+    table = _table("error", "value", "what it is", right=("value",))
+    for name, value, meaning in (
+        ("weights", comparison.weight_error, "largest ‖ŵ − w‖ of a pair of units in normal form"),
+        ("biases", comparison.bias_error, "largest |b̂ − b| of a pair of units"),
+        ("output weights", comparison.output_weight_error, "‖Â − A‖ / ‖A‖, unpaired units included"),
+        ("offset", comparison.offset_error, "‖ĉ − c‖ / ‖(A, c)‖"),
+        ("angle", comparison.max_angle, "largest angle between ŵ and w, in radians"),
+        ("outputs", comparison.output_mse, "mean squared difference on Gaussian inputs"),
+    ):
+        table.add_row(name, f"{value:.1e}", meaning)
+    ours, theirs = comparison.unmatched
+    unpaired = f"units without a partner: {_listed(ours)} of the network, {_listed(theirs)} of the truth"
+    table.add_row("unpaired", str(len(ours) + len(theirs)), unpaired)
+    return table
+
+
+def units_table(found: Network, truth: Network, comparison: Comparison) -> Table:
+    """Every unit of the truth beside the one that was found for it, both in normal form."""
+    found, truth = found.normal_form(), truth.normal_form()
+    table = _table("unit", "a", "a found", "b", "b found", "‖ŵ − w‖", right=("a", "a found", "b", "b found", "‖ŵ − w‖"))
+    for i, j in enumerate(comparison.permutation.tolist()):
+        a, b = f"{truth.A[0, i]:.9f}", f"{truth.b[i]:.9f}"
+        if j < 0:
+            table.add_row(str(i), a, "–", b, "–", "–")
+            continue
+        distance = float(np.linalg.norm(found.W[j] - truth.W[i]))
+        table.add_row(str(i), a, f"{found.A[0, j]:.9f}", b, f"{found.b[j]:.9f}", f"{distance:.1e}")
+    return table
+
+
+def verification_table(verification: Verification, names: tuple[str, ...]) -> Table:
+    """The figures of every output."""
+    table = _table("output", "mean squared error", "R²", "largest residual", "rounding")
+    for column in table.columns[1:]:
+        column.justify = "right"
+    v = verification
+    for name, mse, unexplained, largest, rounding in zip(
+        names, v.mse, v.unexplained, v.largest, v.rounding, strict=True
+    ):
+        table.add_row(name, f"{mse:.3g}", _r2(unexplained), f"{largest:.3g}", f"{rounding:.1g}")
+    return table
+
+
+def methods_table(methods: Iterable[Method]) -> Table:
+    """The registry."""
+    table = _table("method", "paper", "assumes")
+    table.columns[0].no_wrap = True
+    for method in methods:
+        table.add_row(method.name, method.paper, method.assumes)
+    return table
+
+
+def experiments_table(experiments: dict[str, Experiment]) -> Table:
+    """The names that `bench` or `reproduce` knows."""
+    table = _table("name", "what it measures")
+    table.columns[0].no_wrap = True
+    for name, experiment in experiments.items():
+        table.add_row(name, experiment.title)
+    return table
+
+
+def rows_table(rows: list[dict[str, str]]) -> Table:
+    """A saved table."""
+    table = _table(*(rows[0] if rows else ("no rows",)))
+    for row in rows:
+        table.add_row(*(_short(value) for value in row.values()))
+    return table
+
+
+@contextmanager
+def tracking() -> Iterator[Track]:
+    """A `track` that shows a bar on standard error while it goes through its items; nothing if that is no terminal."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+
+        def track(items: Iterable[T], label: str) -> Iterator[T]:
+            task = progress.add_task(label, total=len(items) if isinstance(items, Sized) else None)
+            for item in items:
+                yield item
+                progress.advance(task)
+            progress.remove_task(task)
+
+        yield track
+
+
+def _table(*headers: str, right: tuple[str, ...] = ()) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for header in headers:
+        table.add_column(header, justify="right" if header in right else "left")
+    return table
+
+
+def _listed(units: tuple[int, ...]) -> str:
+    return ", ".join(map(str, units)) or "none"
+
+
+def _r2(unexplained: float) -> str:
+    """R², whose nines are not rounded up to 1."""
+    if np.isnan(unexplained):
+        return "constant"
+    return f"1 − {unexplained:.1e}" if unexplained < 1e-4 else f"{1 - unexplained:.6f}"
+
+
+def _short(value: str) -> str:
+    """A number with six digits, anything else as it is."""
+    try:
+        return value if "." not in value and "e" not in value else f"{float(value):.6g}"
+    except ValueError:
+        return value
