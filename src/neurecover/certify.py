@@ -16,7 +16,7 @@ import numpy as np
 from scipy.stats import f as f_distribution
 
 from neurecover.data import Source, Whitening, reduce
-from neurecover.network import Network
+from neurecover.network import Network, replace_arrays
 from neurecover.results import Certificate, StandardErrors
 from neurecover.statistics import GaussNewtonSums, Information, Residuals, Student
 
@@ -29,6 +29,7 @@ GOOD_R2 = 0.9
 HEAVY = 9.0  # kurtosis of the held-out residual; Laplace noise has 6
 MAX_PARAMETERS = 6_000  # beyond, the information matrix is not formed and nothing is certified
 N_PROBES = 40
+WIDE, WEAK = 0.1, 4.0  # largest standard error of a weight, least output weight in standard errors
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def certify(
         doubts.append(f"{n_parameters} parameters are more than the {MAX_PARAMETERS} whose identifiability is checked.")
     else:
         student = _student(network, bias)
-        probes = rng.standard_normal((N_PROBES, student.V.shape[1]))
+        probes = _probes(student, rng)
         sums = reduce(samples, GaussNewtonSums(student, probes))
         n_samples = sums.n
         freedom = sums.n * network.n_outputs - (n_parameters - network.n_hidden)
@@ -98,9 +99,12 @@ def certify(
             verdict = "exact" if not doubts else "approximate"
         else:
             assert noise_variance is not None
-            doubts += _noise_doubts(information, holdout, noise_variance, freedom, errors, evidence)
+            final = unwhitened(network, whitening)
+            doubts += _noise_doubts(information, holdout, noise_variance, freedom, errors, evidence, final)
             verdict = "statistical" if not doubts else "approximate"
             reasons += [] if doubts else [_error_sentence(errors, noise_variance)]
+            if not doubts and evidence.asked is None:
+                reasons.append("The number of units was found: one too weak for this noise, or too like another, is not seen.")
     else:
         verdict = "approximate"
     if verdict == "approximate" and not (at_rounding or r2 >= GOOD_R2):
@@ -120,6 +124,21 @@ def certify(
         holdout.n,
         errors if verdict in ("exact", "statistical") else None,
     )
+
+
+def unwhitened(network: Network, whitening: Whitening) -> Network:
+    """From whitened coordinates to those of the inputs, in normal form: w = matrix w_z, b = b_z − w·mean."""
+    W = network.W @ whitening.matrix.T
+    return replace_arrays(network, W=W, b=network.b - W @ whitening.mean).normal_form()
+
+
+def _probes(student: Student, rng: np.random.Generator) -> np.ndarray:
+    """Units that might be missing: half of them anywhere, half close to the units found, which may be two in one."""
+    anywhere = rng.standard_normal((N_PROBES // 2, student.V.shape[1]))
+    scale = np.linalg.norm(student.V, axis=1, keepdims=True)
+    near = rng.integers(student.n_hidden, size=N_PROBES - len(anywhere))
+    close = student.V[near] / np.maximum(scale[near], 1e-300) + 0.3 * rng.standard_normal((len(near), student.V.shape[1]))
+    return np.vstack([anywhere, close])
 
 
 def _student(network: Network, bias: bool) -> Student:
@@ -172,10 +191,12 @@ def _noise_doubts(
     freedom: int,
     errors: StandardErrors,
     evidence: Evidence,
+    final: Network,
 ) -> list[str]:
     doubts = []
     variance = float(holdout.output_variance.mean())
-    if holdout.mse > variance * (1.0 - 4.0 / np.sqrt(holdout.n * len(holdout.origin))):
+    N = holdout.n * len(holdout.origin)
+    if holdout.mse > variance * f_distribution.ppf(SIGNIFICANCE, N, N):
         doubts.append(f"The held-out error {holdout.mse:.3g} is not clearly below the outputs' variance {variance:.3g}.")
     if (kurtosis := holdout.kurtosis) > HEAVY:
         doubts.append(f"The residual has heavy tails (kurtosis {kurtosis:.1f}, Gaussian 3): least squares follows outliers.")
@@ -187,11 +208,14 @@ def _noise_doubts(
     if p_structure < SIGNIFICANCE:
         doubts.append(f"The residual is not noise: it correlates with {N_PROBES} random units (p = {p_structure:.1e}).")
     ratio = holdout.mse / noise_variance
-    p_holdout = float(f_distribution.sf(ratio, holdout.n * len(holdout.origin), freedom))
+    p_holdout = float(f_distribution.sf(ratio, N, freedom))
     if p_holdout < SIGNIFICANCE:
         doubts.append(f"The held-out error is {ratio:.3g} times the noise on the fitted samples (p = {p_holdout:.1e}).")
-    if (largest := float(errors.W.max(initial=0.0))) > 0.25:
-        doubts.append(f"A weight's standard error is {largest:.2f} of a unit vector: too wide to be an answer.")
+    if (largest := float(errors.W.max(initial=0.0))) > WIDE:
+        doubts.append(f"A weight's standard error is {largest:.2f} of a unit vector, more than {WIDE}: too wide to be an answer.")
+    strength = np.sqrt(np.sum(final.A**2, axis=0) / np.sum(errors.A**2, axis=0))
+    if (weakest := float(strength.min())) < WEAK:
+        doubts.append(f"A unit's output weight is only {weakest:.1f} standard errors from zero: it may not exist.")
     return doubts
 
 

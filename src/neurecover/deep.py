@@ -34,7 +34,12 @@ class Polynomial:
     def __init__(self, exponents: ArrayLike, coefficients: ArrayLike) -> None:
         powers = np.array(exponents)
         values = np.atleast_2d(np.array(coefficients, dtype=np.float64))
-        if powers.ndim != 2 or values.shape[1] != len(powers) or np.any(powers != np.rint(powers)) or np.any(powers < 0):
+        if (
+            powers.ndim != 2
+            or values.shape[1] != len(powers)
+            or np.any(powers != np.rint(powers))
+            or np.any(powers < 0)
+        ):
             raise ValueError(
                 "A polynomial needs whole exponents (M, k) of 0 or more and coefficients (p, M). "
                 f"Got shapes {powers.shape} and {values.shape} instead."
@@ -107,9 +112,7 @@ class DeepNetwork:
     upper: Upper
     activation: Activation
 
-    def __init__(
-        self, W: ArrayLike, threshold: ArrayLike, upper: Upper, activation: str | Activation = "relu"
-    ) -> None:
+    def __init__(self, W: ArrayLike, threshold: ArrayLike, upper: Upper, activation: str | Activation = "relu") -> None:
         given = np.asarray(threshold, dtype=np.float64)
         t = np.broadcast_to(given, (np.shape(W)[0],)) if given.ndim == 0 else given
         lower = Network(W, -t, np.ones((1, np.shape(W)[0])), activation=activation)  # checks shapes and values

@@ -12,10 +12,10 @@ from threadpoolctl import threadpool_limits
 
 from neurecover import activations
 from neurecover.activations import Activation
-from neurecover.certify import Evidence, certify
+from neurecover.certify import Evidence, certify, unwhitened
 from neurecover.data import ArraySource, Mapped, Oracle, Source, Whitening, as_source, reduce, split, subsample
 from neurecover.methods import Estimate, Method, get_method
-from neurecover.network import Network, replace_arrays
+from neurecover.network import Network
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.refine.finish import Finished, finish, polish
 from neurecover.refine.search import Deadline, Task
@@ -169,7 +169,7 @@ class _Work:
         evidence = Evidence(self.n_hidden, found.sign_choices, found.agreements, final.converged)
         certificate = certify(final.network, self.whitening, self.samples, residuals, evidence, self.bias, self.rng)
         stage("certify", certificate.verdict)
-        return self._in_inputs(final.network).normal_form(), certificate, stages
+        return unwhitened(final.network, self.whitening), certificate, stages
 
     def _search_sample(self) -> Source:
         width = self.task(self.moments.n).width(True) if self.n_hidden else 64
@@ -180,11 +180,6 @@ class _Work:
 
     def _output_mean(self) -> np.ndarray:
         return self.moments.mean[self.source.n_inputs :]
-
-    def _in_inputs(self, network: Network) -> Network:
-        """From whitened coordinates to those of the inputs: w = matrix w_z, b = b_z − w·mean."""
-        W = network.W @ self.whitening.matrix.T
-        return replace_arrays(network, W=W, b=network.b - W @ self.whitening.mean)
 
 
 def _check_arguments(n_hidden: int | None, time_budget: float | None) -> None:
@@ -230,7 +225,7 @@ def _split(samples: Source, n: int, rng: np.random.Generator) -> tuple[Source, S
         train, holdout = split(samples, fraction, int(rng.integers(2**31)))
         if 0.8 * fraction * n <= _count(holdout) < n:
             break
-    if 8 * n * (samples.n_inputs + samples.n_outputs) > IN_MEMORY:
+    if samples.n_inputs == 0 or 8 * n * (samples.n_inputs + samples.n_outputs) > IN_MEMORY:
         return train, holdout
     return ArraySource(*train.collect()), ArraySource(*holdout.collect())
 
@@ -250,7 +245,7 @@ def _as_starts(estimate: Estimate, bias: bool) -> list[np.ndarray]:
 def _search_sentence(found: Finished, n: int) -> str:
     return (
         f"{found.network.n_hidden} units, relative residual {np.sqrt(found.relative_rss):.1e} on {n} samples "
-        f"after {found.descents} descents"
+        f"after {found.descents} descent{'' if found.descents == 1 else 's'}"
     )
 
 
@@ -265,4 +260,6 @@ def _reporter(progress: bool | Progress) -> Iterator[Progress]:
         from rich.console import Console
 
         with Console(stderr=True).status("reading") as status:
-            yield lambda stage, residual: status.update(f"{stage}: relative residual {np.sqrt(residual):.1e}")
+            yield lambda stage, residual: status.update(
+                stage if np.isnan(residual) else f"{stage}: relative residual {np.sqrt(residual):.1e}"
+            )

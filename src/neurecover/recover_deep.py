@@ -1,4 +1,4 @@
-"""Recover y = upper(u(W x − t)): the first layer by [GP18], then the upper part on its hidden values, then both together."""
+"""Recover y = upper(u(W x − t)): the first layer by [GP18], the upper part on its hidden values, then both."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from neurecover.activations import Activation
 from neurecover.data import ArraySource, Source, as_source, reduce, split, subsample
 from neurecover.deep import DeepNetwork, Or, Upper
 from neurecover.methods.deep.high_threshold import LowestLayer, recover_lowest_layer
-from neurecover.methods.deep.joint import polish_jointly
+from neurecover.methods.deep.joint import parameters, polish_jointly
 from neurecover.methods.deep.upper import Hidden, fit_polynomial
+from neurecover.network import Network
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.recover import recover
 from neurecover.statistics import Residuals
 
 UPPERS = ("polynomial", "network")
 _HOLDOUT = 0.1
-_FIT_SAMPLES = 20_000  # for the upper network and the joint fit
+_UPPER_SAMPLES = 5_000  # for the upper network
+_JOINT_LOAD = 20  # samples with an active unit per parameter of the joint fit
 _GOOD = 0.99
 
 
@@ -53,6 +55,7 @@ def recover_deep(
     upper_activation: str | Activation = "relu",
     threshold: float | np.ndarray | None = None,
     random_state: RandomStateLike = None,
+    time_budget: float | None = None,
 ) -> DeepRecovery:
     """The first layer and the upper part of a deeper network, from samples with Gaussian inputs and one output.
 
@@ -63,7 +66,8 @@ def recover_deep(
     upper : "polynomial" fits a sparse polynomial of degree up to max_degree; "network" a one-hidden-layer network of
         n_upper units (None finds them) by `recover`.
     threshold : known thresholds of the first layer, one number or one per unit; None estimates them.
-    random_state : int, numpy Generator or RandomState, or None. Same seed, same answer.
+    random_state : int, numpy Generator or RandomState, or None. Same seed, same answer (unless time runs out).
+    time_budget : seconds for the search of an upper network; None for a fixed number of descents.
     """
     began = time.monotonic()
     if upper not in UPPERS:
@@ -74,7 +78,11 @@ def recover_deep(
     if len(layer.W) == 0:
         return DeepRecovery(None, layer, float("nan"), False, layer.notes, time.monotonic() - began)
     lower = DeepNetwork(layer.W, layer.threshold, Or(), activation)
-    top = _upper(train, lower, upper, n_upper, max_degree, upper_activation, rng)
+    if upper == "polynomial":
+        fitted = fit_polynomial(Hidden(train, lower), int(rng.integers(2**31)), max_degree=max_degree)
+        top: Upper = fitted.polynomial
+    else:
+        top = _upper_network(train, lower, n_upper, upper_activation, rng, time_budget)
     network = DeepNetwork(lower.W, lower.threshold, top, activation)
     network = _best(network, train, holdout, rng)
     r2 = _r2(network, holdout)
@@ -84,30 +92,33 @@ def recover_deep(
     return DeepRecovery(network, layer, r2, layer.certain and r2 >= _GOOD, notes, time.monotonic() - began)
 
 
-def _upper(
+def _upper_network(
     train: Source,
     lower: DeepNetwork,
-    kind: str,
     n_upper: int | None,
-    max_degree: int,
     activation: str | Activation,
     rng: np.random.Generator,
-) -> Upper:
-    hidden = Hidden(train, lower)
-    if kind == "polynomial":
-        return fit_polynomial(hidden, int(rng.integers(2**31)), max_degree=max_degree).polynomial
-    H, Y = subsample(hidden, 5 * _FIT_SAMPLES, int(rng.integers(2**31))).collect()
-    # Samples at rest all say the same; a few of them are enough.
-    idle = np.flatnonzero(~np.any(H > 0.0, axis=1))
-    kept = np.setdiff1d(np.arange(len(H)), idle[200:])[:_FIT_SAMPLES]
-    return recover(ArraySource(H[kept], Y[kept]), n_hidden=n_upper, activation=activation, random_state=rng).network
+    time_budget: float | None,
+) -> Network:
+    H, Y = subsample(Hidden(train, lower), 10 * _UPPER_SAMPLES, int(rng.integers(2**31))).collect()
+    kept = _awake(H, _UPPER_SAMPLES)
+    samples = ArraySource(H[kept], Y[kept])
+    return recover(samples, n_hidden=n_upper, activation=activation, random_state=rng, time_budget=time_budget).network
 
 
 def _best(network: DeepNetwork, train: Source, holdout: Source, rng: np.random.Generator) -> DeepNetwork:
     """The network after the joint fit, if that does better on samples it has not seen."""
-    X, Y = subsample(train, _FIT_SAMPLES, int(rng.integers(2**31))).collect()
-    polished = polish_jointly(network, X, Y)
+    wanted = _JOINT_LOAD * parameters(network).size
+    X, Y = subsample(train, 10 * wanted, int(rng.integers(2**31))).collect()
+    kept = _awake(network.hidden(X), wanted)
+    polished = polish_jointly(network, X[kept], Y[kept])
     return polished if _r2(polished, holdout) >= _r2(network, holdout) else network
+
+
+def _awake(H: np.ndarray, wanted: int) -> np.ndarray:
+    """Rows of hidden values to fit on: samples at rest all say the same, so that a few of them are enough."""
+    idle = np.flatnonzero(~np.any(H > 0.0, axis=1))
+    return np.setdiff1d(np.arange(len(H)), idle[200:])[:wanted]
 
 
 def _r2(network: DeepNetwork, samples: Source) -> float:

@@ -66,7 +66,8 @@ class Recovery:
         net, certificate = self.network, self.certificate
         lines = [
             f"verdict      {certificate.verdict}",
-            f"network      {net.n_inputs} inputs, {net.n_hidden} hidden units ({net.activation}), {net.n_outputs} outputs",
+            f"network      {_count(net.n_inputs, 'input')}, {_count(net.n_hidden, 'hidden unit')} ({net.activation}), "
+            f"{_count(net.n_outputs, 'output')}",
             f"method       {self.method}, {self.seconds:.2f} s",
             f"held out     mean squared error {certificate.holdout_mse:.3g} on {certificate.n_holdout} of "
             f"{certificate.n_samples} samples",
@@ -109,3 +110,7 @@ class Recovery:
             return cls(network, certificate, record["method"], stages, record["seconds"])
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise ValueError(f"{path} holds a recovery that this release cannot read ({error}).") from None
+
+
+def _count(n: int, what: str) -> str:
+    return f"{n} {what}{'' if n == 1 else 's'}"

@@ -1,4 +1,5 @@
-"""The figures of [BJW18]'s methods: how often they are exact, how fast noise is averaged out, what hard data do to them."""
+"""The figures of [BJW18]'s methods: how often they are exact, how fast noise averages out, what hard data do to
+them."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import numpy as np
 
 from neurecover.compare import compare
 from neurecover.experiments.experiment import Experiment, Row, Track
+from neurecover.methods import methods
 from neurecover.methods.arbitrary_noise import arbitrary_noise
 from neurecover.methods.exact_from import exact_from_symmetric
 from neurecover.methods.exact_ica import exact_ica
@@ -18,6 +20,7 @@ from neurecover.methods.one_sparse import one_sparse
 from neurecover.methods.sign_patterns import sign_patterns
 from neurecover.methods.sparse_noise import sparse_noise
 from neurecover.network import Network
+from neurecover.random import as_generator
 from neurecover.recover import recover
 from neurecover.refine.exact_patterns import ExactWeights, exact_weights
 from neurecover.simulate import Gaussian, SparseGross, Uniform, sample, teacher
@@ -41,7 +44,7 @@ def conditioned_teacher(seed: int, activation: str = "relu") -> Network:
             kind="gaussian",
             bias=0.0,
             activation=activation,
-            random_state=np.random.default_rng([seed, attempt]),
+            random_state=10_000 * seed + attempt,
         )
         if max(np.linalg.cond(net.W), np.linalg.cond(net.A)) <= CONDITION:
             return net
@@ -71,7 +74,9 @@ def _tensor_trial(seed: int) -> float:
 def _rotated_trial(seed: int) -> float:
     net = conditioned_teacher(seed)
     X, Y = sample(net, N, random_state=seed)
-    return _error(exact_weights(X, Y, rotated(net.W, ROTATION, np.random.default_rng(seed)), net.activation), net)
+    return _error(
+        exact_weights(X, Y, rotated(net.W, ROTATION, as_generator(seed, "bjw18.rotation")), net.activation), net
+    )
 
 
 def _power_trial(seed: int, c: int) -> float:
@@ -177,13 +182,25 @@ def _pattern_inputs(kind: str, rng: np.random.Generator, n: int, d: int) -> np.n
     return np.repeat(rng.uniform(-1.0, 1.0, (n // 2, d)), 2, axis=0)
 
 
+def _determined(kind: str, seed: int) -> tuple[Network, np.ndarray]:
+    """Two units in three dimensions and 30 inputs, such that each unit is on at three independent ones or more.
+
+    With fewer nothing determines its weights, and `PatternSearch.unique` says so.
+    """
+    for attempt in range(1_000):
+        net = teacher(3, 2, 2, bias=0.0, random_state=1_000 * seed + attempt)
+        X = _pattern_inputs(kind, as_generator(1_000 * seed + attempt, "bjw18.patterns"), 30, 3)
+        if all(np.linalg.matrix_rank(X[X @ w > 0.0]) == 3 for w in net.W):
+            return net, X
+    raise RuntimeError("No such instance in 1,000 draws.")
+
+
 def _run_patterns(track: Track) -> list[Row]:
     rows: list[Row] = []
     for kind in ("uniform", "integer", "repeated"):
         errors, patterns = [], []
         for seed in track(range(20), kind):
-            net = teacher(3, 2, 2, bias=0.0, random_state=seed)
-            X = _pattern_inputs(kind, np.random.default_rng(seed), 30, 3)
+            net, X = _determined(kind, seed)
             search = sign_patterns(X, net(X), 2)
             errors.append(compare(search.network, net).weight_error if search.exact else NEVER)
             patterns.append(search.n_patterns)
@@ -308,7 +325,7 @@ def _run_arbitrary(track: Track) -> list[Row]:
 
 
 def _run_hard(track: Track) -> list[Row]:
-    """Round trips over planted formulas; then what `recover` says of unsatisfiable ones and of satisfiable ones."""
+    """Round trips over planted formulas; then what every method of the registry says of unsatisfiable ones."""
     returned = zero = 0
     for seed in track(range(200), "planted formulas"):
         formula, assignment = planted_formula(6 + seed % 15, 10 + seed, random_state=seed)
@@ -321,16 +338,14 @@ def _run_hard(track: Track) -> list[Row]:
         {"figure": "encoded weights of residual zero", "required": "200 of 200", "measured": f"{zero} of 200"},
         {"figure": "decoded back to the assignment", "required": "200 of 200", "measured": f"{returned} of 200"},
     ]
-    for method in ("auto", "least_squares", "sign_patterns", "one_sparse", "exact_tensor"):
+    for method in (method.name for method in methods()):
         verdicts = []
         for seed in track(range(5), f"unsatisfiable, {method}"):
             formula = unsatisfiable_formula(8, 10, random_state=seed)
             assert len(formula.solutions()) == 0
             X, Y = separability_samples(formula)
-            answer = recover(
-                X, Y, n_hidden=2, method=method, bias=False, random_state=seed, time_budget=10.0
-            ).certificate
-            verdicts.append(answer.verdict)
+            r = recover(X, Y, n_hidden=2, method=method, bias=False, random_state=seed, time_budget=10.0)
+            verdicts.append(r.certificate.verdict)
         rows.append(
             {
                 "figure": f"unsatisfiable, verdicts of {method}",

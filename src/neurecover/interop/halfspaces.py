@@ -1,8 +1,8 @@
 """Unions and intersections of halfspaces as scikit-learn classifiers, learned from labels alone [GP18, §2.3].
 
-A union {x : some nᵢ·x > tᵢ} is the OR of step units, whose Hermite coefficients show the normals when the halfspaces lie far
-from the mean of Gaussian inputs; the boundary of the labels then gives them precisely. An intersection
-{x : all nᵢ·x ≤ tᵢ} is the complement of a union.
+A union {x : some nᵢ·x > tᵢ} is the OR of step units, whose Hermite coefficients show the normals when the halfspaces
+lie far from the mean of Gaussian inputs; the boundary of the labels then gives them precisely. An intersection {x :
+all nᵢ·x ≤ tᵢ} is the complement of a union.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError("All labels are of one class, so they show no halfspace. Give samples of two classes.")
         if len(self.classes_) > 2:
             raise ValueError(
-                f"Only binary classification is supported. The type of the target is multiclass. Got {len(self.classes_)}."
+                "Only binary classification is supported. The type of the target is multiclass. "
+                f"Got {len(self.classes_)} classes instead."
             )
         k = self.n_halfspaces
         if k is not None and (isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1):
@@ -136,9 +137,9 @@ class HalfspaceUnion(_HalfspaceClassifier):
     """classes_[1] is the union of n_halfspaces halfspaces {nᵢ·x > tᵢ} [GP18, Theorem 6].
 
     n_halfspaces=None finds their number from the Hermite coefficients of the labels, which works up to the number of
-    inputs. After `fit`, `halfspaces_` holds the normals and thresholds, `tan_alpha_` the estimated tangents of the angles
-    that are left, and `notes_` says in plain sentences how far to trust them. At most max_samples rows are used for the
-    boundary; all are used for the coefficients.
+    inputs. After `fit`, `halfspaces_` holds the normals and thresholds, `tan_alpha_` the estimated tangents of the
+    angles that are left, and `notes_` says in plain sentences how far to trust them. At most max_samples rows are
+    used for the boundary; all are used for the coefficients.
     """
 
     _union_class = 1

@@ -29,6 +29,7 @@ from neurecover.methods.registry import Estimate, Method
 from neurecover.refine.exact_patterns import ExactWeights, exact_weights
 from neurecover.refine.search import Deadline, Task
 from neurecover.statistics import HermiteSums, regression_degree
+from neurecover.statistics.hermite import hermite_features, n_features, root_factorials
 from neurecover.tensors import joint_diagonalise, unpack
 
 
@@ -47,7 +48,37 @@ def exact_tensor(
     p)."""
     whitening = Whitening.of(np.zeros(X.shape[1]), X.T @ X / len(X))
     V = tensor_directions(Mapped(ArraySource(X, Y), whitening), k, len(X), rng)
-    return exact_weights(X, Y, V @ whitening.matrix.T, activation)
+    return until_exact(X, Y, V @ whitening.matrix.T, activation, rng)
+
+
+def until_exact(
+    X: np.ndarray, Y: np.ndarray, W: np.ndarray, activation: Activation, rng: np.random.Generator
+) -> ExactWeights:
+    """The exact step, and again for the units it missed, whose directions are taken anew once the others are exact."""
+    k = len(W)
+    exact = exact_weights(X, Y, W, activation)
+    while 0 < exact.found < k and 8 * (n_features(X.shape[1], 2) + k) <= len(X):
+        known = exact.network.W
+        again = exact_weights(X, Y, np.vstack([known, missing_directions(X, Y, exact, rng)]), activation)
+        if again.found <= exact.found:
+            break
+        exact = again
+    return exact
+
+
+def missing_directions(X: np.ndarray, Y: np.ndarray, exact: ExactWeights, rng: np.random.Generator) -> np.ndarray:
+    """Directions of the units not found: the second coefficients of a regression that the known units' rows join.
+
+    The known rows take all of their units' part of the outputs, exactly, and with it their share of the variance.
+    """
+    d = X.shape[1]
+    whitening = Whitening.of(np.zeros(d), X.T @ X / len(X))
+    features = hermite_features(whitening.inputs(X), 2)
+    start = n_features(whitening.rank, 1)
+    rows = np.vstack([features, exact.network.hidden(X).T])
+    T2 = np.linalg.lstsq(rows.T, Y, rcond=None)[0][start : len(features)].T * root_factorials(whitening.rank, 2)
+    missing = len(exact.units) - exact.found
+    return joint_diagonalise(unpack(T2, whitening.rank, 2), missing, rng).V @ whitening.matrix.T
 
 
 def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: Deadline) -> Estimate:
@@ -57,7 +88,7 @@ def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: De
         return Estimate(None, (reason,))
     doubt = kurtosis_sentence(X)
     start = tensor_directions(source, k, task.n_samples, rng)
-    exact = exact_weights(X, Y, start, task.activation)
+    exact = until_exact(X, Y, start, task.activation, rng)
     return as_estimate(exact, start, () if doubt is None else (doubt,))
 
 

@@ -15,8 +15,13 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.data import Mapped, Source, Whitening, reduce
-from neurecover.methods.hermite_coefficients import Coefficients, count, estimate_coefficients, gaussian_test
-from neurecover.methods.hermite_fit import HermiteFit, fit_units, seen_units, usable_orders
+from neurecover.methods.hermite_coefficients import (
+    Coefficients,
+    estimate_coefficients,
+    gaussian_test,
+    low_coefficients,
+)
+from neurecover.methods.hermite_fit import HermiteFit, seen_units, usable_orders
 from neurecover.methods.hermite_steps import consolidate, tensor_directions
 from neurecover.methods.registry import Estimate, Method
 from neurecover.network import Network
@@ -44,9 +49,9 @@ class Found:
     coefficients: Coefficients
     whitening: Whitening
 
-    def hidden(self, fit: HermiteFit, bias: bool) -> np.ndarray:
-        """The units of a fit as rows (w, b), or w, in the coordinates of the samples."""
-        W, b = _in_inputs(fit.W @ self.basis.T, fit.b, self.whitening)
+    def rows(self, units: np.ndarray, bias: bool) -> np.ndarray:
+        """Units (w, b) of the fit's dimensions, (m, r + 1), in the coordinates of the samples; without b if not bias."""
+        W, b = _in_inputs(units[:, :-1] @ self.basis.T, units[:, -1], self.whitening)
         return np.column_stack([W, b]) if bias else W
 
 
@@ -70,7 +75,7 @@ def learn(
     else:
         whitening = Whitening.of(np.zeros(d), moments.xx)
     white = Mapped(source, whitening)
-    coefficients, basis, found_span = _coefficients(white, activation, rng, n_hidden, bias)
+    coefficients, basis, found_span = _coefficients(white, activation, rng, n_hidden, bias, deadline)
     fit = seen_units(coefficients, activation, rng, most=n_hidden, bias=bias, deadline=deadline)
     if n_hidden is None and len(fit.W) >= coefficients.r and max(coefficients.tensors) < 6 and _six(coefficients.r):
         coefficients = estimate_coefficients(white, 6, rng, projection=basis)
@@ -127,7 +132,12 @@ def paper_directions(source: Source, rng: np.random.Generator, n_hidden: int, re
 
 
 def _coefficients(
-    source: Source, activation: Activation, rng: np.random.Generator, n_hidden: int | None, bias: bool
+    source: Source,
+    activation: Activation,
+    rng: np.random.Generator,
+    n_hidden: int | None,
+    bias: bool,
+    deadline: Deadline,
 ) -> tuple[Coefficients, np.ndarray, Span | None]:
     """Coefficients in the span of the units, an orthonormal basis of it (d, r), and how it was found."""
     d = source.n_inputs
@@ -138,12 +148,21 @@ def _coefficients(
         whole = estimate_coefficients(source, 4, rng)
         seen = whole.span((1, *usable_orders(activation, bias, 4)), n_hidden)
         return (whole, np.eye(d), seen) if seen.basis.shape[1] == d else (whole.projected(seen.basis), seen.basis, seen)
-    low = estimate_coefficients(source, 3 if n_features(d, 3) <= SIX else 2, rng)
+    # Orders 1 and 2 hold every unit of a relu (h_2 = φ(b)); where b = 0 is a root of h_2, as for sigmoids, order 3 is needed.
+    third = activation.homogeneity is None and n_features(d, 3) <= MOST_FEATURES
+    low = estimate_coefficients(source, 3, rng) if third else low_coefficients(source, rng)
     seen = low.span([j for j in (1, 2, 3) if j in low.tensors], n_hidden)
-    r = seen.basis.shape[1]
-    if r == 0:
-        raise ValueError("No Hermite coefficient stands out of its error, so no unit is seen.")
-    return estimate_coefficients(source, _degree(r), rng, projection=seen.basis), seen.basis, seen
+    for refined in (False, True):
+        r = seen.basis.shape[1]
+        if r == 0:
+            raise ValueError("No Hermite coefficient stands out of its error, so no unit is seen.")
+        coefficients = estimate_coefficients(source, _degree(r), rng, projection=seen.basis)
+        if refined or deadline.passed:
+            break
+        fit = seen_units(coefficients, activation, rng, most=n_hidden, bias=bias, starts=4, deadline=deadline)
+        rough = output_weights(source, fit, seen.basis, activation, bias)
+        seen = low_coefficients(source, rng, rough).span((1, 2), n_hidden)
+    return coefficients, seen.basis, seen
 
 
 def _degree(r: int) -> int:
@@ -180,10 +199,8 @@ def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: De
         return Estimate(None, (test.sentence, "no time for the tensors"))
     try:
         found = learn(source, task.activation, rng, n_hidden=task.n_hidden, bias=task.bias, deadline=deadline)
-        starts: tuple[np.ndarray, ...] = ()
-        if task.n_hidden is not None and len(found.fit.W) < task.n_hidden and not deadline.passed:
-            full = fit_units(found.coefficients, task.activation, rng, n_hidden=task.n_hidden, bias=task.bias, starts=4)
-            starts = (found.hidden(full, task.bias),)
+        asked = found.fit.asked
+        starts = () if asked is None else (found.rows(asked, task.bias),)
     except (ValueError, np.linalg.LinAlgError) as error:
         return Estimate(None, (test.sentence, str(error)))
     return Estimate(found.network, (test.sentence, *_notes(found, task)), starts)
@@ -204,7 +221,7 @@ def _notes(found: Found, task: Task) -> list[str]:
     if fit.affine:
         notes.append(
             f"order 1 leaves an affine part of norm {np.linalg.norm(fit.L):.3g} (χ² = {fit.unexplained:.3g} on {fit.L.size} "
-            "degrees of freedom): units that are always on, or on almost never, are in it"
+            "degrees of freedom): units that are always on or always off, or signs that are not settled"
         )
     elif fit.sign_choices > 1:
         notes.append(f"{fit.sign_choices} choices of signs fit order 1")

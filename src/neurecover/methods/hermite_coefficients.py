@@ -11,21 +11,22 @@ where x is, so the errors grow with the order: measured σ_4 = 2.3 σ_1 for one 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from math import factorial, log, sqrt
 
 import numpy as np
 from scipy.stats import chi2
 
 from neurecover.data import Source, reduce, split
+from neurecover.methods.hermite_steps import population_coefficients
 from neurecover.network import Network
-from neurecover.statistics import HermiteSums
+from neurecover.statistics import HermiteSums, Moments
 from neurecover.statistics.hermite import n_features
 from neurecover.statistics.normality import RadialMoments
+from neurecover.statistics.residual_moments import ResidualMoments
 from neurecover.tensors import Span, flatten, inner, multiplicities, n_packed, span
 from neurecover.tensors.power import whitened
-from neurecover.methods.hermite_steps import population_coefficients
 
 PRIOR = 10.0  # ν
 OPERATIONS = 3e11  # multiply–adds that a pass may cost, about 20 s on one core
@@ -40,6 +41,7 @@ class Coefficients:
     """T_j of every output in units of `scale` (p,), for the orders that are keys; `errors` maps an order to σ_j, 0 if exact.
 
     `regressed` is the degree up to which the coefficients come from a regression (−1: plain means); `n` the samples.
+    `halves` are the same tensors from each half of the samples, independent of one another; none where they are exact.
     """
 
     r: int
@@ -48,6 +50,7 @@ class Coefficients:
     scale: np.ndarray
     regressed: int
     n: int
+    halves: tuple[dict[int, np.ndarray], ...] = ()
 
     @classmethod
     def exact(cls, network: Network, orders: Iterable[int]) -> Coefficients:
@@ -73,10 +76,17 @@ class Coefficients:
 
     def projected(self, basis: np.ndarray) -> Coefficients:
         """Those of the projected inputs Bᵀx, B (r, r′) orthonormal: T_j(B, …, B)."""
-        tensors = {
-            j: np.array([whitened(row, basis, j) for row in T]) if j else T for j, T in self.tensors.items()
-        }
-        return Coefficients(basis.shape[1], tensors, self.errors, self.scale, self.regressed, self.n)
+
+        def turned(tensors: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+            return {j: np.array([whitened(row, basis, j) for row in T]) if j else T for j, T in tensors.items()}
+
+        halves = tuple(turned(half) for half in self.halves)
+        return replace(self, r=basis.shape[1], tensors=turned(self.tensors), halves=halves)
+
+    def half(self, which: int) -> Coefficients:
+        """The estimate from one half of the samples, with errors √2 times as large."""
+        errors = {j: sqrt(2.0) * s for j, s in self.errors.items()}
+        return replace(self, tensors=self.halves[which], errors=errors, n=self.n // 2, halves=())
 
     def span(self, orders: Iterable[int], rank: int | None = None) -> Span:
         """The span of the units as these orders show it."""
@@ -134,20 +144,63 @@ def estimate_coefficients(
     parts = [half.coefficients() for half in halves]
     halves[0].merge(halves[1])
     whole = halves[0].coefficients()
-    variance = whole.residual_variance
+    tensors, *each = ({j: estimate.packed(j) for j in range(degree + 1)} for estimate in (whole, *parts))
     size = halves[0].average("output_squared")
+    return _with_errors(r, tensors, each, (n1, n2), whole.residual_variance, size, whole.freedom, q)
+
+
+def low_coefficients(source: Source, rng: np.random.Generator, network: Network | None = None) -> Coefficients:
+    """Orders 1 and 2 in any dimension, from what a network leaves of the outputs (None: what a linear regression leaves).
+
+    T_j(y) = T_j(y − f) + T_j(f) whatever f, and the error is that of the first term: the better f, the smaller.
+    """
+    d, p = source.n_inputs, source.n_outputs
+    halves = split(source, 0.5, int(rng.integers(2**31)))
+    if network is None:
+        predict, own = _linear_fit(source)
+    else:
+        predict, own = network, population_coefficients(network, (1, 2))
+    sums = [reduce(half, ResidualMoments(predict, d, p)) for half in halves]
+    sizes = (sums[0].n, sums[1].n)
+    parts = [{j: T + own[j] for j, T in half.packed().items()} for half in sums]
+    sums[0].merge(sums[1])
+    tensors = {j: T + own[j] for j, T in sums[0].packed().items()}
+    variance = sums[0].average("squared")
+    return _with_errors(d, tensors, parts, sizes, variance, variance, sum(sizes), 1 if network is None else 2)
+
+
+def _linear_fit(source: Source) -> tuple[Callable[[np.ndarray], np.ndarray], dict[int, np.ndarray]]:
+    """x ↦ c + L x by least squares, and its coefficients of order 1 and 2."""
+    d, p = source.n_inputs, source.n_outputs
+    moments = reduce(source, Moments(d, p))
+    covariance = moments.covariance
+    L = np.linalg.lstsq(covariance[:d, :d], covariance[:d, d:], rcond=1e-12)[0].T
+    c = moments.mean[d:] - L @ moments.mean[:d]
+    return lambda X: X @ L.T + c, {1: L, 2: np.zeros((p, n_packed(d, 2)))}
+
+
+def _with_errors(
+    r: int,
+    tensors: dict[int, np.ndarray],
+    halves: list[dict[int, np.ndarray]],
+    sizes: tuple[int, int],
+    variance: np.ndarray,
+    size: np.ndarray,
+    freedom: int,
+    regressed: int,
+) -> Coefficients:
+    """Everything in units of each output's residual, with σ_j from the difference of the halves."""
+    # Outputs that are explained to rounding have no residual to be measured in.
     scale = np.sqrt(np.where(variance > 1e-24 * size, variance, np.maximum(size, 1e-300)))
-    base = float(np.mean(variance / scale**2)) / max(whole.freedom, 1)
-    tensors, errors = {}, {}
-    for j in range(degree + 1):
-        tensors[j] = whole.packed(j) / scale[:, None]
-        E = (parts[0].packed(j) - parts[1].packed(j)) * sqrt(n1 * n2) / (n1 + n2) / scale[:, None]
+    base = float(np.mean(variance / scale**2)) / max(freedom, 1)
+    n1, n2 = sizes
+    whole, first, second = ({j: T / scale[:, None] for j, T in each.items()} for each in (tensors, *halves))
+    errors = {}
+    for j in whole:
+        E = (first[j] - second[j]) * sqrt(n1 * n2) / (n1 + n2)
         square = float(inner(E, E, r, j).sum()) / factorial(j)
-        errors[j] = sqrt((square + PRIOR * base) / (p * n_packed(r, j) + PRIOR))
-    # Outputs that the regression explains to rounding leave no error to be told from zero.
-    floor = 1e-14 * max(errors.values())
-    errors = {j: max(s, floor, 1e-15) for j, s in errors.items()}
-    return Coefficients(r, tensors, errors, scale, q, n1 + n2)
+        errors[j] = max(sqrt((square + PRIOR * base) / (E.size + PRIOR)), 1e-15)
+    return Coefficients(r, whole, errors, scale, regressed, n1 + n2, (first, second))
 
 
 def affordable_regression(n: int, r: int, degree: int) -> int:

@@ -5,15 +5,17 @@ another. Its directions, with the b that explains their weights best, start the 
 
     χ² = Σ_j ‖T_j(θ) − T̂_j‖² / (j! σ_j²),
 
-which falls on the degrees of freedom when the model is right: the fits of k and k + 1 units, with and without an affine part,
-are compared by it. Orders 0 and 1 stay out until the signs are fixed: they hold whatever affine part there is.
+which falls near the degrees of freedom when the model is right. The errors are not independent, though: what the regression
+leaves is the units' own high orders, so their errors lie along the units. Whether a unit or an affine part is real is
+therefore decided across the halves of the samples: fitted to one, it has to lower the χ² of the other. Orders 0 and 1 stay
+out until the signs are fixed: they hold whatever affine part there is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import factorial, log
+from math import factorial
 
 import numpy as np
 from scipy.stats import chi2
@@ -22,11 +24,11 @@ from neurecover.activations import Activation
 from neurecover.methods.hermite_coefficients import Coefficients
 from neurecover.refine.search import Deadline
 from neurecover.refine.signs import find_flips
-from neurecover.tensors import best_weights, decompose, fit_moments, fit_power_sum, n_packed, scaled_hermite
+from neurecover.tensors import best_weights, decompose, fit_moments, fit_power_sum, inner, n_packed, network_moments, scaled_hermite
 from neurecover.tensors.moment_fit import _scaled_profile
 
-STARTS = 12
-HEAVY = 2.0  # the errors have heavier tails than Gaussian ones: χ² bounds are taken this many times
+STARTS = 8
+HEAVY = 1.7  # χ² of a right model over its degrees of freedom reached this (measured): errors lie along the units
 GRID = np.linspace(-3.5, 3.5, 57)
 NORMS = np.geomspace(0.3, 4.0, 9)
 
@@ -35,8 +37,9 @@ NORMS = np.geomspace(0.3, 4.0, 9)
 class HermiteFit:
     """Units W (k, r), b (k,), A (p, k), the affine part L (p, r) they leave (zero if none is seen) and the constant c (p,).
 
-    chi_squared on `freedom` degrees; `starts_agreeing` of `starts_tried` reached it. `sign_choices` assignments of signs fit
-    order 1 equally well. `unexplained` is what order 1 adds to χ² without an affine part, on p·r degrees.
+    chi_squared on `freedom` degrees. `sign_choices` assignments of signs fit order 1 equally well. `unexplained` is what order 1
+    adds to χ² without an affine part, on p·r degrees. `asked` (m, r + 1) are rows (w, b) of a fit of all the units
+    that were asked for, where fewer are seen.
     """
 
     W: np.ndarray
@@ -49,6 +52,7 @@ class HermiteFit:
     sign_choices: int
     unexplained: float
     orders: tuple[int, ...]
+    asked: np.ndarray | None = None
 
     @property
     def affine(self) -> bool:
@@ -85,8 +89,7 @@ def fit_units(
     search = _Search(coefficients, activation, bias, orders, rng, starts, deadline)
     if n_hidden is not None:
         return search.finish(search.best(n_hidden))
-    k, point = count_units(search)
-    return search.finish(point)
+    return search.finish(count_units(search))
 
 
 def seen_units(
@@ -102,38 +105,39 @@ def seen_units(
     """As many units as stand out of the errors, `most` at the most: the group G of [ATV21, (16)]; the rest is affine to them."""
     orders = usable_orders(activation, bias, max(coefficients.tensors))
     search = _Search(coefficients, activation, bias, orders, rng, starts, deadline)
-    return search.finish(count_units(search, most)[1])
+    if most is None:
+        return search.finish(count_units(search))
+    everything = search.best(most)
+    point = _without_spare(search, everything)
+    fit = search.finish(point)
+    asked = np.column_stack([everything.W, everything.b]) if len(point.W) < most else None
+    return replace(fit, asked=asked)
 
 
-def count_units(search: _Search, most: int | None = None) -> tuple[int, _Point]:
-    """The number of units that χ² supports, from the rank of the flattenings on upwards, then downwards.
-
-    One more unit has D = r + p parameters and fits noise too; it is taken for real if χ² falls by more than HEAVY·D·log N.
-    """
-    coefficients = search.coefficients
-    r = coefficients.r
-    limit = n_packed(r, 2) if max(search.orders) >= 6 else 2 * r
-    limit = limit if most is None else min(limit, most)
-    k = coefficients.count(search.orders, 1, search.rng)
-    if k == r and max(search.orders) >= 6:
-        k = max(k, coefficients.count(search.orders, 2, search.rng))
-    k = min(k, limit)
-    point = search.best(k)
-    if coefficients.known_exactly and search.explained(point):
-        return k, point
-    price = HEAVY * (r + len(coefficients.scale)) * log(coefficients.n_coordinates(search.orders))
-    price = 1e-12 * search.total if coefficients.known_exactly else price
-    while k < limit and not search.explained(point) and not search.deadline.passed:
-        more = search.best(k + 1)
-        if point.loss - more.loss <= price:
+def count_units(search: _Search) -> _Point:
+    """As many units as are real, upwards from the rank of the flattenings while χ² is not explained, then downwards."""
+    c = search.coefficients
+    limit = n_packed(c.r, 2) if max(search.orders) >= 6 else 2 * c.r
+    k = c.count(search.orders, 1, search.rng)
+    if k == c.r and max(search.orders) >= 6:
+        k = max(k, c.count(search.orders, 2, search.rng))
+    point = search.best(min(k, limit))
+    while len(point.W) < limit and not search.explained(point) and not search.deadline.passed:
+        more = search.best(len(point.W) + 1)
+        if not search.supports(more, point):
             break
-        k, point = k + 1, more
-    while k > 1 and not search.deadline.passed:
-        fewer = search.best(k - 1)
-        if fewer.loss - point.loss > price:
+        point = more
+    return _without_spare(search, point)
+
+
+def _without_spare(search: _Search, point: _Point) -> _Point:
+    """Drop the weakest unit while the halves do not support it."""
+    while len(point.W) and not search.deadline.passed:
+        fewer = search.fit_others(point, int(np.argmin(search.energies(point))))
+        if search.supports(point, fewer):
             break
-        k, point = k - 1, fewer
-    return k, point
+        point = fewer
+    return point
 
 
 @dataclass(frozen=True)
@@ -163,20 +167,56 @@ class _Search:
         if self.coefficients.known_exactly:
             return point.loss <= 1e-22 * self.total
         f = self.freedom(len(point.W), self.orders)
-        return point.loss <= f + HEAVY * 3.0 * np.sqrt(2.0 * f)
+        return point.loss <= HEAVY * (f + 3.0 * np.sqrt(2.0 * f))
+
+    def supports(self, more: _Point, fewer: _Point) -> bool:
+        """Whether the units that `more` has beyond `fewer` are real: each half's fit predicts the other half better with them."""
+        if not self.coefficients.halves:
+            return fewer.loss - more.loss > 1e-18 * self.total
+        return self.across(more) < self.across(fewer)
+
+    def across(self, point: _Point) -> float:
+        """χ² of each half under the fit to the other half, the two added up."""
+        total = 0.0
+        for own, other in ((0, 1), (1, 0)):
+            search = replace(self, coefficients=self.coefficients.half(own))
+            fit = search.fit(point.W, point.b, self.orders, max_iterations=50) if len(point.W) else point
+            total += replace(self, coefficients=self.coefficients.half(other)).loss(fit, self.orders)
+        return total
+
+    def loss(self, point: _Point, orders: tuple[int, ...]) -> float:
+        """χ² of given units."""
+        c, weights = self.coefficients, self.coefficients.weights()
+        ours = network_moments(point.W, point.b, point.A, self.activation, orders) if len(point.W) else {}
+        gaps = {j: c.tensors[j] - ours.get(j, 0.0) for j in orders}
+        return sum(float(inner(gap, gap, c.r, j).sum()) * weights[j] / factorial(j) for j, gap in gaps.items())
 
     def best(self, k: int) -> _Point:
-        """The best of several starts; the first whose χ² the errors explain ends the search."""
+        """The best of several starts, until χ² is what the errors explain or the best was reached twice."""
         if k == 0:
             return self._empty(self.orders)
         best: _Point | None = None
         for W in self._directions(k):
             point = self.fit(*self._with_scalars(W), self.orders)
+            again = best is not None and abs(point.loss - best.loss) <= 1e-6 * best.loss
             best = point if best is None or point.loss < best.loss else best
-            if self.explained(best) or self.deadline.passed:
+            # Wrong optima are many and right ones few: one that is reached twice is taken for the best.
+            if again or self.explained(best) or self.deadline.passed:
                 break
         assert best is not None
         return best
+
+    def energies(self, point: _Point) -> np.ndarray:
+        """Every unit's own part Σ_j ‖A_i h_j(b_i)‖²/(j! σ_j²)."""
+        weights = self.coefficients.weights()
+        F = scaled_hermite(self.activation, point.b, np.linalg.norm(point.W, axis=1), max(self.orders))
+        own = sum(F[j] ** 2 * weights[j] / factorial(j) for j in self.orders)
+        return np.sum(point.A**2, axis=0) * own
+
+    def fit_others(self, point: _Point, unit: int) -> _Point:
+        """The fit without one unit, from where the others are."""
+        W, b = np.delete(point.W, unit, axis=0), np.delete(point.b, unit)
+        return self.fit(W, b, self.orders) if len(W) else self._empty(self.orders)
 
     def fit(self, W: np.ndarray, b: np.ndarray, orders: tuple[int, ...], max_iterations: int = 300) -> _Point:
         tensors = {j: self.coefficients.tensors[j] for j in orders}
@@ -264,16 +304,29 @@ class _Search:
             return self._result(point, self.orders, 1, 0.0, affine=len(point.W) == 0 and 1 in c.tensors)
         turned, choices = self._signs(point)
         orders = (1, *self.orders)
-        whole = min((self.fit(start.W, start.b, orders) for start in turned), key=lambda fit: fit.loss)
+        whole = min((self.fit(start.W, start.b, orders, 60) for start in turned), key=lambda fit: fit.loss)
+        whole = self.fit(whole.W, whole.b, orders)
+        allowed = HEAVY * float(chi2.isf(1e-6, len(c.scale) * c.r))
+        allowed = 1e-20 * self._empty(orders).loss if c.known_exactly else allowed
+        if not act.odd_slope:
+            return self._result(whole, orders, choices, whole.loss - point.loss, affine=False)
+        if whole.loss - point.loss > allowed:
+            whole = self._turn_one_by_one(whole, point.loss + allowed)
         unexplained = max(whole.loss - point.loss, 0.0)
-        p, r = len(c.scale), c.r
-        if c.known_exactly:
-            accepted = whole.loss <= 1e-20 * self._empty(orders).loss
-        else:
-            accepted = unexplained <= HEAVY * float(chi2.isf(1e-6, p * r))
-        if accepted or not act.odd_slope:
+        if unexplained <= allowed or not (c.known_exactly or self._affine_is_real(whole, point)):
             return self._result(whole, orders, choices, unexplained, affine=False)
         return self._result(turned[0], self.orders, choices, unexplained, affine=True)
+
+    def _affine_is_real(self, whole: _Point, point: _Point) -> bool:
+        """Whether each half predicts the other better with an affine part of its own than without.
+
+        With one, the half's T_1 is its prediction for the other's.
+        """
+        orders = (1, *self.orders)
+        weight = self.coefficients.half(0).weights()[1]
+        first, second = (half[1] for half in self.coefficients.halves)
+        free = self.across(point) + 2.0 * weight * float(np.sum((first - second) ** 2))
+        return free < replace(self, orders=orders).across(whole)
 
     def _signs(self, point: _Point) -> tuple[list[_Point], int]:
         """The point with its units turned as order 1 asks, best first, and how many assignments fit [ATV21, Alg. 3].
@@ -284,11 +337,28 @@ class _Search:
         if not m:
             return [point], 1
         left = self._order_one(point) - self.coefficients.tensors[1]
-        tolerance = 1e-6 if self.coefficients.known_exactly else 1e-2
+        tolerance = 1e-6 if self.coefficients.known_exactly else 0.1
         search = find_flips(point.A, point.W, left, m, tolerance)
         signs = np.where(search.flips, -1.0, 1.0)
-        points = [replace(point, W=point.W * sign[:, None], b=point.b * sign) for sign in signs[:4]]
+        points = [replace(point, W=point.W * sign[:, None], b=point.b * sign) for sign in signs[:8]]
+        if not self.coefficients.known_exactly:
+            return points, 1
         return points, int(np.count_nonzero(search.misfit <= tolerance)) if search.complete else 0
+
+    def _turn_one_by_one(self, whole: _Point, enough: float) -> _Point:
+        """Turn the unit whose turning lowers χ² the most, while that helps.
+
+        Under errors the least-squares bits of Algorithm 3 can be wrong where the A_i w_iᵀ are nearly dependent.
+        """
+        orders = (1, *self.orders)
+        while whole.loss > enough and not self.deadline.passed:
+            sign = np.where(np.eye(len(whole.W), dtype=bool), -1.0, 1.0)
+            trials = [self.fit(whole.W * s[:, None], whole.b * s, orders, max_iterations=30) for s in sign]
+            best = min(trials, key=lambda fit: fit.loss)
+            if not best.loss < 0.99 * whole.loss:
+                break
+            whole = self.fit(best.W, best.b, orders)
+        return whole
 
     def _order_one(self, point: _Point) -> np.ndarray:
         norms = np.linalg.norm(point.W, axis=1)
@@ -313,8 +383,5 @@ class _Search:
 
     def _empty(self, orders: tuple[int, ...]) -> _Point:
         c = self.coefficients
-        weights = c.weights()
-        from neurecover.tensors import inner
-
-        loss = sum(float(inner(c.tensors[j], c.tensors[j], c.r, j).sum()) * weights[j] / factorial(j) for j in orders)
-        return _Point(np.zeros((0, c.r)), np.zeros(0), np.zeros((len(c.scale), 0)), loss)
+        nothing = _Point(np.zeros((0, c.r)), np.zeros(0), np.zeros((len(c.scale), 0)), 0.0)
+        return replace(nothing, loss=self.loss(nothing, orders))

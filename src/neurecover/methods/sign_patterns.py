@@ -37,6 +37,7 @@ from neurecover.refine.search import Deadline, Task
 MAX_SECONDS = 600.0  # of enumeration, beyond which the method refuses
 SECONDS_PER_RAY = 2e-5  # and per hundred samples (measured)
 MAX_FACES = 20_000
+MAX_CHECKED = 200  # patterns looked at for other networks that fit
 BATCH = 4_096
 ZERO = 1e-9  # of Q z, whose entries have mean square one
 
@@ -46,17 +47,26 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PatternSearch:
-    """The network of the units found, the relative residual, how many patterns there were, and which units are
-    unique."""
+    """The network of the units found, the relative residual on the samples, and how many patterns there were.
+
+    `unique` tells for every unit whether its pattern leaves its weights no freedom; `alternatives` counts the patterns
+    beyond those used that a ReLU unit in the span of the outputs has, too: other networks that fit.
+    """
 
     network: Network
     residual: float
     n_patterns: int
     unique: tuple[bool, ...]
+    alternatives: int
 
     @property
     def exact(self) -> bool:
         return self.residual <= EXACT_RESIDUAL
+
+    @property
+    def determined(self) -> bool:
+        """Whether no other network of this width gives these outputs, as far as MAX_CHECKED patterns tell."""
+        return self.exact and all(self.unique) and self.alternatives == 0
 
 
 def n_rays(n: int, k: int) -> int:
@@ -78,21 +88,24 @@ def sign_patterns(X: np.ndarray, Y: np.ndarray, k: int, progress: Progress = lam
     patterns = face_patterns(Q, progress)
     found: list[tuple[np.ndarray, np.ndarray]] = []
     unique: list[bool] = []
-    for pattern in patterns:
-        if len(found) == k:
+    alternatives = 0
+    for count, pattern in enumerate(patterns):
+        if len(found) == k and count >= MAX_CHECKED:
             break
         basis = np.array([z for z, _ in found]).reshape(-1, k)
+        if len(found) == k:
+            alternatives += any(True for _ in _units_of(X, Q, pattern, basis[:0]))
+            continue
         for z, v, alone in _units_of(X, Q, pattern, basis):
             found.append((z, v))
             unique.append(alone)
-            basis = np.vstack([basis, z])
             if len(found) == k:
                 break
     W = np.array([v for _, v in found]).reshape(-1, X.shape[1])
     H = np.maximum(X @ W.T, 0.0)
     A = np.linalg.lstsq(H, Y, rcond=None)[0].T
     residual = float(np.linalg.norm(Y - H @ A.T) / np.linalg.norm(Y))
-    return PatternSearch(Network(W, None, A).normal_form(), residual, len(patterns), tuple(unique))
+    return PatternSearch(Network(W, None, A).normal_form(), residual, len(patterns), tuple(unique), alternatives)
 
 
 def face_patterns(Q: np.ndarray, progress: Progress) -> list[np.ndarray]:
@@ -220,8 +233,8 @@ def _too_many(n: int, k: int) -> str | None:
     if time <= MAX_SECONDS:
         return None
     return (
-        f"sign_patterns would try {n_rays(n, k):.2g} null vectors for {k} units and {n} samples, about {time:.2g} s, more "
-        f"than its budget of {MAX_SECONDS:g} s. Give fewer samples, or take exact_tensor for Gaussian inputs."
+        f"sign_patterns would try {n_rays(n, k):.2g} null vectors for {k} units and {n} samples, about {time:.2g} s, "
+        f"more than its budget of {MAX_SECONDS:g} s. Give fewer samples, or take exact_tensor for Gaussian inputs."
     )
 
 
@@ -239,8 +252,11 @@ def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: De
     )
     if not search.exact:
         return Estimate(None, (f"no {k} ReLU units give these outputs: {note}",))
-    if not all(search.unique):
-        note += f"; {search.unique.count(False)} units are not determined by these samples"
+    if not search.determined:
+        note += (
+            f"; the samples do not determine the weights: {search.unique.count(False)} units have freedom left, and "
+            f"{search.alternatives} more patterns fit"
+        )
     return Estimate(search.network, (note,))
 
 

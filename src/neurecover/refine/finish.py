@@ -21,6 +21,7 @@ from neurecover.refine.signs import find_flips
 from neurecover.statistics import PreactivationRange, Student
 
 EXACT = 1e-20  # Σ r² / Σ y² below which a fit is taken for noiseless and goes the exact way
+REDUNDANT = 1e-10  # Σ r² / Σ y² that dropping a duplicate may cost in a path computed with a ridge
 MAX_DESCENTS = 400
 UNSETTLED = 4  # exact fits whose signs stay open before one is returned as it is
 SAME = 0.1  # of one degree of freedom's share of Σ r²: two optima closer than this are one
@@ -70,13 +71,15 @@ def finish(
             continue
         candidate = settle(source, task, narrow(source, wide, task, deadline), deadline)
         progress("shrink", candidate.relative_rss)
-        agreements = agreements + 1 if best is not None and _same(candidate, best, task) else 0
+        if exact:
+            unsettled += not (candidate.exact and candidate.sign_choices)
+        else:
+            agreements = agreements + 1 if best is not None and _same(candidate, best, task) else 0
         if best is None or _better(candidate, best):
             best = candidate
         best = replace(best, descents=count, agreements=agreements)
-        wide = None if not exact else wide
-        unsettled += best.exact and not best.sign_choices
-        if last or agreements or (best.exact and (best.sign_choices or unsettled > UNSETTLED)):
+        wide = None
+        if last or agreements or (best.exact and best.sign_choices) or unsettled > UNSETTLED:
             break
     assert best is not None
     return best
@@ -133,17 +136,7 @@ def narrow(source: Source, descent: Descent, task: Task, deadline: Deadline) -> 
     """
     floor = EXACT * descent.total
     if descent.rss < floor:
-        for angle in (0.1, 0.01, 0.001):
-            student = merged(descent.student, angle)
-            order, path = elimination_order(source, student)
-            n_keep = int(np.count_nonzero(path > floor))
-            if task.n_hidden is not None:
-                n_keep = min(n_keep, task.n_hidden)
-            student = keep_units(student, np.sort(order[-n_keep:] if n_keep else order[:0]))
-            fewer = descend(source, student, deadline)
-            if fewer.rss < floor:
-                descent = fewer
-                break
+        descent = next(filter(lambda fewer: fewer.rss < floor, _all_at_once(source, descent, task, deadline)), descent)
     N = task.n_samples * task.n_outputs
     slack = 1.0 + (task.n_inputs + task.bias + task.n_outputs) * np.log(N) / N
     while descent.student.n_hidden > (task.n_hidden or 0):
@@ -152,6 +145,29 @@ def narrow(source: Source, descent: Descent, task: Task, deadline: Deadline) -> 
             break
         descent = fewer
     return descent
+
+
+def _all_at_once(source: Source, descent: Descent, task: Task, deadline: Deadline) -> Iterator[Descent]:
+    """Fits with all superfluous units merged or dropped, by several ideas of what is superfluous.
+
+    An exact student without an affine part may have made one of pairs of units that look opposite ways, so it is tried
+    with an affine part too.
+    """
+    forms = [descent.student]
+    if task.can_be_affine and not descent.student.affine:
+        forms.append(_with_affine(descent.student))
+    for form, angle in itertools.product(forms, (0.1, 0.01, 0.001)):
+        student = merged(form, angle)
+        order, path = elimination_order(source, student)
+        n_keep = int(np.count_nonzero(path > REDUNDANT * descent.total))
+        n_keep = n_keep if task.n_hidden is None else min(n_keep, task.n_hidden)
+        yield descend(source, keep_units(student, np.sort(order[len(order) - n_keep :])), deadline)
+
+
+def _with_affine(student: Student) -> Student:
+    k = student.n_hidden
+    zeros = np.zeros((student.n_inputs, student.n_outputs))
+    return replace(student, readout=np.vstack([student.readout[:k], zeros, student.readout[k:]]), affine=True)
 
 
 def _one_less(source: Source, student: Student) -> Student:

@@ -1,6 +1,7 @@
 """Deep teachers y = upper(u(W x − t)) with high thresholds [GP18].
 
-Uppers: polynomials with a linear part, products and higher powers; the OR of step units; towers of sigmoid or ReLU layers.
+Uppers: polynomials with a linear part, products and higher powers; the OR of step units; towers of sigmoid or ReLU
+layers.
 """
 
 from itertools import combinations
@@ -41,10 +42,7 @@ def deep_teacher(
     if kind != "sphere" and k > d:
         raise ValueError(f"kind={kind!r} needs at most as many units as inputs. Got {k} units and {d} inputs.")
     rng = as_generator(random_state, "simulate.deep_teacher")
-    if kind == "sphere":
-        W = matrices.unit_rows(rng, k, d)
-    else:
-        W = matrices.orthonormal(rng, k, d)
+    W = matrices.unit_rows(rng, k, d) if kind == "sphere" else matrices.orthonormal(rng, k, d)
     if kind == "tilted":
         W = matrices.normalised(W + _TILT * rng.standard_normal((k, d)))
     return DeepNetwork(W, threshold, upper, activation)
@@ -53,9 +51,9 @@ def deep_teacher(
 def products(
     n_hidden: int, degree: int = 2, *, linear: float | ArrayLike = 1.0, product: float = 1.0, constant: float = 0.0
 ) -> Polynomial:
-    """constant + Σ cᵢ hᵢ + product·Σ_S ∏_{j∈S} hⱼ over all sets of 2 to `degree` units; degree=1 is the linear part alone.
+    """constant + Σ cᵢ hᵢ + product·Σ_S ∏_{j∈S} hⱼ over all sets of 2 to `degree` units.
 
-    `linear` is cᵢ, one number or one per unit; 0 leaves the linear part out.
+    `linear` is cᵢ, one number or one per unit; 0 leaves the linear part out. degree=1 is the linear part alone.
     """
     k = positive_integer("n_hidden", n_hidden)
     sets = [S for size in range(2, positive_integer("degree", degree) + 1) for S in combinations(range(k), size)]

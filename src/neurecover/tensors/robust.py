@@ -7,9 +7,9 @@ multiplier. Only the singular values above 1/μ enter L, and they are taken from
 side, which costs n p² however large n is.
 
 The pursuit converges to a few digits, which suffice for the row space B of L. Given B every row is a small
-regression with sparse errors, solved in the ℓ₁ norm, which tells its corrupted entries. With these left out the
-low-rank part is a linear problem: alternate between B and the coordinates of every row in it, each by least squares
-on the clean entries, down to rounding.
+regression with sparse errors, solved in the ℓ₁ norm, then every column likewise, which tells the corrupted entries.
+With these left out the low-rank part is a linear problem: alternate between B and the coordinates of every row in
+it, each by least squares on the clean entries, down to rounding.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ import numpy as np
 
 TOLERANCE = 1e-7
 GROWTH = 1.5  # of the penalty μ, per step
+CLIP = 50.0  # upper quartiles of |Y|
 MAX_REJUDGED = 10
 N_REWEIGHTED = 30
 
@@ -66,23 +67,28 @@ def separate(Y: np.ndarray, rank: int | None = None, max_iterations: int = 300) 
 
     Without a rank it is that of the pursuit's L, counted above 1e-5 of the largest singular value.
     """
-    L, _, iterations = principal_component_pursuit(Y, max_iterations)
-    _, s, right = np.linalg.svd(L if L.shape[0] >= L.shape[1] else L.T, full_matrices=False)
-    found = int(np.count_nonzero(s > 1e-5 * s[0]))
-    k = found if rank is None else rank
-    B = right[:k].T if L.shape[0] >= L.shape[1] else np.linalg.svd(L, full_matrices=False)[2][:k].T
+    # An entry far beyond all others is corrupted whatever its size, and clipped it costs the others no digits.
+    bulk = CLIP * float(np.quantile(np.abs(Y), 0.75))
+    clipped = np.clip(Y, -bulk, bulk) if bulk > 0.0 else Y
+    L, _, iterations = principal_component_pursuit(clipped, max_iterations)
+    _, s, right = np.linalg.svd(L, full_matrices=False)
+    k = int(np.count_nonzero(s > 1e-5 * s[0])) if rank is None else rank
+    B = right[:k].T
     scale = float(np.sqrt(np.mean(L**2)))
-    mask = np.abs(Y - L) > 1e-3 * scale
+    mask = np.abs(clipped - L) > 1e-3 * scale
     for _ in range(MAX_REJUDGED):
-        _, B = _complete(Y, ~mask, B)
-        # The pursuit is a little off in some rows, all of whose entries then look corrupted: judge every row afresh.
-        L = _least_absolute(Y, B) @ B.T
-        before, mask = mask, np.abs(Y - L) > 1e-7 * scale
+        _, B = _complete(clipped, ~mask, B)
+        # Where the pursuit is off in a row or a column, its entries all look corrupted: judge every one afresh, the
+        # rows by B and then the columns by the coordinates of the rows.
+        C = np.linalg.qr(_least_absolute(clipped, B))[0]
+        L = C @ _least_absolute(clipped.T, C).T
+        before, mask = mask, np.abs(clipped - L) > 1e-7 * scale
         if np.array_equal(before, mask):
             break
-    L, B = _complete(Y, ~mask, B)
+    L, B = _complete(clipped, ~mask, B)
     clean = np.where(mask, 0.0, Y - L)
-    residual = float(np.linalg.norm(clean) / max(float(np.linalg.norm(np.where(mask, 0.0, Y))), 1e-300))
+    size = float(np.linalg.norm(np.where(mask, 0.0, Y)))
+    residual = float(np.linalg.norm(clean)) / max(size, np.finfo(np.float64).tiny)
     return LowRankSparse(L, np.where(mask, Y - L, 0.0), mask, residual, k, iterations)
 
 
@@ -117,16 +123,21 @@ def _complete(
 
 
 def _least_absolute(Y: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """For every row the coordinates c with ‖y − B c‖₁ least, by reweighted least squares: sparse errors drop out."""
+    """For every row the coordinates c with ‖y − B c‖₁ least, by reweighted least squares: sparse errors drop out.
+
+    The weights 1/|residual| are bounded at the upper quartile of the residuals, so that they grow only as fast as the
+    fit improves. The median would not do: half of the samples may fit an output exactly because its unit is off.
+    """
     k = B.shape[1]
     products = (B[:, :, None] * B[:, None, :]).reshape(-1, k * k)
+    least = 1e-13 * float(np.abs(Y).max())
     C = Y @ B
-    floor = np.maximum(np.median(np.abs(Y - C @ B.T), axis=1, keepdims=True), 1e-300)
     for _ in range(N_REWEIGHTED):
-        weights = 1.0 / np.maximum(np.abs(Y - C @ B.T), floor)
+        residuals = np.abs(Y - C @ B.T)
+        floor = np.maximum(np.quantile(residuals, 0.75, axis=1, keepdims=True), least)
+        weights = floor / np.maximum(residuals, floor)
         grams = (weights @ products).reshape(-1, k, k)
         C = np.linalg.solve(grams, ((weights * Y) @ B)[..., None])[..., 0]
-        floor = np.maximum(0.3 * floor, 1e-14 * np.abs(Y).max())
     return C
 
 

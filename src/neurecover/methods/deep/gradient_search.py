@@ -1,12 +1,14 @@
-"""The search of [GP18, §3] for directions along which f changes abruptly; no linear term, no monotone upper part needed.
+"""The search of [GP18, §3] for directions along which f changes abruptly: no linear or monotone part needed.
 
 For x ~ N(0, I), step units and unit z,
 
-    −E[f(x) δ′(z·x − s)] = d/ds (φ(s) E[f | z·x = s]) = φ′(s) E[f | z·x = s] + Σᵢ cot αᵢ φ(z·x = s, wᵢ·x = tᵢ) E[∂P/∂Xᵢ | …]
+    −E[f(x) δ′(z·x − s)] = d/ds (φ(s) E[f | z·x = s])
+                         = φ′(s) E[f | z·x = s] + Σᵢ cot αᵢ φ(z·x = s, wᵢ·x = tᵢ) E[∂P/∂Xᵢ | …]
 
-[GP18, Claim 4, whose |cot| is cot], which grows without bound as z → wᵢ at s = tᵢ and is bounded away from all units. For ReLU
-units δ″ takes the place of δ′ [GP18, C.1]. δ is a Gaussian kernel of width ε here, so the correlation is smooth in (z, s)
-and is climbed by its gradient; narrower kernels sharpen it. The number of starts grows exponentially with d.
+[GP18, Claim 4, whose |cot| is cot], which grows without bound as z → wᵢ at s = tᵢ and is bounded away from all units.
+For ReLU units δ″ takes the place of δ′ [GP18, C.1]. δ is a Gaussian kernel of width ε here, so the correlation is
+smooth in (z, s) and is climbed by its gradient; narrower kernels sharpen it. The number of starts grows exponentially
+with d.
 """
 
 from __future__ import annotations
@@ -57,14 +59,14 @@ def gradient_search(
     directions: int | None = None,
     max_samples: int = 100_000,
 ) -> SteepDirections:
-    """The n_hidden strongest local maxima of the correlation, from samples with standard Gaussian inputs and one output."""
+    """The n_hidden strongest local maxima of the correlation, from standard Gaussian inputs and one output."""
     act = activations.get(activation)
     if act.name not in ("step", "relu"):
         raise ValueError(f"The search knows step and relu units. Got {act} instead.")
     d = source.n_inputs
     if d > _MAX_INPUTS:
         raise ValueError(
-            f"The number of directions to try grows exponentially; up to {_MAX_INPUTS} inputs are within reach. Got {d}."
+            f"The directions to try grow exponentially; up to {_MAX_INPUTS} inputs are within reach. Got {d} instead."
         )
     order = 1 if act.name == "step" else 2
     X, Y = subsample(source, max_samples, int(rng.integers(2**31))).collect()
@@ -97,9 +99,7 @@ def _detrended(X: np.ndarray, y: np.ndarray) -> np.ndarray:
     return y - features @ np.linalg.lstsq(features, y, rcond=None)[0]
 
 
-def _scan(
-    Z: np.ndarray, X: np.ndarray, f: np.ndarray, eps: float, order: int
-) -> list[tuple[float, np.ndarray, float]]:
+def _scan(Z: np.ndarray, X: np.ndarray, f: np.ndarray, eps: float, order: int) -> list[tuple[float, np.ndarray, float]]:
     """The largest |correlation| over s ≥ 0 for every row of Z, strongest first; binned to a quarter of the width."""
     edges = np.arange(-1.0, 4.0, 0.25 * eps)
     centres = 0.5 * (edges[1:] + edges[:-1])

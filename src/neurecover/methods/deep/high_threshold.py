@@ -1,8 +1,8 @@
 """The lowest layer of y = upper(u(W x − t)) for high thresholds t, in two steps [GP18, §2].
 
-Step 1 reads the units off Hermite coefficients, up to a small angle (`step_one`). Step 2 needs outputs that tell whether
-any unit is active: with ReLU or step units, f(x) = P(0) exactly where none is. Which samples are active is a union of
-halfspaces, and its boundary gives the units to an angle of about d/(n φ(t)).
+Step 1 reads the units off Hermite coefficients, up to a small angle (`step_one`). Step 2 needs outputs that tell
+whether any unit is active: with ReLU or step units, f(x) = P(0) exactly where none is. Which samples are active is a
+union of halfspaces, and its boundary gives the units to an angle of about d/(n φ(t)).
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _CROWDED = 0.8  # share of samples with an active unit above which thresholds ar
 class LowestLayer:
     """Units W (k, d) with thresholds (k,): hidden values u(W x − threshold).
 
-    `tan_alpha` (k,) estimates the tangent of the angle that is left, NaN where Step 2 did not run. `agreement` is the share
-    of held-out samples whose activity the layer predicts, None without Step 2. `certain` is whether it vouches for
-    the layer; `notes` are plain sentences with the figures.
+    `tan_alpha` (k,) estimates the tangent of the angle that is left, NaN where Step 2 did not run. `agreement` is the
+    share of held-out samples whose activity the layer predicts, None without Step 2. `certain` is whether it vouches
+    for the layer; `notes` are plain sentences with the figures.
     """
 
     W: np.ndarray
@@ -125,8 +125,8 @@ def _second_step(
     seen = activity(y) if act.name in ("step", "relu", "power") else None
     if seen is None:
         note = (
-            "Step 2 needs outputs that repeat exactly where no unit is active, as ReLU or step units without noise give; "
-            "these do not, so the units are those of Step 1."
+            "Step 2 needs outputs that repeat exactly where no unit is active, as ReLU or step units without noise "
+            "give; these do not, so the units are those of Step 1."
         )
         return LowestLayer(W, guess, unsure, None, False, (note,))
     notes = [f"{seen.share:.1%} of the samples have an active unit."]
@@ -159,8 +159,8 @@ def _certain(seen: Activity, agreement: float, notes: list[str]) -> bool:
         certain = False
     if 0.0 < seen.below < seen.share:
         notes.append(
-            f"The upper part is not monotone: {seen.below:.1%} of the outputs lie below the value {seen.rest:.4g} without "
-            "active units, and Step 2 took every other value as active."
+            f"The upper part is not monotone: {seen.below:.1%} of the outputs lie below the value {seen.rest:.4g} "
+            "without active units, and Step 2 took every other value as active."
         )
         certain = False
     return certain
@@ -169,16 +169,13 @@ def _certain(seen: Activity, agreement: float, notes: list[str]) -> bool:
 def _one_at_a_time(
     X: np.ndarray, active: np.ndarray, W: np.ndarray, t: np.ndarray, rng: np.random.Generator, search: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """EstimateTanAlpha's searches on the samples clear of the other units, two rounds since every unit helps the others."""
+    """EstimateTanAlpha's searches on the samples clear of the other units, twice, as units help each other."""
     W, t, tan = W.copy(), t.copy(), np.full(len(W), np.nan)
     for _ in range(2):
         for i in range(len(W)):
             kept = clear_of(X, W, t, i)
             Xi, ai = X[kept], active[kept]
-            if search == "paper":
-                found = refine_estimate(W[i], Xi, ai, rng)
-            else:
-                found = turn_estimate(W[i], Xi, ai)
+            found = refine_estimate(W[i], Xi, ai, rng) if search == "paper" else turn_estimate(W[i], Xi, ai)
             if np.isfinite(found.angle.tan):
                 W[i], t[i], tan[i] = found.z, found.angle.threshold, found.angle.tan
     return W, t, tan

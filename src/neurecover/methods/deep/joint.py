@@ -1,7 +1,7 @@
 """Least squares over all parameters of a deep network at once: W, t and the upper part's.
 
-From a layer that is right to a small angle this is a short way: the residuals y − upper(u(W x − t)) are smooth but for the
-few samples at a kink, and without noise they vanish at the truth.
+From a layer that is right to a small angle this is a short way: the residuals y − upper(u(W x − t)) are smooth but
+for the few samples at a kink, and without noise they vanish at the truth.
 """
 
 import numpy as np
@@ -25,18 +25,27 @@ def polish_jointly(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, *, max_ev
     def jacobian(v: np.ndarray) -> np.ndarray:
         return _jacobian(_with(network, v), X)
 
-    start = _vector(network)
+    start = parameters(network)
     if len(start) >= Y.size:
         return network
     scale = np.maximum(np.abs(start), 1e-2)
     end = least_squares(
-        residuals, start, jacobian, method="trf", x_scale=scale, ftol=1e-15, xtol=1e-15, gtol=1e-15, max_nfev=max_evaluations
+        residuals,
+        start,
+        jacobian,
+        method="trf",
+        x_scale=scale,
+        ftol=1e-15,
+        xtol=1e-15,
+        gtol=1e-15,
+        max_nfev=max_evaluations,
     )
     before = float(np.sum(residuals(start) ** 2))
     return _with(network, end.x) if 2.0 * end.cost < before else network
 
 
-def _vector(network: DeepNetwork) -> np.ndarray:
+def parameters(network: DeepNetwork) -> np.ndarray:
+    """All numbers of the network in one vector: W, t, then the upper part's; W and t alone for others."""
     upper = network.upper
     parts = [network.W.ravel(), network.threshold]
     if isinstance(upper, Polynomial):

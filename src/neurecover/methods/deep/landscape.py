@@ -10,8 +10,8 @@ have their local minima at multiples of the columns of (TW)⁻¹, G(Z) at all of
 has the wᵢ in its rows, up to scale and sign. Everything here is a function of the two moments: its cost does not
 depend on the number of samples.
 
-û₂ and û₄ of the paper are those of normalised polynomials, h₂/√2 and h₄/√24; here they are absorbed into T₂ and
-T₄, which changes λ by a factor and the minima by none. The ψ that the paper prints for G(Z) has +4(v·x)(w·x)(v·w), where
+û₂ and û₄ of the paper are those of normalised polynomials, h₂/√2 and h₄/√24; here they are absorbed into T₂ and T₄,
+which changes λ by a factor and the minima by none. The ψ that the paper prints for G(Z) has +4(v·x)(w·x)(v·w), where
 He₄(v, v, w, w) = 2H₂(v·x)H₂(w·x) + 2(v·w)² − 4(v·x)(w·x)(v·w); only with the minus is its mean Σ eᵢ(v·wᵢ)²(w·wᵢ)².
 """
 
@@ -111,7 +111,7 @@ def one_by_one(
         point /= np.linalg.norm(point)
     raise ValueError(
         f"The landscape shows {len(found)} distinct minima where {r} units were expected. The threshold may be too low "
-        "for the linear part to stand out, or the samples too few; the tensor path needs neither positivity nor r minima."
+        "for the linear part to stand out, or the samples too few; the tensor path needs less of both."
     )
 
 
@@ -152,8 +152,8 @@ def _whitening(M: np.ndarray) -> np.ndarray:
     except ValueError:
         values = np.linalg.eigvalsh(M)
         raise ValueError(
-            "The landscape needs second Hermite coefficients of one sign, as positive linear terms give. Got eigenvalues "
-            f"from {values[0]:.3g} to {values[-1]:.3g} instead; take the tensor path, and project first where k < d."
+            "The landscape needs second Hermite coefficients of one sign, as positive linear terms give. Got "
+            f"eigenvalues from {values[0]:.3g} to {values[-1]:.3g}; take the tensor path, and project first where k < d."
         ) from None
 
 
@@ -165,12 +165,11 @@ def _turn(tensor: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 def _minimum(objective: Objective, start: np.ndarray) -> np.ndarray:
     """A local minimum by a trust-region Newton method, whose exact steps follow negative curvature."""
-    result = minimize(
-        lambda v: objective(v)[:2],
+    return minimize(
+        lambda v: objective(v)[0],
         start,
-        jac=True,
+        jac=lambda v: objective(v)[1],
         hess=lambda v: objective(v)[2],
         method="trust-exact",
         options={"gtol": 1e-12, "maxiter": 2_000},
-    )
-    return result.x
+    ).x

@@ -1,16 +1,18 @@
 """Three settings in which structure replaces the high threshold or the linear term [GP18, §4 and Appendix D].
 
-Theorem 8: u(a) = e^{ρ(a − t)} with disjoint 0/1 weights. Inputs i ≠ j are correlated through f, E[f xᵢxⱼ], more strongly within
-the support of one unit than across two; the graph of the strong correlations falls into one clique per unit. (The paper's
-exponent −ρ|S|(t − ρd)/2 should read −ρ|S|(t − ρd/2): every unit contributes e^{−ρt}·e^{ρ²d/2}.)
+Theorem 8: u(a) = e^{ρ(a − t)} with disjoint 0/1 weights. Inputs i ≠ j are correlated through f, E[f xᵢxⱼ], more
+strongly within the support of one unit than across two; the graph of the strong correlations falls into one clique
+per unit. (The paper's exponent −ρ|S|(t − ρd)/2 should read −ρ|S|(t − ρd/2): every unit contributes
+e^{−ρt}·e^{ρ²d/2}.)
 
-Theorem 9: u(a) = e^a with disjoint 0/1 weights and positive coefficients. g(z) = E[f(x) e^{z·x}] e^{−‖z‖²/2} = E[f(x + z)] is
-a positive sum of exponentials of Σ_{p∈S} z_p; it is convex, so that on the simplex {z ≥ 0, Σ z = R} its mass gathers on one
-unit, and −γ‖z‖² spreads it evenly over that unit's inputs. (The paper subtracts λ‖z‖₁ instead; but g outgrows it, so the
-maximum there is at infinity. λ is the multiplier of the constraint used here.)
+Theorem 9: u(a) = e^a with disjoint 0/1 weights and positive coefficients. g(z) = E[f(x) e^{z·x}] e^{−‖z‖²/2} = E[f(x
++ z)] is a positive sum of exponentials of Σ_{p∈S} z_p; it is convex, so that on the simplex {z ≥ 0, Σ z = R} its mass
+gathers on one unit, and −γ‖z‖² spreads it evenly over that unit's inputs. (The paper subtracts λ‖z‖₁ instead; but g
+outgrows it, so the maximum there is at infinity. λ is the multiplier of the constraint used here.)
 
-Theorem 10: even u, orthonormal W, no threshold. On the sphere T₄(z, z, z, z) = Σ αᵢ(wᵢ·z)⁴ + Σ_{i≠j} γᵢⱼ (wᵢ·z)²(wⱼ·z)²/2 has its local
-maxima at the wᵢ where γᵢⱼ < αᵢ + αⱼ. (The paper's βᵢ term vanishes: E[u(wᵢ·x) h₄(z·x)] = û₄ (wᵢ·z)⁴ for unit z.)
+Theorem 10: even u, orthonormal W, no threshold. On the sphere T₄(z, z, z, z) = Σ αᵢ(wᵢ·z)⁴ + Σ_{i<j} γᵢⱼ
+(wᵢ·z)²(wⱼ·z)² has its local maxima at the wᵢ where γᵢⱼ < αᵢ + αⱼ. (The paper's βᵢ term vanishes: E[u(wᵢ·x) h₄(z·x)] =
+û₄ (wᵢ·z)⁴ for unit z.)
 """
 
 from __future__ import annotations
@@ -120,7 +122,8 @@ def even_units(
 ) -> EvenUnits:
     """The k local maxima of sign·T₄(z, z, z, z) on the sphere, each in the complement of the others [GP18, Theorem 10].
 
-    fourth is packed. sign is that of the activation's û₄. The climb is the power method with the shift that makes it monotone.
+    fourth is packed. sign is that of the activation's û₄. The climb is the power method with the shift that makes it
+    monotone.
     """
     T = sign * unpack(checked(fourth, d, 4), d, 4)
     W = np.empty((0, d))
@@ -158,7 +161,7 @@ def _cliques(strength: np.ndarray, threshold: float) -> tuple[np.ndarray, bool]:
 def _simplex_maximum(
     source: Source, free: np.ndarray, rng: np.random.Generator, base: float, radius: float, gamma: float, steps: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A maximum of g(z − base·1) − γ‖z‖² on {z ≥ 0, Σz = R} over the free inputs, by projected gradients, and ∇g there."""
+    """A maximum of g(z − base·1) − γ‖z‖² on {z ≥ 0, Σz = R} over the free inputs, and ∇g there."""
     z = np.where(free, rng.uniform(0.5, 1.5, len(free)), 0.0)
     z *= radius / z.sum()
     gradient = np.zeros(len(free))
@@ -190,8 +193,8 @@ def _climb(T: np.ndarray, W: np.ndarray, rng: np.random.Generator) -> np.ndarray
     small = T
     for _ in range(4):
         small = np.tensordot(small, basis, axes=(0, 0))
-    start = rng.standard_normal(basis.shape[1])
-    return basis @ _climb_from(small, start / np.linalg.norm(start))
+    start = np.asarray(rng.standard_normal(basis.shape[1]))
+    return basis @ _climb_from(small, start / float(np.linalg.norm(start)))
 
 
 def _climb_from(T: np.ndarray, z: np.ndarray) -> np.ndarray:

@@ -5,8 +5,8 @@ For a unit w at angle α to z, and t its threshold, the unit is active in a thin
 
     tan α = (t₂ − t₁) / (Φ⁻¹(0.6) − Φ⁻¹(0.4)).
 
-The box of EstimateTanAlpha is missing from the paper's text; this is what its Lemmas 3 to 6 use. RefineEstimate is printed
-with the test α′ ≤ 0.01 α/d, which no small perturbation can pass; Lemma 7 supports α′ ≤ (1 − c/d) α.
+The box of EstimateTanAlpha is missing from the paper's text; this is what its Lemmas 3 to 6 use. RefineEstimate is
+printed with the test α′ ≤ 0.01 α/d, which no small perturbation can pass; Lemma 7 supports α′ ≤ (1 − c/d) α.
 """
 
 from dataclasses import dataclass
@@ -78,7 +78,8 @@ def estimate_tan_alpha(z: np.ndarray, X: np.ndarray, active: np.ndarray, eps: fl
 def clear_of(X: np.ndarray, W: np.ndarray, threshold: np.ndarray, unit: int, margin: float = 0.3) -> np.ndarray:
     """Which samples (n,) keep `margin` below the threshold of every unit but one.
 
-    Among them activity is that unit's alone. The paper's thresholds are so high that the others' share is small without this.
+    Among them activity is that unit's alone. The paper's thresholds are so high that the others' share is small
+    without this.
     """
     others = np.delete(np.arange(len(W)), unit)
     return np.all(threshold[others] - margin > X @ W[others].T, axis=1)

@@ -42,7 +42,8 @@ def fit_union(
 ) -> UnionFit:
     """Maximise the likelihood of labels y ∈ {0, 1} from directions W (k, d) and thresholds (k,).
 
-    Where samples inside the union stay unexplained, the unit that does least is sent to their mean, up to `repairs` times.
+    Where samples inside the union stay unexplained, the unit that does least is sent to their mean, up to `repairs`
+    times.
     """
     best = _ascend(labels, W, np.asarray(threshold, dtype=float), np.broadcast_to(tan_alpha, len(W)), max_iterations)
     for _ in range(repairs):
@@ -59,11 +60,12 @@ def fit_union(
 
 
 def _ascend(labels: Source, W: np.ndarray, t: np.ndarray, tan_alpha: np.ndarray, max_iterations: int) -> UnionFit:
-    k, d = W.shape
+    d = W.shape[1]
     sharp = (1.0 / (np.linalg.norm(W, axis=1) * tan_alpha))[:, None]
     here = reduce(labels, UnionScore(W * sharp, t / tan_alpha))
     damping, done = 1e-3, 0
-    for done in range(1, max_iterations + 1):
+    while done < max_iterations:
+        done += 1
         there = None
         for _ in range(12):
             step = _step(here, damping)

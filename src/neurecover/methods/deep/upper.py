@@ -11,7 +11,7 @@ from neurecover.deep import DeepNetwork, Polynomial, monomials
 from neurecover.statistics import Moments
 
 _MAX_MONOMIALS = 2_000
-_SPARSE = 1e-6  # relative to the outputs' spread; smaller contributions are dropped and the rest refitted
+_SPARSE = 5.0  # standard errors below which a coefficient is dropped and the rest refitted
 
 
 class Hidden(Source):
@@ -68,8 +68,8 @@ def fit_polynomial(hidden: Source, seed: int, *, max_degree: int = 3, holdout: f
         kept = np.any(coefficients != 0.0, axis=0)
         polynomial = Polynomial(exponents[kept], coefficients[:, kept])
         r2 = _r2(test_moments, coefficients)
-        # A higher degree has to explain a tenth of what is left to be worth its monomials.
-        if best is None or 1.0 - r2 < 0.9 * (1.0 - best.r2):
+        # A higher degree has to explain half of what is left to be worth its monomials.
+        if best is None or 1.0 - r2 < 0.5 * (1.0 - best.r2):
             best = PolynomialFit(polynomial, degree, r2)
     assert best is not None
     return best
@@ -87,9 +87,9 @@ def _exponents(k: int, degree: int) -> np.ndarray:
 def _sparse(moments: Moments) -> np.ndarray:
     """Least squares, then again without the monomials whose part in the outputs is negligible."""
     coefficients = _solve(moments.xx, moments.yx)
-    scale = np.sqrt(np.diag(moments.xx))
-    spread = np.sqrt(np.maximum(np.diag(moments.yy), 1e-300))
-    kept = np.any(np.abs(coefficients) * scale > _SPARSE * spread[:, None], axis=0)
+    left = np.maximum(np.diag(moments.yy) - np.sum(coefficients * moments.yx, axis=1), 1e-14 * np.diag(moments.yy))
+    variances = np.outer(left, np.diag(np.linalg.pinv(moments.xx, rcond=1e-14, hermitian=True))) / moments.n
+    kept = np.any(coefficients**2 > _SPARSE**2 * np.maximum(variances, 0.0), axis=0)
     out = np.zeros_like(coefficients)
     if kept.any():
         out[:, kept] = _solve(moments.xx[np.ix_(kept, kept)], moments.yx[:, kept])

@@ -1,0 +1,239 @@
+"""The figures of [GP18]: landscapes, both steps, halfspaces, structure, two hidden layers, the table of Lemma 2."""
+
+from __future__ import annotations
+
+import time
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from neurecover.activations import get
+from neurecover.data import ArraySource, reduce
+from neurecover.deep import DeepNetwork, compare_lower
+from neurecover.experiments.experiment import Experiment, Row, Track
+from neurecover.interop.halfspaces import HalfspaceUnion
+from neurecover.methods.deep.high_threshold import recover_lowest_layer
+from neurecover.methods.deep.landscape import one_by_one, simultaneous
+from neurecover.methods.deep.structured import correlation_cliques, even_units, exponential_units
+from neurecover.recover_deep import recover_deep
+from neurecover.simulate import matrices
+from neurecover.simulate.deep import deep_teacher, products, tower, union
+from neurecover.statistics import HermiteSums
+from neurecover.tensors import rank_one, unpack
+
+SEEDS = range(20)
+
+
+def cosines(W: np.ndarray, truth: np.ndarray) -> np.ndarray:
+    """|cos| of every unit of the truth with its partner, (k,)."""
+    unit = W / np.linalg.norm(W, axis=1, keepdims=True)
+    C = np.abs(truth @ unit.T)
+    return C[linear_sum_assignment(-C)]
+
+
+def landscape(track: Track) -> list[Row]:
+    """Exact moments of a linear upper part, 50 random starts of either objective."""
+    rows: list[Row] = []
+    h = get("relu").hermite(-1.5, 4)
+    for kind in ("orthonormal", "sphere"):
+        rng = np.random.default_rng(0)
+        d = 8
+        W = matrices.unit_rows(rng, d, d) if kind == "sphere" else matrices.orthonormal(rng, d, d)
+        c = rng.uniform(0.5, 1.5, d)
+        second, fourth = (W.T * (c * h[2])) @ W, rank_one(W, 4, c * h[4])
+        for name, solve in (("one by one", one_by_one), ("simultaneous", simultaneous)):
+            errors = []
+            for seed in track(range(50), f"{kind}, {name}"):
+                start_rng = np.random.default_rng(seed)
+                V = solve(second, fourth, start_rng)
+                C = W @ V.T
+                i, j = linear_sum_assignment(-np.abs(C))
+                errors.append(float(np.linalg.norm(W[i] - np.sign(C[i, j])[:, None] * V[j], axis=1).max()))
+            reached = sum(error < 1e-6 for error in errors)
+            rows.append(
+                {
+                    "W": kind,
+                    "landscape": name,
+                    "starts": 50,
+                    "within 1e-6": reached,
+                    "required": 50,
+                    "worst": max(errors),
+                }
+            )
+    return rows
+
+
+def steps(track: Track) -> list[Row]:
+    """d = k = 8, ReLU, t = 1.5, linear plus all pairwise products, n = 100,000."""
+    rows: list[Row] = []
+    for kind in ("sphere", "tilted", "orthonormal"):
+        for seed in track(SEEDS, f"two steps, {kind}"):
+            truth = deep_teacher(8, 8, products(8), kind=kind, random_state=seed)
+            X = np.random.default_rng([seed, 1]).standard_normal((100_000, 8))
+            source = ArraySource(X, truth(X))
+            row: Row = {"W": kind, "seed": seed, "condition": round(float(np.linalg.cond(truth.W)), 2)}
+            for label, search in (("step 1", None), ("step 2", "likelihood")):
+                began = time.perf_counter()
+                layer = recover_lowest_layer(source, "relu", np.random.default_rng(seed), n_hidden=8, search=search)
+                row[f"{label} worst cos"] = float(cosines(layer.W, truth.W).min())
+                row[f"{label} seconds"] = round(time.perf_counter() - began, 2)
+            row["required medians"] = "0.93, 0.999"
+            rows.append(row)
+    return rows
+
+
+def searches(track: Track) -> list[Row]:
+    """Step 2 by the paper's random search, by turning along the slab's mean, and by maximum likelihood."""
+    rows: list[Row] = []
+    for seed in track(range(3), "searches"):
+        truth = deep_teacher(8, 8, products(8), kind="tilted", random_state=seed)
+        X = np.random.default_rng([seed, 1]).standard_normal((100_000, 8))
+        for search in ("paper", "turn", "likelihood"):
+            began = time.perf_counter()
+            layer = recover_lowest_layer(
+                ArraySource(X, truth(X)), "relu", np.random.default_rng(seed), n_hidden=8, search=search
+            )
+            seconds = round(time.perf_counter() - began, 2)
+            worst = float(cosines(layer.W, truth.W).min())
+            rows.append({"seed": seed, "search": search, "worst cos": worst, "seconds": seconds})
+    return rows
+
+
+def halfspaces(track: Track) -> list[Row]:
+    """d = 10, 5 halfspaces at distance 1.8, n = 200,000 labels."""
+    rows: list[Row] = []
+    for seed in track(SEEDS, "halfspaces"):
+        truth = deep_teacher(10, 5, union(), threshold=1.8, activation="step", random_state=seed)
+        rng = np.random.default_rng([seed, 1])
+        X, fresh = rng.standard_normal((200_000, 10)), rng.standard_normal((100_000, 10))
+        began = time.perf_counter()
+        model = HalfspaceUnion(n_halfspaces=5, random_state=seed).fit(X, truth(X)[:, 0].astype(int))
+        seconds = round(time.perf_counter() - began, 2)
+        found = DeepNetwork(model.halfspaces_.normals, model.halfspaces_.thresholds, union(), "step")
+        accuracy = float(np.mean(model.predict(fresh) == truth(fresh)[:, 0]))
+        angle = compare_lower(found, truth).max_angle
+        rows.append(
+            {"seed": seed, "max angle": angle, "accuracy": accuracy, "seconds": seconds, "required": "0.02, 0.999"}
+        )
+    return rows
+
+
+def structure(track: Track) -> list[Row]:
+    """The settings of Theorems 8, 9 and 10, n = 100,000."""
+    rows: list[Row] = []
+    for seed in track(SEEDS, "structure"):
+        rng = np.random.default_rng(seed)
+        W = _disjoint(rng, 4, 3, 12)
+        X = rng.standard_normal((100_000, 12))
+        f = products(4)(np.exp(0.6 * (X @ W.T - 4.0)))
+        second = reduce(ArraySource(X, f), HermiteSums(12, 1, 2)).coefficients().packed(2)[0]
+        rows.append(_exact("Theorem 8", seed, _same(correlation_cliques(unpack(second, 12, 2)).W, W)))
+        W = _disjoint(rng, 3, 2, 8)
+        X = rng.standard_normal((100_000, 8))
+        f = products(3, product=0.5)(np.exp(X @ W.T))
+        rows.append(_exact("Theorem 9", seed, _same(exponential_units(ArraySource(X, f), rng).W, W)))
+        W = matrices.orthonormal(rng, 4, 6)
+        X = rng.standard_normal((100_000, 6))
+        f = products(4)(np.abs(X @ W.T))
+        fourth = reduce(ArraySource(X, f), HermiteSums(6, 1, 4)).coefficients().packed(4)[0]
+        worst = float(cosines(even_units(fourth, 6, 4, rng, sign=-1.0).W, W).min())
+        rows.append({**_exact("Theorem 10", seed, worst >= 0.99), "worst cos": worst})
+    return rows
+
+
+def two_layers(track: Track) -> list[Row]:
+    """d = 10, first layer of 6 units at t = 1.5, upper ReLU net of 4, n = 100,000."""
+    rows: list[Row] = []
+    for seed in track(SEEDS, "two hidden layers"):
+        signs = "positive" if seed % 2 == 0 else "mixed"
+        truth = deep_teacher(10, 6, tower(6, (4,), signs=signs, random_state=seed), random_state=seed)
+        rng = np.random.default_rng([seed, 1])
+        X, fresh = rng.standard_normal((100_000, 10)), rng.standard_normal((20_000, 10))
+        found = recover_deep(X, truth(X), 6, upper="network", n_upper=4, random_state=seed, time_budget=8.0)
+        row: Row = {"seed": seed, "signs": signs, "max angle": np.nan, "test R2": np.nan, "certain": found.certain}
+        if found.network is not None:
+            y = truth(fresh)
+            row["max angle"] = compare_lower(found.network, truth).max_angle
+            row["test R2"] = float(1.0 - np.mean((found.network(fresh) - y) ** 2) / np.var(y))
+        rows.append({**row, "seconds": round(found.seconds, 1), "required": "0.01, 0.99"})
+    return rows
+
+
+def threshold_table(track: Track) -> list[Row]:
+    """E|f − f_lin| against E|f_lin| and the bound of Lemma 2, over t, for d = 8 and all products of up to 3 units.
+
+    ρ(t, σ) is E[relu(σg − t)], the smallest function Assumption 2 allows. The bound holds up to a constant.
+    """
+    d, n = 8, 400_000
+    rows: list[Row] = []
+    W = matrices.orthonormal(np.random.default_rng(0), d, d)
+    W = matrices.normalised(W + 0.15 * np.random.default_rng(1).standard_normal((d, d)))
+    norm = float(np.linalg.norm(W, 2))
+    X = np.random.default_rng(2).standard_normal((n, d))
+    for t in track(np.arange(0.0, 3.26, 0.25), "thresholds"):
+        H = np.maximum(X @ W.T - t, 0.0)
+        linear = H.sum(axis=1)
+        extra = sum((np.prod(H[:, S], axis=1) for m in (2, 3) for S in combinations(range(d), m)), np.zeros(n))
+        relu = get("relu")
+        rho, rho_norm = float(relu.hermite(-t, 0)[0]), norm * float(relu.hermite(-t / norm, 0)[0])
+        size, rest = float(np.mean(linear)), float(np.mean(np.abs(extra)))
+        rows.append(
+            {
+                "t": float(t),
+                "E f_lin": size,
+                "E |f - f_lin|": rest,
+                "ratio": rest / size,
+                "d^3 rho(t,1) rho(t,|W|)": d**3 * rho * rho_norm,
+                "bound over E f_lin": d**3 * rho * rho_norm / size,
+            }
+        )
+    return rows
+
+
+def draw_threshold(rows: list[dict[str, str]], path: Path) -> None:
+    """The share of the non-linear part over t, with the bound."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    t = [float(row["t"]) for row in rows]
+    figure, axes = plt.subplots(figsize=(6, 4))
+    axes.semilogy(t, [float(row["ratio"]) for row in rows], "o-", label="E|f − f_lin| / E f_lin, measured")
+    axes.semilogy(t, [float(row["bound over E f_lin"]) for row in rows], "--", label="bound of Lemma 2, constant 1")
+    axes.set_xlabel("threshold t")
+    axes.set_ylabel("share of the non-linear part")
+    axes.legend()
+    axes.grid(alpha=0.3)
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+def _disjoint(rng: np.random.Generator, k: int, size: int, d: int) -> np.ndarray:
+    """k disjoint 0/1 rows with `size` ones each."""
+    W = np.zeros((k, d))
+    W[np.repeat(np.arange(k), size), rng.permutation(d)[: k * size]] = 1.0
+    return W
+
+
+def _same(found: np.ndarray, truth: np.ndarray) -> bool:
+    return found.shape == truth.shape and sorted(map(tuple, found)) == sorted(map(tuple, truth))
+
+
+def _exact(theorem: str, seed: int, hit: bool) -> Row:
+    return {"theorem": theorem, "seed": seed, "recovered": hit, "worst cos": "", "required": "19 of 20"}
+
+
+THRESHOLD = Experiment(
+    "gp18-threshold", "The higher the threshold, the more linear f [GP18, Lemma 2]", threshold_table, draw_threshold
+)
+LANDSCAPE = Experiment("gp18-landscape", "Both landscapes from exact moments, 50 starts", landscape)
+STEPS = Experiment("gp18-steps", "Worst |cos| after Step 1 and Step 2", steps)
+SEARCHES = Experiment("gp18-searches", "Searches of Step 2, raced", searches)
+HALFSPACES = Experiment("gp18-halfspaces", "Unions of halfspaces from labels", halfspaces)
+STRUCTURE = Experiment("gp18-structure", "Theorems 8, 9 and 10", structure)
+TWO_LAYERS = Experiment("gp18-two-layers", "Networks with two hidden layers", two_layers)
+EXPERIMENTS = (THRESHOLD, LANDSCAPE, STEPS, SEARCHES, HALFSPACES, STRUCTURE, TWO_LAYERS)

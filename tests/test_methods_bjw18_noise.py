@@ -1,0 +1,93 @@
+"""With noise: signs by projection, sparse corruption, and noise that is arbitrary but independent of the inputs."""
+
+import numpy as np
+import pytest
+
+from neurecover import activations
+from neurecover.compare import compare
+from neurecover.data import ArraySource
+from neurecover.experiments.bjw18 import conditioned_teacher, fixed_noises
+from neurecover.methods import arbitrary_noise, noisy_tensor, sparse_noise
+from neurecover.refine.search import Deadline, Task
+from neurecover.simulate import SparseGross, sample, teacher
+from neurecover.tensors.robust import separate
+
+RELU = activations.get("relu")
+
+
+def test_signs_by_projection_are_those_of_every_projection_done_in_full() -> None:
+    net = teacher(5, 4, 6, kind="gaussian", bias=0.0, random_state=0)
+    X, Y = sample(net, 1_000, noise=0.5, random_state=0)
+    rng = np.random.default_rng(0)
+    V = rng.choice([-1.0, 1.0], (4, 1)) * net.normal_form().W + 0.05 * rng.standard_normal((4, 5))
+    found = noisy_tensor.projection_signs(ArraySource(X, Y), V, RELU)
+    both = np.maximum(X @ np.vstack([V, -V]).T, 0.0)
+    for i in range(4):
+        left = []
+        for out in (4 + i, i):  # P₊ leaves act(−vᵢ·x) out, P₋ the other
+            rows = np.delete(both, out, axis=1)
+            left.append(np.linalg.norm(Y - rows @ np.linalg.lstsq(rows, Y, rcond=None)[0]))
+        sign = 1.0 if left[0] < left[1] else -1.0
+        assert np.array_equal(found.W[i], sign * V[i])
+    assert np.all(np.sum(found.W * net.W, axis=1) > 0.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noisy_tensor_at_noise_one_half(seed: int) -> None:
+    net = conditioned_teacher(seed)
+    X, Y = sample(net, 20_000, noise=0.5, random_state=seed)
+    found = noisy_tensor.noisy_tensor(X, Y, 10, RELU, np.random.default_rng(seed))
+    assert compare(found, net).weight_error < 0.1
+
+
+def test_sparse_corruption_is_masked_and_the_weights_are_exact() -> None:
+    net = teacher(8, 5, 60, kind="gaussian", bias=0.0, random_state=11)
+    X, Y = sample(net, 2_000, noise=SparseGross(0.05, 100.0), random_state=11)
+    found = sparse_noise.sparse_noise(X, Y, None, RELU, np.random.default_rng(0))
+    assert np.array_equal(found.mask, np.abs(Y - net(X)) > 50.0)
+    assert found.parts.rank == 5
+    assert compare(found.exact.network, net).weight_error <= 1e-8
+
+
+@pytest.mark.parametrize("magnitude", [0.3, 1e6])
+def test_the_size_of_the_errors_does_not_matter(magnitude: float) -> None:
+    rng = np.random.default_rng(0)
+    L = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 40))
+    hit = rng.random(L.shape) < 0.04
+    parts = separate(L + magnitude * hit * rng.choice([-1.0, 1.0], L.shape))
+    assert parts.rank == 3
+    assert np.array_equal(parts.mask, hit)
+    assert np.abs(parts.L - L).max() < 1e-12
+
+
+def test_outputs_that_are_not_low_rank_plus_sparse_are_said_so() -> None:
+    net = teacher(6, 3, 20, kind="gaussian", bias=0.0, random_state=0)
+    X, Y = sample(net, 1_000, noise=0.3, random_state=0)
+    task = Task(RELU, 6, 20, 1_000, False, 3)
+    estimate = sparse_noise.METHOD.estimate(ArraySource(X, Y), task, np.random.default_rng(0), Deadline())  # type: ignore[misc]
+    assert estimate.network is None
+    assert "not low rank plus sparse" in estimate.notes[0]
+    refusal = sparse_noise.METHOD.refuse(Task(RELU, 6, 3, 1_000, False, 3))
+    assert refusal is not None
+    assert "more outputs than units" in refusal
+
+
+@pytest.mark.parametrize("k", [1, 2])
+def test_fixed_noise_of_the_signals_size(k: int) -> None:
+    rng = np.random.default_rng(k)
+    net = teacher(6, k, 4, bias=0.0, random_state=k)
+    X, Y = sample(net, 4_000, random_state=k)
+    for name, E in fixed_noises(Y, rng):
+        fit = arbitrary_noise.arbitrary_noise(X, Y + E, k, rng)
+        assert fit.residual <= 1.1 * np.linalg.norm(E), name
+
+
+def test_the_cost_is_stated_and_refused_above_the_budget() -> None:
+    assert arbitrary_noise.seconds(2) < 60.0
+    refusal = arbitrary_noise.METHOD.refuse(Task(RELU, 6, 6, 1_000, False, 5))
+    assert refusal is not None
+    assert "budget of 60 s" in refusal
+    assert arbitrary_noise.METHOD.refuse(Task(RELU, 6, 6, 1_000, False, 2)) is None
+    needed = noisy_tensor.METHOD.refuse(Task(RELU, 6, 6, 1_000, False, None))
+    assert needed is not None
+    assert "n_hidden" in needed

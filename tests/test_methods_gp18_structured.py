@@ -1,0 +1,117 @@
+"""Theorems 8 to 10 and the search of Section 3."""
+
+import numpy as np
+import pytest
+
+from neurecover.data import ArraySource, reduce
+from neurecover.methods.deep.gradient_search import correlation, gradient_search
+from neurecover.methods.deep.structured import TiltedMeans, correlation_cliques, even_units, exponential_units
+from neurecover.simulate import matrices
+from neurecover.simulate.deep import deep_teacher, products
+from neurecover.statistics import HermiteSums
+from neurecover.tensors import rank_one, unpack
+
+W3 = np.array([[1, 1, 0, 0, 0, 0, 0], [0, 0, 1, 1, 0, 0, 0], [0, 0, 0, 0, 1, 1, 0]], dtype=float)
+
+
+def as_set(W: np.ndarray) -> set[tuple[float, ...]]:
+    return set(map(tuple, W))
+
+
+def test_correlations_follow_the_corrected_exponent() -> None:
+    """E[f xᵢxⱼ] = ρ² e^{−ρ(t − ρ m/2)} within a unit of m inputs, for the linear part [GP18, D.1 corrected]."""
+    rho, t = 0.4, 2.0
+    X = np.random.default_rng(0).standard_normal((200_000, 7))
+    f = np.exp(rho * (X @ W3.T - t)).sum(axis=1)
+    T2 = unpack(reduce(ArraySource(X, f), HermiteSums(7, 1, 2)).coefficients().packed(2)[0], 7, 2)
+    assert T2[0, 1] == pytest.approx(rho**2 * np.exp(-rho * (t - rho * 2 / 2)), rel=0.03)
+    assert abs(T2[0, 2]) < 0.003
+
+
+def test_cliques() -> None:
+    second = W3.T @ W3 + 0.1 * np.ones((7, 7))
+    found = correlation_cliques(second)
+    assert as_set(found.W) == as_set(W3) and found.gap > 5
+    chain = np.eye(4) + np.diag(np.ones(3), 1) + np.diag(np.ones(3), -1)
+    assert len(correlation_cliques(chain).W) == 0 and "disjoint" in correlation_cliques(chain).notes[0]
+    assert len(correlation_cliques(np.eye(3)).W) == 0
+
+
+def test_tilted_means_are_shifted_means() -> None:
+    rng = np.random.default_rng(0)
+    X, z = rng.standard_normal((400_000, 3)), np.array([0.3, -0.2, 0.1])
+    f = lambda x: np.exp(0.3 * x[:, 0]) + x[:, 1] ** 2  # noqa: E731
+    tilted = reduce(ArraySource(X, f(X)), TiltedMeans(z[None]))
+    assert tilted.average("value")[0] == pytest.approx(f(X + z).mean(), rel=0.01)
+    assert tilted.average("gradient")[0, 1] == pytest.approx(2 * z[1], abs=0.03)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_exponential_units(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((60_000, 7))
+    f = products(3, product=0.1)(np.exp(X @ W3.T))
+    assert as_set(exponential_units(ArraySource(X, f), rng).W) == as_set(W3)
+
+
+def test_exponential_units_refuse_negative_outputs() -> None:
+    X = np.random.default_rng(0).standard_normal((500, 3))
+    with pytest.raises(ValueError, match="positive mean"):
+        exponential_units(ArraySource(X, -np.ones(500)), np.random.default_rng(0))
+
+
+def test_even_units_from_exact_moments_with_cross_terms() -> None:
+    """T₄ = Σ αᵢ wᵢ⁴ + cross terms γ sym(wᵢwᵢwⱼwⱼ), γ < α: the corrected form of [GP18, D.3]."""
+    rng = np.random.default_rng(0)
+    W = matrices.orthonormal(rng, 3, 5)
+    alpha = np.array([1.0, 0.8, 1.2])
+    T = rank_one(W, 4, alpha)
+    for i, j in ((0, 1), (0, 2), (1, 2)):
+        # 12 sym(w w v v) = (w+v)⁴ + (w−v)⁴ − 2w⁴ − 2v⁴, and sym(w w v v)(z⁴) = (w·z)²(v·z)²
+        pair = np.array([W[i] + W[j], W[i] - W[j], W[i], W[j]])
+        T = T + 0.7 * rank_one(pair, 4, np.array([1.0, 1.0, -2.0, -2.0])) / 12
+    found = even_units(T, 5, 3, rng)
+    assert np.abs(W @ found.W.T).max(axis=1).min() > 1 - 1e-8
+
+
+def test_even_units_from_samples() -> None:
+    rng = np.random.default_rng(1)
+    W = matrices.orthonormal(rng, 3, 4)
+    X = rng.standard_normal((60_000, 4))
+    f = products(3)(np.abs(X @ W.T))
+    T4 = reduce(ArraySource(X, f), HermiteSums(4, 1, 4)).coefficients().packed(4)[0]
+    assert np.abs(W @ even_units(T4, 4, 3, rng, sign=-1.0).W.T).max(axis=1).min() > 0.99
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_correlation_gradient_against_differences(order: int) -> None:
+    rng = np.random.default_rng(0)
+    X, f = rng.standard_normal((500, 3)), rng.standard_normal(500)
+    z, s, e = np.array([0.6, 0.8, 0.0]), 0.7, 1e-6
+    _, dz, ds = correlation(z, s, X, f, 0.3, order)
+    numeric = [
+        (correlation(z + e * v, s, X, f, 0.3, order)[0] - correlation(z - e * v, s, X, f, 0.3, order)[0]) / (2 * e)
+        for v in np.eye(3)
+    ]
+    np.testing.assert_allclose(dz, numeric, rtol=1e-5, atol=1e-7)
+    numeric_s = (correlation(z, s + e, X, f, 0.3, order)[0] - correlation(z, s - e, X, f, 0.3, order)[0]) / (2 * e)
+    assert ds == pytest.approx(numeric_s, rel=1e-5)
+
+
+@pytest.mark.parametrize("activation, n", [("step", 50_000), ("relu", 100_000)])
+def test_gradient_search_needs_no_linear_term(activation: str, n: int) -> None:
+    upper = products(3, linear=0.0)  # X₁X₂ + X₁X₃ + X₂X₃ alone
+    truth = deep_teacher(3, 3, upper, threshold=0.5, kind="orthonormal", activation=activation, random_state=0)
+    X = np.random.default_rng(0).standard_normal((n, 3))
+    found = gradient_search(ArraySource(X, truth(X)), activation, 3, np.random.default_rng(0))
+    cos = truth.W @ found.W.T
+    assert cos.max(axis=1).min() > 0.98
+    np.testing.assert_allclose(found.threshold, 0.5, atol=0.1)
+
+
+def test_gradient_search_refuses() -> None:
+    X = np.zeros((10, 9))
+    with pytest.raises(ValueError, match="within reach"):
+        gradient_search(ArraySource(X, np.zeros(10)), "step", 1, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="step and relu"):
+        gradient_search(ArraySource(X, np.zeros(10)), "sigmoid", 1, np.random.default_rng(0))
