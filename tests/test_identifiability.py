@@ -63,9 +63,18 @@ def test_units_that_do_nothing_do_not_count() -> None:
 
 def test_bivariate_probability() -> None:
     def density(v: float, u: float, rho: float) -> float:
-        return float(np.exp(-(u * u - 2 * rho * u * v + v * v) / (2 * (1 - rho**2))) / (2 * np.pi * np.sqrt(1 - rho**2)))
+        return float(
+            np.exp(-(u * u - 2 * rho * u * v + v * v) / (2 * (1 - rho**2))) / (2 * np.pi * np.sqrt(1 - rho**2))
+        )
 
-    for h, k, rho in ((0.3, -0.7, 0.4), (-1.2, -0.1, -0.8), (2.0, 1.0, 0.95), (0.0, 0.5, 0.3), (0.0, 0.0, -0.6), (-0.4, 0.0, 0.2)):
+    for h, k, rho in (
+        (0.3, -0.7, 0.4),
+        (-1.2, -0.1, -0.8),
+        (2.0, 1.0, 0.95),
+        (0.0, 0.5, 0.3),
+        (0.0, 0.0, -0.6),
+        (-0.4, 0.0, 0.2),
+    ):
         expected = dblquad(density, -10.0, h, -10.0, k, args=(rho,), epsabs=1e-13, epsrel=1e-13)[0]
         assert bivariate(np.array(h), np.array(k), np.array(rho)) == pytest.approx(expected, abs=1e-11)
 
@@ -73,7 +82,14 @@ def test_bivariate_probability() -> None:
 @pytest.mark.parametrize("power", [0, 1, 2, 3])
 def test_products_of_rectified_powers(power: int) -> None:
     # Integrate over u exactly where the other factor's conditional moment is smooth: a fine grid in u.
-    for h, k, rho in ((0.3, -0.7, 0.4), (-1.2, -0.1, -0.8), (2.0, 1.0, 0.95), (0.0, 0.0, 0.5), (1.0, 1.0, 1.0), (0.5, -1.0, -1.0)):
+    for h, k, rho in (
+        (0.3, -0.7, 0.4),
+        (-1.2, -0.1, -0.8),
+        (2.0, 1.0, 0.95),
+        (0.0, 0.0, 0.5),
+        (1.0, 1.0, 1.0),
+        (0.5, -1.0, -1.0),
+    ):
         x, w = np.polynomial.legendre.leggauss(400)
         u = -h + (x + 1.0) * 6.0  # from the kink on
         s = np.sqrt(1 - rho**2)
@@ -86,12 +102,16 @@ def test_products_of_rectified_powers(power: int) -> None:
         else:
             low, high = (max(-h, -k), 12.0) if rho > 0 else (-h, max(k, -h))
             u = low + (x + 1.0) * (high - low) / 2.0
-            expected = np.sum((high - low) / 2.0 * w * np.exp(-0.5 * u * u) / np.sqrt(2 * np.pi) * ((u + h) * (rho * u + k)) ** power)
+            expected = np.sum(
+                (high - low) / 2.0 * w * np.exp(-0.5 * u * u) / np.sqrt(2 * np.pi) * ((u + h) * (rho * u + k)) ** power
+            )
         value = rectified_product(np.array(h), np.array(k), np.array(rho), power)
         assert value == pytest.approx(expected, rel=1e-7, abs=1e-9)
 
 
-@pytest.mark.parametrize("spec", ["relu", "leaky_relu(0.3)", "abs", "step", "power(2)", "square", "identity", "sigmoid", "exp"])
+@pytest.mark.parametrize(
+    "spec", ["relu", "leaky_relu(0.3)", "abs", "step", "power(2)", "square", "identity", "sigmoid", "exp"]
+)
 def test_the_risk_is_the_mean_square_difference(spec: str) -> None:
     first = simulate.teacher(3, 4, 2, random_state=0, activation=spec)
     second = simulate.teacher(3, 5, 2, random_state=1, activation=spec)

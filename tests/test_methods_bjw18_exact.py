@@ -137,7 +137,7 @@ def test_units_that_are_not_orthonormal_are_told_by_ica() -> None:
     X, Y = sample(net, 5_000, random_state=0)
     source = ArraySource(X, Y)
     estimate = exact_ica.METHOD.estimate(source, task_of(source, 3), np.random.default_rng(0), Deadline())  # type: ignore[misc]
-    assert any("not orthonormal" in note for note in estimate.notes) or estimate.network is None
+    assert any("two of its rows have cosine 0.62" in note for note in estimate.notes)
 
 
 @pytest.mark.parametrize("module", [exact_tensor, exact_ica, exact_from])

@@ -55,11 +55,11 @@ def test_the_printed_psi_needs_a_minus() -> None:
     rng = np.random.default_rng(1)
     v, w, x = rng.standard_normal((3, 4))
     H2 = lambda z: ((z @ x) ** 2 - z @ z) / np.sqrt(2)  # noqa: E731
-    I = np.eye(4)
+    eye = np.eye(4)
     xx = np.outer(x, x)
-    pairs = sum(np.einsum(f"{a},{b}->abcd", xx, I) for a, b in (("ab", "cd"), ("ac", "bd"), ("ad", "bc")))
-    pairs = pairs + sum(np.einsum(f"{a},{b}->abcd", I, xx) for a, b in (("ab", "cd"), ("ac", "bd"), ("ad", "bc")))
-    ones = sum(np.einsum(f"{a},{b}->abcd", I, I) for a, b in (("ab", "cd"), ("ac", "bd"), ("ad", "bc")))
+    pairs = sum(np.einsum(f"{a},{b}->abcd", xx, eye) for a, b in (("ab", "cd"), ("ac", "bd"), ("ad", "bc")))
+    pairs = pairs + sum(np.einsum(f"{a},{b}->abcd", eye, xx) for a, b in (("ab", "cd"), ("ac", "bd"), ("ad", "bc")))
+    ones = sum(np.einsum(f"{a},{b}->abcd", eye, eye) for a, b in (("ab", "cd"), ("ac", "bd"), ("ad", "bc")))
     He4 = np.einsum("a,b,c,d->abcd", x, x, x, x) - pairs + ones
     value = np.einsum("abcd,a,b,c,d", He4, v, v, w, w)
     assert value == pytest.approx(2 * H2(v) * H2(w) + 2 * (v @ w) ** 2 - 4 * (v @ x) * (w @ x) * (v @ w))
@@ -99,7 +99,8 @@ def test_all_paths_find_fewer_units_than_inputs(path: str) -> None:
     W, c = matrices.unit_rows(rng, 4, 7), rng.uniform(0.5, 1.5, 4)
     T = exact(W, c)
     found = directions(T, 7, rng, path=path)  # the number of units from the rank
-    assert found.W.shape == (4, 7) and distance(found.W, W) < 1e-5
+    assert found.W.shape == (4, 7)
+    assert distance(found.W, W) < 1e-5
     np.testing.assert_allclose(thresholds(found, get("relu")), 1.5, atol=0.01)
 
 

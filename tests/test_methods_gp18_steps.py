@@ -44,7 +44,8 @@ def test_both_searches_reduce_the_angle() -> None:
     paper = refine_estimate(z, X, active, rng, max_estimates=150)
     turned = turn_estimate(z, X, active)
     assert paper.z[0] > z[0]
-    assert np.arccos(turned.z[0]) < 0.03 and turned.estimates < 30
+    assert np.arccos(turned.z[0]) < 0.03
+    assert turned.estimates < 30
 
 
 def test_union_score_against_differences_and_merging() -> None:
@@ -95,7 +96,7 @@ def test_information_is_the_variance_of_the_score() -> None:
     np.testing.assert_allclose(one.information, expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("cls, inside", [(HalfspaceUnion, 1), (HalfspaceIntersection, 0)])
+@pytest.mark.parametrize(("cls", "inside"), [(HalfspaceUnion, 1), (HalfspaceIntersection, 0)])
 def test_halfspaces_of_shifted_correlated_inputs(cls, inside: int) -> None:  # type: ignore[no-untyped-def]
     truth = deep_teacher(5, 3, union(), threshold=1.6, activation="step", random_state=2)
     rng = np.random.default_rng(0)
@@ -109,7 +110,9 @@ def test_halfspaces_of_shifted_correlated_inputs(cls, inside: int) -> None:  # t
     sought = DeepNetwork(normals / size[:, None], (1.6 + normals @ mean) / size, Or(), "step")
     found = DeepNetwork(model.halfspaces_.normals, model.halfspaces_.thresholds, Or(), "step")
     comparison = compare_lower(found, sought)
-    assert comparison.unmatched == ((), ()) and comparison.max_angle < 0.02 and comparison.bias_error < 0.02
+    assert comparison.unmatched == ((), ())
+    assert comparison.max_angle < 0.02
+    assert comparison.bias_error < 0.02
     assert model.score(X, y) > 0.999
     assert "right side of 3 halfspaces" in model.notes_[0]
 
@@ -125,7 +128,9 @@ def test_the_two_steps_with_thresholds_of_their_own() -> None:
     X = np.random.default_rng(0).standard_normal((40_000, 5))
     layer = recover_lowest_layer(ArraySource(X, truth(X)), "relu", np.random.default_rng(0))
     comparison = compare_lower(DeepNetwork(layer.W, layer.threshold, Or()), truth)
-    assert layer.certain and comparison.max_angle < 0.01 and comparison.bias_error < 0.01
+    assert layer.certain
+    assert comparison.max_angle < 0.01
+    assert comparison.bias_error < 0.01
     assert layer.tan_alpha.max() < 0.05
 
 
@@ -152,7 +157,8 @@ def test_polynomial_upper_part_is_fitted_exactly_on_the_true_layer() -> None:
     truth = deep_teacher(5, 4, products(4, constant=0.3), random_state=0)
     X = np.random.default_rng(0).standard_normal((20_000, 5))
     fit = fit_polynomial(Hidden(ArraySource(X, truth(X)), truth), 0)
-    assert fit.degree == 2 and fit.r2 > 1 - 1e-10
+    assert fit.degree == 2
+    assert fit.r2 > 1 - 1e-10
     H = truth.hidden(X)
     np.testing.assert_allclose(fit.polynomial(H), truth.upper(H), atol=1e-6)
 
@@ -176,14 +182,18 @@ def test_recover_deep_with_a_polynomial() -> None:
     truth = deep_teacher(5, 3, products(3), random_state=0)
     X = np.random.default_rng(0).standard_normal((30_000, 5))
     found = recover_deep(X, truth(X), 3, random_state=0)
-    assert found.certain and found.network is not None and found.r2 > 1 - 1e-9
+    assert found.certain
+    assert found.network is not None
+    assert found.r2 > 1 - 1e-9
     assert compare_lower(found.network, truth).max_angle < 1e-5
 
 
 def test_recover_deep_on_constant_outputs() -> None:
     X = np.random.default_rng(0).standard_normal((500, 3))
     found = recover_deep(X, np.ones(500), 2)
-    assert found.network is None and not found.certain and np.isnan(found.r2)
+    assert found.network is None
+    assert not found.certain
+    assert np.isnan(found.r2)
     assert reduce(ArraySource(X, np.ones(500)), UnionScore(np.eye(3), np.ones(3))).n == 500
 
 

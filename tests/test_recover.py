@@ -71,7 +71,9 @@ def test_inputs_of_any_distribution_and_scale(inputs: nr.simulate.Distribution) 
     X = inputs(rng, 600, 5)
     # Units whose kinks lie inside the samples, whatever their scale.
     directions = rng.standard_normal((4, 5)) / X.std(axis=0)
-    truth = nr.Network(directions, -directions @ X.mean(axis=0) + 0.3 * rng.standard_normal(4), rng.standard_normal((1, 4)))
+    truth = nr.Network(
+        directions, -directions @ X.mean(axis=0) + 0.3 * rng.standard_normal(4), rng.standard_normal((1, 4))
+    )
     recovery = nr.recover(X, truth(X), 4, random_state=0)
     assert _exact(recovery, truth.normal_form(), 1e-8)
 
@@ -132,7 +134,12 @@ UNSOLVABLE = {
     "a linear function": (X, X @ np.arange(5.0), {}, ""),
     "another activation": (X, Y, {"n_hidden": 4, "activation": "sigmoid", "time_budget": 3}, ""),
     "outliers": (X, Y + 100 * (RNG.random(Y.shape) < 0.02), {"n_hidden": 4, "time_budget": 5}, ""),
-    "a unit that is never on": (X, Y + np.maximum(X.sum(1, keepdims=True) - 30, 0), {"n_hidden": 5}, "5 units were asked for"),
+    "a unit that is never on": (
+        X,
+        Y + np.maximum(X.sum(1, keepdims=True) - 30, 0),
+        {"n_hidden": 5},
+        "5 units were asked for",
+    ),
     "a unit that is always on": (X, Y + np.maximum(X.sum(1, keepdims=True) + 30, 0), {"n_hidden": 5}, ""),
     "no derivative": (X, Y, {"n_hidden": 4, "activation": "step"}, "derivative"),
 }
@@ -190,7 +197,7 @@ def test_units_that_the_samples_do_not_determine_are_never_certain() -> None:
 
 def test_a_file_a_source_and_an_oracle_go_where_arrays_go(tmp_path: Path) -> None:
     np.savez(tmp_path / "samples.npz", X=X, Y=Y)
-    model = MLPRegressor(hidden_layer_sizes=(3,), max_iter=300, random_state=0, solver="lbfgs").fit(X, Y.ravel())
+    model = MLPRegressor(hidden_layer_sizes=(3,), max_iter=2_000, random_state=1, solver="lbfgs").fit(X, Y.ravel())
     teacher = nr.Network(model.coefs_[0].T, model.intercepts_[0], model.coefs_[1].T, model.intercepts_[1])
     assert _exact(nr.recover(tmp_path / "samples.npz", n_hidden=4, random_state=0), TRUTH)
     assert _exact(nr.recover(nr.open(tmp_path / "samples.npz"), n_hidden=4, random_state=0), TRUTH)

@@ -46,7 +46,9 @@ def test_the_readout_is_the_least_squares_solution(case: tuple[str, int, bool, b
 
 @pytest.mark.parametrize("case", STUDENTS, ids=str)
 @pytest.mark.parametrize("damping", [1e-4, 1.0])
-def test_the_step_is_that_of_the_full_damped_gauss_newton_system(case: tuple[str, int, bool, bool], damping: float) -> None:
+def test_the_step_is_that_of_the_full_damped_gauss_newton_system(
+    case: tuple[str, int, bool, bool], damping: float
+) -> None:
     # The full system in (V, Θ), damped in V alone, solved densely with an explicit Jacobian.
     source, student = _case(*case)
     X, Y = source.collect()

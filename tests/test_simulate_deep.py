@@ -79,11 +79,12 @@ def test_compare_lower_ignores_order_and_upper() -> None:
     order = [2, 0, 3, 1]
     other = DeepNetwork(truth.W[order], truth.threshold[order], Tower(()))
     comparison = compare_lower(other, truth)
-    assert comparison.max_angle < 1e-12 and comparison.bias_error == 0.0
+    assert comparison.max_angle < 1e-12
+    assert comparison.bias_error == 0.0
     np.testing.assert_array_equal(comparison.permutation, np.argsort(order))
 
 
-@pytest.mark.parametrize("kind, condition", [("orthonormal", 1.0 + 1e-9), ("tilted", 20.0)])
+@pytest.mark.parametrize(("kind", "condition"), [("orthonormal", 1.0 + 1e-9), ("tilted", 20.0)])
 def test_kinds_of_first_layer(kind: str, condition: float) -> None:
     W = deep_teacher(6, 6, products(6), kind=kind, random_state=0).W
     np.testing.assert_allclose(np.linalg.norm(W, axis=1), 1.0)

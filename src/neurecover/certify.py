@@ -104,7 +104,9 @@ def certify(
             verdict = "statistical" if not doubts else "approximate"
             reasons += [] if doubts else [_error_sentence(errors, noise_variance)]
             if not doubts and evidence.asked is None:
-                reasons.append("The number of units was found: one too weak for this noise, or too like another, is not seen.")
+                reasons.append(
+                    "The number of units was found: one too weak for this noise, or too like another, is not seen."
+                )
     else:
         verdict = "approximate"
     if verdict == "approximate" and not (at_rounding or r2 >= GOOD_R2):
@@ -137,7 +139,9 @@ def _probes(student: Student, rng: np.random.Generator) -> np.ndarray:
     anywhere = rng.standard_normal((N_PROBES // 2, student.V.shape[1]))
     scale = np.linalg.norm(student.V, axis=1, keepdims=True)
     near = rng.integers(student.n_hidden, size=N_PROBES - len(anywhere))
-    close = student.V[near] / np.maximum(scale[near], 1e-300) + 0.3 * rng.standard_normal((len(near), student.V.shape[1]))
+    close = student.V[near] / np.maximum(scale[near], 1e-300) + 0.3 * rng.standard_normal(
+        (len(near), student.V.shape[1])
+    )
     return np.vstack([anywhere, close])
 
 
@@ -197,9 +201,13 @@ def _noise_doubts(
     variance = float(holdout.output_variance.mean())
     N = holdout.n * len(holdout.origin)
     if holdout.mse > variance * f_distribution.ppf(SIGNIFICANCE, N, N):
-        doubts.append(f"The held-out error {holdout.mse:.3g} is not clearly below the outputs' variance {variance:.3g}.")
+        doubts.append(
+            f"The held-out error {holdout.mse:.3g} is not clearly below the outputs' variance {variance:.3g}."
+        )
     if (kurtosis := holdout.kurtosis) > HEAVY:
-        doubts.append(f"The residual has heavy tails (kurtosis {kurtosis:.1f}, Gaussian 3): least squares follows outliers.")
+        doubts.append(
+            f"The residual has heavy tails (kurtosis {kurtosis:.1f}, Gaussian 3): least squares follows outliers."
+        )
     if not evidence.converged:
         doubts.append("The last fit was stopped before it had converged.")
     if evidence.agreements == 0:
@@ -212,7 +220,9 @@ def _noise_doubts(
     if p_holdout < SIGNIFICANCE:
         doubts.append(f"The held-out error is {ratio:.3g} times the noise on the fitted samples (p = {p_holdout:.1e}).")
     if (largest := float(errors.W.max(initial=0.0))) > WIDE:
-        doubts.append(f"A weight's standard error is {largest:.2f} of a unit vector, more than {WIDE}: too wide to be an answer.")
+        doubts.append(
+            f"A weight's standard error is {largest:.2f} of a unit vector, more than {WIDE}: too wide to be an answer."
+        )
     strength = np.sqrt(np.sum(final.A**2, axis=0) / np.sum(errors.A**2, axis=0))
     if (weakest := float(strength.min())) < WEAK:
         doubts.append(f"A unit's output weight is only {weakest:.1f} standard errors from zero: it may not exist.")

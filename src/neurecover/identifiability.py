@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import gammaln, ndtr, owens_t
 
-from neurecover.activations import Activation, SidedPower
+from neurecover.activations import SidedPower
 from neurecover.network import Network, replace_arrays
 from neurecover.refine.signs import find_flips
 from neurecover.tensors import scaled_hermite
@@ -202,7 +202,10 @@ def bivariate(h: np.ndarray, k: np.ndarray, rho: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         first, second = (k - rho * h) / (h * s), (h - rho * k) / (k * s)
     # 0/0: h = k = 0 has its own formula, and for ρ = ±1 with h = ±k the limit of the sum of both terms is used below.
-    first, second = np.nan_to_num(first, posinf=np.inf, neginf=-np.inf), np.nan_to_num(second, posinf=np.inf, neginf=-np.inf)
+    first, second = (
+        np.nan_to_num(first, posinf=np.inf, neginf=-np.inf),
+        np.nan_to_num(second, posinf=np.inf, neginf=-np.inf),
+    )
     apart = (h * k < 0.0) | ((h * k == 0.0) & (h + k < 0.0))
     value = 0.5 * (ndtr(h) + ndtr(k)) - owens_t(h, first) - owens_t(k, second) - 0.5 * apart
     value = np.where((h == 0.0) & (k == 0.0), 0.25 + np.arcsin(rho) / (2.0 * np.pi), value)

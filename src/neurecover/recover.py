@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,11 @@ from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.certify import Evidence, certify, unwhitened
 from neurecover.data import ArraySource, Mapped, Oracle, Source, Whitening, as_source, reduce, split, subsample
-from neurecover.methods import Estimate, Method, get_method
+from neurecover.data.repaired import Repaired
+from neurecover.data.symmetrised import symmetrised
+from neurecover.methods import Estimate, Method, get_method, methods
+from neurecover.methods.distinguishing import distinguish
+from neurecover.methods.symmetry import symmetry_test
 from neurecover.network import Network
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.refine.finish import Finished, finish, polish
@@ -26,6 +31,8 @@ HOLDOUT = 0.1
 IN_MEMORY = 512 * 2**20  # bytes; larger sources are read again for every pass
 SEARCH_LOAD = 10  # samples per parameter that the search looks at; the last fit takes all
 SMALL = 400  # hidden weights of a student below which one thread is faster than two (measured)
+
+MOST_ASIDE = 0.25  # share of corrupted outputs beyond which the rest is no evidence
 
 Progress = Callable[[str, float], object]
 
@@ -61,10 +68,10 @@ def recover(
     began = time.monotonic()
     act = activations.get(activation)
     _check_arguments(n_hidden, time_budget)
-    chosen = get_method("least_squares" if method == "auto" else method)
+    chosen = None if method == "auto" else get_method(method)
     rng = as_generator(random_state, "recover")
     deadline = Deadline.after(time_budget)
-    source = _load(X, Y, n_samples)
+    source = _load(X, Y, n_samples, in_pairs=method == "symmetric")
     with _reporter(progress) as report:
         moments = _moments(source, bias, report)
         work = _Work(source, moments, act, bias, n_hidden, rng)
@@ -77,7 +84,9 @@ def recover(
             with threadpool_limits(work.threads):
                 network, certificate, more = work.solve(chosen, deadline, report)
             stages += more
-    return Recovery(network, certificate, chosen.name, tuple(stages), time.monotonic() - began)
+    return Recovery(
+        network, certificate, chosen.name if chosen else work.last_called, tuple(stages), time.monotonic() - began
+    )
 
 
 class _Work:
@@ -101,6 +110,9 @@ class _Work:
         self.samples: Source = Mapped(source, self.whitening)
         self.train, self.holdout = _split(self.samples, moments.n, rng)
         self.activation, self.n_hidden = activation, n_hidden
+        self.last_called = "least_squares"
+        self.notes: tuple[str, ...] = ()
+        self.aside: tuple[str, ...] = ()
 
     def task(self, n_samples: int) -> Task:
         p = self.source.n_outputs
@@ -112,7 +124,7 @@ class _Work:
         task = self.task(self.moments.n)
         return 1 if (task.width(True) or 12) * (task.n_inputs + self.bias) < SMALL else None
 
-    def hopeless(self, method: Method) -> str | None:
+    def hopeless(self, method: Method | None) -> str | None:
         """Why no fit is tried at all, or None."""
         task = self.task(self.moments.n)
         spread = np.sqrt(np.diag(self.moments.covariance)[self.source.n_inputs :])
@@ -128,7 +140,7 @@ class _Work:
                 f"{self.moments.n * task.n_outputs} numbers in Y cannot determine the {wanted} parameters of {width} hidden "
                 "units. Give more samples or fewer units."
             )
-        return method.refuse(task)
+        return (method or get_method("least_squares")).refuse(task)
 
     def give_up(self, reason: str) -> tuple[Network, Certificate]:
         """The mean of the outputs as a network without units, and the reason."""
@@ -140,7 +152,9 @@ class _Work:
         verdict = "approximate" if constant else "failed"
         return network, Certificate(verdict, (reason,), residuals.mse, None, False, self.moments.n, residuals.n)
 
-    def solve(self, method: Method, deadline: Deadline, report: Progress) -> tuple[Network, Certificate, list[Stage]]:
+    def solve(
+        self, method: Method | None, deadline: Deadline, report: Progress
+    ) -> tuple[Network, Certificate, list[Stage]]:
         stages = []
         clock = time.monotonic()
 
@@ -150,11 +164,9 @@ class _Work:
             stages.append(Stage(name, now - clock, detail))
             clock = now
 
-        starts: list[np.ndarray] = []
-        if method.estimate is not None:
-            estimate = method.estimate(self.train, self.task(_count(self.train)), self.rng, deadline)
-            starts = _as_starts(estimate, self.bias)
-            stage(method.name, "; ".join(estimate.notes) or f"{len(starts)} starts")
+        starts = self._starts(method, deadline, stages)
+        if method is not None:
+            starts = iter(list(starts))  # before the search, which may then see other samples
         sample = self._search_sample()
         task = self.task(_count(sample))
         found = finish(sample, task, self.rng, deadline, starts, report)
@@ -168,8 +180,45 @@ class _Work:
         stage("last fit", f"relative residual {np.sqrt(final.relative_rss):.1e} on all {self.moments.n} samples")
         evidence = Evidence(self.n_hidden, found.sign_choices, found.agreements, final.converged)
         certificate = certify(final.network, self.whitening, self.samples, residuals, evidence, self.bias, self.rng)
+        more = self._symmetry(final.network) if method is not None and method.name == "symmetric" else ()
+        if method is not None and certificate.verdict in ("approximate", "failed"):
+            more = (*self.notes, *more)  # what the method says of its assumptions
+        certificate = replace(certificate, reasons=(*certificate.reasons, *self.aside, *more))
         stage("certify", certificate.verdict)
         return unwhitened(final.network, self.whitening), certificate, stages
+
+    def _starts(self, method: Method | None, deadline: Deadline, stages: list[Stage]) -> Iterator[np.ndarray]:
+        """Hidden weights to begin a round of descents with: the method's estimate, or for "auto" first none, that is random
+        ones, and when they fail the estimates of the methods that apply."""
+        task = self.task(_count(self.train))
+        called = [method]
+        if method is None:
+            yield np.empty((0, task.n_inputs + task.bias))
+            called = [reserve for reserve in methods() if reserve.reserve and reserve.refuse(task) is None]
+        for each in called:
+            if each is None or each.estimate is None or deadline.passed:
+                continue
+            began = time.monotonic()
+            try:
+                estimate = each.estimate(self.train, task, self.rng, deadline)
+            except ValueError as error:  # data that this method cannot solve
+                estimate = Estimate(None, (str(error),))
+            stages.append(Stage(each.name, time.monotonic() - began, " ".join(estimate.notes) or "an estimate"))
+            self.last_called, self.notes = each.name, estimate.notes
+            if each.sets_aside and estimate.network is not None:
+                self._set_aside(estimate.network)
+            yield from _as_starts(estimate, self.bias)
+
+    def _set_aside(self, network: Network) -> None:
+        """Go on with samples that are free of the gross errors the network shows."""
+        d = self.source.n_inputs
+        tolerance = 1e-6 * float(np.sqrt(np.diag(self.moments.second)[d:].max(initial=0.0)))
+        kept = {name: Repaired(getattr(self, name), network, tolerance) for name in ("train", "holdout", "samples")}
+        share = kept["holdout"].share
+        if share > MOST_ASIDE:
+            return
+        self.train, self.holdout, self.samples = kept["train"], kept["holdout"], kept["samples"]
+        self.aside = (f"{share:.1%} of the held-out outputs are off by more than {tolerance:.1e} and were set aside as corrupted.",)
 
     def _search_sample(self) -> Source:
         width = self.task(self.moments.n).width(True) if self.n_hidden else 64
@@ -177,6 +226,12 @@ class _Work:
         if wanted >= 0.9 * _count(self.train):
             return self.train
         return subsample(self.train, wanted, int(self.rng.integers(2**31)))
+
+    def _symmetry(self, network: Network) -> tuple[str, ...]:
+        """The diagnoses of [GKLW19]: are the inputs symmetric, and by how much do they tell the units apart?"""
+        distinguished = distinguish(network, self.samples)
+        told = () if distinguished is None else (distinguished.sentence,)
+        return (symmetry_test(self.samples, self.rng).sentence, *told)
 
     def _output_mean(self) -> np.ndarray:
         return self.moments.mean[self.source.n_inputs :]
@@ -193,7 +248,8 @@ def _check_arguments(n_hidden: int | None, time_budget: float | None) -> None:
         raise ValueError(f"time_budget needs to be a number of seconds from 0. Got {time_budget!r} instead.")
 
 
-def _load(X: Any, Y: Any, n_samples: int | None) -> Source:
+def _load(X: Any, Y: Any, n_samples: int | None, in_pairs: bool) -> Source:
+    """The source, as arrays where it is small; `in_pairs`, an oracle is asked at x and −x together."""
     source = as_source(X, Y)
     if n_samples is not None:
         if not isinstance(source, Oracle):
@@ -201,6 +257,8 @@ def _load(X: Any, Y: Any, n_samples: int | None) -> Source:
                 "n_samples goes with an oracle, which is asked that often. Leave it out for given samples."
             )
         source = source.with_samples(n_samples)
+    if in_pairs and isinstance(source, Oracle):
+        source = symmetrised(source)
     size = None if source.n_samples is None else 8 * source.n_samples * (source.n_inputs + source.n_outputs)
     if size is not None and size <= IN_MEMORY and not isinstance(source, ArraySource):
         return ArraySource(*source.collect(), origin=source.origin)

@@ -1,5 +1,6 @@
 """Benchmarks and the papers' figures, by name."""
 
+from neurecover.experiments import bench_statistics, bjw18, finisher, gklw19, gklw19_bench, peers
 from neurecover.experiments.experiment import Experiment
 
 __all__ = ["Experiment", "benchmarks", "reproductions"]
@@ -7,9 +8,17 @@ __all__ = ["Experiment", "benchmarks", "reproductions"]
 
 def benchmarks() -> dict[str, Experiment]:
     """What `neurecover bench` runs."""
-    return {}
+    every = (
+        bench_statistics.PASSES,
+        finisher.FINISHER,
+        finisher.NOISE,
+        peers.PEERS,
+        *gklw19_bench.BENCHMARKS,
+        *bjw18.EXPERIMENTS,
+    )
+    return {experiment.name: experiment for experiment in every}
 
 
 def reproductions() -> dict[str, Experiment]:
     """What `neurecover reproduce` runs."""
-    return {}
+    return {experiment.name: experiment for experiment in gklw19.REPRODUCTIONS}

@@ -19,6 +19,7 @@ from scipy.linalg.blas import dgemm
 from threadpoolctl import threadpool_info
 
 from neurecover.data import ArraySource, open, reduce
+from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.statistics import HermiteSums, Moments
 from neurecover.statistics.hermite import n_features
 
@@ -138,3 +139,20 @@ def _peak_bytes() -> int:
         raise RuntimeError("Peak memory is read from /proc/self/status, which only Linux has.") from None
     line = next(line for line in status.splitlines() if line.startswith("VmHWM:"))
     return int(line.split()[1]) * 1024
+
+
+def _run(track: Track) -> list[Row]:
+    rows: list[Row] = []
+    for measure in track(("rate", "memory"), "passes over samples"):
+        if measure == "rate":
+            rate = hermite_rate()
+            what = f"Hermite pass, r = {rate.r}, degree {rate.degree}, n = {rate.n}, share of the matrix-product rate"
+            rows.append({"figure": what, "measured": round(rate.share, 3), "needed": "at least 0.5"})
+        else:
+            memory = pass_memory()
+            what = f"peak memory of passes over {memory.rows} x {memory.columns} float32, MB"
+            rows.append({"figure": what, "measured": round(memory.hermite_peak / 1e6), "needed": "under 600"})
+    return rows
+
+
+PASSES = Experiment("passes", "What a pass over samples costs", _run)

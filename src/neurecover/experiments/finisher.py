@@ -102,7 +102,12 @@ def _run_noise(track: Track) -> list[Row]:
         recovery = recover(X, Y, problem.k, random_state=seed)
         net, errors = recovery.network, compare(recovery.network, truth)
         order = errors.permutation
-        off = {"W": net.W[order] - truth.W, "b": net.b[order] - truth.b, "A": net.A[:, order] - truth.A, "c": net.c - truth.c}
+        off = {
+            "W": net.W[order] - truth.W,
+            "b": net.b[order] - truth.b,
+            "A": net.A[:, order] - truth.A,
+            "c": net.c - truth.c,
+        }
         bars = recovery.certificate.standard_errors
         inside = total = 0
         if bars is not None:

@@ -1,9 +1,32 @@
 """The published algorithms, one file each, and their registry."""
 
-from neurecover.methods import least_squares
+from neurecover.methods import (
+    arbitrary_noise,
+    exact_from,
+    exact_ica,
+    exact_tensor,
+    least_squares,
+    noisy_tensor,
+    one_sparse,
+    sign_patterns,
+    sparse_noise,
+    symmetric,
+)
 from neurecover.methods.registry import Estimate, Method
 
-_METHODS = {method.name: method for method in (least_squares.METHOD,)}
+_ROOMS = (
+    least_squares,
+    symmetric,
+    exact_tensor,
+    exact_ica,
+    exact_from,
+    noisy_tensor,
+    sign_patterns,
+    one_sparse,
+    arbitrary_noise,
+    sparse_noise,
+)
+_METHODS = {room.METHOD.name: room.METHOD for room in _ROOMS}
 
 __all__ = ["Estimate", "Method", "get_method", "methods"]
 

@@ -127,7 +127,16 @@ def paper_directions(source: Source, rng: np.random.Generator, n_hidden: int, re
     """The directions as [ATV21, Alg. 4] finds them for k ≤ d: plain means, one random pair of contractions, nothing polished."""
     c = estimate_coefficients(source, 4, rng, regress=regress)
     return tensor_directions(
-        c.tensors, c.r, 1, rng, threshold={3: 0.0, 4: 0.0}, most=n_hidden, weakest=0.0, same=0.0, pairs=1, max_iterations=0
+        c.tensors,
+        c.r,
+        1,
+        rng,
+        threshold={3: 0.0, 4: 0.0},
+        most=n_hidden,
+        weakest=0.0,
+        same=0.0,
+        pairs=1,
+        max_iterations=0,
     )
 
 
@@ -211,7 +220,9 @@ def _notes(found: Found, task: Task) -> list[str]:
     notes = []
     if seen is not None and c.r < task.n_inputs:
         values = seen.singular_values
-        notes.append(f"units in {c.r} of {task.n_inputs} dimensions (singular values {values[c.r - 1]:.3g}, next {values[c.r]:.3g})")
+        notes.append(
+            f"units in {c.r} of {task.n_inputs} dimensions (singular values {values[c.r - 1]:.3g}, next {values[c.r]:.3g})"
+        )
     how = "plain means" if c.regressed < 0 else f"regressed to degree {c.regressed}"
     asked = "" if task.n_hidden is None else f" of {task.n_hidden}"
     notes.append(

@@ -114,7 +114,8 @@ class Coefficients:
 
     def _singular_values(self, tensors: dict[int, np.ndarray], ell: int) -> np.ndarray:
         sides = [
-            flatten(T, self.r, (ell, j - ell)).transpose(1, 0, 2).reshape(n_packed(self.r, ell), -1) / sqrt(factorial(j))
+            flatten(T, self.r, (ell, j - ell)).transpose(1, 0, 2).reshape(n_packed(self.r, ell), -1)
+            / sqrt(factorial(j))
             for j, T in tensors.items()
         ]
         return np.linalg.svd(np.concatenate(sides, axis=1), compute_uv=False)

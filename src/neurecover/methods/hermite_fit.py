@@ -7,7 +7,7 @@ another. Its directions, with the b that explains their weights best, start the 
 
 which falls near the degrees of freedom when the model is right. The errors are not independent, though: what the regression
 leaves is the units' own high orders, so their errors lie along the units. Whether a unit or an affine part is real is
-therefore decided across the halves of the samples: fitted to one, it has to lower the χ² of the other. Orders 0 and 1 stay
+therefore decided across the halves of the samples: found in one, it has to lower the χ² of the other. Orders 0 and 1 stay
 out until the signs are fixed: they hold whatever affine part there is.
 """
 
@@ -24,7 +24,16 @@ from neurecover.activations import Activation
 from neurecover.methods.hermite_coefficients import Coefficients
 from neurecover.refine.search import Deadline
 from neurecover.refine.signs import find_flips
-from neurecover.tensors import best_weights, decompose, fit_moments, fit_power_sum, inner, n_packed, network_moments, scaled_hermite
+from neurecover.tensors import (
+    best_weights,
+    decompose,
+    fit_moments,
+    fit_power_sum,
+    inner,
+    n_packed,
+    network_moments,
+    scaled_hermite,
+)
 from neurecover.tensors.moment_fit import _scaled_profile
 
 STARTS = 8
@@ -115,18 +124,15 @@ def seen_units(
 
 
 def count_units(search: _Search) -> _Point:
-    """As many units as are real, upwards from the rank of the flattenings while χ² is not explained, then downwards."""
+    """As many units as are real, upwards from the rank of the flattenings, then downwards."""
     c = search.coefficients
     limit = n_packed(c.r, 2) if max(search.orders) >= 6 else 2 * c.r
     k = c.count(search.orders, 1, search.rng)
     if k == c.r and max(search.orders) >= 6:
         k = max(k, c.count(search.orders, 2, search.rng))
     point = search.best(min(k, limit))
-    while len(point.W) < limit and not search.explained(point) and not search.deadline.passed:
-        more = search.best(len(point.W) + 1)
-        if not search.supports(more, point):
-            break
-        point = more
+    while len(point.W) < limit and not search.deadline.passed and search.lacks_a_unit(point):
+        point = search.best(len(point.W) + 1)
     return _without_spare(search, point)
 
 
@@ -134,7 +140,7 @@ def _without_spare(search: _Search, point: _Point) -> _Point:
     """Drop the weakest unit while the halves do not support it."""
     while len(point.W) and not search.deadline.passed:
         fewer = search.fit_others(point, int(np.argmin(search.energies(point))))
-        if search.supports(point, fewer):
+        if search.lacks_a_unit(fewer):
             break
         point = fewer
     return point
@@ -169,18 +175,37 @@ class _Search:
         f = self.freedom(len(point.W), self.orders)
         return point.loss <= HEAVY * (f + 3.0 * np.sqrt(2.0 * f))
 
-    def supports(self, more: _Point, fewer: _Point) -> bool:
-        """Whether the units that `more` has beyond `fewer` are real: each half's fit predicts the other half better with them."""
+    def lacks_a_unit(self, point: _Point) -> bool:
+        """Whether there is one more unit: added to the fit of each half, it predicts the other half better."""
         if not self.coefficients.halves:
-            return fewer.loss - more.loss > 1e-18 * self.total
-        return self.across(more) < self.across(fewer)
+            return not self.explained(point)
+        with_it = without = 0.0
+        for own, other in ((0, 1), (1, 0)):
+            here = replace(self, coefficients=self.coefficients.half(own))
+            there = replace(self, coefficients=self.coefficients.half(other))
+            base = here.fit(point.W, point.b, self.orders, 50) if len(point.W) else here._empty(self.orders)
+            # Where the new unit starts must not depend on the other half: it is the leading term of what is left here.
+            W, b = here.leading_unit(base)
+            more = here.fit(np.vstack([base.W, W]), np.concatenate([base.b, b]), self.orders, 100)
+            with_it += there.loss(more, self.orders)
+            without += there.loss(base, self.orders)
+        return with_it < without
+
+    def leading_unit(self, point: _Point) -> tuple[np.ndarray, np.ndarray]:
+        """The direction (1, r), with its norm and b, of the strongest single term in what the units leave of the tensors."""
+        c = self.coefficients
+        ours = network_moments(point.W, point.b, point.A, self.activation, self.orders) if len(point.W) else {}
+        left = replace(c, tensors={j: c.tensors[j] - ours.get(j, 0.0) for j in self.orders})
+        scaled = {j: T / np.sqrt(factorial(j)) for j, T in left.standardised(self.orders).items()}
+        W = decompose(scaled, c.r, 1, self.rng, polished=10).W
+        return replace(self, coefficients=left)._with_scalars(W)
 
     def across(self, point: _Point) -> float:
         """χ² of each half under the fit to the other half, the two added up."""
         total = 0.0
         for own, other in ((0, 1), (1, 0)):
-            search = replace(self, coefficients=self.coefficients.half(own))
-            fit = search.fit(point.W, point.b, self.orders, max_iterations=50) if len(point.W) else point
+            here = replace(self, coefficients=self.coefficients.half(own))
+            fit = here.fit(point.W, point.b, self.orders, 50) if len(point.W) else point
             total += replace(self, coefficients=self.coefficients.half(other)).loss(fit, self.orders)
         return total
 
@@ -290,9 +315,16 @@ class _Search:
         root = {j: np.sqrt(weight[j] / factorial(j)) for j in self.orders}
         profile = np.array([F[j] * root[j] for j in self.orders])
         profile /= np.maximum(np.linalg.norm(profile, axis=0), 1e-300)
-        zeta = np.array([best_weights(c.tensors[j], W, j) * root[j] if n_packed(c.r, j) >= k else np.zeros((len(c.scale), k)) for j in self.orders])
+        zeta = np.array(
+            [
+                best_weights(c.tensors[j], W, j) * root[j] if n_packed(c.r, j) >= k else np.zeros((len(c.scale), k))
+                for j in self.orders
+            ]
+        )
         parity = np.array([(-1.0) ** j for j in self.orders])[:, None, None]
-        score = np.array([np.sum(np.einsum("joi,jg->oig", sign, profile) ** 2, axis=0) for sign in (zeta, parity * zeta)])
+        score = np.array(
+            [np.sum(np.einsum("joi,jg->oig", sign, profile) ** 2, axis=0) for sign in (zeta, parity * zeta)]
+        )
         turn = score[1].max(axis=1) > score[0].max(axis=1) * (1.0 + 1e-9)
         at = np.where(turn, score[1].argmax(axis=1), score[0].argmax(axis=1))
         return np.where(turn, -1.0, 1.0)[:, None] * W * s[at][:, None], b[at]
@@ -378,7 +410,16 @@ class _Search:
             constant = c.tensors[0][:, 0] - point.A @ h
         s = c.scale[:, None]
         return HermiteFit(
-            point.W, point.b, s * point.A, s * L, c.scale * constant, point.loss, self.freedom(k, orders), choices, unexplained, orders
+            point.W,
+            point.b,
+            s * point.A,
+            s * L,
+            c.scale * constant,
+            point.loss,
+            self.freedom(k, orders),
+            choices,
+            unexplained,
+            orders,
         )
 
     def _empty(self, orders: tuple[int, ...]) -> _Point:

@@ -147,7 +147,13 @@ def fix_signs(units: Units, T1: np.ndarray, activation: Activation) -> Units:
 
 
 def consolidate(
-    W: np.ndarray, b: np.ndarray, right: np.ndarray, turned: np.ndarray, linear: np.ndarray, c: np.ndarray, activation: Activation
+    W: np.ndarray,
+    b: np.ndarray,
+    right: np.ndarray,
+    turned: np.ndarray,
+    linear: np.ndarray,
+    c: np.ndarray,
+    activation: Activation,
 ) -> Network:
     """Σ_i right_i act(z_i) + turned_i act(−z_i) + L x + c, z_i = w_i·x + b_i, in at most k + 2 units per output [ATV21, Claim B.5].
 

@@ -5,7 +5,8 @@ y = aᵢ·relu(wᵢ·x): the outputs of two such samples are parallel, while oth
 Groups of samples with the same direction of y therefore give the columns aᵢ, and each group a linear system for wᵢ.
 
 Equal directions are found by sorting: directions on the sphere are projected to a random line, neighbours there are
-compared in full, n log n instead of n² pairs.
+compared in full, n log n instead of n² pairs. Units found are taken off the outputs, after which only one of the others
+needs to be on: the κ^O(k) samples of Theorem 11 are needed for the first units alone.
 
 A pair of columns a and −βa shares a line, which Theorem 11 allows and Algorithm 7 does not treat: with both units on,
 y is on the same line too, so that the group of +a follows one of two linear pieces, w·x or (w − βw′)·x. Both vanish on
@@ -221,8 +222,8 @@ def _refuse(task: Task) -> str | None:
 def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: Deadline) -> Estimate:
     X, Y = subsample(source, MAX_ROWS, int(rng.integers(2**31))).collect()
     found = one_sparse(X, Y, task.n_hidden, rng)
-    sizes = ", ".join(str(size) for size in found.groups) or "none"
-    note = f"groups of parallel outputs: {sizes} samples; relative residual {found.residual:.1e}"
+    sizes = ", ".join(str(size) for size in found.groups) or "0"
+    note = f"{sizes} samples with parallel outputs; relative residual {found.residual:.1e}"
     if found.exact:
         return Estimate(found.network, (f"all {found.network.n_hidden} units exact; {note}",))
     wanted = "" if task.n_hidden is None else f" of {task.n_hidden}"

@@ -29,7 +29,9 @@ class Method:
     """A row of the registry.
 
     refuse(task) says in one sentence why the method does not apply, or returns None. estimate(source, task, rng, deadline)
-    runs it on whitened samples; None for a method that has no estimate of its own and leaves all to the finisher.
+    runs it on whitened samples; None for a method that has no estimate of its own and leaves all to the finisher. A reserve
+    is called by "auto" when random starts have not sufficed. A method that sets_aside sees through gross errors in single
+    outputs; what its network contradicts is then left out of the fit and of the certificate.
     """
 
     name: str
@@ -37,3 +39,5 @@ class Method:
     assumes: str
     refuse: Callable[[Task], str | None] = field(repr=False, default=lambda task: None)
     estimate: Callable[[Source, Task, np.random.Generator, Deadline], Estimate] | None = field(repr=False, default=None)
+    reserve: bool = False
+    sets_aside: bool = False

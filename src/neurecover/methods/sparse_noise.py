@@ -80,4 +80,5 @@ METHOD = Method(
     assumes="Gaussian inputs, no biases; few outputs grossly wrong, the others exact; rectified activation; k < p, d",
     refuse=_refuse,
     estimate=_estimate,
+    sets_aside=True,
 )

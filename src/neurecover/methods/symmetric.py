@@ -218,4 +218,5 @@ METHOD = Method(
     assumes="inputs distributed like −x; no biases; as many outputs and inputs as units, or more; relu or leaky_relu",
     refuse=_refuse,
     estimate=_estimate,
+    reserve=True,
 )

@@ -1,5 +1,6 @@
 """Synthetic data: hidden networks, input distributions, noise, smoothing and provably ambiguous pairs."""
 
+from neurecover.simulate import hard
 from neurecover.simulate.counterexamples import sign_ambiguous
 from neurecover.simulate.inputs import (
     Distribution,
@@ -35,6 +36,7 @@ __all__ = [
     "Uniform",
     "UniformNoise",
     "distribution",
+    "hard",
     "sample",
     "sign_ambiguous",
     "smoothed",

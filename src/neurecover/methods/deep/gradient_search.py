@@ -25,6 +25,8 @@ from neurecover.data import Source, subsample
 WIDTHS = (0.3, 0.15, 0.08)
 _MAX_INPUTS = 6
 _APART = 0.97  # |cos| above which two maxima are one
+_NEAR = 0.9  # |cos| to a maximum above which a start leads to it
+_PATIENCE = 12  # starts in a row that lead to maxima already known
 
 
 @dataclass(frozen=True)
@@ -75,16 +77,22 @@ def gradient_search(
     Z /= np.linalg.norm(Z, axis=1, keepdims=True)
     starts = _scan(Z, X, f, WIDTHS[0], order)
     found: list[tuple[float, np.ndarray, float]] = []
+    misses = 0
     for _, z, s in starts:
-        if len(found) >= 3 * n_hidden:
+        if len(found) >= 2 * n_hidden or misses >= _PATIENCE:
             break
-        if any(abs(z @ other) > _APART and abs(s - t) < 0.5 for _, other, t in found):
+        if any(abs(z @ other) > _NEAR for _, other, _ in found):
             continue
         value = 0.0
         for eps in WIDTHS:
             value, z, s = _climb(z, s, X, f, eps, order)
-        if not any(z @ other > _APART for _, other, _ in found):
+        if s < 0.0:
+            z, s = -z, -s  # the same boundary, seen from the side of the origin
+        if any(abs(z @ other) > _APART for _, other, _ in found):
+            misses += 1
+        else:
             found.append((value, z, s))
+            misses = 0
     found.sort(key=lambda item: -abs(item[0]))
     found = found[:n_hidden]
     return SteepDirections(

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import minimize
@@ -153,7 +154,7 @@ def _whitening(M: np.ndarray) -> np.ndarray:
         values = np.linalg.eigvalsh(M)
         raise ValueError(
             "The landscape needs second Hermite coefficients of one sign, as positive linear terms give. Got "
-            f"eigenvalues from {values[0]:.3g} to {values[-1]:.3g}; take the tensor path, and project first where k < d."
+            f"eigenvalues from {values[0]:.3g} to {values[-1]:.3g}. Take the tensor path; where k < d, project first."
         ) from None
 
 
@@ -165,11 +166,12 @@ def _turn(tensor: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 def _minimum(objective: Objective, start: np.ndarray) -> np.ndarray:
     """A local minimum by a trust-region Newton method, whose exact steps follow negative curvature."""
+    options: Any = {"gtol": 1e-12, "maxiter": 2_000}
     return minimize(
         lambda v: objective(v)[0],
         start,
         jac=lambda v: objective(v)[1],
         hess=lambda v: objective(v)[2],
         method="trust-exact",
-        options={"gtol": 1e-12, "maxiter": 2_000},
+        options=options,
     ).x

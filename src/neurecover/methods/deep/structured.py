@@ -44,10 +44,10 @@ def correlation_cliques(second: np.ndarray) -> BinaryUnits:
     d = len(second)
     upper = np.triu_indices(d, 1)
     values = np.sort(np.abs(second[upper]))[::-1]
-    floor = 1e-12 * values[0] if len(values) else 0.0
-    ratios = (values[:-1] + floor) / (values[1:] + floor) if len(values) > 1 else np.ones(0)
-    if not len(ratios) or values[0] == 0.0:
+    if len(values) < 2 or values[0] == 0.0:
         return BinaryUnits(np.zeros((0, d)), 1.0, ("No two inputs are correlated through the outputs.",))
+    floor = 1e-12 * values[0]
+    ratios = (values[:-1] + floor) / (values[1:] + floor)
     best, notes = _widest_gap(np.abs(second), values, ratios)
     if best is None:
         return BinaryUnits(np.zeros((0, d)), float(ratios.max()), notes)

@@ -1,0 +1,239 @@
+"""The same data, score and threads for the finisher and for what one would otherwise pick.
+
+Every competitor gets the same wall time per data set, starts anew until it is used up, and stops at the first success: every
+unit found with weight error below 1e-6, judged by `compare`. Students of twice the width are pruned to k units by the same
+least-squares elimination that the finisher uses, once they fit to a relative residual of 1e-3, and then trained on at
+width k. Adam's learning rate is the one of 1e-1, 1e-2, 1e-3 that fits another data set best in a trial of TRIAL seconds.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from neurecover.compare import compare
+from neurecover.data import ArraySource
+from neurecover.experiments.experiment import Experiment, Row, Track
+from neurecover.experiments.finisher import PROBLEMS
+from neurecover.network import Network
+from neurecover.recover import recover
+from neurecover.refine.shrink import keep_units, most_useful
+from neurecover.statistics import Student
+
+SEEDS, SECONDS, SOLVED = 10, 15.0, 1e-6
+RATES, TRIAL = (1e-1, 1e-2, 1e-3), 4.0
+PROBLEM = PROBLEMS[0]
+
+Fit = Callable[[np.ndarray, np.ndarray, int, int, float], Iterator[Network]]
+
+
+def _ours(X: np.ndarray, Y: np.ndarray, width: int, seed: int, seconds: float) -> Iterator[Network]:
+    yield recover(X, Y, width, random_state=seed, time_budget=seconds).network
+
+
+def _torch(optimiser: str, factor: int, rate: float = 0.0) -> Fit:
+    """Full-batch training in double precision from PyTorch's own initialisation; a network after every stretch."""
+
+    def fit(X: np.ndarray, Y: np.ndarray, width: int, seed: int, seconds: float) -> Iterator[Network]:
+        import torch
+
+        torch.manual_seed(seed)
+        inputs, outputs = torch.from_numpy(X), torch.from_numpy(Y)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            model = _torch_model(torch, X.shape[1], factor * width)
+            yield from _torch_run(torch, model, inputs, outputs, optimiser, rate, width, end)
+
+    return fit
+
+
+def _torch_run(
+    torch: Any, model: Any, X: Any, Y: Any, optimiser: str, rate: float, width: int, end: float
+) -> Iterator[Network]:
+    size = float((Y**2).mean())
+    step, best, stale = _torch_stepper(torch, model, X, Y, optimiser, rate), np.inf, 0
+    while time.monotonic() < end and stale < 8:
+        loss = step()
+        if not np.isfinite(loss):
+            return
+        stale = 0 if loss < 0.9 * best else stale + 1
+        best = min(best, loss)
+        network = _from_torch(model)
+        if network.n_hidden > width and loss < 1e-6 * size:
+            network = _pruned(network, X.numpy(), Y.numpy(), width)
+            model = _to_torch(torch, network)
+            step, best, stale = _torch_stepper(torch, model, X, Y, optimiser, rate), np.inf, 0
+        yield network
+
+
+def _torch_stepper(torch: Any, model: Any, X: Any, Y: Any, optimiser: str, rate: float) -> Callable[[], float]:
+    """One stretch of training: 200 steps of Adam with a rate that falls when the loss does not, or 50 of L-BFGS."""
+    if optimiser == "adam":
+        rule = torch.optim.Adam(model.parameters(), lr=rate)
+        schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(rule, factor=0.5, patience=1)
+    else:
+        rule = torch.optim.LBFGS(
+            model.parameters(),
+            max_iter=50,
+            history_size=50,
+            line_search_fn="strong_wolfe",
+            tolerance_grad=0,
+            tolerance_change=0,
+        )
+
+    def loss() -> Any:
+        rule.zero_grad()
+        value = torch.mean((model(X) - Y) ** 2)
+        value.backward()
+        return value
+
+    def stretch() -> float:
+        if optimiser == "lbfgs":
+            rule.step(loss)
+            return float(torch.mean((model(X) - Y) ** 2).detach())
+        for _ in range(200):
+            value = loss()
+            rule.step()
+        schedule.step(float(value.detach()))
+        return float(value.detach())
+
+    return stretch
+
+
+def _torch_model(torch: Any, d: int, width: int) -> Any:
+    return torch.nn.Sequential(torch.nn.Linear(d, width), torch.nn.ReLU(), torch.nn.Linear(width, 1)).double()
+
+
+def _from_torch(model: Any) -> Network:
+    W, b, A, c = (p.detach().numpy().copy() for p in model.parameters())
+    return Network(W, b, A, c)
+
+
+def _to_torch(torch: Any, network: Network) -> Any:
+    model = _torch_model(torch, network.n_inputs, network.n_hidden)
+    with torch.no_grad():
+        for parameter, array in zip(model.parameters(), (network.W, network.b, network.A, network.c)):
+            parameter.copy_(torch.from_numpy(array.copy()))
+    return model
+
+
+def _pruned(network: Network, X: np.ndarray, Y: np.ndarray, width: int) -> Network:
+    V = np.hstack([network.W, network.b[:, None]])
+    student = Student(network.activation, V, np.vstack([network.A.T, network.c[None]]), True, False)
+    kept = keep_units(student, np.sort(most_useful(ArraySource(X, Y), student, width)))
+    return Network(kept.V[:, :-1], kept.V[:, -1], kept.A, kept.readout[-1])
+
+
+def _sklearn(solver: str, factor: int, rate: float = 0.0) -> Fit:
+    def fit(X: np.ndarray, Y: np.ndarray, width: int, seed: int, seconds: float) -> Iterator[Network]:
+        from sklearn.neural_network import MLPRegressor
+
+        end, restart = time.monotonic() + seconds, 0
+        while time.monotonic() < end:
+            options = {"learning_rate_init": rate, "n_iter_no_change": 50} if solver == "adam" else {"max_fun": 10**6}
+            model = MLPRegressor(
+                hidden_layer_sizes=(factor * width,),
+                solver=solver,
+                alpha=0.0,
+                tol=1e-14,
+                max_iter=3_000,
+                random_state=1_000 * seed + restart,
+                **options,
+            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                model.fit(X, Y.ravel())
+            (W, A), (b, c) = model.coefs_, model.intercepts_
+            network = Network(W.T, b, A.T, c)
+            yield network if factor == 1 else _pruned(network, X, Y, width)
+            restart += 1
+
+    return fit
+
+
+def competitors(rate: float) -> dict[str, Fit]:
+    """Everyone by name; `rate` is Adam's."""
+    return {
+        "neurecover": _ours,
+        "PyTorch Adam, width k": _torch("adam", 1, rate),
+        "PyTorch Adam, width 2k, pruned": _torch("adam", 2, rate),
+        "PyTorch L-BFGS, width k": _torch("lbfgs", 1),
+        "PyTorch L-BFGS, width 2k, pruned": _torch("lbfgs", 2),
+        "scikit-learn MLPRegressor lbfgs, width k": _sklearn("lbfgs", 1),
+        "scikit-learn MLPRegressor lbfgs, width 2k, pruned": _sklearn("lbfgs", 2),
+        "scikit-learn MLPRegressor adam, width k": _sklearn("adam", 1, rate),
+    }
+
+
+def _best_rate() -> float:
+    """Adam's best learning rate on a data set that is not among those compared on."""
+    _, X, Y = PROBLEM.draw(1_000)
+    fits = {rate: list(_torch("adam", 2, rate)(X, Y, PROBLEM.k, 0, TRIAL)) for rate in RATES}
+    return min(RATES, key=lambda rate: min(float(np.mean((net(X) - Y) ** 2)) for net in fits[rate]))
+
+
+def _run(track: Track) -> list[Row]:
+    rows: list[Row] = []
+    with threadpool_limits(1):
+        everyone = competitors(_best_rate())
+    for seed in track(range(SEEDS), f"{len(everyone)} competitors"):
+        truth, X, Y = PROBLEM.draw(seed)
+        for name, fit in everyone.items():
+            with threadpool_limits(1):
+                seconds, error = _time_to_success(fit, X, Y, truth, seed)
+            rows.append({"seed": seed, "competitor": name, "weight error": error, "seconds": round(seconds, 3)})
+    return rows
+
+
+def _time_to_success(fit: Fit, X: np.ndarray, Y: np.ndarray, truth: Network, seed: int) -> tuple[float, float]:
+    """Seconds until the weight error is below 1e-6 (all of them if never), scoring not counted, and the best error."""
+    best, spent, began = np.inf, 0.0, time.monotonic()
+    for network in fit(X, Y, truth.n_hidden, seed, SECONDS):
+        spent += time.monotonic() - began
+        errors = compare(network, truth)
+        if not any(errors.unmatched):
+            best = min(best, errors.weight_error)
+        if best < SOLVED:
+            return spent, float(best)
+        began = time.monotonic()
+    return SECONDS, float(best)
+
+
+def summarise(rows: list[dict[str, str]]) -> list[Row]:
+    """Per competitor: how many of the data sets it solved, and the median time on those."""
+    names = list(dict.fromkeys(row["competitor"] for row in rows))
+    table: list[Row] = []
+    for name in names:
+        own = [row for row in rows if row["competitor"] == name]
+        times = [float(row["seconds"]) for row in own if float(row["weight error"]) < SOLVED]
+        median = round(float(np.median(times)), 3) if times else ""
+        table.append({"competitor": name, "solved": len(times), "of": len(own), "median seconds when solved": median})
+    return table
+
+
+def _draw(rows: list[dict[str, str]], path: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    table = summarise(rows)[::-1]
+    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.6), sharey=True)
+    names = [str(row["competitor"]) for row in table]
+    left.barh(names, [float(str(row["solved"])) for row in table])
+    left.set_xlabel(f"solved of {table[0]['of']} (weight error < 1e-6)")
+    right.barh(names, [float(str(row["median seconds when solved"]) or "nan") for row in table])
+    right.set_xscale("log")
+    right.set_xlabel("median seconds when solved")
+    figure.tight_layout()
+    figure.savefig(path, dpi=150)
+    plt.close(figure)
+
+
+PEERS = Experiment("peers", "The finisher and other tools on the same data and time", _run, _draw)
