@@ -1,5 +1,7 @@
 """Descents: they go down, they end at a stationary point, and all ways of taking a step agree."""
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -98,7 +100,7 @@ def test_every_iteration_goes_down_and_the_end_is_stationary(projected: bool) ->
     values = [run.rss]
     while not run.finished and run.iterations < 400:
         values.append(run.advance(1).rss)
-    assert all(later <= earlier for earlier, later in zip(values, values[1:]))
+    assert all(later <= earlier for earlier, later in pairwise(values))
     sums = run.sums().sums
     gradient = np.einsum("jdo,oj->jd", sums["mr"].reshape(*run.student.V.shape, -1), run.student.A)
     size = np.abs(run.student.A).max() * np.sqrt(np.diag(sums["mm"]).max() * run.rss)  # |J||r|

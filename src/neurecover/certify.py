@@ -36,9 +36,9 @@ WIDE, WEAK = 0.1, 4.0  # largest standard error of a weight, least output weight
 class Evidence:
     """What the search knows and the samples do not show.
 
-    asked is the number of units the caller gave (None: to be found), sign_choices how many assignments of signs fit (0: not
-    determined), agreements how many independent descents ended at the same optimum, inputs_rank the dimension that the
-    inputs span.
+    asked is the number of units the caller gave (None: to be found), sign_choices how many assignments of signs fit
+    (0: not determined), agreements how many independent descents ended at the same optimum, inputs_rank the dimension
+    that the inputs span.
     """
 
     asked: int | None
@@ -58,8 +58,8 @@ def certify(
 ) -> Certificate:
     """The certificate of a network in whitened coordinates that was fitted to all `samples`.
 
-    `holdout` are the residuals, on samples that had no part in it, of the network as it was before the held-out ones joined
-    the fit.
+    `holdout` are the residuals, on samples that had no part in it, of the network as it was before the held-out ones
+    joined the fit.
     """
     variance = float(holdout.output_variance.mean())
     r2 = 1.0 - holdout.mse / variance if variance > 0 else 0.0
@@ -154,7 +154,8 @@ def _student(network: Network, bias: bool) -> Student:
 def _size(network: Network, whitening: Whitening) -> float:
     """The size of the terms whose sum is an output: what one rounding error is relative to.
 
-    |A| (|act| + |w||z| + |b|) + |c|, with |z| about √r for whitened inputs; inputs far from zero lose digits before that.
+    |A| (|act| + |w||z| + |b|) + |c|, with |z| about √r for whitened inputs; inputs far from zero lose digits before
+    that.
     """
     w = np.linalg.norm(network.W, axis=1) * np.sqrt(max(whitening.rank, 1)) + np.abs(network.b)
     inside = np.abs(network.A) @ (np.abs(network.activation(w)) + np.abs(network.activation.derivative(w)) * w)
@@ -174,7 +175,7 @@ def _doubts(network: Network, whitening: Whitening, evidence: Evidence) -> list[
         doubts.append(f"{evidence.sign_choices} choices of the units' signs give the same function.")
     if evidence.sign_choices == 0:
         doubts.append(
-            "An affine part is left that no choice of signs explains: units are missing, or never switch on these samples."
+            "An affine part is left that no choice of signs explains: units are missing, or never switch on samples."
         )
     if not network.activation.differentiable:
         doubts.append(f"{network.activation} has no derivative to test the weights with.")
@@ -282,7 +283,10 @@ def _holdout_sentence(holdout: Residuals, r2: float, rounding: float, at_roundin
 def _singular_sentence(sums: GaussNewtonSums, weakest: float) -> str:
     on = np.count_nonzero(np.diag(sums.sums["mm"]).reshape(sums.student.V.shape).max(axis=1) == 0.0)
     unseen = f" {on} of its units never switch on." if on else ""
-    return f"The samples do not determine every weight: the smallest eigenvalue of the information is about {weakest:.1e}.{unseen}"
+    return (
+        "The samples do not determine every weight: "
+        f"the smallest eigenvalue of the information is about {weakest:.1e}.{unseen}"
+    )
 
 
 def _error_sentence(errors: StandardErrors, noise_variance: float) -> str:

@@ -137,8 +137,8 @@ class _Work:
         wanted = task.n_parameters(width, affine=False) - width
         if wanted >= self.moments.n * task.n_outputs:
             return (
-                f"{self.moments.n * task.n_outputs} numbers in Y cannot determine the {wanted} parameters of {width} hidden "
-                "units. Give more samples or fewer units."
+                f"{self.moments.n * task.n_outputs} numbers in Y cannot determine the {wanted} parameters "
+                f"of {width} hidden units. Give more samples or fewer units."
             )
         return (method or get_method("least_squares")).refuse(task)
 
@@ -188,8 +188,8 @@ class _Work:
         return unwhitened(final.network, self.whitening), certificate, stages
 
     def _starts(self, method: Method | None, deadline: Deadline, stages: list[Stage]) -> Iterator[np.ndarray]:
-        """Hidden weights to begin a round of descents with: the method's estimate, or for "auto" first none, that is random
-        ones, and when they fail the estimates of the methods that apply."""
+        """Hidden weights to begin a round of descents with: the method's estimate, or for "auto" first none, that is
+        random ones, and when they fail the estimates of the methods that apply."""
         task = self.task(_count(self.train))
         called = [method]
         if method is None:
@@ -218,7 +218,8 @@ class _Work:
         if share > MOST_ASIDE:
             return
         self.train, self.holdout, self.samples = kept["train"], kept["holdout"], kept["samples"]
-        self.aside = (f"{share:.1%} of the held-out outputs are off by more than {tolerance:.1e} and were set aside as corrupted.",)
+        off = f"{share:.1%} of the held-out outputs are off by more than {tolerance:.1e}"
+        self.aside = (f"{off} and were set aside as corrupted.",)
 
     def _search_sample(self) -> Source:
         width = self.task(self.moments.n).width(True) if self.n_hidden else 64

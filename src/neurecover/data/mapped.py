@@ -23,8 +23,8 @@ class Whitening:
     def of(cls, mean: np.ndarray, covariance: np.ndarray) -> Whitening:
         """From the moments; directions whose variance is at the level of rounding are left out.
 
-        The variance that rounding alone gives an input of size |mean| + σ is about (1e-15)² times its square, and inputs
-        on very different scales are brought to one before the directions are judged.
+        The variance that rounding alone gives an input of size |mean| + σ is about (1e-15)² times its square, and
+        inputs on very different scales are brought to one before the directions are judged.
         """
         size = np.sqrt(np.diag(covariance))
         noise = 1e-14 * np.abs(mean)

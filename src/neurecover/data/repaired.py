@@ -1,4 +1,4 @@
-"""Samples whose gross errors are set aside: an output that a network contradicts is replaced by what the network says."""
+"""Samples whose gross errors are set aside: an output that a network contradicts becomes what the network says."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""An experiment: rows of figures first, saved with what they were measured on; a picture drawn from the saved rows second."""
+"""An experiment: rows of figures first, saved with what they were measured on; a picture drawn from them second."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
 """The same data, score and threads for the finisher and for what one would otherwise pick.
 
-Every competitor gets the same wall time per data set, starts anew until it is used up, and stops at the first success: every
-unit found with weight error below 1e-6, judged by `compare`. Students of twice the width are pruned to k units by the same
-least-squares elimination that the finisher uses, once they fit to a relative residual of 1e-3, and then trained on at
-width k. Adam's learning rate is the one of 1e-1, 1e-2, 1e-3 that fits another data set best in a trial of TRIAL seconds.
+Every competitor gets the same wall time per data set, starts anew until it is used up, and stops at the first
+success: every unit found with weight error below 1e-6, judged by `compare`. Students of twice the width are pruned to
+k units by the same least-squares elimination that the finisher uses, once they fit to a relative residual of 1e-3,
+and then trained on at width k. Adam's learning rate is the one of 1e-1, 1e-2, 1e-3 that fits another data set best in
+a trial of TRIAL seconds.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def learn(
     white = Mapped(source, whitening)
     coefficients, basis, found_span = _coefficients(white, activation, rng, n_hidden, bias, deadline)
     fit = seen_units(coefficients, activation, rng, most=n_hidden, bias=bias, deadline=deadline)
-    if n_hidden is None and len(fit.W) >= coefficients.r and max(coefficients.tensors) < 6 and _six(coefficients.r):
+    if n_hidden is None and len(fit.W) >= coefficients.r and not fit.explained and _six(coefficients.r):
         coefficients = estimate_coefficients(white, 6, rng, projection=basis)
         fit = seen_units(coefficients, activation, rng, bias=bias, deadline=deadline)
     if len(fit.W) == 0:

@@ -5,17 +5,16 @@ another. Its directions, with the b that explains their weights best, start the 
 
     χ² = Σ_j ‖T_j(θ) − T̂_j‖² / (j! σ_j²),
 
-which falls near the degrees of freedom when the model is right. The errors are not independent, though: what the regression
-leaves is the units' own high orders, so their errors lie along the units. Whether a unit or an affine part is real is
-therefore decided across the halves of the samples: found in one, it has to lower the χ² of the other. Orders 0 and 1 stay
-out until the signs are fixed: they hold whatever affine part there is.
+which falls near the degrees of freedom when the model is right: fits of k and k + 1 units are compared by it. Orders 0 and 1
+stay out until the signs are fixed, because they hold whatever affine part there is. Whether there is one is decided across the
+halves of the samples: an affine part that one half shows has to be there in the other.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from math import factorial
+from math import factorial, log
 
 import numpy as np
 from scipy.stats import chi2
@@ -67,6 +66,11 @@ class HermiteFit:
     def affine(self) -> bool:
         return bool(np.any(self.L))
 
+    @property
+    def explained(self) -> bool:
+        """Whether χ² is what the errors explain."""
+        return self.chi_squared <= _expected(self.freedom)
+
 
 @dataclass(frozen=True)
 class _Point:
@@ -74,6 +78,10 @@ class _Point:
     b: np.ndarray
     A: np.ndarray
     loss: float
+
+
+def _expected(freedom: int) -> float:
+    return HEAVY * (freedom + 3.0 * np.sqrt(2.0 * freedom))
 
 
 def usable_orders(activation: Activation, bias: bool, degree: int) -> tuple[int, ...]:
@@ -124,23 +132,26 @@ def seen_units(
 
 
 def count_units(search: _Search) -> _Point:
-    """As many units as are real, upwards from the rank of the flattenings, then downwards."""
+    """As many units as are real: upwards from the rank of the flattenings until χ² is explained, then downwards."""
     c = search.coefficients
     limit = n_packed(c.r, 2) if max(search.orders) >= 6 else 2 * c.r
     k = c.count(search.orders, 1, search.rng)
     if k == c.r and max(search.orders) >= 6:
         k = max(k, c.count(search.orders, 2, search.rng))
     point = search.best(min(k, limit))
-    while len(point.W) < limit and not search.deadline.passed and search.lacks_a_unit(point):
-        point = search.best(len(point.W) + 1)
+    while len(point.W) < limit and not search.explained(point) and not search.deadline.passed:
+        more = search.best(len(point.W) + 1)
+        if point.loss - more.loss <= search.price:
+            break
+        point = more
     return _without_spare(search, point)
 
 
 def _without_spare(search: _Search, point: _Point) -> _Point:
-    """Drop the weakest unit while the halves do not support it."""
+    """Drop the unit that is missed least, as long as it is not worth its price."""
     while len(point.W) and not search.deadline.passed:
-        fewer = search.fit_others(point, int(np.argmin(search.energies(point))))
-        if search.lacks_a_unit(fewer):
+        fewer = search.one_less(point)
+        if fewer.loss - point.loss > search.price:
             break
         point = fewer
     return point
@@ -172,33 +183,19 @@ class _Search:
         """Whether χ² is what the errors explain."""
         if self.coefficients.known_exactly:
             return point.loss <= 1e-22 * self.total
-        f = self.freedom(len(point.W), self.orders)
-        return point.loss <= HEAVY * (f + 3.0 * np.sqrt(2.0 * f))
+        return point.loss <= _expected(self.freedom(len(point.W), self.orders))
 
-    def lacks_a_unit(self, point: _Point) -> bool:
-        """Whether there is one more unit: added to the fit of each half, it predicts the other half better."""
-        if not self.coefficients.halves:
-            return not self.explained(point)
-        with_it = without = 0.0
-        for own, other in ((0, 1), (1, 0)):
-            here = replace(self, coefficients=self.coefficients.half(own))
-            there = replace(self, coefficients=self.coefficients.half(other))
-            base = here.fit(point.W, point.b, self.orders, 50) if len(point.W) else here._empty(self.orders)
-            # Where the new unit starts must not depend on the other half: it is the leading term of what is left here.
-            W, b = here.leading_unit(base)
-            more = here.fit(np.vstack([base.W, W]), np.concatenate([base.b, b]), self.orders, 100)
-            with_it += there.loss(more, self.orders)
-            without += there.loss(base, self.orders)
-        return with_it < without
+    @property
+    def price(self) -> float:
+        """By how much χ² has to fall for one unit more to be taken for real: 2 D log N for its D = r + p parameters.
 
-    def leading_unit(self, point: _Point) -> tuple[np.ndarray, np.ndarray]:
-        """The direction (1, r), with its norm and b, of the strongest single term in what the units leave of the tensors."""
+        A spare unit fits noise too. Measured, one output and d = 5 to 8: spare units gain 10 to 94, real ones 84 to 27,000,
+        at prices of 57 to 111.
+        """
         c = self.coefficients
-        ours = network_moments(point.W, point.b, point.A, self.activation, self.orders) if len(point.W) else {}
-        left = replace(c, tensors={j: c.tensors[j] - ours.get(j, 0.0) for j in self.orders})
-        scaled = {j: T / np.sqrt(factorial(j)) for j, T in left.standardised(self.orders).items()}
-        W = decompose(scaled, c.r, 1, self.rng, polished=10).W
-        return replace(self, coefficients=left)._with_scalars(W)
+        if c.known_exactly:
+            return 1e-18 * self.total
+        return 2.0 * (c.r + len(c.scale)) * log(c.n_coordinates(self.orders))
 
     def across(self, point: _Point) -> float:
         """χ² of each half under the fit to the other half, the two added up."""
@@ -231,17 +228,14 @@ class _Search:
         assert best is not None
         return best
 
-    def energies(self, point: _Point) -> np.ndarray:
-        """Every unit's own part Σ_j ‖A_i h_j(b_i)‖²/(j! σ_j²)."""
-        weights = self.coefficients.weights()
-        F = scaled_hermite(self.activation, point.b, np.linalg.norm(point.W, axis=1), max(self.orders))
-        own = sum(F[j] ** 2 * weights[j] / factorial(j) for j in self.orders)
-        return np.sum(point.A**2, axis=0) * own
-
-    def fit_others(self, point: _Point, unit: int) -> _Point:
-        """The fit without one unit, from where the others are."""
-        W, b = np.delete(point.W, unit, axis=0), np.delete(point.b, unit)
-        return self.fit(W, b, self.orders) if len(W) else self._empty(self.orders)
+    def one_less(self, point: _Point) -> _Point:
+        """The best fit without one of the units, started from where the others are: from the two choices that do least harm."""
+        k = len(point.W)
+        if k == 1:
+            return self._empty(self.orders)
+        others = [(np.delete(point.W, i, axis=0), np.delete(point.b, i)) for i in range(k)]
+        harm = [self.fit(W, b, self.orders, 0).loss for W, b in others]
+        return min((self.fit(*others[i], self.orders) for i in np.argsort(harm)[:2]), key=lambda fit: fit.loss)
 
     def fit(self, W: np.ndarray, b: np.ndarray, orders: tuple[int, ...], max_iterations: int = 300) -> _Point:
         tensors = {j: self.coefficients.tensors[j] for j in orders}

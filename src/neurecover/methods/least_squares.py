@@ -1,6 +1,7 @@
 """Least squares from random starts: the finisher by itself.
 
-No assumption on the distribution of the inputs and no guarantee either; what it returns is certified like every other answer.
+No assumption on the distribution of the inputs and no guarantee either; what it returns is certified like every other
+answer.
 """
 
 from neurecover.methods.registry import Method

@@ -28,10 +28,11 @@ class Estimate:
 class Method:
     """A row of the registry.
 
-    refuse(task) says in one sentence why the method does not apply, or returns None. estimate(source, task, rng, deadline)
-    runs it on whitened samples; None for a method that has no estimate of its own and leaves all to the finisher. A reserve
-    is called by "auto" when random starts have not sufficed. A method that sets_aside sees through gross errors in single
-    outputs; what its network contradicts is then left out of the fit and of the certificate.
+    refuse(task) says in one sentence why the method does not apply, or returns None. estimate(source, task, rng,
+    deadline) runs it on whitened samples; None for a method that has no estimate of its own and leaves all to the
+    finisher. A reserve is called by "auto" when random starts have not sufficed. A method that sets_aside sees
+    through gross errors in single outputs; what its network contradicts is then left out of the fit and of the
+    certificate.
     """
 
     name: str

@@ -230,8 +230,8 @@ def _without_affine(student: Student, exact: bool) -> tuple[Student, int]:
 def _away_from_samples(source: Source, student: Student) -> Student:
     """Units that no sample switches, moved so far that others will not either: where their kink lies is unknown.
 
-    A unit that is on for every sample is a linear function of them: b grows by t and c shrinks by A_j·slope·t. One that is
-    off for every sample adds nothing, and its column of A becomes zero.
+    A unit that is on for every sample is a linear function of them: b grows by t and c shrinks by A_j·slope·t. One
+    that is off for every sample adds nothing, and its column of A becomes zero.
     """
     act = student.activation
     if not student.bias or act.homogeneity != 1.0 or not act.odd_slope:

@@ -1,9 +1,9 @@
 """The race: descents from many starts, each better informed than the last.
 
 A descent that ends above the noise has most of its units right and a few stuck. The next one keeps the most useful of
-them, a random half to all of the true width, and replaces the rest by fresh random units; after PATIENCE such hops without
-progress it starts anew. Against fresh starts alone this solves the same problems in a fraction of the time (see
-docs/finisher.md). The student is wider than the teacher, and as wide as the number of samples allows.
+them, a random half to all of the true width, and replaces the rest by fresh random units; after PATIENCE such hops
+without progress it starts anew. Against fresh starts alone this solves the same problems in a fraction of the time
+(see docs/finisher.md). The student is wider than the teacher, and as wide as the number of samples allows.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def descend(source: Source, student: Student, deadline: Deadline, patient: bool 
 def hops(
     source: Source, task: Task, width: int, rng: np.random.Generator, deadline: Deadline, starts: Iterator[np.ndarray]
 ) -> Iterator[Descent]:
-    """Endless descents at the given width: from `starts` while there are any, then random ones, with hops in between."""
+    """Endless descents at the given width: from `starts` while there are any, then random, with hops in between."""
     affine = task.prefers_affine()
     for round_ in itertools.count():
         given = next(starts, np.empty((0, task.n_inputs + task.bias)))

@@ -1,8 +1,8 @@
 """Fewer units for the same function: merge what is one unit in several pieces, drop what does nothing.
 
-Two units whose kinks no sample separates add up to one: Σ aᵢ relu(vᵢ·x̃) = relu((Σ aᵢvᵢ)·x̃) on these samples, and a unit
-that looks the other way differs by an affine function, relu(−z) = relu(z) − z. A unit is worth the increase of Σ r² when it
-is left out and the readout solved again, Θ_j² / (Σ h hᵀ)⁻¹_jj.
+Two units whose kinks no sample separates add up to one: Σ aᵢ relu(vᵢ·x̃) = relu((Σ aᵢvᵢ)·x̃) on these samples, and a
+unit that looks the other way differs by an affine function, relu(−z) = relu(z) − z. A unit is worth the increase of Σ
+r² when it is left out and the readout solved again, Θ_j² / (Σ h hᵀ)⁻¹_jj.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ def elimination_order(source: Source, student: Student) -> tuple[np.ndarray, np.
 def merged(student: Student, angle: float) -> Student:
     """One unit for every cluster of units whose (w, b) lie within `angle` of each other, up to sign if affine.
 
-    The cluster's function on samples that do not separate its kinks is (Σ Aᵢ vᵢᵀ) x̃ on one side; its best single unit is
-    the leading singular pair of that matrix.
+    The cluster's function on samples that do not separate its kinks is (Σ Aᵢ vᵢᵀ) x̃ on one side; its best single
+    unit is the leading singular pair of that matrix.
     """
     V = student.V
     if len(V) < 2:

@@ -3,12 +3,12 @@
 Where act(z) − act(−z) = m z (ReLU: m = 1, leaky ReLU: m = 1 + slope), a fit with a free affine part L x + c determines
 every unit only up to the sign of (w, b). The function has no affine part of its own when
 
-    L = m Σ_j s_j A_j w_jᵀ,     s_j = 1 if unit j has to be turned round, else 0,                    [ATV21, Alg. 3, eq. 5]
+    L = m Σ_j s_j A_j w_jᵀ,     s_j = 1 if unit j has to be turned round, else 0,        [ATV21, Alg. 3, eq. 5]
 
-k unknown bits and p·d equations. The constant c follows and gives no equation, because c is a parameter of the network too.
-If the matrices A_j w_jᵀ are linearly independent one least-squares solution gives the bits. If not, as for one output
-and k > d, the bits that the equations leave free are enumerated (up to 2^ENUMERATE of them), or the two halves of the
-subset sum meet in the middle (up to k = MEET).
+k unknown bits and p·d equations. The constant c follows and gives no equation, because c is a parameter of the
+network too. If the matrices A_j w_jᵀ are linearly independent one least-squares solution gives the bits. If not, as
+for one output and k > d, the bits that the equations leave free are enumerated (up to 2^ENUMERATE of them), or the
+two halves of the subset sum meet in the middle (up to k = MEET).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def find_flips(
     k = len(W)
     columns = slope * np.einsum("oj,jd->odj", A, W).reshape(-1, k)
     target = linear.ravel()
-    scale = max(np.linalg.norm(columns), np.linalg.norm(target), 1e-300)
+    scale = max(float(np.linalg.norm(columns)), float(np.linalg.norm(target)), 1e-300)
     _, triangle, pivots = qr(columns, mode="economic", pivoting=True)
     diagonal = np.abs(np.diag(triangle))
     rank = int(np.count_nonzero(diagonal > 1e-9 * diagonal.max(initial=1e-300)))

@@ -43,8 +43,8 @@ def teacher(
     - "near_parallel": unit rows in consecutive pairs at `angle` radians, each pair in a random plane; if k
       is odd the last row stands alone.
 
-    But for "gaussian", b_i ~ N(0, bias² ‖w_i‖²): under inputs N(0, I) unit i switches b_i/‖w_i‖ standard deviations from the
-    mean.
+    But for "gaussian", b_i ~ N(0, bias² ‖w_i‖²): under inputs N(0, I) unit i switches b_i/‖w_i‖ standard deviations
+    from the mean.
 
     A has, for one output, entries with magnitudes uniform in [0.5, 1.5] and random signs (signs="mixed") or
     all positive ones (signs="positive"). For several outputs and kind="orthonormal" it is uniform among the

@@ -135,8 +135,8 @@ class UnitBlockSums(ReadoutSums):
 class GaussNewtonSums(ReadoutSums):
     """The readout sums and the curvature sums Σ h mᵀ, Σ m mᵀ (its lower triangle), Σ m rᵀ.
 
-    `probes` (e, D) are hidden units that the student does not have: their values follow h in every sum (q + e rows) and do
-    not enter the residual. Time n·(m·D)² in one symmetric product, memory 8·(m·D)² bytes.
+    `probes` (e, D) are hidden units that the student does not have: their values follow h in every sum (q + e rows)
+    and do not enter the residual. Time n·(m·D)² in one symmetric product, memory 8·(m·D)² bytes.
     """
 
     def __init__(self, student: Student, probes: np.ndarray | None = None) -> None:

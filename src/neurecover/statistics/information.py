@@ -1,10 +1,10 @@
 """What the samples say about each parameter: the Fisher information of a student, its inverse, and a test for more.
 
-With noise of variance σ² the estimates have covariance σ² F⁻¹, F = Σ Jᵀ J over all parameters (V, Θ). Its blocks come from
-the Gauss–Newton sums: (V, V) is (AᵀA ⊗ 1) ∘ Σ m mᵀ, (Θ_o, V_j) is A_oj Σ h m_jᵀ, (Θ_o, Θ_o) is Σ h hᵀ.
+With noise of variance σ² the estimates have covariance σ² F⁻¹, F = Σ Jᵀ J over all parameters (V, Θ). Its blocks come
+from the Gauss–Newton sums: (V, V) is (AᵀA ⊗ 1) ∘ Σ m mᵀ, (Θ_o, V_j) is A_oj Σ h m_jᵀ, (Θ_o, Θ_o) is Σ h hᵀ.
 
-A positively homogeneous activation leaves the scale of every unit free: F is zero along (v_j, −h·A_j), and for exp along
-(b_j, −A_j). These k directions are filled in before F is inverted.
+A positively homogeneous activation leaves the scale of every unit free: F is zero along (v_j, −h·A_j), and for exp
+along (b_j, −A_j). These k directions are filled in before F is inverted.
 """
 
 from __future__ import annotations

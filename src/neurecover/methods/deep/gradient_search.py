@@ -22,7 +22,7 @@ from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.data import Source, subsample
 
-WIDTHS = (0.3, 0.15, 0.08)
+WIDTHS = {1: (0.3, 0.15, 0.08), 2: (0.4, 0.3, 0.2)}  # the noise of δ″ grows like ε^−5/2, that of δ′ like ε^−3/2
 _MAX_INPUTS = 6
 _APART = 0.97  # |cos| above which two maxima are one
 _NEAR = 0.9  # |cos| to a maximum above which a start leads to it
@@ -75,7 +75,7 @@ def gradient_search(
     f = _detrended(X, Y[:, 0])
     Z = rng.standard_normal((directions or 60 * 2**d, d))
     Z /= np.linalg.norm(Z, axis=1, keepdims=True)
-    starts = _scan(Z, X, f, WIDTHS[0], order)
+    starts = _scan(Z, X, f, WIDTHS[order][0], order)
     found: list[tuple[float, np.ndarray, float]] = []
     misses = 0
     for _, z, s in starts:
@@ -84,7 +84,7 @@ def gradient_search(
         if any(abs(z @ other) > _NEAR for _, other, _ in found):
             continue
         value = 0.0
-        for eps in WIDTHS:
+        for eps in WIDTHS[order]:
             value, z, s = _climb(z, s, X, f, eps, order)
         if s < 0.0:
             z, s = -z, -s  # the same boundary, seen from the side of the origin

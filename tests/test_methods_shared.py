@@ -1,0 +1,103 @@
+"""What every method of the registry owes, whatever it does inside."""
+
+import numpy as np
+import pytest
+
+import neurecover as nr
+from neurecover.activations import get
+from neurecover.methods import Method, get_method
+from neurecover.refine.search import Task
+from neurecover.simulate import Exponential, SparseGross
+
+# Data that meets the method's assumptions: teacher's (d, k, p, kind), whether it has biases, n.
+SUITED: dict[str, tuple[int, int, int, str, bool, int]] = {
+    "least_squares": (6, 4, 1, "gaussian", True, 400),
+    "hermite": (5, 4, 1, "sphere", True, 4_000),
+    "symmetric": (6, 5, 6, "orthonormal", False, 1_000),
+    "exact_tensor": (6, 5, 6, "sphere", False, 2_000),
+    "exact_ica": (6, 6, 8, "orthonormal", False, 2_000),
+    "exact_from": (6, 5, 6, "sphere", False, 2_000),
+    "noisy_tensor": (6, 5, 6, "sphere", False, 2_000),
+    "sign_patterns": (4, 2, 3, "sphere", False, 30),
+    "one_sparse": (5, 4, 2, "sphere", False, 400),
+    "arbitrary_noise": (4, 2, 3, "sphere", False, 200),
+    "sparse_noise": (6, 3, 30, "sphere", False, 600),
+}
+every_method = pytest.mark.parametrize("method", nr.methods(), ids=lambda method: method.name)
+
+
+def _data(name: str, seed: int = 0) -> tuple[nr.Network, np.ndarray, np.ndarray, dict]:
+    d, k, p, kind, bias, n = SUITED[name]
+    truth = nr.simulate.teacher(d, k, p, kind=kind, bias=0.5 * bias, random_state=seed)
+    noise = SparseGross(0.03, 50.0) if name == "sparse_noise" else 0.0
+    X, Y = nr.simulate.sample(truth, n, noise=noise, random_state=seed)
+    return truth, X, Y, {"n_hidden": k, "bias": bias, "method": name, "time_budget": 30}
+
+
+def _honest(recovery: nr.Recovery, truth: nr.Network) -> bool:
+    """Whether it is exact and right; that it is exact and wrong is an error whatever the test."""
+    errors = nr.compare(recovery.network, truth)
+    right = errors.weight_error < 1e-8 and not any(errors.unmatched)
+    assert right or recovery.certificate.verdict != "exact", recovery.summary()
+    return right and recovery.certificate.verdict == "exact"
+
+
+def test_every_method_is_tested_here() -> None:
+    assert {method.name for method in nr.methods()} == set(SUITED)
+
+
+@every_method
+def test_a_method_says_what_it_is(method: Method) -> None:
+    assert get_method(method.name) is method
+    assert len(method.paper) > 3
+    assert len(method.assumes) > 10
+
+
+@every_method
+def test_recovers_what_it_is_made_for(method: Method) -> None:
+    solved = 0
+    for seed in range(3):
+        truth, X, Y, options = _data(method.name, seed)
+        recovery = nr.recover(X, Y, random_state=seed, **options)
+        solved += _honest(recovery, truth)
+        assert recovery.method == method.name
+    assert solved == 3
+
+
+@every_method
+def test_same_seed_same_answer(method: Method) -> None:
+    _, X, Y, options = _data(method.name)
+    first, second = (nr.recover(X, Y, random_state=7, **options) for _ in range(2))
+    np.testing.assert_array_equal(first.network.W, second.network.W)
+
+
+@every_method
+@pytest.mark.parametrize("damage", ["asymmetric inputs", "noise", "one unit too few", "duplicated column", "constant"])
+def test_broken_assumptions_never_end_in_a_wrong_exact(method: Method, damage: str) -> None:
+    truth, X, Y, options = _data(method.name)
+    options |= {"time_budget": 4}
+    if damage == "asymmetric inputs":
+        X = Exponential()(np.random.default_rng(0), *X.shape)
+        Y = truth(X)
+    elif damage == "noise":
+        Y = Y + 0.3 * np.random.default_rng(0).standard_normal(Y.shape)
+    elif damage == "one unit too few":
+        options["n_hidden"] -= 1
+    elif damage == "duplicated column":
+        X = np.hstack([X, X[:, :1]])
+    else:
+        Y = np.ones_like(Y)
+    recovery = nr.recover(X, Y, random_state=0, **options)
+    assert recovery.certificate.reasons
+    if damage == "asymmetric inputs":
+        _honest(recovery, truth)
+    else:
+        assert recovery.certificate.verdict != "exact", recovery.summary()
+
+
+@every_method
+def test_a_task_that_does_not_fit_is_refused_in_a_sentence(method: Method) -> None:
+    task = Task(get("step"), 5, 1, 100, True, 3)
+    reason = method.refuse(task)
+    assert reason is not None
+    assert reason.endswith(".")
