@@ -1,15 +1,15 @@
 """What the function of a network leaves open, and how far apart two functions are.
 
-Where act(z) − act(−z) = m z (ReLU: m = 1), turning units j in a set S round, (w, b) → (−w, −b), changes the function by the
-affine function −m Σ_S A_j (w_j·x + b_j). Its constant goes into c, so the function is the same whenever
+Where act(z) − act(−z) = m z (ReLU: m = 1), turning units j in a set S round, (w, b) → (−w, −b), changes the function
+by the affine function −m Σ_S A_j (w_j·x + b_j). Its constant goes into c, so the function is the same whenever
 
-    Σ_{j in S} A_j w_jᵀ = 0,                                                                     [ATV21, Theorem 3.4, eq. 5]
+    Σ_{j in S} A_j w_jᵀ = 0,                                                    [ATV21, Theorem 3.4, eq. 5]
 
 and no two rows of W being parallel this is all that the function leaves open but for the order and the scale of units.
 
-The mean of (f(x) − g(x))² under x ~ N(0, I) is Σ_j ‖T_j(f) − T_j(g)‖² / j! [ATV21, Prop. 3.6]. For act(z) = z₊^c + λ z₋^c with
-a whole number c it is a finite expression in bivariate normal probabilities; for other activations the series is summed and
-Parseval's identity bounds what is left.
+The mean of (f(x) − g(x))² under x ~ N(0, I) is Σ_j ‖T_j(f) − T_j(g)‖² / j! [ATV21, Prop. 3.6]. For act(z) = z₊^c + λ
+z₋^c with a whole number c it is a finite expression in bivariate normal probabilities; for other activations the
+series is summed and Parseval's identity bounds what is left.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ SERIES = 160  # the degree of the series; √j! overflows beyond 300
 
 @dataclass(frozen=True, eq=False)
 class SignAmbiguities:
-    """`networks`: every assignment of signs with the same function, the given one first; `signs` (s, k): −1 for turned units.
+    """Every assignment of signs with the same function, the given one first.
+
+    `networks` are the networks themselves and `signs` (s, k) has −1 for the units that are turned round.
 
     `complete` is False where the assignments are too many to be searched or listed.
     """
@@ -49,8 +51,8 @@ class SignAmbiguities:
 def sign_ambiguities(network: Network, tolerance: float = 1e-9) -> SignAmbiguities:
     """The ways to turn units round that leave the function as it is [ATV21, eq. 5].
 
-    tolerance is relative to the size of the A_j w_jᵀ. A unit that is its own mirror image up to A and c (sigmoid, abs) is
-    one unit either way and does not count; nor does one whose A_j w_jᵀ is zero.
+    tolerance is relative to the size of the A_j w_jᵀ. A unit that is its own mirror image up to A and c (sigmoid, abs)
+    is one unit either way and does not count; nor does one whose A_j w_jᵀ is zero.
     """
     k, m = network.n_hidden, network.activation.odd_slope
     size = np.linalg.norm(network.A, axis=0) * np.linalg.norm(network.W, axis=1)
@@ -172,12 +174,13 @@ def _kernel(units: Network, act: SidedPower) -> np.ndarray:
 def rectified_product(h: np.ndarray, k: np.ndarray, rho: np.ndarray, power: int) -> np.ndarray:
     """E[(u + h)₊ⁿ (v + k)₊ⁿ], n = power, for standard normal u and v of correlation ρ; z₊⁰ is the step.
 
-    With I_mn = E[(u + h)₊^m (v + k)₊^n], Stein's identity applied to the factor u of (u + h)₊^m = u(…)₊^{m−1} + h(…)₊^{m−1} gives
+    With I_mn = E[(u + h)₊^m (v + k)₊^n], Stein's identity applied to the factor u of (u + h)₊^m = u(…)₊^{m−1} +
+    h(…)₊^{m−1} gives
 
         I_mn = h I_{m−1,n} + (m − 1) I_{m−2,n} + ρ n I_{m−1,n−1},
 
-    where for m = 1 the second term is φ(h) E[(v + k)₊^n | u = −h], the derivative of a step, and for n = 0 so is the last
-    one with u and v exchanged. I_00 is the bivariate normal probability.
+    where for m = 1 the second term is φ(h) E[(v + k)₊^n | u = −h], the derivative of a step, and for n = 0 so is the
+    last one with u and v exchanged. I_00 is the bivariate normal probability.
     """
     h, k, rho = np.broadcast_arrays(*(np.asarray(value, dtype=float) for value in (h, k, rho)))
     s = np.sqrt((1.0 - rho) * (1.0 + rho))

@@ -1,6 +1,6 @@
 """Benchmarks and the papers' figures, by name."""
 
-from neurecover.experiments import bench_statistics, bjw18, finisher, gklw19, gklw19_bench, peers
+from neurecover.experiments import bench_statistics, bjw18, choices, finisher, gklw19, gklw19_bench, peers
 from neurecover.experiments.experiment import Experiment
 
 __all__ = ["Experiment", "benchmarks", "reproductions"]
@@ -12,6 +12,7 @@ def benchmarks() -> dict[str, Experiment]:
         bench_statistics.PASSES,
         finisher.FINISHER,
         finisher.NOISE,
+        choices.CHOICES,
         peers.PEERS,
         *gklw19_bench.BENCHMARKS,
         *bjw18.EXPERIMENTS,

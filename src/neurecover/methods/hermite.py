@@ -1,14 +1,16 @@
 """One hidden layer with biases under Gaussian inputs, by Hermite tensors [ATV21].
 
-Whiten; find the span of the units from the low orders where k < d and go on in r dimensions; regress the Hermite coefficients
-there, to order 4 for k ≤ r and to order 6 for more; decompose them jointly and fit the units in moment space; fix the signs by
-order 1; and solve the output weights once on the samples (Algorithm 5). Units whose bias is so large that the samples do
-not tell them from an affine function (group P of [ATV21, §5.2]) are left as that function, in two units of their own (Claim B.5).
-The paper's own form, plain means and Jennrich's algorithm with one pair, is `paper_directions`.
+Whiten; find the span of the units from the low orders where k < d and go on in r dimensions; regress the Hermite
+coefficients there, to order 4 for k ≤ r and to order 6 for more; decompose them jointly and fit the units in moment
+space; fix the signs by order 1; and solve the output weights once on the samples (Algorithm 5). Units whose bias is so
+large that the samples do not tell them from an affine function (group P of [ATV21, §5.2]) are left as that function,
+in two units of their own (Claim B.5). The paper's own form, plain means and Jennrich's algorithm with one pair, is
+`paper_directions`.
 """
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +23,8 @@ from neurecover.methods.hermite_coefficients import (
     gaussian_test,
     low_coefficients,
 )
-from neurecover.methods.hermite_fit import HermiteFit, seen_units, usable_orders
+from neurecover.methods.hermite_fit import NEVER, HermiteFit, seen_units
+from neurecover.methods.hermite_search import usable_orders
 from neurecover.methods.hermite_steps import consolidate, tensor_directions
 from neurecover.methods.registry import Estimate, Method
 from neurecover.network import Network
@@ -33,6 +36,7 @@ from neurecover.tensors import Span
 
 MOST_FEATURES = 60_000  # of one sample; beyond, the tensors are too large
 SIX = 3_100  # features up to which tensors of order 6 are estimated
+SHARE = 0.3  # of the time there is; the rest is the finisher's
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,7 @@ class Found:
     whitening: Whitening
 
     def rows(self, units: np.ndarray, bias: bool) -> np.ndarray:
-        """Units (w, b) of the fit's dimensions, (m, r + 1), in the coordinates of the samples; without b if not bias."""
+        """Units (w, b) in the r dimensions of the fit, (m, r + 1), in the coordinates of the samples."""
         W, b = _in_inputs(units[:, :-1] @ self.basis.T, units[:, -1], self.whitening)
         return np.column_stack([W, b]) if bias else W
 
@@ -62,7 +66,7 @@ def learn(
     *,
     n_hidden: int | None = None,
     bias: bool = True,
-    deadline: Deadline = Deadline(),
+    deadline: Deadline = NEVER,
 ) -> Found:
     """The network behind Gaussian inputs of any mean and covariance (mean zero without biases).
 
@@ -124,7 +128,7 @@ def output_weights(
 
 
 def paper_directions(source: Source, rng: np.random.Generator, n_hidden: int, regress: int = -1) -> np.ndarray:
-    """The directions as [ATV21, Alg. 4] finds them for k ≤ d: plain means, one random pair of contractions, nothing polished."""
+    """The directions of [ATV21, Alg. 4] for k ≤ d as printed: plain means, one random pair, nothing polished."""
     c = estimate_coefficients(source, 4, rng, regress=regress)
     return tensor_directions(
         c.tensors,
@@ -157,7 +161,8 @@ def _coefficients(
         whole = estimate_coefficients(source, 4, rng)
         seen = whole.span((1, *usable_orders(activation, bias, 4)), n_hidden)
         return (whole, np.eye(d), seen) if seen.basis.shape[1] == d else (whole.projected(seen.basis), seen.basis, seen)
-    # Orders 1 and 2 hold every unit of a relu (h_2 = φ(b)); where b = 0 is a root of h_2, as for sigmoids, order 3 is needed.
+    # Orders 1 and 2 hold every unit of a relu (h_2 = φ(b)); where b = 0 is a root of h_2, as for sigmoids, order 3 is
+    # needed.
     third = activation.homogeneity is None and n_features(d, 3) <= MOST_FEATURES
     low = estimate_coefficients(source, 3, rng) if third else low_coefficients(source, rng)
     seen = low.span([j for j in (1, 2, 3) if j in low.tensors], n_hidden)
@@ -178,8 +183,8 @@ def _degree(r: int) -> int:
     degree = next((j for j in (4, 3) if n_features(r, j) <= MOST_FEATURES), None)
     if degree is None:
         raise ValueError(
-            f"Tensors of order 3 in {r} dimensions have {n_features(r, 3)} entries per output, more than the {MOST_FEATURES} "
-            "that this method handles. Use least_squares."
+            f"Tensors of order 3 in {r} dimensions have {n_features(r, 3)} entries per output, more than the "
+            f"{MOST_FEATURES} that this method handles. Use least_squares."
         )
     return degree
 
@@ -206,6 +211,8 @@ def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: De
     test = gaussian_test(source)
     if deadline.passed:
         return Estimate(None, (test.sentence, "no time for the tensors"))
+    if deadline.moment is not None:
+        deadline = Deadline.after(SHARE * (deadline.moment - time.monotonic()))
     try:
         found = learn(source, task.activation, rng, n_hidden=task.n_hidden, bias=task.bias, deadline=deadline)
         asked = found.fit.asked
@@ -219,10 +226,8 @@ def _notes(found: Found, task: Task) -> list[str]:
     fit, c, seen = found.fit, found.coefficients, found.span
     notes = []
     if seen is not None and c.r < task.n_inputs:
-        values = seen.singular_values
-        notes.append(
-            f"units in {c.r} of {task.n_inputs} dimensions (singular values {values[c.r - 1]:.3g}, next {values[c.r]:.3g})"
-        )
+        last, following = seen.singular_values[c.r - 1 : c.r + 1]
+        notes.append(f"units in {c.r} of {task.n_inputs} dimensions (singular values {last:.3g}, next {following:.3g})")
     how = "plain means" if c.regressed < 0 else f"regressed to degree {c.regressed}"
     asked = "" if task.n_hidden is None else f" of {task.n_hidden}"
     notes.append(
@@ -231,8 +236,8 @@ def _notes(found: Found, task: Task) -> list[str]:
     )
     if fit.affine:
         notes.append(
-            f"order 1 leaves an affine part of norm {np.linalg.norm(fit.L):.3g} (χ² = {fit.unexplained:.3g} on {fit.L.size} "
-            "degrees of freedom): units that are always on or always off, or signs that are not settled"
+            f"order 1 leaves an affine part of norm {np.linalg.norm(fit.L):.3g} (χ² = {fit.unexplained:.3g} on "
+            f"{fit.L.size} degrees of freedom): units that are always on or always off, or signs that are not settled"
         )
     elif fit.sign_choices > 1:
         notes.append(f"{fit.sign_choices} choices of signs fit order 1")
@@ -241,8 +246,9 @@ def _notes(found: Found, task: Task) -> list[str]:
 
 METHOD = Method(
     name="hermite",
-    paper="Awasthi, Tang, Vijayaraghavan: Efficient algorithms for learning depth-2 neural networks with general ReLU activations (NeurIPS 2021)",
-    assumes="Gaussian inputs of any mean and covariance; biases or not; one output or several; up to r(r + 1)/2 units in r dimensions",
+    paper="Awasthi, Tang, Vijayaraghavan: Efficient algorithms for learning depth-2 neural networks with general ReLU "
+    "activations (NeurIPS 2021)",
+    assumes="Gaussian inputs of any mean and covariance; biases or not; one output or several; up to d(d + 1)/2 units",
     refuse=_refuse,
     estimate=_estimate,
 )

@@ -1,12 +1,12 @@
 """Hermite coefficients from samples, with the errors they have.
 
-The samples are read in two halves. With E_j = (T_j⁽¹⁾ − T_j⁽²⁾) √(n₁n₂)/n the half difference, a draw of the error in T_j, the
-error of one orthonormal coordinate of T_j/√j! is
+The samples are read in two halves. With E_j = (T_j⁽¹⁾ − T_j⁽²⁾) √(n₁n₂)/n the half difference, a draw of the error in
+T_j, the error of one orthonormal coordinate of T_j/√j! is
 
     σ_j² = (‖E_j‖²/j! + ν σ²) / (N_j + ν),        N_j the number of coordinates,  σ² = residual variance / n,
 
-the second term a prior worth ν coordinates, which matters where order j has few. The residual of the regression is largest
-where x is, so the errors grow with the order: measured σ_4 = 2.3 σ_1 for one output, d = k = 5.
+the second term a prior worth ν coordinates, which matters where order j has few. The residual of the regression is
+largest where x is, so the errors grow with the order: measured σ_4 = 2.3 σ_1 for one output, d = k = 5.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ SIGNIFICANCE = 1e-3
 
 @dataclass(frozen=True)
 class Coefficients:
-    """T_j of every output in units of `scale` (p,), for the orders that are keys; `errors` maps an order to σ_j, 0 if exact.
+    """T_j of every output in units of `scale` (p,), by order; `errors` maps an order to σ_j, 0 if exact.
 
     `regressed` is the degree up to which the coefficients come from a regression (−1: plain means); `n` the samples.
     `halves` are the same tensors from each half of the samples, independent of one another; none where they are exact.
@@ -95,8 +95,8 @@ class Coefficients:
     def count(self, orders: Iterable[int], ell: int, rng: np.random.Generator) -> int:
         """How many singular values of the flattenings (ℓ, j − ℓ), side by side, noise does not explain [ATV21, Alg. 4].
 
-        The threshold is the mean norm of five draws of pure noise plus √(2 log 1/δ): the norm is a 1-Lipschitz function of
-        the coordinates, so noise exceeds it with probability δ at most.
+        The threshold is the mean norm of five draws of pure noise plus √(2 log 1/δ): the norm is a 1-Lipschitz
+        function of the coordinates, so noise exceeds it with probability δ at most.
         """
         orders = [j for j in orders if j > ell]
         values = self._singular_values(self.standardised(orders), ell)
@@ -131,8 +131,8 @@ def estimate_coefficients(
 ) -> Coefficients:
     """The coefficients of Bᵀx up to a degree, B = projection (d, r), for inputs of zero mean and unit covariance.
 
-    regress is the degree of the regression, −1 for the paper's plain means [ATV21, (14)]; None takes the largest that samples,
-    memory and OPERATIONS carry.
+    regress is the degree of the regression, −1 for the paper's plain means [ATV21, (14)]; None takes the largest that
+    samples, memory and OPERATIONS carry.
     """
     d, p = source.n_inputs, source.n_outputs
     r = d if projection is None else projection.shape[1]
@@ -151,7 +151,7 @@ def estimate_coefficients(
 
 
 def low_coefficients(source: Source, rng: np.random.Generator, network: Network | None = None) -> Coefficients:
-    """Orders 1 and 2 in any dimension, from what a network leaves of the outputs (None: what a linear regression leaves).
+    """Orders 1 and 2 in any dimension, from what a network, or else a linear regression, leaves of the outputs.
 
     T_j(y) = T_j(y − f) + T_j(f) whatever f, and the error is that of the first term: the better f, the smaller.
     """

@@ -4,8 +4,8 @@ For x ~ N(0, I), unit rows w_i and y = Σ_i A_oi act(w_i·x + b_i) + c, [Lemma 3
 
     T_j[o] = Σ_i A_oi h_j(b_i) w_i^{⊗j},        h_j(b) = (−1)^j He_{j−2}(b) φ(b)  for ReLU and j ≥ 2.
 
-act(z) = g relu(z) + (a linear function) has g times these h_j from order 2 on, so leaky ReLUs go the same way. All tensors
-are packed, (p, n_packed(r, j)); ℓ is the number of axes that are flattened into one, 1 for k ≤ r.
+act(z) = g relu(z) + (a linear function) has g times these h_j from order 2 on, so leaky ReLUs go the same way. All
+tensors are packed, (p, n_packed(r, j)); ℓ is the number of axes that are flattened into one, 1 for k ≤ r.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def population_coefficients(network: Network, orders: tuple[int, ...]) -> dict[i
 def algorithm_1(
     tensors: Mapping[int, np.ndarray], r: int, ell: int, activation: Activation, rng: np.random.Generator
 ) -> Units:
-    """Every unit from exact tensors of the orders ℓ to ℓ + 3, 2ℓ + 1 and 2ℓ + 2 [ATV21, Alg. 1]; signs for ℓ = 1, by order 1."""
+    """Every unit from exact tensors of orders ℓ to ℓ + 3, 2ℓ + 1 and 2ℓ + 2 [ATV21, Alg. 1]; signs too if ℓ = 1."""
     W = tensor_directions(tensors, r, ell, rng)
     found = recover_scalars(W, tensors, ell, activation)
     return fix_signs(found, tensors[1], activation) if ell == 1 else found
@@ -67,11 +67,11 @@ def tensor_directions(
 ) -> np.ndarray:
     """The directions ±w_i, unit rows, of T_{2ℓ+1} and T_{2ℓ+2} together [ATV21, Alg. 1, steps 1–4, and Alg. 4].
 
-    A unit is missing from an order where He_{j−2}(b) = 0, and never from both: He_{2ℓ−1} and He_{2ℓ} have no common root
-    (Lemma 4.3). threshold[j] is η₁, the least singular value of flatten(T_j, ℓ, j − ℓ) that counts (the text prints ℓ + 1
-    for the second side of both; the sides have to add up to j); without it, rounding. Terms weaker than `weakest` times the
-    strongest are left out (η₂) and of directions that agree up to sign within `same` the strongest stays (η₃). pairs=1,
-    max_iterations=0 is Jennrich's algorithm as the paper runs it.
+    A unit is missing from an order where He_{j−2}(b) = 0, and never from both: He_{2ℓ−1} and He_{2ℓ} have no common
+    root (Lemma 4.3). threshold[j] is η₁, the least singular value of flatten(T_j, ℓ, j − ℓ) that counts (the text
+    prints ℓ + 1 for the second side of both; the sides have to add up to j); without it, rounding. Terms weaker than
+    `weakest` times the strongest are left out (η₂) and of directions that agree up to sign within `same` the strongest
+    stays (η₃). pairs=1, max_iterations=0 is Jennrich's algorithm as the paper runs it.
     """
     found, strength = [], []
     for j in (2 * ell + 1, 2 * ell + 2):
@@ -111,8 +111,9 @@ def recover_scalars(W: np.ndarray, tensors: Mapping[int, np.ndarray], ell: int, 
 
         b = −(ζ_{q+1} + (q − 2) ζ_{q−1}) / ζ_q,        a = ζ_q / h_q(b).
 
-    The paper prints q for q − 2 and He_q for He_{q−2}: its γ_j has the index of He, its ζ_j that of the tensor. For ℓ = 1
-    q = 2, for ℓ ≥ 2 the larger of ζ_{ℓ+1} and ζ_{ℓ+2}. Several outputs share b, which is their least-squares solution.
+    The paper prints q for q − 2 and He_q for He_{q−2}: its γ_j has the index of He, its ζ_j that of the tensor. For ℓ
+    = 1 q = 2, for ℓ ≥ 2 the larger of ζ_{ℓ+1} and ζ_{ℓ+2}. Several outputs share b, which is their least-squares
+    solution.
     """
     if activation.homogeneity != 1.0:
         raise ValueError(f"Algorithm 2 is for relu, leaky_relu and abs. Got {activation} instead.")
@@ -135,9 +136,9 @@ def recover_scalars(W: np.ndarray, tensors: Mapping[int, np.ndarray], ell: int, 
 def fix_signs(units: Units, T1: np.ndarray, activation: Activation) -> Units:
     """Turn (w, b) so that T_1 = Σ_i A_i h_1(b_i) w_i, for independent A_i ⊗ w_i [ATV21, Alg. 3].
 
-    The solution of Σ_i z_i A_i ⊗ w_i = T_1 is h_1(b_i) for a unit that stands right and −h_1(−b_i) for one that has to be
-    turned; these differ by act(z) − act(−z) over z whatever b. The nearer one decides, which for exact tensors and ReLU
-    is the paper's sign of z_i and under errors has the wider margin.
+    The solution of Σ_i z_i A_i ⊗ w_i = T_1 is h_1(b_i) for a unit that stands right and −h_1(−b_i) for one that has to
+    be turned; these differ by act(z) − act(−z) over z whatever b. The nearer one decides, which for exact tensors and
+    ReLU is the paper's sign of z_i and under errors has the wider margin.
     """
     columns = np.einsum("oi,id->odi", units.A, units.W).reshape(-1, len(units.W))
     z = np.linalg.lstsq(columns, np.ravel(T1), rcond=None)[0]
@@ -155,7 +156,7 @@ def consolidate(
     c: np.ndarray,
     activation: Activation,
 ) -> Network:
-    """Σ_i right_i act(z_i) + turned_i act(−z_i) + L x + c, z_i = w_i·x + b_i, in at most k + 2 units per output [ATV21, Claim B.5].
+    """Σ_i right_i act(z_i) + turned_i act(−z_i) + L x + c, z_i = w_i·x + b_i, in k + 2 units [ATV21, Claim B.5].
 
     act(−z) = act(z) − m z brings every pair to one unit; what is linear in x becomes m u = act(u) − act(−u). Several
     outputs need a pair for every dimension of L (p, d). right and turned are (p, k).

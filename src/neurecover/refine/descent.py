@@ -20,7 +20,7 @@ from neurecover.refine.products import ProductSolver
 from neurecover.refine.steps import DenseSolver, ReadoutFactor
 from neurecover.statistics import GaussNewtonSums, ReadoutSums, Student
 
-DENSE_LIMIT = 3_000  # hidden weights; beyond, conjugate gradients are faster than the dense matrix
+DENSE_LIMIT = 2_000  # hidden weights; beyond, conjugate gradients are faster than the dense matrix (measured)
 ROUNDING = 1e-29  # Σ r² / Σ y² at which double precision has nothing left to give
 
 
@@ -36,8 +36,9 @@ class Descent:
         self.iterations = 0
         self.finished = ""
         self._damping, self._growth = 1e-2, 2.0
-        empty = replace(student, readout=np.zeros_like(student.readout))
-        self.total = float(reduce(source, ReadoutSums(empty)).sums["rr"])
+        empty = reduce(source, ReadoutSums(replace(student, readout=np.zeros_like(student.readout))))
+        self.total = float(empty.sums["rr"])
+        self.n_equations = empty.n * student.n_outputs
         readout = ReadoutFactor(reduce(source, ReadoutSums(student)).sums)
         self.student = replace(student, readout=student.readout + readout.step)
         self.rss = readout.best_rss

@@ -17,12 +17,13 @@ from neurecover.network import Network
 from neurecover.refine.descent import Descent
 from neurecover.refine.search import Deadline, Task, descend, hops
 from neurecover.refine.shrink import elimination_order, keep_units, merged
-from neurecover.refine.signs import find_flips
+from neurecover.refine.signs import find_flips, likely_flips
 from neurecover.statistics import PreactivationRange, Student
 
 EXACT = 1e-20  # Σ r² / Σ y² below which a fit is taken for noiseless and goes the exact way
 REDUNDANT = 1e-10  # Σ r² / Σ y² that dropping a duplicate may cost in a path computed with a ridge
 MAX_DESCENTS = 400
+LIKELY, FITTED = 24, 3  # choices of signs tried on noisy samples, and how many of them are fitted to the end
 UNSETTLED = 4  # exact fits whose signs stay open before one is returned as it is
 SAME = 0.1  # of one degree of freedom's share of Σ r²: two optima closer than this are one
 NARROWING = (3, 6, 12, 25, 50, 100, 200)  # after so many descents that were not exact, the best is shrunk
@@ -75,7 +76,7 @@ def finish(
             unsettled += not (candidate.exact and candidate.sign_choices)
         else:
             agreements = agreements + 1 if best is not None and _same(candidate, best, task) else 0
-        if best is None or _better(candidate, best):
+        if best is None or _better(candidate, best, task):
             best = candidate
         best = replace(best, descents=count, agreements=agreements)
         wide = None
@@ -123,9 +124,13 @@ def _grow(
 
 
 def _criterion(descent: Descent, task: Task) -> float:
+    return _bayes(descent.relative_rss, descent.student.V.size + descent.student.readout.size, task)
+
+
+def _bayes(relative_rss: float, n_parameters: int, task: Task) -> float:
+    """N·log Σr² + (parameters)·log N, up to a constant; less is better."""
     N = task.n_samples * task.n_outputs
-    n_parameters = descent.student.V.size + descent.student.readout.size
-    return float(N * np.log(max(descent.relative_rss, EXACT)) + n_parameters * np.log(N))
+    return float(N * np.log(max(relative_rss, EXACT)) + n_parameters * np.log(N))
 
 
 def narrow(source: Source, descent: Descent, task: Task, deadline: Deadline) -> Descent:
@@ -191,8 +196,7 @@ def settle(source: Source, task: Task, descent: Descent, deadline: Deadline) -> 
     if student.affine and student.n_hidden == 0:
         sign_choices = 0
     elif student.affine:
-        unflipped, sign_choices = _without_affine(student, exact=descent.rss < EXACT * descent.total)
-        settled = descend(source, unflipped, deadline, patient=True)
+        settled, sign_choices = _without_affine(source, descent, deadline)
         allowed = max(
             EXACT * descent.total, descent.rss * (1.0 + 4.0 * task.n_inputs * task.n_outputs / task.n_samples)
         )
@@ -213,18 +217,36 @@ def settle(source: Source, task: Task, descent: Descent, deadline: Deadline) -> 
     )
 
 
-def _without_affine(student: Student, exact: bool) -> tuple[Student, int]:
+def _without_affine(source: Source, descent: Descent, deadline: Deadline) -> tuple[Descent, int]:
+    """The fit with the units turned as the affine part says, and how many ways of turning them fit as well.
+
+    Without noise the equations decide. With noise the likeliest choices are tried on the samples: the best few by the
+    readout alone are fitted to the end.
+    """
+    student = descent.student
     d, k = student.n_inputs, student.n_hidden
     slope = student.activation.odd_slope or 0.0
-    linear = student.readout[k : k + d].T
-    search = find_flips(student.A, student.V[:, :d], -linear, slope, tolerance=1e-6 if exact else 1e-2)
-    flip = search.flips[0]
-    V = np.where(flip[:, None], -student.V, student.V)
+    problem = (student.A, student.V[:, :d], -student.readout[k : k + d].T, slope)
+    if descent.rss < EXACT * descent.total:
+        search = find_flips(*problem, tolerance=1e-6)
+        settled = descend(source, _turned(student, search.flips[0], slope), deadline, patient=True)
+        return settled, len(search.flips) if search.complete else 0
+    tried = (Descent(source, _turned(student, flip, slope)) for flip in likely_flips(*problem, LIKELY))
+    fitted = [
+        descend(source, start.student, deadline, patient=True) for start in sorted(tried, key=lambda t: t.rss)[:FITTED]
+    ]
+    best = min(fitted, key=lambda fit: fit.rss)
+    doubt = best.rss * (1.0 + 10.0 / best.n_equations)  # ten degrees of freedom: odds of e⁵ under Gaussian noise
+    return best, sum(fit.rss <= doubt for fit in fitted)
+
+
+def _turned(student: Student, flip: np.ndarray, slope: float) -> Student:
+    """The student without its affine part, the given units turned round: act(z) = act(−z) + m z."""
+    d, k = student.n_inputs, student.n_hidden
     readout = np.delete(student.readout, np.s_[k : k + d], axis=0)
     if student.bias:
-        readout[-1] += slope * (student.A[:, flip] @ student.V[flip, d])  # act(z) = act(−z) + m z
-    turned = replace(student, V=V, readout=readout, affine=False)
-    return turned, len(search.flips) if search.complete else 0
+        readout[-1] += slope * (student.A[:, flip] @ student.V[flip, d])
+    return replace(student, V=np.where(flip[:, None], -student.V, student.V), readout=readout, affine=False)
 
 
 def _away_from_samples(source: Source, student: Student) -> Student:
@@ -284,8 +306,8 @@ def _same(a: Finished, b: Finished, task: Task) -> bool:
     return a.network.n_hidden == b.network.n_hidden and abs(a.rss - b.rss) <= SAME * share
 
 
-def _better(a: Finished, b: Finished) -> bool:
+def _better(a: Finished, b: Finished, task: Task) -> bool:
     # Between fits that are both exact the narrower network is the better one: an affine part costs units.
     if a.exact and b.exact:
         return a.network.n_hidden < b.network.n_hidden
-    return a.rss < b.rss
+    return _bayes(a.relative_rss, a.network.n_parameters, task) < _bayes(b.relative_rss, b.network.n_parameters, task)

@@ -65,6 +65,17 @@ def find_flips(
     return SignSearch(flips[keep].astype(bool), misfit[keep], complete)
 
 
+def likely_flips(A: np.ndarray, W: np.ndarray, linear: np.ndarray, slope: float, count: int) -> np.ndarray:
+    """Under noise: the assignments with the least misfit among those that differ in at most two bits from the best found."""
+    base = find_flips(A, W, linear, slope, tolerance=1e-2).flips[0]
+    k = len(base)
+    single = np.eye(k, dtype=bool)
+    double = np.array([single[i] | single[j] for i in range(k) for j in range(i)], dtype=bool).reshape(-1, k)
+    flips = base ^ np.vstack([np.zeros((1, k), dtype=bool), single, double])
+    misfit = np.linalg.norm(slope * np.einsum("sj,oj,jd->sod", flips, A, W, optimize=True) - linear, axis=(1, 2))
+    return flips[np.argsort(misfit, kind="stable")[:count]]
+
+
 def _enumerate_free(columns: np.ndarray, target: np.ndarray, bound: np.ndarray, free: np.ndarray) -> np.ndarray:
     """Try every value of the free bits; the bound ones follow by least squares, rounded to bits."""
     choices = _bits(np.arange(2 ** len(free)), len(free))

@@ -29,7 +29,7 @@ class RadialMoments(Statistic):
         self.sums["fourth"] += np.sum(square * square - 2.0 * (d + 2.0) * square + d * (d + 2.0))
 
     def deviations(self) -> tuple[float, float]:
-        """n‖ū₃‖²/2(d + 2), which is χ² with d degrees of freedom for Gaussian inputs, and √n ū₄/√(8d(d + 2)), which is N(0, 1)."""
+        """n‖ū₃‖²/2(d + 2) and √n ū₄/√(8d(d + 2)): χ² on d degrees of freedom and N(0, 1) for Gaussian inputs."""
         d = self.n_inputs
         third, fourth = self.average("third"), float(self.average("fourth"))
         return self.n * float(third @ third) / (2.0 * (d + 2.0)), np.sqrt(self.n / (8.0 * d * (d + 2.0))) * fourth

@@ -21,8 +21,9 @@ from scipy.optimize import minimize
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.data import Source, subsample
+from neurecover.statistics.hermite import hermite_features
 
-WIDTHS = {1: (0.3, 0.15, 0.08), 2: (0.4, 0.3, 0.2)}  # the noise of δ″ grows like ε^−5/2, that of δ′ like ε^−3/2
+WIDTHS = {1: (0.3, 0.15, 0.08), 2: (0.3, 0.2, 0.12)}  # the noise of δ″ grows like ε^−5/2, that of δ′ like ε^−3/2
 _MAX_INPUTS = 6
 _APART = 0.97  # |cos| above which two maxima are one
 _NEAR = 0.9  # |cos| to a maximum above which a start leads to it
@@ -101,10 +102,9 @@ def gradient_search(
 
 
 def _detrended(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """y less its best quadratic, which no kernel of a small width sees but whose variance all of them do."""
-    i, j = np.triu_indices(X.shape[1])
-    features = np.column_stack([np.ones(len(X)), X, X[:, i] * X[:, j]])
-    return y - features @ np.linalg.lstsq(features, y, rcond=None)[0]
+    """y less its best polynomial of degree 4, whose bends a wide kernel would take for kinks."""
+    features = hermite_features(X, 4)
+    return y - np.linalg.solve(features @ features.T, features @ y) @ features
 
 
 def _scan(Z: np.ndarray, X: np.ndarray, f: np.ndarray, eps: float, order: int) -> list[tuple[float, np.ndarray, float]]:

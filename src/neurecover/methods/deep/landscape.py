@@ -166,9 +166,13 @@ def _turn(tensor: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 def _minimum(objective: Objective, start: np.ndarray) -> np.ndarray:
     """A local minimum by a trust-region Newton method, whose exact steps follow negative curvature."""
-    curvature: Any = lambda v: objective(v)[2]  # noqa: E731
-    settings: Any = {"gtol": 1e-12, "maxiter": 2_000}
-    slope: Any = lambda v: objective(v)[1]  # noqa: E731
-    return minimize(
-        lambda v: objective(v)[0], start, method="trust-exact", jac=slope, hess=curvature, options=settings
+    # scipy's stubs know this call only with literal options.
+    search: Any = minimize
+    return search(
+        lambda v: objective(v)[:2],
+        start,
+        jac=True,
+        hess=lambda v: objective(v)[2],
+        method="trust-exact",
+        options={"gtol": 1e-12, "maxiter": 2_000},
     ).x

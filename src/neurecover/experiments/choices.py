@@ -1,0 +1,139 @@
+"""Why the finisher is built as it is: every choice against its alternatives, in descents solved and time for each."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+from neurecover.activations import get
+from neurecover.data import ArraySource, reduce
+from neurecover.experiments.experiment import Experiment, Row, Track
+from neurecover.refine import search
+from neurecover.refine.descent import Descent
+from neurecover.refine.products import ProductSolver
+from neurecover.refine.search import CHUNK, SLOW, Deadline, Task
+from neurecover.refine.starts import random_units
+from neurecover.refine.steps import DenseSolver
+from neurecover.simulate import sample, teacher
+from neurecover.statistics import GaussNewtonSums
+
+SEEDS, STARTS, PATIENT_SECONDS = 8, 5, 10.0
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A problem (d = k = 10) and a kind of student on it."""
+
+    p: int
+    n: int
+    bias: bool
+    width: int
+    affine: bool
+    projected: bool = True
+    kind: str = "gaussian"
+
+    def source(self, seed: int) -> ArraySource:
+        kind = self.kind if self.p == 1 else "orthonormal"
+        truth = teacher(10, 10, self.p, kind=kind, bias=0.7 * self.bias, random_state=seed)
+        return ArraySource(*sample(truth, self.n, random_state=seed))
+
+    @property
+    def task(self) -> Task:
+        return Task(get("relu"), 10, self.p, self.n, self.bias, 10)
+
+
+ONE, TEN, FEW = Setting(1, 600, True, 16, True), Setting(10, 100, False, 13, False), Setting(10, 60, False, 13, False)
+SETTINGS = {
+    "the finisher's choice": (ONE, TEN, FEW),
+    "readout moved by the joint step": tuple(replace(s, projected=False) for s in (ONE, TEN, FEW)),
+    "as many units as the teacher": tuple(replace(s, width=10) for s in (ONE, TEN, FEW)),
+    "twice as many units": tuple(replace(s, width=20) for s in (ONE, TEN)),
+    "the other choice of affine part": tuple(replace(s, affine=not s.affine) for s in (ONE, TEN, FEW)),
+}
+
+
+def _descents(setting: Setting) -> tuple[int, float]:
+    """How many of SEEDS·STARTS descents from random starts are exact, and the seconds for all."""
+    solved, began = 0, time.perf_counter()
+    for seed in range(SEEDS):
+        source, rng = setting.source(seed), np.random.default_rng(seed)
+        for _ in range(STARTS):
+            units = random_units(rng, setting.width, 10, setting.bias)
+            run = Descent(source, setting.task.student(units, setting.affine), projected=setting.projected)
+            before = run.rss
+            while not run.finished and run.iterations < 200:
+                run.advance(CHUNK)
+                if run.iterations > 2 * CHUNK and run.rss > SLOW * before:
+                    break
+                before = run.rss
+            solved += run.relative_rss < 1e-20
+    return solved, time.perf_counter() - began
+
+
+def _hops(patience: int) -> tuple[int, float]:
+    """Seeds solved within PATIENT_SECONDS each at three samples per parameter, and the median seconds."""
+    setting = Setting(1, 360, True, 15, True, kind="sphere")
+    solved, seconds = 0, []
+    usual, search.PATIENCE = search.PATIENCE, patience
+    try:
+        for seed in range(SEEDS):
+            began = time.perf_counter()
+            deadline = Deadline.after(PATIENT_SECONDS)
+            runs = search.hops(setting.source(seed), setting.task, 15, np.random.default_rng(seed), deadline, iter(()))
+            found = False
+            while not (found or deadline.passed):
+                found = next(runs).relative_rss < 1e-20
+            solved += found
+            seconds.append(time.perf_counter() - began)
+    finally:
+        search.PATIENCE = usual
+    return solved, float(np.median(seconds))
+
+
+def _step_seconds(d: int) -> tuple[float, float]:
+    """Seconds of one step by the dense matrix and by conjugate gradients, one output, 1.5 d units, n = 5 (d + 2) d."""
+    k = int(1.5 * d)
+    truth = teacher(d, d, kind="gaussian", random_state=0)
+    source = ArraySource(*sample(truth, 5 * d * (d + 2), random_state=0))
+    task = Task(get("relu"), d, 1, 5 * d * (d + 2), True, d)
+    student = Descent(source, task.student(random_units(np.random.default_rng(0), k, d, True), True)).student
+    times = []
+    for solve in (
+        lambda: DenseSolver(reduce(source, GaussNewtonSums(student))).solve(1e-3),
+        lambda: ProductSolver(source, student).solve(1e-3),
+    ):
+        began = time.perf_counter()
+        solve()
+        times.append(time.perf_counter() - began)
+    return times[0], times[1]
+
+
+def _run(track: Track) -> list[Row]:
+    rows: list[Row] = []
+    with threadpool_limits(1):
+        for choice, settings in track(list(SETTINGS.items()), "kinds of student"):
+            for setting in settings:
+                solved, seconds = _descents(setting)
+                what = (
+                    f"d=k=10 p={setting.p} n={setting.n} width {setting.width}{' + affine' if setting.affine else ''}"
+                )
+                each = round(1e3 * seconds / solved) if solved else ""
+                rows.append(
+                    {"choice": choice, "on": what, "solved": solved, "of": SEEDS * STARTS, "ms per solution": each}
+                )
+        for patience in track((search.PATIENCE, 0), "hops"):
+            solved, median = _hops(patience)
+            choice = f"{patience} hops before a fresh start" if patience else "fresh starts only"
+            row = {"choice": choice, "on": "d=k=10 p=1 n=360 width 15 + affine, unit rows", "solved": solved, "of": SEEDS}
+            rows.append(row | {"ms per solution": round(1e3 * median)})
+    for d in track((20, 30, 40, 50), "dense step and conjugate gradients"):
+        dense, products = _step_seconds(d)
+        what = f"one step at {int(1.5 * d) * (d + 1)} hidden weights: dense {dense:.2f} s, conjugate gradients {products:.2f} s"
+        rows.append({"choice": "solver of the step", "on": what, "solved": "", "of": "", "ms per solution": ""})
+    return rows
+
+
+CHOICES = Experiment("choices", "What the finisher's choices are worth", _run)
