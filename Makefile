@@ -9,7 +9,7 @@ demo: $(VENV)/.core
 	$(BIN)/neurecover demo
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests

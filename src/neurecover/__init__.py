@@ -3,9 +3,12 @@
 from neurecover import simulate
 from neurecover.compare import Comparison, compare
 from neurecover.data import open, oracle
+from neurecover.deep import DeepNetwork, compare_lower, load_deep
+from neurecover.interop.halfspaces import HalfspaceIntersection, HalfspaceUnion
 from neurecover.methods import methods
 from neurecover.network import Network, load
 from neurecover.recover import recover
+from neurecover.recover_deep import DeepRecovery, recover_deep
 from neurecover.results import Certificate, Recovery, Stage
 
 __version__ = "0.1.0"
@@ -13,14 +16,21 @@ __version__ = "0.1.0"
 __all__ = [
     "Certificate",
     "Comparison",
+    "DeepNetwork",
+    "DeepRecovery",
+    "HalfspaceIntersection",
+    "HalfspaceUnion",
     "Network",
     "Recovery",
     "Stage",
     "compare",
+    "compare_lower",
     "load",
+    "load_deep",
     "methods",
     "open",
     "oracle",
     "recover",
+    "recover_deep",
     "simulate",
 ]

@@ -21,9 +21,11 @@ class Repaired(Source):
 
     @property
     def share(self) -> float:
-        counts = [(np.count_nonzero(self._wrong(X, Y)[0]), Y.size) for X, Y in self._parent.blocks(65_536)]
-        wrong, total = np.sum(counts, axis=0)
-        return float(wrong / total)
+        wrong = total = 0
+        for X, Y in self._parent.blocks(65_536):
+            wrong += int(np.count_nonzero(self._wrong(X, Y)[0]))
+            total += Y.size
+        return wrong / total
 
     def _blocks(self, rows: int) -> Blocks:
         for X, Y in self._parent.blocks(rows):

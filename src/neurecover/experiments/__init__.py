@@ -1,6 +1,6 @@
 """Benchmarks and the papers' figures, by name."""
 
-from neurecover.experiments import bench_statistics, bjw18, choices, finisher, gklw19, gklw19_bench, peers
+from neurecover.experiments import bench_statistics, bjw18, choices, finisher, gklw19, gklw19_bench, gp18, peers
 from neurecover.experiments.experiment import Experiment
 
 __all__ = ["Experiment", "benchmarks", "reproductions"]
@@ -16,10 +16,11 @@ def benchmarks() -> dict[str, Experiment]:
         peers.PEERS,
         *gklw19_bench.BENCHMARKS,
         *bjw18.EXPERIMENTS,
+        *(experiment for experiment in gp18.EXPERIMENTS if experiment is not gp18.THRESHOLD),
     )
     return {experiment.name: experiment for experiment in every}
 
 
 def reproductions() -> dict[str, Experiment]:
     """What `neurecover reproduce` runs."""
-    return {experiment.name: experiment for experiment in gklw19.REPRODUCTIONS}
+    return {experiment.name: experiment for experiment in (*gklw19.REPRODUCTIONS, gp18.THRESHOLD)}

@@ -127,11 +127,17 @@ def _run(track: Track) -> list[Row]:
         for patience in track((search.PATIENCE, 0), "hops"):
             solved, median = _hops(patience)
             choice = f"{patience} hops before a fresh start" if patience else "fresh starts only"
-            row = {"choice": choice, "on": "d=k=10 p=1 n=360 width 15 + affine, unit rows", "solved": solved, "of": SEEDS}
+            row = {
+                "choice": choice,
+                "on": "d=k=10 p=1 n=360 width 15 + affine, unit rows",
+                "solved": solved,
+                "of": SEEDS,
+            }
             rows.append(row | {"ms per solution": round(1e3 * median)})
     for d in track((20, 30, 40, 50), "dense step and conjugate gradients"):
         dense, products = _step_seconds(d)
-        what = f"one step at {int(1.5 * d) * (d + 1)} hidden weights: dense {dense:.2f} s, conjugate gradients {products:.2f} s"
+        weights = int(1.5 * d) * (d + 1)
+        what = f"one step at {weights} hidden weights: dense {dense:.2f} s, conjugate gradients {products:.2f} s"
         rows.append({"choice": "solver of the step", "on": what, "solved": "", "of": "", "ms per solution": ""})
     return rows
 

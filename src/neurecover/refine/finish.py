@@ -237,7 +237,14 @@ def _without_affine(source: Source, descent: Descent, deadline: Deadline) -> tup
     ]
     best = min(fitted, key=lambda fit: fit.rss)
     doubt = best.rss * (1.0 + 10.0 / best.n_equations)  # ten degrees of freedom: odds of e⁵ under Gaussian noise
-    return best, sum(fit.rss <= doubt for fit in fitted)
+    rivals = [fit for fit in fitted if fit.rss <= doubt and not _same_units(fit.student, best.student)]
+    return best, 1 + len(rivals)
+
+
+def _same_units(a: Student, b: Student) -> bool:
+    """Whether every unit of a has one of b within a tenth of a radian: a descent may turn a unit back by itself."""
+    A, B = (s.V / np.maximum(np.linalg.norm(s.V, axis=1, keepdims=True), 1e-300) for s in (a, b))
+    return bool(np.all((A @ B.T).max(axis=1, initial=-1.0) > np.cos(0.1)))
 
 
 def _turned(student: Student, flip: np.ndarray, slope: float) -> Student:

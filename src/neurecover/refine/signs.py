@@ -66,7 +66,7 @@ def find_flips(
 
 
 def likely_flips(A: np.ndarray, W: np.ndarray, linear: np.ndarray, slope: float, count: int) -> np.ndarray:
-    """Under noise: the assignments with the least misfit among those that differ in at most two bits from the best found."""
+    """Under noise: the assignments of least misfit among those that differ in at most two bits from the best found."""
     base = find_flips(A, W, linear, slope, tolerance=1e-2).flips[0]
     k = len(base)
     single = np.eye(k, dtype=bool)

@@ -2,6 +2,7 @@
 
 from neurecover.simulate import hard
 from neurecover.simulate.counterexamples import sign_ambiguous
+from neurecover.simulate.deep import deep_teacher, powers, products, tower, union
 from neurecover.simulate.inputs import (
     Distribution,
     Exponential,
@@ -35,10 +36,15 @@ __all__ = [
     "SymmetricMixture",
     "Uniform",
     "UniformNoise",
+    "deep_teacher",
     "distribution",
     "hard",
+    "powers",
+    "products",
     "sample",
     "sign_ambiguous",
     "smoothed",
     "teacher",
+    "tower",
+    "union",
 ]
