@@ -14,7 +14,16 @@ SOURCE = Path(__file__).parents[1] / "src" / "neurecover"
 _NUMBERS = {"activations", "network"}
 _SAMPLES = _NUMBERS | {"statistics", "data"}
 _SOLVERS = _SAMPLES | {"tensors", "refine", "methods"}
-_ANSWERS = _SOLVERS | {"deep", "compare", "identifiability", "results", "certify", "recover", "simulate"}
+_ANSWERS = _SOLVERS | {
+    "deep",
+    "compare",
+    "identifiability",
+    "results",
+    "certify",
+    "recover",
+    "recover_deep",
+    "simulate",
+}
 
 # What each room may import besides itself and `random`, through which all randomness comes.
 ALLOWED: dict[str, set[str]] = {
@@ -34,6 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     "certify": _SAMPLES | {"results", "identifiability"},
     "verify": _SAMPLES | {"results", "certify"},
     "recover": _SOLVERS | {"results", "identifiability", "certify"},
+    "recover_deep": _SOLVERS | {"deep", "results", "recover"},
     "report": {"network", "results", "compare"},
     "__init__": _ANSWERS | {"verify", "interop"},
     "interop": _SOLVERS | {"deep", "results", "recover"},

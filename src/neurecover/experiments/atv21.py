@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
 
 import numpy as np
 from scipy.linalg import subspace_angles
@@ -93,7 +92,7 @@ def network_with_roots(seed: int, d: int, k: int) -> Network:
 def run_samples(track: Track) -> list[Row]:
     """One output, d = k = 5, biases N(0, 0.7²), n = 20,000: directions stage by stage, then the finisher."""
     n_seeds, d, k, n = 50, 5, 5, 20_000
-    stages: dict[str, list[np.ndarray]] = {}
+    stages: dict[str, list[float]] = {}
     squares: dict[str, list[float]] = {}
     exact, seconds = 0, []
     for seed in track(range(n_seeds), "samples"):
@@ -119,16 +118,13 @@ def run_samples(track: Track) -> list[Row]:
         }
         for name, values in stages.items()
     ]
-    rows.append(
-        dict.fromkeys(rows[0], "")
-        | {
-            "stage": "after the finisher",
-            "required": "≥ 49 of 50",
-            "exact": f"{exact} of {n_seeds}",
-            "median seconds": f"{np.median(seconds):.2f}",
-        }
-    )
-    return rows
+    last_row: Row = {
+        "stage": "after the finisher",
+        "required": "≥ 49 of 50",
+        "exact": f"{exact} of {n_seeds}",
+        "median seconds": f"{np.median(seconds):.2f}",
+    }
+    return [*rows, {name: last_row.get(name, "") for name in rows[0]}]
 
 
 def direction_stages(X: np.ndarray, Y: np.ndarray, k: int, seed: int) -> dict[str, np.ndarray]:
@@ -136,8 +132,8 @@ def direction_stages(X: np.ndarray, Y: np.ndarray, k: int, seed: int) -> dict[st
     source, d = ArraySource(X, Y), X.shape[1]
     rng = as_generator(seed, "atv21-samples")
     c = estimate_coefficients(source, 4, rng)
-    every_term: dict[str, float] = {"weakest": 0.0, "same": 0.0}
-    polished = tensor_directions(c.tensors, d, 1, rng, threshold={3: 0.0, 4: 0.0}, most=k, **every_term)
+    nothing = {3: 0.0, 4: 0.0}
+    polished = tensor_directions(c.tensors, d, 1, rng, threshold=nothing, most=k, weakest=0.0, same=0.0)
     scaled = {j: T / np.sqrt(float(np.prod(np.arange(1, j + 1)))) for j, T in c.standardised((2, 3, 4)).items()}
     found = learn(source, RELU, rng, n_hidden=k)
     return {
@@ -209,15 +205,13 @@ def run_large_biases(track: Track) -> list[Row]:
 
 def run_wrong_assumptions(track: Track) -> list[Row]:
     """Inputs that are not Gaussian, k wrong by two, fifty samples: exact only where the weights are right."""
-    cases: dict[str, Callable[[int], tuple[Recovery, Network]]] = {
-        name: lambda seed, inputs=name: _trial(seed, 20_000, 5, inputs)
-        for name in ("laplace", "student(5)", "student(3)", "uniform", "exponential", "rademacher(0.3)")
-    }
-    cases |= {f"k given as {k}, true 5": lambda seed, k=k: _trial(seed, 20_000, k, "gaussian") for k in (3, 7)}
-    cases["n = 50"] = lambda seed: _trial(seed, 50, 5, "gaussian")
+    inputs = ("laplace", "student(5)", "student(3)", "uniform", "exponential", "rademacher(0.3)")
+    cases: dict[str, tuple[int, int, str]] = {name: (20_000, 5, name) for name in inputs}
+    cases |= {f"k given as {k}, true 5": (20_000, k, "gaussian") for k in (3, 7)}
+    cases["n = 50"] = (50, 5, "gaussian")
     rows: list[Row] = []
-    for name, trial in cases.items():
-        results = [trial(seed) for seed in track(range(5), name)]
+    for name, case in cases.items():
+        results = [_trial(seed, *case) for seed in track(range(5), name)]
         right = [weights_are_right(result.network, truth) for result, truth in results]
         exact = [result.certificate.verdict == "exact" for result, _ in results]
         rows.append(

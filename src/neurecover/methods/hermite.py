@@ -11,7 +11,7 @@ in two units of their own (Claim B.5). The paper's own form, plain means and Jen
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -160,7 +160,9 @@ def _coefficients(
     if n_features(d, 4) <= SIX:
         whole = estimate_coefficients(source, 4, rng)
         seen = whole.span((1, *usable_orders(activation, bias, 4)), n_hidden)
-        return (whole, np.eye(d), seen) if seen.basis.shape[1] == d else (whole.projected(seen.basis), seen.basis, seen)
+        if seen.basis.shape[1] == d:
+            return whole, np.eye(d), seen
+        return _marked(whole.projected(seen.basis), seen), seen.basis, seen
     # Orders 1 and 2 hold every unit of a relu (h_2 = φ(b)); where b = 0 is a root of h_2, as for sigmoids, order 3 is
     # needed.
     third = activation.homogeneity is None and n_features(d, 3) <= MOST_FEATURES
@@ -170,13 +172,18 @@ def _coefficients(
         r = seen.basis.shape[1]
         if r == 0:
             raise ValueError("No Hermite coefficient stands out of its error, so no unit is seen.")
-        coefficients = estimate_coefficients(source, _degree(r), rng, projection=seen.basis)
+        coefficients = _marked(estimate_coefficients(source, _degree(r), rng, projection=seen.basis), seen)
         if refined or deadline.passed:
             break
         fit = seen_units(coefficients, activation, rng, most=n_hidden, bias=bias, starts=4, deadline=deadline)
         rough = output_weights(source, fit, seen.basis, activation, bias)
         seen = low_coefficients(source, rng, rough).span((1, 2), n_hidden)
     return coefficients, seen.basis, seen
+
+
+def _marked(coefficients: Coefficients, seen: Span) -> Coefficients:
+    below = seen.singular_values[coefficients.r - 1] <= seen.threshold
+    return replace(coefficients, chosen_by_noise=bool(below))
 
 
 def _degree(r: int) -> int:

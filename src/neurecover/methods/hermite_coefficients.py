@@ -42,6 +42,7 @@ class Coefficients:
 
     `regressed` is the degree up to which the coefficients come from a regression (−1: plain means); `n` the samples.
     `halves` are the same tensors from each half of the samples, independent of one another; none where they are exact.
+    `chosen_by_noise` says that some of the r directions do not stand out of the errors they were chosen by.
     """
 
     r: int
@@ -51,6 +52,7 @@ class Coefficients:
     regressed: int
     n: int
     halves: tuple[dict[int, np.ndarray], ...] = ()
+    chosen_by_noise: bool = False
 
     @classmethod
     def exact(cls, network: Network, orders: Iterable[int]) -> Coefficients:

@@ -94,13 +94,15 @@ class Search:
     def price(self) -> float:
         """By how much χ² has to fall for one unit more to be taken for real: 2 D log N for its D = r + p parameters.
 
-        A spare unit fits noise too. Measured, one output and d = 5 to 8: spare units gain 10 to 94, real ones 84 to
-        27,000, at prices of 57 to 111.
+        A spare unit fits noise too. Measured, one output and d = 5 to 8: spare units gain 8 to 100, real ones 84 to
+        47,000, at prices of 57 to 111. In directions that noise has chosen spare units gain up to 180: four times the
+        price.
         """
         c = self.coefficients
         if c.known_exactly:
             return 1e-18 * self.total
-        return 2.0 * (c.r + len(c.scale)) * log(c.n_coordinates(self.orders))
+        factor = 8.0 if c.chosen_by_noise else 2.0
+        return factor * (c.r + len(c.scale)) * log(c.n_coordinates(self.orders))
 
     def across(self, point: Point) -> float:
         """χ² of each half under the fit to the other half, the two added up."""

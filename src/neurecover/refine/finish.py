@@ -28,6 +28,8 @@ UNSETTLED = 4  # exact fits whose signs stay open before one is returned as it i
 SAME = 0.1  # of one degree of freedom's share of Σ r²: two optima closer than this are one
 NARROWING = (3, 6, 12, 25, 50, 100, 200)  # after so many descents that were not exact, the best is shrunk
 
+Progress = Callable[[str, float], object]
+
 
 @dataclass(frozen=True)
 class Finished:
@@ -56,13 +58,13 @@ def finish(
     rng: np.random.Generator,
     deadline: Deadline,
     starts: Iterable[np.ndarray] = (),
-    progress: Callable[[str, float], object] = lambda stage, rss: None,
+    progress: Progress = lambda stage, rss: None,
 ) -> Finished:
     """The best network found on the source before the deadline; at least one descent is always made."""
     best: Finished | None = None
     wide: Descent | None = None
     agreements = unsettled = 0
-    for count, descent in enumerate(_descents(source, task, rng, deadline, iter(starts)), start=1):
+    for count, descent in enumerate(_descents(source, task, rng, deadline, iter(starts), progress), start=1):
         progress("search", descent.relative_rss)
         exact = descent.relative_rss < EXACT
         if wide is None or descent.rss < wide.rss:
@@ -87,20 +89,30 @@ def finish(
 
 
 def _descents(
-    source: Source, task: Task, rng: np.random.Generator, deadline: Deadline, starts: Iterator[np.ndarray]
+    source: Source,
+    task: Task,
+    rng: np.random.Generator,
+    deadline: Deadline,
+    starts: Iterator[np.ndarray],
+    progress: Progress,
 ) -> Iterator[Descent]:
     """Descents without end, at the width for a known k or at the one that `_grow` settles on."""
     if task.n_hidden is not None:
         width = task.width(task.prefers_affine())
     else:
-        first = _grow(source, task, rng, deadline, starts)
+        first = _grow(source, task, rng, deadline, starts, progress)
         yield first
         width = first.student.n_hidden
     yield from hops(source, task, width, rng, deadline, starts)
 
 
 def _grow(
-    source: Source, task: Task, rng: np.random.Generator, deadline: Deadline, starts: Iterator[np.ndarray]
+    source: Source,
+    task: Task,
+    rng: np.random.Generator,
+    deadline: Deadline,
+    starts: Iterator[np.ndarray],
+    progress: Progress,
 ) -> Descent:
     """The best of three descents at 6 units, at 12, and so on, until one is exact or twice the units are not worth it.
 
@@ -111,6 +123,7 @@ def _grow(
     while True:
         champion: Descent | None = None
         for descent in itertools.islice(hops(source, task, width, rng, deadline, starts), 3):
+            progress(f"search with {width} units", descent.relative_rss)
             if descent.relative_rss < EXACT:
                 return descent
             if champion is None or descent.rss < champion.rss:
@@ -145,6 +158,10 @@ def narrow(source: Source, descent: Descent, task: Task, deadline: Deadline) -> 
     N = task.n_samples * task.n_outputs
     slack = 1.0 + (task.n_inputs + task.bias + task.n_outputs) * np.log(N) / N
     while descent.student.n_hidden > (task.n_hidden or 0):
+        if deadline.passed:
+            order, _ = elimination_order(source, descent.student)
+            keep = descent.student.n_hidden if task.n_hidden is None else task.n_hidden
+            return Descent(source, keep_units(descent.student, np.sort(order[len(order) - keep :])))
         fewer = descend(source, _one_less(source, descent.student), deadline)
         if task.n_hidden is None and fewer.rss > max(floor, slack * descent.rss):
             break
