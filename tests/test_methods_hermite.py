@@ -203,13 +203,12 @@ def test_the_estimate_starts_the_finisher_at_the_answer() -> None:
 
 @pytest.mark.parametrize("n", [30, 200])
 def test_few_samples_are_survived(n: int) -> None:
-    for seed in range(3):
-        for d, k in ((5, 5), (1, 2), (3, None)):
-            truth = simulate.teacher(d, k or 3, random_state=seed)
-            assert METHOD.estimate is not None
-            estimate = METHOD.estimate(data(truth, n, seed), task(truth, n, k), np.random.default_rng(seed), Deadline())
-            assert "Gaussian" in estimate.notes[0]
-            assert len(estimate.notes) > 1
+    for d, k in ((4, 4), (1, 2), (3, None)):
+        truth = simulate.teacher(d, k or 3, random_state=0)
+        assert METHOD.estimate is not None
+        estimate = METHOD.estimate(data(truth, n), task(truth, n, k), np.random.default_rng(0), Deadline())
+        assert "Gaussian" in estimate.notes[0]
+        assert len(estimate.notes) > 1
 
 
 def test_same_seed_same_estimate() -> None:

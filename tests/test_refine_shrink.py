@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from neurecover import simulate
 from neurecover.activations import get
 from neurecover.data import ArraySource, reduce
-from neurecover.refine.finish import as_network
+from neurecover.refine.settle import as_network
 from neurecover.refine.shrink import elimination_order, keep_units, merged
 from neurecover.refine.signs import find_flips
 from neurecover.statistics import ReadoutSums, Student

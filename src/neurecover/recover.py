@@ -22,8 +22,9 @@ from neurecover.methods.distinguishing import distinguish
 from neurecover.methods.symmetry import symmetry_test
 from neurecover.network import Network
 from neurecover.random import RandomStateLike, as_generator
-from neurecover.refine.finish import Finished, finish, polish
+from neurecover.refine.finish import finish
 from neurecover.refine.search import Deadline, Task
+from neurecover.refine.settle import Finished, polish
 from neurecover.results import Certificate, Recovery, Stage
 from neurecover.statistics import Moments, Residuals
 

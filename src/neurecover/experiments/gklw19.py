@@ -20,8 +20,8 @@ from neurecover.data import ArraySource
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.methods.symmetric import OURS, PAPER, PAPER_IN_PRACTICE, learn
 from neurecover.network import Network
-from neurecover.refine.finish import as_network
 from neurecover.refine.search import Deadline, descend
+from neurecover.refine.settle import as_network
 from neurecover.simulate import sample, teacher
 from neurecover.statistics import Student
 

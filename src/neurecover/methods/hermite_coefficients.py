@@ -3,7 +3,7 @@
 The samples are read in two halves. With E_j = (T_j⁽¹⁾ − T_j⁽²⁾) √(n₁n₂)/n the half difference, a draw of the error in
 T_j, the error of one orthonormal coordinate of T_j/√j! is
 
-    σ_j² = (‖E_j‖²/j! + ν σ²) / (N_j + ν),        N_j the number of coordinates,  σ² = residual variance / n,
+    σ_j² = (‖E_j‖²/j! + ν σ² g^j) / (N_j + ν),        N_j the number of coordinates,  σ² = residual variance / n,
 
 the second term a prior worth ν coordinates, which matters where order j has few. The residual of the regression is
 largest where x is, so the errors grow with the order: measured σ_4 = 2.3 σ_1 for one output, d = k = 5.
@@ -28,7 +28,7 @@ from neurecover.statistics.residual_moments import ResidualMoments
 from neurecover.tensors import Span, flatten, inner, multiplicities, n_packed, span
 from neurecover.tensors.power import whitened
 
-PRIOR = 10.0  # ν
+PRIOR, GROWTH = 4.0, 1.6  # ν and g; g is measured at j = 1 and 2, and for large j the prior hardly counts
 OPERATIONS = 3e11  # multiply–adds that a pass may cost, about 20 s on one core
 MEMORY = 2**30
 FALSE_ALARM = 0.01
@@ -202,7 +202,8 @@ def _with_errors(
     for j in whole:
         E = (first[j] - second[j]) * sqrt(n1 * n2) / (n1 + n2)
         square = float(inner(E, E, r, j).sum()) / factorial(j)
-        errors[j] = max(sqrt((square + PRIOR * base) / (E.size + PRIOR)), 1e-15)
+        prior = base * GROWTH ** min(j, 2)
+        errors[j] = max(sqrt((square + PRIOR * prior) / (E.size + PRIOR)), 1e-15)
     return Coefficients(r, whole, errors, scale, regressed, n1 + n2, (first, second))
 
 

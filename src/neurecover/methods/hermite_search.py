@@ -94,8 +94,8 @@ class Search:
     def price(self) -> float:
         """By how much χ² has to fall for one unit more to be taken for real: 2 D log N for its D = r + p parameters.
 
-        A spare unit fits noise too. Measured, one output and d = 5 to 8: spare units gain 8 to 100, real ones 84 to
-        47,000, at prices of 57 to 111. In directions that noise has chosen spare units gain up to 180: four times the
+        A spare unit fits noise too. Measured, one output and d = 5 to 8: spare units gain 7 to 96, real ones 73 to
+        36,000, at prices of 57 to 111. In directions that noise has chosen spare units gain up to 180: four times the
         price.
         """
         c = self.coefficients
@@ -152,7 +152,10 @@ class Search:
             fits.append(self.fit(W, b, orders))
         return min(fits, key=lambda fit: fit.loss)
 
-    def fit(self, W: np.ndarray, b: np.ndarray, orders: tuple[int, ...], max_iterations: int = 300) -> Point:
+    def fit(self, W: np.ndarray, b: np.ndarray, orders: tuple[int, ...], max_iterations: int | None = None) -> Point:
+        """The optimum that this start leads to; under errors the search for it stops early."""
+        if max_iterations is None:
+            max_iterations = 300 if self.coefficients.known_exactly else 100
         tensors = {j: self.coefficients.tensors[j] for j in orders}
         weights = self.coefficients.weights()
         if self.bias:

@@ -17,7 +17,7 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.network import Network
-from neurecover.refine.finish import as_network
+from neurecover.refine.settle import as_network
 from neurecover.statistics import Student
 from neurecover.tensors import best_weights, flatten, flattening_rank, jennrich, network_moments
 from neurecover.tensors.overcomplete import directions_of_powers

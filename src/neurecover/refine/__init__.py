@@ -1,0 +1,1 @@
+"""Least squares to machine precision: descents, their race, fewer units, signs."""

@@ -21,6 +21,7 @@ from neurecover.refine.steps import DenseSolver, ReadoutFactor
 from neurecover.statistics import GaussNewtonSums, ReadoutSums, Student
 
 DENSE_LIMIT = 2_000  # hidden weights; beyond, conjugate gradients are faster than the dense matrix (measured)
+EXACT = 1e-20  # Σ r² / Σ y² below which a fit is taken for noiseless
 ROUNDING = 1e-29  # Σ r² / Σ y² at which double precision has nothing left to give
 
 
