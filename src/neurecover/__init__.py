@@ -4,6 +4,7 @@ from neurecover import simulate
 from neurecover.compare import Comparison, compare
 from neurecover.data import open, oracle
 from neurecover.deep import DeepNetwork, compare_lower, load_deep
+from neurecover.identifiability import population_risk, sign_ambiguities
 from neurecover.interop.halfspaces import HalfspaceIntersection, HalfspaceUnion
 from neurecover.methods import methods
 from neurecover.network import Network, load
@@ -30,7 +31,9 @@ __all__ = [
     "methods",
     "open",
     "oracle",
+    "population_risk",
     "recover",
     "recover_deep",
+    "sign_ambiguities",
     "simulate",
 ]

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.stats import f as f_distribution
 
 from neurecover.data import Source, Whitening, reduce
+from neurecover.identifiability import sign_ambiguities
 from neurecover.network import Network, replace_arrays
 from neurecover.results import Certificate, StandardErrors
 from neurecover.statistics import GaussNewtonSums, Information, Residuals, Student
@@ -171,8 +172,11 @@ def _doubts(network: Network, whitening: Whitening, evidence: Evidence) -> list[
         doubts.append(f"The inputs span {r} of {d} dimensions, so the weights along the others cannot be seen.")
     if evidence.sign_choices and evidence.asked is not None and evidence.asked != network.n_hidden:
         doubts.append(f"{evidence.asked} units were asked for and {network.n_hidden} are needed to fit these samples.")
-    if evidence.sign_choices > 1:
-        doubts.append(f"{evidence.sign_choices} choices of the units' signs give the same function.")
+    same = sign_ambiguities(network, tolerance=1e-7)  # [ATV21, eq. 5]
+    if (choices := max(evidence.sign_choices, len(same.signs))) > 1:
+        doubts.append(f"{choices} choices of the units' signs give the same function.")
+    elif not same.complete:
+        doubts.append(f"The signs of {network.n_hidden} units are too many to be searched for a second choice.")
     if evidence.sign_choices == 0:
         doubts.append(
             "An affine part is left that no choice of signs explains: units are missing, or never switch on samples."

@@ -1,6 +1,6 @@
 """Benchmarks and the papers' figures, by name."""
 
-from neurecover.experiments import bench_statistics, bjw18, choices, finisher, gklw19, gklw19_bench, gp18, peers
+from neurecover.experiments import atv21, bench_statistics, bjw18, choices, finisher, gklw19, gklw19_bench, gp18, peers
 from neurecover.experiments.experiment import Experiment
 
 __all__ = ["Experiment", "benchmarks", "reproductions"]
@@ -14,6 +14,7 @@ def benchmarks() -> dict[str, Experiment]:
         finisher.NOISE,
         choices.CHOICES,
         peers.PEERS,
+        *atv21.EXPERIMENTS,
         *gklw19_bench.BENCHMARKS,
         *bjw18.EXPERIMENTS,
         *(experiment for experiment in gp18.EXPERIMENTS if experiment is not gp18.THRESHOLD),

@@ -136,12 +136,15 @@ def direction_stages(X: np.ndarray, Y: np.ndarray, k: int, seed: int) -> dict[st
     polished = tensor_directions(c.tensors, d, 1, rng, threshold=nothing, most=k, weakest=0.0, same=0.0)
     scaled = {j: T / np.sqrt(float(np.prod(np.arange(1, j + 1)))) for j, T in c.standardised((2, 3, 4)).items()}
     found = learn(source, RELU, rng, n_hidden=k)
+    # Every other stage is given k, so a unit that does not stand out of the errors is not dropped here either.
+    fit = found.fit
+    units = np.column_stack([fit.W, fit.b]) if fit.asked is None else fit.asked
     return {
         "plain means, Jennrich (the paper)": paper_directions(source, rng, k),
         "regressed, Jennrich": paper_directions(source, rng, k, regress=4),
         "regressed, Jennrich of 10 pairs, polished": polished,
         "regressed, joint decomposition": decompose(scaled, d, k, rng).W,
-        "moment fit": found.rows(np.column_stack([found.fit.W, found.fit.b]), bias=False),
+        "moment fit": found.rows(units, bias=False),
     }
 
 

@@ -5,6 +5,7 @@ from neurecover.methods import (
     exact_from,
     exact_ica,
     exact_tensor,
+    hermite,
     least_squares,
     noisy_tensor,
     one_sparse,
@@ -16,6 +17,7 @@ from neurecover.methods.registry import Estimate, Method
 
 _ROOMS = (
     least_squares,
+    hermite,
     symmetric,
     exact_tensor,
     exact_ica,

@@ -258,4 +258,5 @@ METHOD = Method(
     assumes="Gaussian inputs of any mean and covariance; biases or not; one output or several; up to d(d + 1)/2 units",
     refuse=_refuse,
     estimate=_estimate,
+    reserve=True,
 )

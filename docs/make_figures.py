@@ -1,0 +1,78 @@
+"""Write docs/figures.md from the tables in docs/results: every figure there is one that a saved run holds."""
+
+import json
+from pathlib import Path
+
+from neurecover.experiments import benchmarks, reproductions
+from neurecover.experiments.experiment import read_rows
+from neurecover.experiments.peers import summarise
+
+FOLDER = Path(__file__).parent / "results"
+LONG = 24  # rows; longer tables are linked, not shown
+NOTES = {
+    "finisher": "Success is the verdict `exact` and a weight error of at most 1e-10. The last row has unit rows instead of "
+    "Gaussian ones, so that kinks lie up to three standard deviations out: where a unit is on for fewer samples than it has "
+    "weights, no method can find it.",
+    "peers": "Success is a weight error below 1e-6 within 15 seconds, one thread; the time is the median on the data sets solved.",
+}
+
+
+def page() -> str:
+    parts = [
+        "# Figures",
+        "",
+        "Each table is the last saved run of the command above it, in [results](results) with the versions and the machine it "
+        "ran on. `python docs/make_figures.py` writes this page from them.",
+    ]
+    experiments = {"bench": benchmarks(), "reproduce": reproductions()}
+    for verb, named in experiments.items():
+        for name, experiment in named.items():
+            table = FOLDER / f"{name}.csv"
+            if table.exists():
+                parts += ["", f"## {experiment.title}", "", *section(verb, name, table)]
+    return "\n".join(parts) + "\n"
+
+
+def section(verb: str, name: str, table: Path) -> list[str]:
+    facts = json.loads(table.with_suffix(".json").read_text())
+    lines = [f"`neurecover {verb} {name}`, {facts['seconds']:.0f} s on {facts['machine']}."]
+    if name in NOTES:
+        lines += ["", NOTES[name]]
+    rows: list[dict] = read_rows(table)
+    if name == "noise":
+        rows = [noise_summary(rows)]
+    elif name == "peers":
+        rows = summarise(rows)
+    if len(rows) <= LONG:
+        head = list(rows[0])
+        lines += ["", "| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+        lines += ["| " + " | ".join(figure(row[key]) for key in head) + " |" for row in rows]
+    lines += ["", f"[The table]({FOLDER.name}/{name}.csv)"]
+    if (picture := table.with_suffix(".png")).exists():
+        lines += ["", f"![{name}]({FOLDER.name}/{picture.name})"]
+    return lines
+
+
+def noise_summary(rows: list[dict]) -> dict:
+    error, bound = (sum(float(row[key]) for row in rows) for key in ("squared weight error", "Cramer-Rao bound"))
+    inside, total = (sum(int(row[key]) for row in rows) for key in ("parameters in 95 % interval", "parameters"))
+    return {
+        "seeds": len(rows),
+        "verdict statistical": sum(row["verdict"] == "statistical" for row in rows),
+        "squared weight error / Cramér–Rao bound": error / bound,
+        "needed": "at most 1.1",
+        "parameters in their 95 % interval": f"{inside / total:.1%}",
+        "needed ": "92 to 98 %",
+    }
+
+
+def figure(value: object) -> str:
+    try:
+        number = float(str(value))
+    except ValueError:
+        return str(value)
+    return str(value) if number == int(number) and abs(number) < 1e9 else f"{number:.4g}"
+
+
+if __name__ == "__main__":
+    (Path(__file__).parent / "figures.md").write_text(page(), encoding="utf-8")
