@@ -12,19 +12,20 @@ test: $(VENV)/.dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests
-	$(BIN)/ruff format --check src tests
+	$(BIN)/ruff check src tests docs
+	$(BIN)/ruff format --check src tests docs
 	$(BIN)/mypy
 
 format: $(VENV)/.dev
-	$(BIN)/ruff check --fix src tests
-	$(BIN)/ruff format src tests
+	$(BIN)/ruff check --fix src tests docs
+	$(BIN)/ruff format src tests docs
 
 bench: $(VENV)/.peers
 	$(BIN)/neurecover bench all --out results
 
-# The documentation is plain Markdown; its examples are run so that they stay true.
+# The documentation is plain Markdown: the figures are written from the saved tables, and the examples are run.
 docs: $(VENV)/.dev
+	$(BIN)/python docs/make_figures.py
 	$(BIN)/python -m pytest tests/test_docs.py
 
 $(VENV)/.core: pyproject.toml

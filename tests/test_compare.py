@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from neurecover.activations import get
 from neurecover.compare import Comparison, compare, simplified
 from neurecover.network import Network, replace_arrays
+from neurecover.simulate import teacher
 
 SPECS = ["relu", "leaky_relu(0.2)", "leaky_relu(-1)", "power(2)", "power(0.5)", "step", "sigmoid", "exp", "abs"]
 SPECS += ["square", "identity"]
@@ -373,3 +374,11 @@ def test_inputs_of_the_wrong_shape_are_refused(shape: tuple[int, ...]) -> None:
     network = Network(np.eye(2), None, np.ones((1, 2)))
     with pytest.raises(ValueError, match="X needs"):
         compare(network, network, X=np.zeros(shape))
+
+
+def test_the_population_risk_is_the_limit_of_the_output_error() -> None:
+    first, second = (teacher(4, 3, 2, random_state=seed) for seed in (0, 1))
+    X = np.random.default_rng(0).standard_normal((200_000, 4))
+    errors = compare(first, second, X=X)
+    assert errors.population_risk == pytest.approx(errors.output_mse, rel=0.02)  # the sampling error of a mean square
+    assert compare(first, first).population_risk == pytest.approx(0.0, abs=1e-13)

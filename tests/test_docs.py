@@ -1,6 +1,7 @@
 """The examples of the README and of docs/ are run as they stand, and the files they point to exist."""
 
 import re
+import runpy
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,3 +82,8 @@ def test_make_targets_that_are_named_exist() -> None:
     for page in PAGES:
         named = set(re.findall(r"`make (\w+)`|^make (\w+)", page.read_text(encoding="utf-8"), re.MULTILINE))
         assert {one or other for one, other in named} <= targets, page.name
+
+
+def test_the_figures_are_those_of_the_saved_tables() -> None:
+    namespace = runpy.run_path(str(ROOT / "docs" / "make_figures.py"))
+    assert (ROOT / "docs" / "figures.md").read_text(encoding="utf-8") == namespace["page"]()

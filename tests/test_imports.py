@@ -15,6 +15,7 @@ _NUMBERS = {"activations", "network"}
 _SAMPLES = _NUMBERS | {"statistics", "data"}
 _SOLVERS = _SAMPLES | {"tensors", "refine", "methods"}
 _ANSWERS = _SOLVERS | {
+    "risk",
     "deep",
     "compare",
     "identifiability",
@@ -30,7 +31,8 @@ ALLOWED: dict[str, set[str]] = {
     "random": set(),
     "activations": set(),
     "network": {"activations"},
-    "compare": _NUMBERS,
+    "risk": _NUMBERS | {"tensors"},
+    "compare": _NUMBERS | {"risk"},
     "statistics": {"activations"},
     "data": {"statistics"},
     "tensors": {"activations"},

@@ -7,7 +7,6 @@ from neurecover import simulate
 from neurecover.activations import get
 from neurecover.compare import compare
 from neurecover.experiments.atv21 import network_with_roots
-from neurecover.identifiability import population_risk
 from neurecover.methods.hermite_coefficients import Coefficients
 from neurecover.methods.hermite_fit import seen_units
 from neurecover.methods.hermite_steps import (
@@ -21,6 +20,7 @@ from neurecover.methods.hermite_steps import (
     tensor_directions,
 )
 from neurecover.network import Network
+from neurecover.risk import population_risk
 from neurecover.statistics.hermite import hermite_features, root_factorials
 from neurecover.tensors import n_packed
 

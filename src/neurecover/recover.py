@@ -33,6 +33,7 @@ IN_MEMORY = 512 * 2**20  # bytes; larger sources are read again for every pass
 SEARCH_LOAD = 10  # samples per parameter that the search looks at; the last fit takes all
 SMALL = 400  # hidden weights of a student below which one thread is faster than two (measured)
 
+RESERVE_INPUTS = 20
 MOST_ASIDE = 0.25  # share of corrupted outputs beyond which the rest is no evidence
 
 Progress = Callable[[str, float], object]
@@ -196,6 +197,7 @@ class _Work:
         if method is None:
             yield np.empty((0, task.n_inputs + task.bias))
             called = [reserve for reserve in methods() if reserve.reserve and reserve.refuse(task) is None]
+            called = called if task.n_inputs <= RESERVE_INPUTS else []  # beyond, their tensors take minutes
         for each in called:
             if each is None or each.estimate is None or deadline.passed:
                 continue

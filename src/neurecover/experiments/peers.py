@@ -207,7 +207,7 @@ def _time_to_success(fit: Fit, X: np.ndarray, Y: np.ndarray, truth: Network, see
 
 
 def summarise(rows: list[dict[str, str]]) -> list[Row]:
-    """Per competitor: data sets solved in all and in the time that neurecover took, median time and its ratio to ours."""
+    """Per competitor: data sets solved, in all and in the time that we took, median time and its ratio to ours."""
     names = list(dict.fromkeys(row["competitor"] for row in rows))
     ours = {row["seed"]: float(row["seconds"]) for row in rows if row["competitor"] == names[0]}
     table: list[Row] = []
