@@ -10,9 +10,9 @@ from neurecover.experiments.peers import summarise
 FOLDER = Path(__file__).parent / "results"
 LONG = 24  # rows; longer tables are linked, not shown
 NOTES = {
-    "finisher": "Success is the verdict `exact` and a weight error of at most 1e-10. The last row has unit rows instead "
-    "of Gaussian ones, so that kinks lie up to three standard deviations out: where a unit is on for fewer samples than "
-    "it has weights, no method can find it.",
+    "finisher": "Success is the verdict `exact` and a weight error of at most 1e-10. The last row has unit rows "
+    "instead of Gaussian ones, so that kinks lie up to three standard deviations out: where a unit is on for fewer "
+    "samples than it has weights, no method can find it.",
     "peers": "Success is a weight error below 1e-6 within 15 seconds, one thread; the time is the median on the data "
     "sets solved.",
 }
