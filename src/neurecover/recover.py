@@ -33,7 +33,7 @@ IN_MEMORY = 512 * 2**20  # bytes; larger sources are read again for every pass
 SEARCH_LOAD = 10  # samples per parameter that the search looks at; the last fit takes all
 SMALL = 400  # hidden weights of a student below which one thread is faster than two (measured)
 
-RESERVE_INPUTS = 20
+RANDOM_ROUNDS, RESERVE_INPUTS = 3, 20  # when "auto" calls on other methods, and up to how many inputs
 MOST_ASIDE = 0.25  # share of corrupted outputs beyond which the rest is no evidence
 
 Progress = Callable[[str, float], object]
@@ -190,12 +190,15 @@ class _Work:
         return unwhitened(final.network, self.whitening), certificate, stages
 
     def _starts(self, method: Method | None, deadline: Deadline, stages: list[Stage]) -> Iterator[np.ndarray]:
-        """Hidden weights to begin a round of descents with: the method's estimate, or for "auto" first none, that is
-        random ones, and when they fail the estimates of the methods that apply."""
+        """Hidden weights to begin a round of descents with: the method's estimate.
+
+        For "auto" there are none for the first rounds, which makes them random, and then the estimates of the methods
+        that apply.
+        """
         task = self.task(_count(self.train))
         called = [method]
         if method is None:
-            yield np.empty((0, task.n_inputs + task.bias))
+            yield from [np.empty((0, task.n_inputs + task.bias))] * RANDOM_ROUNDS
             called = [reserve for reserve in methods() if reserve.reserve and reserve.refuse(task) is None]
             called = called if task.n_inputs <= RESERVE_INPUTS else []  # beyond, their tensors take minutes
         for each in called:

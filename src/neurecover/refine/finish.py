@@ -92,6 +92,8 @@ def _grow(
 ) -> Descent:
     """The best of three descents at 6 units, at 12, and so on, until one is exact or twice the units are not worth it.
 
+    A start that is given counts for the first width; the others begin at random.
+
     Worth is the Bayesian information criterion, N·log Σr² + (parameters)·log N.
     """
     widest = max(task.widest(task.prefers_affine()), 1)
@@ -109,7 +111,7 @@ def _grow(
             return best
         if width == widest or deadline.passed:
             return champion
-        best, width = champion, min(2 * width, widest)
+        best, width, starts = champion, min(2 * width, widest), iter(())
 
 
 def _criterion(descent: Descent, task: Task) -> float:
