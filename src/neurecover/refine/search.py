@@ -19,7 +19,7 @@ from neurecover.activations import Activation
 from neurecover.data import Source
 from neurecover.refine.descent import Descent
 from neurecover.refine.shrink import most_useful
-from neurecover.refine.starts import random_units, scaled_units
+from neurecover.refine.starts import POOL, greedy_units, random_units, scaled_units, units_through_samples
 from neurecover.statistics import Student
 
 WIDER, SLIGHTLY_WIDER = 1.5, 1.15  # student units per teacher unit, for p < k and for p ≥ k (measured)
@@ -108,7 +108,7 @@ def hops(
     affine = task.prefers_affine()
     for round_ in itertools.count():
         given = next(starts, np.empty((0, task.n_inputs + task.bias)))
-        fresh = random_units(rng, max(width - len(given), 0), task.n_inputs, task.bias)
+        fresh = _fresh(source, task, rng, max(width - len(given), 0), round_, affine)
         best = descend(source, task.student(np.vstack([given, fresh]), affine), deadline)
         yield best
         failures = 0
@@ -122,6 +122,19 @@ def hops(
         # The other form of student has other local minima: take turns once the preferred one had its chance.
         if task.can_be_affine and round_ >= 1:
             affine = not affine
+
+
+def _fresh(
+    source: Source, task: Task, rng: np.random.Generator, n_hidden: int, round_: int, affine: bool
+) -> np.ndarray:
+    """Units to begin a round with; the kinds of `starts` take turns."""
+    if round_ % 3 == 1:
+        pool = random_units(rng, POOL * n_hidden, task.n_inputs, task.bias)
+        return greedy_units(source, task.student(pool, affine), n_hidden)
+    if round_ % 3 == 2 and task.bias:
+        drawn = units_through_samples(source, rng, n_hidden)
+        return np.vstack([drawn, random_units(rng, n_hidden - len(drawn), task.n_inputs, task.bias)])
+    return random_units(rng, n_hidden, task.n_inputs, task.bias)
 
 
 def _hop(source: Source, student: Student, n_hidden: int, rng: np.random.Generator) -> Student:
