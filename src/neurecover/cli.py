@@ -248,7 +248,8 @@ def _status(arguments: list[str] | None) -> int:
     except UsageError as error:
         context = getattr(error, "ctx", None)
         command = context.command_path if context is not None else "neurecover"
-        complain(f"{error.format_message().rstrip('.')}. See `{command} --help`.")  # type: ignore[attr-defined]
+        message: str = error.format_message()  # type: ignore[attr-defined]
+        complain(f"{message if message.endswith(('.', '?')) else message + '.'} See `{command} --help`.")
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED

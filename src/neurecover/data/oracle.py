@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from neurecover.data.source import Blocks, Source, check_real, numbered
+from neurecover.random import RandomStateLike, as_generator
 
 CHUNK = 4096
 
 Distribution = Callable[[np.random.Generator, int, int], np.ndarray]
-RandomState = int | np.random.Generator | np.random.RandomState | None
 
 
 class Oracle(Source):
@@ -32,14 +32,14 @@ class Oracle(Source):
         *,
         n_samples: int | None = None,
         distribution: Distribution | None = None,
-        random_state: RandomState = None,
+        random_state: RandomStateLike = None,
     ) -> None:
         if n_inputs < 1:
             raise ValueError(f"An oracle takes at least one input. Got n_inputs={n_inputs} instead.")
         self.origin = "the oracle"
         self._ask = _callable(model)
         self._distribution = distribution or _gaussian
-        self._entropy = _entropy(random_state)
+        self._entropy = int(as_generator(random_state, "oracle").integers(2**63))
         self._asked = [0]
         self.n_samples = _sample_count(n_samples)
         self.input_names = numbered("x", n_inputs)
@@ -109,7 +109,7 @@ def oracle(
     *,
     n_samples: int | None = None,
     distribution: Distribution | None = None,
-    random_state: RandomState = None,
+    random_state: RandomStateLike = None,
 ) -> Oracle:
     """A source whose outputs are asked of `model`, a callable X -> Y or an object with `.predict`.
 
@@ -127,14 +127,6 @@ def _callable(model: Any) -> Callable[[np.ndarray], Any]:
     if not callable(ask):
         raise TypeError(f"The model is a callable X -> Y or has a method predict. Got {type(model).__name__} instead.")
     return ask
-
-
-def _entropy(random_state: RandomState) -> int:
-    if isinstance(random_state, np.random.RandomState):
-        return int(random_state.randint(2**31))
-    if random_state is None or isinstance(random_state, np.random.Generator):
-        return int(np.random.default_rng(random_state).integers(2**63))
-    return int(random_state)
 
 
 def _sample_count(n: int | None) -> int | None:
