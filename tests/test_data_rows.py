@@ -1,26 +1,33 @@
 """Splits, random samples and the loop over data."""
 
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import chi2
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from neurecover import data
-from neurecover.data import ArraySource, reduce, split, subsample
+from neurecover.data import ArraySource, reduce, side_by_side, split, subsample
+from neurecover.data.reduce import THREAD_BYTES
+from neurecover.statistics import Statistic
 
 
-class Moments:
+class Products(Statistic):
     """Sums of y xᵀ in exact integers, so that equality is exact whatever the order of blocks."""
 
-    def __init__(self, row_bytes: int = 0) -> None:
+    maxima = frozenset({"largest"})
+
+    def __init__(self, n_inputs: int, n_outputs: int, row_bytes: int = 0) -> None:
         self.row_bytes = row_bytes
-        self.yx: np.ndarray | int = 0
-        self.largest = 0
+        self.sums = {"yx": np.zeros((n_outputs, n_inputs), dtype=int), "largest": np.array(-np.inf)}
+        self.threads: set[int] = set()
 
     def update(self, X: np.ndarray, Y: np.ndarray) -> None:
-        self.yx = self.yx + Y.T.astype(int) @ X.astype(int)
-        self.largest = max(self.largest, len(X))
+        self.threads.add(threading.get_ident())  # a set that copies share
+        self.sums["yx"] += Y.T.astype(int) @ X.astype(int)
+        np.maximum(self.sums["largest"], len(X), out=self.sums["largest"])
 
 
 def _numbered(n: int) -> tuple[np.ndarray, np.ndarray]:
@@ -156,20 +163,62 @@ def test_reduce_gives_the_same_sums_for_every_block_size(tmp_path: Path) -> None
     np.savez_compressed(tmp_path / "s.npz", X=X, Y=Y)
     for source in (ArraySource(X, Y), data.open(tmp_path / "s.npz")):
         for block_bytes in (1, 100, 4096, 2**25):
-            statistic = Moments()
+            statistic = Products(3, 2)
             assert reduce(source, statistic, block_bytes=block_bytes) is statistic
-            np.testing.assert_array_equal(statistic.yx, Y.T @ X)
+            np.testing.assert_array_equal(statistic.sums["yx"], Y.T @ X)
 
 
 def test_reduce_sizes_blocks_by_the_memory_of_a_row_and_reports_progress(tmp_path: Path) -> None:
     source = ArraySource(*_numbered(1000))
     seen: list[tuple[int, int | None]] = []
     statistic = reduce(
-        source, Moments(row_bytes=76), lambda done, total: seen.append((done, total)), block_bytes=30_000
+        source, Products(2, 1, row_bytes=76), lambda done, total: seen.append((done, total)), block_bytes=30_000
     )
     # Three numbers of 8 bytes beside 76 bytes of features: 300 rows in 30 kB.
-    assert statistic.largest == 300
+    assert statistic.sums["largest"] == 300
     assert seen == [(300, 1000), (600, 1000), (900, 1000), (1000, 1000)]
     seen.clear()
-    reduce(_csv(tmp_path, 10), Moments(), lambda done, total: seen.append((done, total)))
+    reduce(_csv(tmp_path, 10), Products(2, 1), lambda done, total: seen.append((done, total)))
     assert seen == [(10, None)]
+
+
+@pytest.mark.parametrize("allowed", [1, 2, 3])
+def test_side_by_side_shares_a_large_block_among_the_threads_that_blas_was_allowed(allowed: int) -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.integers(-9, 9, (1_001, 3)), rng.integers(-9, 9, (1_001, 2))
+    large = Products(3, 2, row_bytes=8 * THREAD_BYTES // 1_001)
+    with threadpool_limits(allowed, user_api="blas"):
+        before = _blas_threads()
+        with side_by_side():
+            assert _blas_threads() == {1}
+            reduce(ArraySource(X, Y), large, block_bytes=2**30)
+        assert _blas_threads() == before
+    np.testing.assert_array_equal(large.sums["yx"], Y.T @ X)
+    assert min(max(before), 2) <= len(large.threads) <= max(before)  # a quick thread may take two parts
+    assert large.sums["largest"] == -(-1_001 // max(before))
+
+
+def test_small_blocks_and_large_sums_stay_in_one_thread() -> None:
+    X, Y = np.ones((1_000, 3)), np.ones((1_000, 2))
+    small = Products(3, 2, row_bytes=THREAD_BYTES // 1_000)
+    heavy = Products(3, 2, row_bytes=8 * THREAD_BYTES // 1_000)
+    heavy.sums["gram"] = np.zeros(heavy.row_bytes * 1_000 // 8)
+    with threadpool_limits(2, user_api="blas"), side_by_side():
+        for statistic in (small, heavy):
+            reduce(ArraySource(X, Y), statistic, block_bytes=2**30)
+            assert statistic.threads == {threading.get_ident()}
+
+
+def test_an_error_in_a_thread_reaches_the_caller() -> None:
+    class Refusing(Products):
+        def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+            if X[0, 0] > 0:
+                raise ValueError("row 999")
+
+    X = np.arange(1_000.0)[:, None]
+    with threadpool_limits(2, user_api="blas"), side_by_side(), pytest.raises(ValueError, match="row 999"):
+        reduce(ArraySource(X, X), Refusing(1, 1, row_bytes=8 * THREAD_BYTES // 1_000), block_bytes=2**30)
+
+
+def _blas_threads() -> set[int]:
+    return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}

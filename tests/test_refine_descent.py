@@ -103,7 +103,7 @@ def test_every_iteration_goes_down_and_the_end_is_stationary(projected: bool) ->
     assert all(later <= earlier for earlier, later in pairwise(values))
     sums = run.sums().sums
     gradient = np.einsum("jdo,oj->jd", sums["mr"].reshape(*run.student.V.shape, -1), run.student.A)
-    size = np.abs(run.student.A).max() * np.sqrt(np.diag(sums["mm"]).max() * run.rss)  # |J||r|
+    size = np.abs(run.student.A).max() * np.sqrt(np.diag(run.sums().curvature()[0]).max() * run.rss)  # |J||r|
     assert np.abs(gradient).max() <= 1e-4 * size
 
 

@@ -76,7 +76,10 @@ def _samples(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _updated(build: Callable[[], Statistic], X: np.ndarray, Y: np.ndarray) -> Statistic:
-    statistic = build()
+    return _added(build(), X, Y)
+
+
+def _added(statistic: Statistic, X: np.ndarray, Y: np.ndarray) -> Statistic:
     statistic.update(X, Y)
     return statistic
 
@@ -118,6 +121,16 @@ def test_any_partition_merged_in_any_order_and_grouping_is_one_pass(
         pieces[0].merge(pieces.pop())
     _assert_same(_updated(build, X, Y), pieces[0], rounding=1e-13)
     assert pieces[0].n == n
+
+
+@every_statistic
+def test_a_blank_copy_is_as_built_and_shares_no_sums(build: Callable[[], Statistic]) -> None:
+    filled = _updated(build, *_samples(30))
+    before = filled.to_arrays()
+    blank = filled.blank()
+    _assert_same(_updated(build, *_samples(20, seed=1)), _added(blank, *_samples(20, seed=1)), rounding=1e-14)
+    for name, value in before.items():
+        np.testing.assert_array_equal(filled.to_arrays()[name], value)
 
 
 @every_statistic

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from neurecover.simulate import sample, teacher
 from neurecover.statistics import Moments, Residuals
-from neurecover.statistics.moments import unpack_symmetric
+from neurecover.statistics.base import unpack_symmetric
 
 D, P = 4, 2
 LETTERS = "abcd"

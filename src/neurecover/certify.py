@@ -285,7 +285,7 @@ def _holdout_sentence(holdout: Residuals, r2: float, rounding: float, at_roundin
 
 
 def _singular_sentence(sums: GaussNewtonSums, weakest: float) -> str:
-    on = np.count_nonzero(np.diag(sums.sums["mm"]).reshape(sums.student.V.shape).max(axis=1) == 0.0)
+    on = np.count_nonzero(np.diag(sums.curvature()[0]).reshape(sums.student.V.shape).max(axis=1) == 0.0)
     unseen = f" {on} of its units never switch on." if on else ""
     return (
         "The samples do not determine every weight: "

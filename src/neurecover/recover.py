@@ -9,12 +9,22 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.certify import Evidence, certify, unwhitened
-from neurecover.data import ArraySource, Mapped, Oracle, Source, Whitening, as_source, reduce, split, subsample
+from neurecover.data import (
+    ArraySource,
+    Mapped,
+    Oracle,
+    Source,
+    Whitening,
+    as_source,
+    reduce,
+    side_by_side,
+    split,
+    subsample,
+)
 from neurecover.data.repaired import Repaired
 from neurecover.data.symmetrised import symmetrised
 from neurecover.methods import Estimate, Method, get_method, methods
@@ -31,7 +41,6 @@ from neurecover.statistics import Moments, Residuals
 HOLDOUT = 0.1
 IN_MEMORY = 512 * 2**20  # bytes; larger sources are read again for every pass
 SEARCH_LOAD = 10  # samples per parameter that the search looks at; the last fit takes all
-SMALL = 400  # hidden weights of a student below which one thread is faster than two (measured)
 
 RANDOM_ROUNDS, RESERVE_INPUTS = 3, 20  # when "auto" calls on other methods, and up to how many inputs
 MOST_ASIDE = 0.25  # share of corrupted outputs beyond which the rest is no evidence
@@ -83,7 +92,7 @@ def recover(
         if (reason := work.hopeless(chosen)) is not None:
             network, certificate = work.give_up(reason)
         else:
-            with threadpool_limits(work.threads):
+            with side_by_side():
                 network, certificate, more = work.solve(chosen, deadline, report)
             stages += more
     return Recovery(
@@ -119,12 +128,6 @@ class _Work:
     def task(self, n_samples: int) -> Task:
         p = self.source.n_outputs
         return Task(self.activation, self.whitening.rank, p, n_samples, self.bias, self.n_hidden)
-
-    @property
-    def threads(self) -> int | None:
-        """One where a second would only get in the way, else as many as there are."""
-        task = self.task(self.moments.n)
-        return 1 if (task.width(True) or 12) * (task.n_inputs + self.bias) < SMALL else None
 
     def hopeless(self, method: Method | None) -> str | None:
         """Why no fit is tried at all, or None."""

@@ -4,7 +4,7 @@ from neurecover.data.arrays import ArraySource
 from neurecover.data.mapped import Mapped, Whitening
 from neurecover.data.opening import as_source, open
 from neurecover.data.oracle import Oracle, oracle
-from neurecover.data.reduce import Statistic, reduce
+from neurecover.data.reduce import reduce, side_by_side
 from neurecover.data.rows import Rows, split, subsample
 from neurecover.data.source import Source
 
@@ -14,12 +14,12 @@ __all__ = [
     "Oracle",
     "Rows",
     "Source",
-    "Statistic",
     "Whitening",
     "as_source",
     "open",
     "oracle",
     "reduce",
+    "side_by_side",
     "split",
     "subsample",
 ]

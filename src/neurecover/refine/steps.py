@@ -1,9 +1,8 @@
 """One damped step (S + λD) δ = g from the sums at a point; the mathematics is in `descent`."""
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.linalg.blas import dsyrk
-from scipy.linalg.lapack import dpotrf, dpotrs
+from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
 
 from neurecover.statistics import GaussNewtonSums
 
@@ -27,12 +26,11 @@ class ReadoutFactor:
 
     def whiten(self, right: np.ndarray) -> np.ndarray:
         """F⁻¹ right, with F Fᵀ = Σ h hᵀ."""
-        return solve_triangular(self.factor, right / self.scale[:, None], lower=True, check_finite=False)
+        return dtrtrs(self.factor, right / self.scale[:, None], lower=1)[0]
 
     def unwhiten(self, right: np.ndarray) -> np.ndarray:
         """F⁻ᵀ right."""
-        solved = solve_triangular(self.factor, right, lower=True, trans=1, check_finite=False)
-        return solved / self.scale[:, None]
+        return dtrtrs(self.factor, right, lower=1, trans=1)[0] / self.scale[:, None]
 
     def couple(self, A: np.ndarray, hm: np.ndarray) -> None:
         """Remember how the hidden weights act on the features: E = F⁻¹ Σ h mᵀ."""
@@ -55,18 +53,19 @@ class DenseSolver:
         A, (m, D) = student.A, student.V.shape
         self.shape = (m, D)
         self.readout = ReadoutFactor(sums.sums)
-        self.readout.couple(A, sums.sums["hm"])
+        mm, hm = sums.curvature()
+        self.readout.couple(A, hm)
         weights = A.T @ A
         # All of this is in the lower triangle of matrices in Fortran order, as LAPACK wants it.
-        self.S = dsyrk(-1.0, self.readout.E, beta=1.0, c=sums.sums["mm"], trans=1, lower=1)
+        diagonal = np.repeat(np.diag(weights), D) * np.diag(mm)
+        self.diagonal = np.maximum(diagonal, 1e-10 * diagonal.max(initial=1e-300))
+        self.S = dsyrk(-1.0, self.readout.E, beta=1.0, c=mm.T, trans=1, lower=1, overwrite_c=1)
         self.S.T.reshape(m, D, m, D)[...] *= weights[:, None, :, None]
         self.gradient = project_gradient(A, self.readout, sums.sums["mr"], (m, D)).ravel()
-        diagonal = np.repeat(np.diag(weights), D) * np.diag(sums.sums["mm"])
-        self.diagonal = np.maximum(diagonal, 1e-10 * diagonal.max(initial=1e-300))
 
     def solve(self, damping: float) -> np.ndarray | None:
         matrix = self.S.copy(order="F")
-        matrix[np.diag_indices_from(matrix)] += damping * self.diagonal
+        np.einsum("ii->i", matrix)[:] += damping * self.diagonal
         factor, info = dpotrf(matrix, lower=1, overwrite_a=1, clean=0)
         if info:
             return None
@@ -92,7 +91,7 @@ def _cholesky_with_ridge(scaled: np.ndarray) -> np.ndarray:
     ridge = 1e-13 * max(len(scaled), 1)
     while True:
         matrix = scaled.copy()
-        matrix[np.diag_indices_from(matrix)] += ridge
+        np.einsum("ii->i", matrix)[:] += ridge
         factor, info = dpotrf(matrix.T, lower=1, overwrite_a=1, clean=1)
         if info == 0:
             return factor

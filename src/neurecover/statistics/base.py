@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from math import isqrt
 from types import MappingProxyType
 from typing import ClassVar, Self
 
@@ -37,6 +38,20 @@ class Statistic(ABC):
     def n(self) -> int:
         """How many samples have been added."""
         return int(self.sums["n"])
+
+    @property
+    def n_bytes(self) -> int:
+        """The memory that the sums take."""
+        return sum(value.nbytes for value in self.sums.values())
+
+    def blank(self) -> Self:
+        """A statistic built like this one to which nothing has been added."""
+        fresh = copy.copy(self)
+        fresh.sums = {
+            name: np.full_like(value, -np.inf if name in self.maxima else 0, order="K", subok=False)
+            for name, value in self.sums.items()
+        }
+        return fresh
 
     def merge(self, other: Self) -> None:
         """Add what another statistic of the same kind has summed."""
@@ -99,6 +114,26 @@ def add_gram(total: np.ndarray, features: np.ndarray) -> np.ndarray:
 def symmetric(lower: np.ndarray) -> np.ndarray:
     """The whole of a symmetric matrix of which the lower triangle is stored."""
     return np.tril(lower) + np.tril(lower, -1).T
+
+
+def unpack_symmetric(packed: np.ndarray) -> np.ndarray:
+    """The symmetric (q, q) matrix whose upper triangle, row by row, is `packed`."""
+    q = (isqrt(8 * len(packed) + 1) - 1) // 2
+    matrix = np.empty((q, q), dtype=packed.dtype)
+    i, j = np.triu_indices(q)
+    matrix[i, j] = matrix[j, i] = packed
+    return matrix
+
+
+def row_products(Z: np.ndarray) -> np.ndarray:
+    """The products z_i·z_j, i ≤ j, of every column of Z (q, m), as (q(q + 1)/2, m)."""
+    q, m = Z.shape
+    products = np.empty((q * (q + 1) // 2, m))
+    row = 0
+    for i in range(q):
+        np.multiply(Z[i], Z[i:], out=products[row : row + q - i])
+        row += q - i
+    return products
 
 
 def setting(name: str, value: np.ndarray | None, default: np.ndarray) -> np.ndarray:

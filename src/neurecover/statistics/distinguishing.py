@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from neurecover.statistics.base import Statistic
-from neurecover.statistics.moments import _products
+from neurecover.statistics.base import Statistic, row_products
 
 
 class DistinguishingSums(Statistic):
@@ -23,7 +22,7 @@ class DistinguishingSums(Statistic):
     def update(self, X: np.ndarray, Y: np.ndarray) -> None:
         rows = np.ascontiguousarray(np.asarray(X, dtype=np.float64).T)
         Z = self.W @ rows
-        psi = _products(rows)
+        psi = row_products(rows)
         i, j = np.triu_indices(len(Z), 1)
         opposite = np.minimum(Z[i] * Z[j], 0.0)
         self.sums["n"] += rows.shape[1]

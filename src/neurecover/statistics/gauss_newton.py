@@ -15,11 +15,12 @@ that steps stay accurate when it is at the level of rounding.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.statistics.base import Statistic, add_gram, float64
+from neurecover.statistics.base import Statistic, float64, row_products, unpack_symmetric
 
 
 @dataclass(frozen=True)
@@ -133,30 +134,68 @@ class UnitBlockSums(ReadoutSums):
 
 
 class GaussNewtonSums(ReadoutSums):
-    """The readout sums and the curvature sums Σ h mᵀ, Σ m mᵀ (its lower triangle), Σ m rᵀ.
+    """The readout sums, Σ m rᵀ and, packed, the curvature Σ m mᵀ; see `curvature`.
+
+    Block (i, j) of Σ m mᵀ is Σ gᵢgⱼ x̃x̃ᵀ with the gates g = act'(z), symmetric in (i, j) and in x̃x̃ᵀ: a product of
+    two lists of pairs, a quarter of the entries and half the time of Σ m mᵀ itself. For an activation that is
+    homogeneous of degree c, c·act(z) = act'(z)·z [Euler], so Σ h mᵀ is in the same pairs once a gate that is always
+    on stands for the affine features.
 
     `probes` (e, D) are hidden units that the student does not have: their values follow h in every sum (q + e rows)
-    and do not enter the residual. Time n·(m·D)² in one symmetric product, memory 8·(m·D)² bytes.
+    and do not enter the residual.
     """
 
     def __init__(self, student: Student, probes: np.ndarray | None = None) -> None:
         super().__init__(student)
-        self.probes = np.empty((0, student.V.shape[1])) if probes is None else probes
+        m, D = student.V.shape
+        self.probes = np.empty((0, D)) if probes is None else probes
         self.settings = {**self.settings, "probes": self.probes}
-        size = student.V.size
+        self.degree = None if len(self.probes) else student.activation.homogeneity or None
         q, p = len(student.readout) + len(self.probes), student.n_outputs
-        self.sums |= {"hh": np.zeros((q, q)), "hr": np.zeros((q, p)), "hm": np.zeros((q, size))}
-        self.sums |= {"mm": np.zeros((size, size), order="F"), "mr": np.zeros((size, p))}
-        self.row_bytes += 16 * (size + len(self.probes))
+        self.sums |= {"hh": np.zeros((q, q)), "hr": np.zeros((q, p)), "mr": np.zeros((m * D, p))}
+        self.sums["pairs"] = np.zeros(((m + 1) * (m + 2) // 2, D * (D + 1) // 2))
+        self.row_bytes += 8 * (sum(self.sums["pairs"].shape) + D * p + len(self.probes))
+        if self.degree is None:
+            self.sums["hm"] = np.zeros((q, m * D))
+            self.row_bytes += 8 * m * D
 
     def _probed(self, h: np.ndarray, X_extended: np.ndarray) -> np.ndarray:
         return np.hstack([h, self.student.activation(X_extended @ self.probes.T)]) if len(self.probes) else h
 
     def update(self, X: np.ndarray, Y: np.ndarray) -> None:
-        M, h, R = self._gated(X, Y)
-        self.sums["hm"] += (M @ h).T
-        self.sums["mm"] = add_gram(self.sums["mm"], M)
-        self.sums["mr"] += M @ R
+        X_extended, Z, h, R = self._readout(X, Y)
+        m, D = self.student.V.shape
+        gates = np.ones((m + 1, len(Z)))
+        gates[:m] = self.student.activation.derivative(Z).T
+        rows = np.ascontiguousarray(X_extended.T)
+        self.sums["pairs"] += row_products(gates) @ row_products(rows).T
+        inputs_by_residuals = X_extended[:, :, None] * R[:, None, :]
+        self.sums["mr"] += (gates[:m] @ inputs_by_residuals.reshape(len(Z), -1)).reshape(m * D, -1)
+        if self.degree is None:
+            self.sums["hm"] += ((gates[:m, None] * rows).reshape(m * D, -1) @ h).T
+
+    def curvature(self) -> tuple[np.ndarray, np.ndarray]:
+        """Σ m mᵀ (m·D, m·D) and Σ h mᵀ (q, m·D)."""
+        student, (m, D) = self.student, self.student.V.shape
+        with_on = self.sums["pairs"].ravel()[_positions(m, D)]
+        mm, on = with_on[: m * D], with_on[m * D :]  # the last rows are Σ x̃ mᵀ
+        if self.degree is None:
+            return mm, self.sums["hm"]
+        units = (student.V[:, None, :] @ mm.reshape(m, D, m * D))[:, 0] / self.degree
+        return mm, np.vstack([units, on if student.affine else on[D - student.bias :]])
+
+
+@lru_cache(maxsize=4)
+def _positions(m: int, D: int) -> np.ndarray:
+    """Where the entries of the ((m + 1)·D, m·D) matrix stand among the pairs of m + 1 gates and of D inputs."""
+    gates, inputs = _triangle(m + 1), _triangle(D)
+    n_inputs = D * (D + 1) // 2
+    return (n_inputs * gates[:, None, :m, None] + inputs[:, None, :]).reshape((m + 1) * D, m * D)
+
+
+def _triangle(q: int) -> np.ndarray:
+    """The position of (i, j), and of (j, i), in the upper triangle read row by row."""
+    return unpack_symmetric(np.arange(q * (q + 1) // 2))
 
 
 class CurvatureProduct(Statistic):

@@ -26,12 +26,12 @@ class Information:
         s, A, (m, D) = sums.sums, student.A, student.V.shape
         size = m * D
         F = np.zeros((size + p * q, size + p * q))
-        F[:size, :size] = symmetric(s["mm"])
+        F[:size, :size], self.hm = sums.curvature()
         F[:size, :size].reshape(m, D, m, D)[...] *= (A.T @ A)[:, None, :, None]
         for o in range(p):
             rows = slice(size + o * q, size + (o + 1) * q)
             F[rows, rows] = s["hh"][:q, :q]
-            F[rows, :size] = s["hm"][:q] * np.repeat(A[o], D)
+            F[rows, :size] = self.hm[:q] * np.repeat(A[o], D)
             F[:size, rows] = F[rows, :size].T
         self.sums, self.size = sums, size
         scale = np.sqrt(np.diag(F))
@@ -87,7 +87,7 @@ class Information:
         own = np.zeros((n_probes * p, n_probes * p))
         for o in range(p):
             rows = slice(o * n_probes, (o + 1) * n_probes)
-            cross[rows, : self.size] = s["hm"][q:] * np.repeat(student.A[o], D)
+            cross[rows, : self.size] = self.hm[q:] * np.repeat(student.A[o], D)
             cross[rows, self.size + o * q : self.size + (o + 1) * q] = s["hh"][q:, :q]
             own[rows, rows] = s["hh"][q:, q:]
         inverse = self.inverse()

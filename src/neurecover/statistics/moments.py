@@ -8,11 +8,9 @@ With z = (x, y) − origin in R^q, q = d + p, and φ(z) the Q = q(q+1)/2 product
 up to the order asked for. Entries are plain products: no factor for repeated indices.
 """
 
-from math import isqrt
-
 import numpy as np
 
-from neurecover.statistics.base import Statistic, add_gram, setting, symmetric
+from neurecover.statistics.base import Statistic, add_gram, row_products, setting, symmetric, unpack_symmetric
 
 
 class Moments(Statistic):
@@ -48,7 +46,7 @@ class Moments(Statistic):
         if self.order == 2:
             self.sums["order_2"] += (Z @ Z.T)[np.triu_indices(len(Z))]
         if self.order >= 3:
-            products = _products(Z)
+            products = row_products(Z)
             self.sums["order_2"] += products.sum(axis=1)
             self.sums["order_3"] += Z @ products.T
         if self.order == 4:
@@ -91,23 +89,3 @@ class Moments(Statistic):
     def yy(self) -> np.ndarray:
         """E[y yᵀ] about the origin, (p, p)."""
         return self.second[self.n_inputs :, self.n_inputs :]
-
-
-def unpack_symmetric(packed: np.ndarray) -> np.ndarray:
-    """The symmetric (q, q) matrix whose upper triangle, row by row, is `packed`."""
-    q = (isqrt(8 * len(packed) + 1) - 1) // 2
-    matrix = np.empty((q, q))
-    i, j = np.triu_indices(q)
-    matrix[i, j] = matrix[j, i] = packed
-    return matrix
-
-
-def _products(Z: np.ndarray) -> np.ndarray:
-    """φ of every column of Z (q, m), (Q, m)."""
-    q, m = Z.shape
-    products = np.empty((q * (q + 1) // 2, m))
-    row = 0
-    for i in range(q):
-        np.multiply(Z[i], Z[i:], out=products[row : row + q - i])
-        row += q - i
-    return products

@@ -15,8 +15,7 @@ f(u) = −¼ E[(uᵀφu)(x ⊗ x)], with noise its cross-covariance [GKLW19, Lem
 
 import numpy as np
 
-from neurecover.statistics.base import Statistic, add_gram, float64, setting, symmetric
-from neurecover.statistics.moments import _products
+from neurecover.statistics.base import Statistic, add_gram, float64, row_products, setting, symmetric
 
 
 class PureNeuronSums(Statistic):
@@ -53,9 +52,9 @@ class PureNeuronSums(Statistic):
         X, Y = float64(X, Y)
         h, g = self.gains
         through = self.linear @ X.T
-        phi = _products((self.projection @ Y.T - through) / g)
-        phi -= _products(through / h)
-        psi = _products(np.ascontiguousarray(X.T))
+        phi = row_products((self.projection @ Y.T - through) / g)
+        phi -= row_products(through / h)
+        psi = row_products(np.ascontiguousarray(X.T))
         self.sums["n"] += len(X)
         self.sums["psi"] += psi.sum(axis=1)
         self.sums["phi"] += phi.sum(axis=1)
