@@ -19,7 +19,7 @@ from neurecover.data import Source, Whitening, reduce
 from neurecover.identifiability import sign_ambiguities
 from neurecover.network import Network, replace_arrays
 from neurecover.results import Certificate, StandardErrors
-from neurecover.statistics import GaussNewtonSums, Information, Residuals, Student
+from neurecover.statistics import GaussNewtonSums, Information, PreactivationRange, Residuals, Student
 
 EPS = float(np.finfo(np.float64).eps)
 ROUNDING = 100 * EPS  # of the size of the terms that are added up
@@ -93,6 +93,7 @@ def certify(
             errors = _standard_errors(
                 information, whitening, max(noise_variance, (EPS * _size(network, whitening)) ** 2)
             )
+            doubts += _kink_doubts(student, samples, at_rounding)
     identifiable = not doubts
     if identifiable and errors is not None:
         if at_rounding:
@@ -184,6 +185,26 @@ def _doubts(network: Network, whitening: Whitening, evidence: Evidence) -> list[
     if not network.activation.differentiable:
         doubts.append(f"{network.activation} has no derivative to test the weights with.")
     return doubts
+
+
+def _kink_doubts(student: Student, samples: Source, at_rounding: bool) -> list[str]:
+    """Units that few samples see from one of the two sides of their kink.
+
+    On all other samples such a unit is linear, and takes in the z_j of relu(z_j) = relu(−z_j) + z_j when others are
+    turned round: another network that fits as well, were it not for the few. Two of them that no noise disturbs can
+    only agree with it by chance; one always can, because c is free. Two such units can share a kink between them.
+    """
+    if student.activation.homogeneity != 1.0 or not student.activation.odd_slope:
+        return []
+    seen = reduce(samples, PreactivationRange(student))
+    fewest = np.minimum(seen.sums["on"], seen.n - seen.sums["on"])
+    few = np.flatnonzero(fewest < student.V.shape[1])
+    if len(few) == 0 or (at_rounding and len(few) == 1 and fewest[few[0]] >= 2):
+        return []
+    return [
+        f"{len(few)} of the units switch on or off for only {fewest.min()} samples, fewer than the "
+        f"{student.V.shape[1]} weights they have: other networks may fit these samples as well."
+    ]
 
 
 def _exactness_doubts(errors: StandardErrors) -> list[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
 from neurecover.activations import get
-from neurecover.data import ArraySource, reduce
+from neurecover.data import ArraySource, reduce, side_by_side
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.refine import search
 from neurecover.refine.descent import Descent
@@ -20,7 +21,7 @@ from neurecover.refine.steps import DenseSolver
 from neurecover.simulate import sample, teacher
 from neurecover.statistics import GaussNewtonSums
 
-SEEDS, STARTS, PATIENT_SECONDS = 8, 5, 10.0
+SEEDS, STARTS, PATIENT_SECONDS, REPEATS = 8, 5, 10.0, 5
 
 
 @dataclass(frozen=True)
@@ -93,22 +94,41 @@ def _hops(patience: int) -> tuple[int, float]:
     return solved, float(np.median(seconds))
 
 
-def _step_seconds(d: int) -> tuple[float, float]:
-    """Seconds of one step by the dense matrix and by conjugate gradients, one output, 1.5 d units, n = 5 (d + 2) d."""
-    k = int(1.5 * d)
-    truth = teacher(d, d, kind="gaussian", random_state=0)
-    source = ArraySource(*sample(truth, 5 * d * (d + 2), random_state=0))
-    task = Task(get("relu"), d, 1, 5 * d * (d + 2), True, d)
-    student = Descent(source, task.student(random_units(np.random.default_rng(0), k, d, True), True)).student
+class _Step:
+    """One step at a random student of 1.5 d units with one output, n = 5 (d + 2) d: the median seconds of REPEATS."""
+
+    def __init__(self, d: int) -> None:
+        truth = teacher(d, d, kind="gaussian", random_state=0)
+        self.source = ArraySource(*sample(truth, 5 * d * (d + 2), random_state=0))
+        task = Task(get("relu"), d, 1, 5 * d * (d + 2), True, d)
+        units = random_units(np.random.default_rng(0), int(1.5 * d), d, True)
+        self.student = Descent(self.source, task.student(units, True)).student
+
+    def dense(self) -> float:
+        return _median_seconds(lambda: DenseSolver(reduce(self.source, GaussNewtonSums(self.student))).solve(1e-3))
+
+    def products(self) -> float:
+        return _median_seconds(lambda: ProductSolver(self.source, self.student).solve(1e-3))
+
+
+def _median_seconds(work: Callable[[], object]) -> float:
     times = []
-    for solve in (
-        lambda: DenseSolver(reduce(source, GaussNewtonSums(student))).solve(1e-3),
-        lambda: ProductSolver(source, student).solve(1e-3),
-    ):
+    for _ in range(REPEATS):
         began = time.perf_counter()
-        solve()
+        work()
         times.append(time.perf_counter() - began)
-    return times[0], times[1]
+    return float(np.median(times))
+
+
+def _cores(d: int) -> str:
+    """A dense step with the threads given to BLAS, with one thread, and with passes shared among the threads."""
+    step = _Step(d)
+    blas = step.dense()
+    with threadpool_limits(1, user_api="blas"):
+        one = step.dense()
+    with side_by_side():
+        shared = step.dense()
+    return f"one step at d=k={d}: BLAS's threads {blas:.3f} s, one thread {one:.3f} s, shared passes {shared:.3f} s"
 
 
 def _run(track: Track) -> list[Row]:
@@ -134,12 +154,19 @@ def _run(track: Track) -> list[Row]:
                 "of": SEEDS,
             }
             rows.append(row | {"ms per solution": round(1e3 * median)})
+    rows += [_remark("use of the cores", _cores(d)) for d in track((20, 30), "use of the cores")]
     for d in track((20, 30, 40, 50), "dense step and conjugate gradients"):
-        dense, products = _step_seconds(d)
-        weights = int(1.5 * d) * (d + 1)
+        step = _Step(d)
+        with side_by_side():
+            dense, products = step.dense(), step.products()
+        weights = step.student.V.size
         what = f"one step at {weights} hidden weights: dense {dense:.2f} s, conjugate gradients {products:.2f} s"
-        rows.append({"choice": "solver of the step", "on": what, "solved": "", "of": "", "ms per solution": ""})
+        rows.append(_remark("solver of the step", what))
     return rows
+
+
+def _remark(choice: str, what: str) -> Row:
+    return {"choice": choice, "on": what, "solved": "", "of": "", "ms per solution": ""}
 
 
 CHOICES = Experiment("choices", "What the finisher's choices are worth", _run)

@@ -11,8 +11,10 @@ from neurecover.network import Network
 from neurecover.refine.descent import EXACT, Descent
 from neurecover.refine.search import Deadline, Task, descend
 from neurecover.refine.signs import find_flips, likely_flips
+from neurecover.refine.steady import steady_candidates
 from neurecover.statistics import PreactivationRange, Student
 
+CLOSE = 1e-10  # Σ r² / Σ y² of a start that solves the equations of an exact fit
 LIKELY, FITTED = 24, 3  # choices of signs tried on noisy samples, and how many of them are fitted to the end
 
 
@@ -78,7 +80,10 @@ def _without_affine(source: Source, descent: Descent, deadline: Deadline) -> tup
     if descent.rss < EXACT * descent.total:
         search = find_flips(*problem, tolerance=1e-6)
         settled = descend(source, _turned(student, search.flips[0], slope), deadline, patient=True)
-        return settled, len(search.flips) if search.complete else 0
+        if settled.rss < EXACT * settled.total:
+            return settled, len(search.flips) if search.complete else 0
+        steady = _with_steady_unit(source, student, slope, deadline)
+        return (steady[0], len(steady)) if steady else (settled, 0)
     tried = (Descent(source, _turned(student, flip, slope)) for flip in likely_flips(*problem, LIKELY))
     fitted = [
         descend(source, start.student, deadline, patient=True) for start in sorted(tried, key=lambda t: t.rss)[:FITTED]
@@ -87,6 +92,19 @@ def _without_affine(source: Source, descent: Descent, deadline: Deadline) -> tup
     doubt = best.rss * (1.0 + 10.0 / best.n_equations)  # ten degrees of freedom: odds of e⁵ under Gaussian noise
     rivals = [fit for fit in fitted if fit.rss <= doubt and not _same_units(fit.student, best.student)]
     return best, 1 + len(rivals)
+
+
+def _with_steady_unit(source: Source, student: Student, slope: float, deadline: Deadline) -> list[Descent]:
+    """Exact fits in which one unit is off for very few samples, each with other signs."""
+    exact = []
+    for V, flip in steady_candidates(source, student):
+        if deadline.passed:
+            break
+        start = Descent(source, _turned(replace(student, V=V), flip, slope))
+        if start.relative_rss < CLOSE:
+            fit = descend(source, start.student, deadline, patient=True)
+            exact += [fit] if fit.relative_rss < EXACT else []
+    return exact
 
 
 def _same_units(a: Student, b: Student) -> bool:

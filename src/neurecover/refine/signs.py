@@ -78,7 +78,7 @@ def likely_flips(A: np.ndarray, W: np.ndarray, linear: np.ndarray, slope: float,
 
 def _enumerate_free(columns: np.ndarray, target: np.ndarray, bound: np.ndarray, free: np.ndarray) -> np.ndarray:
     """Try every value of the free bits; the bound ones follow by least squares, rounded to bits."""
-    choices = _bits(np.arange(2 ** len(free)), len(free))
+    choices = subsets(len(free)).astype(float)
     right = target[:, None] - columns[:, free] @ choices.T
     solved = np.linalg.lstsq(columns[:, bound], right, rcond=None)[0] if len(bound) else np.zeros((0, len(choices)))
     flips = np.empty((len(choices), columns.shape[1]))
@@ -102,7 +102,7 @@ def _meet_in_the_middle(columns: np.ndarray, target: np.ndarray, tolerance: floa
     if not pairs:
         return _rounded(columns, target)
     lefts, rights = np.array(pairs).T
-    return np.hstack([_bits(lefts, half), _bits(rights, columns.shape[1] - half)])
+    return np.hstack([_bits(lefts, half), _bits(rights, columns.shape[1] - half)]).astype(float)
 
 
 def _subset_sums(values: np.ndarray) -> np.ndarray:
@@ -113,8 +113,13 @@ def _subset_sums(values: np.ndarray) -> np.ndarray:
     return sums
 
 
+def subsets(count: int) -> np.ndarray:
+    """All subsets of `count` things, (2^count, count)."""
+    return _bits(np.arange(2**count), count)
+
+
 def _bits(codes: np.ndarray, count: int) -> np.ndarray:
-    return ((codes[:, None] >> np.arange(count)) & 1).astype(float)
+    return ((codes[:, None] >> np.arange(count)) & 1).astype(bool)
 
 
 def _rounded(columns: np.ndarray, target: np.ndarray) -> np.ndarray:

@@ -218,14 +218,14 @@ class CurvatureProduct(Statistic):
 
 
 class PreactivationRange(Statistic):
-    """The largest z_j = v_j·x̃ of every hidden unit over the samples, and the largest −z_j."""
+    """The largest z_j = v_j·x̃ of every hidden unit over the samples, the largest −z_j, and how often z_j > 0."""
 
     maxima = frozenset({"highest", "lowest"})
 
     def __init__(self, student: Student) -> None:
         self.student = student
         self.settings = {"V": student.V}
-        self.sums = {"n": np.zeros((), dtype=np.int64)}
+        self.sums = {"n": np.zeros((), dtype=np.int64), "on": np.zeros(student.n_hidden, dtype=np.int64)}
         self.sums |= {name: np.full(student.n_hidden, -np.inf) for name in sorted(self.maxima)}
         self.row_bytes = 8 * (student.n_hidden + student.V.shape[1])
 
@@ -233,5 +233,6 @@ class PreactivationRange(Statistic):
         X, Y = float64(X, Y)
         Z = self.student.extended(X) @ self.student.V.T
         self.sums["n"] += len(X)
+        self.sums["on"] += np.count_nonzero(Z > 0, axis=0)
         self.sums["highest"] = np.maximum(self.sums["highest"], Z.max(axis=0, initial=-np.inf))
         self.sums["lowest"] = np.maximum(self.sums["lowest"], (-Z).max(axis=0, initial=-np.inf))
