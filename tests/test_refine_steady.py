@@ -94,3 +94,12 @@ def test_with_noise_a_unit_off_for_few_samples_is_never_certified() -> None:
         if recovery.certificate.verdict == "statistical":
             few = np.count_nonzero(X @ recovery.network.W.T + recovery.network.b <= 0, axis=0)
             assert few.min() >= 5
+
+
+def test_a_unit_that_is_always_off_is_owned_up_to_when_the_width_was_found() -> None:
+    truth, X = _network_with_a_steady_unit(4, 3, 1, 200, off=0, seed=0)
+    dead = nr.Network(np.vstack([truth.W[1:], -truth.W[:1]]), np.append(truth.b[1:], -truth.b[0]), truth.A, truth.c)
+    recovery = nr.recover(X, dead(X), random_state=0)
+    assert recovery.network.n_hidden == 2
+    assert recovery.certificate.verdict == "exact"
+    assert any("off for all of these samples is not seen" in reason for reason in recovery.certificate.reasons)

@@ -118,6 +118,8 @@ def certify(
         reasons.append(
             f"The samples determine every weight; rounding leaves an error of the order of {_largest(errors):.0e}."
         )
+        if evidence.asked is None and network.activation(np.array(-1.0)) == 0.0:
+            reasons.append("The number of units was found: one that is off for all of these samples is not seen.")
     return Certificate(
         verdict,
         (*reasons, *doubts),
