@@ -232,3 +232,29 @@ def test_progress_is_told_to_a_callable() -> None:
     told: list[tuple[str, float]] = []
     nr.recover(X, Y, 4, random_state=0, progress=lambda stage, residual: told.append((stage, residual)))
     assert [stage for stage, _ in told][:2] == ["read", "search"]
+
+
+def test_a_width_that_noise_leaves_open_is_not_certified() -> None:
+    # 32 networks of two to four units, 12 to 20 noisy equations per parameter, k not told: a statistical verdict with
+    # the wrong number of visible units in at most one of them (0 were seen), and a right one in at least half.
+    wrong = right = 0
+    rng = np.random.default_rng(5)
+    for seed in range(32):
+        d, k = int(rng.integers(2, 6)), int(rng.integers(2, 5))
+        n = int((k * (d + 2) + 1) * rng.uniform(12, 20))
+        truth = nr.simulate.teacher(d, k, kind="sphere", bias=0.7, random_state=seed)
+        X, Y = nr.simulate.sample(truth, n, random_state=seed)
+        Y = Y + 0.05 * Y.std() * np.random.default_rng(seed).standard_normal(Y.shape)
+        recovery = nr.recover(X, Y, random_state=seed)
+        if recovery.certificate.verdict == "statistical":
+            same = recovery.network.n_hidden == k
+            right, wrong = right + same, wrong + (not same)
+    assert wrong <= 1
+    assert right >= 16
+
+
+def test_too_few_noisy_equations_are_not_statistical() -> None:
+    truth = nr.simulate.teacher(4, 3, random_state=0)
+    X, Y = nr.simulate.sample(truth, 55, noise=0.02, random_state=0)  # 16 free parameters: 3.4 equations each
+    certificate = nr.recover(X, Y, 3, random_state=0).certificate
+    assert certificate.verdict in ("approximate", "failed")

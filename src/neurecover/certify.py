@@ -30,6 +30,7 @@ GOOD_R2 = 0.9
 HEAVY = 9.0  # kurtosis of the held-out residual; Laplace noise has 6
 MAX_PARAMETERS = 6_000  # beyond, the information matrix is not formed and nothing is certified
 N_PROBES = 40
+FEW, MARGINAL = 4, 3.0  # equations per parameter; worth of a unit that noise explains (measured)
 WIDE, WEAK = 0.1, 4.0  # largest standard error of a weight, least output weight in standard errors
 
 
@@ -38,14 +39,15 @@ class Evidence:
     """What the search knows and the samples do not show.
 
     asked is the number of units the caller gave (None: to be found), sign_choices how many assignments of signs fit
-    (0: not determined), agreements how many independent descents ended at the same optimum, inputs_rank the dimension
-    that the inputs span.
+    (0: not determined), agreements how many independent descents ended at the same optimum, last_drop what the last
+    unit that was dropped was worth, N·log(Σr² without it / Σr² with it) per parameter.
     """
 
     asked: int | None
     sign_choices: int
     agreements: int
     converged: bool
+    last_drop: float
 
 
 def certify(
@@ -235,6 +237,17 @@ def _noise_doubts(
     if (kurtosis := holdout.kurtosis) > HEAVY:
         doubts.append(
             f"The residual has heavy tails (kurtosis {kurtosis:.1f}, Gaussian 3): least squares follows outliers."
+        )
+    equations = information.sums.n * len(holdout.origin)
+    if equations < FEW * (parameters := equations - freedom):
+        doubts.append(
+            f"{equations} noisy equations for {parameters} parameters are fewer than {FEW} each: too few to tell noise "
+            "from what is missing."
+        )
+    if evidence.asked is None and evidence.last_drop > MARGINAL:
+        doubts.append(
+            f"Whether there is one unit more is not clear: it would lower N·log Σr² by {evidence.last_drop:.1f} per "
+            f"parameter, and noise explains {MARGINAL:g}."
         )
     if not evidence.converged:
         doubts.append("The last fit was stopped before it had converged.")

@@ -183,7 +183,7 @@ class _Work:
         residuals = reduce(self.holdout, Residuals(network, network.n_outputs, network.n_hidden, self._output_mean()))
         final = polish(self.samples, found, self.bias, deadline)
         stage("last fit", f"relative residual {np.sqrt(final.relative_rss):.1e} on all {self.moments.n} samples")
-        evidence = Evidence(self.n_hidden, found.sign_choices, found.agreements, final.converged)
+        evidence = Evidence(self.n_hidden, found.sign_choices, found.agreements, final.converged, found.last_drop)
         certificate = certify(final.network, self.whitening, self.samples, residuals, evidence, self.bias, self.rng)
         more = self._symmetry(final.network) if method is not None and method.name == "symmetric" else ()
         if method is not None and certificate.verdict in ("approximate", "failed"):

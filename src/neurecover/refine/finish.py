@@ -16,7 +16,7 @@ from neurecover.data import Source
 from neurecover.refine.descent import EXACT, Descent
 from neurecover.refine.search import Deadline, Task, descend, hops
 from neurecover.refine.settle import Finished, settle
-from neurecover.refine.shrink import elimination_order, keep_units, merged
+from neurecover.refine.shrink import elimination_order, keep_units, merged, one_less
 from neurecover.statistics import Student
 
 REDUNDANT = 1e-10  # Σ r² / Σ y² that dropping a duplicate may cost in a path computed with a ridge
@@ -48,7 +48,8 @@ def finish(
         last = count >= MAX_DESCENTS or deadline.passed
         if not (exact or count in NARROWING or last):
             continue
-        candidate = settle(source, task, narrow(source, wide, task, deadline), deadline)
+        narrowed, last_drop = narrow(source, wide, task, deadline)
+        candidate = replace(settle(source, task, narrowed, deadline), last_drop=last_drop)
         progress("shrink", candidate.relative_rss)
         if exact:
             unsettled += not (candidate.exact and candidate.sign_choices)
@@ -124,27 +125,29 @@ def _bayes(relative_rss: float, n_parameters: int, task: Task) -> float:
     return float(N * np.log(max(relative_rss, EXACT)) + n_parameters * np.log(N))
 
 
-def narrow(source: Source, descent: Descent, task: Task, deadline: Deadline) -> Descent:
+def narrow(source: Source, descent: Descent, task: Task, deadline: Deadline) -> tuple[Descent, float]:
     """Take units away: all at once where the fit is exact, then one by one with a refit after each.
 
     With the width unknown a unit may go if Σ r² stays exact, or grows by less than a parameter's worth of noise would
-    explain under the Bayesian information criterion, (D + p)·log(N)/N with N = n·p.
+    explain under the Bayesian information criterion, (D + p)·log(N)/N with N = n·p. The second value is what the last
+    unit that went was worth in these terms, N·log(Σr² after / Σr² before) / (D + p).
     """
     floor = EXACT * descent.total
     if descent.rss < floor:
         descent = next(filter(lambda fewer: fewer.rss < floor, _all_at_once(source, descent, task, deadline)), descent)
     N = task.n_samples * task.n_outputs
-    slack = 1.0 + (task.n_inputs + task.bias + task.n_outputs) * np.log(N) / N
+    slack, worth = 1.0 + task.n_parameters_per_unit * np.log(N) / N, 0.0
     while descent.student.n_hidden > (task.n_hidden or 0):
         if deadline.passed:
             order, _ = elimination_order(source, descent.student)
             keep = descent.student.n_hidden if task.n_hidden is None else task.n_hidden
-            return Descent(source, keep_units(descent.student, np.sort(order[len(order) - keep :])))
-        fewer = descend(source, _one_less(source, descent.student), deadline)
+            return Descent(source, keep_units(descent.student, np.sort(order[len(order) - keep :]))), np.inf
+        fewer = descend(source, one_less(source, descent.student), deadline)
         if task.n_hidden is None and fewer.rss > max(floor, slack * descent.rss):
             break
+        worth = float(N * np.log(max(fewer.rss, floor) / max(descent.rss, floor)) / task.n_parameters_per_unit)
         descent = fewer
-    return descent
+    return descent, worth
 
 
 def _all_at_once(source: Source, descent: Descent, task: Task, deadline: Deadline) -> Iterator[Descent]:
@@ -168,20 +171,6 @@ def _with_affine(student: Student) -> Student:
     k = student.n_hidden
     zeros = np.zeros((student.n_inputs, student.n_outputs))
     return replace(student, readout=np.vstack([student.readout[:k], zeros, student.readout[k:]]), affine=True)
-
-
-def _one_less(source: Source, student: Student) -> Student:
-    """The better of two: without the least useful unit, or with the two closest ones merged."""
-    order, _ = elimination_order(source, student)
-    dropped = keep_units(student, np.sort(order[1:]))
-    unit = student.V / np.maximum(np.linalg.norm(student.V, axis=1, keepdims=True), 1e-300)
-    cosine = unit @ unit.T
-    closeness = np.abs(cosine) if student.affine else cosine
-    np.fill_diagonal(closeness, -1.0)
-    joined = merged(student, float(np.arccos(np.clip(closeness.max(initial=-1.0), -1.0, 1.0))) + 1e-9)
-    if joined.n_hidden != student.n_hidden - 1:
-        return dropped
-    return min((dropped, joined), key=lambda s: Descent(source, s).rss)
 
 
 def _same(a: Finished, b: Finished, task: Task) -> bool:

@@ -63,10 +63,14 @@ class Task:
         d, p = self.n_inputs, self.n_outputs
         return width * (d + self.bias) + p * (width + d * affine + self.bias)
 
+    @property
+    def n_parameters_per_unit(self) -> int:
+        return self.n_inputs + self.bias + self.n_outputs
+
     def widest(self, affine: bool) -> int:
         """The largest width whose parameters are at most LOAD of the n·p equations."""
-        fixed, per_unit = self.n_parameters(0, affine), self.n_parameters(1, False) - self.n_parameters(0, False)
-        return int((LOAD * self.n_samples * self.n_outputs - fixed) // per_unit)
+        fixed = self.n_parameters(0, affine)
+        return int((LOAD * self.n_samples * self.n_outputs - fixed) // self.n_parameters_per_unit)
 
     def width(self, affine: bool) -> int:
         """The width of the student when the teacher's is known."""

@@ -23,7 +23,8 @@ class Finished:
     """The network at the end, `rss` on the samples given, and how it came about.
 
     sign_choices counts the sign assignments that fit equally well (1 when the signs are determined, 0 when the search
-    for them was too large or none fits and an affine part had to stay, as pairs of units).
+    for them was too large or none fits and an affine part had to stay, as pairs of units). last_drop is what the last
+    unit to be dropped was worth (see `finish.narrow`).
     """
 
     network: Network
@@ -33,6 +34,7 @@ class Finished:
     descents: int
     agreements: int
     converged: bool
+    last_drop: float = 0.0
 
     @property
     def exact(self) -> bool:

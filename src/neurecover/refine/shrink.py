@@ -82,3 +82,17 @@ def merged(student: Student, angle: float) -> Student:
         rows.append(a)
     readout = np.vstack([np.array(rows), student.readout[student.n_hidden :]])
     return replace(student, V=np.array(kept), readout=readout)
+
+
+def one_less(source: Source, student: Student) -> Student:
+    """The better of two: without the least useful unit, or with the two closest ones merged."""
+    order, _ = elimination_order(source, student)
+    dropped = keep_units(student, np.sort(order[1:]))
+    unit = student.V / np.maximum(np.linalg.norm(student.V, axis=1, keepdims=True), 1e-300)
+    cosine = unit @ unit.T
+    closeness = np.abs(cosine) if student.affine else cosine
+    np.fill_diagonal(closeness, -1.0)
+    joined = merged(student, float(np.arccos(np.clip(closeness.max(initial=-1.0), -1.0, 1.0))) + 1e-9)
+    if joined.n_hidden != student.n_hidden - 1:
+        return dropped
+    return min((dropped, joined), key=lambda s: ReadoutFactor(reduce(source, ReadoutSums(s)).sums).best_rss)

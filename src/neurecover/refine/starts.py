@@ -24,6 +24,8 @@ def random_units(rng: np.random.Generator, n_hidden: int, n_inputs: int, bias: b
 
 def units_through_samples(source: Source, rng: np.random.Generator, n_hidden: int) -> np.ndarray:
     """Directions uniform on the sphere, each with its kink at a sample: b = −w·x_i."""
+    if n_hidden == 0:
+        return np.empty((0, source.n_inputs + 1))
     X, _ = subsample(source, n_hidden, int(rng.integers(2**31))).collect()
     W = random_units(rng, len(X), source.n_inputs, bias=False)
     return np.hstack([W, -np.einsum("ij,ij->i", W, X)[:, None]])
