@@ -206,8 +206,8 @@ def _kink_doubts(student: Student, samples: Source, at_rounding: bool) -> list[s
     if len(few) == 0 or (at_rounding and len(few) == 1 and fewest[few[0]] >= 2):
         return []
     return [
-        f"{len(few)} of the units switch on or off for only {fewest.min()} samples, fewer than the "
-        f"{student.V.shape[1]} weights they have: other networks may fit these samples as well."
+        f"{len(few)} of {student.n_hidden} units have fewer samples on one side of their kink than weights "
+        f"({fewest.min()} for {student.V.shape[1]}): other networks may fit these samples as well."
     ]
 
 
