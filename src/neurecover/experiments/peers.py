@@ -248,6 +248,7 @@ def _draw(rows: list[dict[str, str]], path: Path) -> None:
         steps = [1e-2, *times, SECONDS]
         axis.step(steps, [*range(len(times) + 1), len(times)], where="post", label=name)
     axis.set_xscale("log")
+    axis.yaxis.get_major_locator().set_params(integer=True)
     axis.set_xlabel("wall time per data set, seconds")
     axis.set_ylabel(f"solved of {len({row['seed'] for row in rows})} (weight error < 1e-6)")
     axis.legend(loc="center left", bbox_to_anchor=(1.0, 0.5), fontsize="small")
