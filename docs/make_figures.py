@@ -14,10 +14,11 @@ NOTES = {
     "instead of Gaussian ones, so that kinks lie up to three standard deviations out: where a unit is on for fewer "
     "samples than it has weights, no method can find it. Gaussian rows were chosen for the first rows after unit rows "
     "had fallen short, and widths, hold-out and hops were set on some of the same seeds.",
-    "peers": "Success is a weight error below 1e-6, one thread for everyone. Equal wall times side by side: half "
-    "a second is what the finisher is allowed on this problem, and a peer starts anew until its time is used up. Times and "
-    "ratios are medians over the data sets that the competitor solved in 15 seconds. Up to 6 seconds each, neurecover "
-    "solves at least three times as many as the best peer at width k, which was asked; given 15 seconds, 2.5 times.",
+    "peers": "Success is a weight error below 1e-6, one thread for everyone. Equal wall times stand in columns: half a "
+    "second is what the finisher is allowed on this problem, and a peer starts anew until its time is used up. Times "
+    "and ratios are medians over the data sets that the competitor solved in 15 seconds. Up to 6 seconds each, "
+    "neurecover solves at least three times as many as the best peer at width k, which was asked; given 15 seconds, "
+    "2.5 times.",
     "atv21-samples": "Run again once: the first run let the moment fit drop weak units although k was given elsewhere.",
     "bjw18-exact": "The condition numbers of both W and A are bounded by 30.",
     "bjw18-patterns": "Only networks are drawn whose units are each on at three independent inputs; without that, one "
