@@ -52,7 +52,7 @@ def side_by_side() -> Iterator[None]:
     """Within it `reduce` shares a block among as many threads as BLAS was allowed, and BLAS itself has one.
 
     numpy and SciPy bring a BLAS each, whose idle threads keep the cores from one another: with both at two threads
-    a descent takes twice as long as with one (`neurecover bench choices`).
+    a step of a descent takes longer than with one (`neurecover bench choices`).
     """
     allowed = max((library["num_threads"] for library in _blas().info()), default=1)
     with _blas().limit(limits=1):
