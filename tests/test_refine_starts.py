@@ -1,5 +1,7 @@
 """Starts: greedy selection finds what is in its pool, and kinks drawn through samples pass through samples."""
 
+import itertools
+
 import numpy as np
 
 from neurecover import simulate
@@ -56,3 +58,18 @@ def test_every_kind_of_round_gives_a_descent() -> None:
         runs = hops(source, Task(get("relu"), 4, 2, 100, bias, 3), 5, np.random.default_rng(0), Deadline(), iter(()))
         widths = {next(runs).student.n_hidden for _ in range(40)}
         assert widths == {5}
+
+
+def test_no_units_through_samples_are_none() -> None:
+    source = ArraySource(np.ones((5, 3)), np.ones((5, 1)))
+    assert units_through_samples(source, np.random.default_rng(0), 0).shape == (0, 4)
+
+
+def test_starts_as_wide_as_the_student_last_for_every_kind_of_round() -> None:
+    truth = simulate.teacher(3, 2, random_state=0)
+    X, Y = simulate.sample(truth, 60, noise=1.0, random_state=0)
+    task = Task(get("relu"), 3, 1, 60, True, 2)
+    given = random_units(np.random.default_rng(1), 3, 3, True)
+    runs = hops(ArraySource(X, Y), task, 3, np.random.default_rng(0), Deadline.after(0.0), itertools.repeat(given))
+    for _ in range(300):  # a few rounds of each kind: past its deadline a descent ends where it began
+        assert next(runs).student.n_hidden == 3

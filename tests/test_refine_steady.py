@@ -65,7 +65,7 @@ def test_several_outputs_tell_signs_that_one_cannot() -> None:
 
 @pytest.mark.parametrize("off", [2, 3, 5])
 def test_a_unit_off_for_fewer_samples_than_weights_is_recovered(off: int) -> None:
-    # 10 seeds each were tried at 9, 9 and 10 of 10; without the search for it none of them was exact.
+    # 10 seeds each were tried: 9, 9 and 10 of 10. At this size other descents find most of them as well.
     solved = 0
     for seed in range(6):
         truth, X = _network_with_a_steady_unit(6, 5, 1, 300, off, seed)
@@ -75,6 +75,17 @@ def test_a_unit_off_for_fewer_samples_than_weights_is_recovered(off: int) -> Non
         assert right or recovery.certificate.verdict != "exact"
         solved += right and recovery.certificate.verdict == "exact"
     assert solved >= 5
+
+
+@pytest.mark.parametrize("seed", [27, 31])
+def test_a_steady_unit_that_the_search_alone_does_not_find(seed: int) -> None:
+    # Off for 7 and 5 of 600 samples; without the candidates the verdict is approximate for both.
+    truth = nr.simulate.teacher(10, 10, kind="sphere", bias=0.7, random_state=seed)
+    X, Y = nr.simulate.sample(truth, 600, random_state=seed)
+    assert 2 <= np.count_nonzero(X @ truth.W.T + truth.b <= 0, axis=0).min() < 11
+    recovery = nr.recover(X, Y, 10, random_state=seed)
+    assert recovery.certificate.verdict == "exact"
+    assert nr.compare(recovery.network, truth).weight_error < 1e-10
 
 
 @pytest.mark.parametrize("off", [0, 1])
@@ -90,10 +101,9 @@ def test_with_noise_a_unit_off_for_few_samples_is_never_certified() -> None:
     for seed in range(4):
         truth, X = _network_with_a_steady_unit(4, 3, 1, 600, off=3, seed=seed)
         Y = truth(X) + 0.01 * np.random.default_rng(seed).standard_normal((600, 1))
-        recovery = nr.recover(X, Y, 3, random_state=seed)
-        if recovery.certificate.verdict == "statistical":
-            few = np.count_nonzero(X @ recovery.network.W.T + recovery.network.b <= 0, axis=0)
-            assert few.min() >= 5
+        certificate = nr.recover(X, Y, 3, random_state=seed).certificate
+        assert certificate.verdict == "approximate"
+        assert any("fewer samples on one side of their kink" in reason for reason in certificate.reasons)
 
 
 def test_a_unit_that_is_always_off_is_owned_up_to_when_the_width_was_found() -> None:

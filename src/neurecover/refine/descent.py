@@ -62,10 +62,6 @@ class Descent:
             self._iterate()
         return self
 
-    def sums(self) -> GaussNewtonSums:
-        """The Gauss–Newton sums at the current point."""
-        return reduce(self.source, GaussNewtonSums(self.student))
-
     def _iterate(self) -> None:
         self.iterations += 1
         if self._solver is None:
