@@ -20,8 +20,8 @@ from neurecover import cli, terminal
 from neurecover.data import ArraySource
 from neurecover.experiments import Experiment
 from neurecover.experiments.experiment import Row, Track
-from neurecover.network import write_npz
-from neurecover.verify import verify
+from neurecover.models import write_npz
+from neurecover.certificate.verification import verify
 
 COMMAND = [sys.executable, "-m", "neurecover"]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"}

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neurecover.activations import get
-from neurecover.compare import Comparison, compare, simplified
-from neurecover.network import Network, replace_arrays
+from neurecover.matching import Comparison, compare, simplified
+from neurecover.models import Network, replace_arrays
 from neurecover.simulate import teacher
 
 SPECS = ["relu", "leaky_relu(0.2)", "leaky_relu(-1)", "power(2)", "power(0.5)", "step", "sigmoid", "exp", "abs"]

@@ -10,7 +10,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from neurecover import data
 from neurecover.data import ArraySource, reduce, side_by_side, split, subsample
-from neurecover.data.reduce import THREAD_BYTES
+from neurecover.data.loop import THREAD_BYTES
 from neurecover.statistics import Statistic
 
 

@@ -6,9 +6,9 @@ from numpy.polynomial.hermite_e import hermegauss
 from scipy.integrate import dblquad
 
 from neurecover import simulate
-from neurecover.identifiability import sign_ambiguities
-from neurecover.network import Network
-from neurecover.risk import bivariate, population_risk, rectified_product, risk_bounds
+from neurecover.certificate.ambiguity import sign_ambiguities
+from neurecover.models import Network
+from neurecover.models.risk import bivariate, population_risk, rectified_product, risk_bounds
 
 
 def test_claim_4_8_is_found() -> None:

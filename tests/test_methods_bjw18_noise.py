@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from neurecover import activations
-from neurecover.compare import compare
+from neurecover.matching import compare
 from neurecover.data import ArraySource
 from neurecover.experiments.bjw18 import conditioned_teacher, fixed_noises
-from neurecover.methods import arbitrary_noise, noisy_tensor, sparse_noise
+from neurecover.algorithms import arbitrary_noise, noisy_tensor, sparse_noise
 from neurecover.refine.search import Deadline, Task
 from neurecover.simulate import SparseGross, sample, teacher
 from neurecover.tensors.robust import separate

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from neurecover import activations
-from neurecover.compare import compare
+from neurecover.matching import compare
 from neurecover.data import ArraySource
-from neurecover.methods import one_sparse, sign_patterns
-from neurecover.network import Network
+from neurecover.algorithms import one_sparse, sign_patterns
+from neurecover.models import Network
 from neurecover.refine.search import Deadline, Task
 from neurecover.simulate import sample, teacher
 from neurecover.simulate.hard import separability_samples, unsatisfiable_formula

@@ -5,11 +5,11 @@ import pytest
 
 from neurecover.activations import get
 from neurecover.data import ArraySource, reduce
-from neurecover.methods.deep.landscape import Landscape, one_by_one, simultaneous, units_of
-from neurecover.methods.deep.rejection import Rejected
-from neurecover.methods.deep.step_one import Directions, directions, hermite_coefficients, thresholds
+from neurecover.algorithms.gp18.landscape import Landscape, one_by_one, simultaneous, units_of
+from neurecover.algorithms.gp18.rejection import Rejected
+from neurecover.algorithms.gp18.step_one import Directions, directions, hermite_coefficients, thresholds
 from neurecover.simulate import matrices
-from neurecover.simulate.deep import deep_teacher, powers, products
+from neurecover.simulate.composites import composite_teacher, powers, products
 from neurecover.statistics import HermiteSums
 from neurecover.tensors import rank_one, unpack
 
@@ -106,7 +106,7 @@ def test_all_paths_find_fewer_units_than_inputs(path: str) -> None:
 
 def test_several_degrees_in_one_variable() -> None:
     """[GP18, B.7]: powers of a unit change its weight, not its direction."""
-    truth = deep_teacher(5, 5, powers(5, 3), kind="orthonormal", random_state=0)
+    truth = composite_teacher(5, 5, powers(5, 3), kind="orthonormal", random_state=0)
     X = np.random.default_rng(0).standard_normal((60_000, 5))
     T, error = hermite_coefficients(ArraySource(X, truth(X)), len(X), 3)
     found = directions(T, 5, np.random.default_rng(0), n_hidden=5, standard_error=error)
@@ -115,7 +115,7 @@ def test_several_degrees_in_one_variable() -> None:
 
 def test_rejection_gives_scaled_coefficients() -> None:
     """[GP18, B.6]: plain means over kept samples are E[f h]/E[f]."""
-    truth = deep_teacher(4, 4, products(4, 1), threshold=3.0, kind="orthonormal", activation="sigmoid", random_state=0)
+    truth = composite_teacher(4, 4, products(4, 1), threshold=3.0, kind="orthonormal", activation="sigmoid", random_state=0)
     X = np.random.default_rng(0).standard_normal((200_000, 4))
     y = truth(X)
     kept = Rejected(ArraySource(X, y), float(y.max()), seed=1)

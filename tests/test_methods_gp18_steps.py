@@ -5,16 +5,17 @@ import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from neurecover.data import ArraySource, reduce
-from neurecover.deep import DeepNetwork, Or, compare_lower
+from neurecover.matching import compare
+from neurecover.models import Composite, Or
 from neurecover.interop.halfspaces import HalfspaceIntersection, HalfspaceUnion
-from neurecover.methods.deep.high_threshold import recover_lowest_layer
-from neurecover.methods.deep.joint import _jacobian, _with, parameters, polish_jointly
-from neurecover.methods.deep.tan_alpha import estimate_tan_alpha, refine_estimate, turn_estimate
-from neurecover.methods.deep.union_fit import fit_union
-from neurecover.methods.deep.upper import Hidden, fit_polynomial
-from neurecover.recover_deep import recover_deep
-from neurecover.simulate.deep import deep_teacher, products, tower, union
-from neurecover.statistics.union import UnionScore
+from neurecover.algorithms.gp18.layer import recover_lowest_layer
+from neurecover.algorithms.gp18.joint import _jacobian, _with, parameters, polish_jointly
+from neurecover.algorithms.gp18.tan_alpha import estimate_tan_alpha, refine_estimate, turn_estimate
+from neurecover.algorithms.gp18.union import fit_union
+from neurecover.algorithms.gp18.upper import Hidden, fit_polynomial
+from neurecover.pipeline_deep import recover_deep
+from neurecover.simulate.composites import composite_teacher, products, tower, union
+from neurecover.statistics.union_score import UnionScore
 
 
 @parametrize_with_checks([HalfspaceUnion(), HalfspaceIntersection(n_halfspaces=2)])
@@ -98,7 +99,7 @@ def test_information_is_the_variance_of_the_score() -> None:
 
 @pytest.mark.parametrize(("cls", "inside"), [(HalfspaceUnion, 1), (HalfspaceIntersection, 0)])
 def test_halfspaces_of_shifted_correlated_inputs(cls, inside: int) -> None:  # type: ignore[no-untyped-def]
-    truth = deep_teacher(5, 3, union(), threshold=1.6, activation="step", random_state=2)
+    truth = composite_teacher(5, 3, union(), threshold=1.6, activation="step", random_state=2)
     rng = np.random.default_rng(0)
     Z = rng.standard_normal((40_000, 5))
     mix, mean = np.eye(5) + 0.3 * rng.standard_normal((5, 5)), rng.standard_normal(5)
@@ -107,9 +108,9 @@ def test_halfspaces_of_shifted_correlated_inputs(cls, inside: int) -> None:  # t
     model = cls(random_state=0).fit(X, y)
     normals = np.linalg.solve(mix.T, truth.W.T).T  # w·z = (mix⁻ᵀ w)·(x − mean)
     size = np.linalg.norm(normals, axis=1)
-    sought = DeepNetwork(normals / size[:, None], (1.6 + normals @ mean) / size, Or(), "step")
-    found = DeepNetwork(model.halfspaces_.normals, model.halfspaces_.thresholds, Or(), "step")
-    comparison = compare_lower(found, sought)
+    sought = Composite(normals / size[:, None], (1.6 + normals @ mean) / size, Or(), "step")
+    found = Composite(model.halfspaces_.normals, model.halfspaces_.thresholds, Or(), "step")
+    comparison = compare(found, sought)
     assert comparison.unmatched == ((), ())
     assert comparison.max_angle < 0.02
     assert comparison.bias_error < 0.02
@@ -124,10 +125,10 @@ def test_halfspaces_say_so_when_labels_are_noise() -> None:
 
 
 def test_the_two_steps_with_thresholds_of_their_own() -> None:
-    truth = deep_teacher(5, 4, products(4), threshold=[1.3, 1.4, 1.5, 1.6], random_state=1)
+    truth = composite_teacher(5, 4, products(4), threshold=[1.3, 1.4, 1.5, 1.6], random_state=1)
     X = np.random.default_rng(0).standard_normal((40_000, 5))
     layer = recover_lowest_layer(ArraySource(X, truth(X)), "relu", np.random.default_rng(0))
-    comparison = compare_lower(DeepNetwork(layer.W, layer.threshold, Or()), truth)
+    comparison = compare(Composite(layer.W, layer.threshold, Or()), truth)
     assert layer.certain
     assert comparison.max_angle < 0.01
     assert comparison.bias_error < 0.01
@@ -141,12 +142,12 @@ def test_what_cannot_be_certain_is_said(outputs: str) -> None:
     if outputs == "constant":
         y, words = np.full(len(X), 2.0), "no unit is ever seen"
     elif outputs == "sigmoid":
-        y = deep_teacher(4, 4, products(4, 1), threshold=3.0, activation="sigmoid", random_state=0)(X)[:, 0]
+        y = composite_teacher(4, 4, products(4, 1), threshold=3.0, activation="sigmoid", random_state=0)(X)[:, 0]
         words = "those of Step 1"
     elif outputs == "low":
-        y, words = deep_teacher(4, 4, products(4), threshold=0.1, random_state=0)(X)[:, 0], "thresholds are too low"
+        y, words = composite_teacher(4, 4, products(4), threshold=0.1, random_state=0)(X)[:, 0], "thresholds are too low"
     else:
-        y = deep_teacher(4, 4, products(4, 1, linear=[1.0, 1.0, 1.0, -1.0]), random_state=0)(X)[:, 0]
+        y = composite_teacher(4, 4, products(4, 1, linear=[1.0, 1.0, 1.0, -1.0]), random_state=0)(X)[:, 0]
         words = "not monotone"
     layer = recover_lowest_layer(ArraySource(X, y), activation, np.random.default_rng(0), n_hidden=4)
     assert not layer.certain
@@ -154,7 +155,7 @@ def test_what_cannot_be_certain_is_said(outputs: str) -> None:
 
 
 def test_polynomial_upper_part_is_fitted_exactly_on_the_true_layer() -> None:
-    truth = deep_teacher(5, 4, products(4, constant=0.3), random_state=0)
+    truth = composite_teacher(5, 4, products(4, constant=0.3), random_state=0)
     X = np.random.default_rng(0).standard_normal((20_000, 5))
     fit = fit_polynomial(Hidden(ArraySource(X, truth(X)), truth), 0)
     assert fit.degree == 2
@@ -165,7 +166,7 @@ def test_polynomial_upper_part_is_fitted_exactly_on_the_true_layer() -> None:
 
 @pytest.mark.parametrize("upper", [products(3), tower(3, (2,), random_state=0)])
 def test_joint_fit(upper) -> None:  # type: ignore[no-untyped-def]
-    truth = deep_teacher(4, 3, upper, threshold=1.0, random_state=0)
+    truth = composite_teacher(4, 3, upper, threshold=1.0, random_state=0)
     X = np.random.default_rng(0).standard_normal((3_000, 4))
     v, e = parameters(truth), 1e-7
     jacobian = _jacobian(truth, X[:20])
@@ -175,17 +176,17 @@ def test_joint_fit(upper) -> None:  # type: ignore[no-untyped-def]
     )
     np.testing.assert_allclose(jacobian, numeric, atol=1e-5)
     near = _with(truth, v + 1e-3 * np.random.default_rng(1).standard_normal(len(v)))
-    assert compare_lower(polish_jointly(near, X, truth(X)), truth).max_angle < 1e-6
+    assert compare(polish_jointly(near, X, truth(X)), truth).max_angle < 1e-6
 
 
 def test_recover_deep_with_a_polynomial() -> None:
-    truth = deep_teacher(5, 3, products(3), random_state=0)
+    truth = composite_teacher(5, 3, products(3), random_state=0)
     X = np.random.default_rng(0).standard_normal((30_000, 5))
     found = recover_deep(X, truth(X), 3, random_state=0)
     assert found.certain
     assert found.network is not None
     assert found.r2 > 1 - 1e-9
-    assert compare_lower(found.network, truth).max_angle < 1e-5
+    assert compare(found.network, truth).max_angle < 1e-5
 
 
 def test_recover_deep_on_constant_outputs() -> None:
@@ -198,7 +199,7 @@ def test_recover_deep_on_constant_outputs() -> None:
 
 
 def test_fit_union_repairs_a_doubled_unit() -> None:
-    truth = deep_teacher(4, 3, union(), threshold=1.3, kind="orthonormal", activation="step", random_state=0)
+    truth = composite_teacher(4, 3, union(), threshold=1.3, kind="orthonormal", activation="step", random_state=0)
     X = np.random.default_rng(0).standard_normal((20_000, 4))
     start = truth.W[[0, 0, 1]] + 0.05 * np.random.default_rng(1).standard_normal((3, 4))
     fit = fit_union(ArraySource(X, truth(X)), start, np.full(3, 1.3))

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from neurecover.data import ArraySource, reduce
-from neurecover.methods.deep.gradient_search import correlation, gradient_search
-from neurecover.methods.deep.structured import TiltedMeans, correlation_cliques, even_units, exponential_units
+from neurecover.algorithms.gp18.steep import correlation, gradient_search
+from neurecover.algorithms.gp18.structured import TiltedMeans, correlation_cliques, even_units, exponential_units
 from neurecover.simulate import matrices
-from neurecover.simulate.deep import deep_teacher, products
+from neurecover.simulate.composites import composite_teacher, products
 from neurecover.statistics import HermiteSums
 from neurecover.tensors import rank_one, unpack
 
@@ -103,7 +103,7 @@ def test_correlation_gradient_against_differences(order: int) -> None:
 @pytest.mark.parametrize(("activation", "n"), [("step", 50_000), ("relu", 60_000)])
 def test_gradient_search_needs_no_linear_term(activation: str, n: int) -> None:
     upper = products(3, linear=0.0)  # X₁X₂ + X₁X₃ + X₂X₃ alone
-    truth = deep_teacher(3, 3, upper, threshold=0.5, kind="orthonormal", activation=activation, random_state=0)
+    truth = composite_teacher(3, 3, upper, threshold=0.5, kind="orthonormal", activation=activation, random_state=0)
     X = np.random.default_rng(0).standard_normal((n, 3))
     found = gradient_search(ArraySource(X, truth(X)), activation, 3, np.random.default_rng(0))
     cos = truth.W @ found.W.T

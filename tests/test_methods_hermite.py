@@ -6,20 +6,20 @@ from scipy.linalg import subspace_angles
 
 from neurecover import simulate
 from neurecover.activations import get
-from neurecover.compare import compare
+from neurecover.matching import compare
 from neurecover.data import ArraySource, reduce
 from neurecover.experiments.atv21 import worst_cosine
-from neurecover.methods.hermite import METHOD, learn, output_weights, paper_directions
-from neurecover.methods.hermite_coefficients import (
+from neurecover.algorithms.atv21.learner import METHOD, learn, output_weights, paper_directions
+from neurecover.algorithms.atv21.coefficients import (
     affordable_regression,
     estimate_coefficients,
     gaussian_test,
     low_coefficients,
 )
-from neurecover.methods.hermite_fit import seen_units
-from neurecover.methods.hermite_steps import population_coefficients
-from neurecover.network import Network
-from neurecover.refine.finish import finish
+from neurecover.algorithms.atv21.units import seen_units
+from neurecover.algorithms.atv21.steps import population_coefficients
+from neurecover.models import Network
+from neurecover.refine.finisher import finish
 from neurecover.refine.search import Deadline, Task
 from neurecover.statistics.hermite import n_features
 from neurecover.statistics.truncated import TruncatedSums

@@ -5,11 +5,11 @@ import pytest
 
 from neurecover import simulate
 from neurecover.activations import get
-from neurecover.compare import compare
+from neurecover.matching import compare
 from neurecover.experiments.atv21 import network_with_roots
-from neurecover.methods.hermite_coefficients import Coefficients
-from neurecover.methods.hermite_fit import seen_units
-from neurecover.methods.hermite_steps import (
+from neurecover.algorithms.atv21.coefficients import Coefficients
+from neurecover.algorithms.atv21.units import seen_units
+from neurecover.algorithms.atv21.steps import (
     Units,
     algorithm_1,
     consolidate,
@@ -19,8 +19,8 @@ from neurecover.methods.hermite_steps import (
     recover_scalars,
     tensor_directions,
 )
-from neurecover.network import Network
-from neurecover.risk import population_risk
+from neurecover.models import Network
+from neurecover.models.risk import population_risk
 from neurecover.statistics.hermite import hermite_features, root_factorials
 from neurecover.tensors import n_packed
 

@@ -5,7 +5,7 @@ import pytest
 
 import neurecover as nr
 from neurecover.activations import get
-from neurecover.methods import Method, get_method
+from neurecover.algorithms import Method, get_method
 from neurecover.refine.search import Task
 from neurecover.simulate import Exponential, SparseGross
 

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 
 from neurecover.activations import get
-from neurecover.compare import compare
+from neurecover.matching import compare
 from neurecover.data import ArraySource, oracle, reduce
-from neurecover.data.symmetrised import Symmetrised, symmetrised
+from neurecover.data.reflected import Reflected, symmetrised
 from neurecover.experiments.gklw19 import paper_errors
-from neurecover.methods.distinguishing import augmented, distinguish, gaussian_augmented, smallest
-from neurecover.methods.pure_neuron import (
+from neurecover.algorithms.gklw19.distinguishing import augmented, distinguish, gaussian_augmented, smallest
+from neurecover.algorithms.gklw19.pure_neuron import (
     Spectrum,
     count_units,
     detector_matrix,
@@ -24,14 +24,14 @@ from neurecover.methods.pure_neuron import (
     pure_directions,
     reduction,
 )
-from neurecover.methods.symmetric import METHOD, OURS, PAPER_IN_PRACTICE, Settings, learn
-from neurecover.methods.symmetry import symmetry_test
-from neurecover.network import Network
+from neurecover.algorithms.gklw19.learner import METHOD, OURS, PAPER_IN_PRACTICE, Settings, learn
+from neurecover.algorithms.gklw19.reflection import symmetry_test
+from neurecover.models import Network
 from neurecover.refine.search import Deadline, Task
 from neurecover.simulate import sample, teacher
-from neurecover.statistics import Student
+from neurecover.models import Student
 from neurecover.statistics.hidden_gradient import HiddenGradient
-from neurecover.statistics.pure_neuron import PureNeuronSums
+from neurecover.statistics.detector import PureNeuronSums
 from neurecover.tensors import symmetric_power
 from neurecover.tensors.alternating import alternating_least_squares
 
@@ -195,18 +195,18 @@ def test_the_papers_implementation_works_too() -> None:
 def test_a_symmetrised_black_box_is_recovered_without_a_finisher() -> None:
     net = teacher(10, 8, 12, bias=0.0, random_state=1)
     box = oracle(net, 10, n_samples=80, random_state=3, distribution=lambda rng, n, d: rng.exponential(1.0, (n, d)))
-    X, _ = symmetrised(box).collect()
+    X, _ = with_reflections(box).collect()
     np.testing.assert_array_equal(X[0::2], -X[1::2])
     found = learn(box, 8, net.activation, np.random.default_rng(0))[0]
     assert compare(found.network, net).weight_error < 1e-9
 
 
 def test_a_symmetrised_box_counts_its_queries_in_pairs() -> None:
-    box = symmetrised(oracle(lambda X: X[:, :1], 3, random_state=0))
-    assert isinstance(box, Symmetrised)
-    assert symmetrised(box) is box
+    box = with_reflections(oracle(lambda X: X[:, :1], 3, random_state=0))
+    assert isinstance(box, Reflected)
+    assert with_reflections(box) is box
     limited = box.with_samples(7)
-    assert isinstance(limited, Symmetrised)
+    assert isinstance(limited, Reflected)
     assert len(limited.collect()[0]) == 8
 
 

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neurecover.activations import get
-from neurecover.network import FORMAT_VERSION, Network, load, replace_arrays, write_npz
+from neurecover.models import Network, load, replace_arrays, write_npz
+from neurecover.models.files import FORMAT_VERSION
 
 SPECS = ["relu", "leaky_relu(0.2)", "leaky_relu(-0.5)", "power(2)", "power(0.5)", "power(3.25)", "step", "sigmoid"]
 SPECS += ["exp", "abs", "square", "identity"]

@@ -14,7 +14,8 @@ from neurecover.refine.products import ProductSolver
 from neurecover.refine.search import Deadline, Task, descend, hops
 from neurecover.refine.starts import random_units
 from neurecover.refine.steps import DenseSolver, ReadoutFactor
-from neurecover.statistics import GaussNewtonSums, ReadoutSums, Student
+from neurecover.models import Student
+from neurecover.statistics import GaussNewtonSums, ReadoutSums
 
 STUDENTS = [
     ("relu", 1, True, True),

@@ -3,9 +3,10 @@
 import numpy as np
 import pytest
 
-from neurecover.deep import DeepNetwork, Or, Polynomial, Tower, compare_lower, load_deep
-from neurecover.network import Network
-from neurecover.simulate.deep import deep_teacher, powers, products, tower, union
+from neurecover.matching import compare
+from neurecover.models import Composite, DeepNetwork, Or, Polynomial, load
+from neurecover.models import Network
+from neurecover.simulate.composites import composite_teacher, powers, products, tower, union
 
 RNG = np.random.default_rng(0)
 
@@ -36,7 +37,7 @@ def test_polynomial_derivatives_against_differences() -> None:
 
 
 def test_or_of_step_units_is_its_polynomial() -> None:
-    truth = deep_teacher(5, 3, union(), threshold=[0.5, 1.0, 1.5], activation="step", random_state=1)
+    truth = composite_teacher(5, 3, union(), threshold=[0.5, 1.0, 1.5], activation="step", random_state=1)
     X = RNG.standard_normal((200, 5))
     H = truth.hidden(X)
     np.testing.assert_allclose(truth(X)[:, 0], 1 - np.prod(1 - H, axis=1))
@@ -53,16 +54,16 @@ def test_positive_towers_are_monotone(activation: str) -> None:
     "upper", [products(3), Or(), tower(3, (4,), random_state=0), tower(3, (4, 2), activation="sigmoid", random_state=0)]
 )
 def test_save_and_load(tmp_path, upper) -> None:  # type: ignore[no-untyped-def]
-    network = deep_teacher(4, 3, upper, threshold=1.2, random_state=0)
+    network = composite_teacher(4, 3, upper, threshold=1.2, random_state=0)
     network.save(tmp_path / "deep.npz")
-    again = load_deep(tmp_path / "deep.npz")
+    again = load(tmp_path / "deep.npz")
     X = RNG.standard_normal((50, 4))
     np.testing.assert_array_equal(again(X), network(X))
     assert type(again.upper) is type(network.upper)
 
 
 def test_a_callable_upper_works_but_is_not_saved(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    network = DeepNetwork(np.eye(2), 0.5, lambda H: np.sin(H).sum(axis=1, keepdims=True))
+    network = Composite(np.eye(2), 0.5, lambda H: np.sin(H).sum(axis=1, keepdims=True))
     assert network(np.ones((3, 2))).shape == (3, 1)
     with pytest.raises(ValueError, match="without pickle"):
         network.save(tmp_path / "deep.npz")
@@ -71,14 +72,14 @@ def test_a_callable_upper_works_but_is_not_saved(tmp_path) -> None:  # type: ign
 def test_a_plain_network_file_is_refused(tmp_path) -> None:  # type: ignore[no-untyped-def]
     Network(np.eye(2), None, np.ones((1, 2))).save(tmp_path / "net.npz")
     with pytest.raises(ValueError, match="lacks deep"):
-        load_deep(tmp_path / "net.npz")
+        load(tmp_path / "net.npz")
 
 
 def test_compare_lower_ignores_order_and_upper() -> None:
-    truth = deep_teacher(6, 4, products(4), threshold=[1.0, 1.2, 1.4, 1.6], random_state=3)
+    truth = composite_teacher(6, 4, products(4), threshold=[1.0, 1.2, 1.4, 1.6], random_state=3)
     order = [2, 0, 3, 1]
-    other = DeepNetwork(truth.W[order], truth.threshold[order], Tower(()))
-    comparison = compare_lower(other, truth)
+    other = Composite(truth.W[order], truth.threshold[order], DeepNetwork(()))
+    comparison = compare(other, truth)
     assert comparison.max_angle < 1e-12
     assert comparison.bias_error == 0.0
     np.testing.assert_array_equal(comparison.permutation, np.argsort(order))
@@ -86,19 +87,19 @@ def test_compare_lower_ignores_order_and_upper() -> None:
 
 @pytest.mark.parametrize(("kind", "condition"), [("orthonormal", 1.0 + 1e-9), ("tilted", 20.0)])
 def test_kinds_of_first_layer(kind: str, condition: float) -> None:
-    W = deep_teacher(6, 6, products(6), kind=kind, random_state=0).W
+    W = composite_teacher(6, 6, products(6), kind=kind, random_state=0).W
     np.testing.assert_allclose(np.linalg.norm(W, axis=1), 1.0)
     assert np.linalg.cond(W) <= condition
 
 
 def test_errors() -> None:
     with pytest.raises(ValueError, match="at most as many units"):
-        deep_teacher(3, 4, products(4), kind="tilted")
+        composite_teacher(3, 4, products(4), kind="tilted")
     with pytest.raises(ValueError, match="kind must be one of"):
-        deep_teacher(3, 2, products(2), kind="odd")
+        composite_teacher(3, 2, products(2), kind="odd")
     with pytest.raises(ValueError, match="whole exponents"):
         Polynomial([[0.5]], [1.0])
     with pytest.raises(ValueError, match="callable"):
-        DeepNetwork(np.eye(2), 1.0, 3)  # type: ignore[arg-type]
+        Composite(np.eye(2), 1.0, 3)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="shape"):
-        DeepNetwork(np.eye(2), [1.0, 2.0, 3.0], Or())
+        Composite(np.eye(2), [1.0, 2.0, 3.0], Or())

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from neurecover.network import Network
+from neurecover.models import Network
 from neurecover.simulate.hard import (
     Formula,
     decode,

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from neurecover.activations import get
-from neurecover.statistics import CurvatureProduct, GaussNewtonSums, ReadoutSums, Student, UnitBlockSums
+from neurecover.models import Student
+from neurecover.statistics import CurvatureProduct, GaussNewtonSums, ReadoutSums, UnitBlockSums
 
 N, D, K = 60, 3, 4
 STEP = 1e-5

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from numpy.polynomial import hermite_e
 
-from neurecover.network import Network
+from neurecover.models import Network
 from neurecover.simulate import sample, teacher
 from neurecover.statistics import HermiteCoefficients, HermiteSums, regression_degree
 from neurecover.statistics.hermite import hermite_features, n_features, root_factorials

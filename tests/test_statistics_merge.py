@@ -26,14 +26,14 @@ from neurecover.statistics import (
     Student,
     UnitBlockSums,
 )
-from neurecover.statistics.distinguishing import DistinguishingSums
+from neurecover.statistics.opposite_signs import DistinguishingSums
 from neurecover.statistics.hidden_gradient import HiddenGradient
 from neurecover.statistics.normality import RadialMoments
-from neurecover.statistics.pure_neuron import PureNeuronSums
+from neurecover.statistics.detector import PureNeuronSums
 from neurecover.statistics.residual_moments import ResidualMoments
-from neurecover.statistics.symmetry import OddProjections
+from neurecover.statistics.odd_projections import OddProjections
 from neurecover.statistics.truncated import TruncatedSums
-from neurecover.statistics.union import UnionScore
+from neurecover.statistics.union_score import UnionScore
 
 D, P, K = 3, 2, 4
 _rng = np.random.default_rng(0)

@@ -259,6 +259,18 @@ def get(activation: str | Activation) -> Activation:
     raise ValueError(f"The known activations are {', '.join(NAMES)}. Got {activation!r} instead.")
 
 
+def scaled_hermite(activation: Activation, b: np.ndarray, s: np.ndarray, degree: int) -> np.ndarray:
+    """F_j(b, s) = E[act(s g + b) He_j(g)] for j = 0 … degree at every pair of b and s > 0, (degree + 1, k)."""
+    if activation.homogeneity is not None:
+        return s**activation.homogeneity * activation.hermite(b / s, degree)
+    # The grid is finer for a steeper unit, whose poles in g lie at distance π/s, and wider: e^{sg} φ(g) peaks at g = s.
+    steepest = float(np.max(s, initial=1.0))
+    h, reach = _STEP / steepest, _reach(4.0) + steepest
+    g = np.arange(-reach, reach, h)
+    weights = h * _density(g) * _hermite_polynomials(g, degree)
+    return weights @ activation(np.multiply.outer(g, s) + b)
+
+
 def _figure(value: float) -> str:
     return repr(value).removesuffix(".0")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from neurecover.network import Network, from_arrays, read_npz, write_npz
+from neurecover.models import Network, from_arrays, read_npz, write_npz
 
 VERDICTS = ("exact", "statistical", "approximate", "failed")
 

@@ -11,13 +11,13 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from neurecover.compare import Comparison
+from neurecover.matching import Comparison
 from neurecover.experiments import Experiment
 from neurecover.experiments.experiment import Track
-from neurecover.methods import Method
-from neurecover.network import Network
+from neurecover.algorithms import Method
+from neurecover.models import Network
 from neurecover.results import Recovery
-from neurecover.verify import Verification
+from neurecover.certificate.verification import Verification
 
 T = TypeVar("T")
 

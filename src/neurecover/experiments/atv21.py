@@ -14,16 +14,16 @@ from scipy.linalg import subspace_angles
 
 from neurecover import simulate
 from neurecover.activations import get
-from neurecover.compare import compare
+from neurecover.matching import compare
 from neurecover.data import ArraySource
 from neurecover.experiments.experiment import Experiment, Row, Track
-from neurecover.methods.hermite import learn, paper_directions
-from neurecover.methods.hermite_coefficients import Coefficients, estimate_coefficients, low_coefficients
-from neurecover.methods.hermite_fit import seen_units
-from neurecover.methods.hermite_steps import algorithm_1, population_coefficients, tensor_directions
-from neurecover.network import Network
+from neurecover.algorithms.atv21.learner import learn, paper_directions
+from neurecover.algorithms.atv21.coefficients import Coefficients, estimate_coefficients, low_coefficients
+from neurecover.algorithms.atv21.units import seen_units
+from neurecover.algorithms.atv21.steps import algorithm_1, population_coefficients, tensor_directions
+from neurecover.models import Network
 from neurecover.random import as_generator
-from neurecover.recover import recover
+from neurecover.pipeline import recover
 from neurecover.results import Recovery
 from neurecover.tensors import decompose
 

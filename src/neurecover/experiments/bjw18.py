@@ -8,21 +8,21 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from neurecover.compare import compare
+from neurecover.matching import compare
 from neurecover.experiments.experiment import Experiment, Row, Track
-from neurecover.methods import methods
-from neurecover.methods.arbitrary_noise import arbitrary_noise
-from neurecover.methods.exact_from import exact_from_symmetric
-from neurecover.methods.exact_ica import exact_ica
-from neurecover.methods.exact_tensor import exact_tensor
-from neurecover.methods.noisy_tensor import noisy_tensor
-from neurecover.methods.one_sparse import one_sparse
-from neurecover.methods.sign_patterns import sign_patterns
-from neurecover.methods.sparse_noise import sparse_noise
-from neurecover.network import Network
+from neurecover.algorithms import methods
+from neurecover.algorithms.bjw18.guesses import arbitrary_noise
+from neurecover.algorithms.bjw18.from_symmetric import exact_from_symmetric
+from neurecover.algorithms.bjw18.ica import exact_ica
+from neurecover.algorithms.bjw18.tensor import exact_tensor
+from neurecover.algorithms.bjw18.projection import noisy_tensor
+from neurecover.algorithms.bjw18.parallel import one_sparse
+from neurecover.algorithms.bjw18.enumeration import sign_patterns
+from neurecover.algorithms.bjw18.corruption import sparse_noise
+from neurecover.models import Network
 from neurecover.random import as_generator
-from neurecover.recover import recover
-from neurecover.refine.exact_patterns import ExactWeights, exact_weights
+from neurecover.pipeline import recover
+from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights
 from neurecover.simulate import Gaussian, SparseGross, Uniform, sample, teacher
 from neurecover.simulate.hard import decode, encode, planted_formula, separability_samples, unsatisfiable_formula
 

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
-from neurecover.compare import compare
+from neurecover.matching import compare
 from neurecover.experiments.experiment import Experiment, Row, Track
-from neurecover.network import Network
-from neurecover.recover import recover
+from neurecover.models import Network
+from neurecover.pipeline import recover
 from neurecover.results import Recovery
 from neurecover.simulate import sample, teacher
-from neurecover.statistics import GaussNewtonSums, Information, Student
+from neurecover.models import Student
+from neurecover.statistics import GaussNewtonSums, Information
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-from neurecover.compare import compare
+from neurecover.matching import compare
 from neurecover.data import ArraySource
 from neurecover.experiments.experiment import Experiment, Row, Track
-from neurecover.methods.symmetric import OURS, PAPER, PAPER_IN_PRACTICE, learn
-from neurecover.network import Network
+from neurecover.algorithms.gklw19.learner import OURS, PAPER, PAPER_IN_PRACTICE, learn
+from neurecover.models import Network
 from neurecover.refine.search import Deadline, descend
-from neurecover.refine.settle import as_network
+from neurecover.refine.settling import as_network
 from neurecover.simulate import sample, teacher
-from neurecover.statistics import Student
+from neurecover.models import Student
 
 TRIALS = 5
 SETTINGS = {"Algorithm 3": PAPER, "§4 as described": PAPER_IN_PRACTICE, "ours": OURS}

@@ -13,18 +13,18 @@ import time
 
 import numpy as np
 
-from neurecover.compare import compare
+from neurecover.matching import compare
 from neurecover.data import ArraySource, oracle, reduce
 from neurecover.experiments.bench_statistics import _peak_bytes
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.experiments.gklw19 import paper_errors
-from neurecover.methods.symmetric import OURS, Settings, learn
-from neurecover.methods.symmetry import symmetry_test
-from neurecover.network import Network, replace_arrays
-from neurecover.recover import recover
+from neurecover.algorithms.gklw19.learner import OURS, Settings, learn
+from neurecover.algorithms.gklw19.reflection import symmetry_test
+from neurecover.models import Network, replace_arrays
+from neurecover.pipeline import recover
 from neurecover.simulate import sample, teacher
 from neurecover.simulate.inputs import Distribution, Gaussian, Perturbed, Uniform
-from neurecover.statistics.pure_neuron import PureNeuronSums
+from neurecover.statistics.detector import PureNeuronSums
 
 EXACT = 1e-9  # largest error of a weight that counts as exact
 

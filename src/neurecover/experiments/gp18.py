@@ -11,15 +11,15 @@ from scipy.optimize import linear_sum_assignment
 
 from neurecover.activations import get
 from neurecover.data import ArraySource, reduce
-from neurecover.deep import DeepNetwork, compare_lower
+from neurecover.models import Composite
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.interop.halfspaces import HalfspaceUnion
-from neurecover.methods.deep.high_threshold import recover_lowest_layer
-from neurecover.methods.deep.landscape import one_by_one, simultaneous
-from neurecover.methods.deep.structured import correlation_cliques, even_units, exponential_units
-from neurecover.recover_deep import recover_deep
+from neurecover.algorithms.gp18.layer import recover_lowest_layer
+from neurecover.algorithms.gp18.landscape import one_by_one, simultaneous
+from neurecover.algorithms.gp18.structured import correlation_cliques, even_units, exponential_units
+from neurecover.pipeline_deep import recover_deep
 from neurecover.simulate import matrices
-from neurecover.simulate.deep import deep_teacher, products, tower, union
+from neurecover.simulate.composites import composite_teacher, products, tower, union
 from neurecover.statistics import HermiteSums
 from neurecover.tensors import rank_one, unpack
 
@@ -70,7 +70,7 @@ def steps(track: Track) -> list[Row]:
     rows: list[Row] = []
     for kind in ("sphere", "tilted", "orthonormal"):
         for seed in track(SEEDS, f"two steps, {kind}"):
-            truth = deep_teacher(8, 8, products(8), kind=kind, random_state=seed)
+            truth = composite_teacher(8, 8, products(8), kind=kind, random_state=seed)
             X = np.random.default_rng([seed, 1]).standard_normal((100_000, 8))
             source = ArraySource(X, truth(X))
             row: Row = {"W": kind, "seed": seed, "condition": round(float(np.linalg.cond(truth.W)), 2)}
@@ -88,7 +88,7 @@ def searches(track: Track) -> list[Row]:
     """Step 2 by the paper's random search, by turning along the slab's mean, and by maximum likelihood."""
     rows: list[Row] = []
     for seed in track(range(3), "searches"):
-        truth = deep_teacher(8, 8, products(8), kind="tilted", random_state=seed)
+        truth = composite_teacher(8, 8, products(8), kind="tilted", random_state=seed)
         X = np.random.default_rng([seed, 1]).standard_normal((100_000, 8))
         for search in ("paper", "turn", "likelihood"):
             began = time.perf_counter()
@@ -105,15 +105,15 @@ def halfspaces(track: Track) -> list[Row]:
     """d = 10, 5 halfspaces at distance 1.8, n = 200,000 labels."""
     rows: list[Row] = []
     for seed in track(SEEDS, "halfspaces"):
-        truth = deep_teacher(10, 5, union(), threshold=1.8, activation="step", random_state=seed)
+        truth = composite_teacher(10, 5, union(), threshold=1.8, activation="step", random_state=seed)
         rng = np.random.default_rng([seed, 1])
         X, fresh = rng.standard_normal((200_000, 10)), rng.standard_normal((100_000, 10))
         began = time.perf_counter()
         model = HalfspaceUnion(n_halfspaces=5, random_state=seed).fit(X, truth(X)[:, 0].astype(int))
         seconds = round(time.perf_counter() - began, 2)
-        found = DeepNetwork(model.halfspaces_.normals, model.halfspaces_.thresholds, union(), "step")
+        found = Composite(model.halfspaces_.normals, model.halfspaces_.thresholds, union(), "step")
         accuracy = float(np.mean(model.predict(fresh) == truth(fresh)[:, 0]))
-        angle = compare_lower(found, truth).max_angle
+        angle = compare(found, truth).max_angle
         rows.append(
             {"seed": seed, "max angle": angle, "accuracy": accuracy, "seconds": seconds, "required": "0.02, 0.999"}
         )
@@ -148,14 +148,14 @@ def two_layers(track: Track) -> list[Row]:
     rows: list[Row] = []
     for seed in track(SEEDS, "two hidden layers"):
         signs = "positive" if seed % 2 == 0 else "mixed"
-        truth = deep_teacher(10, 6, tower(6, (4,), signs=signs, random_state=seed), random_state=seed)
+        truth = composite_teacher(10, 6, tower(6, (4,), signs=signs, random_state=seed), random_state=seed)
         rng = np.random.default_rng([seed, 1])
         X, fresh = rng.standard_normal((100_000, 10)), rng.standard_normal((20_000, 10))
         found = recover_deep(X, truth(X), 6, upper="network", n_upper=4, random_state=seed, time_budget=8.0)
         row: Row = {"seed": seed, "signs": signs, "max angle": np.nan, "test R2": np.nan, "certain": found.certain}
         if found.network is not None:
             y = truth(fresh)
-            row["max angle"] = compare_lower(found.network, truth).max_angle
+            row["max angle"] = compare(found.network, truth).max_angle
             row["test R2"] = float(1.0 - np.mean((found.network(fresh) - y) ** 2) / np.var(y))
         rows.append({**row, "seconds": round(found.seconds, 1), "required": "0.01, 0.99"})
     return rows

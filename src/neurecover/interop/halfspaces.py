@@ -17,8 +17,8 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from neurecover.data import ArraySource, Mapped, Whitening, reduce, subsample
-from neurecover.methods.deep.step_one import directions, hermite_coefficients
-from neurecover.methods.deep.union_fit import UnionFit, fit_union
+from neurecover.algorithms.gp18.step_one import directions, hermite_coefficients
+from neurecover.algorithms.gp18.union import UnionFit, fit_union
 from neurecover.random import as_generator
 from neurecover.statistics import Moments
 

@@ -18,7 +18,8 @@ import numpy as np
 from neurecover.data import Source, reduce
 from neurecover.refine.products import ProductSolver
 from neurecover.refine.steps import DenseSolver, ReadoutFactor
-from neurecover.statistics import GaussNewtonSums, ReadoutSums, Student
+from neurecover.models import Student
+from neurecover.statistics import GaussNewtonSums, ReadoutSums
 
 DENSE_LIMIT = 2_000  # hidden weights; beyond, conjugate gradients are faster than the dense matrix (measured)
 EXACT = 1e-20  # Σ r² / Σ y² below which a fit is taken for noiseless

@@ -20,7 +20,7 @@ from neurecover.data import Source
 from neurecover.refine.descent import Descent
 from neurecover.refine.shrink import most_useful
 from neurecover.refine.starts import POOL, greedy_units, random_units, scaled_units, units_through_samples
-from neurecover.statistics import Student
+from neurecover.models import Student
 
 WIDER, SLIGHTLY_WIDER = 1.5, 1.15  # student units per teacher unit, for p < k and for p ≥ k (measured)
 LOAD = 0.5  # parameters of the student per equation, at the most

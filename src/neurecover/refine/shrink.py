@@ -15,7 +15,8 @@ from scipy.sparse.csgraph import connected_components
 
 from neurecover.data import Source, reduce
 from neurecover.refine.steps import ReadoutFactor
-from neurecover.statistics import ReadoutSums, Student
+from neurecover.models import Student
+from neurecover.statistics import ReadoutSums
 
 
 def keep_units(student: Student, units: np.ndarray) -> Student:

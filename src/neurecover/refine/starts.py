@@ -11,7 +11,8 @@ from dataclasses import replace
 import numpy as np
 
 from neurecover.data import Source, reduce, subsample
-from neurecover.statistics import ReadoutSums, Student
+from neurecover.models import Student
+from neurecover.statistics import ReadoutSums
 
 POOL = 10  # random candidates per unit that is chosen
 

@@ -2,7 +2,7 @@
 
 from neurecover.simulate import hard
 from neurecover.simulate.counterexamples import sign_ambiguous
-from neurecover.simulate.deep import deep_teacher, powers, products, tower, union
+from neurecover.simulate.composites import composite_teacher, powers, products, tower, union
 from neurecover.simulate.inputs import (
     Distribution,
     Exponential,
@@ -36,7 +36,7 @@ __all__ = [
     "SymmetricMixture",
     "Uniform",
     "UniformNoise",
-    "deep_teacher",
+    "composite_teacher",
     "distribution",
     "hard",
     "powers",

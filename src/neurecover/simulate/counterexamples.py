@@ -9,7 +9,7 @@ so the signs of linearly dependent units without biases are not determined by th
 
 import numpy as np
 
-from neurecover.network import Network
+from neurecover.models import Network
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.simulate._checks import positive_integer
 

@@ -23,7 +23,7 @@ from itertools import product
 
 import numpy as np
 
-from neurecover.network import Network
+from neurecover.models import Network
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.simulate._checks import number, positive_integer
 

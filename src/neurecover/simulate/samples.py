@@ -4,7 +4,7 @@ from numbers import Real
 
 import numpy as np
 
-from neurecover.network import Network
+from neurecover.models import Network
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.simulate._checks import positive_integer
 from neurecover.simulate.inputs import Distribution

@@ -8,7 +8,7 @@ pairs of units that are almost the same (near_parallel). k may exceed d in every
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.network import Network, replace_arrays
+from neurecover.models import Network, replace_arrays
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.simulate import matrices
 from neurecover.simulate._checks import non_negative, number, positive_integer

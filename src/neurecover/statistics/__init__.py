@@ -6,7 +6,6 @@ from neurecover.statistics.gauss_newton import (
     GaussNewtonSums,
     PreactivationRange,
     ReadoutSums,
-    Student,
     UnitBlockSums,
 )
 from neurecover.statistics.hermite import HermiteCoefficients, HermiteSums, regression_degree
@@ -25,7 +24,6 @@ __all__ = [
     "ReadoutSums",
     "Residuals",
     "Statistic",
-    "Student",
     "UnitBlockSums",
     "regression_degree",
 ]

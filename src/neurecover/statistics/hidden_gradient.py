@@ -3,7 +3,7 @@
 import numpy as np
 
 from neurecover.statistics.base import Statistic, float64
-from neurecover.statistics.gauss_newton import Student
+from neurecover.models import Student
 
 
 class HiddenGradient(Statistic):

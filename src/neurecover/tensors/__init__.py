@@ -1,13 +1,12 @@
 """Tools on bare symmetric tensors: packing, decomposition, simultaneous diagonalisation, moment-space fit."""
 
 from neurecover.tensors.diagonalise import Congruence, joint_diagonalise
-from neurecover.tensors.jennrich import Components, jennrich
+from neurecover.tensors.pencils import Components, jennrich
 from neurecover.tensors.moment_fit import (
     MomentFit,
     fit_moments,
     moment_risk,
     network_moments,
-    scaled_hermite,
 )
 from neurecover.tensors.overcomplete import SymmetricComponents, decompose, flattening_rank, slices
 from neurecover.tensors.packing import (
@@ -55,7 +54,6 @@ __all__ = [
     "pack",
     "power_method",
     "rank_one",
-    "scaled_hermite",
     "slices",
     "span",
     "symmetric_power",

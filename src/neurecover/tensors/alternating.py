@@ -7,7 +7,7 @@ surer.
 
 import numpy as np
 
-from neurecover.tensors.jennrich import Components
+from neurecover.tensors.pencils import Components
 
 PROGRESS = 1e-9  # relative fall of the squared error over one round below which a start has converged
 

@@ -24,13 +24,10 @@ from math import factorial
 
 import numpy as np
 
-from neurecover.activations import Activation
+from neurecover.activations import Activation, scaled_hermite
 from neurecover.tensors.packing import inner, rank_one
 from neurecover.tensors.power_sums import Profile, fit_power_sum, unit_rows
 
-# The trapezoidal rule of this step in g, for an act that is analytic at |Im z| < π, errs by e^{−2π²/0.25}.
-_STEP = 0.25
-_REACH = 14.0  # g⁶φ(g) < 1e-36 beyond
 # Beyond |b| = 5 or |log s| = 2 a search is lost: a unit adds next to nothing to the orders above 1, φ(5) < 2e-6.
 _LIMITS = np.array([5.0, 2.0])
 
@@ -94,22 +91,6 @@ def moment_risk(first: Mapping[int, np.ndarray], second: Mapping[int, np.ndarray
     """
     terms = [inner(first[j] - second[j], first[j] - second[j], r, j) / factorial(j) for j in sorted(first)]
     return np.sum(terms, axis=0)
-
-
-def scaled_hermite(activation: Activation, b: np.ndarray, s: np.ndarray, degree: int) -> np.ndarray:
-    """F₀, …, F_degree at every pair of b and s > 0, (degree + 1, k)."""
-    if activation.homogeneity is not None:
-        return s**activation.homogeneity * activation.hermite(b / s, degree)
-    # The grid is finer for a steeper unit, whose poles in g lie at distance π/s, and wider: e^{sg} φ(g) peaks at g = s.
-    steepest = float(np.max(s, initial=1.0))
-    h, reach = _STEP / steepest, _REACH + steepest
-    g = np.arange(-reach, reach, h)
-    He = np.ones((degree + 1, len(g)))
-    He[1:2] = g
-    for j in range(1, degree):
-        He[j + 1] = g * He[j] - j * He[j - 1]
-    density = h * np.exp(-0.5 * g * g) / np.sqrt(2.0 * np.pi)
-    return (He * density) @ activation(np.multiply.outer(g, s) + b)
 
 
 def _unit_profile(activation: Activation) -> Profile:

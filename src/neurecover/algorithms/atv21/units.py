@@ -1,0 +1,204 @@
+"""Units from Hermite coefficients under errors: how many, which, with which signs, and what is affine beside them.
+
+The units come from the orders from 2 on, up to the sign of (w, b) where act(z) − act(−z) = m z. Order 1 holds whatever
+affine part there is; it fixes the signs, joins the fit, and what it shows that no signs explain is the affine part:
+units that are always on (group P of [ATV21, §5.2]). Whether there is one is decided across the halves of the samples,
+because errors in the units, which lie along them, look like one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.stats import chi2
+
+from neurecover.activations import Activation, scaled_hermite
+from neurecover.algorithms.atv21.coefficients import Coefficients
+from neurecover.algorithms.atv21.search import HEAVY, Point, Search, expected_chi_squared, usable_orders
+from neurecover.refine.search import Deadline
+from neurecover.refine.signs import find_flips
+from neurecover.tensors import n_packed
+
+STARTS = 8
+NEVER = Deadline()
+SIGN_CHOICES = 8  # assignments of signs that are fitted
+EXACT_SIGNS, ROUGH_SIGNS = 1e-6, 0.1  # relative misfit of order 1 up to which an assignment is considered
+
+
+@dataclass(frozen=True)
+class HermiteFit:
+    """Units W (k, r), b (k,), A (p, k), the affine part L (p, r) that they leave, zero if none is seen, and c (p,).
+
+    chi_squared on `freedom` degrees. `sign_choices` assignments of signs fit order 1 equally well. `unexplained` is
+    what order 1 adds to χ² without an affine part, on p·r degrees. `asked` (m, r + 1) are rows (w, b) of a fit of all
+    the units that were asked for, where fewer are seen.
+    """
+
+    W: np.ndarray
+    b: np.ndarray
+    A: np.ndarray
+    L: np.ndarray
+    c: np.ndarray
+    chi_squared: float
+    freedom: int
+    sign_choices: int
+    unexplained: float
+    orders: tuple[int, ...]
+    asked: np.ndarray | None = None
+
+    @property
+    def affine(self) -> bool:
+        return bool(np.any(self.L))
+
+    @property
+    def explained(self) -> bool:
+        """Whether χ² is what the errors explain."""
+        return self.chi_squared <= expected_chi_squared(self.freedom)
+
+
+def seen_units(
+    coefficients: Coefficients,
+    activation: Activation,
+    rng: np.random.Generator,
+    *,
+    most: int | None = None,
+    bias: bool = True,
+    starts: int = STARTS,
+    deadline: Deadline = NEVER,
+) -> HermiteFit:
+    """The units that stand out of the errors, `most` at the most: the group G of [ATV21, (16)]."""
+    orders = usable_orders(activation, bias, max(coefficients.tensors))
+    search = Search(coefficients, activation, bias, orders, rng, starts, deadline)
+    if most is None:
+        return _finish(search, count_units(search))
+    everything = search.best(most)
+    point = _without_spare(search, everything)
+    fit = _finish(search, point)
+    asked = np.column_stack([everything.W, everything.b]) if len(point.W) < most else None
+    return replace(fit, asked=asked)
+
+
+def count_units(search: Search) -> Point:
+    """As many units as are real: upwards from the rank of the flattenings until χ² is explained, then downwards."""
+    c = search.coefficients
+    limit = n_packed(c.r, 2) if max(search.orders) >= 6 else 2 * c.r
+    k = c.count(search.orders, 1, search.rng)
+    if k == c.r and max(search.orders) >= 6:
+        k = max(k, c.count(search.orders, 2, search.rng))
+    point = search.best(min(k, limit))
+    while len(point.W) < limit and not search.explained(point) and not search.deadline.passed:
+        more = search.best(len(point.W) + 1)
+        if point.loss - more.loss <= search.price:
+            break
+        point = more
+    return _without_spare(search, point)
+
+
+def _without_spare(search: Search, point: Point) -> Point:
+    """Drop the unit that is missed least, as long as it is not worth its price."""
+    while len(point.W) and not search.deadline.passed:
+        fewer = search.one_less(point)
+        if fewer.loss - point.loss > search.price:
+            break
+        point = fewer
+    return point
+
+
+def _finish(search: Search, point: Point) -> HermiteFit:
+    """Signs by order 1, the fit with it, and the affine part that is left."""
+    c, act = search.coefficients, search.activation
+    if 1 not in c.tensors or len(point.W) == 0:
+        return _result(search, point, search.orders, 1, 0.0, affine=len(point.W) == 0 and 1 in c.tensors)
+    turned, choices = _signs(search, point)
+    orders = (1, *search.orders)
+    whole = min((search.fit(start.W, start.b, orders, 60) for start in turned), key=lambda fit: fit.loss)
+    whole = search.fit(whole.W, whole.b, orders)
+    allowed = HEAVY * float(chi2.isf(1e-6, len(c.scale) * c.r))
+    allowed = 1e-20 * search.empty(orders).loss if c.known_exactly else allowed
+    if not act.odd_slope:
+        return _result(search, whole, orders, choices, whole.loss - point.loss, affine=False)
+    if whole.loss - point.loss > allowed:
+        whole = _turn_one_by_one(search, whole, point.loss + allowed)
+    unexplained = max(whole.loss - point.loss, 0.0)
+    if unexplained <= allowed or not (c.known_exactly or _affine_is_real(search, whole, point)):
+        return _result(search, whole, orders, choices, unexplained, affine=False)
+    return _result(search, turned[0], search.orders, choices, unexplained, affine=True)
+
+
+def _affine_is_real(search: Search, whole: Point, point: Point) -> bool:
+    """Whether each half predicts the other better with an affine part of its own than without.
+
+    With one, the half's T_1 is its prediction for the other's.
+    """
+    orders = (1, *search.orders)
+    weight = search.coefficients.half(0).weights()[1]
+    first, second = (half[1] for half in search.coefficients.halves)
+    free = search.across(point) + 2.0 * weight * float(np.sum((first - second) ** 2))
+    return free < replace(search, orders=orders).across(whole)
+
+
+def _signs(search: Search, point: Point) -> tuple[list[Point], int]:
+    """The point with its units turned as order 1 asks, best first, and how many assignments fit [ATV21, Alg. 3].
+
+    For dependent rows, where the paper leaves the signs open, T_1 is a subset sum of the A_i w_iᵀ.
+    """
+    m, exact = search.activation.odd_slope, search.coefficients.known_exactly
+    if not m:
+        return [point], 1
+    left = _order_one(search, point) - search.coefficients.tensors[1]
+    tolerance = EXACT_SIGNS if exact else ROUGH_SIGNS
+    found = find_flips(point.A, point.W, left, m, tolerance)
+    points = [point.turned(np.where(flips, -1.0, 1.0)) for flips in found.flips[:SIGN_CHOICES]]
+    if not exact:
+        return points, 1
+    return points, int(np.count_nonzero(found.misfit <= tolerance)) if found.complete else 0
+
+
+def _turn_one_by_one(search: Search, whole: Point, enough: float) -> Point:
+    """Turn the unit whose turning lowers χ² the most, while that helps.
+
+    Under errors the least-squares bits of Algorithm 3 can be wrong where the A_i w_iᵀ are nearly dependent.
+    """
+    orders = (1, *search.orders)
+    while whole.loss > enough and not search.deadline.passed:
+        sign = np.where(np.eye(len(whole.W), dtype=bool), -1.0, 1.0)
+        trials = [whole.turned(s) for s in sign]
+        best = search.best_of([(trial.W, trial.b) for trial in trials], orders)
+        if not best.loss < 0.99 * whole.loss:
+            break
+        whole = best
+    return whole
+
+
+def _order_one(search: Search, point: Point) -> np.ndarray:
+    """T_1 of the units, (p, r)."""
+    norms = np.linalg.norm(point.W, axis=1)
+    h = scaled_hermite(search.activation, point.b, norms, 1)[1]
+    return (point.A * h) @ (point.W / norms[:, None])
+
+
+def _result(
+    search: Search, point: Point, orders: tuple[int, ...], choices: int, unexplained: float, affine: bool
+) -> HermiteFit:
+    c = search.coefficients
+    k, (p, r) = len(point.W), (len(c.scale), c.r)
+    L = c.tensors[1] - (_order_one(search, point) if k else 0.0) if affine else np.zeros((p, r))
+    constant = np.zeros(p)
+    if search.bias and 0 in c.tensors:
+        norms = np.linalg.norm(point.W, axis=1)
+        h = scaled_hermite(search.activation, point.b, norms, 0)[0] if k else np.zeros(0)
+        constant = c.tensors[0][:, 0] - point.A @ h
+    s = c.scale[:, None]
+    return HermiteFit(
+        point.W,
+        point.b,
+        s * point.A,
+        s * L,
+        c.scale * constant,
+        point.loss,
+        search.freedom(k, orders),
+        choices,
+        unexplained,
+        orders,
+    )

@@ -1,0 +1,93 @@
+"""What the exact methods have in common: what they refuse, what they check on the samples, and how they report."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.data import Source, Whitening, subsample
+from neurecover.algorithms.base import Estimate
+from neurecover.algorithms.bjw18.patterns import ExactWeights, is_rectified, output_rank, output_span
+from neurecover.refine.search import Task
+
+MAX_ROWS = 20_000  # samples that the exact step keeps in memory; beyond, a random part of them is as good
+NOT_GAUSSIAN = 6.0  # standard errors
+
+
+def samples_for_patterns(source: Source, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """At most MAX_ROWS samples as arrays: exactness needs some samples, not all."""
+    return subsample(source, MAX_ROWS, int(rng.integers(2**31))).collect()
+
+
+def as_estimate(exact: ExactWeights, start: np.ndarray, notes: tuple[str, ...] = ()) -> Estimate:
+    """The exact network, or the start where some unit could not be made exact, and the figures either way."""
+    k = len(exact.units)
+    if exact.exact:
+        gap = min(unit.gap for unit in exact.units)
+        return Estimate(
+            exact.network,
+            (*notes, f"all {k} units exact, relative residual {exact.residual:.1e}, least gap {gap:.0e}"),
+        )
+    sentences = list(notes)
+    lost = [unit for unit in exact.units if not unit.found]
+    if lost:
+        null = float(np.median([unit.null for unit in lost]))
+        sentences.append(
+            f"{exact.found} of {k} units exact; for the others no combination of the outputs vanishes where the unit "
+            f"is off (least singular value {null:.1e}): the outputs are noisy, more than {k} units are behind them, "
+            "or the rough directions are too far off"
+        )
+    else:
+        sentences.append(
+            f"all {k} units fit their own samples, but together they leave {exact.residual:.1e} of the outputs"
+        )
+    network = exact.network if exact.found == k else None
+    return Estimate(network, tuple(sentences), () if network is not None else (start,))
+
+
+def n_units(task: Task, Y: np.ndarray) -> int:
+    """The width asked for, or the rank of the outputs, which it equals when A has full column rank."""
+    return task.n_hidden if task.n_hidden is not None else output_rank(Y)
+
+
+def refuse_exact(name: str, task: Task) -> str | None:
+    """What every exact method needs: no bias, a rectified activation, k ≤ min(d, p)."""
+    if task.bias:
+        return f"{name} is for networks without biases: pass bias=False."
+    if not is_rectified(task.activation):
+        return f"{name} needs an activation that is zero for z ≤ 0 and injective above. Got {task.activation} instead."
+    k = task.n_hidden
+    if k is not None and k > min(task.n_inputs, task.n_outputs):
+        return (
+            f"{name} needs at least as many inputs and outputs as units, so that W and A have rank k. Got {k} units, "
+            f"{task.n_inputs} inputs and {task.n_outputs} outputs instead."
+        )
+    return None
+
+
+def short_of_rank(Y: np.ndarray, k: int) -> str | None:
+    """Why the outputs do not span k hidden rows exactly, with the figure, or None."""
+    if k == 0 or k > min(Y.shape):
+        return f"the outputs have rank {k} in {Y.shape[1]} dimensions, so no unit can be told from them"
+    span = output_span(Y, k)
+    if span.strength <= 1e-11:
+        return (
+            f"the outputs have rank {output_rank(Y)} where {k} units of independent output weights give {k} "
+            f"(σ_{k}/σ_1 = {span.strength:.1e})"
+        )
+    if span.excess > 1e-11:
+        return (
+            f"the outputs do not lie in {k} dimensions (σ_{k + 1}/σ_1 = {span.excess:.1e}): they are noisy, or there "
+            f"are more than {k} units"
+        )
+    return None
+
+
+def kurtosis_sentence(Z: np.ndarray) -> str | None:
+    """Whether E‖z‖⁴ is that of a Gaussian, d(d + 2), within its standard error √(8 d (d + 2)/n) [Mardia 1970]."""
+    n, d = Z.shape
+    whitening = Whitening.of(np.zeros(d), Z.T @ Z / n)
+    fourth = float(np.mean(np.sum(whitening.inputs(Z) ** 2, axis=1) ** 2))
+    expected = d * (d + 2.0)
+    if abs(fourth - expected) <= NOT_GAUSSIAN * np.sqrt(8.0 * expected / n):
+        return None
+    return f"the inputs are not Gaussian: the mean of ‖z‖⁴ is {fourth:.4g} where a Gaussian gives {expected:.4g}"

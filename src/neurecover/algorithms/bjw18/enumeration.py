@@ -1,0 +1,269 @@
+"""Arbitrary inputs, few units: enumerate the patterns of units being on, solve a linear program for each [BJW18,
+Alg. 1, 2].
+
+With rank(Y) = k the hidden rows relu(wᵢ·x) lie in the span of the outputs: they are Q z for z in R^k, Q (n, k) a
+basis. A pattern S is the set of samples where a unit is on, and the unit exists exactly when some z and v have
+
+    q_j·z = v·x_j ≥ 1  for j in S,        q_j·z = 0 and v·x_j ≤ 0  for j not in S.
+
+Every such Q z is non-negative, so z is in the cone {z : Q z ≥ 0}, pointed because Q has rank k, and S is the
+support on one of its faces. That is what is enumerated here: the extreme rays, each the null vector of k − 1 rows
+of Q, C(m, k − 1) of them for m distinct directions, and the unions of their supports. The paper's count is C(2n,
+k), over all sign patterns of the span.
+
+For a pattern the equations are one null-space computation. Where it is a line, its direction is the unit, at full
+accuracy; where it is larger, a linear program (HiGHS) finds a feasible point in it that is independent of the units
+found before: in z that is a linear objective, so that 2k programs do what Remark 1 takes 2n for.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+from scipy.optimize import linprog
+
+from neurecover.data import Source
+from neurecover.algorithms.bjw18.common import short_of_rank
+from neurecover.algorithms.base import Estimate, Method
+from neurecover.models import Network
+from neurecover.algorithms.bjw18.patterns import EXACT_RESIDUAL, output_rank, output_span
+from neurecover.refine.search import Deadline, Task
+
+MAX_SECONDS = 600.0  # of enumeration, beyond which the method refuses
+SECONDS_PER_RAY = 2e-5  # and per hundred samples (measured)
+MAX_FACES = 20_000
+MAX_CHECKED = 200  # patterns looked at for other networks that fit
+BATCH = 4_096
+ZERO = 1e-9  # of Q z, whose entries have mean square one
+
+Progress = Callable[[int, int], object]
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class PatternSearch:
+    """The network of the units found, the relative residual on the samples, and how many patterns there were.
+
+    `unique` tells for every unit whether its pattern leaves its weights no freedom; `alternatives` counts the patterns
+    beyond those used that a ReLU unit in the span of the outputs has, too: other networks that fit.
+    """
+
+    network: Network
+    residual: float
+    n_patterns: int
+    unique: tuple[bool, ...]
+    alternatives: int
+
+    @property
+    def exact(self) -> bool:
+        return self.residual <= EXACT_RESIDUAL
+
+    @property
+    def determined(self) -> bool:
+        """Whether no other network of this width gives these outputs, as far as MAX_CHECKED patterns tell."""
+        return self.exact and all(self.unique) and self.alternatives == 0
+
+
+def n_rays(n: int, k: int) -> int:
+    """How many null vectors are tried for n samples: C(n, k − 1)."""
+    return comb(n, k - 1)
+
+
+def seconds(n: int, k: int) -> float:
+    """The estimate of the time for the enumeration."""
+    return n_rays(n, k) * SECONDS_PER_RAY * max(1.0, n / 100.0)
+
+
+def sign_patterns(X: np.ndarray, Y: np.ndarray, k: int, progress: Progress = lambda done, total: None) -> PatternSearch:
+    """A ReLU network of k units with Y = act(X Wᵀ) Aᵀ for any X (n, d), Y (n, p) of rank k.
+
+    progress(done, total) counts the null vectors tried.
+    """
+    Q = output_span(Y, k).Q
+    patterns = face_patterns(Q, progress)
+    found: list[tuple[np.ndarray, np.ndarray]] = []
+    unique: list[bool] = []
+    alternatives = 0
+    for count, pattern in enumerate(patterns):
+        if len(found) == k and count >= MAX_CHECKED:
+            break
+        basis = np.array([z for z, _ in found]).reshape(-1, k)
+        if len(found) == k:
+            alternatives += any(True for _ in _units_of(X, Q, pattern, basis[:0]))
+            continue
+        for z, v, alone in _units_of(X, Q, pattern, basis):
+            found.append((z, v))
+            unique.append(alone)
+            if len(found) == k:
+                break
+    W = np.array([v for _, v in found]).reshape(-1, X.shape[1])
+    H = np.maximum(X @ W.T, 0.0)
+    A = np.linalg.lstsq(H, Y, rcond=None)[0].T
+    residual = float(np.linalg.norm(Y - H @ A.T) / np.linalg.norm(Y))
+    return PatternSearch(Network(W, None, A).normal_form(), residual, len(patterns), tuple(unique), alternatives)
+
+
+def face_patterns(Q: np.ndarray, progress: Progress) -> list[np.ndarray]:
+    """The supports, as masks (n,), of the faces of the cone {z : Q z ≥ 0}: rays first, then by size."""
+    rays = list(dict.fromkeys(support.tobytes() for support in _ray_supports(Q, progress)))
+    masks = [np.frombuffer(ray, dtype=bool) for ray in rays]
+    faces = dict.fromkeys(rays)
+    fresh = rays
+    while fresh and len(faces) < MAX_FACES:
+        unions = {(np.frombuffer(face, dtype=bool) | mask).tobytes() for face in fresh for mask in masks}
+        fresh = [union for union in unions if union not in faces]
+        faces.update(dict.fromkeys(fresh))
+    larger = sorted((np.frombuffer(face, dtype=bool) for face in list(faces)[len(rays) :]), key=lambda m: int(m.sum()))
+    return masks + larger[:MAX_FACES]
+
+
+def _ray_supports(Q: np.ndarray, progress: Progress) -> Iterator[np.ndarray]:
+    """The support of Q z for every extreme ray z, some of them more than once."""
+    k = Q.shape[1]
+    rows = _distinct_directions(Q)
+    total = comb(len(rows), k - 1)
+    combinations = itertools.combinations(range(len(rows)), k - 1)
+    done = 0
+    while batch := list(itertools.islice(combinations, BATCH)):
+        if k == 1:
+            Z = np.ones((1, 1))
+        else:
+            # The last right singular vector of k − 1 rows is orthogonal to all of them.
+            _, s, right = np.linalg.svd(rows[np.array(batch)], full_matrices=True)
+            Z = right[s[:, -1] > 1e-9, -1]
+        values = Q @ Z.T
+        for sign in (1.0, -1.0):
+            for column in np.flatnonzero((sign * values).min(axis=0) >= -ZERO):
+                yield sign * values[:, column] > ZERO
+        done += len(batch)
+        progress(done, total)
+        _log.info("%d of %d null vectors", done, total)
+
+
+def _distinct_directions(Q: np.ndarray) -> np.ndarray:
+    """One unit row for every line through the origin that rows of Q are on."""
+    lengths = np.linalg.norm(Q, axis=1)
+    unit = Q[lengths > ZERO] / lengths[lengths > ZERO, None]
+    kept: list[np.ndarray] = []
+    for row in unit:
+        if not kept or np.abs(np.array(kept) @ row).max() < 1.0 - 1e-13:
+            kept.append(row)
+    return np.array(kept)
+
+
+def _units_of(
+    X: np.ndarray, Q: np.ndarray, on: np.ndarray, found: np.ndarray
+) -> Iterator[tuple[np.ndarray, np.ndarray, bool]]:
+    """(z, v, unique) of units with this pattern whose z is independent of those found (m, k)."""
+    k, d = Q.shape[1], X.shape[1]
+    equations = np.block([[Q[~on], np.zeros((np.count_nonzero(~on), d))], [Q[on], -X[on]]])
+    scale = np.concatenate([np.ones(k), np.full(d, 1.0 / max(float(np.sqrt(np.mean(X**2))), 1e-300))])
+    N = scale[:, None] * _null_space(equations * scale)
+    if N.shape[1] == 0:
+        return
+    if N.shape[1] == 1:
+        for t in (N[:, 0], -N[:, 0]):
+            if _feasible(X, Q, on, t[:k], t[k:]) and _independent(found, t[:k]):
+                yield t[:k], t[k:], True
+        return
+    for objective in _complement(found, k):
+        for sign in (1.0, -1.0):
+            point = _program(X, Q, on, N, sign * objective)
+            if point is not None and _independent(found, point[:k]):
+                yield point[:k], point[k:], False
+                found = np.vstack([found, point[:k]])
+
+
+def _program(X: np.ndarray, Q: np.ndarray, on: np.ndarray, N: np.ndarray, objective: np.ndarray) -> np.ndarray | None:
+    """The point of the null space N with the constraints of Algorithm 1 and objective·z largest, None if there is
+    none."""
+    k = Q.shape[1]
+    inequalities = np.vstack([-Q[on] @ N[:k], X[~on] @ N[k:]])
+    bounds = np.concatenate([-np.ones(np.count_nonzero(on)), np.zeros(np.count_nonzero(~on))])
+    answer = linprog(-objective @ N[:k], A_ub=inequalities, b_ub=bounds, bounds=(-1e4, 1e4), method="highs")
+    return N @ answer.x if answer.status == 0 else None
+
+
+def _feasible(X: np.ndarray, Q: np.ndarray, on: np.ndarray, z: np.ndarray, v: np.ndarray) -> bool:
+    values, off = Q[on] @ z, X[~on] @ v
+    size = float(np.abs(values).max(initial=0.0))
+    return bool(values.min(initial=np.inf) > 0.0 and off.max(initial=-np.inf) <= ZERO * size)
+
+
+def _independent(found: np.ndarray, z: np.ndarray) -> bool:
+    if len(found) == 0:
+        return bool(np.linalg.norm(z) > 0.0)
+    rest = z - found.T @ np.linalg.lstsq(found.T, z, rcond=None)[0]
+    return bool(np.linalg.norm(rest) > 1e-6 * np.linalg.norm(z))
+
+
+def _complement(found: np.ndarray, k: int) -> np.ndarray:
+    """An orthonormal basis, as rows, of what is orthogonal to the z found."""
+    return _null_space(found).T if len(found) else np.eye(k)
+
+
+def _null_space(M: np.ndarray) -> np.ndarray:
+    """As columns. The matrix is padded so that the singular vectors are complete."""
+    m = M.shape[1]
+    _, s, right = np.linalg.svd(np.vstack([M, np.zeros((m, m))]), full_matrices=False)
+    return right[s <= 1e-10 * max(float(s[0]), 1e-300)].T
+
+
+def _refuse(task: Task) -> str | None:
+    if task.bias:
+        return "sign_patterns is for networks without biases: pass bias=False."
+    if str(task.activation) != "relu":
+        return f"sign_patterns needs relu: its programs are linear only then. Got {task.activation} instead."
+    k = task.n_hidden
+    if k is not None and k > task.n_outputs:
+        return (
+            f"sign_patterns needs rank(Y) = k, that is at least as many outputs as units. Got {k} units and "
+            f"{task.n_outputs} outputs instead."
+        )
+    return None if k is None else _too_many(task.n_samples, k)
+
+
+def _too_many(n: int, k: int) -> str | None:
+    time = seconds(n, k)
+    if time <= MAX_SECONDS:
+        return None
+    return (
+        f"sign_patterns would try {n_rays(n, k):.2g} null vectors for {k} units and {n} samples, about {time:.2g} s, "
+        f"more than its budget of {MAX_SECONDS:g} s. Give fewer samples, or take exact_tensor for Gaussian inputs."
+    )
+
+
+def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: Deadline) -> Estimate:
+    X, Y = source.collect()
+    k = task.n_hidden if task.n_hidden is not None else output_rank(Y)
+    reason = short_of_rank(Y, k) or _too_many(len(X), k)
+    if reason is not None:
+        return Estimate(None, (reason,))
+    cost = f"{n_rays(len(X), k)} null vectors at the most, about {seconds(len(X), k):.1g} s"
+    _log.info("sign_patterns: %s", cost)
+    search = sign_patterns(X, Y, k)
+    note = (
+        f"{cost}; {search.n_patterns} patterns, {search.network.n_hidden} of {k} units, residual {search.residual:.1e}"
+    )
+    if not search.exact:
+        return Estimate(None, (f"no {k} ReLU units give these outputs: {note}",))
+    if not search.determined:
+        note += (
+            f"; the samples do not determine the weights: {search.unique.count(False)} units have freedom left, and "
+            f"{search.alternatives} more patterns fit"
+        )
+    return Estimate(search.network, (note,))
+
+
+METHOD = Method(
+    name="sign_patterns",
+    paper="BJW18, Algorithms 1 and 2",
+    assumes="any inputs, no biases, no noise; relu; outputs of rank k; few units and samples, C(n, k − 1) null vectors",
+    refuse=_refuse,
+    estimate=_estimate,
+)

@@ -1,0 +1,203 @@
+"""Arbitrary noise that does not depend on the inputs, few units: guess rows of a left inverse of A [BJW18, §7, Alg. 8].
+
+For y = A relu(W z) + e with z ~ N(0, I) and e any fixed matrix, independent of z, a row u of a left inverse of A gives
+u·y = relu(w·z) + u·e. Its sign is a noisy label of the halfspace w·z > 0, and the convex program of step 3c,
+max Σ label·(w·z) over ‖w‖ ≤ 1, has the solution w = Σ label·z / ‖Σ label·z‖. Smoothing, label = sign(u·y + g) with
+Gaussian g, spreads the noise out; in the limit of much smoothing the label is u·y itself.
+
+Guesses are organised so that k = 1, 2, 3 are quick:
+- The sketch is not random. E[y zᵀ] = ½ A W has the columns of A as its left singular space, to which noise adds only
+  O(‖e‖_F √d / n): its k leading directions, scaled to E[t zᵀ] of orthonormal rows, leave u on the unit sphere of R^k.
+- The rows of the left inverse are guessed one by one and not together: N guesses give N candidates w, and which k
+of them
+  belong together is decided by the regression of step 4, from one Gram matrix of all candidates:
+  ‖Y‖² − tr(Cᵀ G⁻¹ C) over C(N, k) choices of k × k blocks.
+- The best choice is refined, one unit at a time, on finer and finer caps around its u.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import comb
+
+import numpy as np
+
+from neurecover.data import Source, Whitening, subsample
+from neurecover.algorithms.bjw18.common import refuse_exact
+from neurecover.algorithms.base import Estimate, Method
+from neurecover.models import Network
+from neurecover.refine.search import Deadline, Task
+
+MAX_ROWS = 20_000
+MAX_SECONDS = 60.0
+SECONDS_PER_CHOICE = 4e-7  # times k² (measured)
+GUESSES = {1: 2, 2: 180, 3: 400}  # points on the sphere of R^k; beyond k = 3 they grow like 8^(k − 1)
+SMOOTHING = (1.0, np.inf)  # standard deviation of g over the root mean square of u·y
+REFINEMENTS, CAP_POINTS = 8, 16
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class NoiseFit:
+    """The network, its residual ‖Y − Ŷ‖_F over all samples used, and how many choices of k candidates were compared."""
+
+    network: Network
+    residual: float
+    n_choices: int
+
+
+def n_guesses(k: int) -> int:
+    """Candidates for one row."""
+    return len(SMOOTHING) * GUESSES.get(k, 8 ** (k - 1))
+
+
+def n_choices(k: int) -> int:
+    """C(N, k), the choices of k candidates."""
+    return comb(n_guesses(k), k)
+
+
+def seconds(k: int) -> float:
+    """The estimate of the time to compare all choices."""
+    return n_choices(k) * SECONDS_PER_CHOICE * k * k
+
+
+def arbitrary_noise(X: np.ndarray, Y: np.ndarray, k: int, rng: np.random.Generator) -> NoiseFit:
+    """A ReLU network of k units that fits Y (n, p) about as well as the one behind it, X (n, d) Gaussian about 0."""
+    whitening = Whitening.of(np.zeros(X.shape[1]), X.T @ X / len(X))
+    Z = whitening.inputs(X)
+    T = sketch(Z, Y, k)
+    directions = _sphere(k, rng)
+    rows = np.concatenate([candidates(Z, T, directions, smoothing, rng) for smoothing in SMOOTHING])
+    guesses = np.concatenate([directions] * len(SMOOTHING))
+    G, C = _products(Z, Y, rows)
+    chosen = np.array(_best_choice(G, C, k))
+    W, u = rows[chosen], guesses[chosen]
+    W = _refined(Z, Y, T, W, u, rng)
+    H = np.maximum(Z @ W.T, 0.0)
+    A = np.linalg.lstsq(H, Y, rcond=None)[0].T
+    residual = float(np.linalg.norm(Y - H @ A.T))
+    return NoiseFit(Network(W @ whitening.matrix.T, None, A).normal_form(), residual, comb(len(rows), k))
+
+
+def sketch(Z: np.ndarray, Y: np.ndarray, k: int) -> np.ndarray:
+    """t (n, k), combinations of the outputs with E[t zᵀ] of orthonormal rows."""
+    left, s, _ = np.linalg.svd(Y.T @ Z / len(Z), full_matrices=False)
+    return Y @ (left[:, :k] / np.maximum(s[:k], 1e-12 * s[0]))
+
+
+def candidates(
+    Z: np.ndarray, T: np.ndarray, directions: np.ndarray, smoothing: float, rng: np.random.Generator
+) -> np.ndarray:
+    """w = Σ label·z, of unit length, for every direction u [BJW18, Alg. 8, steps 3a–3c]."""
+    labels = T @ directions.T
+    if np.isfinite(smoothing):
+        scale = smoothing * np.sqrt(np.mean(labels**2, axis=0))
+        labels = np.sign(labels + scale * rng.standard_normal(labels.shape))
+    W = labels.T @ Z
+    return W / np.linalg.norm(W, axis=1, keepdims=True)
+
+
+def _products(Z: np.ndarray, Y: np.ndarray, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Σ h hᵀ and Σ h yᵀ of the candidates' values."""
+    H = np.maximum(Z @ W.T, 0.0)
+    return H.T @ H, H.T @ Y
+
+
+def _best_choice(G: np.ndarray, C: np.ndarray, k: int) -> tuple[int, ...]:
+    """The k candidates whose regression explains most: tr(Cᵀ G⁻¹ C) over their block, largest."""
+    N = len(G)
+    if k == 1:
+        return (int(np.argmax(np.sum(C**2, axis=1) / np.diag(G))),)
+    CC = C @ C.T
+    best, choice = -np.inf, (0,) * k
+    for block in _choices(N, k):
+        rows = block[:, :, None], block[:, None, :]
+        gram = G[rows] + 1e-9 * np.trace(G) / N * np.eye(k)
+        gains = np.trace(np.linalg.solve(gram, CC[rows]), axis1=1, axis2=2)
+        i = int(np.argmax(gains))
+        if gains[i] > best:
+            best, choice = float(gains[i]), tuple(block[i].tolist())
+    return choice
+
+
+def _choices(N: int, k: int, size: int = 200_000) -> Iterator[np.ndarray]:
+    """All k-subsets of N in blocks (m, k)."""
+    if k == 2:
+        yield from np.array_split(np.column_stack(np.triu_indices(N, 1)), max(1, comb(N, 2) // size))
+        return
+    subsets = itertools.combinations(range(N), k)
+    while block := list(itertools.islice(subsets, size)):
+        yield np.array(block)
+
+
+def _refined(
+    Z: np.ndarray, Y: np.ndarray, T: np.ndarray, W: np.ndarray, u: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """Units moved one at a time to the best of some guesses on a cap around their own, the caps shrinking."""
+    k = len(W)
+    width = 0.3
+    for _ in range(REFINEMENTS if k > 1 else 0):
+        for i in range(k):
+            near = u[i] + width * rng.standard_normal((CAP_POINTS, k))
+            near /= np.linalg.norm(near, axis=1, keepdims=True)
+            tried = np.vstack([np.delete(W, i, axis=0), W[i], candidates(Z, T, near, np.inf, rng)])
+            G, C = _products(Z, Y, tried)
+            block = np.array([[*range(k - 1), j] for j in range(k - 1, len(tried))])
+            rows = block[:, :, None], block[:, None, :]
+            gram = G[rows] + 1e-9 * np.trace(G) / len(G) * np.eye(k)
+            j = int(np.argmax(np.trace(np.linalg.solve(gram, (C @ C.T)[rows]), axis1=1, axis2=2)))
+            W[i] = tried[k - 1 + j]
+            u[i] = u[i] if j == 0 else near[j - 1]
+        width *= 0.6
+    return W
+
+
+def _sphere(k: int, rng: np.random.Generator) -> np.ndarray:
+    """Points spread over the unit sphere of R^k."""
+    if k == 1:
+        return np.array([[1.0], [-1.0]])
+    N = n_guesses(k) // len(SMOOTHING)
+    if k == 2:
+        angles = 2.0 * np.pi * np.arange(N) / N
+        return np.column_stack([np.cos(angles), np.sin(angles)])
+    points = rng.standard_normal((N, k))
+    return points / np.linalg.norm(points, axis=1, keepdims=True)
+
+
+def _refuse(task: Task) -> str | None:
+    k = task.n_hidden
+    if k is None:
+        return "arbitrary_noise needs the number of units: noise hides it. Pass n_hidden."
+    if str(task.activation) != "relu":
+        return f"arbitrary_noise needs relu. Got {task.activation} instead."
+    if seconds(k) > MAX_SECONDS:
+        return (
+            f"arbitrary_noise would compare {n_choices(k):.2g} choices of {k} guessed units, about {seconds(k):.2g} s, "
+            f"more than its budget of {MAX_SECONDS:g} s. For noise of mean zero take noisy_tensor."
+        )
+    return refuse_exact("arbitrary_noise", task)
+
+
+def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: Deadline) -> Estimate:
+    assert task.n_hidden is not None
+    k = task.n_hidden
+    _log.info("arbitrary_noise: %d choices, about %.1g s", n_choices(k), seconds(k))
+    X, Y = subsample(source, MAX_ROWS, int(rng.integers(2**31))).collect()
+    fit = arbitrary_noise(X, Y, k, rng)
+    share = fit.residual / max(float(np.linalg.norm(Y)), np.finfo(np.float64).tiny)
+    return Estimate(
+        fit.network, (f"{fit.n_choices} choices compared; the residual is {share:.2f} of the outputs' size",)
+    )
+
+
+METHOD = Method(
+    name="arbitrary_noise",
+    paper="BJW18, Algorithm 8",
+    assumes="Gaussian inputs, no biases; any noise that does not depend on them; relu; k ≤ 2 or so; A and W of rank k",
+    refuse=_refuse,
+    estimate=_estimate,
+)

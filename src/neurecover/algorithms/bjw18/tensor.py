@@ -1,0 +1,101 @@
+"""Exact weights for Gaussian inputs: rough directions from a tensor, then linear systems [BJW18, Alg. 4 and 5].
+
+For z ~ N(0, I) the second Hermite coefficients of all outputs together are a third-order tensor,
+
+    T₂[o] = E[y_o He₂(z)] = Σᵢ A_oi h₂ wᵢ wᵢᵀ,      ‖wᵢ‖ = 1,
+
+which determines the wᵢ up to sign when A has full column rank. The printed algorithm takes the third-order score,
+but for a ReLU without bias that coefficient is zero, as are all odd ones above the first; h₂ = E[act(g)(g² − 1)] is
+positive for every rectified power. The noise added there in step 2 is a device of the proof and is left out; the
+coefficients are regressed and not averaged. Signs need no step of their own: the exact step tries both. Inputs of
+any covariance are whitened first [BJW18, Remark 3].
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.activations import Activation
+from neurecover.data import ArraySource, Mapped, Source, Whitening, reduce
+from neurecover.algorithms.bjw18.common import (
+    as_estimate,
+    kurtosis_sentence,
+    n_units,
+    refuse_exact,
+    samples_for_patterns,
+    short_of_rank,
+)
+from neurecover.algorithms.base import Estimate, Method
+from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights
+from neurecover.refine.search import Deadline, Task
+from neurecover.statistics import HermiteSums, regression_degree
+from neurecover.statistics.hermite import hermite_features, n_features, root_factorials
+from neurecover.tensors import joint_diagonalise, unpack
+
+
+def tensor_directions(source: Source, k: int, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Unit rows (k, d), signs unknown, from the second Hermite coefficients; inputs of unit covariance."""
+    d, p = source.n_inputs, source.n_outputs
+    sums = HermiteSums(d, p, degree=2, regress=regression_degree(n, d, 2))
+    T2 = reduce(source, sums).coefficients().packed(2)
+    return joint_diagonalise(unpack(T2, d, 2), k, rng).V
+
+
+def exact_tensor(
+    X: np.ndarray, Y: np.ndarray, k: int, activation: Activation, rng: np.random.Generator
+) -> ExactWeights:
+    """The exact network of k units behind noiseless samples X (n, d), Gaussian of any covariance about 0, and Y (n,
+    p)."""
+    whitening = Whitening.of(np.zeros(X.shape[1]), X.T @ X / len(X))
+    V = tensor_directions(Mapped(ArraySource(X, Y), whitening), k, len(X), rng)
+    return until_exact(X, Y, V @ whitening.matrix.T, activation, rng)
+
+
+def until_exact(
+    X: np.ndarray, Y: np.ndarray, W: np.ndarray, activation: Activation, rng: np.random.Generator
+) -> ExactWeights:
+    """The exact step, and again for the units it missed, whose directions are taken anew once the others are exact."""
+    k = len(W)
+    exact = exact_weights(X, Y, W, activation)
+    while 0 < exact.found < k and 8 * (n_features(X.shape[1], 2) + k) <= len(X):
+        known = exact.network.W
+        again = exact_weights(X, Y, np.vstack([known, missing_directions(X, Y, exact, rng)]), activation)
+        if again.found <= exact.found:
+            break
+        exact = again
+    return exact
+
+
+def missing_directions(X: np.ndarray, Y: np.ndarray, exact: ExactWeights, rng: np.random.Generator) -> np.ndarray:
+    """Directions of the units not found: the second coefficients of a regression that the known units' rows join.
+
+    The known rows take all of their units' part of the outputs, exactly, and with it their share of the variance.
+    """
+    d = X.shape[1]
+    whitening = Whitening.of(np.zeros(d), X.T @ X / len(X))
+    features = hermite_features(whitening.inputs(X), 2)
+    start = n_features(whitening.rank, 1)
+    rows = np.vstack([features, exact.network.hidden(X).T])
+    T2 = np.linalg.lstsq(rows.T, Y, rcond=None)[0][start : len(features)].T * root_factorials(whitening.rank, 2)
+    missing = len(exact.units) - exact.found
+    return joint_diagonalise(unpack(T2, whitening.rank, 2), missing, rng).V @ whitening.matrix.T
+
+
+def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: Deadline) -> Estimate:
+    X, Y = samples_for_patterns(source, rng)
+    k = n_units(task, Y)
+    if (reason := short_of_rank(Y, k)) is not None:
+        return Estimate(None, (reason,))
+    doubt = kurtosis_sentence(X)
+    start = tensor_directions(source, k, task.n_samples, rng)
+    exact = until_exact(X, Y, start, task.activation, rng)
+    return as_estimate(exact, start, () if doubt is None else (doubt,))
+
+
+METHOD = Method(
+    name="exact_tensor",
+    paper="BJW18, Algorithms 4 and 5",
+    assumes="Gaussian inputs of any covariance, no biases, no noise; rectified activation; A and W of rank k (≤ p, d)",
+    refuse=lambda task: refuse_exact("exact_tensor", task),
+    estimate=_estimate,
+)

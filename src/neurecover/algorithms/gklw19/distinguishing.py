@@ -1,0 +1,88 @@
+"""How well the inputs tell hidden units apart: the distinguishing matrix of [GKLW19, Def. 1].
+
+N has a column E[zᵢ zⱼ 1{zᵢ zⱼ ≤ 0} x ⊗ x] for every pair i < j of z = W x, and M has E[x ⊗ x] beside them. The
+pure-neuron detector works when N (without noise) or M (with it) has full column rank, and the error of its null space
+is inversely proportional to the smallest singular value [GKLW19, Lemma 11].
+
+x ⊗ x is kept in orthonormal coordinates of the symmetric matrices, d(d+1)/2 of them; the singular values are those of
+the paper's d² rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.data import Source, reduce
+from neurecover.models import Network
+from neurecover.statistics.opposite_signs import DistinguishingSums
+from neurecover.tensors import multiplicities, pack
+
+MAX_ENTRIES = 20_000_000  # of M, beyond which the diagnostic is not computed
+
+
+@dataclass(frozen=True)
+class Distinguishing:
+    """σ_min of M at the recovered weights, estimated from the inputs, and what standard Gaussian inputs would give.
+
+    Rows of W are taken at unit length and the inputs at unit second moment, so the figures do not depend on units of
+    measurement. `rank_possible` is False where M has more columns than rows and σ_min is zero whatever the inputs are.
+    """
+
+    sigma_min: float
+    gaussian: float
+    rank_possible: bool
+
+    @property
+    def sentence(self) -> str:
+        if not self.rank_possible:
+            return "There are more pairs of units than second moments of the inputs: no moments tell them all apart."
+        return (
+            f"These inputs distinguish the units by σ_min = {self.sigma_min:.2g} "
+            f"(Gaussian inputs would by {self.gaussian:.2g})."
+        )
+
+
+def distinguish(network: Network, source: Source) -> Distinguishing | None:
+    """The diagnostic for a network on whitened inputs; None where there is no pair of units or M is too large."""
+    W = network.normal_form().W
+    k, d = W.shape
+    columns, rows = k * (k - 1) // 2 + 1, d * (d + 1) // 2
+    if k < 2 or rows * columns > MAX_ENTRIES:
+        return None
+    if columns > rows:
+        return Distinguishing(0.0, 0.0, False)
+    return Distinguishing(smallest(augmented(W, source)), smallest(gaussian_augmented(W)), True)
+
+
+def augmented(W: np.ndarray, source: Source) -> np.ndarray:
+    """M (d(d+1)/2, k(k−1)/2 + 1) estimated from the inputs; the last column is E[x ⊗ x], and N is all but that."""
+    sums = reduce(source, DistinguishingSums(W))
+    M = np.column_stack([sums.average("cross"), sums.average("psi")])
+    return M * np.sqrt(multiplicities(W.shape[1], 2))[:, None]
+
+
+def gaussian_augmented(W: np.ndarray) -> np.ndarray:
+    """M for x ~ N(0, I) in closed form [GKLW19, Lemma 19]: with φ the angle between wᵢ and wⱼ of lengths nᵢ, nⱼ,
+
+    π mat(M_ij) = (φ cos φ − sin φ) nᵢ nⱼ I + φ (wᵢwⱼᵀ + wⱼwᵢᵀ) − sin φ (nᵢ/nⱼ wⱼwⱼᵀ + nⱼ/nᵢ wᵢwᵢᵀ).
+    """
+    k, d = W.shape
+    i, j = np.triu_indices(k, 1)
+    norm = np.linalg.norm(W, axis=1)
+    unit = W / norm[:, None]
+    # The half-angle form keeps its digits where two units are almost parallel.
+    angle = 2.0 * np.arctan2(np.linalg.norm(unit[i] - unit[j], axis=1), np.linalg.norm(unit[i] + unit[j], axis=1))
+    sine, product = np.sin(angle), norm[i] * norm[j]
+    square = pack(unit[:, :, None] * unit[:, None, :], 2)
+    both = pack(unit[i][:, :, None] * unit[j][:, None, :] + unit[j][:, :, None] * unit[i][:, None, :], 2)
+    columns = np.outer(angle * np.cos(angle) - sine, pack(np.eye(d), 2))
+    columns += angle[:, None] * both - sine[:, None] * (square[i] + square[j])
+    M = np.vstack([columns * (product / np.pi)[:, None], pack(np.eye(d), 2)]).T
+    return M * np.sqrt(multiplicities(d, 2))[:, None]
+
+
+def smallest(matrix: np.ndarray) -> float:
+    """σ_min of a matrix with at least as many rows as columns."""
+    return float(np.linalg.svd(matrix, compute_uv=False)[-1])

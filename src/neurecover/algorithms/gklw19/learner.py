@@ -1,0 +1,223 @@
+"""Several outputs under any symmetric input distribution [GKLW19]: y = A act(W x), p ≥ k, d ≥ k, no biases.
+
+Algorithms 2 to 4 in one flow: find k combinations of the outputs that hold everything (Alg. 4), the span of the z zᵀ as
+the null space of a detector (step 5), the rows z of A⁻¹ by simultaneous diagonalisation (steps 7–9), and every unit's
+weights from its pure output z·y by Algorithm 1, v = E[(z·y) x]ᵀ E[x xᵀ]⁻¹ / h. `Settings` chooses between the paper's
+form and the one that is used here, which differs in four places, each measured in docs/gklw19.md:
+
+    the linear part is regressed together with even features, the reduced outputs are balanced, the whole span is
+    diagonalised, and of the two detectors (moments; pointwise) the one whose network leaves less of y is kept.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from neurecover.activations import Activation
+from neurecover.data import Mapped, Oracle, Source, Whitening, reduce, split
+from neurecover.data.reflected import with_reflections
+from neurecover.algorithms.gklw19.pure_neuron import (
+    LinearPart,
+    Reduction,
+    Spectrum,
+    count_units,
+    detector_sums,
+    gains,
+    linear_part,
+    moment_spectrum,
+    pointwise_spectrum,
+    pure_directions,
+    reduction,
+    units_from_gap,
+)
+from neurecover.algorithms.base import Estimate, Method
+from neurecover.algorithms.gklw19.reflection import symmetry_test
+from neurecover.models import Network
+from neurecover.refine.descent import Descent
+from neurecover.refine.search import Deadline, Task
+from neurecover.models import Student
+from neurecover.statistics import Moments, Residuals
+from neurecover.statistics.hidden_gradient import HiddenGradient
+
+GRADIENT_STEPS = 100
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which form of the algorithm.
+
+    detector: "moments" [Alg. 2], "noisy" [Alg. 3], "pointwise", or "best": the better of the last two, by the
+    residual of the network that comes out. diagonalise: see `pure_directions`. regress, balance: see `linear_part`
+    and `reduction`. halve: the span from one half of the samples, signs and hidden weights from the other [Alg. 3].
+    hidden: what follows, "algorithm 1" and nothing else, "readout" (A once more, by least squares at the W found) or
+    "gradient" (W by gradient descent with A fixed, as in the experiments of the paper).
+    """
+
+    detector: str = "best"
+    diagonalise: str = "joint"
+    regress: bool = True
+    balance: bool = True
+    halve: bool = False
+    hidden: str = "readout"
+
+
+OURS = Settings()
+PAPER = Settings("noisy", "pencil", regress=False, balance=False, halve=True, hidden="algorithm 1")
+PAPER_IN_PRACTICE = Settings("noisy", "als", regress=False, balance=False, hidden="gradient")
+
+
+@dataclass(frozen=True)
+class Found:
+    """The network, what it leaves of the outputs (mean square), the detector it came from and its spectrum."""
+
+    network: Network
+    mse: float
+    detector: str
+    spectrum: Spectrum
+    linear: LinearPart
+
+    @property
+    def gap(self) -> float:
+        """The ratio of the singular values on either side of the null space."""
+        return self.spectrum.gap(self.network.n_hidden)
+
+
+def learn(
+    source: Source,
+    n_hidden: int | None,
+    activation: Activation,
+    rng: np.random.Generator,
+    settings: Settings = OURS,
+) -> tuple[Found, ...]:
+    """The network behind symmetric inputs, one answer per detector, best first. n_hidden=None finds k from the
+    detector.
+
+    An oracle is asked at x and −x together. ValueError where the outputs do not carry k units.
+    """
+    gain = gains(activation)
+    if gain is None:
+        raise ValueError(f"The method needs act(z) = h z + g |z| with h, g ≠ 0, as relu has. Got {activation} instead.")
+    if isinstance(source, Oracle):
+        source = with_reflections(source)
+    d, p = source.n_inputs, source.n_outputs
+    whitening = Whitening.of(np.zeros(d), reduce(source, Moments(d, p)).xx)
+    source = Mapped(source, whitening)
+    first, second = split(source, 0.5, int(rng.integers(2**31))) if settings.halve else (source, source)
+    part = linear_part(first, settings.regress)
+    k = n_hidden or _find_units(first, part, gain)
+    reduced = reduction(part.L, k, settings.balance)
+    again = part if second is first else linear_part(second, settings.regress)
+    mean = reduce(second, Moments(source.n_inputs, p, order=1)).mean
+    answers = []
+    for name, spectrum in _spectra(first, reduced, gain, settings.detector).items():
+        Z = pure_directions(spectrum.null_space(k), rng, settings.diagonalise)
+        V, A = _units(Z, reduced, again.L, mean, gain)
+        network, mse = _finish(second, Network(V, None, A, activation=activation), settings.hidden)
+        network = Network(network.W @ whitening.matrix.T, None, network.A, activation=activation)
+        answers.append(Found(network, mse, name, spectrum, part))
+    return tuple(sorted(answers, key=lambda found: found.mse))
+
+
+def _spectra(source: Source, reduced: Reduction, gain: tuple[float, float], detector: str) -> dict[str, Spectrum]:
+    wanted = ("noisy", "pointwise") if detector == "best" else (detector,)
+    sums = detector_sums(source, reduced, gain, pointwise="pointwise" in wanted)
+    make = {
+        "moments": lambda: moment_spectrum(sums, centred=False),
+        "noisy": lambda: moment_spectrum(sums, centred=True),
+        "pointwise": lambda: pointwise_spectrum(sums),
+    }
+    if unknown := set(wanted) - set(make):
+        raise ValueError(f"detector needs to be best or one of {', '.join(make)}. Got {unknown.pop()!r} instead.")
+    return {name: make[name]() for name in wanted}
+
+
+def _find_units(source: Source, part: LinearPart, gain: tuple[float, float]) -> int:
+    most = count_units(part)
+    if most == 0:
+        raise ValueError("The outputs have no linear part that stands out of its standard errors, so no unit is seen.")
+    if most == 1:
+        return 1
+    reduced = reduction(part.L, most)
+    return units_from_gap(moment_spectrum(detector_sums(source, reduced, gain, pointwise=False)), most)
+
+
+def _units(
+    Z: np.ndarray, reduced: Reduction, L: np.ndarray, mean: np.ndarray, gain: tuple[float, float]
+) -> tuple[np.ndarray, np.ndarray]:
+    """V (k, d) and A (p, k): signs from E[z·A|W x|] > 0 (step 9), weights by Algorithm 1 (step 11)."""
+    h, g = gain
+    d = L.shape[1]
+    pure = Z @ reduced.projection
+    even = pure @ (mean[d:] - L @ mean[:d]) / g
+    signs = np.where(even < 0.0, -1.0, 1.0)[:, None]
+    return signs * (pure @ L) / h, reduced.lift @ np.linalg.pinv(signs * Z)
+
+
+def _finish(source: Source, network: Network, hidden: str) -> tuple[Network, float]:
+    """The network after its last step, and its mean squared residual per output."""
+    student = Student(network.activation, network.W, network.A.T, bias=False, affine=False)
+    if hidden == "readout":
+        student = Descent(source, student).student
+    elif hidden == "gradient":
+        student = _descend_hidden(source, student)
+    elif hidden != "algorithm 1":
+        raise ValueError(f"hidden needs to be algorithm 1, readout or gradient. Got {hidden!r} instead.")
+    result = Network(student.V, None, student.A, activation=network.activation)
+    return result, reduce(source, Residuals(result, result.n_outputs, result.n_hidden)).mse
+
+
+def _descend_hidden(source: Source, student: Student) -> Student:
+    """Gradient descent on W with A fixed, from Algorithm 1's W; steps are halved until the error falls."""
+    size = 1.0 / max(float(np.linalg.norm(student.A, 2)) ** 2, 1e-300)  # for inputs of unit second moment
+    here = reduce(source, HiddenGradient(student))
+    for _ in range(GRADIENT_STEPS):
+        moved = replace(student, V=student.V + size * here.average("descent"))
+        there = reduce(source, HiddenGradient(moved))
+        if there.sums["rr"] < here.sums["rr"]:
+            student, here, size = moved, there, 1.5 * size
+        else:
+            size *= 0.5
+    return student
+
+
+def _refuse(task: Task) -> str | None:
+    if task.bias:
+        return "symmetric is for networks without biases: give bias=False, or use another method."
+    if gains(task.activation) is None:
+        return (
+            f"symmetric needs act(z) = h z + g |z|, h and g not 0: relu or leaky_relu. Got {task.activation} instead."
+        )
+    if task.n_hidden is not None and task.n_hidden > min(task.n_inputs, task.n_outputs):
+        return (
+            f"symmetric needs at least as many inputs and outputs as hidden units. Got {task.n_inputs} inputs and "
+            f"{task.n_outputs} outputs for {task.n_hidden} units instead."
+        )
+    return None
+
+
+def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: Deadline) -> Estimate:
+    settings = replace(OURS, detector="noisy") if deadline.passed else OURS
+    test = symmetry_test(source, rng)
+    try:
+        found = learn(source, task.n_hidden, task.activation, rng, settings)
+    except (ValueError, np.linalg.LinAlgError) as error:
+        return Estimate(None, (test.sentence, str(error)))
+    best = found[0]
+    told = "" if task.n_hidden else f"{best.network.n_hidden} units by the gap of the detector's singular values; "
+    note = (
+        f"{told}{best.detector} detector, gap {best.gap:.3g}, residual {np.sqrt(best.mse):.2e} "
+        f"(linear part regressed beside {best.linear.even_features} even features)"
+    )
+    return Estimate(best.network, (test.sentence, note), tuple(other.network.W for other in found[1:]))
+
+
+METHOD = Method(
+    name="symmetric",
+    paper="Ge, Kuditipudi, Li, Wang: Learning two-layer neural networks with symmetric inputs (ICLR 2019)",
+    assumes="inputs distributed like −x; no biases; as many outputs and inputs as units, or more; relu or leaky_relu",
+    refuse=_refuse,
+    estimate=_estimate,
+    reserve=True,
+)

@@ -1,0 +1,22 @@
+"""Least squares from random starts: the finisher by itself.
+
+No assumption on the distribution of the inputs and no guarantee either; what it returns is certified like every other
+answer.
+"""
+
+from neurecover.algorithms.base import Method
+from neurecover.refine.search import Task
+
+
+def _refuse(task: Task) -> str | None:
+    if not task.activation.differentiable:
+        return f"least_squares needs an activation with a derivative. Got {task.activation} instead."
+    return None
+
+
+METHOD = Method(
+    name="least_squares",
+    paper="none: variable projection, over-parameterised and pruned",
+    assumes="any inputs; a differentiable activation; more samples than parameters",
+    refuse=_refuse,
+)

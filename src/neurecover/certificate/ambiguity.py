@@ -1,0 +1,70 @@
+"""What the function of a network leaves open: the signs of its units, where they can be turned round together.
+
+Where act(z) − act(−z) = m z (ReLU: m = 1), turning units j in a set S round, (w, b) → (−w, −b), changes the function
+by the affine function −m Σ_S A_j (w_j·x + b_j). Its constant goes into c, so the function is the same whenever
+
+    Σ_{j in S} A_j w_jᵀ = 0,                                                    [ATV21, Theorem 3.4, eq. 5]
+
+and no two rows of W being parallel this is all that the function leaves open but for the order and the scale of units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.models import Network, replace_arrays
+from neurecover.refine.signs import find_flips
+
+MAX_CHOICES = 4_096
+
+
+@dataclass(frozen=True, eq=False)
+class SignAmbiguities:
+    """Every assignment of signs with the same function, the given one first.
+
+    `networks` are the networks themselves and `signs` (s, k) has −1 for the units that are turned round.
+
+    `complete` is False where the assignments are too many to be searched or listed.
+    """
+
+    networks: tuple[Network, ...]
+    signs: np.ndarray
+    complete: bool
+
+    @property
+    def unique(self) -> bool:
+        """Whether the function determines the signs."""
+        return self.complete and len(self.signs) == 1
+
+
+def sign_ambiguities(network: Network, tolerance: float = 1e-9) -> SignAmbiguities:
+    """The ways to turn units round that leave the function as it is [ATV21, eq. 5].
+
+    tolerance is relative to the size of the A_j w_jᵀ. A unit that is its own mirror image up to A and c (sigmoid, abs)
+    is one unit either way and does not count; nor does one whose A_j w_jᵀ is zero.
+    """
+    k, m = network.n_hidden, network.activation.odd_slope
+    size = np.linalg.norm(network.A, axis=0) * np.linalg.norm(network.W, axis=1)
+    live = np.flatnonzero(size > 0.0)
+    flips, complete = np.zeros((1, len(live)), dtype=bool), True
+    if m and len(live):
+        A, W = network.A[:, live] / np.linalg.norm(network.A[:, live], axis=0), network.W[live]
+        A = A * size[live] / np.linalg.norm(W, axis=1)
+        nothing = np.zeros((network.n_outputs, network.n_inputs))
+        search = find_flips(A, W, nothing, m, tolerance, max_solutions=MAX_CHOICES)
+        flips = search.flips[search.misfit <= tolerance]
+        complete = search.complete and len(flips) < MAX_CHOICES
+    order = np.lexsort((*flips.T[::-1], flips.sum(axis=1)))  # none turned comes first
+    signs = np.ones((len(flips), k), dtype=int)
+    signs[:, live] = np.where(flips[order], -1, 1)
+    return SignAmbiguities(tuple(turned(network, row) for row in signs), signs, complete)
+
+
+def turned(network: Network, signs: np.ndarray) -> Network:
+    """The network with the units of sign −1 turned round and what that changes in the constant taken up by c."""
+    m = network.activation.odd_slope or 0.0
+    units = signs < 0
+    c = network.c + m * network.A[:, units] @ network.b[units]
+    return replace_arrays(network, W=network.W * signs[:, None], b=network.b * signs, c=c)

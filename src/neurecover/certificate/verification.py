@@ -1,0 +1,93 @@
+"""How a network does on samples that it is given.
+
+Per output, with the residual r = y − f(x): the mean of r², R² = 1 − E[r²]/Var[y] and max |r|. Rounding alone leaves
+about ε·t(x) in r, where t(x) is the size of the terms whose sum the output is,
+
+    t(x) = |A| (|act(z)| + |act′(z)| (|W||x| + |b|)) + |c|,        z = W x + b.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.certificate.certify import GOOD_R2, ROUNDING
+from neurecover.data import Source, reduce
+from neurecover.models import Network
+from neurecover.results import Certificate
+from neurecover.statistics import Residuals
+
+
+@dataclass(frozen=True, eq=False)
+class Verification:
+    """The figures per output, each (p,).
+
+    `mse` is E[r²], `unexplained` is 1 − R² = E[r²]/Var[y] (nan for a constant output), `largest` is max |r|, and
+    `rounding` the root mean square of r that rounding alone may leave.
+    """
+
+    n_samples: int
+    mse: np.ndarray
+    unexplained: np.ndarray
+    largest: np.ndarray
+    rounding: np.ndarray
+
+    @property
+    def at_rounding(self) -> bool:
+        """Whether no output has a residual above the level of rounding."""
+        return bool(np.all(self.mse <= self.rounding**2))
+
+    @property
+    def predicts(self) -> bool:
+        """Whether every output has R² ≥ 0.9; one that is constant has to be met to rounding."""
+        return bool(np.all((self.unexplained <= 1 - GOOD_R2) | (self.mse <= self.rounding**2)))
+
+    def within_noise(self, certificate: Certificate) -> bool:
+        """Whether E[r²] is at most three standard errors above the noise that the network's certificate states.
+
+        For Gaussian noise a mean of N squares has relative variance 2/N; the noise itself was measured on the samples
+        of the fit.
+        """
+        noise, p = certificate.noise_variance, len(self.mse)
+        if not noise:
+            return False
+        spread = np.sqrt(2 / (self.n_samples * p) + 2 / (certificate.n_samples * p))
+        return bool(self.mse.mean() <= noise * (1 + 3 * spread))
+
+
+def verify(network: Network, source: Source) -> Verification:
+    """The residuals of the network on every sample of the source."""
+    ours, theirs = (network.n_inputs, network.n_outputs), (source.n_inputs, source.n_outputs)
+    if ours != theirs:
+        raise ValueError(
+            f"{source.origin}: the network has n_inputs={ours[0]} and n_outputs={ours[1]}. "
+            f"Got {theirs[0]} and {theirs[1]} instead."
+        )
+    _, first = next(source.blocks(1))
+    origin = first[0].astype(np.float64)
+    residuals = reduce(source, _Check(network, origin))
+    mse, variance = residuals.average("residual_squared"), residuals.output_variance
+    return Verification(
+        n_samples=residuals.n,
+        mse=mse,
+        unexplained=np.divide(mse, variance, out=np.full_like(mse, np.nan), where=variance > 0),
+        largest=residuals.sums["residual_max"],
+        rounding=ROUNDING * np.sqrt(residuals.average("terms_squared")),
+    )
+
+
+class _Check(Residuals):
+    """The residuals of a network, and Σ t(x)² per output."""
+
+    def __init__(self, network: Network, origin: np.ndarray) -> None:
+        super().__init__(network, network.n_outputs, 3 * network.n_hidden, origin)
+        self.network = network
+        self.sums["terms_squared"] = np.zeros(network.n_outputs)
+
+    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+        super().update(X, Y)
+        net, X = self.network, X.astype(np.float64)
+        z = X @ net.W.T + net.b
+        inside = np.abs(X) @ np.abs(net.W.T) + np.abs(net.b)
+        hidden = np.abs(net.activation(z)) + np.abs(net.activation.derivative(z)) * inside
+        terms = hidden @ np.abs(net.A.T) + np.abs(net.c)
+        self.sums["terms_squared"] += np.einsum("ij,ij->j", terms, terms)

@@ -1,0 +1,334 @@
+"""How far apart two networks are, up to the symmetries that leave a network's function as it is.
+
+Units may be permuted; a unit's scale may move between w and its column a of A (`Network.normal_form`); a unit
+that adds only a constant belongs in c; units with the same (w, b) are one unit; and wherever
+act(−z) = s·act(z) + κ a unit may be mirrored,
+
+    a·act(w·x + b) = s·a·act(−w·x − b) + κ·a.
+
+Units are paired so that the sum over pairs of the distance between (ŵ, b̂) and (w, b), or its mirror image
+where that is allowed, is least. The distance is not squared: by the triangle inequality a unit that was found
+exactly then keeps its partner, however far off another one is.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neurecover.models import Composite, DeepNetwork, Model, Network, population_risk, replace_arrays
+from neurecover.random import as_generator
+
+_N_SAMPLES = 10_000
+_EQUAL = 1e-12  # relative; two units closer than this are one
+
+
+@dataclass(frozen=True, eq=False)
+class LayerComparison:
+    """The errors of one hidden layer; the fields are those of `Comparison`."""
+
+    permutation: np.ndarray
+    signs: np.ndarray
+    weight_error: float
+    bias_error: float
+    max_angle: float
+    unmatched: tuple[tuple[int, ...], tuple[int, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """The errors of a network against the truth, both in normal form and, for one hidden layer, without spare units.
+
+    `permutation[i]` is the unit of the network that is paired with unit i of the truth, −1 where there is
+    none; `signs[i]` is −1 where it is that unit's mirror image that is near. Of several equal units the first
+    stands for all. `unmatched` lists the units of the network, then of the truth, that found no partner. These three
+    are about the first hidden layer; `layers` has them, and its own errors, for every one.
+
+    `weight_error`, `bias_error` and `max_angle` are the largest ‖ŵ − w‖, |b̂ − b| and angle in radians over
+    the pairs of all hidden layers: they say nothing about unmatched units, and are infinite when one network has units
+    and the other has none. `output_weight_error` is ‖Â − A‖_F / ‖A‖_F, an absent partner having a = 0, and
+    `offset_error` is ‖ĉ − c‖ / ‖(A, c)‖_F; so neither depends on the scale of the outputs, and c = 0 is no
+    special case. Both are nan for a `Composite`, whose upper part is compared by its values alone. `output_mse` is the
+    mean of (f̂(x) − f(x))² over samples and outputs, `population_risk` its mean over all standard Gaussian inputs
+    [ATV21, Prop. 3.6]; None for more than one layer, or an activation without a form that reaches its accuracy.
+    """
+
+    permutation: np.ndarray
+    signs: np.ndarray
+    weight_error: float
+    bias_error: float
+    output_weight_error: float
+    offset_error: float
+    max_angle: float
+    output_mse: float
+    population_risk: float | None
+    unmatched: tuple[tuple[int, ...], tuple[int, ...]]
+    layers: tuple[LayerComparison, ...]
+
+
+def compare(network: Model, truth: Model, *, up_to_sign: bool = False, X: ArrayLike | None = None) -> Comparison:
+    """The errors of `network` against `truth`, after its units are paired with those of the truth.
+
+    Both have one hidden layer, or both several, or both are composites, whose first layers are compared. Units of
+    several layers are paired from the first layer up, each in terms of the pairs below it.
+
+    up_to_sign=True lets a unit be paired with a mirror image that has another function, as relu(−z) has, and
+    leaves A and c as they are: the sense in which a method recovers units "up to sign" [ATV21]. Where the
+    mirror image is the same function it is always allowed, and A and c follow.
+
+    X (n, d) are the inputs for `output_mse`; without it, 10,000 standard Gaussian ones, the same every time.
+    """
+    _check_comparable(network, truth)
+    if isinstance(network, Network) and isinstance(truth, Network):
+        return _compare_shallow(network, truth, up_to_sign, X)
+    if isinstance(network, Composite) and isinstance(truth, Composite):
+        return _compare_composites(network, truth, up_to_sign, X)
+    assert isinstance(network, DeepNetwork)
+    assert isinstance(truth, DeepNetwork)
+    return _compare_deep(network, truth, up_to_sign, X)
+
+
+def _compare_shallow(network: Network, truth: Network, up_to_sign: bool, X: ArrayLike | None) -> Comparison:
+    estimate, estimate_groups = simplified(network)
+    target, target_groups = simplified(truth)
+    paired = _pair(estimate, target, up_to_sign)
+    A_error = float(np.linalg.norm(np.hstack([paired.ours.A - paired.theirs.A, *paired.alone])))
+    A_size = float(np.linalg.norm(target.A))
+    c_error = float(np.linalg.norm(paired.ours.c - target.c))
+    c_size = float(np.linalg.norm(target.c))
+    layer = paired.errors(_firsts(estimate_groups), _firsts(target_groups), truth.n_hidden)
+    return _comparison(
+        (layer,),
+        output_weight_error=_ratio(A_error, A_size),
+        offset_error=_ratio(c_error, math.hypot(A_size, c_size)),
+        output_mse=_output_mse(network, truth, X),
+        population_risk=_population_risk(network, truth),
+    )
+
+
+def _compare_composites(network: Composite, truth: Composite, up_to_sign: bool, X: ArrayLike | None) -> Comparison:
+    deep, true = network.to_deep(), truth.to_deep()
+    if deep is not None and true is not None and deep.depth == true.depth:
+        return _compare_deep(deep, true, up_to_sign, X)
+    estimate, target = network.lower.normal_form(), truth.lower.normal_form()
+    layer = _pair(estimate, target, up_to_sign).errors(
+        np.arange(network.n_hidden), np.arange(truth.n_hidden), truth.n_hidden
+    )
+    return _comparison(
+        (layer,),
+        output_weight_error=math.nan,
+        offset_error=math.nan,
+        output_mse=_output_mse(network, truth, X),
+        population_risk=None,
+    )
+
+
+def _compare_deep(network: DeepNetwork, truth: DeepNetwork, up_to_sign: bool, X: ArrayLike | None) -> Comparison:
+    """Layer by layer: once the units of a layer are paired, the columns of the next one stand in the truth's order."""
+    estimate, target = network.normal_form(), truth.normal_form()
+    ours = list(estimate.layers)
+    layers = []
+    for number, (W, b) in enumerate(target.layers[:-1]):
+        V, a = ours[number]
+        above, beyond = ours[number + 1], target.layers[number + 1]
+        # Units below that have no partner stand behind the others, where the other network has zeros.
+        V, W = _padded(V, W)
+        paired = _pair(
+            Network(V, a, above[0], above[1], target.activation),
+            Network(W, b, beyond[0], beyond[1], target.activation),
+            up_to_sign,
+        )
+        layers.append(paired.errors(np.arange(len(V)), np.arange(len(W)), len(W)))
+        columns = np.zeros((len(above[0]), len(W) + len(V) - len(paired.found)))
+        columns[:, paired.sought] = paired.ours.A
+        columns[:, len(W) :] = paired.alone[0]
+        ours[number + 1] = (columns, paired.ours.c)
+    (A, c), (A_true, c_true) = ours[-1], target.layers[-1]
+    A, A_true = _padded(A, A_true)
+    A_size = float(np.linalg.norm(A_true))
+    return _comparison(
+        tuple(layers),
+        output_weight_error=_ratio(float(np.linalg.norm(A - A_true)), A_size),
+        offset_error=_ratio(float(np.linalg.norm(c - c_true)), math.hypot(A_size, float(np.linalg.norm(c_true)))),
+        output_mse=_output_mse(network, truth, X),
+        population_risk=None,
+    )
+
+
+def _comparison(layers: tuple[LayerComparison, ...], **errors: Any) -> Comparison:
+    largest = {
+        name: max((getattr(layer, name) for layer in layers), default=0.0)
+        for name in ("weight_error", "bias_error", "max_angle")
+    }
+    nothing = LayerComparison(np.zeros(0, dtype=int), np.zeros(0, dtype=int), 0.0, 0.0, 0.0, ((), ()))
+    first = layers[0] if layers else nothing
+    return Comparison(first.permutation, first.signs, unmatched=first.unmatched, layers=layers, **largest, **errors)
+
+
+@dataclass(frozen=True)
+class _Pairs:
+    """Units `found` of one network beside `sought` of the other, `ours` mirrored to be near `theirs`.
+
+    `alone` are the columns of A of the units without a partner, ours and, with the opposite sign, theirs.
+    """
+
+    found: np.ndarray
+    sought: np.ndarray
+    signs: np.ndarray
+    ours: Network
+    theirs: Network
+    alone: tuple[np.ndarray, np.ndarray]
+    sizes: tuple[int, int]
+
+    def errors(self, ours: np.ndarray, theirs: np.ndarray, n_hidden: int) -> LayerComparison:
+        """The errors of the pairs; ours and theirs (per unit) are the numbers that the caller's networks give them."""
+        least = math.inf if self.found.size == 0 and max(self.sizes) > 0 else 0.0
+        permutation, signs = np.full(n_hidden, -1), np.ones(n_hidden, dtype=int)
+        permutation[theirs[self.sought]] = ours[self.found]
+        signs[theirs[self.sought]] = self.signs
+        return LayerComparison(
+            permutation=permutation,
+            signs=signs,
+            weight_error=float(np.linalg.norm(self.ours.W - self.theirs.W, axis=1).max(initial=least)),
+            bias_error=float(np.abs(self.ours.b - self.theirs.b).max(initial=least)),
+            max_angle=float(_angles(self.ours.W, self.theirs.W).max(initial=least)),
+            unmatched=(tuple(np.delete(ours, self.found).tolist()), tuple(np.delete(theirs, self.sought).tolist())),
+        )
+
+
+def _pair(estimate: Network, target: Network, up_to_sign: bool) -> _Pairs:
+    from scipy.optimize import linear_sum_assignment
+
+    distances, signs = _distances(estimate, target, up_to_sign)
+    found, sought = linear_sum_assignment(distances)
+    signs = signs[found, sought]
+    return _Pairs(
+        found,
+        sought,
+        signs,
+        _mirror(estimate.take(found), signs),
+        target.take(sought),
+        (np.delete(estimate.A, found, axis=1), -np.delete(target.A, sought, axis=1)),
+        (estimate.n_hidden, target.n_hidden),
+    )
+
+
+def _padded(V: np.ndarray, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Both with as many columns as the wider one, the new ones zero."""
+    width = max(V.shape[1], W.shape[1])
+    return np.pad(V, ((0, 0), (0, width - V.shape[1]))), np.pad(W, ((0, 0), (0, width - W.shape[1])))
+
+
+def simplified(network: Network) -> tuple[Network, tuple[tuple[int, ...], ...]]:
+    """The same function in normal form without spare units, and the units of `network` behind each of its own.
+
+    A unit with w = 0 is a constant and goes into c. Units that are equal, or mirror images where that is the
+    same function, are merged into the first of them, and their columns of A are added. Units whose column
+    is zero, from the start or by cancellation, are dropped.
+    """
+    normal = network.normal_form()
+    constant = np.linalg.norm(normal.W, axis=1) == 0
+    c = normal.c + normal.A[:, constant] @ normal.activation(normal.b[constant])
+    live = np.flatnonzero(~constant & np.any(normal.A != 0, axis=0))
+    normal = replace_arrays(normal.take(live), c=c)
+
+    owners, signs = _equal_units(normal)
+    normal = _mirror(normal, signs)
+    together = owners[:, None] == np.arange(len(live))
+    A = normal.A @ together
+    size_before = np.linalg.norm(normal.A, axis=0) @ together
+    kept = np.flatnonzero(np.linalg.norm(A, axis=0) > _EQUAL * size_before)
+    groups = tuple(tuple(live[owners == unit].tolist()) for unit in kept)
+    return replace_arrays(normal, A=A).take(kept), groups
+
+
+def _equal_units(network: Network) -> tuple[np.ndarray, np.ndarray]:
+    """For every unit the first one that it equals, and −1 where it does so as the mirror image."""
+    distances, turns = _distances(network, network)
+    equal = distances <= _EQUAL * np.linalg.norm(_points(network), axis=1)[:, None]
+    owners = np.full(network.n_hidden, -1)
+    signs = np.ones(network.n_hidden, dtype=int)
+    for unit in range(network.n_hidden):
+        if owners[unit] < 0:
+            members = np.flatnonzero((owners < 0) & equal[unit])
+            owners[members] = unit
+            signs[members] = turns[unit, members]
+    return owners, signs
+
+
+def _mirror(network: Network, signs: np.ndarray) -> Network:
+    """Every unit of sign −1 as (−w, −b, s·a), with κ·a in c; with a unchanged where act has no such s and κ."""
+    s, kappa = network.activation.reflection or (1.0, 0.0)
+    turned = signs < 0
+    return replace_arrays(
+        network,
+        W=signs[:, None] * network.W,
+        b=signs * network.b,
+        A=np.where(turned, s * network.A, network.A),
+        c=network.c + kappa * network.A[:, turned].sum(axis=1),
+    )
+
+
+def _distances(first: Network, second: Network, up_to_sign: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    """Between every two units, as they are or one of them mirrored if it may be; and −1 where that is nearer."""
+    from scipy.spatial.distance import cdist
+
+    P, Q = _points(first), _points(second)
+    upright = cdist(P, Q)
+    if first.activation.reflection is None and not up_to_sign:
+        return upright, np.ones(upright.shape, dtype=int)
+    mirrored = cdist(-P, Q)
+    return np.minimum(upright, mirrored), np.where(mirrored < upright, -1, 1)
+
+
+def _firsts(groups: tuple[tuple[int, ...], ...]) -> np.ndarray:
+    return np.array([group[0] for group in groups], dtype=int)
+
+
+def _points(network: Network) -> np.ndarray:
+    return np.column_stack([network.W, network.b])
+
+
+def _angles(U: np.ndarray, V: np.ndarray) -> np.ndarray:
+    """The angle between the rows, which arccos(u·v) would lose below 1e-8."""
+    U = U / np.linalg.norm(U, axis=1, keepdims=True)
+    V = V / np.linalg.norm(V, axis=1, keepdims=True)
+    return 2.0 * np.arctan2(np.linalg.norm(U - V, axis=1), np.linalg.norm(U + V, axis=1))
+
+
+def _ratio(error: float, size: float) -> float:
+    """error / size, where no error is 0 and an error against nothing is infinite."""
+    if error == 0:
+        return 0.0
+    return error / size if size > 0 else math.inf
+
+
+def _population_risk(network: Network, truth: Network) -> float | None:
+    try:
+        return population_risk(network, truth)
+    except ValueError:  # the series of this activation is too rough
+        return None
+
+
+def _output_mse(network: Model, truth: Model, X: ArrayLike | None) -> float:
+    if X is None:
+        # A stream of its own, so that these are not the samples that someone trained on with seed 0.
+        X = as_generator(0, "compare").standard_normal((_N_SAMPLES, truth.n_inputs))
+    difference = network(X) - truth(X)
+    if len(difference) == 0:
+        raise ValueError(f"X needs at least one sample. Got shape {np.shape(X)} instead.")
+    return float(np.mean(difference**2))
+
+
+def _check_comparable(network: Model, truth: Model) -> None:
+    if type(network) is not type(truth):
+        raise ValueError(
+            "compare needs two networks of the same kind. "
+            f"Got a {type(network).__name__} and a {type(truth).__name__} instead."
+        )
+    for what in ("n_inputs", "n_outputs", "activation", *(("depth",) if isinstance(truth, DeepNetwork) else ())):
+        ours, theirs = getattr(network, what), getattr(truth, what)
+        if ours != theirs:
+            raise ValueError(f"compare needs two networks of the same {what}. Got {ours} and {theirs} instead.")

@@ -1,0 +1,32 @@
+"""Networks: one hidden layer, any number of them, or a first layer below any upper part; their files and derivatives."""
+
+from neurecover.models.composite import Composite, Or, Polynomial, Upper
+from neurecover.models.deep import DeepNetwork
+from neurecover.models.derivatives import free_directions, jacobian, parameters, with_parameters
+from neurecover.models.files import read_npz, write_npz
+from neurecover.models.loading import Model, from_arrays, load
+from neurecover.models.network import Network, replace_arrays
+from neurecover.models.risk import population_risk, risk_bounds
+from neurecover.models.student import Student
+
+__all__ = [
+    "Composite",
+    "DeepNetwork",
+    "Model",
+    "Network",
+    "Or",
+    "Polynomial",
+    "Student",
+    "Upper",
+    "free_directions",
+    "from_arrays",
+    "jacobian",
+    "load",
+    "parameters",
+    "population_risk",
+    "read_npz",
+    "replace_arrays",
+    "risk_bounds",
+    "with_parameters",
+    "write_npz",
+]

@@ -1,0 +1,39 @@
+"""Arrays of weights as they come in: real, finite, of the right shape, copied and read-only."""
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+
+def matrix(name: str, value: ArrayLike) -> np.ndarray:
+    """A float64 copy with two dimensions."""
+    array = _real(name, value)
+    if array.ndim != 2:
+        raise ValueError(f"{name} needs two dimensions. Got shape {array.shape} instead.")
+    return array
+
+
+def vector(name: str, value: ArrayLike | None, size: int) -> np.ndarray:
+    """A float64 copy of shape (size,); zeros for None."""
+    array = _real(name, np.zeros(size) if value is None else value)
+    if array.shape != (size,):
+        raise ValueError(f"{name} needs shape ({size},). Got {array.shape} instead.")
+    return array
+
+
+def inputs(X: ArrayLike, n_inputs: int) -> np.ndarray:
+    """X as a float64 array (n, n_inputs)."""
+    X = np.asarray(X, dtype=np.float64)
+    if X.ndim != 2 or X.shape[1] != n_inputs:
+        raise ValueError(f"X needs shape (n, {n_inputs}). Got {X.shape} instead.")
+    return X
+
+
+def _real(name: str, value: ArrayLike) -> np.ndarray:
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} needs real numbers. Got dtype {array.dtype} instead.")
+    array = np.array(array, dtype=np.float64)
+    if not np.all(np.isfinite(array)):
+        raise ValueError(f"{name} needs finite numbers. Got {np.count_nonzero(~np.isfinite(array))} that are not.")
+    array.flags.writeable = False
+    return array

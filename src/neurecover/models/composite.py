@@ -1,0 +1,242 @@
+"""A network whose first layer is known unit by unit and whose upper part may be anything,
+
+    y = upper(u(W x − t)),        W (k, d), t (k,),
+
+the model of [GP18]. The upper part is a polynomial of the hidden values, the OR of them, a `Network`, a `DeepNetwork`,
+or any callable that maps hidden values (n, k) to outputs (n, p).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neurecover.activations import Activation, get
+from neurecover.models import checks
+from neurecover.models.deep import DeepNetwork
+from neurecover.models.files import header, write_npz
+from neurecover.models.network import Network, replace_arrays
+
+Upper = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Polynomial:
+    """P(h)_o = Σ_m coefficients_om ∏ⱼ hⱼ^exponents_mj, with exponents (M, k) whole numbers and coefficients (p, M)."""
+
+    exponents: np.ndarray
+    coefficients: np.ndarray
+
+    def __init__(self, exponents: ArrayLike, coefficients: ArrayLike) -> None:
+        powers = np.array(exponents)
+        values = np.atleast_2d(np.array(coefficients, dtype=np.float64))
+        if (
+            powers.ndim != 2
+            or values.shape[1] != len(powers)
+            or np.any(powers != np.rint(powers))
+            or np.any(powers < 0)
+        ):
+            raise ValueError(
+                "A polynomial needs whole exponents (M, k) of 0 or more and coefficients (p, M). "
+                f"Got shapes {powers.shape} and {values.shape} instead."
+            )
+        for name, array in (("exponents", powers.astype(np.int64)), ("coefficients", values)):
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
+    @property
+    def degree(self) -> int:
+        """The largest total degree of a monomial with a coefficient."""
+        used = np.any(self.coefficients != 0.0, axis=0)
+        return int(self.exponents[used].sum(axis=1).max(initial=0))
+
+    @property
+    def linear(self) -> np.ndarray:
+        """The coefficients cᵢ of the linear terms, (p, k)."""
+        k = self.exponents.shape[1]
+        return self.coefficients @ np.all(self.exponents[:, None, :] == np.eye(k), axis=2)
+
+    def __call__(self, H: np.ndarray) -> np.ndarray:
+        return monomials(H, self.exponents) @ self.coefficients.T
+
+    def derivatives(self, H: np.ndarray) -> np.ndarray:
+        """∂P_o/∂hⱼ, (n, p, k)."""
+        columns = []
+        for j in range(H.shape[1]):
+            lowered = self.exponents.copy()
+            lowered[:, j] = np.maximum(lowered[:, j] - 1, 0)
+            columns.append((monomials(H, lowered) * self.exponents[:, j]) @ self.coefficients.T)
+        return np.stack(columns, axis=2)
+
+
+def monomials(H: np.ndarray, exponents: np.ndarray) -> np.ndarray:
+    """∏ⱼ hⱼ^e_j for every row of exponents (M, k): (n, M)."""
+    out = np.ones((len(H), len(exponents)))
+    for j in range(H.shape[1]):
+        for m in np.unique(exponents[:, j]):
+            if m:
+                out[:, exponents[:, j] == m] *= H[:, j, None] ** m
+    return out
+
+
+@dataclass(frozen=True)
+class Or:
+    """1 where any hidden value is positive, else 0: 1 − ∏(1 − hⱼ) for step units."""
+
+    def __call__(self, H: np.ndarray) -> np.ndarray:
+        return np.any(H > 0.0, axis=1, keepdims=True).astype(float)
+
+
+@dataclass(frozen=True, eq=False, init=False)
+class Composite:
+    """y = upper(u(W x − t)). The arrays are float64 and read-only; `threshold` may be one number for all units."""
+
+    W: np.ndarray
+    threshold: np.ndarray
+    upper: Upper
+    activation: Activation
+
+    def __init__(self, W: ArrayLike, threshold: ArrayLike, upper: Upper, activation: str | Activation = "relu") -> None:
+        given = np.asarray(threshold, dtype=np.float64)
+        t = np.broadcast_to(given, (np.shape(W)[0],)) if given.ndim == 0 else given
+        weights = checks.matrix("W", W)
+        if not callable(upper):
+            raise ValueError(f"The upper part must be callable on hidden values (n, k). Got {upper!r} instead.")
+        thresholds = checks.vector("threshold", t, len(weights))
+        for name, value in (("W", weights), ("threshold", thresholds), ("upper", upper)):
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "activation", get(activation))
+
+    @property
+    def n_inputs(self) -> int:
+        return self.W.shape[1]
+
+    @property
+    def n_hidden(self) -> int:
+        """The units of the first layer."""
+        return self.W.shape[0]
+
+    @property
+    def n_outputs(self) -> int:
+        return self.upper(np.zeros((1, self.n_hidden))).shape[1]
+
+    def hidden(self, X: ArrayLike) -> np.ndarray:
+        """u(W x − t), (n, k)."""
+        return self.activation(checks.inputs(X, self.n_inputs) @ self.W.T - self.threshold)
+
+    def __call__(self, X: ArrayLike) -> np.ndarray:
+        """The outputs (n, p) for inputs X (n, d)."""
+        return self.upper(self.hidden(X))
+
+    @property
+    def n_parameters(self) -> int:
+        """The numbers in W, the thresholds and the upper part, as far as that has any that are known."""
+        upper = self.upper
+        above = upper.coefficients.size if isinstance(upper, Polynomial) else getattr(upper, "n_parameters", 0)
+        return self.W.size + self.threshold.size + above
+
+    @property
+    def lower(self) -> Network:
+        """The first layer as a `Network` that adds its units up: what `compare` matches."""
+        return Network(self.W, -self.threshold, np.ones((1, self.n_hidden)), activation=self.activation)
+
+    def normal_form(self) -> Composite:
+        """The same function with unit rows of W, their lengths handed to the upper part.
+
+        act(s z) = s^h act(z); an upper part of unknown form cannot take the factor, and W then stays as it is.
+        """
+        h = self.activation.homogeneity
+        norm = np.linalg.norm(self.W, axis=1)
+        norm = np.where(norm > 0.0, norm, 1.0)
+        upper = None if h is None else _scaled(self.upper, norm**h)
+        if upper is None:
+            return self
+        return Composite(self.W / norm[:, None], self.threshold / norm, upper, self.activation)
+
+    def take(self, units: ArrayLike) -> Composite:
+        """The network made of the given units of the first layer, in that order; the others count as silent."""
+        units = np.asarray(units)
+        units = units.astype(int) if units.size == 0 else units
+        upper, k = self.upper, self.n_hidden
+
+        def among_all(H: np.ndarray) -> np.ndarray:
+            every = np.zeros((len(H), k))
+            every[:, units] = H
+            return upper(every)
+
+        if isinstance(upper, Polynomial):
+            silent = np.all(np.delete(upper.exponents, units, axis=1) == 0, axis=1)
+            part: Upper = Polynomial(upper.exponents[silent][:, units], upper.coefficients[:, silent])
+        elif isinstance(upper, Network):
+            part = replace_arrays(upper, W=upper.W[:, units])
+        elif isinstance(upper, DeepNetwork):
+            (W, b), *above = upper.layers
+            part = DeepNetwork([(W[:, units], b), *above], upper.activation)
+        else:
+            part = upper if isinstance(upper, Or) else among_all
+        return Composite(self.W[units], self.threshold[units], part, self.activation)
+
+    def to_deep(self) -> DeepNetwork | None:
+        """The same function as a `DeepNetwork`, where the upper part is a network of the same activation."""
+        upper = self.upper
+        if not isinstance(upper, Network | DeepNetwork) or upper.activation != self.activation:
+            return None
+        above = [(upper.W, upper.b), (upper.A, upper.c)] if isinstance(upper, Network) else upper.layers
+        return DeepNetwork([(self.W, -self.threshold), *above], self.activation)
+
+    def save(self, path: str | Path) -> None:
+        """Write an `.npz` file of plain arrays; a callable that is none of the kinds of this module is refused."""
+        write_npz(path, self.to_arrays())
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """What `save` writes, by name."""
+        upper, parts = self.upper, {}
+        if isinstance(upper, Polynomial):
+            parts = {"exponents": upper.exponents, "coefficients": upper.coefficients}
+        elif isinstance(upper, Network | DeepNetwork):
+            parts = {f"upper_{name}": array for name, array in upper.to_arrays().items()}
+        elif not isinstance(upper, Or):
+            raise ValueError(
+                "Only a Polynomial, Or, Network or DeepNetwork can be saved as the upper part without pickle. "
+                f"Got {type(upper).__name__} instead."
+            )
+        own = {"W": self.W, "threshold": self.threshold, "upper": np.array(type(upper).__name__)}
+        return header("composite", str(self.activation)) | own | parts
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Composite:
+        """Read what `to_arrays` wrote; KeyError where an array is missing."""
+        kind = str(arrays["upper"])
+        above = {n.removeprefix("upper_"): array for n, array in arrays.items() if n.startswith("upper_")}
+        if kind == "Polynomial":
+            upper: Upper = Polynomial(arrays["exponents"], arrays["coefficients"])
+        elif kind in ("Network", "DeepNetwork"):
+            upper = (Network if kind == "Network" else DeepNetwork).from_arrays(above)
+        elif kind == "Or":
+            upper = Or()
+        else:
+            raise ValueError(f"upper needs to be Polynomial, Or, Network or DeepNetwork. Got {kind!r} instead.")
+        return cls(arrays["W"], arrays["threshold"], upper, str(arrays["activation"]))
+
+    def __repr__(self) -> str:
+        upper = type(self.upper).__name__
+        return (
+            f"Composite(n_inputs={self.n_inputs}, n_hidden={self.n_hidden}, activation={str(self.activation)!r}, "
+            f"upper={upper})"
+        )
+
+
+def _scaled(upper: Upper, factor: np.ndarray) -> Upper | None:
+    """The upper part on hidden values that were divided by `factor`; None where its form is unknown."""
+    if isinstance(upper, Polynomial):
+        return Polynomial(upper.exponents, upper.coefficients * np.prod(factor**upper.exponents, axis=1))
+    if isinstance(upper, Network):
+        return replace_arrays(upper, W=upper.W * factor)
+    if isinstance(upper, DeepNetwork):
+        (W, b), *above = upper.layers
+        return DeepNetwork([(W * factor, b), *above], upper.activation)
+    return upper if isinstance(upper, Or) and np.all(factor > 0.0) else None

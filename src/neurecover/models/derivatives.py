@@ -1,0 +1,145 @@
+"""The numbers of a network as one vector θ, its outputs' derivatives by them, and the directions that change nothing.
+
+A `Network` counts as a `DeepNetwork` of one hidden layer. Order of θ: layer by layer W row by row, then b; for a
+`Composite` W, t, then the numbers of its upper part.
+"""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import numpy as np
+
+from neurecover.models.composite import Composite, Polynomial, monomials
+from neurecover.models.deep import DeepNetwork
+from neurecover.models.network import Network
+
+Differentiable = Network | DeepNetwork | Composite
+M = TypeVar("M", Network, DeepNetwork, Composite)
+
+
+def parameters(model: Differentiable) -> np.ndarray:
+    """θ; for a composite whose upper part is of unknown form, the numbers of the first layer alone."""
+    if not isinstance(model, Composite):
+        return np.concatenate([part.ravel() for layer in _layers(model) for part in layer])
+    upper = model.upper
+    above = np.zeros(0)
+    if isinstance(upper, Polynomial):
+        above = upper.coefficients.ravel()
+    elif isinstance(upper, Network | DeepNetwork):
+        above = parameters(upper)
+    return np.concatenate([model.W.ravel(), model.threshold, above])
+
+
+def with_parameters(model: M, theta: np.ndarray) -> M:
+    """The network of the same form with the numbers θ."""
+    if isinstance(model, Composite):
+        upper, (k, d) = model.upper, model.W.shape
+        W, t, rest = np.split(theta, [k * d, k * d + k])
+        if isinstance(upper, Polynomial):
+            upper = Polynomial(upper.exponents, rest.reshape(upper.coefficients.shape))
+        elif isinstance(upper, Network | DeepNetwork):
+            upper = with_parameters(upper, rest)
+        return Composite(W.reshape(k, d), t, upper, model.activation)
+    pairs, start = [], 0
+    for W, b in _layers(model):
+        pairs.append((theta[start : start + W.size].reshape(W.shape), theta[start + W.size :][: b.size]))
+        start += W.size + b.size
+    if isinstance(model, Network):
+        (W, b), (A, c) = pairs
+        return Network(W, b, A, c, model.activation)
+    return DeepNetwork(pairs, model.activation)
+
+
+def jacobian(model: Differentiable, X: np.ndarray) -> np.ndarray:
+    """∂ outputs / ∂ θ, (n, p, number of parameters)."""
+    return _derivatives(model, X)[0]
+
+
+def free_directions(model: Differentiable) -> np.ndarray:
+    """Directions of θ along which the function stays as it is, one column per hidden unit; (parameters, g).
+
+    act(s z) = s^h act(z): the row (w, b) of a unit grows as its column above, times h, shrinks. An activation without
+    such an h leaves nothing free, nor does an upper part of unknown form.
+    """
+    h = model.activation.homogeneity
+    size = len(parameters(model))
+    if isinstance(model, Composite):
+        upper = model.upper
+        above = free_directions(upper) if isinstance(upper, Network | DeepNetwork) else np.zeros((0, 0))
+        own = [] if h is None else [_composite_direction(model, h, j) for j in range(model.n_hidden)]
+        columns = [direction for direction in own if direction is not None]
+        columns += [np.concatenate([np.zeros(size - len(above)), column]) for column in above.T]
+        return np.array(columns).reshape(-1, size).T
+    if h is None:
+        return np.zeros((size, 0))
+    layers = _layers(model)
+    columns = []
+    for number in range(len(layers) - 1):
+        for j in range(len(layers[number][0])):
+            moved = [(np.zeros_like(W), np.zeros_like(b)) for W, b in layers]
+            moved[number][0][j], moved[number][1][j] = layers[number][0][j], layers[number][1][j]
+            moved[number + 1][0][:, j] = -h * layers[number + 1][0][:, j]
+            columns.append(np.concatenate([part.ravel() for layer in moved for part in layer]))
+    return np.array(columns).reshape(-1, size).T
+
+
+def _composite_direction(model: Composite, h: float, j: int) -> np.ndarray | None:
+    upper = model.upper
+    W, t = np.zeros_like(model.W), np.zeros_like(model.threshold)
+    W[j], t[j] = model.W[j], model.threshold[j]
+    if isinstance(upper, Polynomial):
+        above = (-h * upper.exponents[:, j] * upper.coefficients).ravel()
+    elif isinstance(upper, Network | DeepNetwork):
+        moved = [(np.zeros_like(V), np.zeros_like(b)) for V, b in _layers(upper)]
+        moved[0][0][:, j] = -h * _layers(upper)[0][0][:, j]
+        above = np.concatenate([part.ravel() for layer in moved for part in layer])
+    else:
+        return None
+    return np.concatenate([W.ravel(), t, above])
+
+
+def _derivatives(model: Differentiable, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """∂y/∂θ (n, p, parameters) and ∂y/∂x (n, p, d)."""
+    if not isinstance(model, Composite):
+        return _layered(_layers(model), model, X)
+    Z = X @ model.W.T - model.threshold
+    H, slope, upper = model.activation(Z), model.activation.derivative(Z), model.upper
+    n = len(X)
+    if isinstance(upper, Polynomial):
+        by_hidden, p = upper.derivatives(H), len(upper.coefficients)
+        above = np.einsum("nm,oq->noqm", monomials(H, upper.exponents), np.eye(p)).reshape(n, p, -1)
+    elif isinstance(upper, Network | DeepNetwork):
+        above, by_hidden = _derivatives(upper, H)
+    else:
+        raise ValueError(f"Derivatives need an upper part of known form. Got {type(upper).__name__} instead.")
+    through = by_hidden * slope[:, None, :]
+    by_W = (through[..., None] * X[:, None, None, :]).reshape(n, through.shape[1], -1)
+    return np.concatenate([by_W, -through, above], axis=2), through @ model.W
+
+
+def _layered(
+    layers: tuple[tuple[np.ndarray, np.ndarray], ...], model: Network | DeepNetwork, X: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Backwards through the layers: with G = ∂y/∂z_l, ∂y/∂W_l = G ⊗ h_{l−1} and ∂y/∂b_l = G."""
+    act, n = model.activation, len(X)
+    values, slopes = [X], []
+    for W, b in layers[:-1]:
+        Z = values[-1] @ W.T + b
+        values.append(act(Z))
+        slopes.append(act.derivative(Z))
+    p = len(layers[-1][0])
+    G = np.broadcast_to(np.eye(p), (n, p, p))
+    parts: list[np.ndarray] = []
+    for number in range(len(layers) - 1, -1, -1):
+        W, _ = layers[number]
+        by_W = (G[..., None] * values[number][:, None, None, :]).reshape(n, p, -1)
+        parts[:0] = [by_W, G]
+        G = G @ W
+        if number:
+            G = G * slopes[number - 1][:, None, :]
+    return np.concatenate(parts, axis=2), G
+
+
+def _layers(model: Network | DeepNetwork) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    return ((model.W, model.b), (model.A, model.c)) if isinstance(model, Network) else model.layers

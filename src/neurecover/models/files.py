@@ -1,0 +1,76 @@
+"""Files of plain named arrays: written whole or not at all, read without unpickling, and what they say of themselves."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+
+import numpy as np
+
+FORMAT_VERSION = 1
+
+
+def header(kind: str, activation: str) -> dict[str, np.ndarray]:
+    """The arrays by which a file says what it holds."""
+    return {
+        "format_version": np.array(FORMAT_VERSION),
+        "kind": np.array(kind),
+        "activation": np.array(activation),
+    }
+
+
+def read_npz(path: str | Path) -> dict[str, np.ndarray]:
+    """Every array of an `.npz` file, never unpickled."""
+    path = Path(path)
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file {path}.")
+    try:
+        archive = np.load(path, allow_pickle=False)
+        if isinstance(archive, np.ndarray):
+            raise ValueError("it holds one array without a name")
+        with archive:
+            return {name: archive[name] for name in archive.files}
+    except Exception as error:  # damage shows as any of a dozen kinds, from BadZipFile to LZMAError
+        raise ValueError(f"{path} is not a readable .npz file of plain arrays ({error}).") from None
+
+
+def write_npz(path: str | Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write the arrays to exactly this path, whatever its suffix; if that fails, what was there before stays."""
+    # Through a link to the file itself; a device or a pipe cannot be replaced and is written to.
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file():
+        return _write_archive(target, arrays)
+    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        _write_archive(beside, arrays)
+        os.replace(beside, target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def check_header(arrays: dict[str, np.ndarray], path: str | Path) -> None:
+    """Refuse a file of another release, or one whose header is not what `header` writes."""
+    missing = [name for name in ("activation", "format_version") if name not in arrays]
+    if missing:
+        raise ValueError(
+            f"{path} is not a saved network: it lacks {', '.join(missing)}. "
+            f"It holds {', '.join(sorted(arrays)) or 'nothing'}."
+        )
+    version, activation = arrays["format_version"], arrays["activation"]
+    if version.shape != () or version.dtype.kind not in "iu" or version < 1:
+        raise ValueError(f"{path}: format_version needs to be a whole number from 1. Got {version.tolist()!r} instead.")
+    if version > FORMAT_VERSION:
+        raise ValueError(
+            f"{path} has format version {version}, and this release reads up to {FORMAT_VERSION}. "
+            "Update neurecover to read it."
+        )
+    if activation.shape != () or activation.dtype.kind != "U":
+        raise ValueError(f"{path}: activation needs to be one text. Got {activation.tolist()!r} instead.")
+
+
+def _write_archive(path: Path, arrays: dict[str, np.ndarray]) -> None:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, array in arrays.items():
+            with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, array, allow_pickle=False)

@@ -1,0 +1,186 @@
+"""The last stage of every method, and a method by itself: over-parameterise, fit, shrink, fix the signs, fit again.
+
+Without noise the first student whose residual is at the level of rounding ends the search. With noise nothing marks the
+optimum, so the search ends when two descents, shrunk independently, arrive at the same one.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from neurecover.data import Source
+from neurecover.refine.descent import EXACT, Descent
+from neurecover.refine.search import Deadline, Task, descend, hops
+from neurecover.refine.settling import Finished, settle
+from neurecover.refine.shrink import elimination_order, keep_units, merged, one_less
+from neurecover.models import Student
+
+REDUNDANT = 1e-10  # Σ r² / Σ y² that dropping a duplicate may cost in a path computed with a ridge
+MAX_DESCENTS = 400
+UNSETTLED = 4  # exact fits whose signs stay open before one is returned as it is
+SAME = 0.1  # of one degree of freedom's share of Σ r²: two optima closer than this are one
+NARROWING = (3, 6, 12, 25, 50, 100, 200)  # after so many descents that were not exact, the best is shrunk
+
+Progress = Callable[[str, float], object]
+
+
+def finish(
+    source: Source,
+    task: Task,
+    rng: np.random.Generator,
+    deadline: Deadline,
+    starts: Iterable[np.ndarray] = (),
+    progress: Progress = lambda stage, rss: None,
+) -> Finished:
+    """The best network found on the source before the deadline; at least one descent is always made."""
+    best: Finished | None = None
+    wide: Descent | None = None
+    agreements = unsettled = 0
+    for count, descent in enumerate(_descents(source, task, rng, deadline, iter(starts), progress), start=1):
+        progress("search", descent.relative_rss)
+        exact = descent.relative_rss < EXACT
+        if wide is None or descent.rss < wide.rss:
+            wide = descent
+        last = count >= MAX_DESCENTS or deadline.passed
+        if not (exact or count in NARROWING or last):
+            continue
+        narrowed, last_drop = narrow(source, wide, task, deadline)
+        candidate = replace(settle(source, task, narrowed, deadline), last_drop=last_drop)
+        progress("shrink", candidate.relative_rss)
+        if exact:
+            unsettled += not (candidate.exact and candidate.sign_choices)
+        else:
+            agreements = agreements + 1 if best is not None and _same(candidate, best, task) else 0
+        if best is None or _better(candidate, best, task):
+            best = candidate
+        best = replace(best, descents=count, agreements=agreements)
+        wide = None
+        if last or agreements or (best.exact and best.sign_choices) or unsettled > UNSETTLED:
+            break
+    assert best is not None
+    return best
+
+
+def _descents(
+    source: Source,
+    task: Task,
+    rng: np.random.Generator,
+    deadline: Deadline,
+    starts: Iterator[np.ndarray],
+    progress: Progress,
+) -> Iterator[Descent]:
+    """Descents without end, at the width for a known k or at the one that `_grow` settles on."""
+    if task.n_hidden is not None:
+        width = task.width(task.prefers_affine())
+    else:
+        first = _grow(source, task, rng, deadline, starts, progress)
+        yield first
+        width = first.student.n_hidden
+    yield from hops(source, task, width, rng, deadline, starts)
+
+
+def _grow(
+    source: Source,
+    task: Task,
+    rng: np.random.Generator,
+    deadline: Deadline,
+    starts: Iterator[np.ndarray],
+    progress: Progress,
+) -> Descent:
+    """The best of three descents at 6 units, at 12, and so on, until one is exact or twice the units are not worth it.
+
+    A start that is given counts for the first width; the others begin at random.
+
+    Worth is the Bayesian information criterion, N·log Σr² + (parameters)·log N.
+    """
+    widest = max(task.widest(task.prefers_affine()), 1)
+    width, best = min(6, widest), None
+    while True:
+        champion: Descent | None = None
+        for descent in itertools.islice(hops(source, task, width, rng, deadline, starts), 3):
+            progress(f"search with {width} units", descent.relative_rss)
+            if descent.relative_rss < EXACT:
+                return descent
+            if champion is None or descent.rss < champion.rss:
+                champion = descent
+        assert champion is not None
+        if best is not None and _criterion(champion, task) >= _criterion(best, task):
+            return best
+        if width == widest or deadline.passed:
+            return champion
+        best, width, starts = champion, min(2 * width, widest), iter(())
+
+
+def _criterion(descent: Descent, task: Task) -> float:
+    return _bayes(descent.relative_rss, descent.student.V.size + descent.student.readout.size, task)
+
+
+def _bayes(relative_rss: float, n_parameters: int, task: Task) -> float:
+    """N·log Σr² + (parameters)·log N, up to a constant; less is better."""
+    N = task.n_samples * task.n_outputs
+    return float(N * np.log(max(relative_rss, EXACT)) + n_parameters * np.log(N))
+
+
+def narrow(source: Source, descent: Descent, task: Task, deadline: Deadline) -> tuple[Descent, float]:
+    """Take units away: all at once where the fit is exact, then one by one with a refit after each.
+
+    With the width unknown a unit may go if Σ r² stays exact, or grows by less than a parameter's worth of noise would
+    explain under the Bayesian information criterion, (D + p)·log(N)/N with N = n·p. The second value is what the last
+    unit that went was worth in these terms, N·log(Σr² after / Σr² before) / (D + p).
+    """
+    floor = EXACT * descent.total
+    if descent.rss < floor:
+        descent = next(filter(lambda fewer: fewer.rss < floor, _all_at_once(source, descent, task, deadline)), descent)
+    N = task.n_samples * task.n_outputs
+    slack, worth = 1.0 + task.n_parameters_per_unit * np.log(N) / N, 0.0
+    while descent.student.n_hidden > (task.n_hidden or 0):
+        if deadline.passed:
+            order, _ = elimination_order(source, descent.student)
+            keep = descent.student.n_hidden if task.n_hidden is None else task.n_hidden
+            return Descent(source, keep_units(descent.student, np.sort(order[len(order) - keep :]))), np.inf
+        fewer = descend(source, one_less(source, descent.student), deadline)
+        if task.n_hidden is None and fewer.rss > max(floor, slack * descent.rss):
+            break
+        worth = float(N * np.log(max(fewer.rss, floor) / max(descent.rss, floor)) / task.n_parameters_per_unit)
+        descent = fewer
+    return descent, worth
+
+
+def _all_at_once(source: Source, descent: Descent, task: Task, deadline: Deadline) -> Iterator[Descent]:
+    """Fits with all superfluous units merged or dropped, by several ideas of what is superfluous.
+
+    An exact student without an affine part may have made one of pairs of units that look opposite ways, so it is tried
+    with an affine part too.
+    """
+    forms = [descent.student]
+    if task.can_be_affine and not descent.student.affine:
+        forms.append(_with_affine(descent.student))
+    for form, angle in itertools.product(forms, (0.1, 0.01, 0.001)):
+        student = merged(form, angle)
+        order, path = elimination_order(source, student)
+        n_keep = int(np.count_nonzero(path > REDUNDANT * descent.total))
+        n_keep = n_keep if task.n_hidden is None else min(n_keep, task.n_hidden)
+        yield descend(source, keep_units(student, np.sort(order[len(order) - n_keep :])), deadline)
+
+
+def _with_affine(student: Student) -> Student:
+    k = student.n_hidden
+    zeros = np.zeros((student.n_inputs, student.n_outputs))
+    return replace(student, readout=np.vstack([student.readout[:k], zeros, student.readout[k:]]), affine=True)
+
+
+def _same(a: Finished, b: Finished, task: Task) -> bool:
+    # Σ r² is smooth only between the kinks, so one optimum has many shallow pits.
+    share = b.rss / (task.n_samples * task.n_outputs)
+    return a.network.n_hidden == b.network.n_hidden and abs(a.rss - b.rss) <= SAME * share
+
+
+def _better(a: Finished, b: Finished, task: Task) -> bool:
+    # Between fits that are both exact the narrower network is the better one: an affine part costs units.
+    if a.exact and b.exact:
+        return a.network.n_hidden < b.network.n_hidden
+    return _bayes(a.relative_rss, a.network.n_parameters, task) < _bayes(b.relative_rss, b.network.n_parameters, task)

@@ -1,0 +1,176 @@
+"""From a fitted student to a network: turn the units so that no affine part is left, and fit to the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from neurecover.data import Source, reduce
+from neurecover.models import Network
+from neurecover.refine.descent import EXACT, Descent
+from neurecover.refine.search import Deadline, Task, descend
+from neurecover.refine.signs import find_flips, likely_flips
+from neurecover.refine.steady import steady_candidates
+from neurecover.models import Student
+from neurecover.statistics import PreactivationRange
+
+CLOSE = 1e-10  # Σ r² / Σ y² of a start that solves the equations of an exact fit
+LIKELY, FITTED = 24, 3  # choices of signs tried on noisy samples, and how many of them are fitted to the end
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The network at the end, `rss` on the samples given, and how it came about.
+
+    sign_choices counts the sign assignments that fit equally well (1 when the signs are determined, 0 when the search
+    for them was too large or none fits and an affine part had to stay, as pairs of units). last_drop is what the last
+    unit to be dropped was worth (see `finish.narrow`).
+    """
+
+    network: Network
+    rss: float
+    relative_rss: float
+    sign_choices: int
+    descents: int
+    agreements: int
+    converged: bool
+    last_drop: float = 0.0
+
+    @property
+    def exact(self) -> bool:
+        return self.relative_rss < EXACT
+
+
+def settle(source: Source, task: Task, descent: Descent, deadline: Deadline) -> Finished:
+    """Turn the units round so that no affine part is left, fit once more and write the result as a network."""
+    student = descent.student
+    sign_choices = 1
+    if student.affine and student.n_hidden == 0:
+        sign_choices = 0
+    elif student.affine:
+        settled, sign_choices = _without_affine(source, descent, deadline)
+        allowed = max(
+            EXACT * descent.total, descent.rss * (1.0 + 4.0 * task.n_inputs * task.n_outputs / task.n_samples)
+        )
+        if settled.rss <= allowed:
+            descent = settled
+        else:
+            sign_choices = 0
+    else:
+        descent = descend(source, student, deadline, patient=True)
+    return Finished(
+        as_network(_away_from_samples(source, descent.student)),
+        descent.rss,
+        descent.relative_rss,
+        sign_choices,
+        0,
+        0,
+        bool(descent.finished),
+    )
+
+
+def _without_affine(source: Source, descent: Descent, deadline: Deadline) -> tuple[Descent, int]:
+    """The fit with the units turned as the affine part says, and how many ways of turning them fit as well.
+
+    Without noise the equations decide. With noise the likeliest choices are tried on the samples: the best few by the
+    readout alone are fitted to the end.
+    """
+    student = descent.student
+    d, k = student.n_inputs, student.n_hidden
+    slope = student.activation.odd_slope or 0.0
+    problem = (student.A, student.V[:, :d], -student.readout[k : k + d].T, slope)
+    if descent.rss < EXACT * descent.total:
+        search = find_flips(*problem, tolerance=1e-6)
+        settled = descend(source, _turned(student, search.flips[0], slope), deadline, patient=True)
+        if settled.rss < EXACT * settled.total:
+            return settled, len(search.flips) if search.complete else 0
+        steady = _with_steady_unit(source, student, slope, deadline)
+        return (steady[0], len(steady)) if steady else (settled, 0)
+    tried = (Descent(source, _turned(student, flip, slope)) for flip in likely_flips(*problem, LIKELY))
+    fitted = [
+        descend(source, start.student, deadline, patient=True) for start in sorted(tried, key=lambda t: t.rss)[:FITTED]
+    ]
+    best = min(fitted, key=lambda fit: fit.rss)
+    doubt = best.rss * (1.0 + 10.0 / best.n_equations)  # ten degrees of freedom: odds of e⁵ under Gaussian noise
+    rivals = [fit for fit in fitted if fit.rss <= doubt and not _same_units(fit.student, best.student)]
+    return best, 1 + len(rivals)
+
+
+def _with_steady_unit(source: Source, student: Student, slope: float, deadline: Deadline) -> list[Descent]:
+    """Exact fits in which one unit is off for very few samples, each with other signs."""
+    exact = []
+    for V, flip in steady_candidates(source, student):
+        if deadline.passed:
+            break
+        start = Descent(source, _turned(replace(student, V=V), flip, slope))
+        if start.relative_rss < CLOSE:
+            fit = descend(source, start.student, deadline, patient=True)
+            exact += [fit] if fit.relative_rss < EXACT else []
+    return exact
+
+
+def _same_units(a: Student, b: Student) -> bool:
+    """Whether every unit of a has one of b within a tenth of a radian: a descent may turn a unit back by itself."""
+    A, B = (s.V / np.maximum(np.linalg.norm(s.V, axis=1, keepdims=True), 1e-300) for s in (a, b))
+    return bool(np.all((A @ B.T).max(axis=1, initial=-1.0) > np.cos(0.1)))
+
+
+def _turned(student: Student, flip: np.ndarray, slope: float) -> Student:
+    """The student without its affine part, the given units turned round: act(z) = act(−z) + m z."""
+    d, k = student.n_inputs, student.n_hidden
+    readout = np.delete(student.readout, np.s_[k : k + d], axis=0)
+    if student.bias:
+        readout[-1] += slope * (student.A[:, flip] @ student.V[flip, d])
+    return replace(student, V=np.where(flip[:, None], -student.V, student.V), readout=readout, affine=False)
+
+
+def _away_from_samples(source: Source, student: Student) -> Student:
+    """Units that no sample switches, moved so far that others will not either: where their kink lies is unknown.
+
+    A unit that is on for every sample is a linear function of them: b grows by t and c shrinks by A_j·slope·t. One
+    that is off for every sample adds nothing, and its column of A becomes zero.
+    """
+    act = student.activation
+    if not student.bias or act.homogeneity != 1.0 or not act.odd_slope:
+        return student
+    extremes = reduce(source, PreactivationRange(student)).sums
+    on, off = -extremes["lowest"] > 0, extremes["highest"] <= 0
+    V, readout = student.V.copy(), student.readout.copy()
+    shift = np.where(on, extremes["highest"], 0.0)
+    V[:, -1] += shift
+    readout[-1] -= student.A @ shift  # act(z + t) = act(z) + t where z > 0
+    if act.odd_slope == 1.0:
+        readout[: student.n_hidden][off] = 0.0
+    return replace(student, V=V, readout=readout)
+
+
+def as_network(student: Student) -> Network:
+    """The student as a network; a linear part becomes pairs of units, m z = act(z) − act(−z)."""
+    d, k = student.n_inputs, student.n_hidden
+    W, A = student.V[:, :d], student.A
+    b = student.V[:, d] if student.bias else np.zeros(k)
+    c = student.readout[-1] if student.bias else np.zeros(student.n_outputs)
+    if student.affine:
+        left, values, right = np.linalg.svd(student.readout[k : k + d].T, full_matrices=False)
+        rank = int(np.count_nonzero(values > 1e-12 * values.max(initial=1e-300)))
+        part = left[:, :rank] * values[:rank] / (student.activation.odd_slope or 1.0)
+        W = np.vstack([W, right[:rank], -right[:rank]])
+        A = np.hstack([A, part, -part])
+        b = np.concatenate([b, np.zeros(2 * rank)])
+    return Network(W, b, A, c, student.activation)
+
+
+def polish(source: Source, found: Finished, bias: bool, deadline: Deadline) -> Finished:
+    """The same units fitted to these samples, to the end."""
+    network = found.network
+    V = np.hstack([network.W, network.b[:, None]]) if bias else network.W
+    readout = np.vstack([network.A.T, network.c[None]]) if bias else network.A.T
+    descent = descend(source, Student(network.activation, V, readout, bias, affine=False), deadline, patient=True)
+    return replace(
+        found,
+        network=as_network(_away_from_samples(source, descent.student)),
+        rss=descent.rss,
+        relative_rss=descent.relative_rss,
+        converged=bool(descent.finished),
+    )
