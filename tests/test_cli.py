@@ -17,11 +17,11 @@ import typer
 
 import neurecover as nr
 from neurecover import cli, terminal
+from neurecover.certificate.verification import verify
 from neurecover.data import ArraySource
 from neurecover.experiments import Experiment
 from neurecover.experiments.experiment import Row, Track
 from neurecover.models import write_npz
-from neurecover.certificate.verification import verify
 
 COMMAND = [sys.executable, "-m", "neurecover"]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"}

@@ -4,15 +4,16 @@ import numpy as np
 import pytest
 
 from neurecover import activations
-from neurecover.matching import compare
-from neurecover.data import ArraySource, Mapped, Source, Whitening
-from neurecover.experiments.bjw18 import conditioned_teacher, rotated
 from neurecover.algorithms import exact_from, exact_ica, exact_tensor
 from neurecover.algorithms.bjw18.common import kurtosis_sentence
-from neurecover.models import Network
 from neurecover.algorithms.bjw18.patterns import exact_weights, null_vector, output_rank, zero_group
-from neurecover.refine.search import Deadline, Task
+from neurecover.data import ArraySource, Mapped, Source, Whitening
+from neurecover.experiments.bjw18 import conditioned_teacher, rotated
+from neurecover.matching import compare
+from neurecover.models import Network
+from neurecover.refine.task import Task
 from neurecover.simulate import Gaussian, sample, teacher
+from neurecover.solve import Deadline
 
 BOUND = 1e-11
 

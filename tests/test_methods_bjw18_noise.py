@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from neurecover import activations
-from neurecover.matching import compare
+from neurecover.algorithms import arbitrary_noise, noisy_tensor, sparse_noise
 from neurecover.data import ArraySource
 from neurecover.experiments.bjw18 import conditioned_teacher, fixed_noises
-from neurecover.algorithms import arbitrary_noise, noisy_tensor, sparse_noise
-from neurecover.refine.search import Deadline, Task
+from neurecover.matching import compare
+from neurecover.refine.task import Task
 from neurecover.simulate import SparseGross, sample, teacher
+from neurecover.solve import Deadline
 from neurecover.tensors.robust import separate
 
 RELU = activations.get("relu")

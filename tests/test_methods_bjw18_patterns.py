@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 
 from neurecover import activations
-from neurecover.matching import compare
-from neurecover.data import ArraySource
 from neurecover.algorithms import one_sparse, sign_patterns
+from neurecover.data import ArraySource
+from neurecover.matching import compare
 from neurecover.models import Network
-from neurecover.refine.search import Deadline, Task
+from neurecover.refine.task import Task
 from neurecover.simulate import sample, teacher
 from neurecover.simulate.hard import separability_samples, unsatisfiable_formula
+from neurecover.solve import Deadline
 
 RELU = activations.get("relu")
 BOUND = 1e-11

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from neurecover.activations import get
-from neurecover.data import ArraySource, reduce
 from neurecover.algorithms.gp18.landscape import Landscape, one_by_one, simultaneous, units_of
 from neurecover.algorithms.gp18.rejection import Rejected
 from neurecover.algorithms.gp18.step_one import Directions, directions, hermite_coefficients, thresholds
+from neurecover.data import ArraySource, reduce
 from neurecover.simulate import matrices
 from neurecover.simulate.composites import composite_teacher, powers, products
 from neurecover.statistics import HermiteSums
@@ -115,7 +115,9 @@ def test_several_degrees_in_one_variable() -> None:
 
 def test_rejection_gives_scaled_coefficients() -> None:
     """[GP18, B.6]: plain means over kept samples are E[f h]/E[f]."""
-    truth = composite_teacher(4, 4, products(4, 1), threshold=3.0, kind="orthonormal", activation="sigmoid", random_state=0)
+    truth = composite_teacher(
+        4, 4, products(4, 1), threshold=3.0, kind="orthonormal", activation="sigmoid", random_state=0
+    )
     X = np.random.default_rng(0).standard_normal((200_000, 4))
     y = truth(X)
     kept = Rejected(ArraySource(X, y), float(y.max()), seed=1)

@@ -4,15 +4,15 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from neurecover.data import ArraySource, reduce
-from neurecover.matching import compare
-from neurecover.models import Composite, Or
-from neurecover.interop.halfspaces import HalfspaceIntersection, HalfspaceUnion
-from neurecover.algorithms.gp18.layer import recover_lowest_layer
 from neurecover.algorithms.gp18.joint import _jacobian, _with, parameters, polish_jointly
+from neurecover.algorithms.gp18.layer import recover_lowest_layer
 from neurecover.algorithms.gp18.tan_alpha import estimate_tan_alpha, refine_estimate, turn_estimate
 from neurecover.algorithms.gp18.union import fit_union
 from neurecover.algorithms.gp18.upper import Hidden, fit_polynomial
+from neurecover.data import ArraySource, reduce
+from neurecover.interop.halfspaces import HalfspaceIntersection, HalfspaceUnion
+from neurecover.matching import compare
+from neurecover.models import Composite, Or
 from neurecover.pipeline_deep import recover_deep
 from neurecover.simulate.composites import composite_teacher, products, tower, union
 from neurecover.statistics.union_score import UnionScore
@@ -145,7 +145,10 @@ def test_what_cannot_be_certain_is_said(outputs: str) -> None:
         y = composite_teacher(4, 4, products(4, 1), threshold=3.0, activation="sigmoid", random_state=0)(X)[:, 0]
         words = "those of Step 1"
     elif outputs == "low":
-        y, words = composite_teacher(4, 4, products(4), threshold=0.1, random_state=0)(X)[:, 0], "thresholds are too low"
+        y, words = (
+            composite_teacher(4, 4, products(4), threshold=0.1, random_state=0)(X)[:, 0],
+            "thresholds are too low",
+        )
     else:
         y = composite_teacher(4, 4, products(4, 1, linear=[1.0, 1.0, 1.0, -1.0]), random_state=0)(X)[:, 0]
         words = "not monotone"

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from neurecover.data import ArraySource, reduce
 from neurecover.algorithms.gp18.steep import correlation, gradient_search
 from neurecover.algorithms.gp18.structured import TiltedMeans, correlation_cliques, even_units, exponential_units
+from neurecover.data import ArraySource, reduce
 from neurecover.simulate import matrices
 from neurecover.simulate.composites import composite_teacher, products
 from neurecover.statistics import HermiteSums

@@ -6,21 +6,22 @@ from scipy.linalg import subspace_angles
 
 from neurecover import simulate
 from neurecover.activations import get
-from neurecover.matching import compare
-from neurecover.data import ArraySource, reduce
-from neurecover.experiments.atv21 import worst_cosine
-from neurecover.algorithms.atv21.learner import METHOD, learn, output_weights, paper_directions
 from neurecover.algorithms.atv21.coefficients import (
     affordable_regression,
     estimate_coefficients,
     gaussian_test,
     low_coefficients,
 )
-from neurecover.algorithms.atv21.units import seen_units
+from neurecover.algorithms.atv21.learner import METHOD, learn, output_weights, paper_directions
 from neurecover.algorithms.atv21.steps import population_coefficients
+from neurecover.algorithms.atv21.units import seen_units
+from neurecover.data import ArraySource, reduce
+from neurecover.experiments.atv21 import worst_cosine
+from neurecover.matching import compare
 from neurecover.models import Network
 from neurecover.refine.finisher import finish
-from neurecover.refine.search import Deadline, Task
+from neurecover.refine.task import Task
+from neurecover.solve import Deadline
 from neurecover.statistics.hermite import n_features
 from neurecover.statistics.truncated import TruncatedSums
 from neurecover.tensors import inner, n_packed

@@ -5,10 +5,7 @@ import pytest
 
 from neurecover import simulate
 from neurecover.activations import get
-from neurecover.matching import compare
-from neurecover.experiments.atv21 import network_with_roots
 from neurecover.algorithms.atv21.coefficients import Coefficients
-from neurecover.algorithms.atv21.units import seen_units
 from neurecover.algorithms.atv21.steps import (
     Units,
     algorithm_1,
@@ -19,6 +16,9 @@ from neurecover.algorithms.atv21.steps import (
     recover_scalars,
     tensor_directions,
 )
+from neurecover.algorithms.atv21.units import seen_units
+from neurecover.experiments.atv21 import network_with_roots
+from neurecover.matching import compare
 from neurecover.models import Network
 from neurecover.models.risk import population_risk
 from neurecover.statistics.hermite import hermite_features, root_factorials

@@ -6,7 +6,7 @@ import pytest
 import neurecover as nr
 from neurecover.activations import get
 from neurecover.algorithms import Method, get_method
-from neurecover.refine.search import Task
+from neurecover.refine.task import Task
 from neurecover.simulate import Exponential, SparseGross
 
 # Data that meets the method's assumptions: teacher's (d, k, p, kind), whether it has biases, n.

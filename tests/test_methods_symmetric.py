@@ -7,11 +7,8 @@ import numpy as np
 import pytest
 
 from neurecover.activations import get
-from neurecover.matching import compare
-from neurecover.data import ArraySource, oracle, reduce
-from neurecover.data.reflected import Reflected, symmetrised
-from neurecover.experiments.gklw19 import paper_errors
 from neurecover.algorithms.gklw19.distinguishing import augmented, distinguish, gaussian_augmented, smallest
+from neurecover.algorithms.gklw19.learner import METHOD, OURS, PAPER_IN_PRACTICE, Settings, learn
 from neurecover.algorithms.gklw19.pure_neuron import (
     Spectrum,
     count_units,
@@ -24,14 +21,17 @@ from neurecover.algorithms.gklw19.pure_neuron import (
     pure_directions,
     reduction,
 )
-from neurecover.algorithms.gklw19.learner import METHOD, OURS, PAPER_IN_PRACTICE, Settings, learn
 from neurecover.algorithms.gklw19.reflection import symmetry_test
-from neurecover.models import Network
-from neurecover.refine.search import Deadline, Task
+from neurecover.data import ArraySource, oracle, reduce
+from neurecover.data.reflected import Reflected
+from neurecover.experiments.gklw19 import paper_errors
+from neurecover.matching import compare
+from neurecover.models import Network, Student
+from neurecover.refine.task import Task
 from neurecover.simulate import sample, teacher
-from neurecover.models import Student
-from neurecover.statistics.hidden_gradient import HiddenGradient
+from neurecover.solve import Deadline
 from neurecover.statistics.detector import PureNeuronSums
+from neurecover.statistics.hidden_gradient import HiddenGradient
 from neurecover.tensors import symmetric_power
 from neurecover.tensors.alternating import alternating_least_squares
 

@@ -8,13 +8,15 @@ import pytest
 from neurecover import simulate
 from neurecover.activations import get
 from neurecover.data import ArraySource, reduce
+from neurecover.models import Student
 from neurecover.refine import descent as descent_module
 from neurecover.refine.descent import Descent
 from neurecover.refine.products import ProductSolver
-from neurecover.refine.search import Deadline, Task, descend, hops
+from neurecover.refine.search import descend, hops
 from neurecover.refine.starts import random_units
 from neurecover.refine.steps import DenseSolver, ReadoutFactor
-from neurecover.models import Student
+from neurecover.refine.task import Task
+from neurecover.solve import Deadline
 from neurecover.statistics import GaussNewtonSums, ReadoutSums
 
 STUDENTS = [

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from neurecover import simulate
 from neurecover.activations import get
 from neurecover.data import ArraySource, reduce
+from neurecover.models import Student
 from neurecover.refine.settling import as_network
 from neurecover.refine.shrink import elimination_order, keep_units, merged
 from neurecover.refine.signs import find_flips
-from neurecover.models import Student
 from neurecover.statistics import ReadoutSums
 
 

@@ -7,8 +7,10 @@ import numpy as np
 from neurecover import simulate
 from neurecover.activations import get
 from neurecover.data import ArraySource
-from neurecover.refine.search import Deadline, Task, hops
+from neurecover.refine.search import hops
 from neurecover.refine.starts import greedy_units, random_units, units_through_samples
+from neurecover.refine.task import Task
+from neurecover.solve import Deadline
 
 
 def test_greedy_selection_finds_orthogonal_units_hidden_in_a_pool() -> None:

@@ -5,8 +5,8 @@ import pytest
 
 import neurecover as nr
 from neurecover.data import ArraySource
-from neurecover.refine.steady import steady_candidates
 from neurecover.models import Student
+from neurecover.refine.steady import steady_candidates
 
 
 def _network_with_a_steady_unit(d: int, k: int, p: int, n: int, off: int, seed: int) -> tuple[nr.Network, np.ndarray]:

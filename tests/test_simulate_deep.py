@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from neurecover.matching import compare
-from neurecover.models import Composite, DeepNetwork, Or, Polynomial, load
-from neurecover.models import Network
+from neurecover.models import Composite, DeepNetwork, Network, Or, Polynomial, load
 from neurecover.simulate.composites import composite_teacher, powers, products, tower, union
 
 RNG = np.random.default_rng(0)

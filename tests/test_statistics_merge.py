@@ -26,12 +26,12 @@ from neurecover.statistics import (
     Student,
     UnitBlockSums,
 )
-from neurecover.statistics.opposite_signs import DistinguishingSums
+from neurecover.statistics.detector import PureNeuronSums
 from neurecover.statistics.hidden_gradient import HiddenGradient
 from neurecover.statistics.normality import RadialMoments
-from neurecover.statistics.detector import PureNeuronSums
-from neurecover.statistics.residual_moments import ResidualMoments
 from neurecover.statistics.odd_projections import OddProjections
+from neurecover.statistics.opposite_signs import DistinguishingSums
+from neurecover.statistics.residual_moments import ResidualMoments
 from neurecover.statistics.truncated import TruncatedSums
 from neurecover.statistics.union_score import UnionScore
 

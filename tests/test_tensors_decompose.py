@@ -25,9 +25,9 @@ from neurecover.tensors import (
     unpack,
     whitening,
 )
-from neurecover.tensors.pencils import pencil_directions
 from neurecover.tensors.levenberg import descend
 from neurecover.tensors.overcomplete import directions_of_powers
+from neurecover.tensors.pencils import pencil_directions
 from neurecover.tensors.product_sums import ProductPoint
 
 seeds = pytest.mark.parametrize("seed", range(20))

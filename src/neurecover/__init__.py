@@ -1,11 +1,11 @@
 """Recover the weights of a hidden network from samples of its inputs and outputs, and say how far to trust them."""
 
 from neurecover import simulate
-from neurecover.matching import Comparison, compare
-from neurecover.data import open, oracle
-from neurecover.certificate.ambiguity import sign_ambiguities
-from neurecover.interop.halfspaces import HalfspaceIntersection, HalfspaceUnion
 from neurecover.algorithms import methods
+from neurecover.certificate.ambiguity import sign_ambiguities
+from neurecover.data import open, oracle
+from neurecover.interop.halfspaces import HalfspaceIntersection, HalfspaceUnion
+from neurecover.matching import Comparison, compare
 from neurecover.models import Composite, DeepNetwork, Network, load, population_risk
 from neurecover.pipeline import recover
 from neurecover.pipeline_deep import DeepRecovery, recover_deep

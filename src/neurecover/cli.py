@@ -16,6 +16,7 @@ import typer
 
 import neurecover as nr
 from neurecover import experiments, terminal
+from neurecover.certificate.verification import verify as verify_network
 from neurecover.data import Source
 from neurecover.experiments import Experiment
 from neurecover.experiments.experiment import read_rows
@@ -23,7 +24,6 @@ from neurecover.models import write_npz
 from neurecover.simulate.names import NAMES
 from neurecover.simulate.teachers import KINDS
 from neurecover.terminal import complain, say
-from neurecover.certificate.verification import verify as verify_network
 
 OK, DEFECT, BAD_INPUT, APPROXIMATE, FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 STATUS = {"exact": OK, "statistical": OK, "approximate": APPROXIMATE, "failed": FAILED}

@@ -12,6 +12,9 @@ import numpy as np
 
 from neurecover import activations
 from neurecover.activations import Activation
+from neurecover.algorithms import Estimate, Method, get_method, methods
+from neurecover.algorithms.gklw19.distinguishing import distinguish
+from neurecover.algorithms.gklw19.reflection import symmetry_test
 from neurecover.certificate.certify import Evidence, certify, unwhitened
 from neurecover.data import (
     ArraySource,
@@ -25,17 +28,15 @@ from neurecover.data import (
     split,
     subsample,
 )
-from neurecover.data.repaired import Repaired
 from neurecover.data.reflected import with_reflections
-from neurecover.algorithms import Estimate, Method, get_method, methods
-from neurecover.algorithms.gklw19.distinguishing import distinguish
-from neurecover.algorithms.gklw19.reflection import symmetry_test
+from neurecover.data.repaired import Repaired
 from neurecover.models import Network
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.refine.finisher import finish
-from neurecover.refine.search import Deadline, Task
 from neurecover.refine.settling import Finished, polish
+from neurecover.refine.task import Task
 from neurecover.results import Certificate, Recovery, Stage
+from neurecover.solve import Deadline
 from neurecover.statistics import Moments, Residuals
 
 HOLDOUT = 0.1

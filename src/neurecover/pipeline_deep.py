@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.data import ArraySource, Source, as_source, reduce, split, subsample
-from neurecover.models import Composite, Or, Upper
-from neurecover.algorithms.gp18.layer import LowestLayer, recover_lowest_layer
 from neurecover.algorithms.gp18.joint import parameters, polish_jointly
+from neurecover.algorithms.gp18.layer import LowestLayer, recover_lowest_layer
 from neurecover.algorithms.gp18.upper import Hidden, fit_polynomial
-from neurecover.models import Network
-from neurecover.random import RandomStateLike, as_generator
+from neurecover.data import ArraySource, Source, as_source, reduce, split, subsample
+from neurecover.models import Composite, Network, Or, Upper
 from neurecover.pipeline import recover
+from neurecover.random import RandomStateLike, as_generator
 from neurecover.statistics import Residuals
 
 UPPERS = ("polynomial", "network")

@@ -11,13 +11,13 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from neurecover.matching import Comparison
+from neurecover.algorithms import Method
+from neurecover.certificate.verification import Verification
 from neurecover.experiments import Experiment
 from neurecover.experiments.experiment import Track
-from neurecover.algorithms import Method
+from neurecover.matching import Comparison
 from neurecover.models import Network
 from neurecover.results import Recovery
-from neurecover.certificate.verification import Verification
 
 T = TypeVar("T")
 

@@ -9,7 +9,8 @@ import numpy as np
 
 from neurecover.data import Source
 from neurecover.models import Network
-from neurecover.refine.search import Deadline, Task
+from neurecover.refine.task import Task
+from neurecover.solve import Deadline
 
 
 @dataclass(frozen=True)

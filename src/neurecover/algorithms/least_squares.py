@@ -5,7 +5,7 @@ answer.
 """
 
 from neurecover.algorithms.base import Method
-from neurecover.refine.search import Task
+from neurecover.refine.task import Task
 
 
 def _refuse(task: Task) -> str | None:

@@ -15,11 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import f as f_distribution
 
-from neurecover.data import Source, Whitening, reduce
 from neurecover.certificate.ambiguity import sign_ambiguities
-from neurecover.models import Network, replace_arrays
+from neurecover.data import Source, Whitening, reduce
+from neurecover.models import Network, Student, replace_arrays
 from neurecover.results import Certificate, StandardErrors
-from neurecover.models import Student
 from neurecover.statistics import GaussNewtonSums, Information, PreactivationRange, Residuals
 
 EPS = float(np.finfo(np.float64).eps)

@@ -1,10 +1,10 @@
 """Where samples come from, and the one loop over them."""
 
 from neurecover.data.arrays import ArraySource
+from neurecover.data.loop import reduce, side_by_side
 from neurecover.data.mapped import Mapped, Whitening
 from neurecover.data.opening import as_source, open
 from neurecover.data.oracles import Oracle, oracle
-from neurecover.data.loop import reduce, side_by_side
 from neurecover.data.rows import Rows, split, subsample
 from neurecover.data.source import Source
 

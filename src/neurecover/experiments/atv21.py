@@ -14,16 +14,16 @@ from scipy.linalg import subspace_angles
 
 from neurecover import simulate
 from neurecover.activations import get
-from neurecover.matching import compare
+from neurecover.algorithms.atv21.coefficients import Coefficients, estimate_coefficients, low_coefficients
+from neurecover.algorithms.atv21.learner import learn, paper_directions
+from neurecover.algorithms.atv21.steps import algorithm_1, population_coefficients, tensor_directions
+from neurecover.algorithms.atv21.units import seen_units
 from neurecover.data import ArraySource
 from neurecover.experiments.experiment import Experiment, Row, Track
-from neurecover.algorithms.atv21.learner import learn, paper_directions
-from neurecover.algorithms.atv21.coefficients import Coefficients, estimate_coefficients, low_coefficients
-from neurecover.algorithms.atv21.units import seen_units
-from neurecover.algorithms.atv21.steps import algorithm_1, population_coefficients, tensor_directions
+from neurecover.matching import compare
 from neurecover.models import Network
-from neurecover.random import as_generator
 from neurecover.pipeline import recover
+from neurecover.random import as_generator
 from neurecover.results import Recovery
 from neurecover.tensors import decompose
 

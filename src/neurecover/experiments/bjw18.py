@@ -8,21 +8,21 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from neurecover.matching import compare
-from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.algorithms import methods
-from neurecover.algorithms.bjw18.guesses import arbitrary_noise
-from neurecover.algorithms.bjw18.from_symmetric import exact_from_symmetric
-from neurecover.algorithms.bjw18.ica import exact_ica
-from neurecover.algorithms.bjw18.tensor import exact_tensor
-from neurecover.algorithms.bjw18.projection import noisy_tensor
-from neurecover.algorithms.bjw18.parallel import one_sparse
-from neurecover.algorithms.bjw18.enumeration import sign_patterns
 from neurecover.algorithms.bjw18.corruption import sparse_noise
-from neurecover.models import Network
-from neurecover.random import as_generator
-from neurecover.pipeline import recover
+from neurecover.algorithms.bjw18.enumeration import sign_patterns
+from neurecover.algorithms.bjw18.from_symmetric import exact_from_symmetric
+from neurecover.algorithms.bjw18.guesses import arbitrary_noise
+from neurecover.algorithms.bjw18.ica import exact_ica
+from neurecover.algorithms.bjw18.parallel import one_sparse
 from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights
+from neurecover.algorithms.bjw18.projection import noisy_tensor
+from neurecover.algorithms.bjw18.tensor import exact_tensor
+from neurecover.experiments.experiment import Experiment, Row, Track
+from neurecover.matching import compare
+from neurecover.models import Network
+from neurecover.pipeline import recover
+from neurecover.random import as_generator
 from neurecover.simulate import Gaussian, SparseGross, Uniform, sample, teacher
 from neurecover.simulate.hard import decode, encode, planted_formula, separability_samples, unsatisfiable_formula
 

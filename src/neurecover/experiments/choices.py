@@ -15,10 +15,12 @@ from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.refine import search
 from neurecover.refine.descent import Descent
 from neurecover.refine.products import ProductSolver
-from neurecover.refine.search import CHUNK, SLOW, Deadline, Task
+from neurecover.refine.search import CHUNK, SLOW
 from neurecover.refine.starts import random_units
 from neurecover.refine.steps import DenseSolver
+from neurecover.refine.task import Task
 from neurecover.simulate import sample, teacher
+from neurecover.solve import Deadline
 from neurecover.statistics import GaussNewtonSums
 
 SEEDS, STARTS, PATIENT_SECONDS, REPEATS = 8, 5, 10.0, 5

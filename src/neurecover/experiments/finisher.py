@@ -7,13 +7,12 @@ from pathlib import Path
 
 import numpy as np
 
-from neurecover.matching import compare
 from neurecover.experiments.experiment import Experiment, Row, Track
-from neurecover.models import Network
+from neurecover.matching import compare
+from neurecover.models import Network, Student
 from neurecover.pipeline import recover
 from neurecover.results import Recovery
 from neurecover.simulate import sample, teacher
-from neurecover.models import Student
 from neurecover.statistics import GaussNewtonSums, Information
 
 

@@ -15,15 +15,15 @@ from pathlib import Path
 
 import numpy as np
 
-from neurecover.matching import compare
+from neurecover.algorithms.gklw19.learner import OURS, PAPER, PAPER_IN_PRACTICE, learn
 from neurecover.data import ArraySource
 from neurecover.experiments.experiment import Experiment, Row, Track
-from neurecover.algorithms.gklw19.learner import OURS, PAPER, PAPER_IN_PRACTICE, learn
-from neurecover.models import Network
-from neurecover.refine.search import Deadline, descend
+from neurecover.matching import compare
+from neurecover.models import Network, Student
+from neurecover.refine.search import descend
 from neurecover.refine.settling import as_network
 from neurecover.simulate import sample, teacher
-from neurecover.models import Student
+from neurecover.solve import Deadline
 
 TRIALS = 5
 SETTINGS = {"Algorithm 3": PAPER, "§4 as described": PAPER_IN_PRACTICE, "ours": OURS}

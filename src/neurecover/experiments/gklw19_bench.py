@@ -13,13 +13,13 @@ import time
 
 import numpy as np
 
-from neurecover.matching import compare
+from neurecover.algorithms.gklw19.learner import OURS, Settings, learn
+from neurecover.algorithms.gklw19.reflection import symmetry_test
 from neurecover.data import ArraySource, oracle, reduce
 from neurecover.experiments.bench_statistics import _peak_bytes
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.experiments.gklw19 import paper_errors
-from neurecover.algorithms.gklw19.learner import OURS, Settings, learn
-from neurecover.algorithms.gklw19.reflection import symmetry_test
+from neurecover.matching import compare
 from neurecover.models import Network, replace_arrays
 from neurecover.pipeline import recover
 from neurecover.simulate import sample, teacher

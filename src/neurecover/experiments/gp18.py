@@ -10,13 +10,13 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from neurecover.activations import get
+from neurecover.algorithms.gp18.landscape import one_by_one, simultaneous
+from neurecover.algorithms.gp18.layer import recover_lowest_layer
+from neurecover.algorithms.gp18.structured import correlation_cliques, even_units, exponential_units
 from neurecover.data import ArraySource, reduce
-from neurecover.models import Composite
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.interop.halfspaces import HalfspaceUnion
-from neurecover.algorithms.gp18.layer import recover_lowest_layer
-from neurecover.algorithms.gp18.landscape import one_by_one, simultaneous
-from neurecover.algorithms.gp18.structured import correlation_cliques, even_units, exponential_units
+from neurecover.models import Composite
 from neurecover.pipeline_deep import recover_deep
 from neurecover.simulate import matrices
 from neurecover.simulate.composites import composite_teacher, products, tower, union

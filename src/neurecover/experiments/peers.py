@@ -18,14 +18,13 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from neurecover.matching import compare
 from neurecover.data import ArraySource
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.experiments.finisher import PROBLEMS
-from neurecover.models import Network
+from neurecover.matching import compare
+from neurecover.models import Network, Student
 from neurecover.pipeline import recover
 from neurecover.refine.shrink import keep_units, most_useful
-from neurecover.models import Student
 
 SEEDS, SECONDS, SOLVED = 20, 15.0, 1e-6
 BUDGETS = (0.5, 2.0, 5.0, SECONDS)  # the first is what the finisher is allowed on this problem

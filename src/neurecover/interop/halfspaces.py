@@ -16,9 +16,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from neurecover.data import ArraySource, Mapped, Whitening, reduce, subsample
 from neurecover.algorithms.gp18.step_one import directions, hermite_coefficients
 from neurecover.algorithms.gp18.union import UnionFit, fit_union
+from neurecover.data import ArraySource, Mapped, Whitening, reduce, subsample
 from neurecover.random import as_generator
 from neurecover.statistics import Moments
 

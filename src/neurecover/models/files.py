@@ -1,4 +1,4 @@
-"""Files of plain named arrays: written whole or not at all, read without unpickling, and what they say of themselves."""
+"""Files of plain named arrays: written whole or not at all, and read without unpickling."""
 
 from __future__ import annotations
 

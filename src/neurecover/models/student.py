@@ -1,6 +1,6 @@
 """What is fitted on the way to a network: a wide hidden layer with a free affine part beside it,
 
-    y ≈ A·act(V x̃) + L x + c,        x̃ = (x, 1) or x.
+y ≈ A·act(V x̃) + L x + c,        x̃ = (x, 1) or x.
 """
 
 from __future__ import annotations

@@ -16,9 +16,9 @@ from dataclasses import replace
 import numpy as np
 
 from neurecover.data import Source, reduce
+from neurecover.models import Student
 from neurecover.refine.products import ProductSolver
 from neurecover.refine.steps import DenseSolver, ReadoutFactor
-from neurecover.models import Student
 from neurecover.statistics import GaussNewtonSums, ReadoutSums
 
 DENSE_LIMIT = 2_000  # hidden weights; beyond, conjugate gradients are faster than the dense matrix (measured)

@@ -13,11 +13,13 @@ from dataclasses import replace
 import numpy as np
 
 from neurecover.data import Source
+from neurecover.models import Student
 from neurecover.refine.descent import EXACT, Descent
-from neurecover.refine.search import Deadline, Task, descend, hops
+from neurecover.refine.search import descend, hops
 from neurecover.refine.settling import Finished, settle
 from neurecover.refine.shrink import elimination_order, keep_units, merged, one_less
-from neurecover.models import Student
+from neurecover.refine.task import Task
+from neurecover.solve import Deadline
 
 REDUNDANT = 1e-10  # Σ r² / Σ y² that dropping a duplicate may cost in a path computed with a ridge
 MAX_DESCENTS = 400

@@ -9,8 +9,8 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse.linalg import LinearOperator, cg
 
 from neurecover.data import Source, reduce
-from neurecover.refine.steps import ReadoutFactor, predicted_decrease, project_gradient
 from neurecover.models import Student
+from neurecover.refine.steps import ReadoutFactor, predicted_decrease, project_gradient
 from neurecover.statistics import CurvatureProduct, UnitBlockSums
 
 TOLERANCE, MAX_PRODUCTS = 1e-3, 150

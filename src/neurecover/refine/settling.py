@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.data import Source, reduce
-from neurecover.models import Network
+from neurecover.models import Network, Student
 from neurecover.refine.descent import EXACT, Descent
-from neurecover.refine.search import Deadline, Task, descend
+from neurecover.refine.search import descend
 from neurecover.refine.signs import find_flips, likely_flips
 from neurecover.refine.steady import steady_candidates
-from neurecover.models import Student
+from neurecover.refine.task import Task
+from neurecover.solve import Deadline
 from neurecover.statistics import PreactivationRange
 
 CLOSE = 1e-10  # Σ r² / Σ y² of a start that solves the equations of an exact fit

@@ -14,8 +14,8 @@ from scipy.linalg import cho_solve
 from scipy.sparse.csgraph import connected_components
 
 from neurecover.data import Source, reduce
-from neurecover.refine.steps import ReadoutFactor
 from neurecover.models import Student
+from neurecover.refine.steps import ReadoutFactor
 from neurecover.statistics import ReadoutSums
 
 

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from neurecover.data import Source, reduce
-from neurecover.refine.signs import subsets
 from neurecover.models import Student
+from neurecover.refine.signs import subsets
 from neurecover.statistics import GaussNewtonSums
 
 MOST_UNITS, CANDIDATES = 16, 512  # units whose 2^(k−1) subsets are looked at, and how many candidates are returned

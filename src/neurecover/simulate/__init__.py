@@ -1,8 +1,8 @@
 """Synthetic data: hidden networks, input distributions, noise, smoothing and provably ambiguous pairs."""
 
 from neurecover.simulate import hard
-from neurecover.simulate.counterexamples import sign_ambiguous
 from neurecover.simulate.composites import composite_teacher, powers, products, tower, union
+from neurecover.simulate.counterexamples import sign_ambiguous
 from neurecover.simulate.inputs import (
     Distribution,
     Exponential,

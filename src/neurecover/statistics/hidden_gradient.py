@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from neurecover.statistics.base import Statistic, float64
 from neurecover.models import Student
+from neurecover.statistics.base import Statistic, float64
 
 
 class HiddenGradient(Statistic):

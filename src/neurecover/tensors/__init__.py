@@ -1,7 +1,6 @@
 """Tools on bare symmetric tensors: packing, decomposition, simultaneous diagonalisation, moment-space fit."""
 
 from neurecover.tensors.diagonalise import Congruence, joint_diagonalise
-from neurecover.tensors.pencils import Components, jennrich
 from neurecover.tensors.moment_fit import (
     MomentFit,
     fit_moments,
@@ -22,6 +21,7 @@ from neurecover.tensors.packing import (
     symmetric_power,
     unpack,
 )
+from neurecover.tensors.pencils import Components, jennrich
 from neurecover.tensors.power import PowerComponents, power_method, whitening
 from neurecover.tensors.power_sums import PowerSum, best_weights, fit_power_sum
 from neurecover.tensors.subspace import Span, noise_norm, span

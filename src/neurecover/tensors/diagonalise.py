@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.tensors.pencils import leading_directions, pencil_directions
 from neurecover.tensors.levenberg import descend_best
 from neurecover.tensors.packing import multiplicities, pack, unpack
+from neurecover.tensors.pencils import leading_directions, pencil_directions
 from neurecover.tensors.power_sums import PowerPoint, Target, best_weights
 
 

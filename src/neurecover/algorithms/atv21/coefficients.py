@@ -18,8 +18,8 @@ from math import factorial, log, sqrt
 import numpy as np
 from scipy.stats import chi2
 
-from neurecover.data import Source, reduce, split
 from neurecover.algorithms.atv21.steps import population_coefficients
+from neurecover.data import Source, reduce, split
 from neurecover.models import Network
 from neurecover.statistics import HermiteSums, Moments
 from neurecover.statistics.hermite import n_features

@@ -16,19 +16,20 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.data import Mapped, Source, Whitening, reduce
 from neurecover.algorithms.atv21.coefficients import (
     Coefficients,
     estimate_coefficients,
     gaussian_test,
     low_coefficients,
 )
-from neurecover.algorithms.atv21.units import NEVER, HermiteFit, seen_units
 from neurecover.algorithms.atv21.search import usable_orders
 from neurecover.algorithms.atv21.steps import consolidate, tensor_directions
+from neurecover.algorithms.atv21.units import NEVER, HermiteFit, seen_units
 from neurecover.algorithms.base import Estimate, Method
+from neurecover.data import Mapped, Source, Whitening, reduce
 from neurecover.models import Network
-from neurecover.refine.search import Deadline, Task
+from neurecover.refine.task import Task
+from neurecover.solve import Deadline
 from neurecover.statistics import Moments
 from neurecover.statistics.hermite import n_features
 from neurecover.statistics.truncated import TruncatedSums

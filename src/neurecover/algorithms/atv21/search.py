@@ -17,7 +17,7 @@ import numpy as np
 
 from neurecover.activations import Activation, scaled_hermite
 from neurecover.algorithms.atv21.coefficients import Coefficients
-from neurecover.refine.search import Deadline
+from neurecover.solve import Deadline
 from neurecover.tensors import (
     best_weights,
     decompose,

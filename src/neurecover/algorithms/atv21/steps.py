@@ -16,9 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.models import Network
+from neurecover.models import Network, Student
 from neurecover.refine.settling import as_network
-from neurecover.models import Student
 from neurecover.tensors import best_weights, flatten, flattening_rank, jennrich, network_moments
 from neurecover.tensors.overcomplete import directions_of_powers
 

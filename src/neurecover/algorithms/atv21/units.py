@@ -16,8 +16,8 @@ from scipy.stats import chi2
 from neurecover.activations import Activation, scaled_hermite
 from neurecover.algorithms.atv21.coefficients import Coefficients
 from neurecover.algorithms.atv21.search import HEAVY, Point, Search, expected_chi_squared, usable_orders
-from neurecover.refine.search import Deadline
 from neurecover.refine.signs import find_flips
+from neurecover.solve import Deadline
 from neurecover.tensors import n_packed
 
 STARTS = 8

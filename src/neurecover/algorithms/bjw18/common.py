@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from neurecover.data import Source, Whitening, subsample
 from neurecover.algorithms.base import Estimate
 from neurecover.algorithms.bjw18.patterns import ExactWeights, is_rectified, output_rank, output_span
-from neurecover.refine.search import Task
+from neurecover.data import Source, Whitening, subsample
+from neurecover.refine.task import Task
 
 MAX_ROWS = 20_000  # samples that the exact step keeps in memory; beyond, a random part of them is as good
 NOT_GAUSSIAN = 6.0  # standard errors

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.data import Source, subsample
-from neurecover.algorithms.bjw18.common import as_estimate, kurtosis_sentence, refuse_exact
-from neurecover.algorithms.bjw18.tensor import exact_tensor
 from neurecover.algorithms.base import Estimate, Method
+from neurecover.algorithms.bjw18.common import as_estimate, kurtosis_sentence, refuse_exact
 from neurecover.algorithms.bjw18.patterns import ExactWeights
-from neurecover.refine.search import Deadline, Task
+from neurecover.algorithms.bjw18.tensor import exact_tensor
+from neurecover.data import Source, subsample
+from neurecover.refine.task import Task
+from neurecover.solve import Deadline
 from neurecover.tensors.robust import LowRankSparse, separate
 
 MAX_ROWS = 10_000  # the pursuit holds about eight arrays of that many samples

@@ -27,12 +27,13 @@ from math import comb
 import numpy as np
 from scipy.optimize import linprog
 
-from neurecover.data import Source
-from neurecover.algorithms.bjw18.common import short_of_rank
 from neurecover.algorithms.base import Estimate, Method
-from neurecover.models import Network
+from neurecover.algorithms.bjw18.common import short_of_rank
 from neurecover.algorithms.bjw18.patterns import EXACT_RESIDUAL, output_rank, output_span
-from neurecover.refine.search import Deadline, Task
+from neurecover.data import Source
+from neurecover.models import Network
+from neurecover.refine.task import Task
+from neurecover.solve import Deadline
 
 MAX_SECONDS = 600.0  # of enumeration, beyond which the method refuses
 SECONDS_PER_RAY = 2e-5  # and per hundred samples (measured)

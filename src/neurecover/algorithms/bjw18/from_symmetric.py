@@ -10,13 +10,14 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover import activations
-from neurecover.data import ArraySource, Source
-from neurecover.algorithms.bjw18.common import as_estimate, n_units, refuse_exact, samples_for_patterns, short_of_rank
 from neurecover.algorithms.base import Estimate, Method
+from neurecover.algorithms.bjw18.common import as_estimate, n_units, refuse_exact, samples_for_patterns, short_of_rank
+from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights, is_rectified
 from neurecover.algorithms.gklw19.learner import learn
 from neurecover.algorithms.gklw19.reflection import symmetry_test
-from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights, is_rectified
-from neurecover.refine.search import Deadline, Task
+from neurecover.data import ArraySource, Source
+from neurecover.refine.task import Task
+from neurecover.solve import Deadline
 
 
 def exact_from_symmetric(

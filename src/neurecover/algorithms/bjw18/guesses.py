@@ -25,11 +25,12 @@ from math import comb
 
 import numpy as np
 
-from neurecover.data import Source, Whitening, subsample
-from neurecover.algorithms.bjw18.common import refuse_exact
 from neurecover.algorithms.base import Estimate, Method
+from neurecover.algorithms.bjw18.common import refuse_exact
+from neurecover.data import Source, Whitening, subsample
 from neurecover.models import Network
-from neurecover.refine.search import Deadline, Task
+from neurecover.refine.task import Task
+from neurecover.solve import Deadline
 
 MAX_ROWS = 20_000
 MAX_SECONDS = 60.0

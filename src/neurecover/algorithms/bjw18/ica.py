@@ -20,7 +20,7 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.data import Source, Whitening
+from neurecover.algorithms.base import Estimate, Method
 from neurecover.algorithms.bjw18.common import (
     as_estimate,
     kurtosis_sentence,
@@ -29,9 +29,10 @@ from neurecover.algorithms.bjw18.common import (
     samples_for_patterns,
     short_of_rank,
 )
-from neurecover.algorithms.base import Estimate, Method
 from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights, output_span
-from neurecover.refine.search import Deadline, Task
+from neurecover.data import Source, Whitening
+from neurecover.refine.task import Task
+from neurecover.solve import Deadline
 from neurecover.tensors import decompose, pack
 
 ORTHOGONAL = 0.1  # the largest cosine of two units, in whitened inputs, that still counts as orthonormal

@@ -25,11 +25,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.data import Source, subsample
 from neurecover.algorithms.base import Estimate, Method
-from neurecover.models import Network
 from neurecover.algorithms.bjw18.patterns import EXACT_RESIDUAL, null_vector
-from neurecover.refine.search import Deadline, Task
+from neurecover.data import Source, subsample
+from neurecover.models import Network
+from neurecover.refine.task import Task
+from neurecover.solve import Deadline
 
 PARALLEL = 1e-10  # distance of two unit vectors that count as one direction
 ON_PIECE = 1e-9  # relative misfit of a sample to its linear piece

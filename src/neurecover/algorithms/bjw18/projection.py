@@ -20,13 +20,13 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from neurecover.activations import Activation
-from neurecover.data import ArraySource, Mapped, Source, Whitening, reduce
+from neurecover.algorithms.base import Estimate, Method
 from neurecover.algorithms.bjw18.common import kurtosis_sentence, refuse_exact
 from neurecover.algorithms.bjw18.tensor import tensor_directions
-from neurecover.algorithms.base import Estimate, Method
-from neurecover.models import Network
-from neurecover.refine.search import Deadline, Task
-from neurecover.models import Student
+from neurecover.data import ArraySource, Mapped, Source, Whitening, reduce
+from neurecover.models import Network, Student
+from neurecover.refine.task import Task
+from neurecover.solve import Deadline
 from neurecover.statistics import ReadoutSums
 
 GAUSSIANITY_ROWS = 20_000

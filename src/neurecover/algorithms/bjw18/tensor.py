@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.data import ArraySource, Mapped, Source, Whitening, reduce
+from neurecover.algorithms.base import Estimate, Method
 from neurecover.algorithms.bjw18.common import (
     as_estimate,
     kurtosis_sentence,
@@ -25,9 +25,10 @@ from neurecover.algorithms.bjw18.common import (
     samples_for_patterns,
     short_of_rank,
 )
-from neurecover.algorithms.base import Estimate, Method
 from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights
-from neurecover.refine.search import Deadline, Task
+from neurecover.data import ArraySource, Mapped, Source, Whitening, reduce
+from neurecover.refine.task import Task
+from neurecover.solve import Deadline
 from neurecover.statistics import HermiteSums, regression_degree
 from neurecover.statistics.hermite import hermite_features, n_features, root_factorials
 from neurecover.tensors import joint_diagonalise, unpack

@@ -16,8 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.data import Mapped, Oracle, Source, Whitening, reduce, split
-from neurecover.data.reflected import with_reflections
+from neurecover.algorithms.base import Estimate, Method
 from neurecover.algorithms.gklw19.pure_neuron import (
     LinearPart,
     Reduction,
@@ -32,12 +31,13 @@ from neurecover.algorithms.gklw19.pure_neuron import (
     reduction,
     units_from_gap,
 )
-from neurecover.algorithms.base import Estimate, Method
 from neurecover.algorithms.gklw19.reflection import symmetry_test
-from neurecover.models import Network
+from neurecover.data import Mapped, Oracle, Source, Whitening, reduce, split
+from neurecover.data.reflected import with_reflections
+from neurecover.models import Network, Student
 from neurecover.refine.descent import Descent
-from neurecover.refine.search import Deadline, Task
-from neurecover.models import Student
+from neurecover.refine.task import Task
+from neurecover.solve import Deadline
 from neurecover.statistics import Moments, Residuals
 from neurecover.statistics.hidden_gradient import HiddenGradient
 

@@ -14,10 +14,10 @@ from scipy.special import ndtri
 
 from neurecover import activations
 from neurecover.activations import Activation
-from neurecover.data import ArraySource, Mapped, Source, Whitening, reduce, split, subsample
 from neurecover.algorithms.gp18.step_one import PATHS, Directions, directions, hermite_coefficients, thresholds
 from neurecover.algorithms.gp18.tan_alpha import clear_of, refine_estimate, turn_estimate
 from neurecover.algorithms.gp18.union import fit_union
+from neurecover.data import ArraySource, Mapped, Source, Whitening, reduce, split, subsample
 from neurecover.statistics import Moments
 
 SEARCHES = ("likelihood", "turn", "paper")

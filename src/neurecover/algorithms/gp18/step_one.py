@@ -15,8 +15,8 @@ from math import factorial, sqrt
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.data import Source, reduce
 from neurecover.algorithms.gp18.landscape import one_by_one, simultaneous
+from neurecover.data import Source, reduce
 from neurecover.statistics import HermiteSums, regression_degree
 from neurecover.tensors import best_weights, decompose, span, unpack
 from neurecover.tensors.power import whitened
