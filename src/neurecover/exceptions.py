@@ -1,9 +1,23 @@
 """The one exception of the package that is not about bad input."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-class UnsolvableError(Exception):
-    """An algorithm that cannot solve the data it was given, with the reason as a sentence.
+import numpy as np
 
-    Caught where algorithms are called, and nowhere else is anything caught: data that cannot be solved becomes a
-    verdict, a defect stays visible.
+
+class UnsolvableError(ValueError):
+    """An algorithm cannot solve the data it was given; the message is the reason, as a sentence.
+
+    It is caught where algorithms are called, and nothing else is: data that cannot be solved becomes a verdict, a
+    defect stays visible.
     """
+
+
+@contextmanager
+def breakdown(what: str) -> Iterator[None]:
+    """A factorisation that breaks down inside becomes an `UnsolvableError`; also a decorator."""
+    try:
+        yield
+    except np.linalg.LinAlgError as error:
+        raise UnsolvableError(f"{what} broke down numerically ({error}).") from None

@@ -1,50 +1,46 @@
-"""The one verb: read the samples, plan, race, refine, certify."""
+"""From samples to a certified network, each step a function from one frozen value to the next:
+
+load → prepare (whiten, divide) → estimate (an algorithm) → search and fit (the finisher) → certify → Recovery
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from neurecover import activations
 from neurecover.activations import Activation
-from neurecover.algorithms import Estimate, Method, get_method, methods
-from neurecover.algorithms.gklw19.distinguishing import distinguish
-from neurecover.algorithms.gklw19.reflection import symmetry_test
-from neurecover.certificate.certify import Evidence, certify, unwhitened
+from neurecover.algorithms import Algorithm, Call, get_method, methods
+from neurecover.certificate import Certificate, Check, Evidence, certify_network, certify_nothing
 from neurecover.data import (
-    ArraySource,
-    Mapped,
     Oracle,
+    Prepared,
     Source,
-    Whitening,
     as_source,
+    loaded,
+    prepared,
     reduce,
     side_by_side,
-    split,
     subsample,
+    unwhitened,
 )
-from neurecover.data.reflected import with_reflections
-from neurecover.data.repaired import Repaired
+from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.refine.finisher import finish
 from neurecover.refine.settling import Finished, polish
 from neurecover.refine.task import Task
-from neurecover.results import Certificate, Recovery, Stage
+from neurecover.results import Estimate, Recovery, Stage
 from neurecover.solve import Deadline
-from neurecover.statistics import Moments, Residuals
+from neurecover.statistics import Residuals
 
-HOLDOUT = 0.1
-IN_MEMORY = 512 * 2**20  # bytes; larger sources are read again for every pass
 SEARCH_LOAD = 10  # samples per parameter that the search looks at; the last fit takes all
-
 RANDOM_ROUNDS, RESERVE_INPUTS = 3, 20  # when "auto" calls on other methods, and up to how many inputs
-MOST_ASIDE = 0.25  # share of corrupted outputs beyond which the rest is no evidence
 
 Progress = Callable[[str, float], object]
 
@@ -77,175 +73,197 @@ def recover(
 
     Data that cannot be solved gives a `Recovery` whose verdict says so. Data that is not data raises ValueError.
     """
+    clock = _Clock()
+    act = activations.get(activation)
+    _check_arguments(n_hidden, time_budget)
+    algorithm = None if method == "auto" else _network_method(method)
+    rng = as_generator(random_state, "recover")
+    deadline = Deadline.after(time_budget)
+    with _reporter(progress) as report:
+        report("read", float("nan"))
+        source, n_queries = _load(X, Y, n_samples, algorithm)
+        given = prepared(source, bias, rng)
+        task = Task(act, given.whitening.rank, source.n_outputs, given.moments.n, bias, n_hidden)
+        clock.stage("read", f"{task.n_samples} samples, {task.n_inputs} input dimensions")
+        if (reason := _hopeless(given, task, algorithm)) is not None:
+            network, certificate = _nothing(given, task, reason)
+            return clock.recovery(network, certificate, method if algorithm else "least_squares", None, n_queries)
+        with side_by_side():
+            if algorithm is None:
+                solved = _solve_by_race(given, task, rng, deadline, report, clock)
+            else:
+                solved = _solve_by(algorithm, given, task, rng, deadline, report, clock)
+    return clock.recovery(solved.network, solved.certificate, solved.method, solved.estimate, n_queries)
+
+
+def estimate(
+    X: Any,
+    Y: Any = None,
+    n_hidden: int | None = None,
+    method: str = "hermite",
+    form: str = "best",
+    activation: str | Activation = "relu",
+    bias: bool = True,
+    random_state: RandomStateLike = None,
+    time_budget: float | None = None,
+    n_samples: int | None = None,
+) -> Estimate:
+    """An algorithm's own answer, before the finisher, with its record as `details`.
+
+    form is "best", the algorithm as it is used here, or "paper", as it is printed, where that differs. The other
+    parameters are those of `recover`. Data that the algorithm cannot solve gives an `Estimate` without a network whose
+    notes say why.
+    """
     began = time.monotonic()
     act = activations.get(activation)
     _check_arguments(n_hidden, time_budget)
-    chosen = None if method == "auto" else get_method(method)
-    rng = as_generator(random_state, "recover")
+    algorithm = get_method(method)
+    if algorithm.run is None:
+        raise ValueError(f"{method} has no estimate of its own: it is the finisher. Use recover instead.")
+    if form not in algorithm.forms:
+        raise ValueError(f"{method} comes in the form {' or '.join(algorithm.forms)}. Got {form!r} instead.")
+    rng = as_generator(random_state, "estimate")
     deadline = Deadline.after(time_budget)
-    source = _load(X, Y, n_samples, in_pairs=method == "symmetric")
-    with _reporter(progress) as report:
-        moments = _moments(source, bias, report)
-        work = _Work(source, moments, act, bias, n_hidden, rng)
-        stages = [
-            Stage("read", time.monotonic() - began, f"{moments.n} samples, {work.whitening.rank} input dimensions")
-        ]
-        if (reason := work.hopeless(chosen)) is not None:
-            network, certificate = work.give_up(reason)
-        else:
-            with side_by_side():
-                network, certificate, more = work.solve(chosen, deadline, report)
-            stages += more
-    return Recovery(
-        network, certificate, chosen.name if chosen else work.last_called, tuple(stages), time.monotonic() - began
-    )
+    source, _ = _load(X, Y, n_samples, algorithm)
+    given = prepared(source, bias, rng)
+    task = Task(act, given.whitening.rank, source.n_outputs, given.moments.n, bias, n_hidden)
+    reason = algorithm.refuse(task)
+    if reason is not None:
+        return Estimate(None, (reason,), method=method, form=form, seconds=time.monotonic() - began)
+    with side_by_side():
+        found = estimated(algorithm, Call(given.samples, task, rng, deadline, form))
+    network = None if found.network is None else unwhitened(found.network, given.whitening).normal_form()
+    return replace(found, network=network, seconds=time.monotonic() - began)
 
 
-class _Work:
-    """The samples, split and whitened, and the steps from them to a certified network."""
+def estimated(algorithm: Algorithm, call: Call) -> Estimate:
+    """What the algorithm finds on whitened samples; nothing, and why, where it cannot go on."""
+    began = time.monotonic()
+    assert algorithm.run is not None
+    try:
+        found = algorithm.run(call)
+    except UnsolvableError as reason:
+        found = Estimate(None, (str(reason),))
+    return replace(found, method=algorithm.name, form=call.form, seconds=time.monotonic() - began)
 
-    def __init__(
-        self,
-        source: Source,
-        moments: Moments,
-        activation: Activation,
-        bias: bool,
-        n_hidden: int | None,
-        rng: np.random.Generator,
-    ) -> None:
-        d = source.n_inputs
-        self.bias, self.rng, self.moments = bias, rng, moments
-        mean = moments.mean[:d] if bias else np.zeros(d)
-        spread = moments.covariance[:d, :d] if bias else moments.xx
-        self.whitening = Whitening.of(mean, spread)
-        self.source = source
-        self.samples: Source = Mapped(source, self.whitening)
-        self.train, self.holdout = _split(self.samples, moments.n, rng)
-        self.activation, self.n_hidden = activation, n_hidden
-        self.last_called = "least_squares"
-        self.notes: tuple[str, ...] = ()
-        self.aside: tuple[str, ...] = ()
 
-    def task(self, n_samples: int) -> Task:
-        p = self.source.n_outputs
-        return Task(self.activation, self.whitening.rank, p, n_samples, self.bias, self.n_hidden)
+@dataclass(frozen=True)
+class _Solved:
+    """The network in the coordinates of the inputs, its certificate, and who found it."""
 
-    def hopeless(self, method: Method | None) -> str | None:
-        """Why no fit is tried at all, or None."""
-        task = self.task(self.moments.n)
-        spread = np.sqrt(np.diag(self.moments.covariance)[self.source.n_inputs :])
-        size = np.abs(self.moments.mean[self.source.n_inputs :])
-        if np.all(spread <= 1e-13 * size):
-            return "The outputs are constant, so they say nothing of any hidden unit."
-        if self.whitening.rank == 0:
-            return "The inputs are constant, so they say nothing of any hidden unit."
-        width = self.n_hidden or 1
-        wanted = task.n_parameters(width, affine=False) - width
-        if wanted >= self.moments.n * task.n_outputs:
-            return (
-                f"{self.moments.n * task.n_outputs} numbers in Y cannot determine the {wanted} parameters "
-                f"of {width} hidden units. Give more samples or fewer units."
-            )
-        return (method or get_method("least_squares")).refuse(task)
+    network: Network
+    certificate: Certificate
+    method: str
+    estimate: Estimate | None
 
-    def give_up(self, reason: str) -> tuple[Network, Certificate]:
-        """The mean of the outputs as a network without units, and the reason."""
-        d, p = self.source.n_inputs, self.source.n_outputs
-        c = self.moments.mean[d:] if self.bias else np.zeros(p)
-        network = Network(np.zeros((0, d)), None, np.zeros((p, 0)), c, self.activation)
-        residuals = reduce(self.holdout, Residuals(lambda X: np.tile(c, (len(X), 1)), p, origin=c))
-        constant = residuals.mse <= (1e-12 * float(np.abs(c).max(initial=0.0))) ** 2
-        verdict = "approximate" if constant else "failed"
-        return network, Certificate(verdict, (reason,), residuals.mse, None, False, self.moments.n, residuals.n)
 
-    def solve(
-        self, method: Method | None, deadline: Deadline, report: Progress
-    ) -> tuple[Network, Certificate, list[Stage]]:
-        stages = []
-        clock = time.monotonic()
+def _solve_by(
+    algorithm: Algorithm,
+    given: Prepared,
+    task: Task,
+    rng: np.random.Generator,
+    deadline: Deadline,
+    report: Progress,
+    clock: _Clock,
+) -> _Solved:
+    """One algorithm's estimate, then the finisher from there."""
+    found: Estimate | None = None
+    aside: tuple[Check, ...] = ()
+    if algorithm.run is not None:
+        found = estimated(algorithm, Call(given.train, _sized(task, given.train), rng, deadline))
+        clock.stage(algorithm.name, " ".join(found.notes) or "an estimate")
+        if algorithm.clean is not None and found.network is not None:
+            given, aside = algorithm.clean(given, found)
+    network, certificate, finished = _finished(given, task, _as_starts(found, task.bias), rng, deadline, report, clock)
+    more = (*aside, *algorithm.diagnose(finished, given.samples, rng))
+    if found is not None and certificate.verdict in ("approximate", "failed"):
+        more = (*aside, *(Check(algorithm.name, True, None, None, note) for note in found.notes), *more[len(aside) :])
+    certificate = replace(certificate, checks=(*certificate.checks, *more))
+    return _Solved(network, certificate, algorithm.name, _in_inputs(found, given))
 
-        def stage(name: str, detail: str) -> None:
-            nonlocal clock
-            now = time.monotonic()
-            stages.append(Stage(name, now - clock, detail))
-            clock = now
 
-        starts = self._starts(method, deadline, stages)
-        if method is not None:
-            starts = iter(list(starts))  # before the search, which may then see other samples
-        sample = self._search_sample()
-        task = self.task(_count(sample))
-        found = finish(sample, task, self.rng, deadline, starts, report)
-        stage("search", _search_sentence(found, _count(sample)))
-        if sample is not self.train:
-            found = polish(self.train, found, self.bias, deadline)
-            stage("refine", f"relative residual {np.sqrt(found.relative_rss):.1e} on {_count(self.train)} samples")
-        network = found.network
-        residuals = reduce(self.holdout, Residuals(network, network.n_outputs, network.n_hidden, self._output_mean()))
-        final = polish(self.samples, found, self.bias, deadline)
-        stage("last fit", f"relative residual {np.sqrt(final.relative_rss):.1e} on all {self.moments.n} samples")
-        evidence = Evidence(self.n_hidden, found.sign_choices, found.agreements, final.converged, found.last_drop)
-        certificate = certify(final.network, self.whitening, self.samples, residuals, evidence, self.bias, self.rng)
-        more = self._symmetry(final.network) if method is not None and method.name == "symmetric" else ()
-        if method is not None and certificate.verdict in ("approximate", "failed"):
-            more = (*self.notes, *more)  # what the method says of its assumptions
-        certificate = replace(certificate, reasons=(*certificate.reasons, *self.aside, *more))
-        stage("certify", certificate.verdict)
-        return unwhitened(final.network, self.whitening), certificate, stages
+def _solve_by_race(
+    given: Prepared, task: Task, rng: np.random.Generator, deadline: Deadline, report: Progress, clock: _Clock
+) -> _Solved:
+    """Random starts first; the algorithms in reserve are called when they have not sufficed."""
+    reserve = _Reserve(given.train, _sized(task, given.train), rng, deadline)
+    network, certificate, _ = _finished(given, task, reserve.starts(), rng, deadline, report, clock)
+    clock.stages += [Stage(e.method, e.seconds, " ".join(e.notes) or "an estimate") for e in reserve.called]
+    last = reserve.called[-1] if reserve.called else None
+    return _Solved(network, certificate, last.method if last else "least_squares", _in_inputs(last, given))
 
-    def _starts(self, method: Method | None, deadline: Deadline, stages: list[Stage]) -> Iterator[np.ndarray]:
-        """Hidden weights to begin a round of descents with: the method's estimate.
 
-        For "auto" there are none for the first rounds, which makes them random, and then the estimates of the methods
-        that apply.
-        """
-        task = self.task(_count(self.train))
-        called = [method]
-        if method is None:
-            yield from [np.empty((0, task.n_inputs + task.bias))] * RANDOM_ROUNDS
-            called = [reserve for reserve in methods() if reserve.reserve and reserve.refuse(task) is None]
-            called = called if task.n_inputs <= RESERVE_INPUTS else []  # beyond, their tensors take minutes
-        for each in called:
-            if each is None or each.estimate is None or deadline.passed:
-                continue
-            began = time.monotonic()
-            try:
-                estimate = each.estimate(self.train, task, self.rng, deadline)
-            except ValueError as error:  # data that this method cannot solve
-                estimate = Estimate(None, (str(error),))
-            stages.append(Stage(each.name, time.monotonic() - began, " ".join(estimate.notes) or "an estimate"))
-            self.last_called, self.notes = each.name, estimate.notes
-            if each.sets_aside and estimate.network is not None:
-                self._set_aside(estimate.network)
-            yield from _as_starts(estimate, self.bias)
+def _finished(
+    given: Prepared,
+    task: Task,
+    starts: Iterable[np.ndarray],
+    rng: np.random.Generator,
+    deadline: Deadline,
+    report: Progress,
+    clock: _Clock,
+) -> tuple[Network, Certificate, Network]:
+    """The finisher on part of the samples, on all that are not held out, on all; and the certificate.
 
-    def _set_aside(self, network: Network) -> None:
-        """Go on with samples that are free of the gross errors the network shows."""
-        d = self.source.n_inputs
-        tolerance = 1e-6 * float(np.sqrt(np.diag(self.moments.second)[d:].max(initial=0.0)))
-        kept = {name: Repaired(getattr(self, name), network, tolerance) for name in ("train", "holdout", "samples")}
-        share = kept["holdout"].share
-        if share > MOST_ASIDE:
+    Returned are the network in the coordinates of the inputs, its certificate, and the network on whitened inputs.
+    """
+    sample = _search_sample(given, task, rng)
+    in_stages = lambda stage, rss: report(stage, float(np.sqrt(rss)))  # noqa: E731
+    found = finish(sample, _sized(task, sample), rng, deadline, starts, in_stages)
+    clock.stage("search", _search_sentence(found, sample.count()))
+    if sample is not given.train:
+        found = polish(given.train, found, task.bias, deadline)
+        residual = f"relative residual {np.sqrt(found.relative_rss):.1e}"
+        clock.stage("refine", f"{residual} on {given.train.count()} samples")
+    held_out = Residuals(found.network, found.network.n_outputs, found.network.n_hidden, given.output_mean)
+    residuals = reduce(given.holdout, held_out)
+    final = polish(given.samples, found, task.bias, deadline)
+    residual = f"relative residual {np.sqrt(final.relative_rss):.1e}"
+    clock.stage("last fit", f"{residual} on all {given.moments.n} samples")
+    evidence = Evidence(task.n_hidden, found.sign_choices, found.agreements, final.converged, found.last_drop)
+    certificate = certify_network(final.network, given.whitening, given.samples, residuals, evidence, task.bias, rng)
+    clock.stage("certify", certificate.verdict)
+    network = unwhitened(final.network, given.whitening).normal_form()
+    assert isinstance(network, Network)
+    return network, certificate, final.network
+
+
+class _Reserve:
+    """The algorithms that "auto" calls on, one after the other and only when it comes to them."""
+
+    def __init__(self, train: Source, task: Task, rng: np.random.Generator, deadline: Deadline) -> None:
+        self.call = Call(train, task, rng, deadline)
+        self.called: list[Estimate] = []
+
+    def starts(self) -> Iterator[np.ndarray]:
+        """Hidden weights to begin a round of descents with: none at first, which makes rounds random."""
+        task = self.call.task
+        yield from [np.empty((0, task.n_inputs + task.bias))] * RANDOM_ROUNDS
+        if task.n_inputs > RESERVE_INPUTS:  # their tensors take minutes
             return
-        self.train, self.holdout, self.samples = kept["train"], kept["holdout"], kept["samples"]
-        off = f"{share:.1%} of the held-out outputs are off by more than {tolerance:.1e}"
-        self.aside = (f"{off} and were set aside as corrupted.",)
+        for algorithm in methods():
+            if algorithm.reserve and algorithm.refuse(task) is None and not self.call.deadline.passed:
+                self.called.append(estimated(algorithm, self.call))
+                yield from _as_starts(self.called[-1], task.bias)
 
-    def _search_sample(self) -> Source:
-        width = self.task(self.moments.n).width(True) if self.n_hidden else 64
-        wanted = max(2_000, SEARCH_LOAD * self.task(self.moments.n).n_parameters(width, affine=True))
-        if wanted >= 0.9 * _count(self.train):
-            return self.train
-        return subsample(self.train, wanted, int(self.rng.integers(2**31)))
 
-    def _symmetry(self, network: Network) -> tuple[str, ...]:
-        """The diagnoses of [GKLW19]: are the inputs symmetric, and by how much do they tell the units apart?"""
-        distinguished = distinguish(network, self.samples)
-        told = () if distinguished is None else (distinguished.sentence,)
-        return (symmetry_test(self.samples, self.rng).sentence, *told)
+class _Clock:
+    """The stages of a run and when it began."""
 
-    def _output_mean(self) -> np.ndarray:
-        return self.moments.mean[self.source.n_inputs :]
+    def __init__(self) -> None:
+        self.began = self.last = time.monotonic()
+        self.stages: list[Stage] = []
+
+    def stage(self, name: str, detail: str) -> None:
+        """Note what was done since the last stage."""
+        now = time.monotonic()
+        self.stages.append(Stage(name, now - self.last, detail))
+        self.last = now
+
+    def recovery(
+        self, network: Any, certificate: Certificate, method: str, found: Estimate | None, n_queries: int | None
+    ) -> Recovery:
+        seconds = time.monotonic() - self.began
+        return Recovery(network, certificate, method, tuple(self.stages), seconds, found, n_queries)
 
 
 def _check_arguments(n_hidden: int | None, time_budget: float | None) -> None:
@@ -259,56 +277,73 @@ def _check_arguments(n_hidden: int | None, time_budget: float | None) -> None:
         raise ValueError(f"time_budget needs to be a number of seconds from 0. Got {time_budget!r} instead.")
 
 
-def _load(X: Any, Y: Any, n_samples: int | None, in_pairs: bool) -> Source:
-    """The source, as arrays where it is small; `in_pairs`, an oracle is asked at x and −x together."""
+def _network_method(name: str) -> Algorithm:
+    algorithm = get_method(name)
+    if algorithm.finds != "network":
+        raise ValueError(f"{name} finds the lowest layer of a deeper network: use recover_lowest_layer or estimate.")
+    return algorithm
+
+
+def _load(X: Any, Y: Any, n_samples: int | None, algorithm: Algorithm | None) -> tuple[Source, int | None]:
+    """The source, as the algorithm wants it asked, and how often a black box was."""
     source = as_source(X, Y)
-    if n_samples is not None:
-        if not isinstance(source, Oracle):
-            raise ValueError(
-                "n_samples goes with an oracle, which is asked that often. Leave it out for given samples."
-            )
-        source = source.with_samples(n_samples)
-    if in_pairs and isinstance(source, Oracle):
-        source = with_reflections(source)
-    size = None if source.n_samples is None else 8 * source.n_samples * (source.n_inputs + source.n_outputs)
-    if size is not None and size <= IN_MEMORY and not isinstance(source, ArraySource):
-        return ArraySource(*source.collect(), origin=source.origin)
-    return source
+    if algorithm is not None:
+        source = algorithm.prepare(source)
+    read = loaded(source, n_samples)
+    return read, source.queries if isinstance(source, Oracle) else None
 
 
-def _moments(source: Source, bias: bool, report: Progress) -> Moments:
-    """Second moments about the first sample, which keeps large means from cancelling the digits."""
-    X, Y = next(source.blocks(1))
-    origin = np.concatenate([X[0], Y[0]]).astype(np.float64) if bias else None
-    report("read", float("nan"))
-    moments = reduce(source, Moments(source.n_inputs, source.n_outputs, origin=origin))
-    if moments.n < 5:
-        raise ValueError(f"{source.origin}: expected at least 5 samples, to hold one out. Got {moments.n} instead.")
-    return moments
+def _hopeless(given: Prepared, task: Task, algorithm: Algorithm | None) -> str | None:
+    """Why no fit is tried at all, or None."""
+    spread = np.sqrt(np.diag(given.moments.covariance)[given.source.n_inputs :])
+    if np.all(spread <= 1e-13 * np.abs(given.output_mean)):
+        return "The outputs are constant, so they say nothing of any hidden unit."
+    if given.whitening.rank == 0:
+        return "The inputs are constant, so they say nothing of any hidden unit."
+    width = task.n_hidden or 1
+    wanted = task.n_parameters(width, affine=False) - width
+    if wanted >= task.n_samples * task.n_outputs:
+        return (
+            f"{task.n_samples * task.n_outputs} numbers in Y cannot determine the {wanted} parameters "
+            f"of {width} hidden units. Give more samples or fewer units."
+        )
+    return (algorithm or get_method("least_squares")).refuse(task)
 
 
-def _split(samples: Source, n: int, rng: np.random.Generator) -> tuple[Source, Source]:
-    """Training and held-out samples; kept as arrays where they are small."""
-    fraction = max(HOLDOUT, min(5 / n, 0.5))
-    for _ in range(100):
-        train, holdout = split(samples, fraction, int(rng.integers(2**31)))
-        if 0.8 * fraction * n <= _count(holdout) < n:
-            break
-    if samples.n_inputs == 0 or 8 * n * (samples.n_inputs + samples.n_outputs) > IN_MEMORY:
-        return train, holdout
-    return ArraySource(*train.collect()), ArraySource(*holdout.collect())
+def _nothing(given: Prepared, task: Task, reason: str) -> tuple[Network, Certificate]:
+    """The mean of the outputs as a network without units, and the reason."""
+    d, p = given.source.n_inputs, given.source.n_outputs
+    c = given.output_mean if task.bias else np.zeros(p)
+    network = Network(np.zeros((0, d)), None, np.zeros((p, 0)), c, task.activation)
+    residuals = reduce(given.holdout, Residuals(lambda X: np.tile(c, (len(X), 1)), p, origin=c))
+    constant = bool(residuals.mse <= (1e-12 * float(np.abs(c).max(initial=0.0))) ** 2)
+    return network, certify_nothing(reason, residuals, constant, given.moments.n)
 
 
-def _count(source: Source) -> int:
-    if source.n_samples is None:
-        source.n_samples = sum(len(X) for X, _ in source.blocks(65_536))
-    return source.n_samples
+def _sized(task: Task, source: Source) -> Task:
+    return replace(task, n_samples=source.count())
 
 
-def _as_starts(estimate: Estimate, bias: bool) -> list[np.ndarray]:
-    net = estimate.network
-    first = [] if net is None else [np.hstack([net.W, net.b[:, None]]) if bias else net.W]
-    return [*first, *estimate.starts]
+def _search_sample(given: Prepared, task: Task, rng: np.random.Generator) -> Source:
+    width = task.width(True) if task.n_hidden else 64
+    wanted = max(2_000, SEARCH_LOAD * task.n_parameters(width, affine=True))
+    if wanted >= 0.9 * given.train.count():
+        return given.train
+    return subsample(given.train, wanted, int(rng.integers(2**31)))
+
+
+def _as_starts(found: Estimate | None, bias: bool) -> list[np.ndarray]:
+    if found is None:
+        return []
+    net = found.network
+    first = [np.hstack([net.W, net.b[:, None]]) if bias else net.W] if isinstance(net, Network) else []
+    return [*first, *found.starts]
+
+
+def _in_inputs(found: Estimate | None, given: Prepared) -> Estimate | None:
+    if found is None or found.network is None:
+        return found
+    return replace(found, network=unwhitened(found.network, given.whitening).normal_form())
 
 
 def _search_sentence(found: Finished, n: int) -> str:
@@ -330,5 +365,5 @@ def _reporter(progress: bool | Progress) -> Iterator[Progress]:
 
         with Console(stderr=True).status("reading") as status:
             yield lambda stage, residual: status.update(
-                stage if np.isnan(residual) else f"{stage}: relative residual {np.sqrt(residual):.1e}"
+                stage if np.isnan(residual) else f"{stage}: relative residual {residual:.1e}"
             )

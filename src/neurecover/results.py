@@ -1,45 +1,18 @@
-"""What a recovery hands back: the network, the certificate and how it came about."""
+"""What is handed back: the network, the certificate and how it came about."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from neurecover.models import Network, from_arrays, read_npz, write_npz
+from neurecover.certificate import Certificate, Check, ParameterArrays
+from neurecover.models import Composite, Model, from_arrays, read_npz, write_npz
 
-VERDICTS = ("exact", "statistical", "approximate", "failed")
-
-
-@dataclass(frozen=True)
-class StandardErrors:
-    """One standard error per parameter of the network in normal form: W (k, d), b (k,), A (p, k), c (p,)."""
-
-    W: np.ndarray
-    b: np.ndarray
-    A: np.ndarray
-    c: np.ndarray
-
-
-@dataclass(frozen=True)
-class Certificate:
-    """How far the weights can be trusted.
-
-    verdict is "exact" (held-out residual at the level of rounding, weights determined by the samples), "statistical"
-    (residual is noise, see `standard_errors`), "approximate" (predicts well, weights not determined) or "failed".
-    reasons are plain sentences, each with its figure. noise_variance is None where the residual is not noise.
-    """
-
-    verdict: str
-    reasons: tuple[str, ...]
-    holdout_mse: float
-    noise_variance: float | None
-    identifiable: bool
-    n_samples: int
-    n_holdout: int
-    standard_errors: StandardErrors | None = field(default=None, repr=False)
+__all__ = ["Certificate", "Check", "Estimate", "Recovery", "Stage"]
 
 
 @dataclass(frozen=True)
@@ -52,47 +25,94 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Recovery:
-    """The answer of `recover`."""
+class Estimate:
+    """An algorithm's own answer, before the finisher: a network (None if nothing), and sentences with its figures.
 
-    network: Network
+    `details` is the algorithm's own record, a frozen dataclass with named fields: tensors, spectra, masks, ratios, as
+    far as it has them, in whitened coordinates (zero mean, unit covariance). `starts` are further hidden weights (m, D)
+    worth a descent each, in the same coordinates.
+    """
+
+    network: Model | None
+    notes: tuple[str, ...] = ()
+    starts: tuple[np.ndarray, ...] = field(default=(), repr=False)
+    details: Any = field(default=None, repr=False)
+    method: str = ""
+    form: str = "best"
+    seconds: float = 0.0
+
+    def summary(self) -> str:
+        """A few lines for a person."""
+        lines = [("method", f"{self.method} ({self.form}), {self.seconds:.2f} s"), ("network", described(self.network))]
+        lines += [("notes" if i == 0 else "", note) for i, note in enumerate(self.notes)]
+        if self.details is not None:
+            lines.append(("details", f"{type(self.details).__name__}: {', '.join(vars(self.details))}"))
+        return in_columns(lines)
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """The answer of `recover`, `recover_lowest_layer` and `extract`.
+
+    `estimate` is what the algorithm had found before the finisher, None where the finisher worked alone; its details
+    are not saved. n_queries counts what a black box was asked, None for given samples.
+    """
+
+    network: Model
     certificate: Certificate
     method: str
     stages: tuple[Stage, ...]
     seconds: float
+    estimate: Estimate | None = field(default=None, repr=False)
+    n_queries: int | None = None
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The summary as pairs of a label, empty where a row goes on with the last one, and a text."""
+        certificate = self.certificate
+        rows = [
+            ("verdict", certificate.verdict),
+            ("network", described(self.network)),
+            ("method", f"{self.method}, {self.seconds:.2f} s"),
+        ]
+        if self.n_queries is not None:
+            ratio = self.n_queries / max(self.network.n_parameters, 1)
+            rows.append(("queries", f"{self.n_queries:,}, {ratio:.2f} per parameter"))
+        held_out = f"mean squared error {certificate.holdout_mse:.3g} on {certificate.n_holdout} of "
+        rows.append(("held out", f"{held_out}{certificate.n_samples} samples"))
+        rows += [("because" if i == 0 else "", reason) for i, reason in enumerate(certificate.reasons)]
+        return rows + [
+            ("stages" if i == 0 else "", f"{stage.name}: {stage.detail} ({stage.seconds:.2f} s)")
+            for i, stage in enumerate(self.stages)
+        ]
 
     def summary(self) -> str:
         """A few lines for a person."""
-        net, certificate = self.network, self.certificate
-        lines = [
-            f"verdict      {certificate.verdict}",
-            f"network      {_count(net.n_inputs, 'input')}, {_count(net.n_hidden, 'hidden unit')} ({net.activation}), "
-            f"{_count(net.n_outputs, 'output')}",
-            f"method       {self.method}, {self.seconds:.2f} s",
-            f"held out     mean squared error {certificate.holdout_mse:.3g} on {certificate.n_holdout} of "
-            f"{certificate.n_samples} samples",
-        ]
-        lines += [f"{'because' if i == 0 else '':<12} {reason}" for i, reason in enumerate(certificate.reasons)]
-        lines += [
-            f"{'stages' if i == 0 else '':<12} {stage.name}: {stage.detail} ({stage.seconds:.2f} s)"
-            for i, stage in enumerate(self.stages)
-        ]
-        return "\n".join(lines)
+        return in_columns(self.rows())
 
     def save(self, path: str | Path) -> None:
         """Write an `.npz` file from which `neurecover.load` reads the network and `Recovery.load` everything."""
-        errors = self.certificate.standard_errors
-        facts = {name: value for name, value in asdict(self.certificate).items() if name != "standard_errors"}
-        record = {
+        certificate, estimate = self.certificate, self.estimate
+        record: dict[str, Any] = {
             "method": self.method,
             "seconds": self.seconds,
+            "n_queries": self.n_queries,
             "stages": [asdict(stage) for stage in self.stages],
-            "certificate": facts,
+            "checks": [asdict(check) for check in certificate.checks],
+            "holdout_mse": certificate.holdout_mse,
+            "noise_variance": certificate.noise_variance,
+            "n_samples": certificate.n_samples,
+            "n_holdout": certificate.n_holdout,
         }
-        arrays = self.network.to_arrays() | {"recovery": np.array(json.dumps(record))}
-        if errors is not None:
-            arrays |= {f"error_{name}": value for name, value in vars(errors).items()}
-        write_npz(path, arrays)
+        arrays = self.network.to_arrays()
+        if estimate is not None:
+            facts = {name: getattr(estimate, name) for name in ("notes", "method", "form", "seconds")}
+            record["estimate"] = facts | {"n_starts": len(estimate.starts)}
+            arrays |= {f"start_{i}": start for i, start in enumerate(estimate.starts)}
+            if estimate.network is not None and _can_be_saved(estimate.network):
+                arrays |= {f"estimate_{name}": value for name, value in estimate.network.to_arrays().items()}
+        if certificate.standard_errors is not None:
+            arrays |= {f"error_{name}": value for name, value in certificate.standard_errors.items()}
+        write_npz(path, arrays | {"recovery": np.array(json.dumps(_plain(record)))})
 
     @classmethod
     def load(cls, path: str | Path) -> Recovery:
@@ -103,13 +123,62 @@ class Recovery:
             raise ValueError(f"{path} holds a network but no recovery. Read it with neurecover.load instead.")
         try:
             record = json.loads(str(arrays["recovery"]))
-            facts = record["certificate"] | {"reasons": tuple(record["certificate"]["reasons"])}
+            errors = _with_prefix(arrays, "error_")
+            certificate = Certificate(
+                tuple(Check(**check) for check in record["checks"]),
+                record["holdout_mse"],
+                record["noise_variance"],
+                record["n_samples"],
+                record["n_holdout"],
+                ParameterArrays(errors) if errors else None,
+            )
             stages = tuple(Stage(**stage) for stage in record["stages"])
-            errors = {name: arrays[f"error_{name}"] for name in "WbAc"} if "error_W" in arrays else None
-            certificate = Certificate(**facts, standard_errors=None if errors is None else StandardErrors(**errors))
-            return cls(network, certificate, record["method"], stages, record["seconds"])
-        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            estimate = _estimate(record.get("estimate"), arrays, path)
+            return cls(network, certificate, record["method"], stages, record["seconds"], estimate, record["n_queries"])
+        except (KeyError, TypeError, json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"{path} holds a recovery that this release cannot read ({error}).") from None
+
+
+def in_columns(rows: list[tuple[str, str]]) -> str:
+    """Rows of a label and a text, one line each."""
+    return "\n".join(f"{label:<12} {text}".rstrip() for label, text in rows)
+
+
+def described(network: Model | None) -> str:
+    """The size of a network in words."""
+    if network is None:
+        return "none"
+    hidden = network.n_hidden
+    units = f"{'-'.join(map(str, hidden))} hidden units" if isinstance(hidden, tuple) else _count(hidden, "hidden unit")
+    upper = f" below {type(network.upper).__name__}" if isinstance(network, Composite) else ""
+    inputs, outputs = _count(network.n_inputs, "input"), _count(network.n_outputs, "output")
+    return f"{inputs}, {units} ({network.activation}){upper}, {outputs}"
+
+
+def _estimate(record: dict[str, Any] | None, arrays: dict[str, np.ndarray], path: str | Path) -> Estimate | None:
+    if record is None:
+        return None
+    stored = _with_prefix(arrays, "estimate_")
+    starts = tuple(arrays[f"start_{i}"] for i in range(record["n_starts"]))
+    estimate = Estimate(from_arrays(stored, path) if stored else None, tuple(record["notes"]), starts)
+    return replace(estimate, method=record["method"], form=record["form"], seconds=record["seconds"])
+
+
+def _with_prefix(arrays: dict[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {name.removeprefix(prefix): value for name, value in arrays.items() if name.startswith(prefix)}
+
+
+def _can_be_saved(network: Model) -> bool:
+    return not isinstance(network, Composite) or network.can_be_saved
+
+
+def _plain(value: Any) -> Any:
+    """numpy's numbers as Python's, which JSON can write."""
+    if isinstance(value, dict):
+        return {name: _plain(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(entry) for entry in value]
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _count(n: int, what: str) -> str:

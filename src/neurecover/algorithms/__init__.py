@@ -2,7 +2,7 @@
 
 from neurecover.algorithms import least_squares
 from neurecover.algorithms.atv21 import learner as atv21
-from neurecover.algorithms.base import Estimate, Method
+from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.bjw18 import (
     corruption,
     enumeration,
@@ -28,18 +28,18 @@ _ROOMS = (
     guesses,
     corruption,
 )
-_METHODS = {room.METHOD.name: room.METHOD for room in _ROOMS}
+_REGISTRY = {room.ALGORITHM.name: room.ALGORITHM for room in _ROOMS}
 
-__all__ = ["Estimate", "Method", "get_method", "methods"]
+__all__ = ["Algorithm", "Call", "get_method", "methods"]
 
 
-def methods() -> tuple[Method, ...]:
+def methods() -> tuple[Algorithm, ...]:
     """Every method: its name, its paper and what it assumes."""
-    return tuple(_METHODS.values())
+    return tuple(_REGISTRY.values())
 
 
-def get_method(name: str) -> Method:
+def get_method(name: str) -> Algorithm:
     """The method of that name."""
-    if name not in _METHODS:
-        raise ValueError(f"method needs to be 'auto' or one of {', '.join(_METHODS)}. Got {name!r} instead.")
-    return _METHODS[name]
+    if name not in _REGISTRY:
+        raise ValueError(f"method needs to be 'auto' or one of {', '.join(_REGISTRY)}. Got {name!r} instead.")
+    return _REGISTRY[name]

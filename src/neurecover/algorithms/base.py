@@ -1,4 +1,4 @@
-"""What a method is: a published algorithm that says what it assumes and turns samples into an estimate."""
+"""What an algorithm is: a published procedure that says what it assumes and turns samples into an estimate."""
 
 from __future__ import annotations
 
@@ -7,39 +7,53 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from neurecover.data import Source
-from neurecover.models import Network
+from neurecover.certificate import Check
+from neurecover.data import Prepared, Source
+from neurecover.models import Model
 from neurecover.refine.task import Task
+from neurecover.results import Estimate
 from neurecover.solve import Deadline
 
-
-@dataclass(frozen=True)
-class Estimate:
-    """What a method found: a network (None if nothing), and plain sentences with the figures it went by.
-
-    `starts` are further hidden weights (m, D) worth a descent each.
-    """
-
-    network: Network | None
-    notes: tuple[str, ...] = ()
-    starts: tuple[np.ndarray, ...] = ()
+BEST, PAPER = "best", "paper"
 
 
 @dataclass(frozen=True)
-class Method:
+class Call:
+    """What an algorithm is run on: samples whose inputs have zero mean and unit covariance (with biases; else unit
+    second moments), what is sought in them, random numbers, the time there is, and which form of it is asked for."""
+
+    source: Source
+    task: Task
+    rng: np.random.Generator
+    deadline: Deadline = Deadline()
+    form: str = BEST
+
+
+@dataclass(frozen=True)
+class Algorithm:
     """A row of the registry.
 
-    refuse(task) says in one sentence why the method does not apply, or returns None. estimate(source, task, rng,
-    deadline) runs it on whitened samples; None for a method that has no estimate of its own and leaves all to the
-    finisher. A reserve is called by "auto" when random starts have not sufficed. A method that sets_aside sees
-    through gross errors in single outputs; what its network contradicts is then left out of the fit and of the
-    certificate.
+    run(call) gives the estimate, or raises `UnsolvableError`; None for an algorithm that leaves all to the finisher.
+    refuse(task) says in one sentence why the algorithm does not apply, or returns None. `forms` are the ways it can
+    run: "best" is ours, "paper" as printed. `finds` is what its estimate holds: a "network", or the first layer of a
+    "composite".
+
+    prepare(source) is what the samples go through before anything is read, such as asking an oracle in pairs.
+    clean(samples, estimate) are the samples without what the estimate shows to be gross errors, with checks that say
+    so. diagnose(network, source, rng) tests the algorithm's assumptions at the end; its checks decide no verdict. A
+    reserve is called by "auto" when random starts have not sufficed.
     """
 
     name: str
     paper: str
     assumes: str
     refuse: Callable[[Task], str | None] = field(repr=False, default=lambda task: None)
-    estimate: Callable[[Source, Task, np.random.Generator, Deadline], Estimate] | None = field(repr=False, default=None)
+    run: Callable[[Call], Estimate] | None = field(repr=False, default=None)
+    forms: tuple[str, ...] = (BEST,)
+    finds: str = "network"
+    prepare: Callable[[Source], Source] = field(repr=False, default=lambda source: source)
+    clean: Callable[[Prepared, Estimate], tuple[Prepared, tuple[Check, ...]]] | None = field(repr=False, default=None)
+    diagnose: Callable[[Model, Source, np.random.Generator], tuple[Check, ...]] = field(
+        repr=False, default=lambda network, source, rng: ()
+    )
     reserve: bool = False
-    sets_aside: bool = False

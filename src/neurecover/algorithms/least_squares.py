@@ -4,7 +4,7 @@ No assumption on the distribution of the inputs and no guarantee either; what it
 answer.
 """
 
-from neurecover.algorithms.base import Method
+from neurecover.algorithms.base import Algorithm
 from neurecover.refine.task import Task
 
 
@@ -14,7 +14,7 @@ def _refuse(task: Task) -> str | None:
     return None
 
 
-METHOD = Method(
+ALGORITHM = Algorithm(
     name="least_squares",
     paper="none: variable projection, over-parameterised and pruned",
     assumes="any inputs; a differentiable activation; more samples than parameters",

@@ -1,0 +1,22 @@
+"""How far an answer can be trusted: the checks, and the verdict as a function of them."""
+
+from neurecover.certificate.ambiguity import SignAmbiguities, sign_ambiguities
+from neurecover.certificate.checks import Evidence
+from neurecover.certificate.shallow import certify_network, certify_nothing
+from neurecover.certificate.verdict import VERDICTS, Certificate, Check, ParameterArrays, verdict_of
+from neurecover.certificate.verification import Verification, verify
+
+__all__ = [
+    "VERDICTS",
+    "Certificate",
+    "Check",
+    "Evidence",
+    "ParameterArrays",
+    "SignAmbiguities",
+    "Verification",
+    "certify_network",
+    "certify_nothing",
+    "sign_ambiguities",
+    "verdict_of",
+    "verify",
+]

@@ -1,19 +1,18 @@
 """How a network does on samples that it is given.
 
 Per output, with the residual r = y − f(x): the mean of r², R² = 1 − E[r²]/Var[y] and max |r|. Rounding alone leaves
-about ε·t(x) in r, where t(x) is the size of the terms whose sum the output is,
-
-    t(x) = |A| (|act(z)| + |act′(z)| (|W||x| + |b|)) + |c|,        z = W x + b.
+about ε·t(x) in r, where t(x) is the size of the terms whose sum the output is (`models.term_sizes`).
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from neurecover.certificate.certify import GOOD_R2, ROUNDING
-from neurecover.data import Source, reduce
-from neurecover.models import Network
-from neurecover.results import Certificate
+from neurecover.certificate.checks import GOOD_R2, ROUNDING
+from neurecover.certificate.verdict import Certificate
+from neurecover.data import as_source, reduce
+from neurecover.models import Model, term_sizes
 from neurecover.statistics import Residuals
 
 
@@ -54,8 +53,9 @@ class Verification:
         return bool(self.mse.mean() <= noise * (1 + 3 * spread))
 
 
-def verify(network: Network, source: Source) -> Verification:
-    """The residuals of the network on every sample of the source."""
+def verify(network: Model, X: Any, Y: Any = None) -> Verification:
+    """The residuals of a network on every sample: arrays X (n, d) and Y, or X alone as a path or a data source."""
+    source = as_source(X, Y)
     ours, theirs = (network.n_inputs, network.n_outputs), (source.n_inputs, source.n_outputs)
     if ours != theirs:
         raise ValueError(
@@ -63,8 +63,7 @@ def verify(network: Network, source: Source) -> Verification:
             f"Got {theirs[0]} and {theirs[1]} instead."
         )
     _, first = next(source.blocks(1))
-    origin = first[0].astype(np.float64)
-    residuals = reduce(source, _Check(network, origin))
+    residuals = reduce(source, _WithTerms(network, first[0].astype(np.float64)))
     mse, variance = residuals.average("residual_squared"), residuals.output_variance
     return Verification(
         n_samples=residuals.n,
@@ -75,19 +74,15 @@ def verify(network: Network, source: Source) -> Verification:
     )
 
 
-class _Check(Residuals):
+class _WithTerms(Residuals):
     """The residuals of a network, and Σ t(x)² per output."""
 
-    def __init__(self, network: Network, origin: np.ndarray) -> None:
-        super().__init__(network, network.n_outputs, 3 * network.n_hidden, origin)
+    def __init__(self, network: Model, origin: np.ndarray) -> None:
+        super().__init__(network, network.n_outputs, 3 * int(np.sum(network.n_hidden)), origin)
         self.network = network
         self.sums["terms_squared"] = np.zeros(network.n_outputs)
 
     def update(self, X: np.ndarray, Y: np.ndarray) -> None:
         super().update(X, Y)
-        net, X = self.network, X.astype(np.float64)
-        z = X @ net.W.T + net.b
-        inside = np.abs(X) @ np.abs(net.W.T) + np.abs(net.b)
-        hidden = np.abs(net.activation(z)) + np.abs(net.activation.derivative(z)) * inside
-        terms = hidden @ np.abs(net.A.T) + np.abs(net.c)
+        terms = term_sizes(self.network, np.asarray(X, dtype=np.float64))
         self.sums["terms_squared"] += np.einsum("ij,ij->j", terms, terms)

@@ -2,9 +2,10 @@
 
 from neurecover.data.arrays import ArraySource
 from neurecover.data.loop import reduce, side_by_side
-from neurecover.data.mapped import Mapped, Whitening
+from neurecover.data.mapped import Mapped, Whitening, unwhitened
 from neurecover.data.opening import as_source, open
 from neurecover.data.oracles import Oracle, oracle
+from neurecover.data.preparing import Prepared, loaded, prepared, second_moments
 from neurecover.data.rows import Rows, split, subsample
 from neurecover.data.source import Source
 
@@ -12,14 +13,19 @@ __all__ = [
     "ArraySource",
     "Mapped",
     "Oracle",
+    "Prepared",
     "Rows",
     "Source",
     "Whitening",
     "as_source",
+    "loaded",
     "open",
     "oracle",
+    "prepared",
     "reduce",
+    "second_moments",
     "side_by_side",
     "split",
     "subsample",
+    "unwhitened",
 ]

@@ -1,4 +1,4 @@
-"""Samples with their inputs shifted and turned, so that they have zero mean and unit covariance."""
+"""Samples with zero mean and unit covariance, and the way back for the networks found on them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.data.source import Blocks, Source
+from neurecover.models import Composite, DeepNetwork, Model, Network, replace_arrays
 
 
 @dataclass(frozen=True)
@@ -62,3 +63,16 @@ class Mapped(Source):
     def _blocks(self, rows: int) -> Blocks:
         for X, Y in self._parent.blocks(rows):
             yield self._whitening.inputs(X), Y
+
+
+def unwhitened(model: Model, whitening: Whitening) -> Model:
+    """A network on whitened inputs as one on the inputs: w = matrix w_z, b = b_z − w·mean in the first layer."""
+    if isinstance(model, Network):
+        W = model.W @ whitening.matrix.T
+        return replace_arrays(model, W=W, b=model.b - W @ whitening.mean)
+    if isinstance(model, Composite):
+        W = model.W @ whitening.matrix.T
+        return Composite(W, model.threshold + W @ whitening.mean, model.upper, model.activation)
+    (V, b), *above = model.layers
+    W = V @ whitening.matrix.T
+    return DeepNetwork([(W, b - W @ whitening.mean), *above], model.activation)

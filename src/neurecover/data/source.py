@@ -50,6 +50,12 @@ class Source(ABC):
         X, Y = zip(*self.blocks(65_536), strict=True)
         return np.concatenate(X, dtype=np.float64), np.concatenate(Y, dtype=np.float64)
 
+    def count(self) -> int:
+        """The number of samples; a source that does not know it makes one pass, and knows it from then on."""
+        if self.n_samples is None:
+            self.n_samples = sum(len(X) for X, _ in self.blocks(65_536))
+        return self.n_samples
+
     @abstractmethod
     def _blocks(self, rows: int) -> Blocks:
         """One pass over the raw rows, at most `rows` at a time; values are checked by `blocks`."""

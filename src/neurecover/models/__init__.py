@@ -7,6 +7,7 @@ from neurecover.models.files import read_npz, write_npz
 from neurecover.models.loading import Model, from_arrays, load
 from neurecover.models.network import Network, replace_arrays
 from neurecover.models.risk import population_risk, risk_bounds
+from neurecover.models.rounding import term_sizes
 from neurecover.models.student import Student
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "read_npz",
     "replace_arrays",
     "risk_bounds",
+    "term_sizes",
     "with_parameters",
     "write_npz",
 ]

@@ -188,6 +188,11 @@ class Composite:
         above = [(upper.W, upper.b), (upper.A, upper.c)] if isinstance(upper, Network) else upper.layers
         return DeepNetwork([(self.W, -self.threshold), *above], self.activation)
 
+    @property
+    def can_be_saved(self) -> bool:
+        """Whether the upper part is of a kind that plain arrays can hold."""
+        return isinstance(self.upper, Polynomial | Or | Network | DeepNetwork)
+
     def save(self, path: str | Path) -> None:
         """Write an `.npz` file of plain arrays; a callable that is none of the kinds of this module is refused."""
         write_npz(path, self.to_arrays())
@@ -199,7 +204,7 @@ class Composite:
             parts = {"exponents": upper.exponents, "coefficients": upper.coefficients}
         elif isinstance(upper, Network | DeepNetwork):
             parts = {f"upper_{name}": array for name, array in upper.to_arrays().items()}
-        elif not isinstance(upper, Or):
+        elif not self.can_be_saved:
             raise ValueError(
                 "Only a Polynomial, Or, Network or DeepNetwork can be saved as the upper part without pickle. "
                 f"Got {type(upper).__name__} instead."

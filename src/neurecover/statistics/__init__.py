@@ -9,7 +9,6 @@ from neurecover.statistics.gauss_newton import (
     UnitBlockSums,
 )
 from neurecover.statistics.hermite import HermiteCoefficients, HermiteSums, regression_degree
-from neurecover.statistics.information import Information
 from neurecover.statistics.moments import Moments
 from neurecover.statistics.residuals import Residuals
 
@@ -18,7 +17,6 @@ __all__ = [
     "GaussNewtonSums",
     "HermiteCoefficients",
     "HermiteSums",
-    "Information",
     "Moments",
     "PreactivationRange",
     "ReadoutSums",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from neurecover.exceptions import UnsolvableError, breakdown
 from neurecover.tensors.levenberg import descend_best
 from neurecover.tensors.packing import multiplicities, pack, unpack
 from neurecover.tensors.pencils import leading_directions, pencil_directions
@@ -27,6 +28,7 @@ class Congruence:
     relative_error: float
 
 
+@breakdown("The decomposition")
 def joint_diagonalise(
     matrices: np.ndarray,
     rank: int,
@@ -56,7 +58,7 @@ def pencil_starts(matrices: np.ndarray, rank: int, rng: np.random.Generator, pen
     """`pencils` estimates of V (rank, d), unit rows, each from two random combinations of the matrices (m, d, d)."""
     m, d, _ = matrices.shape
     if not np.all(np.isfinite(matrices)) or not np.any(matrices):
-        raise ValueError("The tensors to be decomposed need to be finite and not all zero.")
+        raise UnsolvableError("The tensors to be decomposed need to be finite and not all zero.")
     basis = leading_directions(matrices.transpose(1, 0, 2).reshape(d, -1), rank)
     core = basis.T @ matrices @ basis
     draws = rng.standard_normal((pencils, 2, m))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from neurecover.exceptions import UnsolvableError, breakdown
 from neurecover.tensors.diagonalise import pencil_starts
 from neurecover.tensors.levenberg import System, descend_best
 from neurecover.tensors.packing import flatten, multiplicities, n_packed, unpack
@@ -49,6 +50,7 @@ def flattening_rank(packed: np.ndarray, r: int, order: int, ell: int, threshold:
     return int(np.sum(values > threshold))
 
 
+@breakdown("The decomposition")
 def decompose(
     tensors: Mapping[int, np.ndarray],
     r: int,
@@ -69,7 +71,7 @@ def decompose(
     ell = _flattening_order(r, rank, min(tensors))
     stack = np.concatenate([slices(T, r, j, ell) for j, T in tensors.items()])
     if len(stack) < 2 and rank > 1:
-        raise ValueError("One symmetric matrix has no unique decomposition. Give a tensor of higher order.")
+        raise UnsolvableError("One symmetric matrix has no unique decomposition. Give a tensor of higher order.")
     starts = [directions_of_powers(P, r, ell) for P in pencil_starts(stack, rank, rng, pencils)]
     targets = [Target.of({j: T}, r, {}) for j, T in tensors.items()]
     points = [_Shared(tuple(PowerPoint.plain(target, W) for target in targets)) for W in starts]
@@ -83,7 +85,7 @@ def _flattening_order(r: int, rank: int, lowest: int) -> int:
     fits = (ell for ell in range(1, lowest // 2 + 1) if n_packed(r, ell) >= rank)
     ell = next(fits, None)
     if ell is None:
-        raise ValueError(
+        raise UnsolvableError(
             f"Tensors of order {lowest} in {r} dimensions determine at most {n_packed(r, max(lowest // 2, 1))} "
             f"components. Got rank {rank} instead; take higher orders, or leave out the lowest."
         )

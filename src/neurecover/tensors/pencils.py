@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import eig
 
+from neurecover.exceptions import UnsolvableError, breakdown
 from neurecover.tensors.levenberg import descend_best
 from neurecover.tensors.product_sums import ProductPoint
 from neurecover.tensors.subspace import left_singular
@@ -34,6 +35,7 @@ class Components:
     relative_error: float
 
 
+@breakdown("The decomposition")
 def jennrich(
     tensor: np.ndarray,
     rank: int,
@@ -50,7 +52,9 @@ def jennrich(
     """
     tensor = np.asarray(tensor, dtype=float)
     if tensor.ndim != 3 or not np.all(np.isfinite(tensor)) or not np.any(tensor):
-        raise ValueError(f"A finite third-order tensor, not zero, is needed. Got one of shape {tensor.shape} instead.")
+        raise UnsolvableError(
+            f"A finite third-order tensor, not zero, is needed. Got one of shape {tensor.shape} instead."
+        )
     d1, d2, d3 = tensor.shape
     left = leading_directions(tensor.reshape(d1, -1), rank)
     right = leading_directions(tensor.transpose(1, 0, 2).reshape(d2, -1), rank)
@@ -84,7 +88,7 @@ def leading_directions(matrix: np.ndarray, rank: int) -> np.ndarray:
     """An orthonormal basis, (d, rank), of the directions in which the columns of a matrix (d, m) are largest."""
     d, m = matrix.shape
     if rank > min(d, m):
-        raise ValueError(
+        raise UnsolvableError(
             f"{rank} components need flattenings of at least that rank. Got one of shape {d} × {m} instead; "
             "for more components than dimensions flatten a tensor of higher order."
         )

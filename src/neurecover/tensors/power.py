@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from neurecover.exceptions import UnsolvableError
 from neurecover.tensors.packing import flatten, inner, monomials, pack, rank_one, symmetric_power, unpack
 from neurecover.tensors.power_sums import best_weights
 
@@ -30,7 +31,7 @@ def whitening(matrix: np.ndarray, rank: int) -> np.ndarray:
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1][:rank], vectors[:, ::-1][:, :rank]
     if not values[-1] > len(matrix) * np.finfo(float).eps * abs(values[0]):
-        raise ValueError(
+        raise UnsolvableError(
             f"Whitening {rank} components needs that many positive eigenvalues. Got {values[-1]:.3g} for the last of "
             "them instead; decompose and joint_diagonalise work without whitening."
         )

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from neurecover.exceptions import UnsolvableError
+
 TOLERANCE = 1e-7
 GROWTH = 1.5  # of the penalty μ, per step
 CLIP = 50.0  # upper quartiles of |Y|
@@ -44,7 +46,7 @@ def principal_component_pursuit(Y: np.ndarray, max_iterations: int = 300) -> tup
     size = float(np.linalg.norm(Y))
     spectral = float(np.sqrt(np.linalg.eigvalsh(Y.T @ Y if p <= n else Y @ Y.T)[-1]))
     if size == 0.0:
-        raise ValueError("The outputs are all zero, so there is nothing to separate.")
+        raise UnsolvableError("The outputs are all zero, so there is nothing to separate.")
     multiplier = Y / max(spectral, float(np.abs(Y).max()) / lam)
     mu = 1.25 / spectral
     S = np.zeros_like(Y)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from math import factorial, log, sqrt
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from neurecover.algorithms.atv21.steps import population_coefficients
 from neurecover.data import Source, reduce, split
@@ -138,7 +138,7 @@ def estimate_coefficients(
     """
     d, p = source.n_inputs, source.n_outputs
     r = d if projection is None else projection.shape[1]
-    n = count(source)
+    n = source.count()
     q = affordable_regression(n, r, degree) if regress is None else regress
     halves = [
         reduce(half, HermiteSums(d, p, degree, q, projection)) for half in split(source, 0.5, int(rng.integers(2**31)))
@@ -247,9 +247,4 @@ def gaussian_test(source: Source) -> GaussianTest:
     """Test inputs of zero mean and unit covariance for N(0, I)."""
     third, fourth = reduce(source, RadialMoments(source.n_inputs)).deviations()
     value, degrees = third + fourth**2, source.n_inputs + 1
-    return GaussianTest(value, degrees, float(chi2.sf(value, degrees)), fourth)
-
-
-def count(source: Source) -> int:
-    """The number of samples, by a pass where the source does not know it."""
-    return sum(len(X) for X, _ in source.blocks(65_536)) if source.n_samples is None else source.n_samples
+    return GaussianTest(value, degrees, float(chdtrc(degrees, value)), fourth)

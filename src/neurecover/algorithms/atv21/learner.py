@@ -5,12 +5,11 @@ coefficients there, to order 4 for k ≤ r and to order 6 for more; decompose th
 space; fix the signs by order 1; and solve the output weights once on the samples (Algorithm 5). Units whose bias is so
 large that the samples do not tell them from an affine function (group P of [ATV21, §5.2]) are left as that function,
 in two units of their own (Claim B.5). The paper's own form, plain means and Jennrich's algorithm with one pair, is
-`paper_directions`.
+`learn_as_printed`.
 """
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,12 +22,14 @@ from neurecover.algorithms.atv21.coefficients import (
     low_coefficients,
 )
 from neurecover.algorithms.atv21.search import usable_orders
-from neurecover.algorithms.atv21.steps import consolidate, tensor_directions
+from neurecover.algorithms.atv21.steps import Units, consolidate, recover_scalars, tensor_directions
 from neurecover.algorithms.atv21.units import NEVER, HermiteFit, seen_units
-from neurecover.algorithms.base import Estimate, Method
-from neurecover.data import Mapped, Source, Whitening, reduce
+from neurecover.algorithms.base import Algorithm, Call
+from neurecover.data import Mapped, Source, Whitening, reduce, split
+from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network
 from neurecover.refine.task import Task
+from neurecover.results import Estimate
 from neurecover.solve import Deadline
 from neurecover.statistics import Moments
 from neurecover.statistics.hermite import n_features
@@ -71,7 +72,7 @@ def learn(
 ) -> Found:
     """The network behind Gaussian inputs of any mean and covariance (mean zero without biases).
 
-    n_hidden=None finds k from the coefficients. ValueError where the coefficients carry no unit or would be too large.
+    n_hidden=None finds k from the coefficients. UnsolvableError where they carry no unit or would be too large.
     """
     d, p = source.n_inputs, source.n_outputs
     moments = reduce(source, Moments(d, p))
@@ -86,8 +87,8 @@ def learn(
         coefficients = estimate_coefficients(white, 6, rng, projection=basis)
         fit = seen_units(coefficients, activation, rng, bias=bias, deadline=deadline)
     if len(fit.W) == 0:
-        raise ValueError("No Hermite coefficient of order 2 or more stands out of its error, so no unit is seen.")
-    network = output_weights(white, fit, basis, activation, bias)
+        raise UnsolvableError("No Hermite coefficient of order 2 or more stands out of its error, so no unit is seen.")
+    network = output_weights(white, _in_whole(fit, basis), activation, affine=fit.affine, bias=bias)
     W, b = _in_inputs(network.W, network.b, whitening)
     network = Network(W, b, network.A, network.c, activation)
     return Found(network, fit, basis, found_span, coefficients, whitening)
@@ -95,9 +96,10 @@ def learn(
 
 def output_weights(
     source: Source,
-    fit: HermiteFit,
-    basis: np.ndarray,
+    units: Units,
     activation: Activation,
+    *,
+    affine: bool,
     bias: bool = True,
     bound: float | None = None,
     radius: float = np.inf,
@@ -105,38 +107,68 @@ def output_weights(
     """Least squares on the features act(±(w·x + b)), x and 1 over the samples with ‖features‖ < bound [ATV21, Alg. 5].
 
     Without an affine part act(w·x + b) and 1 are enough. The bound and the radius of the ball for the weights are the
-    paper's parameters; unless given, its τ with B from the fit, and none.
+    paper's parameters; unless given, its τ with B from the units, and none.
     """
-    W, b, (k, d) = fit.W @ basis.T, fit.b, (len(fit.W), len(basis))
-    B = max(float(np.abs(fit.A).max(initial=0.0)), float(np.abs(b).max(initial=0.0)), 1.0)
+    W, b, (k, d) = units.W, units.b, units.W.shape
+    B = max(float(np.abs(units.A).max(initial=0.0)), float(np.abs(b).max(initial=0.0)), 1.0)
     tau = 20.0 * k * (8.0 * k + d) * B * np.sqrt(np.log(1e6 * k * d * B)) if bound is None else bound
 
     def features(X: np.ndarray) -> np.ndarray:
         z = X @ W.T + b
         parts = [activation(z)]
-        if fit.affine:
+        if affine:
             parts += [activation(-z), X]
         if bias:
             parts.append(np.ones((len(X), 1)))
         return np.hstack(parts)
 
-    q = k + (k + d) * fit.affine + bias
+    q = k + (k + d) * affine + bias
     beta = reduce(source, TruncatedSums(features, q, source.n_outputs, tau)).solution(radius).T
     c = beta[:, -1] if bias else np.zeros(source.n_outputs)
-    if not fit.affine:
+    if not affine:
         return Network(W, b, beta[:, :k], c, activation)
     return consolidate(W, b, beta[:, :k], beta[:, k : 2 * k], beta[:, 2 * k : 2 * k + d], c, activation)
 
 
-def paper_directions(source: Source, rng: np.random.Generator, n_hidden: int, regress: int = -1) -> np.ndarray:
-    """The directions of [ATV21, Alg. 4] for k ≤ d as printed: plain means, one random pair, nothing polished."""
-    c = estimate_coefficients(source, 4, rng, regress=regress)
+@dataclass(frozen=True)
+class Printed:
+    """What the algorithms as printed find: units of Algorithm 4 and 2, and the network of Algorithm 5's regression."""
+
+    network: Network
+    units: Units
+    coefficients: Coefficients
+
+
+def learn_as_printed(
+    source: Source,
+    activation: Activation,
+    rng: np.random.Generator,
+    n_hidden: int,
+    *,
+    bound: float | None = None,
+    radius: float = np.inf,
+) -> Printed:
+    """[ATV21, Alg. 5] as printed, for standard Gaussian inputs: one half of the samples for the units, by plain means,
+    Jennrich's algorithm with one pair and Algorithm 2; the other half for the regression, m + 2 units in the end."""
+    first, second = split(source, 0.5, int(rng.integers(2**31)))
+    ell = 1 if n_hidden <= source.n_inputs else 2
+    c = estimate_coefficients(first, 2 * ell + 2, rng, regress=-1)
+    W = printed_directions(c, rng, n_hidden)
+    tensors = {j: T * c.scale[:, None] for j, T in c.tensors.items()}
+    units = recover_scalars(W, tensors, ell, activation)
+    network = output_weights(second, units, activation, affine=True, bound=bound, radius=radius)
+    return Printed(network, units, c)
+
+
+def printed_directions(c: Coefficients, rng: np.random.Generator, n_hidden: int) -> np.ndarray:
+    """The directions of [ATV21, Alg. 4] as printed: one random pair, nothing polished."""
+    ell = 1 if n_hidden <= c.r else 2
     return tensor_directions(
         c.tensors,
         c.r,
-        1,
+        ell,
         rng,
-        threshold={3: 0.0, 4: 0.0},
+        threshold={2 * ell + 1: 0.0, 2 * ell + 2: 0.0},
         most=n_hidden,
         weakest=0.0,
         same=0.0,
@@ -172,14 +204,19 @@ def _coefficients(
     for refined in (False, True):
         r = seen.basis.shape[1]
         if r == 0:
-            raise ValueError("No Hermite coefficient stands out of its error, so no unit is seen.")
+            raise UnsolvableError("No Hermite coefficient stands out of its error, so no unit is seen.")
         coefficients = _marked(estimate_coefficients(source, _degree(r), rng, projection=seen.basis), seen)
         if refined or deadline.passed:
             break
         fit = seen_units(coefficients, activation, rng, most=n_hidden, bias=bias, starts=4, deadline=deadline)
-        rough = output_weights(source, fit, seen.basis, activation, bias)
+        rough = output_weights(source, _in_whole(fit, seen.basis), activation, affine=fit.affine, bias=bias)
         seen = low_coefficients(source, rng, rough).span((1, 2), n_hidden)
     return coefficients, seen.basis, seen
+
+
+def _in_whole(fit: HermiteFit, basis: np.ndarray) -> Units:
+    """The units of a fit in r dimensions in the d whose directions `basis` (d, r) are."""
+    return Units(fit.W @ basis.T, fit.b, fit.A)
 
 
 def _marked(coefficients: Coefficients, seen: Span) -> Coefficients:
@@ -190,7 +227,7 @@ def _marked(coefficients: Coefficients, seen: Span) -> Coefficients:
 def _degree(r: int) -> int:
     degree = next((j for j in (4, 3) if n_features(r, j) <= MOST_FEATURES), None)
     if degree is None:
-        raise ValueError(
+        raise UnsolvableError(
             f"Tensors of order 3 in {r} dimensions have {n_features(r, 3)} entries per output, more than the "
             f"{MOST_FEATURES} that this method handles. Use least_squares."
         )
@@ -215,19 +252,32 @@ def _refuse(task: Task) -> str | None:
     return None
 
 
-def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: Deadline) -> Estimate:
-    test = gaussian_test(source)
+def _run(call: Call) -> Estimate:
+    task, deadline = call.task, call.deadline
+    test = gaussian_test(call.source)
     if deadline.passed:
         return Estimate(None, (test.sentence, "no time for the tensors"))
-    if deadline.moment is not None:
-        deadline = Deadline.after(SHARE * (deadline.moment - time.monotonic()))
     try:
-        found = learn(source, task.activation, rng, n_hidden=task.n_hidden, bias=task.bias, deadline=deadline)
-        asked = found.fit.asked
-        starts = () if asked is None else (found.rows(asked, task.bias),)
-    except (ValueError, np.linalg.LinAlgError) as error:
-        return Estimate(None, (test.sentence, str(error)))
-    return Estimate(found.network, (test.sentence, *_notes(found, task)), starts)
+        if call.form == "paper":
+            return _run_as_printed(call, test.sentence)
+        if deadline.moment is not None:
+            deadline = Deadline.after(SHARE * deadline.seconds_left)
+        found = learn(call.source, task.activation, call.rng, n_hidden=task.n_hidden, bias=task.bias, deadline=deadline)
+    except UnsolvableError as reason:
+        return Estimate(None, (test.sentence, str(reason)))
+    asked = found.fit.asked
+    starts = () if asked is None else (found.rows(asked, task.bias),)
+    return Estimate(found.network, (test.sentence, *_notes(found, task)), starts, found)
+
+
+def _run_as_printed(call: Call, test: str) -> Estimate:
+    if call.task.n_hidden is None or not call.task.bias:
+        raise UnsolvableError("The paper's Algorithm 5 takes the number of units, and biases are free in it.")
+    if call.task.activation.homogeneity != 1.0:
+        raise UnsolvableError(f"The paper's algorithms are for relu. Got {call.task.activation} instead.")
+    found = learn_as_printed(call.source, call.task.activation, call.rng, call.task.n_hidden)
+    note = f"{len(found.units.W)} directions of Algorithm 4, {found.network.n_hidden} units after Algorithm 5"
+    return Estimate(found.network, (test, note), (), found)
 
 
 def _notes(found: Found, task: Task) -> list[str]:
@@ -252,12 +302,13 @@ def _notes(found: Found, task: Task) -> list[str]:
     return notes
 
 
-METHOD = Method(
+ALGORITHM = Algorithm(
     name="hermite",
     paper="Awasthi, Tang, Vijayaraghavan: Efficient algorithms for learning depth-2 neural networks with general ReLU "
     "activations (NeurIPS 2021)",
     assumes="Gaussian inputs of any mean and covariance; biases or not; one output or several; up to d(d + 1)/2 units",
     refuse=_refuse,
-    estimate=_estimate,
+    run=_run,
+    forms=("best", "paper"),
     reserve=True,
 )

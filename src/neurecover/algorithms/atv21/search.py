@@ -17,6 +17,7 @@ import numpy as np
 
 from neurecover.activations import Activation, scaled_hermite
 from neurecover.algorithms.atv21.coefficients import Coefficients
+from neurecover.exceptions import UnsolvableError
 from neurecover.solve import Deadline
 from neurecover.tensors import (
     best_weights,
@@ -203,7 +204,7 @@ class Search:
                 scaled = {j: T / np.sqrt(factorial(j)) for j, T in self.coefficients.standardised(chosen).items()}
                 try:
                     yield decompose(scaled, r, k, self.rng).W
-                except (ValueError, np.linalg.LinAlgError):
+                except UnsolvableError:
                     continue
         for _ in range(max(self.starts - 2, 1)):
             yield self.rng.standard_normal((k, r))

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.activations import Activation
+from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network, Student
 from neurecover.refine.settling import as_network
 from neurecover.tensors import best_weights, flatten, flattening_rank, jennrich, network_moments
@@ -89,7 +90,9 @@ def tensor_directions(
         size = np.linalg.norm(terms.T, axis=1)
         strength.append(size / size.max())
     if not found:
-        raise ValueError(f"The tensors of orders {2 * ell + 1} and {2 * ell + 2} hold nothing above the threshold.")
+        raise UnsolvableError(
+            f"The tensors of orders {2 * ell + 1} and {2 * ell + 2} hold nothing above the threshold."
+        )
     return distinct(np.vstack(found), np.concatenate(strength), weakest, same)
 
 

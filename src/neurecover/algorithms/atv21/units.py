@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtri
 
 from neurecover.activations import Activation, scaled_hermite
 from neurecover.algorithms.atv21.coefficients import Coefficients
@@ -114,7 +114,7 @@ def _finish(search: Search, point: Point) -> HermiteFit:
     orders = (1, *search.orders)
     whole = min((search.fit(start.W, start.b, orders, 60) for start in turned), key=lambda fit: fit.loss)
     whole = search.fit(whole.W, whole.b, orders)
-    allowed = HEAVY * float(chi2.isf(1e-6, len(c.scale) * c.r))
+    allowed = HEAVY * float(chdtri(len(c.scale) * c.r, 1e-6))
     allowed = 1e-20 * search.empty(orders).loss if c.known_exactly else allowed
     if not act.odd_slope:
         return _result(search, whole, orders, choices, whole.loss - point.loss, affine=False)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from neurecover.algorithms.base import Estimate
 from neurecover.algorithms.bjw18.patterns import ExactWeights, is_rectified, output_rank, output_span
-from neurecover.data import Source, Whitening, subsample
+from neurecover.data import Source, Whitening, second_moments, subsample
+from neurecover.exceptions import UnsolvableError
 from neurecover.refine.task import Task
+from neurecover.results import Estimate
 
 MAX_ROWS = 20_000  # samples that the exact step keeps in memory; beyond, a random part of them is as good
 NOT_GAUSSIAN = 6.0  # standard errors
@@ -18,14 +19,21 @@ def samples_for_patterns(source: Source, rng: np.random.Generator) -> tuple[np.n
     return subsample(source, MAX_ROWS, int(rng.integers(2**31))).collect()
 
 
-def as_estimate(exact: ExactWeights, start: np.ndarray, notes: tuple[str, ...] = ()) -> Estimate:
+def centred_whitening(source: Source) -> Whitening:
+    """Of the second moments about zero, for networks without biases [BJW18, Remark 3]."""
+    return Whitening.of(np.zeros(source.n_inputs), second_moments(source, bias=False).xx)
+
+
+def as_estimate(exact: ExactWeights, notes: tuple[str, ...] = (), details: object = None) -> Estimate:
     """The exact network, or the start where some unit could not be made exact, and the figures either way."""
+    details = exact if details is None else details
     k = len(exact.units)
     if exact.exact:
         gap = min(unit.gap for unit in exact.units)
         return Estimate(
             exact.network,
             (*notes, f"all {k} units exact, relative residual {exact.residual:.1e}, least gap {gap:.0e}"),
+            details=details,
         )
     sentences = list(notes)
     lost = [unit for unit in exact.units if not unit.found]
@@ -41,12 +49,18 @@ def as_estimate(exact: ExactWeights, start: np.ndarray, notes: tuple[str, ...] =
             f"all {k} units fit their own samples, but together they leave {exact.residual:.1e} of the outputs"
         )
     network = exact.network if exact.found == k else None
-    return Estimate(network, tuple(sentences), () if network is not None else (start,))
+    return Estimate(network, tuple(sentences), () if network is not None else (exact.start,), details)
 
 
-def n_units(task: Task, Y: np.ndarray) -> int:
-    """The width asked for, or the rank of the outputs, which it equals when A has full column rank."""
-    return task.n_hidden if task.n_hidden is not None else output_rank(Y)
+def units_of_rank(n_hidden: int | None, Y: np.ndarray) -> int:
+    """The width asked for, or the rank of the outputs, which it equals when A has full column rank.
+
+    UnsolvableError where the outputs do not span that many hidden rows exactly.
+    """
+    k = n_hidden if n_hidden is not None else output_rank(Y)
+    if (reason := short_of_rank(Y, k)) is not None:
+        raise UnsolvableError(reason)
+    return k
 
 
 def refuse_exact(name: str, task: Task) -> str | None:
@@ -82,12 +96,13 @@ def short_of_rank(Y: np.ndarray, k: int) -> str | None:
     return None
 
 
-def kurtosis_sentence(Z: np.ndarray) -> str | None:
-    """Whether E‖z‖⁴ is that of a Gaussian, d(d + 2), within its standard error √(8 d (d + 2)/n) [Mardia 1970]."""
+def kurtosis_notes(Z: np.ndarray) -> tuple[str, ...]:
+    """A sentence where E‖z‖⁴ is not that of a Gaussian, d(d + 2), within its standard error √(8 d (d + 2)/n)
+    [Mardia 1970]."""
     n, d = Z.shape
     whitening = Whitening.of(np.zeros(d), Z.T @ Z / n)
     fourth = float(np.mean(np.sum(whitening.inputs(Z) ** 2, axis=1) ** 2))
     expected = d * (d + 2.0)
     if abs(fourth - expected) <= NOT_GAUSSIAN * np.sqrt(8.0 * expected / n):
-        return None
-    return f"the inputs are not Gaussian: the mean of ‖z‖⁴ is {fourth:.4g} where a Gaussian gives {expected:.4g}"
+        return ()
+    return (f"the inputs are not Gaussian: the mean of ‖z‖⁴ is {fourth:.4g} where a Gaussian gives {expected:.4g}",)

@@ -7,22 +7,28 @@ out, and what remains is the noiseless problem of `exact_tensor`. The corrupted 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.algorithms.base import Estimate, Method
-from neurecover.algorithms.bjw18.common import as_estimate, kurtosis_sentence, refuse_exact
+from neurecover.algorithms.base import Algorithm, Call
+from neurecover.algorithms.bjw18.common import as_estimate, kurtosis_notes, refuse_exact
 from neurecover.algorithms.bjw18.patterns import ExactWeights
 from neurecover.algorithms.bjw18.tensor import exact_tensor
-from neurecover.data import Source, subsample
+from neurecover.certificate import Check
+from neurecover.data import ArraySource, Prepared, Source, subsample
+from neurecover.data.repaired import Repaired
+from neurecover.exceptions import UnsolvableError
 from neurecover.refine.task import Task
-from neurecover.solve import Deadline
+from neurecover.results import Estimate
 from neurecover.tensors.robust import LowRankSparse, separate
 
 MAX_ROWS = 10_000  # the pursuit holds about eight arrays of that many samples
 MAX_CORRUPTED = 0.3  # share of entries beyond which a sparse part is none
+CLEAN = 1e-9  # what the low-rank part may leave of the entries that are not corrupted, relative
+GROSS = 1e-6  # of the outputs' size: an output further from the network than this is corrupted
+MOST_ASIDE = 0.25  # share of corrupted outputs beyond which the rest is no evidence
 
 
 @dataclass(frozen=True)
@@ -32,16 +38,44 @@ class SparseNoise:
     exact: ExactWeights
     mask: np.ndarray
     parts: LowRankSparse
+    notes: tuple[str, ...] = ()
 
 
-def sparse_noise(
-    X: np.ndarray, Y: np.ndarray, k: int | None, activation: Activation, rng: np.random.Generator
-) -> SparseNoise:
-    """The network behind X (n, d) and Y (n, p), p > k, of which some entries are arbitrarily wrong; k None: its
-    rank."""
+def sparse_noise(source: Source, k: int | None, activation: Activation, rng: np.random.Generator) -> SparseNoise:
+    """The network behind outputs of which some entries are arbitrarily wrong, p > k; k None: the clean outputs' rank.
+
+    UnsolvableError where the outputs are not of low rank but for few entries.
+    """
+    X, Y = subsample(source, MAX_ROWS, int(rng.integers(2**31))).collect()
     parts = separate(Y, k)
-    exact = exact_tensor(X, parts.L, parts.rank, activation, rng)
-    return SparseNoise(exact, parts.mask, parts)
+    share = float(parts.mask.mean())
+    if parts.rank >= min(Y.shape) or share > MAX_CORRUPTED or parts.residual > CLEAN:
+        raise UnsolvableError(
+            f"the outputs are not low rank plus sparse: rank {parts.rank} of {Y.shape[1]}, {share:.1%} of the "
+            f"entries off it, and {parts.residual:.1e} left on the others"
+        )
+    if parts.rank > X.shape[1]:
+        raise UnsolvableError(f"the clean outputs have rank {parts.rank}, more than the {X.shape[1]} inputs")
+    exact = exact_tensor(ArraySource(X, parts.L), parts.rank, activation, rng)
+    return SparseNoise(exact, parts.mask, parts, kurtosis_notes(X))
+
+
+def set_aside(given: Prepared, found: Estimate) -> tuple[Prepared, tuple[Check, ...]]:
+    """The samples with every output that the network contradicts replaced by what the network says."""
+    assert found.network is not None
+    d = given.source.n_inputs
+    tolerance = GROSS * float(np.sqrt(np.diag(given.moments.second)[d:].max(initial=0.0)))
+    train, holdout, samples = (
+        Repaired(part, found.network, tolerance) for part in (given.train, given.holdout, given.samples)
+    )
+    share = holdout.share
+    if share > MOST_ASIDE:
+        return given, ()
+    sentence = (
+        f"{share:.1%} of the held-out outputs are off by more than {tolerance:.1e} and were set aside as corrupted."
+    )
+    aside = Check("corrupted outputs", True, share, MOST_ASIDE, f"{off} and were set aside as corrupted.")
+    return replace(given, train=train, holdout=holdout, samples=samples), (aside,)
 
 
 def _refuse(task: Task) -> str | None:
@@ -54,32 +88,18 @@ def _refuse(task: Task) -> str | None:
     return refuse_exact("sparse_noise", task)
 
 
-def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: Deadline) -> Estimate:
-    X, Y = subsample(source, MAX_ROWS, int(rng.integers(2**31))).collect()
-    parts = separate(Y, task.n_hidden)
-    share = float(parts.mask.mean())
-    if parts.rank >= min(Y.shape) or share > MAX_CORRUPTED or parts.residual > 1e-9:
-        return Estimate(
-            None,
-            (
-                f"the outputs are not low rank plus sparse: rank {parts.rank} of {Y.shape[1]}, {share:.1%} of the "
-                f"entries off it, and {parts.residual:.1e} left on the others",
-            ),
-        )
-    if parts.rank > X.shape[1]:
-        return Estimate(None, (f"the clean outputs have rank {parts.rank}, more than the {X.shape[1]} inputs",))
-    exact = exact_tensor(X, parts.L, parts.rank, task.activation, rng)
-    notes = [f"{int(parts.mask.sum())} of {parts.mask.size} outputs corrupted ({share:.2%}), rank {parts.rank}"]
-    if (doubt := kurtosis_sentence(X)) is not None:
-        notes.append(doubt)
-    return as_estimate(exact, exact.network.W, tuple(notes))
+def _run(call: Call) -> Estimate:
+    found = sparse_noise(call.source, call.task.n_hidden, call.task.activation, call.rng)
+    mask = found.mask
+    note = f"{int(mask.sum())} of {mask.size} outputs corrupted ({mask.mean():.2%}), rank {found.parts.rank}"
+    return as_estimate(found.exact, (note, *found.notes), found)
 
 
-METHOD = Method(
+ALGORITHM = Algorithm(
     name="sparse_noise",
     paper="BJW18, Section 8",
     assumes="Gaussian inputs, no biases; few outputs grossly wrong, the others exact; rectified activation; k < p, d",
     refuse=_refuse,
-    estimate=_estimate,
-    sets_aside=True,
+    run=_run,
+    clean=set_aside,
 )

@@ -25,15 +25,14 @@ from dataclasses import dataclass
 from math import comb
 
 import numpy as np
-from scipy.optimize import linprog
 
-from neurecover.algorithms.base import Estimate, Method
-from neurecover.algorithms.bjw18.common import short_of_rank
-from neurecover.algorithms.bjw18.patterns import EXACT_RESIDUAL, output_rank, output_span
-from neurecover.data import Source
+from neurecover.algorithms.base import Algorithm, Call
+from neurecover.algorithms.bjw18.common import units_of_rank
+from neurecover.algorithms.bjw18.patterns import EXACT_RESIDUAL, output_span
+from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network
 from neurecover.refine.task import Task
-from neurecover.solve import Deadline
+from neurecover.results import Estimate
 
 MAX_SECONDS = 600.0  # of enumeration, beyond which the method refuses
 SECONDS_PER_RAY = 2e-5  # and per hundred samples (measured)
@@ -183,6 +182,8 @@ def _units_of(
 def _program(X: np.ndarray, Q: np.ndarray, on: np.ndarray, N: np.ndarray, objective: np.ndarray) -> np.ndarray | None:
     """The point of the null space N with the constraints of Algorithm 1 and objective·z largest, None if there is
     none."""
+    from scipy.optimize import linprog
+
     k = Q.shape[1]
     inequalities = np.vstack([-Q[on] @ N[:k], X[~on] @ N[k:]])
     bounds = np.concatenate([-np.ones(np.count_nonzero(on)), np.zeros(np.count_nonzero(~on))])
@@ -239,12 +240,11 @@ def _too_many(n: int, k: int) -> str | None:
     )
 
 
-def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: Deadline) -> Estimate:
-    X, Y = source.collect()
-    k = task.n_hidden if task.n_hidden is not None else output_rank(Y)
-    reason = short_of_rank(Y, k) or _too_many(len(X), k)
-    if reason is not None:
-        return Estimate(None, (reason,))
+def _run(call: Call) -> Estimate:
+    X, Y = call.source.collect()
+    k = units_of_rank(call.task.n_hidden, Y)
+    if (reason := _too_many(len(X), k)) is not None:
+        raise UnsolvableError(reason)
     cost = f"{n_rays(len(X), k)} null vectors at the most, about {seconds(len(X), k):.1g} s"
     _log.info("sign_patterns: %s", cost)
     search = sign_patterns(X, Y, k)
@@ -252,19 +252,19 @@ def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: De
         f"{cost}; {search.n_patterns} patterns, {search.network.n_hidden} of {k} units, residual {search.residual:.1e}"
     )
     if not search.exact:
-        return Estimate(None, (f"no {k} ReLU units give these outputs: {note}",))
+        return Estimate(None, (f"no {k} ReLU units give these outputs: {note}",), details=search)
     if not search.determined:
         note += (
             f"; the samples do not determine the weights: {search.unique.count(False)} units have freedom left, and "
             f"{search.alternatives} more patterns fit"
         )
-    return Estimate(search.network, (note,))
+    return Estimate(search.network, (note,), details=search)
 
 
-METHOD = Method(
+ALGORITHM = Algorithm(
     name="sign_patterns",
     paper="BJW18, Algorithms 1 and 2",
     assumes="any inputs, no biases, no noise; relu; outputs of rank k; few units and samples, C(n, k − 1) null vectors",
     refuse=_refuse,
-    estimate=_estimate,
+    run=_run,
 )

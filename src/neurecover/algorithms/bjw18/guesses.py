@@ -25,12 +25,12 @@ from math import comb
 
 import numpy as np
 
-from neurecover.algorithms.base import Estimate, Method
+from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.bjw18.common import refuse_exact
-from neurecover.data import Source, Whitening, subsample
+from neurecover.data import Whitening, subsample
 from neurecover.models import Network
 from neurecover.refine.task import Task
-from neurecover.solve import Deadline
+from neurecover.results import Estimate
 
 MAX_ROWS = 20_000
 MAX_SECONDS = 60.0
@@ -44,11 +44,15 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class NoiseFit:
-    """The network, its residual ‖Y − Ŷ‖_F over all samples used, and how many choices of k candidates were compared."""
+    """The network, its residual ‖Y − Ŷ‖_F over all samples used, and how many choices of k candidates were compared.
+
+    `ratio` is the residual over ‖Y‖_F.
+    """
 
     network: Network
     residual: float
     n_choices: int
+    ratio: float
 
 
 def n_guesses(k: int) -> int:
@@ -81,7 +85,8 @@ def arbitrary_noise(X: np.ndarray, Y: np.ndarray, k: int, rng: np.random.Generat
     H = np.maximum(Z @ W.T, 0.0)
     A = np.linalg.lstsq(H, Y, rcond=None)[0].T
     residual = float(np.linalg.norm(Y - H @ A.T))
-    return NoiseFit(Network(W @ whitening.matrix.T, None, A).normal_form(), residual, comb(len(rows), k))
+    ratio = residual / max(float(np.linalg.norm(Y)), np.finfo(np.float64).tiny)
+    return NoiseFit(Network(W @ whitening.matrix.T, None, A).normal_form(), residual, comb(len(rows), k), ratio)
 
 
 def sketch(Z: np.ndarray, Y: np.ndarray, k: int) -> np.ndarray:
@@ -183,22 +188,20 @@ def _refuse(task: Task) -> str | None:
     return refuse_exact("arbitrary_noise", task)
 
 
-def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: Deadline) -> Estimate:
-    assert task.n_hidden is not None
-    k = task.n_hidden
+def _run(call: Call) -> Estimate:
+    k = call.task.n_hidden
+    assert k is not None
     _log.info("arbitrary_noise: %d choices, about %.1g s", n_choices(k), seconds(k))
-    X, Y = subsample(source, MAX_ROWS, int(rng.integers(2**31))).collect()
-    fit = arbitrary_noise(X, Y, k, rng)
-    share = fit.residual / max(float(np.linalg.norm(Y)), np.finfo(np.float64).tiny)
-    return Estimate(
-        fit.network, (f"{fit.n_choices} choices compared; the residual is {share:.2f} of the outputs' size",)
-    )
+    X, Y = subsample(call.source, MAX_ROWS, int(call.rng.integers(2**31))).collect()
+    fit = arbitrary_noise(X, Y, k, call.rng)
+    note = f"{fit.n_choices} choices compared; the residual is {fit.ratio:.2f} of the outputs' size"
+    return Estimate(fit.network, (note,), details=fit)
 
 
-METHOD = Method(
+ALGORITHM = Algorithm(
     name="arbitrary_noise",
     paper="BJW18, Algorithm 8",
     assumes="Gaussian inputs, no biases; any noise that does not depend on them; relu; k ≤ 2 or so; A and W of rank k",
     refuse=_refuse,
-    estimate=_estimate,
+    run=_run,
 )

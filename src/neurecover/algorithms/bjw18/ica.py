@@ -20,19 +20,17 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.algorithms.base import Estimate, Method
+from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.bjw18.common import (
     as_estimate,
-    kurtosis_sentence,
-    n_units,
+    kurtosis_notes,
     refuse_exact,
     samples_for_patterns,
-    short_of_rank,
+    units_of_rank,
 )
 from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights, output_span
 from neurecover.data import Source, Whitening
-from neurecover.refine.task import Task
-from neurecover.solve import Deadline
+from neurecover.results import Estimate
 from neurecover.tensors import decompose, pack
 
 ORTHOGONAL = 0.1  # the largest cosine of two units, in whitened inputs, that still counts as orthonormal
@@ -57,8 +55,9 @@ def independent_components(Q: np.ndarray, rng: np.random.Generator) -> np.ndarra
     return T @ U.T
 
 
-def exact_ica(X: np.ndarray, Y: np.ndarray, k: int, activation: Activation, rng: np.random.Generator) -> ExactWeights:
+def exact_ica(source: Source, k: int, activation: Activation, rng: np.random.Generator) -> ExactWeights:
     """The exact network behind noiseless samples, W orthonormal in whitened inputs."""
+    X, Y = samples_for_patterns(source, rng)
     return exact_weights(X, Y, ica_directions(X, Y, k, rng), activation)
 
 
@@ -70,24 +69,21 @@ def largest_cosine(W: np.ndarray) -> float:
     return float(cosines.max())
 
 
-def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: Deadline) -> Estimate:
-    X, Y = samples_for_patterns(source, rng)
-    k = n_units(task, Y)
-    if (reason := short_of_rank(Y, k)) is not None:
-        return Estimate(None, (reason,))
-    start = ica_directions(X, Y, k, rng)
-    exact = exact_weights(X, Y, start, task.activation)
-    doubts = [] if (doubt := kurtosis_sentence(X)) is None else [doubt]
+def _run(call: Call) -> Estimate:
+    X, Y = samples_for_patterns(call.source, call.rng)
+    k = units_of_rank(call.task.n_hidden, Y)
+    exact = exact_ica(call.source, k, call.task.activation, call.rng)
+    notes = kurtosis_notes(X)
     # Independent components come out nearly orthogonal whatever W is; the units made exact tell.
     if exact.found > 1 and (cosine := largest_cosine(exact.network.W)) > ORTHOGONAL:
-        doubts.append(f"W is not orthonormal: two of its rows have cosine {cosine:.2f}, so ICA was only a guess")
-    return as_estimate(exact, start, tuple(doubts))
+        notes += (f"W is not orthonormal: two of its rows have cosine {cosine:.2f}, so ICA was only a guess",)
+    return as_estimate(exact, notes)
 
 
-METHOD = Method(
+ALGORITHM = Algorithm(
     name="exact_ica",
     paper="BJW18, Algorithm 3",
     assumes="Gaussian inputs, W orthonormal once whitened; no biases, no noise; rectified activation; k ≤ p, d",
     refuse=lambda task: refuse_exact("exact_ica", task),
-    estimate=_estimate,
+    run=_run,
 )

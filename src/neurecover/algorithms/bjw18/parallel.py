@@ -25,12 +25,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.algorithms.base import Estimate, Method
+from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.bjw18.patterns import EXACT_RESIDUAL, null_vector
-from neurecover.data import Source, subsample
+from neurecover.data import subsample
 from neurecover.models import Network
 from neurecover.refine.task import Task
-from neurecover.solve import Deadline
+from neurecover.results import Estimate
 
 PARALLEL = 1e-10  # distance of two unit vectors that count as one direction
 ON_PIECE = 1e-9  # relative misfit of a sample to its linear piece
@@ -220,25 +220,25 @@ def _refuse(task: Task) -> str | None:
     return None
 
 
-def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: Deadline) -> Estimate:
-    X, Y = subsample(source, MAX_ROWS, int(rng.integers(2**31))).collect()
-    found = one_sparse(X, Y, task.n_hidden, rng)
+def _run(call: Call) -> Estimate:
+    X, Y = subsample(call.source, MAX_ROWS, int(call.rng.integers(2**31))).collect()
+    found = one_sparse(X, Y, call.task.n_hidden, call.rng)
     sizes = ", ".join(str(size) for size in found.groups) or "0"
     note = f"{sizes} samples with parallel outputs; relative residual {found.residual:.1e}"
     if found.exact:
-        return Estimate(found.network, (f"all {found.network.n_hidden} units exact; {note}",))
-    wanted = "" if task.n_hidden is None else f" of {task.n_hidden}"
+        return Estimate(found.network, (f"all {found.network.n_hidden} units exact; {note}",), details=found)
+    wanted = "" if call.task.n_hidden is None else f" of {call.task.n_hidden}"
     reason = (
         f"{found.network.n_hidden}{wanted} units have more than {X.shape[1]} samples on which they alone are on: give "
         f"more samples, or the outputs are noisy; {note}"
     )
-    return Estimate(None, (reason,), (found.network.W,) if found.network.n_hidden else ())
+    return Estimate(None, (reason,), (found.network.W,) if found.network.n_hidden else (), found)
 
 
-METHOD = Method(
+ALGORITHM = Algorithm(
     name="one_sparse",
     paper="BJW18, Algorithm 7",
     assumes="no biases, no noise; relu; 2 ≤ p outputs, also fewer than units; W of rank k; samples with one unit on",
     refuse=_refuse,
-    estimate=_estimate,
+    run=_run,
 )

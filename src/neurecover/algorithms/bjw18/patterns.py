@@ -70,11 +70,15 @@ class ExactUnit:
 
 @dataclass(frozen=True)
 class ExactWeights:
-    """The network of the units found, the figures of every start, and the relative residual ‖Y − Ŷ‖_F / ‖Y‖_F."""
+    """The network of the units found, the figures of every start, and the relative residual ‖Y − Ŷ‖_F / ‖Y‖_F.
+
+    `start` (k, d) are the rough units that the exact step began with.
+    """
 
     network: Network
     units: tuple[ExactUnit, ...]
     residual: float
+    start: np.ndarray
 
     @property
     def found(self) -> int:
@@ -129,7 +133,7 @@ def exact_weights(X: np.ndarray, Y: np.ndarray, W: np.ndarray, activation: Activ
     A = np.linalg.lstsq(H, Y, rcond=None)[0].T
     residual = float(np.linalg.norm(Y - H @ A.T) / max(float(np.linalg.norm(Y)), np.finfo(np.float64).tiny))
     network = Network(found @ whitening.matrix.T, None, A, None, activation).normal_form()
-    return ExactWeights(network, tuple(units), residual)
+    return ExactWeights(network, tuple(units), residual, W)
 
 
 def null_vector(rows: np.ndarray) -> tuple[np.ndarray, float, float]:

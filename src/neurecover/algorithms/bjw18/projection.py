@@ -20,13 +20,13 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from neurecover.activations import Activation
-from neurecover.algorithms.base import Estimate, Method
-from neurecover.algorithms.bjw18.common import kurtosis_sentence, refuse_exact
+from neurecover.algorithms.base import Algorithm, Call
+from neurecover.algorithms.bjw18.common import centred_whitening, kurtosis_notes, refuse_exact
 from neurecover.algorithms.bjw18.tensor import tensor_directions
-from neurecover.data import ArraySource, Mapped, Source, Whitening, reduce
+from neurecover.data import Mapped, Source, reduce
 from neurecover.models import Network, Student
 from neurecover.refine.task import Task
-from neurecover.solve import Deadline
+from neurecover.results import Estimate
 from neurecover.statistics import ReadoutSums
 
 GAUSSIANITY_ROWS = 20_000
@@ -60,12 +60,21 @@ def projection_signs(source: Source, V: np.ndarray, activation: Activation) -> S
     return Signs(signs[:, None] * V, A, np.abs(plus - minus) / (plus + minus))
 
 
-def noisy_tensor(X: np.ndarray, Y: np.ndarray, k: int, activation: Activation, rng: np.random.Generator) -> Network:
-    """The network behind samples X (n, d), Gaussian of any covariance about 0, and noisy Y (n, p)."""
-    whitening = Whitening.of(np.zeros(X.shape[1]), X.T @ X / len(X))
-    source = Mapped(ArraySource(X, Y), whitening)
-    signs = projection_signs(source, tensor_directions(source, k, len(X), rng), activation)
-    return Network(signs.W @ whitening.matrix.T, None, signs.A, None, activation).normal_form()
+@dataclass(frozen=True)
+class NoisyTensor:
+    """The network, and how clear each unit's sign was (see `Signs.margins`)."""
+
+    network: Network
+    margins: np.ndarray
+
+
+def noisy_tensor(source: Source, k: int, activation: Activation, rng: np.random.Generator) -> NoisyTensor:
+    """The network behind samples with Gaussian inputs of any covariance about 0, and noisy outputs."""
+    whitening = centred_whitening(source)
+    white = Mapped(source, whitening)
+    signs = projection_signs(white, tensor_directions(white, k, source.count(), rng), activation)
+    network = Network(signs.W @ whitening.matrix.T, None, signs.A, None, activation).normal_form()
+    return NoisyTensor(network, signs.margins)
 
 
 def _refuse(task: Task) -> str | None:
@@ -74,21 +83,19 @@ def _refuse(task: Task) -> str | None:
     return refuse_exact("noisy_tensor", task)
 
 
-def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: Deadline) -> Estimate:
-    assert task.n_hidden is not None
-    X, _ = next(source.blocks(GAUSSIANITY_ROWS))
-    doubt = kurtosis_sentence(np.asarray(X, dtype=np.float64))
-    V = tensor_directions(source, task.n_hidden, task.n_samples, rng)
-    signs = projection_signs(source, V, task.activation)
-    network = Network(signs.W, None, signs.A, None, task.activation)
-    note = f"{task.n_hidden} directions, the least clear sign by a margin of {signs.margins.min():.2f}"
-    return Estimate(network, (note,) if doubt is None else (doubt, note))
+def _run(call: Call) -> Estimate:
+    k = call.task.n_hidden
+    assert k is not None
+    X, _ = next(call.source.blocks(GAUSSIANITY_ROWS))
+    found = noisy_tensor(call.source, k, call.task.activation, call.rng)
+    note = f"{k} directions, the least clear sign by a margin of {found.margins.min():.2f}"
+    return Estimate(found.network, (*kurtosis_notes(np.asarray(X, dtype=np.float64)), note), details=found)
 
 
-METHOD = Method(
+ALGORITHM = Algorithm(
     name="noisy_tensor",
     paper="BJW18, Section 5 and Algorithm 6",
     assumes="Gaussian inputs of any covariance, no biases, noise of mean zero; rectified activation; A and W of rank k",
     refuse=_refuse,
-    estimate=_estimate,
+    run=_run,
 )

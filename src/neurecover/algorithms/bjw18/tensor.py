@@ -16,19 +16,18 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.algorithms.base import Estimate, Method
+from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.bjw18.common import (
     as_estimate,
-    kurtosis_sentence,
-    n_units,
+    centred_whitening,
+    kurtosis_notes,
     refuse_exact,
     samples_for_patterns,
-    short_of_rank,
+    units_of_rank,
 )
 from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights
-from neurecover.data import ArraySource, Mapped, Source, Whitening, reduce
-from neurecover.refine.task import Task
-from neurecover.solve import Deadline
+from neurecover.data import Mapped, Source, Whitening, reduce
+from neurecover.results import Estimate
 from neurecover.statistics import HermiteSums, regression_degree
 from neurecover.statistics.hermite import hermite_features, n_features, root_factorials
 from neurecover.tensors import joint_diagonalise, unpack
@@ -42,13 +41,14 @@ def tensor_directions(source: Source, k: int, n: int, rng: np.random.Generator) 
     return joint_diagonalise(unpack(T2, d, 2), k, rng).V
 
 
-def exact_tensor(
-    X: np.ndarray, Y: np.ndarray, k: int, activation: Activation, rng: np.random.Generator
-) -> ExactWeights:
-    """The exact network of k units behind noiseless samples X (n, d), Gaussian of any covariance about 0, and Y (n,
-    p)."""
-    whitening = Whitening.of(np.zeros(X.shape[1]), X.T @ X / len(X))
-    V = tensor_directions(Mapped(ArraySource(X, Y), whitening), k, len(X), rng)
+def exact_tensor(source: Source, k: int, activation: Activation, rng: np.random.Generator) -> ExactWeights:
+    """The exact network of k units behind noiseless samples with Gaussian inputs of any covariance about 0.
+
+    The rough directions come from all samples, the exact step from some.
+    """
+    whitening = centred_whitening(source)
+    V = tensor_directions(Mapped(source, whitening), k, source.count(), rng)
+    X, Y = samples_for_patterns(source, rng)
     return until_exact(X, Y, V @ whitening.matrix.T, activation, rng)
 
 
@@ -82,21 +82,17 @@ def missing_directions(X: np.ndarray, Y: np.ndarray, exact: ExactWeights, rng: n
     return joint_diagonalise(unpack(T2, whitening.rank, 2), missing, rng).V @ whitening.matrix.T
 
 
-def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: Deadline) -> Estimate:
-    X, Y = samples_for_patterns(source, rng)
-    k = n_units(task, Y)
-    if (reason := short_of_rank(Y, k)) is not None:
-        return Estimate(None, (reason,))
-    doubt = kurtosis_sentence(X)
-    start = tensor_directions(source, k, task.n_samples, rng)
-    exact = until_exact(X, Y, start, task.activation, rng)
-    return as_estimate(exact, start, () if doubt is None else (doubt,))
+def _run(call: Call) -> Estimate:
+    X, Y = samples_for_patterns(call.source, call.rng)
+    k = units_of_rank(call.task.n_hidden, Y)
+    exact = exact_tensor(call.source, k, call.task.activation, call.rng)
+    return as_estimate(exact, kurtosis_notes(X))
 
 
-METHOD = Method(
+ALGORITHM = Algorithm(
     name="exact_tensor",
     paper="BJW18, Algorithms 4 and 5",
     assumes="Gaussian inputs of any covariance, no biases, no noise; rectified activation; A and W of rank k (≤ p, d)",
     refuse=lambda task: refuse_exact("exact_tensor", task),
-    estimate=_estimate,
+    run=_run,
 )

@@ -3,7 +3,7 @@
 Algorithms 2 to 4 in one flow: find k combinations of the outputs that hold everything (Alg. 4), the span of the z zᵀ as
 the null space of a detector (step 5), the rows z of A⁻¹ by simultaneous diagonalisation (steps 7–9), and every unit's
 weights from its pure output z·y by Algorithm 1, v = E[(z·y) x]ᵀ E[x xᵀ]⁻¹ / h. `Settings` chooses between the paper's
-form and the one that is used here, which differs in four places, each measured in docs/gklw19.md:
+form and the one that is used here, which differs in four places, each measured in docs/methods.md:
 
     the linear part is regressed together with even features, the reduced outputs are balanced, the whole span is
     diagonalised, and of the two detectors (moments; pointwise) the one whose network leaves less of y is kept.
@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.algorithms.base import Estimate, Method
+from neurecover.algorithms.base import Algorithm, Call
+from neurecover.algorithms.gklw19.distinguishing import Distinguishing, distinguish
 from neurecover.algorithms.gklw19.pure_neuron import (
     LinearPart,
     Reduction,
@@ -31,13 +32,15 @@ from neurecover.algorithms.gklw19.pure_neuron import (
     reduction,
     units_from_gap,
 )
-from neurecover.algorithms.gklw19.reflection import symmetry_test
+from neurecover.algorithms.gklw19.reflection import SIGNIFICANCE, SymmetryTest, symmetry_test
+from neurecover.certificate import Check
 from neurecover.data import Mapped, Oracle, Source, Whitening, reduce, split
 from neurecover.data.reflected import with_reflections
-from neurecover.models import Network, Student
+from neurecover.exceptions import UnsolvableError
+from neurecover.models import Model, Network, Student
 from neurecover.refine.descent import Descent
 from neurecover.refine.task import Task
-from neurecover.solve import Deadline
+from neurecover.results import Estimate
 from neurecover.statistics import Moments, Residuals
 from neurecover.statistics.hidden_gradient import HiddenGradient
 
@@ -70,13 +73,19 @@ PAPER_IN_PRACTICE = Settings("noisy", "als", regress=False, balance=False, hidde
 
 @dataclass(frozen=True)
 class Found:
-    """The network, what it leaves of the outputs (mean square), the detector it came from and its spectrum."""
+    """The network, what it leaves of the outputs (mean square), the detector it came from and its spectrum.
+
+    `distinguishing` has σ_min of the distinguishing matrix at the network's weights and `symmetry` the test of the
+    inputs, where they were asked for.
+    """
 
     network: Network
     mse: float
     detector: str
     spectrum: Spectrum
     linear: LinearPart
+    distinguishing: Distinguishing | None = None
+    symmetry: SymmetryTest | None = None
 
     @property
     def gap(self) -> float:
@@ -94,7 +103,7 @@ def learn(
     """The network behind symmetric inputs, one answer per detector, best first. n_hidden=None finds k from the
     detector.
 
-    An oracle is asked at x and −x together. ValueError where the outputs do not carry k units.
+    An oracle is asked at x and −x together. UnsolvableError where the outputs do not carry k units.
     """
     gain = gains(activation)
     if gain is None:
@@ -136,7 +145,9 @@ def _spectra(source: Source, reduced: Reduction, gain: tuple[float, float], dete
 def _find_units(source: Source, part: LinearPart, gain: tuple[float, float]) -> int:
     most = count_units(part)
     if most == 0:
-        raise ValueError("The outputs have no linear part that stands out of its standard errors, so no unit is seen.")
+        raise UnsolvableError(
+            "The outputs have no linear part that stands out of its standard errors, so no unit is seen."
+        )
     if most == 1:
         return 1
     reduced = reduction(part.L, most)
@@ -197,27 +208,43 @@ def _refuse(task: Task) -> str | None:
     return None
 
 
-def _estimate(source: Source, task: Task, rng: np.random.Generator, deadline: Deadline) -> Estimate:
-    settings = replace(OURS, detector="noisy") if deadline.passed else OURS
-    test = symmetry_test(source, rng)
+def _run(call: Call) -> Estimate:
+    settings = {"best": OURS, "paper": PAPER, "practice": PAPER_IN_PRACTICE}[call.form]
+    if call.deadline.passed and call.form == "best":
+        settings = replace(OURS, detector="noisy")
+    test = symmetry_test(call.source, call.rng)
     try:
-        found = learn(source, task.n_hidden, task.activation, rng, settings)
-    except (ValueError, np.linalg.LinAlgError) as error:
-        return Estimate(None, (test.sentence, str(error)))
+        found = learn(call.source, call.task.n_hidden, call.task.activation, call.rng, settings)
+    except UnsolvableError as reason:
+        return Estimate(None, (test.sentence, str(reason)))
     best = found[0]
-    told = "" if task.n_hidden else f"{best.network.n_hidden} units by the gap of the detector's singular values; "
+    counted = f"{best.network.n_hidden} units by the gap of the detector's singular values; "
     note = (
-        f"{told}{best.detector} detector, gap {best.gap:.3g}, residual {np.sqrt(best.mse):.2e} "
-        f"(linear part regressed beside {best.linear.even_features} even features)"
+        f"{'' if call.task.n_hidden else counted}{best.detector} detector, gap {best.gap:.3g}, residual "
+        f"{np.sqrt(best.mse):.2e} (linear part regressed beside {best.linear.even_features} even features)"
     )
-    return Estimate(best.network, (test.sentence, note), tuple(other.network.W for other in found[1:]))
+    best = replace(best, distinguishing=distinguish(best.network, call.source), symmetry=test)
+    return Estimate(best.network, (test.sentence, note), tuple(other.network.W for other in found[1:]), best)
 
 
-METHOD = Method(
+def _diagnose(network: Model, source: Source, rng: np.random.Generator) -> tuple[Check, ...]:
+    """Are the inputs symmetric, and by how much do they tell the units apart?"""
+    test = symmetry_test(source, rng)
+    symmetric = Check("symmetric inputs", test.symmetric, test.p_value, SIGNIFICANCE, test.sentence)
+    distinct = distinguish(network, source) if isinstance(network, Network) else None
+    if distinct is None:
+        return (symmetric,)
+    return symmetric, Check("distinguishing", distinct.rank_possible, distinct.sigma_min, None, distinct.sentence)
+
+
+ALGORITHM = Algorithm(
     name="symmetric",
     paper="Ge, Kuditipudi, Li, Wang: Learning two-layer neural networks with symmetric inputs (ICLR 2019)",
     assumes="inputs distributed like −x; no biases; as many outputs and inputs as units, or more; relu or leaky_relu",
     refuse=_refuse,
-    estimate=_estimate,
+    run=_run,
+    forms=("best", "paper", "practice"),
+    prepare=lambda source: with_reflections(source) if isinstance(source, Oracle) else source,
+    diagnose=_diagnose,
     reserve=True,
 )

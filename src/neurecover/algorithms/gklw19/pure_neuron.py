@@ -17,6 +17,7 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.data import Source, reduce
+from neurecover.exceptions import UnsolvableError
 from neurecover.statistics import HermiteSums, Moments
 from neurecover.statistics.base import symmetric
 from neurecover.statistics.detector import PureNeuronSums
@@ -56,7 +57,7 @@ def linear_part(source: Source, regress: bool = True) -> LinearPart:
     the mean and loses most of its variance, because |z| is 95 % explained by a constant and a square (Gaussian z).
     Where the samples are too few for that, the constant joins alone.
     """
-    n = _count(source)
+    n = source.count()
     d, p = source.n_inputs, source.n_outputs
     if not regress:
         moments = reduce(source, Moments(d, p))
@@ -101,7 +102,7 @@ def reduction(L: np.ndarray, k: int, balance: bool = True) -> Reduction:
     U, s, Vt = np.linalg.svd(L, full_matrices=False)
     if k > len(s) or s[k - 1] <= RANK * max(s[0], 1e-300):
         rank = int(np.count_nonzero(s > RANK * max(s[0], 1e-300)))
-        raise ValueError(
+        raise UnsolvableError(
             f"{k} units need outputs whose linear part has rank {k}. Got rank {rank} instead: fewer outputs or "
             "inputs than units, or A W is singular."
         )
@@ -213,7 +214,3 @@ def pure_directions(span: np.ndarray, rng: np.random.Generator, how: str = "join
 
 def _standard_error(mean_square: float, n: int, features: int) -> float:
     return float(np.sqrt(max(mean_square, 0.0) / max(n - features, 1)))
-
-
-def _count(source: Source) -> int:
-    return sum(len(X) for X, _ in source.blocks(65_536)) if source.n_samples is None else source.n_samples

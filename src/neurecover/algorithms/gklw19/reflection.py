@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.stats import beta
+from scipy.special import betainc
 
 from neurecover.data import Source, reduce
 from neurecover.statistics.odd_projections import OddProjections
@@ -55,4 +55,6 @@ def symmetry_test(source: Source, rng: np.random.Generator) -> SymmetryTest:
     sums = reduce(source, OddProjections(np.vstack([s * lines for s in SCALES])))
     value, degrees = sums.quadratic_form()
     spare = max(sums.n - degrees, 1)
-    return SymmetryTest(value, degrees, float(beta.sf(min(value / sums.n, 1.0), 0.5 * max(degrees, 1), 0.5 * spare)))
+    share = min(value / sums.n, 1.0)
+    # P(B > share) for B ~ Beta(m/2, (n − m)/2)
+    return SymmetryTest(value, degrees, float(betainc(0.5 * spare, 0.5 * max(degrees, 1), 1.0 - share)))

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
+from neurecover.statistics import GaussNewtonSums
 from neurecover.statistics.base import symmetric
-from neurecover.statistics.gauss_newton import GaussNewtonSums
 
 
 class Information:
@@ -76,7 +76,7 @@ class Information:
         """The probability, if the residual is noise of this variance, of correlating with the probes as it does.
 
         Rao's test for adding the probes to the readout: S = gᵀ (F_ee − F_eθ F⁻¹ F_θe)⁻¹ g / σ² is χ² with one degree of
-        freedom per probe and output. g is what is left of Σ h_e r after the parameters have had their say.
+        freedom per probe and output. g is the part of Σ h_e r that no change of the parameters explains.
         """
         student, s = self.student, self.sums.sums
         q, p = student.readout.shape
@@ -100,7 +100,7 @@ class Information:
         values, vectors = np.linalg.eigh(schur / scale / scale[:, None])
         kept = values > 1e-8
         along = vectors[:, kept].T @ (g / scale)
-        return float(chi2.sf(np.sum(along**2 / values[kept]) / noise_variance, np.count_nonzero(kept)))
+        return float(chdtrc(np.count_nonzero(kept), np.sum(along**2 / values[kept]) / noise_variance))
 
     def _gradient(self) -> np.ndarray:
         student, s = self.student, self.sums.sums

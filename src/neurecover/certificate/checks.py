@@ -1,0 +1,254 @@
+"""The checks that every certificate is made of, each a figure held against a limit.
+
+Those whose figures take sums over the samples are in `shallow` and `general`; what is here needs only the figures.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import fdtrc, fdtri
+
+from neurecover.certificate.verdict import Check
+from neurecover.statistics import Residuals
+
+EPS = float(np.finfo(np.float64).eps)
+ROUNDING = 100 * EPS  # of the size of the terms that are added up
+SINGULAR = 1e-13  # smallest eigenvalue of the scaled information
+EXACT_WEIGHTS = 1e-8  # the largest error that rounding may have left in a weight of an exact network
+SIGNIFICANCE = 1e-3  # of every test: one right network in a thousand is doubted by each
+GOOD_R2 = 0.9
+HEAVY = 9.0  # kurtosis of the held-out residual; Laplace noise has 6
+MAX_PARAMETERS = 6_000  # beyond, the information matrix is not formed and nothing is certified
+FEW, MARGINAL = 4, 3.0  # equations per parameter; worth of a unit that noise explains (both calibrated on sweeps)
+WIDE, WEAK = 0.1, 4.0  # largest standard error of a weight, least output weight in standard errors
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the search knows and the samples do not show.
+
+    asked is the number of units the caller gave (None: to be found), sign_choices how many assignments of signs fit
+    (0: not determined), agreements how many independent descents ended at the same optimum, last_drop what the last
+    unit that was dropped was worth, N·log(Σr² without it / Σr² with it) per parameter.
+    """
+
+    asked: int | tuple[int, ...] | None
+    sign_choices: int = 1
+    agreements: int = 0
+    converged: bool = True
+    last_drop: float = 0.0
+
+
+def held_out(holdout: Residuals, rounding: float) -> tuple[Check, Check]:
+    """Is the residual on samples without a part in the fit at the level of rounding; does the network predict them?"""
+    variance = float(holdout.output_variance.mean())
+    r2 = 1.0 - holdout.mse / variance if variance > 0 else 0.0
+    rms = float(np.sqrt(holdout.mse))
+    at_rounding = bool(holdout.mse <= rounding**2)
+    if at_rounding:
+        sentence = f"On {holdout.n} held-out samples the residual is {rms:.1e}, the level of rounding ({rounding:.1e})."
+    else:
+        sentence = f"On {holdout.n} held-out samples the residual is {rms:.2e}, which leaves R² = {r2:.6f}."
+    good = at_rounding or r2 >= GOOD_R2
+    less = "" if good else f", less than {GOOD_R2:.0%}"
+    return (
+        Check("rounding", at_rounding, rms, rounding, sentence),
+        Check("prediction", good, r2, GOOD_R2, f"It explains {max(r2, 0.0):.1%} of the held-out variance{less}."),
+    )
+
+
+def units(n_hidden: int) -> Check:
+    seen = n_hidden > 0
+    sentence = "Hidden units were found." if seen else "No hidden unit was found: there is no weight to be certain of."
+    return Check("units", seen, n_hidden, 1, sentence)
+
+
+def inputs(rank: int, n_inputs: int) -> Check:
+    if rank == n_inputs:
+        return Check("inputs", True, rank, n_inputs, f"The inputs span all {n_inputs} dimensions.")
+    sentence = f"The inputs span {rank} of {n_inputs} dimensions, so the weights along the others cannot be seen."
+    return Check("inputs", False, rank, n_inputs, sentence)
+
+
+def width(evidence: Evidence, n_hidden: int | tuple[int, ...]) -> Check:
+    """Is the number of units the one that was asked for?"""
+    asked = evidence.asked
+    kept = asked is None or not evidence.sign_choices or asked == n_hidden
+    if kept:
+        return Check("width", True, None, None, "The number of units is the one asked for, or was to be found.")
+    sentence = f"{asked} units were asked for and {n_hidden} are needed to fit these samples."
+    return Check("width", False, None, None, sentence)
+
+
+def signs(choices: int, complete: bool, n_hidden: int) -> Check:
+    if choices > 1:
+        sentence = f"{choices} choices of the units' signs give the same function."
+    elif not complete:
+        sentence = f"The signs of {n_hidden} units are too many to be searched for a second choice."
+    else:
+        sentence = "No other choice of the units' signs gives the same function."
+    return Check("signs", choices <= 1 and complete, choices, 1, sentence)
+
+
+def affine_part(sign_choices: int) -> Check:
+    settled = sign_choices != 0
+    left = "An affine part is left that no choice of signs explains: units are missing, or never switch on samples."
+    return Check(
+        "affine part", settled, sign_choices, 1, "No affine part is left beside the units." if settled else left
+    )
+
+
+def derivative(differentiable: bool, activation: str) -> Check:
+    sentence = f"{activation} has {'a' if differentiable else 'no'} derivative to test the weights with."
+    return Check("derivative", differentiable, None, None, sentence)
+
+
+def size(n_parameters: int) -> Check:
+    if n_parameters <= MAX_PARAMETERS:
+        return Check("size", True, n_parameters, MAX_PARAMETERS, f"There are {n_parameters} parameters.")
+    sentence = f"{n_parameters} parameters are more than the {MAX_PARAMETERS} whose identifiability is checked."
+    return Check("size", False, n_parameters, MAX_PARAMETERS, sentence)
+
+
+def equations(n_equations: int, n_free: int) -> Check:
+    if n_equations > n_free:
+        return Check("equations", True, n_equations, n_free, f"{n_equations} equations for {n_free} parameters.")
+    sentence = f"{n_equations} equations cannot determine {n_free} parameters."
+    return Check("equations", False, n_equations, n_free, sentence)
+
+
+def information(weakest: float, never_on: int) -> Check:
+    if weakest >= SINGULAR:
+        sentence = f"The smallest eigenvalue of the information is {weakest:.1e}: every weight is seen."
+        return Check("information", True, weakest, SINGULAR, sentence)
+    unseen = f" {never_on} of its units never switch on." if never_on else ""
+    sentence = (
+        "The samples do not determine every weight: "
+        f"the smallest eigenvalue of the information is about {weakest:.1e}.{unseen}"
+    )
+    return Check("information", False, weakest, SINGULAR, sentence)
+
+
+def kinks(fewest: np.ndarray, wanted: int, at_rounding: bool) -> Check:
+    """Does every unit have, on each side of its kink, as many samples as it has weights?
+
+    On all other samples a unit is linear, and takes in the z_j of relu(z_j) = relu(−z_j) + z_j when others change their
+    sign: another network that fits as well, were it not for the few. Two of them that no noise disturbs can
+    only agree with it by chance; one always can, because c is free. Two such units can share a kink between them.
+    """
+    few = np.flatnonzero(fewest < wanted)
+    least = int(fewest.min(initial=wanted))
+    if len(few) == 0 or (at_rounding and len(few) == 1 and fewest[few[0]] >= 2):
+        return Check(
+            "kinks", True, least, wanted, f"Every unit has {least} samples or more on either side of its kink."
+        )
+    sentence = (
+        f"{len(few)} of {len(fewest)} units have fewer samples on one side of their kink than weights "
+        f"({least} for {wanted}): other networks may fit these samples as well."
+    )
+    return Check("kinks", False, least, wanted, sentence)
+
+
+def digits(largest: float) -> Check:
+    """How far rounding may have moved a hidden unit's weight, from the information at the level of rounding."""
+    if largest <= EXACT_WEIGHTS:
+        sentence = f"The samples determine every weight; rounding leaves an error of the order of {largest:.0e}."
+    else:
+        sentence = f"The samples determine some weight so weakly that rounding may have moved it by {largest:.1e}."
+    return Check("digits", largest <= EXACT_WEIGHTS, largest, EXACT_WEIGHTS, sentence)
+
+
+def found_width(exact: bool) -> Check:
+    """What a width that was found cannot see; it decides nothing."""
+    unseen = "that is off for all of these samples" if exact else "too weak for this noise, or too like another,"
+    return Check("found width", True, None, None, f"The number of units was found: one {unseen} is not seen.")
+
+
+def noise(
+    holdout: Residuals, noise_variance: float, n_equations: int, freedom: int, p_structure: float, evidence: Evidence
+) -> list[Check]:
+    """Is the residual noise, and the optimum the right one?"""
+    variance = float(holdout.output_variance.mean())
+    N = holdout.n * len(holdout.origin)
+    limit = float(variance * fdtri(N, N, SIGNIFICANCE))
+    above = f"The held-out error {holdout.mse:.3g} is not clearly below the outputs' variance {variance:.3g}."
+    below = f"The held-out error {holdout.mse:.3g} is below the outputs' variance {variance:.3g}."
+    signal = bool(holdout.mse <= limit)
+    kurtosis = holdout.kurtosis
+    tails = f"The residual has kurtosis {kurtosis:.1f} (Gaussian 3)."
+    if kurtosis > HEAVY:
+        tails = f"The residual has heavy tails (kurtosis {kurtosis:.1f}, Gaussian 3): least squares follows outliers."
+    n_free = n_equations - freedom
+    enough = n_equations >= FEW * n_free
+    load = f"{n_equations} noisy equations for {n_free} parameters."
+    if not enough:
+        load = (
+            f"{n_equations} noisy equations for {n_free} parameters are fewer than {FEW} each: too few to tell noise "
+            "from what is missing."
+        )
+    open_width = evidence.asked is None and evidence.last_drop > MARGINAL
+    spare = "No unit more is called for."
+    if open_width:
+        spare = (
+            f"Whether there is one unit more is not clear: it would lower N·log Σr² by {evidence.last_drop:.1f} per "
+            f"parameter, and noise explains {MARGINAL:g}."
+        )
+    converged, agreed = evidence.converged, evidence.agreements > 0
+    ratio = holdout.mse / noise_variance if noise_variance > 0.0 else np.inf
+    p_holdout = float(fdtrc(N, freedom, ratio))
+    structure = f"The residual correlates with no random unit (p = {p_structure:.1e})."
+    if p_structure < SIGNIFICANCE:
+        structure = f"The residual is not noise: it correlates with random units (p = {p_structure:.1e})."
+    return [
+        Check("signal", signal, holdout.mse, limit, below if signal else above),
+        Check("tails", kurtosis <= HEAVY, kurtosis, HEAVY, tails),
+        Check("load", enough, n_equations, FEW * n_free, load),
+        Check("spare unit", not open_width, evidence.last_drop, MARGINAL, spare),
+        Check("convergence", converged, None, None, _converged_sentence(converged)),
+        Check("agreement", agreed, evidence.agreements, 1, _agreement_sentence(agreed)),
+        Check("structure", p_structure >= SIGNIFICANCE, p_structure, SIGNIFICANCE, structure),
+        Check(
+            "generalisation",
+            p_holdout >= SIGNIFICANCE,
+            ratio,
+            None,
+            f"The held-out error is {ratio:.3g} times the noise on the fitted samples (p = {p_holdout:.1e}).",
+        ),
+    ]
+
+
+def precision(widest: float, strength: np.ndarray) -> list[Check]:
+    """Are the standard errors narrow enough to be an answer?
+
+    widest is the largest of a weight of a unit row, strength (k,) the output weights of the units over their errors.
+    """
+    wide = f"A weight's standard error is {widest:.2f} of a unit vector, more than {WIDE}: too wide to be an answer."
+    narrow = f"The largest standard error of a weight is {widest:.2f} of a unit vector."
+    weakest = float(strength.min(initial=np.inf))
+    strong = f"Every unit's output weight is {weakest:.1f} standard errors from zero or more."
+    weak = f"A unit's output weight is only {weakest:.1f} standard errors from zero: it may not exist."
+    return [
+        Check("precision", widest <= WIDE, widest, WIDE, narrow if widest <= WIDE else wide),
+        Check("strength", weakest >= WEAK, weakest, WEAK, strong if weakest >= WEAK else weak),
+    ]
+
+
+def noise_level(noise_variance: float, largest: float) -> Check:
+    """What the residual is, told where every check of it has passed."""
+    sentence = (
+        f"The residual is noise of standard deviation {np.sqrt(noise_variance):.3g}; "
+        f"the largest standard error of a weight is {largest:.2e}."
+    )
+    return Check("noise", True, noise_variance, None, sentence)
+
+
+def _converged_sentence(converged: bool) -> str:
+    return "The last fit has converged." if converged else "The last fit was stopped before it had converged."
+
+
+def _agreement_sentence(agreed: bool) -> str:
+    if agreed:
+        return "A second descent from another start ended at this optimum."
+    return "No second descent from another start ended at this optimum, so a better one may exist."

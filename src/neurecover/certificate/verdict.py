@@ -1,0 +1,147 @@
+"""What a certificate is: checks, and the verdict that follows from them and from nothing else.
+
+    exact         the held-out residual is at the level of rounding, and the samples determine every weight
+    statistical   the residual is noise as far as a test can tell, and every weight has a standard error
+    approximate   a good predictor whose weights are not determined, or not shown to be right
+    failed        anything else
+
+A verdict needs every one of its checks to have been made and passed: what was not checked counts against the network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+VERDICTS = ("exact", "statistical", "approximate", "failed")
+
+IDENTIFIABLE = (
+    "units",
+    "inputs",
+    "width",
+    "signs",
+    "affine part",
+    "derivative",
+    "size",
+    "equations",
+    "information",
+    "kinks",
+)
+NOISE = (
+    "signal",
+    "tails",
+    "load",
+    "spare unit",
+    "convergence",
+    "agreement",
+    "structure",
+    "generalisation",
+    "precision",
+    "strength",
+)
+NEEDS = {
+    "exact": ("rounding", *IDENTIFIABLE, "digits"),
+    "statistical": (*IDENTIFIABLE, *NOISE),
+    "approximate": ("prediction",),
+}
+TOLD = ("rounding", "digits", "noise")  # told among the reasons even where they passed
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was checked: `figure` was measured, `limit` is what it was held against, and a sentence says it.
+
+    figure and limit are None where the check is a plain fact.
+    """
+
+    name: str
+    passed: bool
+    figure: float | None
+    limit: float | None
+    sentence: str
+
+
+class ParameterArrays(Mapping[str, np.ndarray]):
+    """One array per array of a network, by the names of its file: W, b, A, c; or W1, b1, W2, …; as items or attributes.
+
+    Each has the shape of the network's own, in normal form.
+    """
+
+    def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
+        self._arrays = dict(arrays)
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        return self._arrays[name]
+
+    def __getattr__(self, name: str) -> np.ndarray:
+        if name.startswith("_") or name not in self._arrays:
+            raise AttributeError(name)
+        return self._arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._arrays)
+
+    def __len__(self) -> int:
+        return len(self._arrays)
+
+    def __repr__(self) -> str:
+        return f"ParameterArrays({', '.join(f'{name} {array.shape}' for name, array in self.items())})"
+
+    def largest(self, *names: str) -> float:
+        """The largest entry of the arrays named, or of all."""
+        return max((float(self[name].max(initial=0.0)) for name in names or self), default=0.0)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How far the weights can be trusted.
+
+    `verdict` and `reasons` follow from the checks. noise_variance is None where the residual is not shown to be noise,
+    and standard_errors are there for the verdicts exact and statistical.
+    """
+
+    checks: tuple[Check, ...]
+    holdout_mse: float
+    noise_variance: float | None
+    n_samples: int
+    n_holdout: int
+    standard_errors: ParameterArrays | None = field(default=None, repr=False)
+
+    @property
+    def verdict(self) -> str:
+        return verdict_of(self.checks)
+
+    @property
+    def identifiable(self) -> bool:
+        """Whether the samples determine every weight, noise or not."""
+        return passed(self.checks, IDENTIFIABLE)
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The sentences of the checks that decided, then of those that are told in any case."""
+        return reasons_of(self.checks)
+
+
+def passed(checks: Iterable[Check], names: Iterable[str]) -> bool:
+    """Whether each of the checks named was made and passed, however often."""
+    made = {name: [check.passed for check in checks if check.name == name] for name in names}
+    return all(results and all(results) for results in made.values())
+
+
+def verdict_of(checks: tuple[Check, ...]) -> str:
+    """The best verdict all of whose checks were made and passed."""
+    return next((verdict for verdict, names in NEEDS.items() if passed(checks, names)), "failed")
+
+
+def reasons_of(checks: tuple[Check, ...]) -> tuple[str, ...]:
+    """What stood in the way of a better verdict, then what is told in any case, then what belongs to no verdict."""
+    verdict = verdict_of(checks)
+    wanted = {name for names in NEEDS.values() for name in names}
+    against = [] if verdict in ("exact", "statistical") else [c for c in checks if not c.passed and c.name in wanted]
+    told = [c for c in checks if c not in against and c.name in TOLD]
+    besides = [c for c in checks if c.name not in wanted and c.name not in TOLD]
+    # How far the residual is from rounding is told, but decides nothing where there is noise.
+    against.sort(key=lambda check: check.name == "rounding")
+    return tuple(dict.fromkeys(check.sentence for check in (*against, *told, *besides)))
