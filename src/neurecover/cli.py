@@ -10,20 +10,20 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
 import neurecover as nr
-from neurecover import experiments, terminal
-from neurecover.certificate.verification import verify as verify_network
+from neurecover import terminal
 from neurecover.data import Source
-from neurecover.experiments import Experiment
-from neurecover.experiments.experiment import read_rows
 from neurecover.models import write_npz
 from neurecover.simulate.names import NAMES
 from neurecover.simulate.teachers import KINDS
 from neurecover.terminal import complain, say
+
+if TYPE_CHECKING:  # experiments load every paper's code
+    from neurecover.experiments import Experiment
 
 OK, DEFECT, BAD_INPUT, APPROXIMATE, FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 STATUS = {"exact": OK, "statistical": OK, "approximate": APPROXIMATE, "failed": FAILED}
@@ -164,6 +164,45 @@ def recover(
 
 
 @app.command()
+def estimate(
+    samples: Samples,
+    method: Annotated[str, typer.Option(help="A name from `neurecover methods`.")] = "hermite",
+    form: Annotated[str, typer.Option(help="best, or paper for the algorithm as printed.")] = "best",
+    hidden: Annotated[int | None, typer.Option(min=1, help="Hidden units; found if not given.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The .npz file for the network.")] = None,
+    inputs: Inputs = None,
+    outputs: Outputs = None,
+    activation: Activation = "relu",
+    no_bias: Annotated[bool, typer.Option("--no-bias", help="Fix all biases and the offset at zero.")] = False,
+    seed: Seed = 0,
+    time_budget: Annotated[float | None, typer.Option(help="Seconds after which no new work is begun.")] = None,
+) -> None:
+    """Show an algorithm's own answer, before the finisher, with its figures.
+
+    Exit status: 0 if it found a network, 4 if not. Nothing is certified: for that, `neurecover recover --method`.
+    """
+    if out is not None:
+        _check_target(out)
+        _check_distinct(out, samples)
+    found = nr.estimate(
+        _open(samples, inputs, outputs),
+        n_hidden=hidden,
+        method=method,
+        form=form,
+        activation=activation,
+        bias=not no_bias,
+        random_state=seed,
+        time_budget=time_budget,
+    )
+    terminal.out.print(terminal.summary_grid(found.rows()))
+    if found.network is None:
+        raise typer.Exit(FAILED)
+    if out is not None:
+        found.network.save(out)
+        say(f"Wrote the network to {out}.")
+
+
+@app.command()
 def verify(
     network: Annotated[Path, typer.Argument(help="A network that `recover` or `simulate --truth` wrote.")],
     samples: Samples,
@@ -177,7 +216,7 @@ def verify(
     every output, and 4 if it is not.
     """
     net, source = nr.load(network), _open(samples, inputs, outputs)
-    verification = verify_network(net, source)
+    verification = nr.verify(net, source)
     certificate = _certificate(network)
     say(f"{network} on {verification.n_samples:,} samples of {source.origin}:")
     terminal.out.print(terminal.verification_table(verification, source.output_names))
@@ -222,6 +261,8 @@ def bench(
     out: Folder = Path("results"),
 ) -> None:
     """Run a benchmark and save its table."""
+    from neurecover import experiments
+
     _run_experiments("benchmark", experiments.benchmarks(), name, out)
 
 
@@ -231,6 +272,8 @@ def reproduce(
     out: Folder = Path("results"),
 ) -> None:
     """Measure a figure of one of the papers anew and save its table."""
+    from neurecover import experiments
+
     _run_experiments("figure", experiments.reproductions(), name, out)
 
 
@@ -315,7 +358,9 @@ def _certificate(path: Path) -> nr.Certificate | None:
         return None
 
 
-def _run_experiments(what: str, known: dict[str, Experiment], name: str | None, folder: Path) -> None:
+def _run_experiments(what: str, known: "dict[str, Experiment]", name: str | None, folder: Path) -> None:
+    from neurecover.experiments.experiment import read_rows
+
     if name is None:
         terminal.out.print(terminal.experiments_table(known))
         return

@@ -41,13 +41,17 @@ class Estimate:
     form: str = "best"
     seconds: float = 0.0
 
+    def rows(self) -> list[tuple[str, str]]:
+        """The summary as pairs of a label, empty where a row goes on with the last one, and a text."""
+        rows = [("method", f"{self.method} ({self.form}), {self.seconds:.2f} s"), ("network", described(self.network))]
+        rows += [("notes" if i == 0 else "", note) for i, note in enumerate(self.notes)]
+        if self.details is not None:
+            rows.append(("details", f"{type(self.details).__name__}: {', '.join(vars(self.details))}"))
+        return rows
+
     def summary(self) -> str:
         """A few lines for a person."""
-        lines = [("method", f"{self.method} ({self.form}), {self.seconds:.2f} s"), ("network", described(self.network))]
-        lines += [("notes" if i == 0 else "", note) for i, note in enumerate(self.notes)]
-        if self.details is not None:
-            lines.append(("details", f"{type(self.details).__name__}: {', '.join(vars(self.details))}"))
-        return in_columns(lines)
+        return in_columns(self.rows())
 
 
 @dataclass(frozen=True)

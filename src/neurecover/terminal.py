@@ -1,8 +1,10 @@
 """What the command line shows: consoles, tables and the progress bar."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from rich import box
@@ -11,13 +13,15 @@ from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from neurecover.algorithms import Method
-from neurecover.certificate.verification import Verification
-from neurecover.experiments import Experiment
-from neurecover.experiments.experiment import Track
+from neurecover.algorithms import Algorithm
+from neurecover.certificate import Verification
 from neurecover.matching import Comparison
 from neurecover.models import Network
 from neurecover.results import Recovery
+
+if TYPE_CHECKING:  # experiments load every paper's code
+    from neurecover.experiments import Experiment
+    from neurecover.experiments.experiment import Track
 
 T = TypeVar("T")
 
@@ -39,14 +43,21 @@ def complain(text: str) -> None:
 
 
 def recovery_panel(recovery: Recovery) -> Panel:
-    """The summary of a recovery, its labels on the left and its sentences wrapped on the right."""
+    """The summary of a recovery."""
+    verdict = recovery.certificate.verdict
+    return Panel(
+        summary_grid(recovery.rows()), title=verdict, title_align="left", border_style=COLOURS[verdict], expand=False
+    )
+
+
+def summary_grid(rows: list[tuple[str, str]]) -> Table:
+    """Labels on the left and sentences wrapped on the right."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
-    for line in recovery.summary().splitlines():
-        grid.add_row(line[:13].strip(), line[13:])
-    verdict = recovery.certificate.verdict
-    return Panel(grid, title=verdict, title_align="left", border_style=COLOURS[verdict], expand=False)
+    for label, text in rows:
+        grid.add_row(label, text)
+    return grid
 
 
 def comparison_table(comparison: Comparison) -> Table:
@@ -94,7 +105,7 @@ def verification_table(verification: Verification, names: tuple[str, ...]) -> Ta
     return table
 
 
-def methods_table(methods: Iterable[Method]) -> Table:
+def methods_table(methods: Iterable[Algorithm]) -> Table:
     """The registry."""
     table = _table("method", "paper", "assumes")
     table.columns[0].no_wrap = True

@@ -15,7 +15,7 @@ from scipy.linalg import subspace_angles
 from neurecover import simulate
 from neurecover.activations import get
 from neurecover.algorithms.atv21.coefficients import Coefficients, estimate_coefficients, low_coefficients
-from neurecover.algorithms.atv21.learner import learn, paper_directions
+from neurecover.algorithms.atv21.learner import learn, printed_directions
 from neurecover.algorithms.atv21.steps import algorithm_1, population_coefficients, tensor_directions
 from neurecover.algorithms.atv21.units import seen_units
 from neurecover.data import ArraySource
@@ -140,8 +140,10 @@ def direction_stages(X: np.ndarray, Y: np.ndarray, k: int, seed: int) -> dict[st
     fit = found.fit
     units = np.column_stack([fit.W, fit.b]) if fit.asked is None else fit.asked
     return {
-        "plain means, Jennrich (the paper)": paper_directions(source, rng, k),
-        "regressed, Jennrich": paper_directions(source, rng, k, regress=4),
+        "plain means, Jennrich (the paper)": printed_directions(
+            estimate_coefficients(source, 4, rng, regress=-1), rng, k
+        ),
+        "regressed, Jennrich": printed_directions(estimate_coefficients(source, 4, rng, regress=4), rng, k),
         "regressed, Jennrich of 10 pairs, polished": polished,
         "regressed, joint decomposition": decompose(scaled, d, k, rng).W,
         "moment fit": found.rows(units, bias=False),

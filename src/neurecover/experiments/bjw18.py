@@ -11,13 +11,14 @@ import numpy as np
 from neurecover.algorithms import methods
 from neurecover.algorithms.bjw18.corruption import sparse_noise
 from neurecover.algorithms.bjw18.enumeration import sign_patterns
-from neurecover.algorithms.bjw18.from_symmetric import exact_from_symmetric
+from neurecover.algorithms.bjw18.from_symmetric import exact_from
 from neurecover.algorithms.bjw18.guesses import arbitrary_noise
 from neurecover.algorithms.bjw18.ica import exact_ica
 from neurecover.algorithms.bjw18.parallel import one_sparse
 from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights
 from neurecover.algorithms.bjw18.projection import noisy_tensor
 from neurecover.algorithms.bjw18.tensor import exact_tensor
+from neurecover.data import ArraySource
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.matching import compare
 from neurecover.models import Network
@@ -68,7 +69,7 @@ def _error(exact: ExactWeights, truth: Network) -> float:
 def _tensor_trial(seed: int) -> float:
     net = conditioned_teacher(seed)
     X, Y = sample(net, N, random_state=seed)
-    return _error(exact_tensor(X, Y, K, net.activation, np.random.default_rng(seed)), net)
+    return _error(exact_tensor(ArraySource(X, Y), K, net.activation, np.random.default_rng(seed)), net)
 
 
 def _rotated_trial(seed: int) -> float:
@@ -82,7 +83,7 @@ def _rotated_trial(seed: int) -> float:
 def _power_trial(seed: int, c: int) -> float:
     net = conditioned_teacher(seed, f"power({c})")
     X, Y = sample(net, N, random_state=seed)
-    return _error(exact_tensor(X, Y, K, net.activation, np.random.default_rng(seed)), net)
+    return _error(exact_tensor(ArraySource(X, Y), K, net.activation, np.random.default_rng(seed)), net)
 
 
 def _covariance_trial(seed: int) -> float:
@@ -90,19 +91,19 @@ def _covariance_trial(seed: int) -> float:
     rng = np.random.default_rng(seed)
     turn = np.linalg.qr(rng.standard_normal((D, D)))[0]
     X, Y = sample(net, N, inputs=Gaussian(0.0, (turn * np.geomspace(1.0, 100.0, D)) @ turn.T), random_state=seed)
-    return _error(exact_tensor(X, Y, K, net.activation, rng), net)
+    return _error(exact_tensor(ArraySource(X, Y), K, net.activation, rng), net)
 
 
 def _ica_trial(seed: int) -> float:
     net = teacher(D, K, P + 4, kind="orthonormal", bias=0.0, random_state=seed)
     X, Y = sample(net, N, random_state=seed)
-    return _error(exact_ica(X, Y, K, net.activation, np.random.default_rng(seed)), net)
+    return _error(exact_ica(ArraySource(X, Y), K, net.activation, np.random.default_rng(seed)), net)
 
 
 def _from_trial(seed: int) -> float:
     net = conditioned_teacher(seed)
     X, Y = sample(net, N, inputs=Uniform(), random_state=seed)
-    return _error(exact_from_symmetric(X, Y, K, np.random.default_rng(seed))[0], net)
+    return _error(exact_from(ArraySource(X, Y), K, np.random.default_rng(seed)), net)
 
 
 EXACT_TRIALS: dict[str, tuple[Callable[[int], float], int, int]] = {
@@ -144,7 +145,7 @@ SLOPE_TRIALS = 10
 def _noisy_error(seed: int, n: int) -> tuple[float, bool]:
     net = conditioned_teacher(seed)
     X, Y = sample(net, n, noise=NOISE, random_state=seed)
-    found = noisy_tensor(X, Y, K, net.activation, np.random.default_rng(seed))
+    found = noisy_tensor(ArraySource(X, Y), K, net.activation, np.random.default_rng(seed)).network
     errors = compare(found, net)
     # A wrong sign puts a unit at distance about 2 from its own.
     return errors.weight_error, errors.weight_error < 1.0
@@ -267,7 +268,7 @@ def _run_sparse_noise(track: Track) -> list[Row]:
     for seed in track(range(20), "sparse noise"):
         net = teacher(8, 5, 60, kind="gaussian", bias=0.0, random_state=seed)
         X, Y = sample(net, 2_000, noise=SparseGross(0.05, 100.0), random_state=seed)
-        found = sparse_noise(X, Y, None, net.activation, np.random.default_rng(seed))
+        found = sparse_noise(ArraySource(X, Y), None, net.activation, np.random.default_rng(seed))
         masks.append(np.array_equal(found.mask, np.abs(Y - net(X)) > 50.0))
         errors.append(_error(found.exact, net))
     right = np.array(masks) & (np.array(errors) <= 1e-8)

@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from neurecover.certificate.information import Information
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.matching import compare
 from neurecover.models import Network, Student
 from neurecover.pipeline import recover
 from neurecover.results import Recovery
 from neurecover.simulate import sample, teacher
-from neurecover.statistics import GaussNewtonSums, Information
+from neurecover.statistics import GaussNewtonSums
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from neurecover.algorithms.gp18.structured import correlation_cliques, even_unit
 from neurecover.data import ArraySource, reduce
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.interop.halfspaces import HalfspaceUnion
+from neurecover.matching import compare
 from neurecover.models import Composite
 from neurecover.pipeline_deep import recover_deep
 from neurecover.simulate import matrices

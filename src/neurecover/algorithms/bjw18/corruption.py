@@ -71,9 +71,7 @@ def set_aside(given: Prepared, found: Estimate) -> tuple[Prepared, tuple[Check, 
     share = holdout.share
     if share > MOST_ASIDE:
         return given, ()
-    sentence = (
-        f"{share:.1%} of the held-out outputs are off by more than {tolerance:.1e} and were set aside as corrupted."
-    )
+    off = f"{share:.1%} of the held-out outputs are off by more than {tolerance:.1e}"
     aside = Check("corrupted outputs", True, share, MOST_ASIDE, f"{off} and were set aside as corrupted.")
     return replace(given, train=train, holdout=holdout, samples=samples), (aside,)
 

@@ -5,7 +5,7 @@ import pytest
 
 import neurecover as nr
 from neurecover.activations import get
-from neurecover.algorithms import Method, get_method
+from neurecover.algorithms import Algorithm, get_method
 from neurecover.refine.task import Task
 from neurecover.simulate import Exponential, SparseGross
 
@@ -47,14 +47,14 @@ def test_every_method_is_tested_here() -> None:
 
 
 @every_method
-def test_a_method_says_what_it_is(method: Method) -> None:
+def test_a_method_says_what_it_is(method: Algorithm) -> None:
     assert get_method(method.name) is method
     assert len(method.paper) > 3
     assert len(method.assumes) > 10
 
 
 @every_method
-def test_recovers_what_it_is_made_for(method: Method) -> None:
+def test_recovers_what_it_is_made_for(method: Algorithm) -> None:
     solved = 0
     for seed in range(3):
         truth, X, Y, options = _data(method.name, seed)
@@ -65,7 +65,7 @@ def test_recovers_what_it_is_made_for(method: Method) -> None:
 
 
 @every_method
-def test_same_seed_same_answer(method: Method) -> None:
+def test_same_seed_same_answer(method: Algorithm) -> None:
     _, X, Y, options = _data(method.name)
     first, second = (nr.recover(X, Y, random_state=7, **options) for _ in range(2))
     np.testing.assert_array_equal(first.network.W, second.network.W)
@@ -73,7 +73,7 @@ def test_same_seed_same_answer(method: Method) -> None:
 
 @every_method
 @pytest.mark.parametrize("damage", ["asymmetric inputs", "noise", "one unit too few", "duplicated column", "constant"])
-def test_broken_assumptions_never_end_in_a_wrong_exact(method: Method, damage: str) -> None:
+def test_broken_assumptions_never_end_in_a_wrong_exact(method: Algorithm, damage: str) -> None:
     truth, X, Y, options = _data(method.name)
     options |= {"time_budget": 4}
     if damage == "asymmetric inputs":
@@ -96,7 +96,7 @@ def test_broken_assumptions_never_end_in_a_wrong_exact(method: Method, damage: s
 
 
 @every_method
-def test_a_task_that_does_not_fit_is_refused_in_a_sentence(method: Method) -> None:
+def test_a_task_that_does_not_fit_is_refused_in_a_sentence(method: Algorithm) -> None:
     task = Task(get("step"), 5, 1, 100, True, 3)
     reason = method.refuse(task)
     assert reason is not None

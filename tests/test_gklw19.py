@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from neurecover.activations import get
+from neurecover.algorithms import Call
 from neurecover.algorithms.gklw19.distinguishing import augmented, distinguish, gaussian_augmented, smallest
-from neurecover.algorithms.gklw19.learner import METHOD, OURS, PAPER_IN_PRACTICE, Settings, learn
+from neurecover.algorithms.gklw19.learner import ALGORITHM, OURS, PAPER_IN_PRACTICE, Settings, learn
 from neurecover.algorithms.gklw19.pure_neuron import (
     Spectrum,
     count_units,
@@ -23,10 +24,11 @@ from neurecover.algorithms.gklw19.pure_neuron import (
 )
 from neurecover.algorithms.gklw19.reflection import symmetry_test
 from neurecover.data import ArraySource, oracle, reduce
-from neurecover.data.reflected import Reflected
+from neurecover.data.reflected import Reflected, with_reflections
 from neurecover.experiments.gklw19 import paper_errors
 from neurecover.matching import compare
 from neurecover.models import Network, Student
+from neurecover.pipeline import estimated
 from neurecover.refine.task import Task
 from neurecover.simulate import sample, teacher
 from neurecover.solve import Deadline
@@ -257,27 +259,26 @@ def test_asymmetric_inputs_are_detected_and_said(inputs: str) -> None:
     test = symmetry_test(ArraySource(X, Y), np.random.default_rng(0))
     assert not test.symmetric
     task = Task(net.activation, 10, 10, len(X), False, 10)
-    assert METHOD.estimate is not None
-    estimate = METHOD.estimate(ArraySource(X, Y), task, np.random.default_rng(0), Deadline())
+    estimate = estimated(ALGORITHM, Call(ArraySource(X, Y), task, np.random.default_rng(0), Deadline()))
     assert "not symmetric" in estimate.notes[0]
     assert "χ² =" in estimate.notes[0]
 
 
 def test_the_method_says_what_it_cannot_do() -> None:
     relu = get("relu")
-    assert "bias=False" in (METHOD.refuse(Task(relu, 5, 5, 100, True, 3)) or "")
-    assert "5 inputs and 3 outputs for 4 units" in (METHOD.refuse(Task(relu, 5, 3, 100, False, 4)) or "")
+    assert "bias=False" in (ALGORITHM.refuse(Task(relu, 5, 5, 100, True, 3)) or "")
+    assert "5 inputs and 3 outputs for 4 units" in (ALGORITHM.refuse(Task(relu, 5, 3, 100, False, 4)) or "")
     for name in ("sigmoid", "abs", "identity", "power(2)"):
-        assert name in (METHOD.refuse(Task(get(name), 5, 5, 100, False, 3)) or "")
-    assert METHOD.refuse(Task(relu, 5, 5, 100, False, None)) is None
+        assert name in (ALGORITHM.refuse(Task(get(name), 5, 5, 100, False, 3)) or "")
+    assert ALGORITHM.refuse(Task(relu, 5, 5, 100, False, None)) is None
 
 
 def test_degenerate_outputs_give_no_estimate_and_say_why() -> None:
     net = Network(np.eye(3), None, np.ones((3, 3)))  # one combination of the units, three times
     X, Y = sample(net, 500, random_state=0)
-    assert METHOD.estimate is not None
-    estimate = METHOD.estimate(
-        ArraySource(X, Y), Task(net.activation, 3, 3, 500, False, 3), np.random.default_rng(0), Deadline()
+    estimate = estimated(
+        ALGORITHM,
+        Call(ArraySource(X, Y), Task(net.activation, 3, 3, 500, False, 3), np.random.default_rng(0), Deadline()),
     )
     assert estimate.network is None
     assert "rank 1" in estimate.notes[-1]

@@ -4,10 +4,12 @@ import numpy as np
 import pytest
 
 from neurecover import activations
-from neurecover.algorithms import arbitrary_noise, noisy_tensor, sparse_noise
+from neurecover.algorithms import Call
+from neurecover.algorithms.bjw18 import corruption, guesses, projection
 from neurecover.data import ArraySource
 from neurecover.experiments.bjw18 import conditioned_teacher, fixed_noises
 from neurecover.matching import compare
+from neurecover.pipeline import estimated
 from neurecover.refine.task import Task
 from neurecover.simulate import SparseGross, sample, teacher
 from neurecover.solve import Deadline
@@ -21,7 +23,7 @@ def test_signs_by_projection_are_those_of_every_projection_done_in_full() -> Non
     X, Y = sample(net, 1_000, noise=0.5, random_state=0)
     rng = np.random.default_rng(0)
     V = rng.choice([-1.0, 1.0], (4, 1)) * net.normal_form().W + 0.05 * rng.standard_normal((4, 5))
-    found = noisy_tensor.projection_signs(ArraySource(X, Y), V, RELU)
+    found = projection.projection_signs(ArraySource(X, Y), V, RELU)
     both = np.maximum(X @ np.vstack([V, -V]).T, 0.0)
     for i in range(4):
         left = []
@@ -37,14 +39,14 @@ def test_signs_by_projection_are_those_of_every_projection_done_in_full() -> Non
 def test_noisy_tensor_at_noise_one_half(seed: int) -> None:
     net = conditioned_teacher(seed)
     X, Y = sample(net, 20_000, noise=0.5, random_state=seed)
-    found = noisy_tensor.noisy_tensor(X, Y, 10, RELU, np.random.default_rng(seed))
+    found = projection.noisy_tensor(ArraySource(X, Y), 10, RELU, np.random.default_rng(seed)).network
     assert compare(found, net).weight_error < 0.1
 
 
 def test_sparse_corruption_is_masked_and_the_weights_are_exact() -> None:
     net = teacher(8, 5, 60, kind="gaussian", bias=0.0, random_state=11)
     X, Y = sample(net, 2_000, noise=SparseGross(0.05, 100.0), random_state=11)
-    found = sparse_noise.sparse_noise(X, Y, None, RELU, np.random.default_rng(0))
+    found = corruption.sparse_noise(ArraySource(X, Y), None, RELU, np.random.default_rng(0))
     assert np.array_equal(found.mask, np.abs(Y - net(X)) > 50.0)
     assert found.parts.rank == 5
     assert compare(found.exact.network, net).weight_error <= 1e-8
@@ -65,10 +67,10 @@ def test_outputs_that_are_not_low_rank_plus_sparse_are_said_so() -> None:
     net = teacher(6, 3, 20, kind="gaussian", bias=0.0, random_state=0)
     X, Y = sample(net, 1_000, noise=0.3, random_state=0)
     task = Task(RELU, 6, 20, 1_000, False, 3)
-    estimate = sparse_noise.METHOD.estimate(ArraySource(X, Y), task, np.random.default_rng(0), Deadline())  # type: ignore[misc]
+    estimate = estimated(corruption.ALGORITHM, Call(ArraySource(X, Y), task, np.random.default_rng(0), Deadline()))
     assert estimate.network is None
     assert "not low rank plus sparse" in estimate.notes[0]
-    refusal = sparse_noise.METHOD.refuse(Task(RELU, 6, 3, 1_000, False, 3))
+    refusal = corruption.ALGORITHM.refuse(Task(RELU, 6, 3, 1_000, False, 3))
     assert refusal is not None
     assert "more outputs than units" in refusal
 
@@ -79,16 +81,16 @@ def test_fixed_noise_of_the_signals_size(k: int) -> None:
     net = teacher(6, k, 4, bias=0.0, random_state=k)
     X, Y = sample(net, 4_000, random_state=k)
     for name, E in fixed_noises(Y, rng):
-        fit = arbitrary_noise.arbitrary_noise(X, Y + E, k, rng)
+        fit = guesses.arbitrary_noise(X, Y + E, k, rng)
         assert fit.residual <= 1.1 * np.linalg.norm(E), name
 
 
 def test_the_cost_is_stated_and_refused_above_the_budget() -> None:
-    assert arbitrary_noise.seconds(2) < 60.0
-    refusal = arbitrary_noise.METHOD.refuse(Task(RELU, 6, 6, 1_000, False, 5))
+    assert guesses.seconds(2) < 60.0
+    refusal = guesses.ALGORITHM.refuse(Task(RELU, 6, 6, 1_000, False, 5))
     assert refusal is not None
     assert "budget of 60 s" in refusal
-    assert arbitrary_noise.METHOD.refuse(Task(RELU, 6, 6, 1_000, False, 2)) is None
-    needed = noisy_tensor.METHOD.refuse(Task(RELU, 6, 6, 1_000, False, None))
+    assert guesses.ALGORITHM.refuse(Task(RELU, 6, 6, 1_000, False, 2)) is None
+    needed = projection.ALGORITHM.refuse(Task(RELU, 6, 6, 1_000, False, None))
     assert needed is not None
     assert "n_hidden" in needed

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 
 from neurecover import activations
-from neurecover.algorithms import exact_from, exact_ica, exact_tensor
-from neurecover.algorithms.bjw18.common import kurtosis_sentence
+from neurecover.algorithms import Call
+from neurecover.algorithms.bjw18 import from_symmetric, ica, tensor
+from neurecover.algorithms.bjw18.common import kurtosis_notes
 from neurecover.algorithms.bjw18.patterns import exact_weights, null_vector, output_rank, zero_group
 from neurecover.data import ArraySource, Mapped, Source, Whitening
 from neurecover.experiments.bjw18 import conditioned_teacher, rotated
 from neurecover.matching import compare
 from neurecover.models import Network
+from neurecover.pipeline import estimated
 from neurecover.refine.task import Task
 from neurecover.simulate import Gaussian, sample, teacher
 from neurecover.solve import Deadline
@@ -38,7 +40,7 @@ def test_the_start_does_not_enter_the_result(angle: float) -> None:
 def test_exact_tensor(activation: str) -> None:
     net = conditioned_teacher(2, activation)
     X, Y = sample(net, 5_000, random_state=2)
-    found = exact_tensor.exact_tensor(X, Y, 10, net.activation, np.random.default_rng(0))
+    found = tensor.exact_tensor(ArraySource(X, Y), 10, net.activation, np.random.default_rng(0))
     assert compare(found.network, net).weight_error <= BOUND
     assert all(unit.n_off > 2_000 for unit in found.units)
 
@@ -47,7 +49,7 @@ def test_any_covariance_and_more_outputs_than_units() -> None:
     net = teacher(6, 4, 9, kind="gaussian", bias=0.0, random_state=0)
     covariance = np.diag(np.geomspace(0.01, 100.0, 6))
     X, Y = sample(net, 3_000, inputs=Gaussian(0.0, covariance), random_state=0)
-    found = exact_tensor.exact_tensor(X, Y, 4, net.activation, np.random.default_rng(0))
+    found = tensor.exact_tensor(ArraySource(X, Y), 4, net.activation, np.random.default_rng(0))
     assert compare(found.network, net).weight_error <= BOUND
 
 
@@ -58,7 +60,7 @@ def test_missing_units_are_found_once_the_others_are_exact() -> None:
     start = net.W.copy()
     start[4:7] = rng.standard_normal((3, 10))
     assert exact_weights(X, Y, start, net.activation).found < 10
-    found = exact_tensor.until_exact(X, Y, start, net.activation, rng)
+    found = tensor.until_exact(X, Y, start, net.activation, rng)
     assert found.exact
     assert compare(found.network, net).weight_error <= BOUND
 
@@ -66,14 +68,14 @@ def test_missing_units_are_found_once_the_others_are_exact() -> None:
 def test_exact_ica_with_a_sketch() -> None:
     net = teacher(8, 6, 11, kind="orthonormal", bias=0.0, random_state=0)
     X, Y = sample(net, 5_000, random_state=0)
-    found = exact_ica.exact_ica(X, Y, 6, net.activation, np.random.default_rng(0))
+    found = ica.exact_ica(ArraySource(X, Y), 6, net.activation, np.random.default_rng(0))
     assert compare(found.network, net).weight_error <= BOUND
 
 
 def test_independent_components_are_unmixed() -> None:
     rng = np.random.default_rng(0)
     sources = np.maximum(rng.standard_normal((20_000, 5)), 0.0)
-    found = exact_ica.independent_components(sources @ rng.standard_normal((5, 5)), rng)
+    found = ica.independent_components(sources @ rng.standard_normal((5, 5)), rng)
     correlation = np.abs(np.corrcoef(sources.T, found.T)[:5, 5:])
     assert np.all(correlation.max(axis=1) > 0.99)
     assert len(set(correlation.argmax(axis=1))) == 5
@@ -82,35 +84,35 @@ def test_independent_components_are_unmixed() -> None:
 def test_exact_from_for_symmetric_inputs() -> None:
     net = teacher(6, 6, 6, kind="gaussian", bias=0.0, random_state=4)
     X, Y = sample(net, 4_000, inputs="laplace", random_state=4)
-    found, _ = exact_from.exact_from_symmetric(X, Y, 6, np.random.default_rng(0))
+    found = from_symmetric.exact_from(ArraySource(X, Y), 6, np.random.default_rng(0))
     assert compare(found.network, net).weight_error <= BOUND
 
 
-@pytest.mark.parametrize("module", [exact_tensor, exact_ica, exact_from])
+@pytest.mark.parametrize("module", [tensor, ica, from_symmetric])
 def test_as_methods_they_find_the_number_of_units_and_return_the_network(module) -> None:  # type: ignore[no-untyped-def]
     net = teacher(6, 4, 7, kind="orthonormal", bias=0.0, random_state=1)
     X, Y = sample(net, 4_000, random_state=1)
     whitening = Whitening.of(np.zeros(6), X.T @ X / len(X))
     source = Mapped(ArraySource(X, Y), whitening)
-    estimate = module.METHOD.estimate(source, task_of(source, None), np.random.default_rng(0), Deadline())
+    estimate = estimated(module.ALGORITHM, Call(source, task_of(source, None), np.random.default_rng(0), Deadline()))
     assert estimate.network is not None
     W = estimate.network.W @ whitening.matrix.T
     assert compare(Network(W, None, estimate.network.A).normal_form(), net).weight_error <= BOUND
     assert "all 4 units exact" in estimate.notes[-1]
 
 
-@pytest.mark.parametrize("module", [exact_tensor, exact_ica, exact_from])
+@pytest.mark.parametrize("module", [tensor, ica, from_symmetric])
 def test_noise_and_missing_rank_are_said_with_their_figure(module) -> None:  # type: ignore[no-untyped-def]
     net = teacher(5, 3, 5, kind="orthonormal", bias=0.0, random_state=2)
     X, Y = sample(net, 2_000, noise=1e-3, random_state=2)
     noisy = ArraySource(X, Y)
-    estimate = module.METHOD.estimate(noisy, task_of(noisy, 3), np.random.default_rng(0), Deadline())
+    estimate = estimated(module.ALGORITHM, Call(noisy, task_of(noisy, 3), np.random.default_rng(0), Deadline()))
     assert estimate.network is None
     assert "σ_4/σ_1" in estimate.notes[0]
     A = net.A.copy()
     A[:, 2] = A[:, 0] - A[:, 1]
     flat = ArraySource(X, Network(net.W, None, A)(X))
-    estimate = module.METHOD.estimate(flat, task_of(flat, 3), np.random.default_rng(0), Deadline())
+    estimate = estimated(module.ALGORITHM, Call(flat, task_of(flat, 3), np.random.default_rng(0), Deadline()))
     assert estimate.network is None
     assert "rank 2" in estimate.notes[0]
 
@@ -119,7 +121,7 @@ def test_noise_that_fills_all_outputs_is_never_called_exact() -> None:
     net = teacher(5, 5, 5, kind="gaussian", bias=0.0, random_state=3)
     X, Y = sample(net, 3_000, noise=1e-6, random_state=3)
     source = ArraySource(X, Y)
-    estimate = exact_tensor.METHOD.estimate(source, task_of(source, 5), np.random.default_rng(0), Deadline())  # type: ignore[misc]
+    estimate = estimated(tensor.ALGORITHM, Call(source, task_of(source, 5), np.random.default_rng(0), Deadline()))
     assert estimate.network is None
     assert "0 of 5 units exact" in estimate.notes[-1]
     assert len(estimate.starts) == 1
@@ -127,8 +129,8 @@ def test_noise_that_fills_all_outputs_is_never_called_exact() -> None:
 
 def test_inputs_that_are_not_gaussian_are_measured() -> None:
     rng = np.random.default_rng(0)
-    assert kurtosis_sentence(rng.standard_normal((5_000, 6))) is None
-    sentence = kurtosis_sentence(rng.laplace(size=(5_000, 6)))
+    assert kurtosis_notes(rng.standard_normal((5_000, 6))) == ()
+    (sentence,) = kurtosis_notes(rng.laplace(size=(5_000, 6)))
     assert sentence is not None
     assert "a Gaussian gives 48" in sentence
 
@@ -137,18 +139,18 @@ def test_units_that_are_not_orthonormal_are_told_by_ica() -> None:
     net = teacher(5, 3, 4, kind="near_parallel", angle=0.9, bias=0.0, random_state=0)
     X, Y = sample(net, 5_000, random_state=0)
     source = ArraySource(X, Y)
-    estimate = exact_ica.METHOD.estimate(source, task_of(source, 3), np.random.default_rng(0), Deadline())  # type: ignore[misc]
+    estimate = estimated(ica.ALGORITHM, Call(source, task_of(source, 3), np.random.default_rng(0), Deadline()))
     assert any("two of its rows have cosine 0.62" in note for note in estimate.notes)
 
 
-@pytest.mark.parametrize("module", [exact_tensor, exact_ica, exact_from])
+@pytest.mark.parametrize("module", [tensor, ica, from_symmetric])
 @pytest.mark.parametrize(
     ("n_hidden", "activation", "bias", "words"),
     [(3, "relu", True, "bias=False"), (3, "sigmoid", False, "sigmoid"), (7, "relu", False, "7 units")],
 )
 def test_refusals_name_the_assumption(module, n_hidden: int, activation: str, bias: bool, words: str) -> None:  # type: ignore[no-untyped-def]
     source = ArraySource(np.ones((10, 5)), np.ones((10, 4)))
-    assert words in module.METHOD.refuse(task_of(source, n_hidden, activation, bias))
+    assert words in module.ALGORITHM.refuse(task_of(source, n_hidden, activation, bias))
 
 
 def test_null_vector_and_rank_against_a_direct_computation() -> None:

@@ -6,19 +6,21 @@ from scipy.linalg import subspace_angles
 
 from neurecover import simulate
 from neurecover.activations import get
+from neurecover.algorithms import Call
 from neurecover.algorithms.atv21.coefficients import (
     affordable_regression,
     estimate_coefficients,
     gaussian_test,
     low_coefficients,
 )
-from neurecover.algorithms.atv21.learner import METHOD, learn, output_weights, paper_directions
-from neurecover.algorithms.atv21.steps import population_coefficients
+from neurecover.algorithms.atv21.learner import ALGORITHM, learn, output_weights, printed_directions
+from neurecover.algorithms.atv21.steps import Units, population_coefficients
 from neurecover.algorithms.atv21.units import seen_units
 from neurecover.data import ArraySource, reduce
 from neurecover.experiments.atv21 import worst_cosine
 from neurecover.matching import compare
 from neurecover.models import Network
+from neurecover.pipeline import estimated
 from neurecover.refine.finisher import finish
 from neurecover.refine.task import Task
 from neurecover.solve import Deadline
@@ -71,8 +73,9 @@ def test_directions_beat_the_papers_form() -> None:
     for seed in range(6):
         truth = simulate.teacher(5, 5, random_state=seed)
         source = data(truth, 20_000, seed)
+        rng = np.random.default_rng(seed)
         ours.append(worst_cosine(learn(source, RELU, np.random.default_rng(seed), n_hidden=5).network.W, truth))
-        paper.append(worst_cosine(paper_directions(source, np.random.default_rng(seed), 5), truth))
+        paper.append(worst_cosine(printed_directions(estimate_coefficients(source, 4, rng, regress=-1), rng, 5), truth))
     assert np.median(ours) > 0.99
     assert np.median(paper) < 0.95
 
@@ -177,7 +180,7 @@ def test_algorithm_5_solves_the_output_weights() -> None:
     source = data(truth, 5_000)
     c = estimate_coefficients(source, 4, np.random.default_rng(0))
     fit = seen_units(c, RELU, np.random.default_rng(0), most=3)
-    network = output_weights(source, fit, np.eye(4), RELU)
+    network = output_weights(source, Units(fit.W, fit.b, fit.A), RELU, affine=False)
     X, Y = source.collect()
     residual = Y - network(X)
     hidden = np.column_stack([network.hidden(X), np.ones(len(X))])
@@ -193,8 +196,7 @@ def test_the_estimate_starts_the_finisher_at_the_answer() -> None:
         truth = simulate.teacher(6, 6, random_state=seed)
         source, rng = data(truth, 10_000, seed), np.random.default_rng(seed)
         wanted = task(truth, 10_000, 6)
-        assert METHOD.estimate is not None
-        estimate = METHOD.estimate(source, wanted, rng, Deadline())
+        estimate = estimated(ALGORITHM, Call(source, wanted, rng, Deadline()))
         assert estimate.network is not None
         rows = np.column_stack([estimate.network.W, estimate.network.b])
         done = finish(source, wanted, rng, Deadline(), [rows, *estimate.starts])
@@ -206,17 +208,17 @@ def test_the_estimate_starts_the_finisher_at_the_answer() -> None:
 def test_few_samples_are_survived(n: int) -> None:
     for d, k in ((4, 4), (1, 2), (3, None)):
         truth = simulate.teacher(d, k or 3, random_state=0)
-        assert METHOD.estimate is not None
-        estimate = METHOD.estimate(data(truth, n), task(truth, n, k), np.random.default_rng(0), Deadline())
+        estimate = estimated(ALGORITHM, Call(data(truth, n), task(truth, n, k), np.random.default_rng(0), Deadline()))
         assert "Gaussian" in estimate.notes[0]
         assert len(estimate.notes) > 1
 
 
 def test_same_seed_same_estimate() -> None:
     truth = simulate.teacher(4, 3, random_state=0)
-    assert METHOD.estimate is not None
     first, second = (
-        METHOD.estimate(data(truth, 3_000), task(truth, 3_000, 3), np.random.default_rng(5), Deadline()).network
+        estimated(
+            ALGORITHM, Call(data(truth, 3_000), task(truth, 3_000, 3), np.random.default_rng(5), Deadline())
+        ).network
         for _ in range(2)
     )
     assert first is not None
@@ -227,21 +229,21 @@ def test_same_seed_same_estimate() -> None:
 def test_what_the_method_refuses() -> None:
     truth = simulate.teacher(3, 3, random_state=0)
     for spec in ("identity", "square", "step"):
-        refused = METHOD.refuse(Task(get(spec), 3, 1, 100, True, 3))
+        refused = ALGORITHM.refuse(Task(get(spec), 3, 1, 100, True, 3))
         assert refused is not None
         assert spec in refused
     for spec in ("relu", "sigmoid", "exp", "abs", "power(3)", "leaky_relu(0.1)"):
-        assert METHOD.refuse(Task(get(spec), 3, 1, 100, True, 3)) is None
-        assert METHOD.refuse(Task(get(spec), 3, 1, 100, False, 3)) is None
+        assert ALGORITHM.refuse(Task(get(spec), 3, 1, 100, True, 3)) is None
+        assert ALGORITHM.refuse(Task(get(spec), 3, 1, 100, False, 3)) is None
     linear = ArraySource(np.random.default_rng(0).standard_normal((500, 3)), np.zeros((500, 1)))
-    assert METHOD.estimate is not None
-    estimate = METHOD.estimate(linear, task(truth, 500, 3), np.random.default_rng(0), Deadline())
+    estimate = estimated(ALGORITHM, Call(linear, task(truth, 500, 3), np.random.default_rng(0), Deadline()))
     assert estimate.network is None
 
 
 def test_no_time_no_work() -> None:
     truth = simulate.teacher(3, 3, random_state=0)
-    assert METHOD.estimate is not None
-    estimate = METHOD.estimate(data(truth, 500), task(truth, 500, 3), np.random.default_rng(0), Deadline.after(0.0))
+    estimate = estimated(
+        ALGORITHM, Call(data(truth, 500), task(truth, 500, 3), np.random.default_rng(0), Deadline.after(0.0))
+    )
     assert estimate.network is None
     assert "no time" in estimate.notes[-1]

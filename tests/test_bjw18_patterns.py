@@ -6,10 +6,12 @@ import numpy as np
 import pytest
 
 from neurecover import activations
-from neurecover.algorithms import one_sparse, sign_patterns
+from neurecover.algorithms import Call
+from neurecover.algorithms.bjw18 import enumeration, parallel
 from neurecover.data import ArraySource
 from neurecover.matching import compare
 from neurecover.models import Network
+from neurecover.pipeline import estimated
 from neurecover.refine.task import Task
 from neurecover.simulate import sample, teacher
 from neurecover.simulate.hard import separability_samples, unsatisfiable_formula
@@ -35,7 +37,7 @@ def test_sign_patterns_are_exact_for_any_inputs(kind: str, k: int, n: int) -> No
     for seed in range(4):
         net = teacher(3, k, 3, bias=0.0, random_state=seed)
         X = inputs(kind, seed, n, 3)
-        found = sign_patterns.sign_patterns(X, net(X), k)
+        found = enumeration.sign_patterns(X, net(X), k)
         assert found.exact
         determined += found.determined
         if found.determined:
@@ -47,7 +49,7 @@ def test_the_faces_hold_every_unit_and_only_supports_of_the_cone() -> None:
     rng = np.random.default_rng(0)
     H = np.maximum(rng.standard_normal((25, 3)), 0.0)
     Q = H @ rng.standard_normal((3, 3))
-    patterns = {p.tobytes() for p in sign_patterns.face_patterns(Q, lambda done, total: None)}
+    patterns = {p.tobytes() for p in enumeration.face_patterns(Q, lambda done, total: None)}
     for i in range(3):
         assert (H[:, i] > 0.0).tobytes() in patterns
     # In the coordinates of H the cone is h ≥ 0, whose faces are the 7 non-empty sets of units.
@@ -60,7 +62,7 @@ def test_a_pattern_that_leaves_weights_open_is_reported_and_still_fits() -> None
     X = np.random.default_rng(1).standard_normal((200, 4))
     on = X @ net.W[0] > 0.0
     X = np.vstack([X[~on], X[on][:2]])  # unit 0 is on at two inputs only
-    found = sign_patterns.sign_patterns(X, net(X), 2)
+    found = enumeration.sign_patterns(X, net(X), 2)
     assert found.exact
     assert found.unique.count(False) == 1
 
@@ -69,9 +71,9 @@ def test_progress_counts_to_the_total_and_the_budget_is_kept() -> None:
     net = teacher(3, 3, 3, bias=0.0, random_state=0)
     X = inputs("uniform", 0, 20, 3)
     calls: list[tuple[int, int]] = []
-    sign_patterns.sign_patterns(X, net(X), 3, lambda done, total: calls.append((done, total)))
-    assert calls[-1][0] == calls[-1][1] <= sign_patterns.n_rays(20, 3)
-    refusal = sign_patterns.METHOD.refuse(Task(RELU, 5, 5, 1_000, False, 5))
+    enumeration.sign_patterns(X, net(X), 3, lambda done, total: calls.append((done, total)))
+    assert calls[-1][0] == calls[-1][1] <= enumeration.n_rays(20, 3)
+    refusal = enumeration.ALGORITHM.refuse(Task(RELU, 5, 5, 1_000, False, 5))
     assert refusal is not None
     assert "4.1e+10 null vectors" in refusal
     assert "budget of 600 s" in refusal
@@ -81,14 +83,14 @@ def test_outputs_that_no_network_gives_are_not_called_exact() -> None:
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((30, 3)), rng.standard_normal((30, 2))
     source = ArraySource(X, Y)
-    estimate = sign_patterns.METHOD.estimate(source, Task(RELU, 3, 2, 30, False, 2), rng, Deadline())  # type: ignore[misc]
+    estimate = estimated(enumeration.ALGORITHM, Call(source, Task(RELU, 3, 2, 30, False, 2), rng, Deadline()))
     assert estimate.network is None
     assert "no 2 ReLU units" in estimate.notes[0]
 
 
 def test_hard_instances_are_outside_the_assumption() -> None:
     X, _ = separability_samples(unsatisfiable_formula(7, random_state=0))
-    refusal = sign_patterns.METHOD.refuse(Task(RELU, X.shape[1], 1, len(X), False, 2))
+    refusal = enumeration.ALGORITHM.refuse(Task(RELU, X.shape[1], 1, len(X), False, 2))
     assert refusal is not None
     assert "rank(Y) = k" in refusal
 
@@ -103,7 +105,7 @@ def test_one_sparse_with_fewer_outputs_than_units(opposite: bool) -> None:
             A[:, 1] = -1.3 * A[:, 0]
             net = Network(net.W, None, A)
         X, Y = sample(net, 1_000, random_state=seed)
-        found = one_sparse.one_sparse(X, Y, 4, np.random.default_rng(seed))
+        found = parallel.one_sparse(X, Y, 4, np.random.default_rng(seed))
         reached += found.exact and compare(found.network, net).weight_error <= BOUND
     assert reached >= 9
 
@@ -111,7 +113,7 @@ def test_one_sparse_with_fewer_outputs_than_units(opposite: bool) -> None:
 def test_the_number_of_units_is_found() -> None:
     net = teacher(5, 5, 3, bias=0.0, random_state=1)
     X, Y = sample(net, 4_000, random_state=1)
-    found = one_sparse.one_sparse(X, Y, None, np.random.default_rng(0))
+    found = parallel.one_sparse(X, Y, None, np.random.default_rng(0))
     assert found.network.n_hidden == 5
     assert compare(found.network, net).weight_error <= BOUND
 
@@ -121,19 +123,19 @@ def test_two_linear_pieces_on_one_line_are_told_apart() -> None:
     X = rng.standard_normal((120, 5))
     p, q = rng.standard_normal((2, 5))
     first = rng.random(120) < 0.6
-    pieces = one_sparse.linear_pieces(X, np.where(first, X @ p, X @ q), rng)
+    pieces = parallel.linear_pieces(X, np.where(first, X @ p, X @ q), rng)
     assert len(pieces) == 2
     for truth in (p, q):
         assert min(np.linalg.norm(piece - truth) for piece in pieces) < 1e-12
     few = np.arange(120) < 3  # too few for a piece of their own
-    (only,) = one_sparse.linear_pieces(X, np.where(few, X @ p, X @ q), rng)
+    (only,) = parallel.linear_pieces(X, np.where(few, X @ p, X @ q), rng)
     assert np.linalg.norm(only - q) < 1e-12
 
 
 def test_groups_are_the_pairs_that_a_full_comparison_finds() -> None:
     net = teacher(5, 4, 3, bias=0.0, random_state=2)
     X, Y = sample(net, 400, random_state=2)
-    groups = one_sparse.parallel_groups(Y, np.random.default_rng(0), float(np.abs(Y).max()))
+    groups = parallel.parallel_groups(Y, np.random.default_rng(0), float(np.abs(Y).max()))
     alone = np.count_nonzero(net.hidden(X) > 0.0, axis=1) == 1
     grouped = np.concatenate([group.rows for group in groups])
     assert set(grouped) <= set(np.flatnonzero(alone))
@@ -143,14 +145,14 @@ def test_groups_are_the_pairs_that_a_full_comparison_finds() -> None:
 
 
 def test_one_output_noise_and_biases_are_refused_or_said() -> None:
-    refusal = one_sparse.METHOD.refuse(Task(RELU, 4, 1, 100, False, 3))
+    refusal = parallel.ALGORITHM.refuse(Task(RELU, 4, 1, 100, False, 3))
     assert refusal is not None
     assert "least_squares" in refusal
     net = teacher(4, 3, 2, bias=0.0, random_state=0)
     X, Y = sample(net, 1_000, noise=1e-6, random_state=0)
     source = ArraySource(X, Y)
-    estimate = one_sparse.METHOD.estimate(
-        source, Task(RELU, 4, 2, 1_000, False, 3), np.random.default_rng(0), Deadline()
-    )  # type: ignore[misc]
+    estimate = estimated(
+        parallel.ALGORITHM, Call(source, Task(RELU, 4, 2, 1_000, False, 3), np.random.default_rng(0), Deadline())
+    )
     assert estimate.network is None
     assert "0 of 3 units" in estimate.notes[0]
