@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from neurecover.matching import compare
-from neurecover.models import Composite, DeepNetwork, Network, Or, Polynomial, load
+from neurecover.models import Composite, Or, Polynomial, load, write_npz
 from neurecover.simulate.composites import composite_teacher, powers, products, tower, union
 
 RNG = np.random.default_rng(0)
@@ -68,16 +68,23 @@ def test_a_callable_upper_works_but_is_not_saved(tmp_path) -> None:  # type: ign
         network.save(tmp_path / "deep.npz")
 
 
-def test_a_plain_network_file_is_refused(tmp_path) -> None:  # type: ignore[no-untyped-def]
-    Network(np.eye(2), None, np.ones((1, 2))).save(tmp_path / "net.npz")
-    with pytest.raises(ValueError, match="lacks deep"):
-        load(tmp_path / "net.npz")
+def test_a_damaged_file_is_refused_in_a_sentence(tmp_path) -> None:  # type: ignore[no-untyped-def]
+    arrays = composite_teacher(4, 3, products(3), random_state=0).to_arrays()
+    write_npz(tmp_path / "part.npz", {name: array for name, array in arrays.items() if name != "coefficients"})
+    with pytest.raises(ValueError, match="lacks coefficients"):
+        load(tmp_path / "part.npz")
+    write_npz(tmp_path / "odd.npz", arrays | {"upper": np.array("Forest")})
+    with pytest.raises(ValueError, match="Got 'Forest' instead"):
+        load(tmp_path / "odd.npz")
+    write_npz(tmp_path / "kind.npz", arrays | {"kind": np.array("tree")})
+    with pytest.raises(ValueError, match="does not know, 'tree'"):
+        load(tmp_path / "kind.npz")
 
 
-def test_compare_lower_ignores_order_and_upper() -> None:
+def test_compare_pairs_first_layers_whatever_the_upper_part() -> None:
     truth = composite_teacher(6, 4, products(4), threshold=[1.0, 1.2, 1.4, 1.6], random_state=3)
     order = [2, 0, 3, 1]
-    other = Composite(truth.W[order], truth.threshold[order], DeepNetwork(()))
+    other = Composite(truth.W[order], truth.threshold[order], Or())
     comparison = compare(other, truth)
     assert comparison.max_angle < 1e-12
     assert comparison.bias_error == 0.0

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from neurecover import statistics
 from neurecover.activations import get
 from neurecover.data import ArraySource, reduce
+from neurecover.models import Student
 from neurecover.statistics import (
     CurvatureProduct,
     GaussNewtonSums,
@@ -23,7 +24,6 @@ from neurecover.statistics import (
     ReadoutSums,
     Residuals,
     Statistic,
-    Student,
     UnitBlockSums,
 )
 from neurecover.statistics.detector import PureNeuronSums

@@ -192,7 +192,7 @@ def _coefficients(
         return estimate_coefficients(source, degree, rng), np.eye(d), None
     if n_features(d, 4) <= SIX:
         whole = estimate_coefficients(source, 4, rng)
-        seen = whole.span((1, *usable_orders(activation, bias, 4)), n_hidden)
+        seen = _not_empty(whole.span((1, *usable_orders(activation, bias, 4)), n_hidden))
         if seen.basis.shape[1] == d:
             return whole, np.eye(d), seen
         return _marked(whole.projected(seen.basis), seen), seen.basis, seen
@@ -202,9 +202,7 @@ def _coefficients(
     low = estimate_coefficients(source, 3, rng) if third else low_coefficients(source, rng)
     seen = low.span([j for j in (1, 2, 3) if j in low.tensors], n_hidden)
     for refined in (False, True):
-        r = seen.basis.shape[1]
-        if r == 0:
-            raise UnsolvableError("No Hermite coefficient stands out of its error, so no unit is seen.")
+        r = _not_empty(seen).basis.shape[1]
         coefficients = _marked(estimate_coefficients(source, _degree(r), rng, projection=seen.basis), seen)
         if refined or deadline.passed:
             break
@@ -212,6 +210,12 @@ def _coefficients(
         rough = output_weights(source, _in_whole(fit, seen.basis), activation, affine=fit.affine, bias=bias)
         seen = low_coefficients(source, rng, rough).span((1, 2), n_hidden)
     return coefficients, seen.basis, seen
+
+
+def _not_empty(seen: Span) -> Span:
+    if seen.basis.shape[1] == 0:
+        raise UnsolvableError("No Hermite coefficient stands out of its error, so no unit is seen.")
+    return seen
 
 
 def _in_whole(fit: HermiteFit, basis: np.ndarray) -> Units:
