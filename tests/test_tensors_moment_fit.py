@@ -8,7 +8,7 @@ import pytest
 from numpy.polynomial.hermite_e import hermegauss, hermeval
 from scipy.optimize import linear_sum_assignment
 
-from neurecover.activations import get
+from neurecover.activations import get, scaled_hermite
 from neurecover.tensors import fit_moments, fit_power_sum, moment_risk, network_moments, unpack
 from neurecover.tensors.moment_fit import _scaled_profile, _unit_profile
 from neurecover.tensors.power_sums import PowerPoint, Profile, Target, constant
