@@ -11,10 +11,10 @@ from neurecover.data import ArraySource, reduce
 from neurecover.models import Student
 from neurecover.refine import descent as descent_module
 from neurecover.refine.descent import Descent
-from neurecover.refine.products import ProductSolver
+from neurecover.refine.matrix_free import product_system
 from neurecover.refine.search import descend, hops
 from neurecover.refine.starts import random_units
-from neurecover.refine.steps import DenseSolver, ReadoutFactor
+from neurecover.refine.steps import ReadoutFactor, dense_system
 from neurecover.refine.task import Task
 from neurecover.solve import Deadline
 from neurecover.statistics import GaussNewtonSums, ReadoutSums
@@ -68,15 +68,18 @@ def test_the_step_is_that_of_the_full_damped_gauss_newton_system(
         J[:, o, m * D + o * q : m * D + (o + 1) * q] = h
     J = J.reshape(n * p, -1)
     r = (Y - student(X)).ravel()
-    solver = DenseSolver(reduce(source, GaussNewtonSums(student)))
+    solver = dense_system(reduce(source, GaussNewtonSums(student)))
     matrix = J.T @ J
-    matrix[range(m * D), range(m * D)] += damping * solver.diagonal
+    matrix[range(m * D), range(m * D)] += damping * solver.equations.D
     joint = np.linalg.solve(matrix + 1e-13 * np.diag(np.diag(matrix)), J.T @ r)
     step = solver.solve(damping)
     assert step is not None
     np.testing.assert_allclose(step.ravel(), joint[: m * D], rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(
-        solver.readout.follow(step), joint[m * D :].reshape(p, q).T, rtol=1e-5, atol=1e-6 * np.abs(joint).max()
+        solver.readout.follow(step.reshape(m, D)),
+        joint[m * D :].reshape(p, q).T,
+        rtol=1e-5,
+        atol=1e-6 * np.abs(joint).max(),
     )
     # The linear model's decrease, by its own definition.
     predicted = r @ r - np.sum((r - J @ joint) ** 2)
@@ -86,8 +89,8 @@ def test_the_step_is_that_of_the_full_damped_gauss_newton_system(
 @pytest.mark.parametrize("case", STUDENTS, ids=str)
 def test_conjugate_gradients_give_the_dense_step(case: tuple[str, int, bool, bool]) -> None:
     source, student = _case(*case)
-    dense = DenseSolver(reduce(source, GaussNewtonSums(student))).solve(0.1)
-    products = ProductSolver(source, student).solve(0.1)
+    dense = dense_system(reduce(source, GaussNewtonSums(student))).solve(0.1)
+    products = product_system(source, student).solve(0.1)
     assert dense is not None
     assert products is not None
     assert np.linalg.norm(products - dense) <= 2e-2 * np.linalg.norm(dense)
@@ -101,7 +104,7 @@ def test_every_iteration_goes_down_and_the_end_is_stationary(projected: bool) ->
     V = np.hstack([teacher.W, teacher.b[:, None]]) + 0.3
     run = Descent(source, Student(teacher.activation, V, np.zeros((4, 1)), True, False), projected=projected)
     values = [run.rss]
-    while not run.finished and run.iterations < 400:
+    while run.running and run.iterations < 400:
         values.append(run.advance(1).rss)
     assert all(later <= earlier for earlier, later in pairwise(values))
     sums = reduce(source, GaussNewtonSums(run.student))
@@ -126,7 +129,7 @@ def test_both_solvers_reach_rounding_level(limit: int, monkeypatch: pytest.Monke
 def test_a_block_size_of_one_row_changes_nothing_but_rounding() -> None:
     source, student = _case("relu", 2, True, True)
     whole, single = (
-        DenseSolver(reduce(source, GaussNewtonSums(student), block_bytes=size)).solve(0.5) for size in (2**25, 1)
+        dense_system(reduce(source, GaussNewtonSums(student), block_bytes=size)).solve(0.5) for size in (2**25, 1)
     )
     assert whole is not None
     assert single is not None

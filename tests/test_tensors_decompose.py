@@ -25,10 +25,10 @@ from neurecover.tensors import (
     unpack,
     whitening,
 )
-from neurecover.tensors.levenberg import descend
 from neurecover.tensors.overcomplete import directions_of_powers
 from neurecover.tensors.pencils import pencil_directions
 from neurecover.tensors.product_sums import ProductPoint
+from neurecover.tensors.separable import descend
 
 seeds = pytest.mark.parametrize("seed", range(20))
 
@@ -115,7 +115,7 @@ def test_the_optimum_is_the_one_next_to_the_truth(method: Method) -> None:
         W, a = directions(rng, 8, 10), mixed(rng, 8)
         T = noisy(rank_one(W, 3, a), 0.01, rng)
         near_truth = {
-            by_jennrich: lambda T=T, W=W: descend(ProductPoint(unpack(T, 10, 3), W, W), (8, 20), 100)[0].U,
+            by_jennrich: lambda T=T, W=W: descend(ProductPoint(unpack(T, 10, 3), W, W), 100)[0].U,
             by_diagonalisation: lambda T=T, W=W: fit_power_sum({2: pack(unpack(T, 10, 3), 2)}, W).W,
             by_decomposition: lambda T=T, W=W: fit_power_sum({3: T}, W).W,
         }[method]()

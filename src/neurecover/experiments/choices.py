@@ -14,10 +14,10 @@ from neurecover.data import ArraySource, reduce, side_by_side
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.refine import search
 from neurecover.refine.descent import Descent
-from neurecover.refine.products import ProductSolver
+from neurecover.refine.matrix_free import product_system
 from neurecover.refine.search import CHUNK, SLOW
 from neurecover.refine.starts import random_units
-from neurecover.refine.steps import DenseSolver
+from neurecover.refine.steps import dense_system
 from neurecover.refine.task import Task
 from neurecover.simulate import sample, teacher
 from neurecover.solve import Deadline
@@ -67,7 +67,7 @@ def _descents(setting: Setting) -> tuple[int, float]:
             units = random_units(rng, setting.width, 10, setting.bias)
             run = Descent(source, setting.task.student(units, setting.affine), projected=setting.projected)
             before = run.rss
-            while not run.finished and run.iterations < 200:
+            while run.running and run.iterations < 200:
                 run.advance(CHUNK)
                 if run.iterations > 2 * CHUNK and run.rss > SLOW * before:
                     break
@@ -107,10 +107,10 @@ class _Step:
         self.student = Descent(self.source, task.student(units, True)).student
 
     def dense(self) -> float:
-        return _median_seconds(lambda: DenseSolver(reduce(self.source, GaussNewtonSums(self.student))).solve(1e-3))
+        return _median_seconds(lambda: dense_system(reduce(self.source, GaussNewtonSums(self.student))).solve(1e-3))
 
     def products(self) -> float:
-        return _median_seconds(lambda: ProductSolver(self.source, self.student).solve(1e-3))
+        return _median_seconds(lambda: product_system(self.source, self.student).solve(1e-3))
 
 
 def _median_seconds(work: Callable[[], object]) -> float:

@@ -28,9 +28,9 @@ CHUNK, SLOW, MAX_ITERATIONS = 10, 0.8, 300
 
 def descend(source: Source, student: Student, deadline: Deadline, patient: bool = False) -> Descent:
     """Iterate until nothing is gained; unless patient, also until it is gained too slowly to lead to a solution."""
-    descent = Descent(source, student)
+    descent = Descent(source, student, deadline=deadline)
     before = descent.rss
-    while not descent.finished and descent.iterations < MAX_ITERATIONS and not deadline.passed:
+    while descent.running and descent.iterations < MAX_ITERATIONS and not deadline.passed:
         descent.advance(CHUNK)
         if not patient and descent.iterations > 2 * CHUNK and descent.rss > SLOW * before:
             break

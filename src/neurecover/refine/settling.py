@@ -67,7 +67,7 @@ def settle(source: Source, task: Task, descent: Descent, deadline: Deadline) -> 
         sign_choices,
         0,
         0,
-        bool(descent.finished),
+        not descent.running,
     )
 
 
@@ -173,5 +173,5 @@ def polish(source: Source, found: Finished, bias: bool, deadline: Deadline) -> F
         network=as_network(_away_from_samples(source, descent.student)),
         rss=descent.rss,
         relative_rss=descent.relative_rss,
-        converged=bool(descent.finished),
+        converged=not descent.running,
     )

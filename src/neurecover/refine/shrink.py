@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 from scipy.linalg import cho_solve
-from scipy.sparse.csgraph import connected_components
 
 from neurecover.data import Source, reduce
 from neurecover.models import Student
@@ -59,6 +58,8 @@ def merged(student: Student, angle: float) -> Student:
     The cluster's function on samples that do not separate its kinks is (Σ Aᵢ vᵢᵀ) x̃ on one side; its best single
     unit is the leading singular pair of that matrix.
     """
+    from scipy.sparse.csgraph import connected_components
+
     V = student.V
     if len(V) < 2:
         return student

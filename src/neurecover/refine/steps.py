@@ -1,9 +1,12 @@
-"""One damped step (S + λD) δ = g from the sums at a point; the mathematics is in `descent`."""
+"""The equations (S + λD) δ = g of one step from the sums at a point; the mathematics is in `descent`."""
+
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
-from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
+from scipy.linalg.lapack import dpotrf, dtrtrs
 
+from neurecover.solve import DenseSystem, Direction, damping_diagonal
 from neurecover.statistics import GaussNewtonSums
 
 
@@ -22,7 +25,8 @@ class ReadoutFactor:
         self.whitened = self.whiten(sums["hr"])
         self.step = self.unwhiten(self.whitened)
         self.rss = float(sums["rr"])
-        self.best_rss = max(self.rss - float(np.vdot(self.whitened, self.whitened)), 0.0)
+        self.decrease = float(np.vdot(self.whitened, self.whitened))  # what `step` takes off Σ r²
+        self.best_rss = max(self.rss - self.decrease, 0.0)
 
     def whiten(self, right: np.ndarray) -> np.ndarray:
         """F⁻¹ right, with F Fᵀ = Σ h hᵀ."""
@@ -45,46 +49,38 @@ class ReadoutFactor:
         return self.unwhiten(self.whitened - self.image(step))
 
 
-class DenseSolver:
-    """S formed and factorised: time (m·D)³/3."""
+@dataclass(frozen=True)
+class HiddenSystem:
+    """The equations for the hidden weights, with the readout eliminated, and the way back to it."""
 
-    def __init__(self, sums: GaussNewtonSums) -> None:
-        student = sums.student
-        A, (m, D) = student.A, student.V.shape
-        self.shape = (m, D)
-        self.readout = ReadoutFactor(sums.sums)
-        mm, hm = sums.curvature()
-        self.readout.couple(A, hm)
-        weights = A.T @ A
-        # All of this is in the lower triangle of matrices in Fortran order, as LAPACK wants it.
-        diagonal = np.repeat(np.diag(weights), D) * np.diag(mm)
-        self.diagonal = np.maximum(diagonal, 1e-10 * diagonal.max(initial=1e-300))
-        self.S = dsyrk(-1.0, self.readout.E, beta=1.0, c=mm.T, trans=1, lower=1, overwrite_c=1)
-        self.S.T.reshape(m, D, m, D)[...] *= weights[:, None, :, None]
-        self.gradient = project_gradient(A, self.readout, sums.sums["mr"], (m, D)).ravel()
+    equations: Direction
+    readout: ReadoutFactor
 
     def solve(self, damping: float) -> np.ndarray | None:
-        matrix = self.S.copy(order="F")
-        np.einsum("ii->i", matrix)[:] += damping * self.diagonal
-        factor, info = dpotrf(matrix, lower=1, overwrite_a=1, clean=0)
-        if info:
-            return None
-        return dpotrs(factor, self.gradient, lower=1)[0].reshape(self.shape)
+        return self.equations.solve(damping)
 
     def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
-        return predicted_decrease(step.ravel(), self.gradient, damping * self.diagonal, self.readout)
+        return self.equations.predicted_decrease(step, damping)
+
+
+def dense_system(sums: GaussNewtonSums) -> HiddenSystem:
+    """S formed, to be factorised: time (m·D)³/3."""
+    A, (m, D) = sums.student.A, sums.student.V.shape
+    readout = ReadoutFactor(sums.sums)
+    mm, hm = sums.curvature()
+    readout.couple(A, hm)
+    weights = A.T @ A
+    diagonal = np.repeat(np.diag(weights), D) * np.diag(mm)
+    # All of this is in the lower triangle of matrices in Fortran order, as LAPACK wants it.
+    S = dsyrk(-1.0, readout.E, beta=1.0, c=mm.T, trans=1, lower=1, overwrite_c=1)
+    S.T.reshape(m, D, m, D)[...] *= weights[:, None, :, None]
+    gradient = project_gradient(A, readout, sums.sums["mr"], (m, D)).ravel()
+    return HiddenSystem(DenseSystem(S, gradient, damping_diagonal(diagonal), readout.decrease), readout)
 
 
 def project_gradient(A: np.ndarray, readout: ReadoutFactor, mr: np.ndarray, shape: tuple[int, int]) -> np.ndarray:
     """g = Σ_o A_oj (Mᵀ(I − P) r_o)_j, (m, D)."""
     return np.einsum("jdo,oj->jd", (mr - readout.E.T @ readout.whitened).reshape(*shape, -1), A)
-
-
-def predicted_decrease(
-    step: np.ndarray, gradient: np.ndarray, damped_diagonal: np.ndarray, readout: ReadoutFactor
-) -> float:
-    """2 δ·g − δ·S δ + |F⁻¹ Σ h r|² for the δ that solves (S + λD) δ = g."""
-    return float(step @ (gradient + damped_diagonal * step) + np.vdot(readout.whitened, readout.whitened))
 
 
 def _cholesky_with_ridge(scaled: np.ndarray) -> np.ndarray:

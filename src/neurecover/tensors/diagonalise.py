@@ -10,10 +10,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.exceptions import UnsolvableError, breakdown
-from neurecover.tensors.levenberg import descend_best
 from neurecover.tensors.packing import multiplicities, pack, unpack
 from neurecover.tensors.pencils import leading_directions, pencil_directions
 from neurecover.tensors.power_sums import PowerPoint, Target, best_weights
+from neurecover.tensors.separable import descend_best
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ def joint_diagonalise(
     compact = packed if len(packed) <= packed.shape[1] else _compact(packed, d)
     starts = pencil_starts(unpack(compact, d, 2), rank, rng, pencils)
     target = Target.of({2: compact}, d, {})
-    best = descend_best([PowerPoint.plain(target, V) for V in starts], (rank, d), polished, max_iterations)
+    best = descend_best([PowerPoint.plain(target, V) for V in starts], polished, max_iterations)
     return Congruence(best.W, best_weights(packed, best.W, 2), float(np.sqrt(best.loss / best.scale)))
 
 

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.exceptions import UnsolvableError, breakdown
+from neurecover.solve import DenseSystem
 from neurecover.tensors.diagonalise import pencil_starts
-from neurecover.tensors.levenberg import System, descend_best
 from neurecover.tensors.packing import flatten, multiplicities, n_packed, unpack
 from neurecover.tensors.power_sums import PowerPoint, Target, best_weights
+from neurecover.tensors.separable import descend_best
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ def decompose(
     starts = [directions_of_powers(P, r, ell) for P in pencil_starts(stack, rank, rng, pencils)]
     targets = [Target.of({j: T}, r, {}) for j, T in tensors.items()]
     points = [_Shared(tuple(PowerPoint.plain(target, W) for target in targets)) for W in starts]
-    best = descend_best(points, (rank, r), polished, max_iterations)
+    best = descend_best(points, polished, max_iterations)
     W = best.parts[0].W
     weights = {j: best_weights(T, W, j) for j, T in tensors.items()}
     return SymmetricComponents(W, weights, float(np.sqrt(best.loss / best.scale)))
@@ -115,10 +116,10 @@ class _Shared:
     def scale(self) -> float:
         return sum(part.scale for part in self.parts)
 
-    def system(self) -> System:
+    def system(self) -> DenseSystem:
         systems = [part.system() for part in self.parts]
         S, g, D = (sum(getattr(s, name) for s in systems) for name in ("S", "g", "D"))
-        return System(S, g, D)
+        return DenseSystem(S, g, D)
 
     def moved(self, step: np.ndarray) -> _Shared:
         return _Shared(tuple(part.moved(step) for part in self.parts))

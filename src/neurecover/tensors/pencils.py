@@ -17,8 +17,8 @@ import numpy as np
 from scipy.linalg import eig
 
 from neurecover.exceptions import UnsolvableError, breakdown
-from neurecover.tensors.levenberg import descend_best
 from neurecover.tensors.product_sums import ProductPoint
+from neurecover.tensors.separable import descend_best
 from neurecover.tensors.subspace import left_singular
 
 
@@ -64,7 +64,7 @@ def jennrich(
         a, b = rng.standard_normal((2, d3))
         U = pencil_directions(core @ a, core @ b)
         candidates.append(ProductPoint(tensor, U @ left.T, _partners(U, core) @ right.T))
-    best = descend_best(candidates, (rank, d1 + d2), polished, max_iterations)
+    best = descend_best(candidates, polished, max_iterations)
     return Components(best.U, best.V, best.A.T, float(np.sqrt(best.loss / best.scale)))
 
 

@@ -20,8 +20,9 @@ from typing import Protocol
 
 import numpy as np
 
-from neurecover.tensors.levenberg import Inner, System, descend, readout
+from neurecover.solve import DenseSystem
 from neurecover.tensors.packing import checked, flatten, monomials, multiplicities, symmetric_power
+from neurecover.tensors.separable import Inner, descend, readout, step_system
 
 
 class Profile(Protocol):
@@ -73,7 +74,7 @@ def fit_power_sum(
     target = Target.of(tensors, W.shape[1], weights or {})
     limits = np.full(scalars.shape[1], np.inf) if limits is None else np.asarray(limits, dtype=float)
     start = PowerPoint(target, profile, W, scalars, limits)
-    end, iterations = descend(start, (len(W), scalars.shape[1] + W.shape[1]), max_iterations)
+    end, iterations = descend(start, max_iterations)
     relative = float(np.sqrt(end.loss / end.scale)) if end.scale > 0.0 else 0.0
     return PowerSum(end.W, end.scalars, end.A, end.loss, relative, iterations)
 
@@ -166,13 +167,14 @@ class PowerPoint:
 
     def moved(self, step: np.ndarray) -> PowerPoint:
         m = self.scalars.shape[1]
+        step = step.reshape(len(self.W), -1)
         scalars = np.clip(self.scalars + step[:, :m], -self.limits, self.limits)
         return replace(self, W=unit_rows(self.W + step[:, m:]), scalars=scalars)
 
-    def system(self) -> System:
+    def system(self) -> DenseSystem:
         k, m = self.scalars.shape
         radius = np.concatenate([np.zeros((k, m)), self.W], axis=1)[:, None, :]
-        return System.assemble(self.inner_products(), self.A, self.gradient(), radius)
+        return step_system(self.inner_products(), self.A, self.gradient(), radius)
 
     def gradient(self) -> np.ndarray:
         """−½ ∂L/∂(scalars, w), (k, m + r), with the part along w, which changes nothing, left out."""

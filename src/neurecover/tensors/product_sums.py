@@ -11,8 +11,9 @@ from functools import cached_property
 
 import numpy as np
 
-from neurecover.tensors.levenberg import Inner, System, readout
+from neurecover.solve import DenseSystem
 from neurecover.tensors.power_sums import unit_rows
+from neurecover.tensors.separable import Inner, readout, step_system
 
 
 @dataclass(frozen=True)
@@ -49,14 +50,14 @@ class ProductPoint:
         return self.tensor.reshape(-1, self.tensor.shape[2]).T
 
     def moved(self, step: np.ndarray) -> ProductPoint:
-        du, dv = np.split(step, [self.U.shape[1]], axis=1)
+        du, dv = np.split(step.reshape(len(self.U), -1), [self.U.shape[1]], axis=1)
         return ProductPoint(self.tensor, unit_rows(self.U + du), unit_rows(self.V + dv))
 
-    def system(self) -> System:
+    def system(self) -> DenseSystem:
         (k, d1), d2 = self.U.shape, self.V.shape[1]
         radii = np.zeros((k, 2, d1 + d2))
         radii[:, 0, :d1], radii[:, 1, d1:] = self.U, self.V
-        return System.assemble(self.inner_products(), self.A, self.gradient(), radii)
+        return step_system(self.inner_products(), self.A, self.gradient(), radii)
 
     def gradient(self) -> np.ndarray:
         R = (self.A.T @ self.residual).reshape(len(self.U), self.U.shape[1], self.V.shape[1])

@@ -1,0 +1,104 @@
+"""(S + λD) δ = g by conjugate gradients, for an S that is only known by its products with vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.solve.deadline import Deadline
+
+Operator = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Solution:
+    """x with what is left of the equations, b − M x, and the number of products it took."""
+
+    x: np.ndarray
+    residual: np.ndarray
+    n_products: int
+
+
+def conjugate_gradients(
+    product: Operator,
+    right: np.ndarray,
+    precondition: Operator,
+    *,
+    tolerance: float,
+    max_products: int,
+    deadline: Deadline | None = None,
+) -> Solution:
+    """M x = b for a symmetric positive definite M, from x = 0, in the precision of `right`.
+
+    `precondition` is C⁻¹ for some C near M. It ends when √(r·C⁻¹r) has fallen to `tolerance` of its first value, after
+    `max_products`, at the deadline, or where rounding has left no direction of positive curvature. Every x on the
+    way lowers ½ x·M x − b·x, so one that came early is still a step downhill.
+    """
+    x, r = np.zeros_like(right), right.copy()
+    z = precondition(r)
+    direction, rz = z.copy(), float(np.vdot(r, z))
+    goal, n_products = tolerance**2 * rz, 0
+    while rz > goal and n_products < max_products and not (deadline is not None and deadline.passed):
+        image = product(direction)
+        n_products += 1
+        curvature = float(np.vdot(direction, image))
+        if not curvature > 0.0:
+            break
+        length = right.dtype.type(rz / curvature)
+        x += length * direction
+        r -= length * image
+        z = precondition(r)
+        rz, before = float(np.vdot(r, z)), rz
+        direction = z + right.dtype.type(rz / before) * direction
+    return Solution(x, r, n_products)
+
+
+class ConjugateSystem:
+    """The equations (S + λD) δ = g with S as an operator.
+
+    `preconditioner(λ)` returns C⁻¹ for a C near S + λD. Both operators are given and return vectors in the precision
+    `dtype`; g is scaled to unit length before, so that single precision does not underflow when g is small.
+    `offset` is a decrease that comes with every step.
+    """
+
+    def __init__(
+        self,
+        product: Operator,
+        g: np.ndarray,
+        D: np.ndarray,
+        preconditioner: Callable[[float], Operator],
+        *,
+        tolerance: float,
+        max_products: int,
+        offset: float = 0.0,
+        deadline: Deadline | None = None,
+        dtype: type[np.floating] = np.float64,
+    ) -> None:
+        self.product, self.g, self.preconditioner = product, g, preconditioner
+        self.D = D.astype(dtype)
+        self.tolerance, self.max_products = tolerance, max_products
+        self.offset, self.deadline, self.dtype = offset, deadline, dtype
+        self.n_products = 0
+        self._length = float(np.linalg.norm(g)) or 1.0
+        self._left = np.zeros_like(g)
+
+    def solve(self, damping: float) -> np.ndarray | None:
+        """δ to the tolerance; None where not even one product was made before the deadline."""
+        damped = self.dtype(damping) * self.D
+        solution = conjugate_gradients(
+            lambda v: self.product(v) + damped * v,
+            (self.g / self._length).astype(self.dtype),
+            self.preconditioner(damping),
+            tolerance=self.tolerance,
+            max_products=self.max_products,
+            deadline=self.deadline,
+        )
+        self.n_products += solution.n_products
+        self._left = self._length * solution.residual.astype(np.float64)
+        return self._length * solution.x.astype(np.float64) if solution.n_products else None
+
+    def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
+        """2 δ·g − δ·S δ and the offset for the δ solved for last, with (S + λD) δ = g − (what was left)."""
+        return float(step @ (self.g + self._left + damping * self.D * step)) + self.offset

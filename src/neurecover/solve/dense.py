@@ -1,0 +1,37 @@
+"""(S + λD) δ = g with S formed: one Cholesky factorisation per λ, time q³/3 for q unknowns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotrs
+
+
+@dataclass(frozen=True)
+class DenseSystem:
+    """S (q, q), symmetric and best in Fortran order, of which the lower triangle is read; g (q,); D (q,), a diagonal.
+
+    `offset` is a decrease that comes with every step, such as that of unknowns which are eliminated.
+    """
+
+    S: np.ndarray
+    g: np.ndarray
+    D: np.ndarray
+    offset: float = 0.0
+
+    def solve(self, damping: float) -> np.ndarray | None:
+        """δ, or None where S + λD is not positive definite to working precision."""
+        matrix = self.S.copy(order="F")
+        np.einsum("ii->i", matrix)[:] += damping * self.D
+        factor, info = dpotrf(matrix, lower=1, overwrite_a=1, clean=0)
+        return None if info else dpotrs(factor, self.g, lower=1)[0]
+
+    def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
+        """2 δ·g − δ·S δ for the δ that solves (S + λD) δ = g, and the offset."""
+        return float(step @ (self.g + damping * self.D * step)) + self.offset
+
+
+def damping_diagonal(diagonal: np.ndarray) -> np.ndarray:
+    """D from the diagonal of the curvature: an unknown that hardly matters is damped like one that matters 1e-10."""
+    return np.maximum(diagonal, 1e-10 * diagonal.max(initial=1e-300))

@@ -1,0 +1,158 @@
+"""The damped Gauss–Newton loop, once: min L(θ) for a sum of squares L.
+
+At a point θ the residual's linear model gives equations for a step and the decrease it promises,
+
+    (S + λD) δ = g,        L(θ) − L(θ + δ) ≈ predicted(δ).
+
+Who solves the equations (a `Direction`) and what θ is (a `Point`) is for the caller. The loop alone decides whether
+a step is taken, by the gain  ρ = (L(θ) − L(θ + δ)) / predicted(δ),  and how λ follows from it [Nielsen 1999]:
+
+    taken:      λ ← λ·max(1/5, 1 − (2 min(ρ, 1) − 1)³),   ν ← 2
+    rejected:   λ ← λ·ν,                                  ν ← 2ν.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Generic, Protocol, Self, TypeVar
+
+import numpy as np
+
+from neurecover.solve.deadline import Deadline
+
+
+class Outcome(Enum):
+    """Why a loop goes on or has ended."""
+
+    RUNNING = "running"
+    EXACT = "exact"  # what is left is rounding
+    CONVERGED = "converged"  # no step helps
+
+
+class Direction(Protocol):
+    """The equations of a step at one point, ready to be solved for any damping."""
+
+    def solve(self, damping: float) -> np.ndarray | None:
+        """δ, flat; None where the equations cannot be solved to working precision or time is up."""
+
+    def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
+        """What the linear model says L falls by."""
+
+
+class Point(Protocol):
+    """A value of θ."""
+
+    @property
+    def loss(self) -> float:
+        """L(θ)"""
+
+    @property
+    def scale(self) -> float:
+        """The size of L against which rounding is measured, such as L without any model."""
+
+    def system(self) -> Direction:
+        """The equations of the next step."""
+
+    def moved(self, step: np.ndarray) -> Self | None:
+        """The point θ + step; None where it is beyond the range of floating point."""
+
+
+P = TypeVar("P", bound=Point)
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """When to stop, as fractions of L.
+
+    rounding is L/scale at which double precision has nothing left to give: u² = 1.2e-32 for one rounding per
+    residual, times the number of roundings that enter one (about 10 where it is formed from explicit features, up to
+    1000 for sums over hidden units of whitened samples).
+
+    L itself, a sum of N squares, carries a relative error of √N·u to N·u: a promise or a gain smaller than that
+    cannot be told from rounding. `promise` ends the loop after a rejected step that promised no more, and `gain` after
+    an accepted one that brought no more although the model was right (ρ > 1/2).
+    """
+
+    rounding: float = 1e-29
+    promise: float = 1e-13
+    gain: float = 1e-12
+
+
+@dataclass(frozen=True)
+class Damping:
+    """λ and ν; the range of λ is that of D relative to S, from rounding to steps that change nothing."""
+
+    value: float = 1e-2
+    growth: float = 2.0
+
+    SMALLEST, LARGEST = 1e-13, 1e12
+
+    def after_gain(self, gain: float) -> Damping:
+        factor = max(0.2, 1.0 - (2.0 * min(gain, 1.0) - 1.0) ** 3)
+        return Damping(max(self.value * factor, self.SMALLEST), 2.0)
+
+    def after_rejection(self) -> Damping:
+        return Damping(self.value * self.growth, 2.0 * self.growth)
+
+    @property
+    def exhausted(self) -> bool:
+        return self.value > self.LARGEST
+
+
+class Loop(Generic[P]):
+    """One run from a start, advanced a few iterations at a time so that runs can be raced.
+
+    `point` is where it is, `iterations` how many steps were tried, `outcome` whether it can go on.
+    """
+
+    def __init__(self, start: P, tolerances: Tolerances | None = None, damping: Damping | None = None) -> None:
+        self.tolerances = tolerances or Tolerances()
+        self.damping = damping or Damping()
+        self.point, self.iterations = start, 0
+        self._direction: Direction | None = None
+        self.outcome = Outcome.RUNNING
+        self._look_for_rounding()
+
+    def advance(self, iterations: int, deadline: Deadline | None = None) -> Self:
+        """Try up to `iterations` more steps, and none after the deadline."""
+        for _ in range(iterations):
+            if self.outcome is not Outcome.RUNNING or (deadline is not None and deadline.passed):
+                break
+            self._iterate()
+        return self
+
+    def _iterate(self) -> None:
+        self.iterations += 1
+        if self._direction is None:
+            self._direction = self.point.system()
+        step = self._direction.solve(self.damping.value)
+        trial = None if step is None else self.point.moved(step)
+        if step is None or trial is None:
+            self._reject()
+            return
+        predicted = self._direction.predicted_decrease(step, self.damping.value)
+        if trial.loss < self.point.loss:
+            self._accept(trial, predicted)
+            return
+        self._reject()
+        if predicted <= self.tolerances.promise * self.point.loss:
+            self.outcome = Outcome.CONVERGED
+
+    def _accept(self, trial: P, predicted: float) -> None:
+        decrease = self.point.loss - trial.loss
+        gain = decrease / predicted if predicted > 0.0 else 1.0
+        if decrease <= self.tolerances.gain * self.point.loss and gain > 0.5:
+            self.outcome = Outcome.CONVERGED
+        self.damping = self.damping.after_gain(gain)
+        self.point, self._direction = trial, None
+        self._look_for_rounding()
+
+    def _reject(self) -> None:
+        self.damping = self.damping.after_rejection()
+        if self.damping.exhausted:
+            self.outcome = Outcome.CONVERGED
+
+    def _look_for_rounding(self) -> None:
+        if self.point.loss <= self.tolerances.rounding * self.point.scale:
+            self.outcome = Outcome.EXACT
