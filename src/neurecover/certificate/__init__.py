@@ -2,6 +2,7 @@
 
 from neurecover.certificate.ambiguity import SignAmbiguities, sign_ambiguities
 from neurecover.certificate.checks import Evidence
+from neurecover.certificate.general import certify_model
 from neurecover.certificate.shallow import certify_network, certify_nothing
 from neurecover.certificate.verdict import VERDICTS, Certificate, Check, ParameterArrays, verdict_of
 from neurecover.certificate.verification import Verification, verify
@@ -14,6 +15,7 @@ __all__ = [
     "ParameterArrays",
     "SignAmbiguities",
     "Verification",
+    "certify_model",
     "certify_network",
     "certify_nothing",
     "sign_ambiguities",

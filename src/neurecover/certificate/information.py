@@ -1,68 +1,103 @@
-"""What the samples say about each parameter: the Fisher information of a student, its inverse, and a test for more.
+"""What the samples say about each parameter: the Fisher information of a network, its inverse, and a test for more.
 
-With noise of variance σ² the estimates have covariance σ² F⁻¹, F = Σ Jᵀ J over all parameters (V, Θ). Its blocks come
-from the Gauss–Newton sums: (V, V) is (AᵀA ⊗ 1) ∘ Σ m mᵀ, (Θ_o, V_j) is A_oj Σ h m_jᵀ, (Θ_o, Θ_o) is Σ h hᵀ.
+With noise of variance σ² the estimates have covariance σ² F⁻¹, F = Σ JᵀJ over the free parameters in the order of
+`models.parameters`. The function leaves the scale of every unit open (`models.free_directions`): F is zero along these
+directions G, which are filled in before it is inverted. In normal form every row keeps its length (for exp, every bias
+its value zero), whose gradients are the columns of N, so that there the covariance is
 
-A positively homogeneous activation leaves the scale of every unit free: F is zero along (v_j, −h·A_j), and for exp
-along (b_j, −A_j). These k directions are filled in before F is inverted.
+    Q F⁻¹ Qᵀ,        Q = I − G (NᵀG)⁻¹ Nᵀ.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.special import chdtrc
 
-from neurecover.statistics import GaussNewtonSums
+from neurecover.certificate.verdict import ParameterArrays
+from neurecover.data import Whitening, unwhitened
+from neurecover.models import Composite, DeepNetwork, Model, Network, Polynomial, free_directions, parameters
+from neurecover.statistics import GaussNewtonSums, ModelSums
 from neurecover.statistics.base import symmetric
 
 
+@dataclass(frozen=True, eq=False)
 class Information:
-    """F at a student without affine part, parameters in the order V (m·D), then Θ output by output (p·q)."""
+    """F (P, P) at a network, over its `free` parameters (indices); the others are fixed.
 
-    def __init__(self, sums: GaussNewtonSums) -> None:
-        self.student = student = sums.student
-        q, p = student.readout.shape
-        s, A, (m, D) = sums.sums, student.A, student.V.shape
-        size = m * D
-        F = np.zeros((size + p * q, size + p * q))
-        F[:size, :size], self.hm = sums.curvature()
+    `cross` (P, E) and `own` (E, E) are the same sums for E columns of probes, units that the network lacks, and `score`
+    (P + E,) is Σ r times all of these columns.
+    """
+
+    model: Model
+    free: np.ndarray
+    F: np.ndarray
+    cross: np.ndarray
+    own: np.ndarray
+    score: np.ndarray
+
+    @classmethod
+    def of_model(cls, sums: ModelSums) -> Information:
+        """From the Jacobian of any network."""
+        P, gram = sums.n_parameters, sums.curvature()
+        return cls(sums.model, np.arange(P), gram[:P, :P], gram[:P, P:], gram[P:, P:], sums.sums["jr"])
+
+    @classmethod
+    def of_network(cls, network: Network, sums: GaussNewtonSums) -> Information:
+        """For one hidden layer, from sums that do not grow with the number of outputs.
+
+        The block (V, V) is (AᵀA ⊗ 1) ∘ Σ m mᵀ, (Θ_o, V_j) is A_oj Σ h m_jᵀ and (Θ_o, Θ_o) is Σ h hᵀ.
+        """
+        student, s = sums.student, sums.sums
+        (m, D), (q, p), A = student.V.shape, student.readout.shape, student.A
+        n_probes, size = len(s["hh"]) - q, m * D
+        width = q + n_probes
+        F = np.zeros((size + p * width, size + p * width))
+        F[:size, :size], hm = sums.curvature()
         F[:size, :size].reshape(m, D, m, D)[...] *= (A.T @ A)[:, None, :, None]
         for o in range(p):
-            rows = slice(size + o * q, size + (o + 1) * q)
-            F[rows, rows] = s["hh"][:q, :q]
-            F[rows, :size] = self.hm[:q] * np.repeat(A[o], D)
+            rows = slice(size + o * width, size + (o + 1) * width)
+            F[rows, rows] = s["hh"]
+            F[rows, :size] = hm * np.repeat(A[o], D)
             F[:size, rows] = F[rows, :size].T
-        self.sums, self.size = sums, size
-        scale = np.sqrt(np.diag(F))
-        self.scale = np.where(scale > 0, scale, 1.0)
-        self.gauge = self._gauge()
+        hidden = np.einsum("jdo,oj->jd", s["mr"].reshape(m, D, -1), A)
+        score = np.concatenate([hidden.ravel(), s["hr"].T.ravel()])
+        free, order, probes = _student_order(network, student.bias, n_probes)
+        score = score[np.concatenate([order, probes])]
+        grid = np.ix_
+        return cls(network, free, F[grid(order, order)], F[grid(order, probes)], F[grid(probes, probes)], score)
+
+    @cached_property
+    def scale(self) -> np.ndarray:
+        scale = np.sqrt(np.diag(self.F))
+        return np.where(scale > 0.0, scale, 1.0)
+
+    @cached_property
+    def gauge(self) -> np.ndarray:
+        """The directions that change no output, among the free parameters, (P, g)."""
+        G = free_directions(self.model)
+        inside = np.ones(len(G), dtype=bool)
+        inside[self.free] = False
+        return G[self.free][:, ~np.any(G[inside] != 0.0, axis=0)]
+
+    @property
+    def n_determinable(self) -> int:
+        """The parameters that samples can determine: all but the free scales."""
+        return len(self.free) - self.gauge.shape[1]
+
+    @cached_property
+    def scaled_inverse(self) -> np.ndarray | None:
+        """Of F scaled to unit diagonal, its free directions filled in; None where it is singular."""
         G = self.gauge * self.scale[:, None]
         G = G / np.maximum(np.linalg.norm(G, axis=0), 1e-300)
-        self.scaled = F / self.scale / self.scale[:, None] + G @ G.T
-        self._inverse = _positive_inverse(self.scaled)
-
-    def _gauge(self) -> np.ndarray:
-        """One column per unit: the direction that changes no output, (parameters, m) or (parameters, 0)."""
-        student = self.student
-        (m, D), (q, p) = student.V.shape, student.readout.shape
-        h = student.activation.homogeneity
-        translation = student.activation.name == "exp" and student.bias
-        if h is None and not translation:
-            return np.zeros((self.size + p * q, 0))
-        G = np.zeros((self.size + p * q, m))
-        for j in range(m):
-            own = np.eye(D)[-1] if translation else student.V[j]
-            G[j * D : (j + 1) * D, j] = own
-            G[self.size + j :: q, j] = -(1.0 if h is None else h) * student.A[:, j]
-        return G
-
-    def inverse(self) -> np.ndarray | None:
-        """A generalised inverse of F; None where F is singular.
-
-        Along the free directions it holds an arbitrary choice, which the normal form takes out again.
-        """
-        return None if self._inverse is None else self._inverse / self.scale / self.scale[:, None]
+        factor, info = dpotrf(self.F / self.scale / self.scale[:, None] + G @ G.T, lower=1)
+        if info:
+            return None
+        inverse, info = dpotri(factor, lower=1, overwrite_c=1)
+        return None if info else symmetric(inverse)
 
     @property
     def weakest(self) -> float:
@@ -70,7 +105,13 @@ class Information:
 
         At the level of rounding, or zero, where some parameter is not determined.
         """
-        return 0.0 if self._inverse is None else 1.0 / float(np.abs(self._inverse).sum(axis=0).max())
+        return 0.0 if self.scaled_inverse is None else 1.0 / float(np.abs(self.scaled_inverse).sum(axis=0).max())
+
+    @cached_property
+    def inverse(self) -> np.ndarray:
+        """A generalised inverse of F; what it holds along the free directions is arbitrary."""
+        assert self.scaled_inverse is not None
+        return self.scaled_inverse / self.scale / self.scale[:, None]
 
     def score_test(self, noise_variance: float) -> float:
         """The probability, if the residual is noise of this variance, of correlating with the probes as it does.
@@ -78,40 +119,118 @@ class Information:
         Rao's test for adding the probes to the readout: S = gᵀ (F_ee − F_eθ F⁻¹ F_θe)⁻¹ g / σ² is χ² with one degree of
         freedom per probe and output. g is the part of Σ h_e r that no change of the parameters explains.
         """
-        student, s = self.student, self.sums.sums
-        q, p = student.readout.shape
-        n_probes = len(s["hh"]) - q
-        D = student.V.shape[1]
-        score = np.concatenate([self._gradient(), s["hr"][q:].T.ravel()])
-        cross = np.zeros((n_probes * p, len(self.scaled)))
-        own = np.zeros((n_probes * p, n_probes * p))
-        for o in range(p):
-            rows = slice(o * n_probes, (o + 1) * n_probes)
-            cross[rows, : self.size] = self.hm[q:] * np.repeat(student.A[o], D)
-            cross[rows, self.size + o * q : self.size + (o + 1) * q] = s["hh"][q:, :q]
-            own[rows, rows] = s["hh"][q:, q:]
-        inverse = self.inverse()
-        if inverse is None:
-            return 0.0
-        solved = inverse @ cross.T
-        schur = own - cross @ solved
-        g = score[len(self.scaled) :] - solved.T @ score[: len(self.scaled)]
-        scale = np.sqrt(np.maximum(np.diag(own), 1e-300))
+        P = len(self.F)
+        solved = self.inverse @ self.cross
+        schur = self.own - self.cross.T @ solved
+        g = self.score[P:] - solved.T @ self.score[:P]
+        scale = np.sqrt(np.maximum(np.diag(self.own), 1e-300))
         values, vectors = np.linalg.eigh(schur / scale / scale[:, None])
         kept = values > 1e-8
         along = vectors[:, kept].T @ (g / scale)
         return float(chdtrc(np.count_nonzero(kept), np.sum(along**2 / values[kept]) / noise_variance))
 
-    def _gradient(self) -> np.ndarray:
-        student, s = self.student, self.sums.sums
-        q = len(student.readout)
-        hidden = np.einsum("jdo,oj->jd", s["mr"].reshape(*student.V.shape, -1), student.A)
-        return np.concatenate([hidden.ravel(), s["hr"][:q].T.ravel()])
+
+def aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
+    """The network on whitened inputs with the scales of its normal form on the inputs, and that normal form."""
+    final = unwhitened(model, whitening)
+    normal = final.normal_form()
+    length = np.linalg.norm(final.hidden_weights[0], axis=1)
+    factor = np.where(length > 0.0, length, 1.0) if model.activation.homogeneity is not None else np.ones(len(length))
+    V = model.hidden_weights[0] / factor[:, None]
+    if isinstance(normal, Composite):
+        assert isinstance(model, Composite)
+        return Composite(V, model.threshold / factor, normal.upper, model.activation), normal
+    if isinstance(normal, Network):
+        assert isinstance(model, Network)
+        # exp has its biases in the weights above, and no bias on the inputs is one of w·mean on whitened ones.
+        b = normal.W @ whitening.mean if model.activation.name == "exp" else model.b / factor
+        return Network(V, b, normal.A, normal.c, model.activation), normal
+    assert isinstance(model, DeepNetwork)
+    return DeepNetwork([(V, model.layers[0][1] / factor), *normal.layers[1:]], model.activation), normal
 
 
-def _positive_inverse(matrix: np.ndarray) -> np.ndarray | None:
-    factor, info = dpotrf(matrix, lower=1)
-    if info:
-        return None
-    inverse, info = dpotri(factor, lower=1, overwrite_c=1)
-    return None if info else symmetric(inverse)
+def standard_errors(information: Information, normal: Model, whitening: Whitening, variance: float) -> ParameterArrays:
+    """√(σ² diag Q F⁻¹ Qᵀ) of every parameter in normal form, from whitened coordinates to those of the inputs."""
+    k, (d, r) = len(normal.hidden_weights[0]), whitening.matrix.shape
+    P, free = len(parameters(information.model)), information.free
+    C = np.zeros((P, P))
+    C[np.ix_(free, free)] = information.inverse
+    sign = 1.0 if isinstance(normal, Composite) else -1.0  # t = t_z + w·mean, b = b_z − w·mean
+    C = _first_layer_to_inputs(C, k, whitening, sign)
+    C = _first_layer_to_inputs(C.T, k, whitening, sign).T
+    varies = np.concatenate([np.ones(k * d, dtype=bool), np.isin(np.arange(k * r, P), free)])
+    C = C * varies * varies[:, None]
+    G = free_directions(normal)
+    open_scales = ~np.any(G[~varies] != 0.0, axis=0)
+    G = G[:, open_scales]
+    if G.shape[1]:
+        N = _fixed_by_normal_form(normal)[:, open_scales]
+        K = np.linalg.solve(N.T @ G, N.T)
+        KC = K @ C
+        variances = np.diag(C) - 2.0 * np.einsum("ig,gi->i", G, KC) + np.einsum("ig,gh,ih->i", G, KC @ K.T, G)
+    else:
+        variances = np.diag(C)
+    return ParameterArrays(by_name(normal, np.sqrt(variance * np.maximum(variances, 0.0))))
+
+
+def by_name(normal: Model, flat: np.ndarray) -> dict[str, np.ndarray]:
+    """A flat vector in the order of `models.parameters` as arrays by the names of the network's file."""
+    arrays, start, named = normal.to_arrays(), 0, {}
+    for name in array_names(normal):
+        size = arrays[name].size
+        named[name] = flat[start : start + size].reshape(arrays[name].shape)
+        start += size
+    return named
+
+
+def array_names(model: Model) -> tuple[str, ...]:
+    """The arrays of a network in the order of `models.parameters`."""
+    if isinstance(model, Network):
+        return ("W", "b", "A", "c")
+    if isinstance(model, DeepNetwork):
+        return tuple(f"{letter}{i}" for i in range(1, len(model.layers) + 1) for letter in "Wb")
+    above = model.upper
+    upper = tuple(f"upper_{name}" for name in array_names(above)) if isinstance(above, Network | DeepNetwork) else ()
+    return ("W", "threshold", *(("coefficients",) if isinstance(above, Polynomial) else upper))
+
+
+def _student_order(network: Network, bias: bool, n_probes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The free parameters of the network, where each stands among those of its student, and where the probes stand."""
+    (k, d), p = network.W.shape, network.n_outputs
+    D, q = d + bias, k + bias
+    width = q + n_probes
+    unit, output = np.arange(k)[:, None], np.arange(p)[:, None]
+    in_W = (unit * D + np.arange(d)).ravel()
+    in_b = (unit * D + d).ravel() if bias else np.zeros(0, dtype=int)
+    in_A = (k * D + output * width + np.arange(k)).ravel()
+    in_c = (k * D + output * width + k).ravel() if bias else np.zeros(0, dtype=int)
+    probes = (k * D + output * width + q + np.arange(n_probes)).ravel()
+    starts = np.cumsum([0, k * d, k, p * k])
+    free = np.concatenate([np.arange(k * d), starts[2] + np.arange(p * k)])
+    if bias:
+        free = np.arange(network.n_parameters)
+    return free, np.concatenate([in_W, in_b, in_A, in_c]), probes
+
+
+def _first_layer_to_inputs(C: np.ndarray, k: int, whitening: Whitening, sign: float) -> np.ndarray:
+    """L C, with L the linear map of the parameters from whitened inputs to the inputs: w = M w_z, b = b_z ∓ w·mean."""
+    d, r = whitening.matrix.shape
+    W = np.einsum("dr,jrq->jdq", whitening.matrix, C[: k * r].reshape(k, r, -1))
+    b = C[k * r : k * (r + 1)] + sign * np.einsum("d,jdq->jq", whitening.mean, W)
+    return np.vstack([W.reshape(k * d, -1), b, C[k * (r + 1) :]])
+
+
+def _fixed_by_normal_form(normal: Model) -> np.ndarray:
+    """The gradient of what the normal form fixes for every unit, one column each, in the order of free_directions."""
+    size, columns, start = len(parameters(normal)), [], 0
+    for W in normal.hidden_weights:
+        k, m = W.shape
+        for j in range(k):
+            column = np.zeros(size)
+            if normal.activation.name == "exp":
+                column[start + k * m + j] = 1.0
+            else:
+                column[start + j * m : start + (j + 1) * m] = W[j]
+            columns.append(column)
+        start += k * (m + 1)
+    return np.array(columns).reshape(-1, size).T

@@ -7,10 +7,10 @@ import numpy as np
 from neurecover.certificate import checks
 from neurecover.certificate.ambiguity import sign_ambiguities
 from neurecover.certificate.checks import EPS, ROUNDING, Evidence
-from neurecover.certificate.information import Information
+from neurecover.certificate.information import Information, aligned, standard_errors
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, passed, verdict_of
-from neurecover.data import Source, Whitening, reduce, unwhitened
-from neurecover.models import Network, Student
+from neurecover.data import Source, Whitening, reduce
+from neurecover.models import Model, Network, Student
 from neurecover.statistics import GaussNewtonSums, PreactivationRange, Residuals
 
 N_PROBES = 40
@@ -35,20 +35,19 @@ def certify_network(
     at_rounding = made[0].passed
     n_samples, noise_variance, errors = holdout.n, None, None
     if passed(made, ("units", "size")):
-        student = as_student(network, bias)
+        white, normal = aligned(network, whitening)
+        assert isinstance(white, Network)
+        student = as_student(white, bias)
         sums = reduce(samples, GaussNewtonSums(student, _probes(student, rng)))
-        n_samples = sums.n
-        n_equations, n_free = sums.n * network.n_outputs, _n_parameters(network, bias) - network.n_hidden
-        information = Information(sums)
+        information = Information.of_network(white, sums)
+        n_samples, n_equations, n_free = sums.n, sums.n * network.n_outputs, information.n_determinable
         made.append(checks.equations(n_equations, n_free))
         made.append(checks.information(information.weakest, _never_on(sums)))
         if passed(made, ("equations", "information")):
             noise_variance = float(sums.sums["rr"]) / (n_equations - n_free)
-            errors = standard_errors(information, whitening, max(noise_variance, (EPS * size) ** 2))
+            errors = standard_errors(information, normal, whitening, max(noise_variance, (EPS * size) ** 2))
             made.append(_kinks(student, samples, at_rounding))
-            made += _about_errors(
-                network, whitening, holdout, evidence, information, noise_variance, errors, n_equations
-            )
+            made += _about_errors(normal, holdout, evidence, information, noise_variance, errors, n_equations, made[0])
     return issue(tuple(made), holdout, n_samples, noise_variance, errors)
 
 
@@ -111,30 +110,25 @@ def _structural(network: Network, whitening: Whitening, evidence: Evidence, bias
 
 
 def _about_errors(
-    network: Network,
-    whitening: Whitening,
+    normal: Model,
     holdout: Residuals,
     evidence: Evidence,
     information: Information,
     noise_variance: float,
-    errors: ParameterArrays | None,
+    errors: ParameterArrays,
     n_equations: int,
+    rounding: Check,
 ) -> list[Check]:
     """Without noise, how many digits the weights have; with it, whether it is noise and what it leaves of them."""
-    if errors is None:
-        return []
+    assert isinstance(normal, Network)
     largest = errors.largest("W", "b")
-    rounding = ROUNDING * term_size(network, whitening)
-    if holdout.mse <= rounding**2:
-        silent = network.activation(np.array(-1.0)) == 0.0
+    if rounding.passed:
+        silent = normal.activation(np.array(-1.0)) == 0.0
         found = [checks.found_width(exact=True)] if evidence.asked is None and silent else []
         return [checks.digits(largest), *found]
-    n_free = _n_parameters(network, information.student.bias) - network.n_hidden
-    final = unwhitened(network, whitening).normal_form()
-    assert isinstance(final, Network)
-    strength = np.linalg.norm(final.A, axis=0) / np.maximum(np.linalg.norm(errors.A, axis=0), 1e-300)
-    p_structure = information.score_test(noise_variance)
-    made = checks.noise(holdout, noise_variance, n_equations, n_equations - n_free, p_structure, evidence)
+    strength = np.linalg.norm(normal.A, axis=0) / np.maximum(np.linalg.norm(errors.A, axis=0), 1e-300)
+    freedom = n_equations - information.n_determinable
+    made = checks.noise(holdout, noise_variance, n_equations, freedom, information.score_test(noise_variance), evidence)
     made += checks.precision(errors.largest("W"), strength)
     if all(check.passed for check in made):
         made.append(checks.noise_level(noise_variance, largest))
@@ -167,42 +161,3 @@ def _kinks(student: Student, samples: Source, at_rounding: bool) -> Check:
 
 def _never_on(sums: GaussNewtonSums) -> int:
     return int(np.count_nonzero(np.diag(sums.curvature()[0]).reshape(sums.student.V.shape).max(axis=1) == 0.0))
-
-
-def standard_errors(information: Information, whitening: Whitening, variance: float) -> ParameterArrays | None:
-    """√(σ² diag F⁻¹), carried from whitened coordinates to those of the inputs, in normal form there."""
-    covariance = information.inverse()
-    if covariance is None:
-        return None
-    student = information.student
-    (m, D), (q, p) = student.V.shape, student.readout.shape
-    d = len(whitening.mean)
-    B = whitening.unit_map() if student.bias else whitening.matrix
-    V = student.V @ B.T
-    norm = np.linalg.norm(V[:, :d], axis=1)
-    h = student.activation.homogeneity
-    se_V, se_A = np.zeros((m, len(B))), np.zeros((p, m))
-    for j in range(m):
-        own = np.r_[j * D : (j + 1) * D, information.size + j : information.size + p * q : q]
-        C = covariance[np.ix_(own, own)]
-        T = np.zeros((len(B) + p, D + p))  # (δv, δA) in the inputs' coordinates
-        T[: len(B), :D], T[len(B) :, D:] = B, np.eye(p)
-        if h is not None:
-            # Move along the free scale until the row keeps its length, then express it for a row of length one.
-            free = np.concatenate([V[j], -h * student.A[:, j]])
-            along = np.zeros(len(T))
-            along[:d] = V[j, :d] / norm[j] ** 2
-            T = (np.eye(len(T)) - np.outer(free, along)) @ T
-            T[: len(B)] /= norm[j]
-            T[len(B) :] *= norm[j] ** h
-        elif student.activation.name == "exp" and student.bias:
-            # The free direction is (b, −A) here, and the normal form has b = 0 and A e^b.
-            T[len(B) :] = (T[len(B) :] + np.outer(student.A[:, j], T[d])) * np.exp(V[j, d])
-            T[d] = 0.0
-        se = np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", T, C, T), 0.0))
-        se_V[j], se_A[:, j] = se[: len(B)], se[len(B) :]
-    rest = information.size + m + q * np.arange(p)
-    se_c = np.sqrt(np.maximum(np.diag(covariance)[rest], 0.0)) if student.bias else np.zeros(p)
-    root = np.sqrt(variance)
-    se_b = se_V[:, d] if student.bias else np.zeros(m)
-    return ParameterArrays({"W": root * se_V[:, :d], "b": root * se_b, "A": root * se_A, "c": root * se_c})

@@ -133,6 +133,17 @@ class Composite:
         return self.upper(self.hidden(X))
 
     @property
+    def hidden_weights(self) -> tuple[np.ndarray, ...]:
+        """Those of the first layer and of the hidden layers of an upper network."""
+        return (self.W, *getattr(self.upper, "hidden_weights", ()))
+
+    def preactivations(self, X: ArrayLike) -> list[np.ndarray]:
+        """W x − t, (n, k), and those of the hidden layers of an upper network."""
+        Z = checks.inputs(X, self.n_inputs) @ self.W.T - self.threshold
+        above = isinstance(self.upper, Network | DeepNetwork)
+        return [Z, *(self.upper.preactivations(self.activation(Z)) if above else [])]  # type: ignore[union-attr]
+
+    @property
     def n_parameters(self) -> int:
         """The numbers in W, the thresholds and the upper part, as far as that has any that are known."""
         upper = self.upper

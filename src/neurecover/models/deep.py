@@ -75,12 +75,21 @@ class DeepNetwork:
         values = self.hidden(X)
         return (values[-1] if values else checks.inputs(X, self.n_inputs)) @ A.T + c
 
+    @property
+    def hidden_weights(self) -> tuple[np.ndarray, ...]:
+        """W_1, …, W_L."""
+        return tuple(W for W, _ in self.layers[:-1])
+
     def hidden(self, X: ArrayLike) -> list[np.ndarray]:
         """The values h_1, …, h_L of the hidden layers, each (n, k_l)."""
+        return [self.activation(Z) for Z in self.preactivations(X)]
+
+    def preactivations(self, X: ArrayLike) -> list[np.ndarray]:
+        """W_l h_{l−1} + b_l for every hidden layer, each (n, k_l)."""
         H, values = checks.inputs(X, self.n_inputs), []
         for W, b in self.layers[:-1]:
-            H = self.activation(H @ W.T + b)
-            values.append(H)
+            values.append(H @ W.T + b)
+            H = self.activation(values[-1])
         return values
 
     def normal_form(self) -> DeepNetwork:

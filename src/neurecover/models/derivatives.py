@@ -59,8 +59,8 @@ def jacobian(model: Differentiable, X: np.ndarray) -> np.ndarray:
 def free_directions(model: Differentiable) -> np.ndarray:
     """Directions of θ along which the function stays as it is, one column per hidden unit; (parameters, g).
 
-    act(s z) = s^h act(z): the row (w, b) of a unit grows as its column above, times h, shrinks. An activation without
-    such an h leaves nothing free, nor does an upper part of unknown form.
+    act(s z) = s^h act(z): the row (w, b) of a unit grows as its column above, times h, shrinks. e^{z + s} = e^s e^z:
+    a bias grows as the column above shrinks. Others leave nothing free, nor does an upper part of unknown form.
     """
     h = model.activation.homogeneity
     size = len(parameters(model))
@@ -71,9 +71,16 @@ def free_directions(model: Differentiable) -> np.ndarray:
         columns = [direction for direction in own if direction is not None]
         columns += [np.concatenate([np.zeros(size - len(above)), column]) for column in above.T]
         return np.array(columns).reshape(-1, size).T
+    layers = _layers(model)
+    if isinstance(model, Network) and model.activation.name == "exp":
+        (W, b), (A, _) = layers
+        directions = np.zeros((size, len(b)))
+        for j in range(len(b)):
+            directions[W.size + j, j] = 1.0
+            directions[W.size + b.size + j : W.size + b.size + A.size : len(b), j] = -A[:, j]
+        return directions
     if h is None:
         return np.zeros((size, 0))
-    layers = _layers(model)
     columns = []
     for number in range(len(layers) - 1):
         for j in range(len(layers[number][0])):

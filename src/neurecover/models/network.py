@@ -72,6 +72,15 @@ class Network:
         """The hidden values act(W x + b), (n, k)."""
         return self.activation(X @ self.W.T + self.b)
 
+    @property
+    def hidden_weights(self) -> tuple[np.ndarray, ...]:
+        """The weights of every hidden layer, here of the one."""
+        return (self.W,)
+
+    def preactivations(self, X: np.ndarray) -> list[np.ndarray]:
+        """W x + b, (n, k), as the one entry of a list."""
+        return [X @ self.W.T + self.b]
+
     def normal_form(self) -> Network:
         """The same function with every scale that it leaves free fixed.
 

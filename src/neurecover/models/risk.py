@@ -403,11 +403,7 @@ class _ClosedForm:
 
     def __call__(self, p: int, q: int) -> np.ndarray:
         return sum(
-            (
-                x * y * self._moments[s, t][a, b]
-                for s, a, x in self._sides(p)
-                for t, b, y in self._sides(q)
-            ),
+            (x * y * self._moments[s, t][a, b] for s, a, x in self._sides(p) for t, b, y in self._sides(q)),
             start=np.zeros(()),
         )
 

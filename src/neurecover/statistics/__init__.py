@@ -9,6 +9,7 @@ from neurecover.statistics.gauss_newton import (
     UnitBlockSums,
 )
 from neurecover.statistics.hermite import HermiteCoefficients, HermiteSums, regression_degree
+from neurecover.statistics.model_sums import ModelSums, UnitsOn, incoming
 from neurecover.statistics.moments import Moments
 from neurecover.statistics.residuals import Residuals
 
@@ -17,11 +18,14 @@ __all__ = [
     "GaussNewtonSums",
     "HermiteCoefficients",
     "HermiteSums",
+    "ModelSums",
     "Moments",
     "PreactivationRange",
     "ReadoutSums",
     "Residuals",
     "Statistic",
     "UnitBlockSums",
+    "UnitsOn",
+    "incoming",
     "regression_degree",
 ]
