@@ -10,11 +10,11 @@ import numpy as np
 from neurecover.certificate.information import Information
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.matching import compare
-from neurecover.models import Network, Student
+from neurecover.models import Network
 from neurecover.pipeline import recover
 from neurecover.results import Recovery
 from neurecover.simulate import sample, teacher
-from neurecover.statistics import GaussNewtonSums
+from neurecover.statistics import ModelSums
 
 
 @dataclass(frozen=True)
@@ -131,16 +131,12 @@ def _run_noise(track: Track) -> list[Row]:
 
 def cramer_rao(truth: Network, X: np.ndarray, noise: float) -> float:
     """The least possible Σ‖δw‖² of an unbiased estimate in normal form: σ² tr of the w-blocks of F⁻¹."""
-    V = np.hstack([truth.W, truth.b[:, None]])
-    student = Student(truth.activation, V, np.vstack([truth.A.T, truth.c[None]]), bias=True, affine=False)
-    sums = GaussNewtonSums(student)
+    sums = ModelSums(truth)
     sums.update(X, truth(X))
-    inverse = Information(sums).inverse()
-    assert inverse is not None
-    d, D = truth.n_inputs, truth.n_inputs + 1
-    bound = 0.0
+    inverse = Information.of_model(sums).inverse
+    d, bound = truth.n_inputs, 0.0
     for j, w in enumerate(truth.W):  # unit rows: δw is what is orthogonal to w
-        block = inverse[j * D : j * D + d, j * D : j * D + d]
+        block = inverse[j * d : (j + 1) * d, j * d : (j + 1) * d]
         project = np.eye(d) - np.outer(w, w)
         bound += float(np.trace(project @ block @ project))
     return noise**2 * bound
