@@ -8,6 +8,7 @@ from neurecover.algorithms.gp18.landscape import Landscape, one_by_one, simultan
 from neurecover.algorithms.gp18.rejection import Rejected
 from neurecover.algorithms.gp18.step_one import Directions, directions, hermite_coefficients, thresholds
 from neurecover.data import ArraySource, reduce
+from neurecover.exceptions import UnsolvableError
 from neurecover.simulate import matrices
 from neurecover.simulate.composites import composite_teacher, powers, products
 from neurecover.statistics import HermiteSums
@@ -89,7 +90,7 @@ def test_minima_are_multiples_of_the_columns_of_the_inverse(case: tuple[np.ndarr
 def test_the_landscape_refuses_mixed_signs(case: tuple[np.ndarray, np.ndarray]) -> None:
     W, c = case
     T = exact(W, c * [1, -1, 1, 1, 1])
-    with pytest.raises(ValueError, match="of one sign"):
+    with pytest.raises(UnsolvableError, match="of one sign"):
         one_by_one(unpack(T[2], 5, 2), T[4], np.random.default_rng(0))
 
 
@@ -102,6 +103,19 @@ def test_all_paths_find_fewer_units_than_inputs(path: str) -> None:
     assert found.W.shape == (4, 7)
     assert distance(found.W, W) < 1e-5
     np.testing.assert_allclose(thresholds(found, get("relu")), 1.5, atol=0.01)
+
+
+@pytest.mark.parametrize("activation", ["relu", "step", "sigmoid"])
+def test_signs_from_the_second_and_third_coefficients(activation: str) -> None:
+    """Whatever the signs of the linear terms and of the rows that the decomposition happens to return."""
+    rng = np.random.default_rng(4)
+    W, c = matrices.unit_rows(rng, 4, 4), np.array([1.0, -0.7, 1.3, -1.0])
+    h = get(activation).hermite(-2.0, 3)
+    T = {j: rank_one(W, j, c * h[j]) for j in (1, 2, 3)}
+    flipped = directions(T, 4, rng)
+    for signs in (np.ones(4), np.array([1.0, -1.0, -1.0, 1.0])):
+        turned = Directions(flipped.W * signs[:, None], {j: a * signs**j for j, a in flipped.weights.items()})
+        np.testing.assert_allclose((W @ turned.signed(get(activation)).W.T).max(axis=1), 1.0, atol=1e-8)
 
 
 def test_several_degrees_in_one_variable() -> None:
@@ -137,6 +151,6 @@ def test_too_many_units_and_pure_noise_are_refused() -> None:
     T = exact(matrices.unit_rows(rng, 3, 3), np.ones(3))
     with pytest.raises(ValueError, match="at most as many units"):
         directions(T, 3, rng, n_hidden=4)
-    with pytest.raises(ValueError, match="do not rise above"):
+    with pytest.raises(UnsolvableError, match="do not rise above"):
         directions(T, 3, rng, standard_error=10.0)
     assert isinstance(directions(T, 3, rng), Directions)

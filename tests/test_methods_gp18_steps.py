@@ -1,20 +1,22 @@
-"""Step 2: the angle in slabs, its searches, the likelihood of unions; halfspace classifiers; deep recovery."""
+"""Step 2: the angle in slabs, its searches, the likelihood of unions; halfspace classifiers; whole networks."""
 
 import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from neurecover.algorithms.gp18.joint import _jacobian, _with, parameters, polish_jointly
-from neurecover.algorithms.gp18.layer import recover_lowest_layer
+from neurecover.algorithms.gp18.joint import fit_all
+from neurecover.algorithms.gp18.lowest_layer import two_steps
 from neurecover.algorithms.gp18.tan_alpha import estimate_tan_alpha, refine_estimate, turn_estimate
 from neurecover.algorithms.gp18.union import fit_union
 from neurecover.algorithms.gp18.upper import Hidden, fit_polynomial
+from neurecover.algorithms.gp18.whole import explained, fit_upper, polished
 from neurecover.data import ArraySource, reduce
+from neurecover.exceptions import UnsolvableError
 from neurecover.interop.halfspaces import HalfspaceIntersection, HalfspaceUnion
 from neurecover.matching import compare
-from neurecover.models import Composite, Or
-from neurecover.pipeline_deep import recover_deep
+from neurecover.models import Composite, DeepNetwork, Network, Or, Polynomial, parameters, with_parameters
 from neurecover.simulate.composites import composite_teacher, products, tower, union
+from neurecover.solve import Deadline
 from neurecover.statistics.union_score import UnionScore
 
 
@@ -127,7 +129,7 @@ def test_halfspaces_say_so_when_labels_are_noise() -> None:
 def test_the_two_steps_with_thresholds_of_their_own() -> None:
     truth = composite_teacher(5, 4, products(4), threshold=[1.3, 1.4, 1.5, 1.6], random_state=1)
     X = np.random.default_rng(0).standard_normal((40_000, 5))
-    layer = recover_lowest_layer(ArraySource(X, truth(X)), "relu", np.random.default_rng(0))
+    layer = two_steps(ArraySource(X, truth(X)), "relu", np.random.default_rng(0))
     comparison = compare(Composite(layer.W, layer.threshold, Or()), truth)
     assert layer.certain
     assert comparison.max_angle < 0.01
@@ -135,13 +137,17 @@ def test_the_two_steps_with_thresholds_of_their_own() -> None:
     assert layer.tan_alpha.max() < 0.05
 
 
-@pytest.mark.parametrize("outputs", ["constant", "sigmoid", "low", "non-monotone"])
+def test_constant_outputs_are_unsolvable() -> None:
+    X = np.random.default_rng(0).standard_normal((2_000, 4))
+    with pytest.raises(UnsolvableError, match="no unit is ever seen"):
+        two_steps(ArraySource(X, np.full(len(X), 2.0)), "relu", np.random.default_rng(0), n_hidden=4)
+
+
+@pytest.mark.parametrize("outputs", ["sigmoid", "low", "non-monotone"])
 def test_what_cannot_be_certain_is_said(outputs: str) -> None:
     X = np.random.default_rng(0).standard_normal((20_000, 4))
     activation = "sigmoid" if outputs == "sigmoid" else "relu"
-    if outputs == "constant":
-        y, words = np.full(len(X), 2.0), "no unit is ever seen"
-    elif outputs == "sigmoid":
+    if outputs == "sigmoid":
         y = composite_teacher(4, 4, products(4, 1), threshold=3.0, activation="sigmoid", random_state=0)(X)[:, 0]
         words = "those of Step 1"
     elif outputs == "low":
@@ -152,7 +158,7 @@ def test_what_cannot_be_certain_is_said(outputs: str) -> None:
     else:
         y = composite_teacher(4, 4, products(4, 1, linear=[1.0, 1.0, 1.0, -1.0]), random_state=0)(X)[:, 0]
         words = "not monotone"
-    layer = recover_lowest_layer(ArraySource(X, y), activation, np.random.default_rng(0), n_hidden=4)
+    layer = two_steps(ArraySource(X, y), activation, np.random.default_rng(0), n_hidden=4)
     assert not layer.certain
     assert any(words in note for note in layer.notes), layer.notes
 
@@ -171,33 +177,46 @@ def test_polynomial_upper_part_is_fitted_exactly_on_the_true_layer() -> None:
 def test_joint_fit(upper) -> None:  # type: ignore[no-untyped-def]
     truth = composite_teacher(4, 3, upper, threshold=1.0, random_state=0)
     X = np.random.default_rng(0).standard_normal((3_000, 4))
-    v, e = parameters(truth), 1e-7
-    jacobian = _jacobian(truth, X[:20])
-    numeric = np.stack(
-        [(_with(truth, v + e * s)(X[:20]) - _with(truth, v - e * s)(X[:20])).ravel() / (2 * e) for s in np.eye(len(v))],
-        axis=1,
-    )
-    np.testing.assert_allclose(jacobian, numeric, atol=1e-5)
-    near = _with(truth, v + 1e-3 * np.random.default_rng(1).standard_normal(len(v)))
-    assert compare(polish_jointly(near, X, truth(X)), truth).max_angle < 1e-6
+    theta = parameters(truth)
+    near = with_parameters(truth, theta + 1e-3 * np.random.default_rng(1).standard_normal(len(theta)))
+    fit = fit_all(near, X, truth(X))
+    assert fit.converged
+    assert fit.rss < 1e-12
+    assert compare(fit.network, truth).layers[0].max_angle < 1e-6  # the upper units never switch
 
 
-def test_recover_deep_with_a_polynomial() -> None:
-    truth = composite_teacher(5, 3, products(3), random_state=0)
-    X = np.random.default_rng(0).standard_normal((30_000, 5))
-    found = recover_deep(X, truth(X), 3, random_state=0)
-    assert found.certain
-    assert found.network is not None
-    assert found.r2 > 1 - 1e-9
-    assert compare(found.network, truth).max_angle < 1e-5
+@pytest.mark.parametrize(
+    ("upper", "n_upper", "kind"),
+    [("polynomial", None, Polynomial), ("network", 2, Network), ("deep", (2, 2), DeepNetwork)],
+)
+def test_a_layer_becomes_a_whole_network(upper: str, n_upper: int | tuple[int, ...] | None, kind: type) -> None:
+    above = products(3) if upper == "polynomial" else tower(3, (2,) if upper == "network" else (2, 2), random_state=0)
+    truth = composite_teacher(5, 3, above, threshold=1.2, random_state=0)
+    rng = np.random.default_rng(0)
+    X, Xh = rng.standard_normal((30_000, 5)), rng.standard_normal((5_000, 5))
+    train, holdout = ArraySource(X, truth(X)), ArraySource(Xh, truth(Xh))
+    layer = two_steps(train, "relu", rng, n_hidden=3)
+    given = Composite(layer.W, layer.threshold, Or())
+    fitted = fit_upper(train, given, upper, rng=rng, n_upper=n_upper, deadline=Deadline.after(1.0))
+    assert isinstance(fitted.upper, kind)
+    np.testing.assert_array_equal(fitted.W, given.W)  # the layer stays as it is
+    whole = polished(fitted, train, holdout, rng)
+    assert explained(whole, holdout) >= explained(fitted, holdout) > 0.99
+    if upper != "deep":  # its own descents may end in another minimum that explains nearly all
+        assert explained(whole, holdout) > 1 - 1e-9
+        assert compare(whole, truth).layers[0].max_angle < 1e-5
 
 
-def test_recover_deep_on_constant_outputs() -> None:
+def test_fit_upper_refuses() -> None:
     X = np.random.default_rng(0).standard_normal((500, 3))
-    found = recover_deep(X, np.ones(500), 2)
-    assert found.network is None
-    assert not found.certain
-    assert np.isnan(found.r2)
+    source, layer = ArraySource(X, X[:, 0]), Composite(np.eye(3), np.ones(3), Or())
+    for upper, n_upper, words in (("tree", None, "one of"), ("deep", None, "widths"), ("network", (2,), "one number")):
+        with pytest.raises(ValueError, match=words):
+            fit_upper(source, layer, upper, rng=np.random.default_rng(0), n_upper=n_upper)
+
+
+def test_a_score_of_samples_without_a_class_counts_them() -> None:
+    X = np.random.default_rng(0).standard_normal((500, 3))
     assert reduce(ArraySource(X, np.ones(500)), UnionScore(np.eye(3), np.ones(3))).n == 500
 
 

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
+from neurecover.algorithms.gp18.cliques import correlation_cliques
+from neurecover.algorithms.gp18.even import even_units
+from neurecover.algorithms.gp18.exponential import TiltedMeans, exponential_units
 from neurecover.algorithms.gp18.steep import correlation, gradient_search
-from neurecover.algorithms.gp18.structured import TiltedMeans, correlation_cliques, even_units, exponential_units
 from neurecover.data import ArraySource, reduce
+from neurecover.exceptions import UnsolvableError
 from neurecover.simulate import matrices
 from neurecover.simulate.composites import composite_teacher, products
 from neurecover.statistics import HermiteSums
@@ -34,9 +37,19 @@ def test_cliques() -> None:
     assert as_set(found.W) == as_set(W3)
     assert found.gap > 5
     chain = np.eye(4) + np.diag(np.ones(3), 1) + np.diag(np.ones(3), -1)
-    assert len(correlation_cliques(chain).W) == 0
-    assert "disjoint" in correlation_cliques(chain).notes[0]
-    assert len(correlation_cliques(np.eye(3)).W) == 0
+    with pytest.raises(UnsolvableError, match="disjoint"):
+        correlation_cliques(chain)
+    with pytest.raises(UnsolvableError, match="No two inputs"):
+        correlation_cliques(np.eye(3))
+
+
+def test_unequal_correlations_are_not_one_clique() -> None:
+    """Three units with products between them: the widest gap is the one to the input that no unit has."""
+    used = W3.sum(axis=0)
+    second = W3.T @ W3 + 0.3 * np.outer(used, used) + 1e-6
+    assert len(correlation_cliques(second).W) == 1
+    assert as_set(correlation_cliques(second, np.full((7, 7), 0.01)).W) == as_set(W3)
+    assert as_set(correlation_cliques(second, n_hidden=3).W) == as_set(W3)
 
 
 def test_tilted_means_are_shifted_means() -> None:
@@ -58,7 +71,7 @@ def test_exponential_units(seed: int) -> None:
 
 def test_exponential_units_refuse_negative_outputs() -> None:
     X = np.random.default_rng(0).standard_normal((500, 3))
-    with pytest.raises(ValueError, match="positive mean"):
+    with pytest.raises(UnsolvableError, match="positive mean"):
         exponential_units(ArraySource(X, -np.ones(500)), np.random.default_rng(0))
 
 

@@ -14,6 +14,7 @@ from neurecover.algorithms.bjw18 import (
     tensor,
 )
 from neurecover.algorithms.gklw19 import learner as gklw19
+from neurecover.algorithms.gp18 import by_landscape, cliques, even, exponential, lowest_layer, rejection, steep
 
 _ROOMS = (
     least_squares,
@@ -27,6 +28,13 @@ _ROOMS = (
     parallel,
     guesses,
     corruption,
+    lowest_layer,
+    by_landscape,
+    steep,
+    cliques,
+    exponential,
+    even,
+    rejection,
 )
 _REGISTRY = {room.ALGORITHM.name: room.ALGORITHM for room in _ROOMS}
 

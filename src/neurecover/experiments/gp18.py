@@ -10,17 +10,23 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from neurecover.activations import get
+from neurecover.algorithms import Call, get_method
+from neurecover.algorithms.gp18.cliques import correlation_cliques
+from neurecover.algorithms.gp18.even import even_units
+from neurecover.algorithms.gp18.exponential import exponential_units
 from neurecover.algorithms.gp18.landscape import one_by_one, simultaneous
-from neurecover.algorithms.gp18.layer import recover_lowest_layer
-from neurecover.algorithms.gp18.structured import correlation_cliques, even_units, exponential_units
-from neurecover.data import ArraySource, reduce
+from neurecover.algorithms.gp18.lowest_layer import two_steps
+from neurecover.algorithms.gp18.whole import fit_upper, polished
+from neurecover.data import ArraySource, prepared, reduce, unwhitened
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.interop.halfspaces import HalfspaceUnion
 from neurecover.matching import compare
 from neurecover.models import Composite
-from neurecover.pipeline_deep import recover_deep
+from neurecover.pipeline import estimated
+from neurecover.refine.task import Task
 from neurecover.simulate import matrices
 from neurecover.simulate.composites import composite_teacher, products, tower, union
+from neurecover.solve import Deadline
 from neurecover.statistics import HermiteSums
 from neurecover.tensors import rank_one, unpack
 
@@ -34,7 +40,7 @@ def cosines(W: np.ndarray, truth: np.ndarray) -> np.ndarray:
     return C[linear_sum_assignment(-C)]
 
 
-def landscape(track: Track) -> list[Row]:
+def landscape_starts(track: Track) -> list[Row]:
     """Exact moments of a linear upper part, 50 random starts of either objective."""
     rows: list[Row] = []
     h = get("relu").hermite(-1.5, 4)
@@ -66,7 +72,7 @@ def landscape(track: Track) -> list[Row]:
     return rows
 
 
-def steps(track: Track) -> list[Row]:
+def both_steps(track: Track) -> list[Row]:
     """d = k = 8, ReLU, t = 1.5, linear plus all pairwise products, n = 100,000."""
     rows: list[Row] = []
     for kind in ("sphere", "tilted", "orthonormal"):
@@ -77,7 +83,7 @@ def steps(track: Track) -> list[Row]:
             row: Row = {"W": kind, "seed": seed, "condition": round(float(np.linalg.cond(truth.W)), 2)}
             for label, search in (("step 1", None), ("step 2", "likelihood")):
                 began = time.perf_counter()
-                layer = recover_lowest_layer(source, "relu", np.random.default_rng(seed), n_hidden=8, search=search)
+                layer = two_steps(source, "relu", np.random.default_rng(seed), n_hidden=8, search=search)
                 row[f"{label} worst cos"] = float(cosines(layer.W, truth.W).min())
                 row[f"{label} seconds"] = round(time.perf_counter() - began, 2)
             row["required medians"] = "0.93, 0.999"
@@ -93,16 +99,14 @@ def searches(track: Track) -> list[Row]:
         X = np.random.default_rng([seed, 1]).standard_normal((100_000, 8))
         for search in ("paper", "turn", "likelihood"):
             began = time.perf_counter()
-            layer = recover_lowest_layer(
-                ArraySource(X, truth(X)), "relu", np.random.default_rng(seed), n_hidden=8, search=search
-            )
+            layer = two_steps(ArraySource(X, truth(X)), "relu", np.random.default_rng(seed), n_hidden=8, search=search)
             seconds = round(time.perf_counter() - began, 2)
             worst = float(cosines(layer.W, truth.W).min())
             rows.append({"seed": seed, "search": search, "worst cos": worst, "seconds": seconds})
     return rows
 
 
-def halfspaces(track: Track) -> list[Row]:
+def halfspace_labels(track: Track) -> list[Row]:
     """d = 10, 5 halfspaces at distance 1.8, n = 200,000 labels."""
     rows: list[Row] = []
     for seed in track(SEEDS, "halfspaces"):
@@ -152,14 +156,40 @@ def two_layers(track: Track) -> list[Row]:
         truth = composite_teacher(10, 6, tower(6, (4,), signs=signs, random_state=seed), random_state=seed)
         rng = np.random.default_rng([seed, 1])
         X, fresh = rng.standard_normal((100_000, 10)), rng.standard_normal((20_000, 10))
-        found = recover_deep(X, truth(X), 6, upper="network", n_upper=4, random_state=seed, time_budget=8.0)
-        row: Row = {"seed": seed, "signs": signs, "max angle": np.nan, "test R2": np.nan, "certain": found.certain}
-        if found.network is not None:
+        began = time.perf_counter()
+        found = whole_network(X, truth(X), 6, np.random.default_rng(seed), upper="network", n_upper=4, seconds=8.0)
+        row: Row = {"seed": seed, "signs": signs, "max angle": np.nan, "test R2": np.nan}
+        row["seconds"] = round(time.perf_counter() - began, 1)
+        if found is not None:
             y = truth(fresh)
-            row["max angle"] = compare(found.network, truth).max_angle
-            row["test R2"] = float(1.0 - np.mean((found.network(fresh) - y) ** 2) / np.var(y))
-        rows.append({**row, "seconds": round(found.seconds, 1), "required": "0.01, 0.99"})
+            row["max angle"] = compare(found, truth).layers[0].max_angle
+            row["test R2"] = float(1.0 - np.mean((found(fresh) - y) ** 2) / np.var(y))
+        rows.append({**row, "required": "0.01, 0.99"})
     return rows
+
+
+def whole_network(
+    X: np.ndarray,
+    Y: np.ndarray,
+    n_hidden: int | None,
+    rng: np.random.Generator,
+    *,
+    upper: str = "polynomial",
+    n_upper: int | tuple[int, ...] | None = None,
+    seconds: float | None = None,
+) -> Composite | None:
+    """The lowest layer, its upper part and the joint fit; None where no layer was found."""
+    given = prepared(ArraySource(X, Y), True, rng)
+    task = Task(get("relu"), given.whitening.rank, given.source.n_outputs, given.train.count(), True, n_hidden)
+    found = estimated(get_method("lowest_layer"), Call(given.train, task, rng))
+    if not isinstance(found.network, Composite):
+        return None
+    deadline = Deadline.after(seconds)
+    network = fit_upper(given.train, found.network, upper, rng=rng, n_upper=n_upper, deadline=deadline)
+    network = polished(network, given.train, given.holdout, rng)
+    whole = unwhitened(network, given.whitening).normal_form()
+    assert isinstance(whole, Composite)
+    return whole
 
 
 def threshold_table(track: Track) -> list[Row]:
@@ -231,10 +261,10 @@ def _exact(theorem: str, seed: int, hit: bool) -> Row:
 THRESHOLD = Experiment(
     "gp18-threshold", "The higher the threshold, the more linear f [GP18, Lemma 2]", threshold_table, draw_threshold
 )
-LANDSCAPE = Experiment("gp18-landscape", "Both landscapes from exact moments, 50 starts", landscape)
-STEPS = Experiment("gp18-steps", "Worst |cos| after Step 1 and Step 2", steps)
+LANDSCAPE = Experiment("gp18-landscape", "Both landscapes from exact moments, 50 starts", landscape_starts)
+STEPS = Experiment("gp18-steps", "Worst |cos| after Step 1 and Step 2", both_steps)
 SEARCHES = Experiment("gp18-searches", "Searches of Step 2, raced", searches)
-HALFSPACES = Experiment("gp18-halfspaces", "Unions of halfspaces from labels", halfspaces)
+HALFSPACES = Experiment("gp18-halfspaces", "Unions of halfspaces from labels", halfspace_labels)
 STRUCTURE = Experiment("gp18-structure", "Theorems 8, 9 and 10", structure)
 TWO_LAYERS = Experiment("gp18-two-layers", "Networks with two hidden layers", two_layers)
 EXPERIMENTS = (THRESHOLD, LANDSCAPE, STEPS, SEARCHES, HALFSPACES, STRUCTURE, TWO_LAYERS)

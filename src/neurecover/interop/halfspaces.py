@@ -16,9 +16,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from neurecover.activations import get
 from neurecover.algorithms.gp18.step_one import directions, hermite_coefficients
 from neurecover.algorithms.gp18.union import UnionFit, fit_union
 from neurecover.data import ArraySource, Mapped, Whitening, reduce, subsample
+from neurecover.exceptions import UnsolvableError
 from neurecover.random import as_generator
 from neurecover.statistics import Moments
 
@@ -103,10 +105,11 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
         starts = []
         tensors, error = hermite_coefficients(white, n, 3)
         try:
-            found = directions(tensors, r, rng, n_hidden=self.n_halfspaces, standard_error=error)
-            # Step units have positive third coefficients above t = 1.
-            starts.append(found.W * np.where(found.weights[3] < 0.0, -1.0, 1.0)[:, None])
-        except ValueError:
+            k = self.n_halfspaces
+            if k is None or k <= r:
+                found = directions(tensors, r, rng, n_hidden=k, standard_error=error)
+                starts.append(found.signed(get("step")).W)
+        except UnsolvableError:
             pass  # too few samples, or more halfspaces than dimensions: the other starts need no moments
         k = self.n_halfspaces or (len(starts[0]) if starts else 1)
         mean = tensors[1] / max(float(np.linalg.norm(tensors[1])), 1e-300)

@@ -1,43 +1,92 @@
-"""Least squares over all parameters of a composite network at once: W, t and the upper part's.
+"""Least squares over all parameters θ of a network at once: damped Gauss–Newton on ‖y − f_θ(x)‖².
 
-From a layer that is right to a small angle this is a short way: the residuals y − upper(u(W x − t)) are smooth but
-for the few samples at a kink, and without noise they vanish at the truth.
+From a layer that is right to a small angle this is a short way: the residuals are smooth but for the few samples at a
+kink, and without noise they vanish at the truth. A step solves (JᵀJ + μ diag JᵀJ) δ = Jᵀr; the scales that units can
+hand to the layer above are directions in which JᵀJ vanishes, and the damping leaves them where they are.
 """
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
 import numpy as np
+from scipy.linalg import LinAlgError, solve
 
 from neurecover.models import Composite, DeepNetwork, Network, Polynomial, jacobian, parameters, with_parameters
 
+M = TypeVar("M", Network, DeepNetwork, Composite)
+_BLOCK = 4 * 2**20  # numbers of the Jacobian at a time
+_EXACT = 1e-29  # Σ r² / Σ y² at the level of rounding
+_STILL = 1e-10  # relative gain of a step below which there is no more to gain
 
-def polish_jointly(network: Composite, X: np.ndarray, Y: np.ndarray, *, max_evaluations: int = 60) -> Composite:
-    """The network after Levenberg–Marquardt on samples X (n, d), Y (n, p); the same network where that does not help.
 
-    The upper part is a Polynomial, a Network or a DeepNetwork; the activation must have a derivative.
-    """
-    from scipy.optimize import least_squares
+@dataclass(frozen=True)
+class JointFit(Generic[M]):
+    """The network, its Σ r² on the samples, the information JᵀJ there, and whether the last step gained nothing."""
 
-    if not isinstance(network.upper, Polynomial | Network | DeepNetwork) or not network.activation.differentiable:
-        return network
+    network: M
+    rss: float
+    information: np.ndarray
+    converged: bool
 
-    def residuals(theta: np.ndarray) -> np.ndarray:
-        return (with_parameters(network, theta)(X) - Y).ravel()
 
-    def derivatives(theta: np.ndarray) -> np.ndarray:
-        return jacobian(with_parameters(network, theta), X).reshape(Y.size, -1)
+def can_be_fitted(network: Composite) -> bool:
+    """Whether all its parts have parameters and derivatives."""
+    return isinstance(network.upper, Polynomial | Network | DeepNetwork) and network.activation.differentiable
 
-    start = parameters(network)
-    if len(start) >= Y.size:
-        return network
-    end = least_squares(
-        residuals,
-        start,
-        derivatives,
-        method="trf",
-        x_scale=np.maximum(np.abs(start), 1e-2),
-        ftol=1e-15,
-        xtol=1e-15,
-        gtol=1e-15,
-        max_nfev=max_evaluations,
-    )
-    before = float(np.sum(residuals(start) ** 2))
-    return with_parameters(network, end.x) if 2.0 * end.cost < before else network
+
+def fit_all(network: M, X: np.ndarray, Y: np.ndarray, *, max_steps: int = 60) -> JointFit[M]:
+    """The network after damped Gauss–Newton on samples X (n, d), Y (n, p)."""
+    rss, A, g = _normal_equations(network, X, Y)
+    floor = _EXACT * float(np.vdot(Y, Y))
+    damping, converged = 1e-3, False
+    for _ in range(max_steps):
+        trial, trial_rss = _step(network, A, g, damping), np.inf
+        while damping < 1e8:
+            trial_rss = _rss(trial, X, Y)
+            if trial_rss < rss:
+                break
+            damping *= 8.0
+            trial = _step(network, A, g, damping)
+        if not trial_rss < rss:
+            converged = True
+            break
+        gain = rss - trial_rss
+        network, damping = trial, max(damping / 8.0, 1e-12)
+        rss, A, g = _normal_equations(network, X, Y)
+        if rss <= floor or gain <= _STILL * rss:
+            converged = True
+            break
+    return JointFit(network, rss, A, converged)
+
+
+def _step(network: M, A: np.ndarray, g: np.ndarray, damping: float) -> M:
+    diagonal = np.diag(A)
+    matrix = A + np.diag(damping * diagonal + 1e-14 * max(float(diagonal.max()), 1e-300))
+    try:
+        step = solve(matrix, g, assume_a="pos")
+    except LinAlgError:
+        step = g / np.diag(matrix)
+    return with_parameters(network, parameters(network) + step)
+
+
+def _rss(network: M, X: np.ndarray, Y: np.ndarray) -> float:
+    residual = Y - network(X)
+    value = float(np.vdot(residual, residual))
+    return value if np.isfinite(value) else np.inf
+
+
+def _normal_equations(network: M, X: np.ndarray, Y: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+    """Σ r², JᵀJ and Jᵀr, block by block."""
+    size = len(parameters(network))
+    rows = max(1, _BLOCK // (size * Y.shape[1]))
+    rss, A, g = 0.0, np.zeros((size, size)), np.zeros(size)
+    for start in range(0, len(X), rows):
+        part = slice(start, start + rows)
+        r = (Y[part] - network(X[part])).ravel()
+        J = jacobian(network, X[part]).reshape(len(r), size)
+        rss += float(r @ r)
+        A += J.T @ J
+        g += J.T @ r
+    return rss, A, g

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
 
+from neurecover.exceptions import UnsolvableError
 from neurecover.tensors.packing import checked, unpack
 from neurecover.tensors.power import whitening
 
@@ -56,7 +56,7 @@ class Landscape:
         s4 = 1.0 if np.einsum("aabb", white) >= 0.0 else -1.0
         norm = float(np.linalg.norm(white.reshape(r * r, r * r), 2))
         if norm == 0.0:
-            raise ValueError("The fourth Hermite coefficients are zero, so no direction can be read from them.")
+            raise UnsolvableError("The fourth Hermite coefficients are zero, so no direction can be read from them.")
         return cls(s2 * M, s4 * T4, 2.0 * norm if weight is None else weight)
 
     def one(self, z: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
@@ -110,7 +110,7 @@ def one_by_one(
         point = rng.standard_normal(r)
         point -= found.T @ np.linalg.lstsq(found.T, point, rcond=None)[0]
         point /= np.linalg.norm(point)
-    raise ValueError(
+    raise UnsolvableError(
         f"The landscape shows {len(found)} distinct minima where {r} units were expected. The threshold may be too low "
         "for the linear part to stand out, or the samples too few; the tensor path needs less of both."
     )
@@ -134,7 +134,7 @@ def simultaneous(
 def units_of(Z: np.ndarray) -> np.ndarray:
     """The unit vectors wᵢ from rows zᵢ that are multiples of the columns of (TW)⁻¹: those of Z⁻ᵀ, normalised."""
     if np.linalg.cond(Z) > 1e8:
-        raise ValueError("The minima found are linearly dependent, so they cannot be turned into units.")
+        raise UnsolvableError("The minima found are linearly dependent, so they cannot be turned into units.")
     W = np.linalg.inv(Z).T
     return W / np.linalg.norm(W, axis=1, keepdims=True)
 
@@ -150,9 +150,9 @@ def _flat(second: np.ndarray, fourth: np.ndarray) -> tuple[Landscape, np.ndarray
 def _whitening(M: np.ndarray) -> np.ndarray:
     try:
         return whitening(M, len(M))
-    except ValueError:
+    except UnsolvableError:
         values = np.linalg.eigvalsh(M)
-        raise ValueError(
+        raise UnsolvableError(
             "The landscape needs second Hermite coefficients of one sign, as positive linear terms give. Got "
             f"eigenvalues from {values[0]:.3g} to {values[-1]:.3g}. Take the tensor path; where k < d, project first."
         ) from None
@@ -166,6 +166,8 @@ def _turn(tensor: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 def _minimum(objective: Objective, start: np.ndarray) -> np.ndarray:
     """A local minimum by a trust-region Newton method, whose exact steps follow negative curvature."""
+    from scipy.optimize import minimize
+
     # scipy's stubs know this call only with literal options.
     search: Any = minimize
     return search(

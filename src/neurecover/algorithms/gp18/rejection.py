@@ -6,10 +6,20 @@ Hermite coefficients of f, scaled by 1/E[f], are plain means over the kept input
 samples thereby stores those that matter.
 """
 
+from __future__ import annotations
+
+from dataclasses import dataclass
+
 import numpy as np
 
+from neurecover.algorithms.base import Algorithm, Call
+from neurecover.algorithms.gp18.common import refuse_unless
+from neurecover.algorithms.gp18.step_one import Directions, directions, hermite_coefficients, thresholds
+from neurecover.algorithms.gp18.upper import with_linear_upper
 from neurecover.data import Source
 from neurecover.data.source import Blocks
+from neurecover.exceptions import UnsolvableError
+from neurecover.results import Estimate
 
 
 class Rejected(Source):
@@ -42,3 +52,44 @@ class Rejected(Source):
                 )
             kept = rng.random(len(X)) < chance
             yield X[kept], np.ones((int(kept.sum()), 1))
+
+
+@dataclass(frozen=True)
+class RejectionRecord:
+    """The directions from the kept samples, how many those are, and the largest output, that of certain keeping."""
+
+    step_one: Directions
+    n_kept: int
+    ceiling: float
+
+
+def _run(call: Call) -> Estimate:
+    act, d = call.task.activation, call.source.n_inputs
+    low, high = _range(call.source)
+    if low < 0.0 or not high > 0.0:
+        raise UnsolvableError(f"Rejection needs outputs from 0 up. Got them from {low:.3g} to {high:.3g} instead.")
+    kept = Rejected(call.source, high, int(call.rng.integers(2**31)))
+    n_kept = kept.count()
+    # Regression would assume Gaussian inputs, which the kept ones are not.
+    tensors, error = hermite_coefficients(kept, n_kept, 3, regress=-1)
+    found = directions(tensors, d, call.rng, n_hidden=call.task.n_hidden, standard_error=error).signed(act)
+    network = with_linear_upper(call.source, found.W, thresholds(found, act), act)
+    note = f"{len(found.W)} units from {n_kept} of {call.task.n_samples} samples, kept with probability y/{high:.3g}."
+    return Estimate(network, (note,), details=RejectionRecord(found, n_kept, high))
+
+
+def _range(source: Source) -> tuple[float, float]:
+    low, high = np.inf, -np.inf
+    for _, Y in source.blocks(65_536):
+        low, high = min(low, float(Y.min())), max(high, float(Y.max()))
+    return low, high
+
+
+ALGORITHM = Algorithm(
+    name="rejection",
+    paper="GP18, Appendix B.6",
+    assumes="Gaussian inputs; outputs from 0 up; high thresholds; linear terms above step, relu or sigmoid; k ≤ d",
+    refuse=lambda task: refuse_unless("rejection", task, ("step", "relu", "sigmoid", "power")),
+    run=_run,
+    finds="composite",
+)

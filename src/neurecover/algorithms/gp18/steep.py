@@ -16,11 +16,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
 
 from neurecover import activations
 from neurecover.activations import Activation
+from neurecover.algorithms.base import Algorithm, Call
+from neurecover.algorithms.gp18.common import refuse_unless
+from neurecover.algorithms.gp18.upper import with_linear_upper
 from neurecover.data import Source, subsample
+from neurecover.exceptions import UnsolvableError
+from neurecover.refine.task import Task
+from neurecover.results import Estimate
 from neurecover.statistics.hermite import hermite_features
 
 WIDTHS = {1: (0.3, 0.15, 0.08), 2: (0.3, 0.2, 0.12)}  # the noise of δ″ grows like ε^−5/2, that of δ′ like ε^−3/2
@@ -74,6 +79,8 @@ def gradient_search(
     order = 1 if act.name == "step" else 2
     X, Y = subsample(source, max_samples, int(rng.integers(2**31))).collect()
     f = _detrended(X, Y[:, 0])
+    if not float(f @ f) > 1e-20 * float(Y[:, 0] @ Y[:, 0]):
+        raise UnsolvableError("The outputs are a polynomial of low degree, so they change nowhere abruptly.")
     Z = rng.standard_normal((directions or 60 * 2**d, d))
     Z /= np.linalg.norm(Z, axis=1, keepdims=True)
     starts = _scan(Z, X, f, WIDTHS[order][0], order)
@@ -126,6 +133,8 @@ def _scan(Z: np.ndarray, X: np.ndarray, f: np.ndarray, eps: float, order: int) -
 def _climb(
     z: np.ndarray, s: float, X: np.ndarray, f: np.ndarray, eps: float, order: int
 ) -> tuple[float, np.ndarray, float]:
+    from scipy.optimize import minimize
+
     side = np.sign(correlation(z, s, X, f, eps, order)[0]) or 1.0
 
     def descent(v: np.ndarray) -> tuple[float, np.ndarray]:
@@ -138,3 +147,34 @@ def _climb(
     result = minimize(descent, np.append(z, s), jac=True, method="L-BFGS-B", options={"maxiter": 100})
     unit = result.x[:-1] / np.linalg.norm(result.x[:-1])
     return float(-side * result.fun), unit, float(result.x[-1])
+
+
+def _refuse(task: Task) -> str | None:
+    if task.n_hidden is None:
+        return "steep_directions needs the number of units. Give n_hidden."
+    if task.n_inputs > _MAX_INPUTS:
+        return (
+            f"steep_directions tries a number of directions that grows exponentially with the inputs, up to "
+            f"{_MAX_INPUTS} of them. Got {task.n_inputs} instead."
+        )
+    return refuse_unless("steep_directions", task, ("step", "relu"))
+
+
+def _run(call: Call) -> Estimate:
+    k = call.task.n_hidden
+    assert k is not None
+    act = call.task.activation
+    found = gradient_search(call.source, act, k, call.rng)
+    weakest = float(np.abs(found.strength).min())
+    note = f"{len(found.W)} directions of {k}, the weakest with a correlation of {weakest:.3g}."
+    return Estimate(with_linear_upper(call.source, found.W, found.threshold, act), (note,), details=found)
+
+
+ALGORITHM = Algorithm(
+    name="steep_directions",
+    paper="GP18, Section 3 and C.1",
+    assumes=f"Gaussian inputs, at most {_MAX_INPUTS}; step or relu units at any threshold; no linear part needed",
+    refuse=_refuse,
+    run=_run,
+    finds="composite",
+)

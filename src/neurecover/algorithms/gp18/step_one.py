@@ -17,12 +17,14 @@ import numpy as np
 from neurecover.activations import Activation
 from neurecover.algorithms.gp18.landscape import one_by_one, simultaneous
 from neurecover.data import Source, reduce
+from neurecover.exceptions import UnsolvableError
 from neurecover.statistics import HermiteSums, regression_degree
 from neurecover.tensors import best_weights, decompose, span, unpack
 from neurecover.tensors.power import whitened
 
 PATHS = {"tensor": (2, 3), "one_by_one": (2, 4), "simultaneous": (2, 4)}
 _STARTS = 10  # of the simultaneous landscape
+_TYPICAL = 2.0  # a threshold at which h₂ and h₃ of step, ReLU and sigmoid units have the signs they keep above it
 _HIGHEST = 5.0  # no unit with a larger threshold is active often enough to be seen
 
 
@@ -32,6 +34,18 @@ class Directions:
 
     W: np.ndarray
     weights: dict[int, np.ndarray]
+
+    def signed(self, activation: Activation) -> Directions:
+        """Every row with the sign of its unit.
+
+        The second weight cᵢ h₂(−tᵢ) does not see the sign of a row and the third does, so the sign of their product is
+        that of h₂ h₃ at the thresholds where the unit is rarely active, whatever the sign of cᵢ. The sides on which
+        outputs vary more tell far less: products of other units vary there too.
+        """
+        h = activation.hermite(-_TYPICAL, 3)
+        seen = self.weights[2] * self.weights[3] * float(h[2] * h[3])
+        signs = np.where(seen < 0.0, -1.0, 1.0)
+        return Directions(self.W * signs[:, None], {j: a * signs**j for j, a in self.weights.items()})
 
 
 def hermite_coefficients(
@@ -67,7 +81,7 @@ def directions(
     basis = span(used, d, standard_error, rank=n_hidden).basis
     k = basis.shape[1]
     if k == 0:
-        raise ValueError("The Hermite coefficients of the outputs do not rise above their noise. Give more samples.")
+        raise UnsolvableError("The Hermite coefficients of the outputs do not rise above their noise.")
     reduced = {j: whitened(used[j][0], basis, j) for j in orders}
     if path == "tensor":
         W = decompose({j: T / sqrt(factorial(j)) for j, T in reduced.items()}, k, k, rng).W
@@ -85,7 +99,7 @@ def thresholds(found: Directions, activation: Activation) -> np.ndarray:
     grid = np.linspace(0.05, _HIGHEST, 1_000)
     h = activation.hermite(-grid, 3)
     ratio = h[3] / h[2]
-    seen = np.abs(found.weights[3]) / np.where(found.weights[2] == 0.0, np.inf, found.weights[2])
+    seen = np.abs(found.weights[3] / np.where(found.weights[2] == 0.0, np.inf, found.weights[2]))
     return grid[np.argmin(np.abs(ratio[None, :] - seen[:, None]), axis=1)]
 
 
@@ -97,6 +111,6 @@ def _landscape(second: np.ndarray, fourth: np.ndarray, rng: np.random.Generator,
     for _ in range(_STARTS):
         try:
             return simultaneous(second, fourth, rng)
-        except ValueError as reason:
+        except UnsolvableError as reason:
             refusal = str(reason)
-    raise ValueError(refusal)
+    raise UnsolvableError(refusal)

@@ -5,9 +5,10 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
+from neurecover.activations import Activation
 from neurecover.data import Source, reduce, split
 from neurecover.data.source import Blocks, numbered
-from neurecover.models import Composite, Polynomial
+from neurecover.models import Composite, Or, Polynomial
 from neurecover.models.composite import monomials
 from neurecover.statistics import Moments
 
@@ -74,6 +75,14 @@ def fit_polynomial(hidden: Source, seed: int, *, max_degree: int = 3, holdout: f
             best = PolynomialFit(polynomial, degree, r2)
     assert best is not None
     return best
+
+
+def with_linear_upper(source: Source, W: np.ndarray, threshold: np.ndarray, activation: Activation) -> Composite:
+    """The units below c₀ + Σ cⱼ hⱼ, the best affine function of their values by least squares: a first guess."""
+    exponents = _exponents(len(W), 1)
+    hidden = Hidden(source, Composite(W, threshold, Or(), activation))
+    moments = reduce(_Monomials(hidden, exponents), Moments(len(exponents), source.n_outputs))
+    return Composite(W, threshold, Polynomial(exponents, _solve(moments.xx, moments.yx)), activation)
 
 
 def _exponents(k: int, degree: int) -> np.ndarray:

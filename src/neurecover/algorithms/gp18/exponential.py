@@ -1,0 +1,130 @@
+"""Exponential units over disjoint sets of inputs, from tilted means [GP18, Theorem 9].
+
+u(a) = e^a with disjoint 0/1 weights and positive coefficients. g(z) = E[f(x) e^{z·x}] e^{−‖z‖²/2} = E[f(x + z)] is a
+positive sum of exponentials of Σ_{p∈S} z_p; it is convex, so that on the simplex {z ≥ 0, Σ z = R} its mass gathers on
+one unit, and −γ‖z‖² spreads it evenly over that unit's inputs. (The paper subtracts λ‖z‖₁ instead; but g outgrows it,
+so the maximum there is at infinity. λ is the multiplier of the constraint used here.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.algorithms.base import Algorithm, Call
+from neurecover.algorithms.gp18.cliques import BinaryUnits
+from neurecover.algorithms.gp18.common import own_inputs, refuse_unless
+from neurecover.data import Source, reduce
+from neurecover.exceptions import UnsolvableError
+from neurecover.results import Estimate
+from neurecover.statistics.base import Statistic
+
+
+class TiltedMeans(Statistic):
+    """Σ f(x) e^{z·x − ‖z‖²/2} and Σ of the same times x − z, for shifts Z (m, d): g(z) and ∇g(z)."""
+
+    def __init__(self, Z: np.ndarray) -> None:
+        self.Z = np.array(Z, dtype=float)
+        self.settings = {"Z": self.Z}
+        m, d = self.Z.shape
+        self.sums = {"n": np.zeros((), dtype=np.int64), "value": np.zeros(m), "gradient": np.zeros((m, d))}
+        self.row_bytes = 8 * (2 * m + d)
+
+    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+        X = np.asarray(X, dtype=np.float64)
+        tilt = np.exp(X @ self.Z.T - 0.5 * np.sum(self.Z**2, axis=1)) * Y[:, :1]
+        self.sums["n"] += len(X)
+        self.sums["value"] += tilt.sum(axis=0)
+        self.sums["gradient"] += tilt.T @ X - tilt.sum(axis=0)[:, None] * self.Z
+
+
+@dataclass(frozen=True)
+class Tilt:
+    """How the search looks: z on −base·1 plus the simplex of the given radius R, −γ‖z‖² with γ = spread·g(−base·1)/R².
+
+    The shift leaves the same sum of exponentials with smaller coefficients for products, estimated with far less
+    variance, because e^{z·x} falls where f rises.
+    """
+
+    base: float = 0.6
+    radius: float = 1.25
+    spread: float = 0.1
+    steps: int = 40
+
+
+DEFAULT = Tilt()
+
+
+def exponential_units(source: Source, rng: np.random.Generator, tilt: Tilt = DEFAULT) -> BinaryUnits:
+    """The units of f = P(e^{w₁·x}, …) with disjoint 0/1 weights and positive P [GP18, Theorem 9], one after the other.
+
+    Every step is a pass over the samples. Inputs of a unit that was found are left out of the next search, which ends
+    when no gradient is left above a tenth of the first.
+    """
+    d = source.n_inputs
+    start = reduce(source, TiltedMeans(np.full((1, d), -tilt.base)))
+    g0, first = float(start.average("value")[0]), start.average("gradient")[0]
+    if not g0 > 0.0:
+        raise UnsolvableError(f"Theorem 9 needs outputs with a positive mean. Got {g0:.3g} instead.")
+    free = np.ones(d, dtype=bool)
+    rows, gaps = [], []
+    while free.any() and first[free].max() > 0.1 * first.max():
+        z, gradient = _simplex_maximum(source, free, rng, tilt, tilt.spread * g0 / tilt.radius**2)
+        support = free & (z > 0.3 * z.max())
+        rest = free & ~support
+        if rest.any():
+            gaps.append(float(gradient[support].min() / max(np.abs(gradient[rest]).max(), 1e-300)))
+        rows.append(support.astype(float))
+        free &= ~support
+    return BinaryUnits(np.array(rows).reshape(-1, d), min(gaps, default=np.inf))
+
+
+def _simplex_maximum(
+    source: Source, free: np.ndarray, rng: np.random.Generator, tilt: Tilt, gamma: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """A maximum of g(z − base·1) − γ‖z‖² on {z ≥ 0, Σz = R} over the free inputs, and ∇g there."""
+    z = np.where(free, rng.uniform(0.5, 1.5, len(free)), 0.0)
+    z *= tilt.radius / z.sum()
+    gradient = np.zeros(len(free))
+    for step in range(tilt.steps):
+        gradient = reduce(source, TiltedMeans(z[None] - tilt.base)).average("gradient")[0]
+        ascent = gradient - 2.0 * gamma * z
+        size = np.abs(ascent[free]).max()
+        new = z + 0.5 * tilt.radius / (1.0 + 0.2 * step) * np.where(free, ascent, 0.0) / max(size, 1e-300)
+        new = _onto_simplex(np.where(free, new, -np.inf), tilt.radius)
+        if np.abs(new - z).max() < 1e-3 * tilt.radius:
+            break
+        z = new
+    return z, gradient
+
+
+def _onto_simplex(v: np.ndarray, radius: float) -> np.ndarray:
+    """The point of {z ≥ 0, Σz = R} nearest to v; entries of −∞ become 0."""
+    ordered = np.sort(v[np.isfinite(v)])[::-1]
+    excess = (np.cumsum(ordered) - radius) / np.arange(1, len(ordered) + 1)
+    shift = excess[np.flatnonzero(ordered > excess)[-1]]
+    return np.maximum(v - shift, 0.0)
+
+
+def _run(call: Call) -> Estimate:
+    own = own_inputs(call.source)
+    units = exponential_units(own.source, call.rng)
+    k = call.task.n_hidden
+    counted = "" if k in (None, len(units.W)) else f" where {k} were asked for"
+    note = (
+        f"{len(units.W)} units{counted}; gradients inside a unit exceed those outside by a factor of {units.gap:.2f} "
+        "or more."
+    )
+    network = own.composite(units.W, np.zeros(len(units.W)), call.task.activation)
+    return Estimate(network, (note,), details=units)
+
+
+ALGORITHM = Algorithm(
+    name="exponential",
+    paper="GP18, Theorem 9",
+    assumes="standard Gaussian inputs; units e^(w·x) with disjoint 0/1 weights; positive coefficients above them",
+    refuse=lambda task: refuse_unless("exponential", task, ("exp",)),
+    run=_run,
+    finds="composite",
+)

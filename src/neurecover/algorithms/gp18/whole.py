@@ -1,0 +1,129 @@
+"""From a lowest layer to a whole network: the upper part on hidden values, then all parameters together [GP18, App. E].
+
+Each step is a function from one frozen value to the next:
+
+    layer ──► fit_upper ──► polished
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover import activations
+from neurecover.activations import Activation
+from neurecover.algorithms.gp18.joint import can_be_fitted, fit_all
+from neurecover.algorithms.gp18.upper import Hidden, fit_polynomial
+from neurecover.data import ArraySource, Source, Whitening, reduce, subsample, unwhitened
+from neurecover.models import Composite, DeepNetwork, Network, Upper, parameters
+from neurecover.refine.finisher import finish
+from neurecover.refine.task import Task
+from neurecover.solve import Deadline
+from neurecover.statistics import Residuals
+
+UPPERS = ("polynomial", "network", "deep")
+NEVER = Deadline()
+_UPPER_SAMPLES = 5_000
+_JOINT_LOAD = 20  # samples with an active unit per parameter of the joint fit
+_AT_REST = 200  # samples without an active unit: they all say the same, so that a few are enough
+_DEEP_STARTS = 20
+_SOLVED = 1e-20  # relative mean squared residual at which no further start is tried
+
+
+def fit_upper(
+    train: Source,
+    layer: Composite,
+    upper: str = "polynomial",
+    *,
+    rng: np.random.Generator,
+    n_upper: int | tuple[int, ...] | None = None,
+    max_degree: int = 3,
+    activation: str | Activation = "relu",
+    deadline: Deadline = NEVER,
+) -> Composite:
+    """The layer with an upper part fitted to its hidden values; the layer's own upper part is not looked at.
+
+    upper is "polynomial", sparse and of degree up to max_degree; "network", one hidden layer of n_upper units (None
+    finds them) by the finisher; or "deep", hidden layers of the widths n_upper by least squares from random starts.
+    activation is that of the upper network.
+    """
+    if upper not in UPPERS:
+        raise ValueError(f"upper must be one of {', '.join(UPPERS)}. Got {upper!r} instead.")
+    act = activations.get(activation)
+    hidden = Hidden(train, layer)
+    top: Upper
+    if upper == "polynomial":
+        top = fit_polynomial(hidden, int(rng.integers(2**31)), max_degree=max_degree).polynomial
+    elif upper == "network":
+        if isinstance(n_upper, tuple):
+            raise ValueError(f"upper='network' has one hidden layer, so n_upper is one number. Got {n_upper} instead.")
+        top = _upper_network(hidden, n_upper, act, rng, deadline)
+    else:
+        if not isinstance(n_upper, tuple) or not n_upper:
+            raise ValueError(f"upper='deep' needs the widths of its layers, as n_upper=(6, 4). Got {n_upper} instead.")
+        top = _upper_deep(hidden, n_upper, act, rng, deadline)
+    return Composite(layer.W, layer.threshold, top, layer.activation)
+
+
+def polished(network: Composite, train: Source, holdout: Source, rng: np.random.Generator) -> Composite:
+    """The network after a joint fit of all its parameters, if that does better on samples it has not seen."""
+    wanted = _JOINT_LOAD * parameters(network).size
+    X, Y = subsample(train, 10 * wanted, int(rng.integers(2**31))).collect()
+    kept = _awake(network.hidden(X), wanted)
+    if not can_be_fitted(network) or wanted > _JOINT_LOAD * len(kept):
+        return network
+    better = fit_all(network, X[kept], Y[kept]).network
+    return better if explained(better, holdout) >= explained(network, holdout) else network
+
+
+def explained(network: Composite, samples: Source) -> float:
+    """The share of the outputs' variance that the network explains."""
+    residuals = reduce(samples, Residuals(network, samples.n_outputs, 4 * network.n_hidden))
+    return float(1.0 - residuals.mse / max(float(residuals.output_variance.mean()), 1e-300))
+
+
+def _upper_network(
+    hidden: Hidden, n_upper: int | None, activation: Activation, rng: np.random.Generator, deadline: Deadline
+) -> Network:
+    H, Y = _upper_samples(hidden, rng)
+    whitening = Whitening.of(H.mean(axis=0), np.cov(H, rowvar=False, bias=True).reshape(H.shape[1], -1))
+    source = ArraySource(whitening.inputs(H), Y)
+    task = Task(activation, whitening.rank, Y.shape[1], len(H), True, n_upper)
+    network = unwhitened(finish(source, task, rng, deadline).network, whitening)
+    assert isinstance(network, Network)
+    return network
+
+
+def _upper_deep(
+    hidden: Hidden, widths: tuple[int, ...], activation: Activation, rng: np.random.Generator, deadline: Deadline
+) -> DeepNetwork:
+    """The best of several descents, each from Gaussian weights of variance 2/(fan-in)."""
+    H, Y = _upper_samples(hidden, rng)
+    size = np.maximum(np.sqrt(np.mean(H**2, axis=0)), 1e-300)
+    shapes = list(zip((*widths, Y.shape[1]), (H.shape[1], *widths)))
+    best, least = None, np.inf
+    for _ in range(_DEEP_STARTS):
+        layers = [
+            (rng.standard_normal(shape) * np.sqrt(2.0 / shape[1]), 0.1 * rng.standard_normal(shape[0]))
+            for shape in shapes
+        ]
+        layers[0] = (layers[0][0] / size, layers[0][1])
+        fit = fit_all(DeepNetwork(layers, activation), H, Y, max_steps=200)
+        loss = fit.rss / max(float(Y.size * Y.var()), 1e-300)
+        if loss < least:
+            best, least = fit.network, loss
+        if least < _SOLVED or deadline.passed:
+            break
+    assert best is not None
+    return best
+
+
+def _upper_samples(hidden: Hidden, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    H, Y = subsample(hidden, 10 * _UPPER_SAMPLES, int(rng.integers(2**31))).collect()
+    kept = _awake(H, _UPPER_SAMPLES)
+    return H[kept], Y[kept]
+
+
+def _awake(H: np.ndarray, wanted: int) -> np.ndarray:
+    """Rows of hidden values to fit on."""
+    idle = np.flatnonzero(~np.any(H > 0.0, axis=1))
+    return np.setdiff1d(np.arange(len(H)), idle[_AT_REST:])[:wanted]
