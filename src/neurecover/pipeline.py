@@ -16,7 +16,8 @@ import numpy as np
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms import Algorithm, Call, get_method, methods
-from neurecover.certificate import Certificate, Check, Evidence, certify_network, certify_nothing
+from neurecover.algorithms.gp18.whole import explained, fit_upper, polished
+from neurecover.certificate import Certificate, Check, Evidence, certify_model, certify_network, certify_nothing
 from neurecover.data import (
     Oracle,
     Prepared,
@@ -26,13 +27,15 @@ from neurecover.data import (
     prepared,
     reduce,
     side_by_side,
+    split,
     subsample,
     unwhitened,
 )
 from neurecover.exceptions import UnsolvableError
-from neurecover.models import Network
+from neurecover.models import Composite, Model, Network
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.refine.finisher import finish
+from neurecover.refine.model_fit import can_be_fitted, fit_model
 from neurecover.refine.settling import Finished, polish
 from neurecover.refine.task import Task
 from neurecover.results import Estimate, Recovery, Stage
@@ -134,6 +137,97 @@ def estimate(
         found = estimated(algorithm, Call(given.samples, task, rng, deadline, form))
     network = None if found.network is None else unwhitened(found.network, given.whitening).normal_form()
     return replace(found, network=network, seconds=time.monotonic() - began)
+
+
+def recover_lowest_layer(
+    X: Any,
+    Y: Any = None,
+    n_hidden: int | None = None,
+    upper: str = "polynomial",
+    method: str = "lowest_layer",
+    activation: str | Activation = "relu",
+    n_upper: int | tuple[int, ...] | None = None,
+    upper_activation: str | Activation = "relu",
+    max_degree: int = 3,
+    random_state: RandomStateLike = None,
+    time_budget: float | None = None,
+    progress: bool | Progress = False,
+    n_samples: int | None = None,
+) -> Recovery:
+    """The first layer and the upper part of y = upper(act(W x − t)) [GP18], as a `Composite`, with a certificate.
+
+    Parameters
+    ----------
+    X, Y : Gaussian inputs (n, d) and outputs (n,) or (n, 1); or X alone as a path, a data source or an oracle.
+    n_hidden : the units of the first layer, at most d; None finds them.
+    upper : "polynomial", sparse and of degree up to max_degree; "network", one hidden layer of n_upper units (None
+        finds them); or "deep", hidden layers of the widths n_upper.
+    method : how the first layer is found, a name from `neurecover.methods()` that finds a composite.
+
+    The other parameters are those of `recover`.
+    """
+    clock = _Clock()
+    act = activations.get(activation)
+    _check_arguments(n_hidden, time_budget)
+    algorithm = get_method(method)
+    if algorithm.finds != "composite":
+        raise ValueError(f"{method} finds a network of one hidden layer: use recover instead.")
+    rng = as_generator(random_state, "recover_lowest_layer")
+    deadline = Deadline.after(time_budget)
+    with _reporter(progress) as report:
+        report("read", float("nan"))
+        source, n_queries = _load(X, Y, n_samples, algorithm)
+        given = prepared(source, True, rng)
+        task = Task(act, given.whitening.rank, source.n_outputs, given.moments.n, True, n_hidden)
+        clock.stage("read", f"{task.n_samples} samples, {task.n_inputs} input dimensions")
+        if (reason := _hopeless(given, task, algorithm)) is not None:
+            return clock.recovery(*_nothing(given, task, reason), method, None, n_queries)
+        with side_by_side():
+            report(method, float("nan"))
+            found = estimated(algorithm, Call(given.train, _sized(task, given.train), rng, deadline))
+            clock.stage(method, " ".join(found.notes) or "an estimate")
+            if not isinstance(found.network, Composite):
+                reason = " ".join(found.notes) or f"{method} found no layer."
+                return clock.recovery(*_nothing(given, task, reason), method, found, n_queries)
+            fit, chosen = split(given.train, 0.2, int(rng.integers(2**31)))
+            whole = fit_upper(
+                fit,
+                found.network,
+                upper,
+                rng=rng,
+                n_upper=n_upper,
+                max_degree=max_degree,
+                activation=upper_activation,
+                deadline=deadline,
+            )
+            whole = polished(whole, fit, chosen, rng)
+            clock.stage("upper part", f"{upper}, R² = {explained(whole, chosen):.6f} on samples not used for it")
+            network, certificate = _certified_composite(given, whole, n_hidden, rng, deadline, clock)
+    notes = tuple(Check(method, True, None, None, note) for note in found.notes)
+    certificate = replace(certificate, checks=(*certificate.checks, *notes))
+    return clock.recovery(network, certificate, method, _in_inputs(found, given), n_queries)
+
+
+def _certified_composite(
+    given: Prepared,
+    whole: Composite,
+    n_hidden: int | None,
+    rng: np.random.Generator,
+    deadline: Deadline,
+    clock: _Clock,
+) -> tuple[Model, Certificate]:
+    """The network fitted to all samples once more, in the coordinates of the inputs, and its certificate."""
+    held_out = Residuals(whole, whole.n_outputs, 4 * whole.n_hidden, given.output_mean)
+    residuals = reduce(given.holdout, held_out)
+    converged = False
+    if can_be_fitted(whole):
+        fit = fit_model(given.samples, whole, deadline)
+        whole, converged = fit.network, fit.converged
+        clock.stage("last fit", f"relative residual {np.sqrt(fit.relative_rss):.1e} on all {given.moments.n} samples")
+    evidence = Evidence(n_hidden, converged=converged)
+    certificate = certify_model(whole, given.whitening, given.samples, residuals, evidence, rng)
+    clock.stage("certify", certificate.verdict)
+    return unwhitened(whole, given.whitening).normal_form(), certificate
 
 
 def estimated(algorithm: Algorithm, call: Call) -> Estimate:

@@ -15,6 +15,7 @@ from neurecover.results import Estimate
 from neurecover.solve import Deadline
 
 BEST, PAPER = "best", "paper"
+NEVER = Deadline()
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class Call:
     source: Source
     task: Task
     rng: np.random.Generator
-    deadline: Deadline = Deadline()
+    deadline: Deadline = NEVER
     form: str = BEST
 
 

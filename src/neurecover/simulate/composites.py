@@ -4,7 +4,7 @@ Uppers: polynomials with a linear part, products and higher powers; the OR of st
 layers.
 """
 
-from itertools import combinations
+from itertools import combinations, pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -105,7 +105,7 @@ def tower(
 
     layers = [
         (draw(0.5, 1.5, (width, fan_in)) / np.sqrt(fan_in), draw(0.0, bias, (width,)))
-        for fan_in, width in zip(sizes, sizes[1:])
+        for fan_in, width in pairwise(sizes)
     ]
     A = draw(0.5, 1.5, (1, sizes[-1])) / np.sqrt(sizes[-1])
     return DeepNetwork([*layers, (A, None)], activation)
