@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from neurecover.certificate import Certificate, Check, ParameterArrays
 from neurecover.models import Composite, Model, from_arrays, read_npz, write_npz
+
+M = TypeVar("M", bound=Model)
 
 __all__ = ["Certificate", "Check", "Estimate", "Recovery", "Stage"]
 
@@ -55,14 +57,14 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Recovery:
+class Recovery(Generic[M]):
     """The answer of `recover`, `recover_lowest_layer` and `extract`.
 
     `estimate` is what the algorithm had found before the finisher, None where the finisher worked alone; its details
     are not saved. n_queries counts what a black box was asked, None for given samples.
     """
 
-    network: Model
+    network: M
     certificate: Certificate
     method: str
     stages: tuple[Stage, ...]

@@ -140,8 +140,9 @@ class Composite:
     def preactivations(self, X: ArrayLike) -> list[np.ndarray]:
         """W x − t, (n, k), and those of the hidden layers of an upper network."""
         Z = checks.inputs(X, self.n_inputs) @ self.W.T - self.threshold
-        above = isinstance(self.upper, Network | DeepNetwork)
-        return [Z, *(self.upper.preactivations(self.activation(Z)) if above else [])]  # type: ignore[union-attr]
+        if isinstance(self.upper, Network | DeepNetwork):
+            return [Z, *self.upper.preactivations(self.activation(Z))]
+        return [Z]
 
     @property
     def n_parameters(self) -> int:
