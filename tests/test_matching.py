@@ -268,7 +268,8 @@ def test_networks_without_units() -> None:
 
     missed = compare(empty, some)
     assert missed.weight_error == missed.bias_error == missed.max_angle == np.inf
-    assert missed.output_weight_error == 1.0
+    # Two norms of the same six numbers, summed in the order of two memory layouts: each is right to (6/2 + 1)·2⁻⁵³.
+    assert missed.output_weight_error == pytest.approx(1.0, rel=9 * 2.0**-53, abs=0.0)
     np.testing.assert_array_equal(missed.permutation, [-1, -1])
     assert missed.unmatched == ((), (0, 1))
 

@@ -36,8 +36,8 @@ def population_risk(network: Network, truth: Network) -> float:
     """E[(f(x) − g(x))²] for x ~ N(0, I), the mean over outputs [ATV21, Prop. 3.6].
 
     The error is about 1e-15 of the squared size of the terms that f − g consists of: the units of both, less what near
-    units have in common. The midpoint rule adds about 1e-6 of the risk at most. For powers other than 0 … 6 only equal
-    units are taken together. ValueError where the series of a rough activation does not reach 1e-9 of the size of the terms;
+    units have in common. The midpoint rule adds some 1e-6 of the risk. For powers other than 0 … 6 only equal
+    units are taken together. ValueError where the series of a rough activation does not reach 1e-9 of the squared size;
     `risk_bounds` then gives what is known.
     """
     change = difference(network, truth)
@@ -46,13 +46,15 @@ def population_risk(network: Network, truth: Network) -> float:
         products = _step_products(change) if act.exponent == 0.0 else _products(change, _ClosedForm)
         return max(_mean_square(change, products), 0.0)
     squares = np.concatenate([_second_moments(act, change.units), _second_moments(act, change.moves)])
-    size = np.abs(change.A)
-    scale = float(np.sum(size @ np.sqrt(squares))) ** 2
+    size, both = np.abs(change.A), joined(network, truth)[0]
+    whole = np.abs(both.A) @ np.sqrt(_second_moments(act, Terms.of_units(both.A, both.W, both.b)))
+    # Below the rounding of the weights there is nothing to know.
+    enough = max(1e-9 * np.sum(size @ np.sqrt(squares)) ** 2, (np.finfo(float).eps * np.sum(whole)) ** 2)
     for degree in LONG_SERIES[: 1 if isinstance(act, SidedPower) else None]:
         products = _products(change, partial(_Series, degree))
         risk = max(_mean_square(change, products), 0.0)
         tail = np.mean((size @ np.sqrt(np.maximum(squares - np.diag(products.gram), 0.0))) ** 2)
-        if tail <= 1e-9 * max(scale, 1e-300):
+        if tail <= enough:
             return risk
     raise ValueError(f"The series for {act} leaves {risk:.6g} unsure by {tail:.6g}; see risk_bounds.")
 
