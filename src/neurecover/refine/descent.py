@@ -19,46 +19,76 @@ import numpy as np
 
 from neurecover.data import Source, reduce
 from neurecover.models import Student
+from neurecover.refine.held import Held, hold
 from neurecover.refine.matrix_free import product_system
+from neurecover.refine.single import SingleSystem
 from neurecover.refine.steps import HiddenSystem, ReadoutFactor, dense_system
 from neurecover.solve import Deadline, Loop, Outcome, Tolerances
 from neurecover.statistics import GaussNewtonSums, ReadoutSums
 
 DENSE_LIMIT = 2_000  # hidden weights; beyond, conjugate gradients are faster than the dense matrix (measured)
 EXACT = 1e-20  # Σ r² / Σ y² below which a fit is taken for noiseless
+CACHE = 2**22  # bytes that a block of held samples works on
+LOOSE, TIGHT = 0.1, 1e-3  # how accurately conjugate gradients solve for a step, relative to its right side
 TOLERANCES = Tolerances(rounding=1e-29, promise=1e-13, gain=1e-12)
 
 
 @dataclass(frozen=True, eq=False)
 class FitPoint:
-    """A student with its Σ r² on the samples (`loss`) and Σ y² (`scale`)."""
+    """A student with its Σ r² on the samples (`loss`) and Σ y² (`scale`).
+
+    `hh` is Σ h hᵀ, and `tolerance` how accurately a step from here is worth computing.
+    """
 
     source: Source
     student: Student
     loss: float
     scale: float
-    projected: bool
-    deadline: Deadline
+    hh: np.ndarray
+    projected: bool = True
+    deadline: Deadline = Deadline()
+    tolerance: float = LOOSE
 
     @cached_property
-    def _system(self) -> HiddenSystem:
-        return step_system(self.source, self.student, self.deadline)
+    def _system(self) -> HiddenSystem | SingleSystem:
+        if not is_large(self.student.V.size):
+            return dense_system(reduce(self.source, GaussNewtonSums(self.student)))
+        if isinstance(self.source, Held) and self.projected:
+            return SingleSystem(self.source, self.student, self.hh, self.tolerance, self.deadline)
+        return product_system(self.source, self.student, self.deadline)
 
-    def system(self) -> HiddenSystem:
+    def system(self) -> HiddenSystem | SingleSystem:
         return self._system
 
     def moved(self, step: np.ndarray) -> FitPoint | None:
         change = step.reshape(self.student.V.shape)
-        readout = self.student.readout + self._system.readout.follow(change)
+        readout = self.student.readout + self._system.follow(change)
         moved = replace(self.student, V=self.student.V + change, readout=readout)
         with np.errstate(over="ignore", invalid="ignore"):  # a step too long for exp or a power is rejected
-            sums = reduce(self.source, ReadoutSums(moved)).sums
+            sums = readout_sums(self.source, moved)
         if not np.isfinite(sums["rr"]) or not np.isfinite(sums["hh"]).all():
             return None
         best = ReadoutFactor(sums)
         if not self.projected:
-            return replace(self, student=moved, loss=best.rss)
-        return replace(self, student=replace(moved, readout=readout + best.step), loss=best.best_rss)
+            return replace(self, student=moved, loss=best.rss, hh=sums["hh"])
+        loss = best.best_rss
+        # A step that is twice as accurate as the last one made progress costs little and loses nothing of the next.
+        tolerance = float(np.clip(np.sqrt(loss / self.loss), TIGHT, LOOSE))
+        student = replace(moved, readout=readout + best.step)
+        return replace(self, student=student, loss=loss, hh=sums["hh"], tolerance=tolerance)
+
+
+def is_large(n_weights: int) -> bool:
+    """Whether so many hidden weights are beyond the dense solver."""
+    return n_weights > DENSE_LIMIT
+
+
+def readout_sums(source: Source, student: Student) -> dict[str, np.ndarray]:
+    """Σ h hᵀ, Σ h rᵀ and Σ |r|², without adding up again what the samples held in memory know."""
+    if isinstance(source, Held):
+        sums = reduce(source, ReadoutSums(student, inputs_known=True), block_bytes=CACHE)
+        return sums.with_inputs(source.second_moments)
+    return reduce(source, ReadoutSums(student)).sums
 
 
 class Descent:
@@ -72,12 +102,17 @@ class Descent:
         self, source: Source, student: Student, *, projected: bool = True, deadline: Deadline | None = None
     ) -> None:
         self.deadline = deadline or Deadline()
-        empty = reduce(source, ReadoutSums(replace(student, readout=np.zeros_like(student.readout))))
-        self.total = float(empty.sums["rr"])
-        self.n_equations = empty.n * student.n_outputs
-        best = ReadoutFactor(reduce(source, ReadoutSums(student)).sums)
+        if is_large(student.V.size) and projected:
+            source = hold(source, student.bias)
+        sums = readout_sums(source, replace(student, readout=np.zeros_like(student.readout)))
+        self.total = float(sums["rr"])
+        self.n_equations = int(sums["n"]) * student.n_outputs
+        if student.readout.any():
+            sums = readout_sums(source, student)
+        best = ReadoutFactor(sums)
         start = replace(student, readout=student.readout + best.step)
-        self._loop = Loop(FitPoint(source, start, best.best_rss, self.total, projected, self.deadline), TOLERANCES)
+        point = FitPoint(source, start, best.best_rss, self.total, sums["hh"], projected, self.deadline)
+        self._loop = Loop(point, TOLERANCES)
         if student.n_hidden == 0 and self._loop.outcome is Outcome.RUNNING:
             self._loop.outcome = Outcome.CONVERGED
 
@@ -104,6 +139,11 @@ class Descent:
         return self._loop.outcome
 
     @property
+    def large(self) -> bool:
+        """Whether its steps are computed by conjugate gradients."""
+        return is_large(self.student.V.size)
+
+    @property
     def running(self) -> bool:
         return self.outcome is Outcome.RUNNING
 
@@ -111,10 +151,3 @@ class Descent:
         """Take up to `iterations` more accepted or rejected steps."""
         self._loop.advance(iterations, self.deadline)
         return self
-
-
-def step_system(source: Source, student: Student, deadline: Deadline) -> HiddenSystem:
-    """The dense equations while their matrix is small, else conjugate gradients."""
-    if student.V.size <= DENSE_LIMIT:
-        return dense_system(reduce(source, GaussNewtonSums(student)))
-    return product_system(source, student, deadline)

@@ -15,7 +15,7 @@ import numpy as np
 from neurecover.data import Source
 from neurecover.models import Student
 from neurecover.refine.descent import EXACT, Descent
-from neurecover.refine.search import descend, hops
+from neurecover.refine.search import descend, good_enough, hops
 from neurecover.refine.settling import Finished, settle
 from neurecover.refine.shrink import elimination_order, keep_units, merged, one_less
 from neurecover.refine.task import Task
@@ -44,7 +44,7 @@ def finish(
     agreements = unsettled = 0
     for count, descent in enumerate(_descents(source, task, rng, deadline, iter(starts), progress), start=1):
         progress("search", descent.relative_rss)
-        exact = descent.relative_rss < EXACT
+        exact = descent.relative_rss < good_enough(task, descent.student.n_hidden)
         if wide is None or descent.rss < wide.rss:
             wide = descent
         last = count >= MAX_DESCENTS or deadline.passed
@@ -135,8 +135,8 @@ def narrow(source: Source, descent: Descent, task: Task, deadline: Deadline) -> 
     unit that went was worth in these terms, N·log(Σr² after / Σr² before) / (D + p).
     """
     floor = EXACT * descent.total
-    if descent.rss < floor:
-        descent = next(filter(lambda fewer: fewer.rss < floor, _all_at_once(source, descent, task, deadline)), descent)
+    if descent.relative_rss < good_enough(task, descent.student.n_hidden):
+        descent = _leaner(source, descent, task, deadline)
     N = task.n_samples * task.n_outputs
     slack, worth = 1.0 + task.n_parameters_per_unit * np.log(N) / N, 0.0
     while descent.student.n_hidden > (task.n_hidden or 0):
@@ -150,6 +150,17 @@ def narrow(source: Source, descent: Descent, task: Task, deadline: Deadline) -> 
         worth = float(N * np.log(max(fewer.rss, floor) / max(descent.rss, floor)) / task.n_parameters_per_unit)
         descent = fewer
     return descent, worth
+
+
+def _leaner(source: Source, descent: Descent, task: Task, deadline: Deadline) -> Descent:
+    """The first fit with all superfluous units gone that is as good; a rough one is refined before it is given up."""
+    for fewer in _all_at_once(source, descent, task, deadline):
+        if fewer.rss < max(EXACT * descent.total, descent.rss * (descent.relative_rss > EXACT)):
+            return fewer
+    if descent.relative_rss < EXACT or deadline.passed:
+        return descent
+    refined = descend(source, descent.student, deadline)
+    return _leaner(source, refined, task, deadline) if refined.relative_rss < EXACT else refined
 
 
 def _all_at_once(source: Source, descent: Descent, task: Task, deadline: Deadline) -> Iterator[Descent]:

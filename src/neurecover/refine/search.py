@@ -16,7 +16,7 @@ import numpy as np
 
 from neurecover.data import Source
 from neurecover.models import Student
-from neurecover.refine.descent import Descent
+from neurecover.refine.descent import EXACT, Descent, is_large
 from neurecover.refine.shrink import most_useful
 from neurecover.refine.starts import POOL, greedy_units, random_units, scaled_units, units_through_samples
 from neurecover.refine.task import Task
@@ -24,18 +24,33 @@ from neurecover.solve import Deadline
 
 PATIENCE = 8
 CHUNK, SLOW, MAX_ITERATIONS = 10, 0.8, 300
+LARGE_CHUNK = 20  # of loosely solved steps, which gain less each
+NEARLY = 1e-10  # Σ r² / Σ y² at which a large student has all units of a noiseless teacher (measured)
 
 
-def descend(source: Source, student: Student, deadline: Deadline, patient: bool = False) -> Descent:
-    """Iterate until nothing is gained; unless patient, also until it is gained too slowly to lead to a solution."""
+def descend(
+    source: Source, student: Student, deadline: Deadline, patient: bool = False, enough: float = 0.0
+) -> Descent:
+    """Iterate until nothing is gained; unless patient, also until it is gained too slowly to lead to a solution.
+
+    Σ r² / Σ y² below `enough` ends it as well.
+    """
     descent = Descent(source, student, deadline=deadline)
+    chunk = LARGE_CHUNK if descent.large else CHUNK
     before = descent.rss
     while descent.running and descent.iterations < MAX_ITERATIONS and not deadline.passed:
-        descent.advance(CHUNK)
-        if not patient and descent.iterations > 2 * CHUNK and descent.rss > SLOW * before:
+        for _ in range(chunk):
+            if descent.advance(1).relative_rss < enough:
+                return descent
+        if not patient and descent.iterations > 2 * chunk and descent.rss > SLOW * before:
             break
         before = descent.rss
     return descent
+
+
+def good_enough(task: Task, width: int) -> float:
+    """Σ r² / Σ y² at which units are taken away: where steps are cheap at rounding, else as soon as all are there."""
+    return NEARLY if is_large(width * (task.n_inputs + task.bias)) else EXACT
 
 
 def hops(
@@ -43,14 +58,16 @@ def hops(
 ) -> Iterator[Descent]:
     """Endless descents at the given width: from `starts` while there are any, then random, with hops in between."""
     affine = task.prefers_affine()
+    # A small student is done with the last digits in two or three steps, and a large one only after it is narrowed.
+    enough = good_enough(task, width) if is_large(width * (task.n_inputs + task.bias)) else 0.0
     for round_ in itertools.count():
         given = next(starts, np.empty((0, task.n_inputs + task.bias)))
         fresh = _fresh(source, task, rng, max(width - len(given), 0), round_, affine)
-        best = descend(source, task.student(np.vstack([given, fresh]), affine), deadline)
+        best = descend(source, task.student(np.vstack([given, fresh]), affine), deadline, enough=enough)
         yield best
         failures = 0
         while failures < PATIENCE:
-            hopped = descend(source, _hop(source, best.student, task.n_hidden or width, rng), deadline)
+            hopped = descend(source, _hop(source, best.student, task.n_hidden or width, rng), deadline, enough=enough)
             yield hopped
             if hopped.rss < 0.999 * best.rss:
                 best, failures = hopped, 0

@@ -62,6 +62,10 @@ class HiddenSystem:
     def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
         return self.equations.predicted_decrease(step, damping)
 
+    def follow(self, step: np.ndarray) -> np.ndarray:
+        """The readout's part of the joint Gauss–Newton step whose hidden part is `step` (m, D)."""
+        return self.readout.follow(step)
+
 
 def dense_system(sums: GaussNewtonSums) -> HiddenSystem:
     """S formed, to be factorised: time (m·D)³/3."""

@@ -23,10 +23,14 @@ from neurecover.statistics.base import Statistic, float64, row_products, unpack_
 
 
 class ReadoutSums(Statistic):
-    """Σ h hᵀ, Σ h rᵀ and Σ |r|² at a student: what the best readout for its hidden units needs."""
+    """Σ h hᵀ, Σ h rᵀ and Σ |r|² at a student: what the best readout for its hidden units needs.
 
-    def __init__(self, student: Student) -> None:
-        self.student = student
+    With `inputs_known` only the hidden units' rows of Σ h hᵀ are summed: the rest follows from Σ x̃x̃ᵀ, which is the same
+    for all students (`with_inputs`).
+    """
+
+    def __init__(self, student: Student, inputs_known: bool = False) -> None:
+        self.student, self.inputs_known = student, inputs_known
         self.settings = {"V": student.V, "readout": student.readout}
         q, p = student.readout.shape
         self.sums = {
@@ -40,6 +44,15 @@ class ReadoutSums(Statistic):
     def update(self, X: np.ndarray, Y: np.ndarray) -> None:
         self._readout(X, Y)
 
+    def with_inputs(self, second_moments: np.ndarray) -> dict[str, np.ndarray]:
+        """The sums, the affine features' part of Σ h hᵀ filled in from Σ x̃x̃ᵀ (D, D)."""
+        m = self.student.n_hidden
+        hh = self.sums["hh"].copy()
+        D, a = len(second_moments), len(hh) - m
+        hh[m:, :m] = hh[:m, m:].T
+        hh[m:, m:] = second_moments[D - a :, D - a :]
+        return {**self.sums, "hh": hh}
+
     def _readout(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
         X, Y = float64(X, Y)
         X_extended = self.student.extended(X)
@@ -48,7 +61,10 @@ class ReadoutSums(Statistic):
         R = Y - h @ self.student.readout
         h = self._probed(h, X_extended)
         self.sums["n"] += len(X)
-        self.sums["hh"] += h.T @ h
+        if self.inputs_known:
+            self.sums["hh"][: self.student.n_hidden] += h[:, : self.student.n_hidden].T @ h
+        else:
+            self.sums["hh"] += h.T @ h
         self.sums["hr"] += h.T @ R
         self.sums["rr"] += np.vdot(R, R)
         return X_extended, Z, h, R

@@ -1,0 +1,174 @@
+"""The equations (S + λD) δ = g with products in single precision, for samples that are held in memory.
+
+With the gates G = act′(X̃Vᵀ) kept from the last double-precision pass, the forward part of a product is
+u = (G ∘ X̃δᵀ) Aᵀ, its projection ū = (I − P) u, and its backward part (G ∘ ūA)ᵀ X̃: two matrix products of n·m·D each.
+P projects onto the features, first the affine ones X_a (columns of X̃), then what is left of the hidden units:
+
+    Q = (H − X_a B) T,    B = (X_aᵀX_a)⁻¹ X_aᵀH,    Tᵀ (HᵀH − HᵀX_a B) T = I,        P u = X_a (X_aᵀX_a)⁻¹ X_aᵀu + Q Qᵀu.
+
+T leaves out combinations of units that single precision cannot tell from zero: duplicates, of which a student that is
+wider than its teacher has many at the end. Along them the readout stays where it is, which is still a step downhill.
+
+The preconditioner is a Kronecker product, for the blocks of S are nearly so where gates and inputs are independent:
+
+    S ≈ (AᵀA ∘ Cov(gates)) ⊗ E[x̃x̃ᵀ].
+
+The residual, the gradient g and the readout are computed in double precision, so the end of a descent is as accurate
+as a double-precision one; only the way there is not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from neurecover.models import Student
+from neurecover.refine.held import Held
+from neurecover.solve import ConjugateSystem, Deadline
+from neurecover.solve.conjugate import Operator
+
+RESOLVED = 1e-6  # squared length, relative to its parts, of a combination of units that single precision resolves
+FLOOR = 1e-4  # of the preconditioner's eigenvalues, relative to the diagonal: below, independence is no guide
+MAX_PRODUCTS = 60
+ROWS = 1_024  # per block: what is multiplied stays in the cache
+
+
+@dataclass(frozen=True)
+class _Projection:
+    """T (m, r), B (a, m) and the factor of X_aᵀX_a; a is the number of affine features."""
+
+    T: np.ndarray
+    B: np.ndarray
+    inverse: np.ndarray
+    a: int
+
+    @classmethod
+    def of(cls, student: Student, hh: np.ndarray) -> _Projection:
+        m = student.n_hidden
+        a = len(hh) - m
+        units, cross, affine = hh[:m, :m], hh[m:, :m], hh[m:, m:]
+        inverse = np.linalg.inv(affine) if a else np.zeros((0, 0))
+        B = inverse @ cross
+        left = units - cross.T @ B
+        scale = np.sqrt(np.maximum(np.diag(units), 1e-300))
+        values, vectors = np.linalg.eigh(left / scale / scale[:, None])
+        kept = values > RESOLVED
+        return cls(vectors[:, kept] / np.sqrt(values[kept]) / scale[:, None], B, inverse, a)
+
+
+class SingleSystem:
+    """The step's equations at a student whose readout is the best for its hidden units.
+
+    `hh` is Σ h hᵀ, (q, q). `tolerance` is that of the conjugate gradients.
+    """
+
+    def __init__(self, held: Held, student: Student, hh: np.ndarray, tolerance: float, deadline: Deadline) -> None:
+        self.held, self.student = held, student
+        self.projection = _Projection.of(student, hh)
+        self._linearise()
+        moments = held.second_moments / len(held.inputs)
+        weights = student.A.T @ student.A
+        gram = (self.gates.T @ self.gates).astype(np.float64)
+        self._unit_scale = np.diag(weights) * np.diag(gram)
+        self._unit_scale = np.maximum(self._unit_scale, 1e-8 * self._unit_scale.max(initial=1e-300))
+        if self.projection.a:
+            on = self.gates.sum(axis=0, dtype=np.float64)
+            gram -= np.outer(on, on) / len(self.gates)
+        self._kronecker = weights * gram
+        self._inverse_moments = cho_factor(moments + 1e-9 * np.trace(moments) / len(moments) * np.eye(len(moments)))
+        if student.n_outputs == 1:
+            self.gates *= self._A[0]
+        self.equations = ConjugateSystem(
+            self._product,
+            self.gradient.ravel(),
+            np.outer(self._unit_scale, np.diag(moments)).ravel(),
+            self._preconditioner,
+            tolerance=tolerance,
+            max_products=MAX_PRODUCTS,
+            deadline=deadline,
+            dtype=np.float32,
+        )
+
+    def solve(self, damping: float) -> np.ndarray | None:
+        return self.equations.solve(damping)
+
+    def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
+        return self.equations.predicted_decrease(step, damping)
+
+    def follow(self, step: np.ndarray) -> np.ndarray:
+        """The readout's part of the joint Gauss–Newton step whose hidden part is `step` (m, D)."""
+        size = float(np.linalg.norm(step)) or 1.0
+        _, along_affine, along_units = self._forward((step / size).astype(np.float32))
+        T, B, inverse, _ = vars(self.projection).values()
+        units = T @ along_units.astype(np.float64)
+        return -size * np.vstack([units, inverse @ along_affine.astype(np.float64) - B @ units])
+
+    def _linearise(self) -> None:
+        """One double-precision pass: the gradient, and in single precision the gates and Q."""
+        student, held, P = self.student, self.held, self.projection
+        n, (m, D) = len(held.inputs), student.V.shape
+        self.gates = np.empty((n, m), dtype=np.float32)
+        self.basis = np.empty((n, P.T.shape[1]), dtype=np.float32)
+        self.gradient = np.zeros((m, D))
+        B, T = P.B.astype(np.float32), P.T.astype(np.float32)
+        start = 0
+        for X, Y in held.blocks(ROWS):
+            rows = slice(start, start + len(X))
+            start = rows.stop
+            X_extended = student.extended(X)
+            Z = X_extended @ student.V.T
+            h = student.features(X_extended, Z)
+            R = Y - h @ student.readout
+            gates = student.activation.derivative(Z)
+            self.gates[rows] = gates
+            rest = h[:, :m].astype(np.float32)
+            rest -= held.inputs[rows, D - P.a :] @ B
+            np.matmul(rest, T, out=self.basis[rows])
+            self.gradient += (gates * (R @ student.A)).T @ X_extended
+        self._A = student.A.astype(np.float32)
+        self._inverse_affine = P.inverse.astype(np.float32)
+
+    def _forward(self, step: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """u (n, p), X_aᵀu and Qᵀu."""
+        n, p, a = len(self.gates), self.student.n_outputs, self.projection.a
+        D = step.shape[1]
+        u = np.empty((n, p), dtype=np.float32)
+        along_affine = np.zeros((a, p), dtype=np.float32)
+        along_units = np.zeros((self.basis.shape[1], p), dtype=np.float32)
+        for start in range(0, n, ROWS):
+            rows = slice(start, start + ROWS)
+            X, gates = self.held.inputs[rows], self.gates[rows]
+            moved = X @ step.T
+            if p == 1:
+                u[rows, 0] = np.einsum("nm,nm->n", moved, gates)
+            else:
+                moved *= gates
+                np.matmul(moved, self._A.T, out=u[rows])
+            along_affine += X[:, D - a :].T @ u[rows]
+            along_units += self.basis[rows].T @ u[rows]
+        return u, along_affine, along_units
+
+    def _product(self, v: np.ndarray) -> np.ndarray:
+        (m, D), a = self.student.V.shape, self.projection.a
+        u, along_affine, along_units = self._forward(v.reshape(m, D))
+        affine = self._inverse_affine @ along_affine
+        total = np.zeros((m, D), dtype=np.float32)
+        for start in range(0, len(u), ROWS):
+            rows = slice(start, start + ROWS)
+            X, gates = self.held.inputs[rows], self.gates[rows]
+            left = u[rows] - X[:, D - a :] @ affine - self.basis[rows] @ along_units
+            back = gates * left if self.student.n_outputs == 1 else (left @ self._A) * gates
+            total += back.T @ X
+        return total.ravel()
+
+    def _preconditioner(self, damping: float) -> Operator:
+        root = 1.0 / np.sqrt(self._unit_scale)
+        scaled = self._kronecker * root * root[:, None]
+        values, vectors = np.linalg.eigh(scaled + damping * np.eye(len(root)))
+        side = root[:, None] * vectors
+        units = ((side / np.maximum(values, max(FLOOR, damping))) @ side.T).astype(np.float32)
+        inputs = cho_solve(self._inverse_moments, np.eye(self.student.V.shape[1])).astype(np.float32)
+        shape = self.student.V.shape
+        return lambda v: (units @ v.reshape(shape) @ inputs).ravel()
