@@ -3,13 +3,20 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint format bench docs clean
+.PHONY: demo test test-rounding lint format bench docs clean
 
 demo: $(VENV)/.core
 	$(BIN)/neurecover demo
 
 test: $(VENV)/.dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+
+# Another processor rounds in another order: the numerical tests once more with the kernels of an older one.
+CORETYPE ?= Nehalem
+test-rounding: $(VENV)/.dev
+	OPENBLAS_CORETYPE=$(CORETYPE) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 \
+	  --ignore tests/test_cli.py --ignore tests/test_docs.py --ignore tests/test_recipes.py \
+	  --ignore-glob 'tests/test_data_*.py' --ignore tests/test_imports.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests docs

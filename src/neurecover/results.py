@@ -124,7 +124,7 @@ class Recovery(Generic[M]):
     def load(cls, path: str | Path) -> Recovery:
         """Read what `save` wrote."""
         arrays = read_npz(path)
-        network = from_arrays(arrays, path)
+        network: Any = from_arrays(arrays, path)
         if "recovery" not in arrays:
             raise ValueError(f"{path} holds a network but no recovery. Read it with neurecover.load instead.")
         try:

@@ -1,7 +1,7 @@
 """The published algorithms, a folder per paper, and their registry."""
 
 from neurecover.algorithms import least_squares
-from neurecover.algorithms.atv21 import learner as atv21
+from neurecover.algorithms.atv21 import learner as hermite
 from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.bjw18 import (
     corruption,
@@ -13,13 +13,13 @@ from neurecover.algorithms.bjw18 import (
     projection,
     tensor,
 )
-from neurecover.algorithms.gklw19 import learner as gklw19
+from neurecover.algorithms.gklw19 import learner as symmetric
 from neurecover.algorithms.gp18 import by_landscape, cliques, even, exponential, lowest_layer, rejection, steep
 
 _ROOMS = (
     least_squares,
-    atv21,
-    gklw19,
+    hermite,
+    symmetric,
     tensor,
     ica,
     from_symmetric,
