@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ X = np.random.default_rng(1).standard_normal((40, 5))
 def network(seed: int = 0, widths: tuple[int, ...] = (6, 4), n_outputs: int = 2, activation: str = "relu"):  # type: ignore[no-untyped-def]
     rng = np.random.default_rng(seed)
     sizes = (5, *widths, n_outputs)
-    layers = [(rng.standard_normal((m, n)), rng.standard_normal(m)) for n, m in zip(sizes, sizes[1:])]
+    layers = [(rng.standard_normal((m, n)), rng.standard_normal(m)) for n, m in pairwise(sizes)]
     return nr.DeepNetwork(layers, activation)
 
 

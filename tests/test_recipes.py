@@ -48,8 +48,8 @@ X, Y = nr.simulate.sample(truth, 4000, random_state=0)
 
 def test_an_algorithm(package: Path) -> None:
     (package / "algorithms" / "second_moment.py").write_text(code("An algorithm"), encoding="utf-8")
-    edit(package / "algorithms" / "__init__.py", "import least_squares\n", "import least_squares, second_moment\n")
-    edit(package / "algorithms" / "__init__.py", "_ROOMS = (\n", "_ROOMS = (\n    second_moment,\n")
+    entry = '    "second_moment": "second_moment",\n'
+    edit(package / "algorithms" / "__init__.py", "_MODULES = {\n", "_MODULES = {\n" + entry)
     script = DATA + (
         'found = nr.estimate(X, Y, 2, method="second_moment", bias=False, random_state=0)\n'
         "cosines = np.abs(found.network.W @ truth.W.T).max(axis=0)\n"

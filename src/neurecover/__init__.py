@@ -1,8 +1,8 @@
 """Recover the weights of a hidden network from samples of its inputs and outputs, and say how far to trust them."""
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-from neurecover import simulate
 from neurecover.algorithms import methods
 from neurecover.certificate import Certificate, Check, Verification, sign_ambiguities, verify
 from neurecover.data import open, oracle
@@ -13,7 +13,16 @@ from neurecover.results import Estimate, Recovery, Stage
 
 __version__ = "0.1.0"
 
-_SCIKIT_LEARN = ("HalfspaceIntersection", "HalfspaceUnion")
+if TYPE_CHECKING:
+    from neurecover import simulate
+    from neurecover.interop.halfspaces import HalfspaceIntersection, HalfspaceUnion
+
+# Loaded when they are asked for: scikit-learn alone takes a second.
+_LATER = {
+    "HalfspaceIntersection": "neurecover.interop.halfspaces",
+    "HalfspaceUnion": "neurecover.interop.halfspaces",
+    "simulate": "neurecover",
+}
 
 __all__ = [
     "Certificate",
@@ -44,13 +53,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The scikit-learn estimators, imported when they are asked for: scikit-learn takes a second to load."""
-    if name in _SCIKIT_LEARN:
-        from neurecover.interop import halfspaces
-
-        return getattr(halfspaces, name)
-    raise AttributeError(f"module 'neurecover' has no attribute {name!r}")
+    """What is loaded when it is asked for."""
+    if name not in _LATER:
+        raise AttributeError(f"module 'neurecover' has no attribute {name!r}")
+    if name == "simulate":
+        return import_module("neurecover.simulate")
+    return getattr(import_module(_LATER[name]), name)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_SCIKIT_LEARN]
+    return [*globals(), *_LATER]

@@ -16,7 +16,6 @@ import numpy as np
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms import Algorithm, Call, get_method, methods
-from neurecover.algorithms.gp18.whole import explained, fit_upper, polished
 from neurecover.certificate import Certificate, Check, Evidence, certify_model, certify_network, certify_nothing
 from neurecover.data import (
     Oracle,
@@ -166,6 +165,8 @@ def recover_lowest_layer(
 
     The other parameters are those of `recover`.
     """
+    from neurecover.algorithms.gp18.whole import explained, fit_upper, polished
+
     clock = _Clock()
     act = activations.get(activation)
     _check_arguments(n_hidden, time_budget)

@@ -1,53 +1,40 @@
-"""The published algorithms, a folder per paper, and their registry."""
+"""The published algorithms, a folder per paper, and their registry, which loads a module when it is asked for."""
 
-from neurecover.algorithms import least_squares
-from neurecover.algorithms.atv21 import learner as hermite
+from importlib import import_module
+
 from neurecover.algorithms.base import Algorithm, Call
-from neurecover.algorithms.bjw18 import (
-    corruption,
-    enumeration,
-    from_symmetric,
-    guesses,
-    ica,
-    parallel,
-    projection,
-    tensor,
-)
-from neurecover.algorithms.gklw19 import learner as symmetric
-from neurecover.algorithms.gp18 import by_landscape, cliques, even, exponential, lowest_layer, rejection, steep
 
-_ROOMS = (
-    least_squares,
-    hermite,
-    symmetric,
-    tensor,
-    ica,
-    from_symmetric,
-    projection,
-    enumeration,
-    parallel,
-    guesses,
-    corruption,
-    lowest_layer,
-    by_landscape,
-    steep,
-    cliques,
-    exponential,
-    even,
-    rejection,
-)
-_REGISTRY = {room.ALGORITHM.name: room.ALGORITHM for room in _ROOMS}
+_MODULES = {
+    "least_squares": "least_squares",
+    "hermite": "atv21.learner",
+    "symmetric": "gklw19.learner",
+    "exact_tensor": "bjw18.tensor",
+    "exact_ica": "bjw18.ica",
+    "exact_from": "bjw18.from_symmetric",
+    "noisy_tensor": "bjw18.projection",
+    "sign_patterns": "bjw18.enumeration",
+    "one_sparse": "bjw18.parallel",
+    "arbitrary_noise": "bjw18.guesses",
+    "sparse_noise": "bjw18.corruption",
+    "lowest_layer": "gp18.lowest_layer",
+    "landscape": "gp18.by_landscape",
+    "steep_directions": "gp18.steep",
+    "cliques": "gp18.cliques",
+    "exponential": "gp18.exponential",
+    "even": "gp18.even",
+    "rejection": "gp18.rejection",
+}
 
 __all__ = ["Algorithm", "Call", "get_method", "methods"]
 
 
 def methods() -> tuple[Algorithm, ...]:
-    """Every method: its name, its paper and what it assumes."""
-    return tuple(_REGISTRY.values())
+    """Every algorithm: its name, its paper and what it assumes."""
+    return tuple(get_method(name) for name in _MODULES)
 
 
 def get_method(name: str) -> Algorithm:
-    """The method of that name."""
-    if name not in _REGISTRY:
-        raise ValueError(f"method needs to be 'auto' or one of {', '.join(_REGISTRY)}. Got {name!r} instead.")
-    return _REGISTRY[name]
+    """The algorithm of that name."""
+    if name not in _MODULES:
+        raise ValueError(f"method needs to be 'auto' or one of {', '.join(_MODULES)}. Got {name!r} instead.")
+    return import_module(f"neurecover.algorithms.{_MODULES[name]}").ALGORITHM

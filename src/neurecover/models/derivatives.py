@@ -38,10 +38,8 @@ def with_parameters(model: M, theta: np.ndarray) -> M:
         W, t, rest = np.split(theta, [k * d, k * d + k])
         if isinstance(upper, Polynomial):
             upper = Polynomial(upper.exponents, rest.reshape(upper.coefficients.shape))
-        elif isinstance(upper, Network):
-            upper = with_parameters(upper, rest)
-        elif isinstance(upper, DeepNetwork):
-            upper = with_parameters(upper, rest)
+        elif isinstance(upper, Network | DeepNetwork):
+            upper = with_parameters(upper, rest)  # type: ignore[type-var]
         return Composite(W.reshape(k, d), t, upper, model.activation)
     pairs, start = [], 0
     for W, b in _layers(model):
