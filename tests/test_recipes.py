@@ -112,9 +112,9 @@ def test_a_check(package: Path) -> None:
     # Named but never made: no verdict that needs it is given.
     assert run(package, question) == "approximate []"
     edit(
-        package / "certificate" / "shallow.py",
-        "        checks.units(network.n_hidden),\n",
-        "        checks.units(network.n_hidden),\n        checks.spread(3.5),\n",
+        package / "certificate" / "certifying.py",
+        "        checks.units(sum(len(W) for W in model.hidden_weights)),\n",
+        "        checks.units(sum(len(W) for W in model.hidden_weights)),\n        checks.spread(3.5),\n",
     )
     assert run(package, question) == "exact [3.5]"
 

@@ -16,7 +16,7 @@ import numpy as np
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms import Algorithm, Call, get_method, methods
-from neurecover.certificate import Certificate, Check, Evidence, certify_model, certify_network, certify_nothing
+from neurecover.certificate import Certificate, Check, Evidence, certify, certify_nothing
 from neurecover.data import (
     Oracle,
     Prepared,
@@ -86,7 +86,7 @@ def recover(
         source, n_queries = _load(X, Y, n_samples, algorithm)
         given = prepared(source, bias, rng)
         task = Task(act, given.whitening.rank, source.n_outputs, given.moments.n, bias, n_hidden)
-        clock.stage("read", f"{task.n_samples} samples, {task.n_inputs} input dimensions")
+        clock.stage("read", _read_sentence(given))
         if (reason := _hopeless(given, task, algorithm)) is not None:
             network, certificate = _nothing(given, task, reason)
             return clock.recovery(network, certificate, method if algorithm else "least_squares", None, n_queries)
@@ -180,7 +180,7 @@ def recover_lowest_layer(
         source, n_queries = _load(X, Y, n_samples, algorithm)
         given = prepared(source, True, rng)
         task = Task(act, given.whitening.rank, source.n_outputs, given.moments.n, True, n_hidden)
-        clock.stage("read", f"{task.n_samples} samples, {task.n_inputs} input dimensions")
+        clock.stage("read", _read_sentence(given))
         if (reason := _hopeless(given, task, algorithm)) is not None:
             return clock.recovery(*_nothing(given, task, reason), method, None, n_queries)
         with side_by_side():
@@ -226,7 +226,7 @@ def _certified_composite(
         whole, converged = fit.network, fit.converged
         clock.stage("last fit", f"relative residual {np.sqrt(fit.relative_rss):.1e} on all {given.moments.n} samples")
     evidence = Evidence(n_hidden, converged=converged)
-    certificate = certify_model(whole, given.whitening, given.samples, residuals, evidence, rng)
+    certificate = certify(whole, given.whitening, given.samples, residuals, evidence, rng)
     clock.stage("certify", certificate.verdict)
     return unwhitened(whole, given.whitening).normal_form(), certificate
 
@@ -315,7 +315,7 @@ def _finished(
     residual = f"relative residual {np.sqrt(final.relative_rss):.1e}"
     clock.stage("last fit", f"{residual} on all {given.moments.n} samples")
     evidence = Evidence(task.n_hidden, found.sign_choices, found.agreements, final.converged, found.last_drop)
-    certificate = certify_network(final.network, given.whitening, given.samples, residuals, evidence, task.bias, rng)
+    certificate = certify(final.network, given.whitening, given.samples, residuals, evidence, rng, task.bias)
     clock.stage("certify", certificate.verdict)
     network = unwhitened(final.network, given.whitening).normal_form()
     assert isinstance(network, Network)
@@ -439,6 +439,12 @@ def _in_inputs(found: Estimate | None, given: Prepared) -> Estimate | None:
     if found is None or found.network is None:
         return found
     return replace(found, network=unwhitened(found.network, given.whitening).normal_form())
+
+
+def _read_sentence(given: Prepared) -> str:
+    repeats = given.n_given - given.moments.n
+    left_out = f", {repeats} that repeat others left out" if repeats else ""
+    return f"{given.moments.n} samples{left_out}, {given.whitening.rank} input dimensions"
 
 
 def _search_sentence(found: Finished, n: int) -> str:

@@ -1,9 +1,8 @@
 """How far an answer can be trusted: the checks, and the verdict as a function of them."""
 
 from neurecover.certificate.ambiguity import SignAmbiguities, sign_ambiguities
+from neurecover.certificate.certifying import certify, certify_nothing
 from neurecover.certificate.checks import Evidence
-from neurecover.certificate.general import certify_model
-from neurecover.certificate.shallow import certify_network, certify_nothing
 from neurecover.certificate.verdict import VERDICTS, Certificate, Check, ParameterArrays, verdict_of
 from neurecover.certificate.verification import Verification, verify
 
@@ -15,8 +14,7 @@ __all__ = [
     "ParameterArrays",
     "SignAmbiguities",
     "Verification",
-    "certify_model",
-    "certify_network",
+    "certify",
     "certify_nothing",
     "sign_ambiguities",
     "verdict_of",

@@ -1,6 +1,6 @@
 """The checks that every certificate is made of, each a figure held against a limit.
 
-Those whose figures take sums over the samples are in `shallow` and `general`; what is here needs only the figures.
+The figures come from `certifying`; what is here holds them against their limits.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import fdtrc, fdtri
+from scipy.special import erfc, fdtrc, fdtri
 
 from neurecover.certificate.verdict import Check
 from neurecover.statistics import Residuals
@@ -22,6 +22,7 @@ GOOD_R2 = 0.9
 HEAVY = 9.0  # kurtosis of the held-out residual; Laplace noise has 6
 MAX_PARAMETERS = 6_000  # beyond, the information matrix is not formed and nothing is certified
 FEW, MARGINAL = 4, 3.0  # equations per parameter; worth of a unit that noise explains (both calibrated on sweeps)
+MARGIN = 1  # samples at a kink beyond those that any unit can be laid through
 WIDE, WEAK = 0.1, 4.0  # largest standard error of a weight, least output weight in standard errors
 
 
@@ -41,21 +42,36 @@ class Evidence:
     last_drop: float = 0.0
 
 
-def held_out(holdout: Residuals, rounding: float) -> tuple[Check, Check]:
-    """Is the residual on samples without a part in the fit at the level of rounding; does the network predict them?"""
-    variance = float(holdout.output_variance.mean())
-    r2 = 1.0 - holdout.mse / variance if variance > 0 else 0.0
-    rms = float(np.sqrt(holdout.mse))
-    at_rounding = bool(holdout.mse <= rounding**2)
-    if at_rounding:
-        sentence = f"On {holdout.n} held-out samples the residual is {rms:.1e}, the level of rounding ({rounding:.1e})."
+def held_out(holdout: Residuals, rounding: np.ndarray) -> tuple[Check, Check]:
+    """Is the residual on samples without a part in the fit at the level of rounding; does the network predict them?
+
+    Every output is held against its own rounding (p,) and its own variance; the worst of them decides.
+    """
+    mse, variance = holdout.average("residual_squared"), holdout.output_variance
+    rms = np.sqrt(mse)
+    at_rounding = rms <= rounding
+    worst = int(np.argmax(rms / np.maximum(rounding, 1e-300)))
+    r2 = np.where(at_rounding, 1.0, 1.0 - mse / np.where(variance > 0.0, variance, np.inf))
+    r2 = np.where(at_rounding | (variance > 0.0), r2, 0.0)
+    where = "" if len(mse) == 1 else f" of output {worst}"
+    level = f"On {holdout.n} held-out samples the residual{where} is"
+    if at_rounding.all():
+        sentence = f"{level} {rms[worst]:.1e}, the level of rounding ({rounding[worst]:.1e})."
     else:
-        sentence = f"On {holdout.n} held-out samples the residual is {rms:.2e}, which leaves R² = {r2:.6f}."
-    good = at_rounding or r2 >= GOOD_R2
+        sentence = f"{level} {rms[worst]:.2e}, which leaves R² = {r2[worst]:.6f}."
+    least = int(np.argmin(r2))
+    good = bool(r2[least] >= GOOD_R2)
     less = "" if good else f", less than {GOOD_R2:.0%}"
+    variance_of = "held-out variance" if len(mse) == 1 else f"held-out variance of output {least}"
     return (
-        Check("rounding", at_rounding, rms, rounding, sentence),
-        Check("prediction", good, r2, GOOD_R2, f"It explains {max(r2, 0.0):.1%} of the held-out variance{less}."),
+        Check("rounding", bool(at_rounding.all()), float(rms[worst]), float(rounding[worst]), sentence),
+        Check(
+            "prediction",
+            good,
+            float(r2[least]),
+            GOOD_R2,
+            f"It explains {max(float(r2[least]), 0.0):.1%} of the {variance_of}{less}.",
+        ),
     )
 
 
@@ -82,9 +98,11 @@ def width(evidence: Evidence, n_hidden: int | tuple[int, ...]) -> Check:
     return Check("width", False, None, None, sentence)
 
 
-def signs(choices: int, complete: bool, n_hidden: int) -> Check:
+def signs(choices: int, p_value: float, complete: bool, n_hidden: int) -> Check:
+    """Is there one choice of the units' signs? p_value is the largest with which another one is not excluded."""
     if choices > 1:
-        sentence = f"{choices} choices of the units' signs give the same function."
+        sure = "" if p_value in (0.0, 1.0) else f" as far as these samples tell (p = {p_value:.1e})"
+        sentence = f"{choices} choices of the units' signs give the same function{sure}."
     elif not complete:
         sentence = f"The signs of {n_hidden} units are too many to be searched for a second choice."
     else:
@@ -131,24 +149,29 @@ def information(weakest: float, never_on: int) -> Check:
     return Check("information", False, weakest, SINGULAR, sentence)
 
 
-def kinks(fewest: np.ndarray, wanted: int, at_rounding: bool) -> Check:
-    """Does every unit have, on each side of its kink, as many samples as it has weights?
+def kinks(on: np.ndarray, off: np.ndarray, wanted: np.ndarray, exact: bool) -> Check:
+    """Does every unit have more different samples on each side of its kink than it has weights?
 
-    On all other samples a unit is linear, and takes in the z_j of relu(z_j) = relu(−z_j) + z_j when others change their
-    sign: another network that fits as well, were it not for the few. Two of them that no noise disturbs can
-    only agree with it by chance; one always can, because c is free. Two such units can share a kink between them.
+    `wanted` is how many samples a unit can be laid through whatever they are; each one beyond agrees with an invented
+    unit only by chance, which without noise is that of a number being right to the last digits, about 1e-12, and MARGIN
+    of them are asked for. Without noise a unit that is *off* for few samples has its weights from the others:
+    relu(z) = relu(−z) + z makes it one of another sign unless two of the few, which c cannot both take up, contradict.
+    One such unit is let pass; two can share a kink.
     """
-    few = np.flatnonzero(fewest < wanted)
-    least = int(fewest.min(initial=wanted))
-    if len(few) == 0 or (at_rounding and len(few) == 1 and fewest[few[0]] >= 2):
-        return Check(
-            "kinks", True, least, wanted, f"Every unit has {least} samples or more on either side of its kink."
-        )
+    needed = wanted + MARGIN
+    few = np.flatnonzero((on < needed) | (off < needed))
+    steady = exact and len(few) == 1 and on[few[0]] >= needed[few[0]] and off[few[0]] >= 2
+    fewest = np.minimum(on, off)
+    worst = int(np.argmin(fewest - needed)) if len(fewest) else 0
+    least, limit = (int(fewest[worst]), int(needed[worst])) if len(fewest) else (0, 0)
+    if len(few) == 0 or steady:
+        sentence = f"Every unit has {least} different samples or more on either side of its kink."
+        return Check("kinks", True, least, 2 if steady else limit, sentence)
     sentence = (
-        f"{len(few)} of {len(fewest)} units have fewer samples on one side of their kink than weights "
-        f"({least} for {wanted}): other networks may fit these samples as well."
+        f"{len(few)} of {len(fewest)} units have fewer samples on one side of their kink than weights and a margin of "
+        f"{MARGIN} ({least} for {int(wanted[worst])} weights): other networks may fit these samples as well."
     )
-    return Check("kinks", False, least, wanted, sentence)
+    return Check("kinks", False, least, limit, sentence)
 
 
 def digits(largest: float) -> Check:
@@ -217,6 +240,20 @@ def noise(
             f"The held-out error is {ratio:.3g} times the noise on the fitted samples (p = {p_holdout:.1e}).",
         ),
     ]
+
+
+def independence(z: np.ndarray) -> Check:
+    """Do residuals of neighbouring rows have nothing to do with each other? z (p,) is standard normal if so."""
+    p_value = min(1.0, len(z) * float(erfc(np.abs(z).max(initial=0.0) / np.sqrt(2.0))))
+    if p_value >= SIGNIFICANCE:
+        return Check(
+            "independence", True, p_value, SIGNIFICANCE, f"Neighbouring rows are independent (p = {p_value:.1e})."
+        )
+    sentence = (
+        f"The residuals of neighbouring rows are correlated (p = {p_value:.1e}): the rows are no independent samples, "
+        "and standard errors would be too small."
+    )
+    return Check("independence", False, p_value, SIGNIFICANCE, sentence)
 
 
 def precision(widest: float, strength: np.ndarray) -> list[Check]:

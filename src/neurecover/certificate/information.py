@@ -17,7 +17,6 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.special import chdtrc
 
-from neurecover.certificate.verdict import ParameterArrays
 from neurecover.data import Whitening, unwhitened
 from neurecover.models import Composite, DeepNetwork, Model, Network, Polynomial, free_directions, parameters
 from neurecover.statistics import GaussNewtonSums, ModelSums
@@ -149,28 +148,23 @@ def aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
     return DeepNetwork([(V, model.layers[0][1] / factor), *normal.layers[1:]], model.activation), normal
 
 
-def standard_errors(information: Information, normal: Model, whitening: Whitening, variance: float) -> ParameterArrays:
-    """√(σ² diag Q F⁻¹ Qᵀ) of every parameter in normal form, from whitened coordinates to those of the inputs."""
+def to_normal_form(information: Information, normal: Model, whitening: Whitening) -> np.ndarray:
+    """T with δθ = T δθ_z: from the free parameters on whitened inputs to all of the normal form on the inputs.
+
+    T = Q L, L linear in the first layer and Q the projection along the free scales.
+    """
     k, (d, r) = len(normal.hidden_weights[0]), whitening.matrix.shape
     P, free = len(parameters(information.model)), information.free
-    C = np.zeros((P, P))
-    C[np.ix_(free, free)] = information.inverse
     sign = 1.0 if isinstance(normal, Composite) else -1.0  # t = t_z + w·mean, b = b_z − w·mean
-    C = _first_layer_to_inputs(C, k, whitening, sign)
-    C = _first_layer_to_inputs(C.T, k, whitening, sign).T
+    T = _first_layer_to_inputs(np.eye(P)[:, free], k, whitening, sign)
     varies = np.concatenate([np.ones(k * d, dtype=bool), np.isin(np.arange(k * r, P), free)])
-    C = C * varies * varies[:, None]
+    T *= varies[:, None]
     G = free_directions(normal)
     open_scales = ~np.any(G[~varies] != 0.0, axis=0)
-    G = G[:, open_scales]
-    if G.shape[1]:
-        N = _fixed_by_normal_form(normal)[:, open_scales]
-        K = np.linalg.solve(N.T @ G, N.T)
-        KC = K @ C
-        variances = np.diag(C) - 2.0 * np.einsum("ig,gi->i", G, KC) + np.einsum("ig,gh,ih->i", G, KC @ K.T, G)
-    else:
-        variances = np.diag(C)
-    return ParameterArrays(by_name(normal, np.sqrt(variance * np.maximum(variances, 0.0))))
+    if open_scales.any():
+        G, N = G[:, open_scales], _fixed_by_normal_form(normal)[:, open_scales]
+        T -= G @ np.linalg.solve(N.T @ G, N.T @ T)
+    return T
 
 
 def by_name(normal: Model, flat: np.ndarray) -> dict[str, np.ndarray]:

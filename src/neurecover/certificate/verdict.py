@@ -37,6 +37,7 @@ NOISE = (
     "convergence",
     "agreement",
     "structure",
+    "independence",
     "generalisation",
     "precision",
     "strength",
@@ -46,7 +47,7 @@ NEEDS = {
     "statistical": (*IDENTIFIABLE, *NOISE),
     "approximate": ("prediction",),
 }
-TOLD = ("rounding", "digits", "noise")  # told among the reasons even where they passed
+ALWAYS_SAID = ("rounding", "digits", "noise")  # among the reasons even where they passed
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ class Certificate:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The sentences of the checks that decided, then of those that are told in any case."""
+        """The sentences of the checks that decided, then of those that are said in any case."""
         return reasons_of(self.checks)
 
 
@@ -136,12 +137,12 @@ def verdict_of(checks: tuple[Check, ...]) -> str:
 
 
 def reasons_of(checks: tuple[Check, ...]) -> tuple[str, ...]:
-    """What stood in the way of a better verdict, then what is told in any case, then what belongs to no verdict."""
+    """What stood in the way of a better verdict, then what is said in any case, then what belongs to no verdict."""
     verdict = verdict_of(checks)
     wanted = {name for names in NEEDS.values() for name in names}
     against = [] if verdict in ("exact", "statistical") else [c for c in checks if not c.passed and c.name in wanted]
-    told = [c for c in checks if c not in against and c.name in TOLD]
-    besides = [c for c in checks if c.name not in wanted and c.name not in TOLD]
-    # How far the residual is from rounding is told, but decides nothing where there is noise.
+    said = [c for c in checks if c not in against and c.name in ALWAYS_SAID]
+    besides = [c for c in checks if c.name not in wanted and c.name not in ALWAYS_SAID]
+    # How far the residual is from rounding is said, but decides nothing where there is noise.
     against.sort(key=lambda check: check.name == "rounding")
-    return tuple(dict.fromkeys(check.sentence for check in (*against, *told, *besides)))
+    return tuple(dict.fromkeys(check.sentence for check in (*against, *said, *besides)))

@@ -1,6 +1,7 @@
 """Where samples come from, and the one loop over them."""
 
 from neurecover.data.arrays import ArraySource
+from neurecover.data.distinct import distinct_inputs
 from neurecover.data.loop import reduce, side_by_side
 from neurecover.data.mapped import Mapped, Whitening, unwhitened
 from neurecover.data.opening import as_source, open
@@ -18,6 +19,7 @@ __all__ = [
     "Source",
     "Whitening",
     "as_source",
+    "distinct_inputs",
     "loaded",
     "open",
     "oracle",

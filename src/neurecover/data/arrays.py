@@ -24,6 +24,12 @@ class ArraySource(Source):
         self.output_names = _names(Y, "y", self._Y.shape[1])
         self.n_samples = len(self._X)
 
+    def taken(self, rows: np.ndarray) -> "ArraySource":
+        """The samples of the given rows, with the names of these."""
+        part = ArraySource(self._X[rows], self._Y[rows], origin=self.origin)
+        part.input_names, part.output_names = self.input_names, self.output_names
+        return part
+
     def _blocks(self, rows: int) -> Blocks:
         for start in range(0, len(self._X), rows):
             yield self._X[start : start + rows], self._Y[start : start + rows]

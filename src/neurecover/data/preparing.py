@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.data.arrays import ArraySource
+from neurecover.data.distinct import without_repeats
 from neurecover.data.loop import reduce
 from neurecover.data.mapped import Mapped, Whitening
 from neurecover.data.oracles import Oracle
@@ -21,7 +22,10 @@ IN_MEMORY = 512 * 2**20  # bytes; larger sources are read again for every pass
 
 @dataclass(frozen=True)
 class Prepared:
-    """`samples` are those of `source`, whitened; `train` and `holdout` are disjoint parts of them."""
+    """`samples` are those of `source`, whitened; `train` and `holdout` are disjoint parts of them.
+
+    `n_given` is how many rows there were before those that repeat others were left out.
+    """
 
     source: Source
     moments: Moments
@@ -29,6 +33,7 @@ class Prepared:
     samples: Source
     train: Source
     holdout: Source
+    n_given: int
 
     @property
     def output_mean(self) -> np.ndarray:
@@ -49,14 +54,20 @@ def loaded(source: Source, n_samples: int | None) -> Source:
 
 
 def prepared(source: Source, bias: bool, rng: np.random.Generator) -> Prepared:
-    """Whitened about the mean, or about zero without biases, and divided at random."""
+    """Whitened about the mean, or about zero without biases, and divided at random.
+
+    Rows that repeat others exactly are left out where the samples are in memory: a copy in both parts would be no test.
+    """
+    n_given = source.count()
+    if isinstance(source, ArraySource) and _fits(source, n_given):
+        source = without_repeats(source)
     moments = second_moments(source, bias)
     d = source.n_inputs
     mean = moments.mean[:d] if bias else np.zeros(d)
     whitening = Whitening.of(mean, moments.covariance[:d, :d] if bias else moments.xx)
     samples = Mapped(source, whitening)
     train, holdout = _divided(samples, moments.n, rng)
-    return Prepared(source, moments, whitening, samples, train, holdout)
+    return Prepared(source, moments, whitening, samples, train, holdout, n_given)
 
 
 def second_moments(source: Source, bias: bool = True) -> Moments:

@@ -51,7 +51,7 @@ def find_flips(
     scale = max(float(np.linalg.norm(columns)), float(np.linalg.norm(target)), 1e-300)
     _, triangle, pivots = qr(columns, mode="economic", pivoting=True)
     diagonal = np.abs(np.diag(triangle))
-    rank = int(np.count_nonzero(diagonal > 1e-9 * diagonal.max(initial=1e-300)))
+    rank = int(np.count_nonzero(diagonal > max(1e-9, tolerance) * diagonal.max(initial=1e-300)))
     complete = True
     if k - rank <= ENUMERATE:
         flips = _enumerate_free(columns, target, pivots[:rank], pivots[rank:])

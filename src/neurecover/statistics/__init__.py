@@ -9,6 +9,7 @@ from neurecover.statistics.gauss_newton import (
     UnitBlockSums,
 )
 from neurecover.statistics.hermite import HermiteCoefficients, HermiteSums, regression_degree
+from neurecover.statistics.influence import InfluenceSums, SerialResiduals
 from neurecover.statistics.model_sums import ModelSums, UnitsOn, incoming
 from neurecover.statistics.moments import Moments
 from neurecover.statistics.residuals import Residuals
@@ -18,11 +19,13 @@ __all__ = [
     "GaussNewtonSums",
     "HermiteCoefficients",
     "HermiteSums",
+    "InfluenceSums",
     "ModelSums",
     "Moments",
     "PreactivationRange",
     "ReadoutSums",
     "Residuals",
+    "SerialResiduals",
     "Statistic",
     "UnitBlockSums",
     "UnitsOn",

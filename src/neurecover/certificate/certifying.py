@@ -1,0 +1,237 @@
+"""The certificate of a network of any kind, from a few passes over the samples.
+
+The information F is formed from sums that do not grow with the number of outputs where there is one hidden layer, and
+from the Jacobian otherwise; everything after that is the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.certificate import checks
+from neurecover.certificate.checks import EPS, ROUNDING, Evidence
+from neurecover.certificate.information import Information, aligned, array_names, by_name, to_normal_form
+from neurecover.certificate.rivals import SignRivals, sign_rivals
+from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, passed, verdict_of
+from neurecover.data import Source, Whitening, distinct_inputs, reduce
+from neurecover.models import Composite, DeepNetwork, Model, Network, Polynomial, Student, parameters, term_sizes
+from neurecover.statistics import (
+    GaussNewtonSums,
+    InfluenceSums,
+    ModelSums,
+    Residuals,
+    SerialResiduals,
+    UnitsOn,
+    incoming,
+)
+
+N_PROBES = 40
+IN_MEMORY = 512 * 2**20  # bytes of inputs up to which repeated ones are counted once
+TERM_SAMPLES = 4_000  # samples from which the size of the terms of a forward pass is taken
+
+
+def certify(
+    model: Model,
+    whitening: Whitening,
+    samples: Source,
+    holdout: Residuals,
+    evidence: Evidence,
+    rng: np.random.Generator,
+    bias: bool = True,
+) -> Certificate:
+    """The certificate of a network on whitened inputs that was fitted to all `samples`.
+
+    `holdout` are the residuals, on samples that had no part in it, of the network as it was before the held-out ones
+    joined the fit. bias=False says that biases and offset are fixed at zero.
+    """
+    size = _sizes(model, whitening, samples)
+    made = [*checks.held_out(holdout, ROUNDING * size), *_structural(model, whitening, evidence, bias)]
+    if not passed(made, ("units", "size", "derivative")):
+        return issue(tuple(made), holdout, holdout.n)
+    white, normal = aligned(model, whitening)
+    information = _information(white, samples, rng, bias)
+    serial = reduce(samples, SerialResiduals(white))
+    n_equations, n_free = serial.n * model.n_outputs, information.n_determinable
+    on = _units_on(white, samples, bias)
+    made.append(checks.equations(n_equations, n_free))
+    made.append(checks.information(information.weakest, int(np.count_nonzero(on.on == 0))))
+    if not passed(made, ("equations", "information")):
+        return issue(tuple(made), holdout, serial.n)
+    freedom = n_equations - n_free
+    variance = float(serial.sums["squared"].sum()) / freedom
+    floor = (EPS * float(size.max())) ** 2
+    noisy = not made[0].passed
+    errors = _errors(information, normal, whitening, samples, max(variance, floor), noisy)
+    made.append(_signs(normal, errors, evidence))
+    made.append(checks.kinks(on.on, on.off, on.wanted, not noisy))
+    if noisy:
+        p_structure = information.score_test(variance)
+        made += checks.noise(holdout, variance, n_equations, freedom, p_structure, evidence)
+        made.append(checks.independence(serial.z()))
+        made += checks.precision(errors.arrays.largest(*_rows(normal)), _strength(normal, errors.arrays))
+        if all(check.passed for check in made if check.name != "rounding"):
+            made.append(checks.noise_level(variance, errors.arrays.largest(*_hidden(normal))))
+    else:
+        made.append(checks.digits(errors.arrays.largest(*_hidden(normal))))
+    if evidence.asked is None and verdict_of(tuple(made)) in ("exact", "statistical"):
+        made.append(checks.found_width(exact=not noisy))
+    return issue(tuple(made), holdout, serial.n, variance, errors.arrays)
+
+
+def issue(
+    made: tuple[Check, ...],
+    holdout: Residuals,
+    n_samples: int,
+    noise_variance: float | None = None,
+    errors: ParameterArrays | None = None,
+) -> Certificate:
+    """The certificate of these checks; errors and noise are kept where the verdict vouches for them."""
+    verdict = verdict_of(made)
+    variance = {"exact": 0.0, "statistical": noise_variance}.get(verdict)
+    kept = errors if verdict in ("exact", "statistical") else None
+    return Certificate(made, holdout.mse, variance, n_samples, holdout.n, kept)
+
+
+def certify_nothing(reason: str, holdout: Residuals, constant: bool, n_samples: int) -> Certificate:
+    """The certificate of a constant in place of a network that was not to be had, and why it was not."""
+    spread = float(holdout.output_variance.mean())
+    r2 = 1.0 if constant else 1.0 - holdout.mse / spread if spread > 0.0 else 0.0
+    predicts = f"The mean of the outputs explains {max(r2, 0.0):.1%} of the held-out variance."
+    made = (Check("units", False, 0, 1, reason), Check("prediction", constant, r2, checks.GOOD_R2, predicts))
+    return issue(made, holdout, n_samples)
+
+
+def _sizes(model: Model, whitening: Whitening, samples: Source) -> np.ndarray:
+    """The size of the terms whose sum an output is, (p,): what one rounding error is relative to.
+
+    Inputs far from zero lose digits before they are whitened, by as many times as they are larger.
+    """
+    X, _ = next(samples.blocks(TERM_SAMPLES))
+    terms = term_sizes(model, np.asarray(X, dtype=np.float64))
+    spread = 1.0 / np.maximum(np.linalg.norm(whitening.matrix, axis=1), 1e-300)
+    offset = 1.0 + float(np.max(np.abs(whitening.mean) / spread, initial=0.0))
+    return offset * np.sqrt(np.mean(terms**2, axis=0))
+
+
+def _structural(model: Model, whitening: Whitening, evidence: Evidence, bias: bool) -> list[Check]:
+    """What takes no pass over the samples."""
+    d, r = whitening.matrix.shape
+    known = not isinstance(model, Composite) or isinstance(model.upper, Polynomial | Network | DeepNetwork)
+    fixed = 0 if bias or not isinstance(model, Network) else model.n_hidden + model.n_outputs
+    return [
+        checks.units(sum(len(W) for W in model.hidden_weights)),
+        checks.inputs(r, d),
+        checks.width(evidence, model.n_hidden),
+        checks.affine_part(evidence.sign_choices),
+        checks.derivative(model.activation.differentiable and known, str(model.activation)),
+        checks.size(len(parameters(model)) - fixed),
+    ]
+
+
+def _information(white: Model, samples: Source, rng: np.random.Generator, bias: bool) -> Information:
+    probes = _probes(white, rng, bias)
+    if isinstance(white, Network):
+        V = np.hstack([white.W, white.b[:, None]]) if bias else white.W
+        readout = np.vstack([white.A.T, white.c[None]]) if bias else white.A.T
+        student = Student(white.activation, V, readout, bias, affine=False)
+        return Information.of_network(white, reduce(samples, GaussNewtonSums(student, probes)))
+    return Information.of_model(reduce(samples, ModelSums(white, probes)))
+
+
+def _probes(white: Model, rng: np.random.Generator, bias: bool) -> np.ndarray:
+    """Units that might be missing in the first layer: half of them anywhere, half close to those found, (e, D)."""
+    W = white.hidden_weights[0]
+    b = white.b if isinstance(white, Network) else np.zeros(len(W))
+    V = np.hstack([W, b[:, None]]) if bias else W
+    anywhere = rng.standard_normal((N_PROBES // 2, V.shape[1]))
+    near = rng.integers(len(V), size=N_PROBES - len(anywhere))
+    unit = V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)
+    return np.vstack([anywhere, unit[near] + 0.3 * rng.standard_normal((len(near), V.shape[1]))])
+
+
+@dataclass(frozen=True)
+class _Errors:
+    """Standard errors by name, and the covariance of all parameters in normal form."""
+
+    arrays: ParameterArrays
+    covariance: np.ndarray
+
+
+def _errors(
+    information: Information, normal: Model, whitening: Whitening, samples: Source, variance: float, noisy: bool
+) -> _Errors:
+    """σ² T F⁻¹ Tᵀ; under noise the variances are those that hold whatever the noise of single samples and outputs."""
+    T = to_normal_form(information, normal, whitening)
+    moves = T @ information.inverse
+    covariance = variance * moves @ T.T
+    variances = np.diag(covariance)
+    if noisy:
+        robust = reduce(samples, InfluenceSums(information.model, information.free, moves, information.inverse))
+        ratio = np.divide(robust.sums["squares"], variances, out=np.ones_like(variances), where=variances > 0.0)
+        variances = variances * ratio
+        covariance = covariance * np.sqrt(np.maximum(ratio, 0.0)) * np.sqrt(np.maximum(ratio, 0.0))[:, None]
+    return _Errors(ParameterArrays(by_name(normal, np.sqrt(np.maximum(variances, 0.0)))), covariance)
+
+
+def _signs(normal: Model, errors: _Errors, evidence: Evidence) -> Check:
+    """[ATV21, eq. 5], layer by layer, against the covariance of the weights."""
+    choices, p_value, complete, n_units = max(evidence.sign_choices, 1), 0.0, True, 0
+    if not normal.activation.odd_slope:
+        return checks.signs(choices, p_value, complete, n_units)
+    for rivals in _rivals_of_layers(normal, errors.covariance):
+        choices, p_value = max(choices, len(rivals.flips)), max(p_value, rivals.p_value)
+        complete, n_units = complete and rivals.complete, max(n_units, rivals.flips.shape[1])
+    return checks.signs(choices, p_value, complete, n_units)
+
+
+def _rivals_of_layers(normal: Model, covariance: np.ndarray) -> list[SignRivals]:
+    """Every hidden layer with the weights above it as a network of one hidden layer."""
+    if isinstance(normal, Composite):
+        deep = normal.to_deep()
+        # Below a polynomial the signs of units show in what is not linear in them. A threshold is a bias reversed.
+        return [] if deep is None else _rivals_of_layers(deep, covariance)
+    layers = ((normal.W, normal.b), (normal.A, normal.c)) if isinstance(normal, Network) else normal.layers
+    starts = np.cumsum([0, *(part.size for layer in layers for part in layer)])[::2]
+    rivals = []
+    for number in range(len(layers) - 1):
+        (W, b), (A, c) = layers[number], layers[number + 1]
+        own = np.r_[starts[number] : starts[number] + W.size, starts[number + 1] : starts[number + 1] + A.size]
+        rivals.append(sign_rivals(Network(W, b, A, c, normal.activation), covariance[np.ix_(own, own)]))
+    return rivals
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """How many different inputs every hidden unit is on and off for, and how many any unit can be laid through."""
+
+    on: np.ndarray
+    off: np.ndarray
+    wanted: np.ndarray
+
+
+def _units_on(white: Model, samples: Source, bias: bool) -> _Sides:
+    seen = reduce(distinct_inputs(samples, IN_MEMORY), UnitsOn(white))
+    # A unit of D weights and p output weights, its scale free, passes through (D + p − 1)/p samples.
+    wanted = (incoming(white) - (not bias) + white.n_outputs - 1) // white.n_outputs
+    on = seen.sums["on"]
+    if white.activation.homogeneity != 1.0 or not white.activation.odd_slope:
+        return _Sides(np.maximum(on, wanted + checks.MARGIN), wanted + checks.MARGIN, wanted)  # no kink to be seen
+    return _Sides(on, seen.n - on, wanted)
+
+
+def _strength(normal: Model, errors: ParameterArrays) -> np.ndarray:
+    """The weights above every unit of the last hidden layer over their errors; of a polynomial, its coefficients."""
+    name = "coefficients" if "coefficients" in errors else list(errors)[-2]
+    spread = np.linalg.norm(errors[name], axis=0)
+    return np.linalg.norm(normal.to_arrays()[name], axis=0) / np.maximum(spread, 1e-300)
+
+
+def _hidden(normal: Model) -> tuple[str, ...]:
+    """The arrays of the hidden layers, of a composite those of its first."""
+    return ("W", "threshold") if isinstance(normal, Composite) else array_names(normal)[:-2]
+
+
+def _rows(normal: Model) -> tuple[str, ...]:
+    return tuple(name for name in _hidden(normal) if name.startswith("W"))

@@ -1,0 +1,84 @@
+"""Other signs of the units that the samples do not exclude.
+
+Units in a set S can change their signs together, unseen, when v_S = Σ_{j∈S} A_j w_jᵀ is zero [ATV21, Theorem 3.4].
+Under errors v_S is only known with a covariance, that of D_S θ̂ for the linear map
+
+    δv_S = Σ_{j∈S} δA_j w_jᵀ + A_j δw_jᵀ,
+
+and the signs of S are determined when a Wald test tells v_S from zero. A set that could pass has
+‖v_S‖ ≤ z Σ_{j∈S} s_j with s_j² the total variance of A_j w_jᵀ; these sets are found first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import chdtrc, chdtri
+
+from neurecover.certificate.ambiguity import sign_ambiguities
+from neurecover.models import Network
+
+CERTAIN = 1e-6  # the probability at which v_S = 0 is excluded: 2^k sets are looked at
+LEAST = 1e-7  # relative size of v_S that counts as zero without noise
+
+
+@dataclass(frozen=True)
+class SignRivals:
+    """The sets of units, (s, k), whose signs may change together, the empty one first.
+
+    `p_value` is the largest of a set but the empty one, 0 if there is none. `complete` is False where the sets are too
+    many to be searched.
+    """
+
+    flips: np.ndarray
+    p_value: float
+    complete: bool
+
+
+def sign_rivals(layer: Network, covariance: np.ndarray | None) -> SignRivals:
+    """The sign changes of a layer's units that their covariance does not exclude.
+
+    covariance is that of (W row by row, then A row by row), (k·d + p·k) squared; None for exactly known weights.
+    """
+    (k, d), p = layer.W.shape, layer.n_outputs
+    size = float(np.linalg.norm(np.linalg.norm(layer.A, axis=0) * np.linalg.norm(layer.W, axis=1)))
+    tolerance = LEAST
+    maps = None
+    if covariance is not None and size > 0.0:
+        maps = [_map(layer, j) for j in range(k)]
+        spread = [np.sqrt(max(float(np.einsum("ap,pq,aq->", D, covariance, D, optimize=True)), 0.0)) for D in maps]
+        tolerance = max(LEAST, float(np.sqrt(chdtri(p * d, CERTAIN)) * np.sum(spread)) / size)
+    found = sign_ambiguities(layer, tolerance=min(tolerance, 0.5))
+    flips = found.signs < 0
+    if maps is None or covariance is None:
+        return SignRivals(flips, float(len(flips) > 1), found.complete)
+    values = np.array([_p_value(layer, np.flatnonzero(flip), maps, covariance) for flip in flips])
+    kept = (values > CERTAIN) | ~flips.any(axis=1)
+    others = values[kept & flips.any(axis=1)]
+    return SignRivals(flips[kept], float(others.max(initial=0.0)), found.complete)
+
+
+def _map(layer: Network, j: int) -> np.ndarray:
+    """D_j (p·d, k·d + p·k): δ(A_j w_jᵀ) = D_j δθ."""
+    (k, d), p = layer.W.shape, layer.n_outputs
+    D = np.zeros((p, d, k * d + p * k))
+    for o in range(p):
+        D[o, :, j * d : (j + 1) * d] = layer.A[o, j] * np.eye(d)
+        D[o, :, k * d + o * k + j] = layer.W[j]
+    return D.reshape(p * d, -1)
+
+
+def _p_value(layer: Network, units: np.ndarray, maps: list[np.ndarray], covariance: np.ndarray) -> float:
+    if len(units) == 0:
+        return 1.0
+    v = (layer.A[:, units] @ layer.W[units]).ravel()
+    D = np.sum([maps[j] for j in units], axis=0)
+    values, vectors = np.linalg.eigh(D @ covariance @ D.T)
+    floor = 1e-12 * max(float(values[-1]), 1e-300)
+    along = vectors.T @ v
+    # Where v is known without error, any part of it excludes the set.
+    if np.any(np.abs(along[values <= floor]) > LEAST * np.linalg.norm(layer.A[:, units]) + 1e-300):
+        return 0.0
+    seen = values > floor
+    return float(chdtrc(max(np.count_nonzero(seen), 1), np.sum(along[seen] ** 2 / values[seen])))

@@ -1,0 +1,42 @@
+"""Rows that repeat others, which add nothing to what the samples say."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.data.arrays import ArraySource
+from neurecover.data.source import Source
+
+
+def first_occurrences(rows: np.ndarray) -> np.ndarray:
+    """The indices, in order, of the rows (n, q) that no earlier row equals.
+
+    Equal rows agree in every column, so only rows whose value in the most varied of a few columns occurs more than once
+    are compared in full.
+    """
+    n, q = rows.shape
+    columns = range(0, q, max(1, q // 4))
+    values = [np.unique(rows[:, j], return_inverse=True, return_counts=True) for j in columns]
+    _, group, counts = max(values, key=lambda value: len(value[0]))
+    shared = np.flatnonzero(counts[group] > 1)
+    if len(shared) == 0:
+        return np.arange(n)
+    _, first = np.unique(rows[shared], axis=0, return_index=True)
+    repeated = np.setdiff1d(np.arange(len(shared)), first)
+    return np.delete(np.arange(n), shared[repeated])
+
+
+def without_repeats(source: ArraySource) -> ArraySource:
+    """The samples with every (x, y) once, the first of each kept."""
+    X, Y = source.collect()
+    kept = first_occurrences(np.hstack([X, Y]))
+    return source if len(kept) == len(X) else source.taken(kept)
+
+
+def distinct_inputs(source: Source, most_bytes: int) -> Source:
+    """The samples with every x once, where they fit in memory; else as they are."""
+    if source.n_inputs == 0 or 8 * source.count() * source.n_inputs > most_bytes:
+        return source
+    X, Y = source.collect()
+    kept = first_occurrences(X)
+    return source if len(kept) == len(X) else ArraySource(X[kept], Y[kept], origin=source.origin)
