@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.special import ndtr
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from neurecover.algorithms.gp18.joint import fit_all
@@ -51,59 +52,62 @@ def test_both_searches_reduce_the_angle() -> None:
     assert turned.estimates < 30
 
 
-def test_union_score_against_differences_and_merging() -> None:
+@pytest.mark.parametrize("flips", [None, np.array([0.03, 0.2])])
+def test_union_score_against_differences_and_merging(flips: np.ndarray | None) -> None:
     rng = np.random.default_rng(0)
     V, tau = rng.standard_normal((2, 3)), np.array([0.5, 1.0])
     X, y = rng.standard_normal((300, 3)), (rng.random((300, 1)) < 0.4).astype(float)
-    score = UnionScore(V, tau)
+    score = UnionScore(V, tau, flips=flips)
     score.update(X, y)
+    theta = np.concatenate([np.column_stack([V, tau]).ravel(), np.zeros(2) if flips is None else flips])
 
-    def value(dV: np.ndarray, dtau: np.ndarray) -> float:
-        other = UnionScore(V + dV, tau + dtau, curvature=False)
+    def value(theta: np.ndarray) -> float:
+        units = theta[:8].reshape(2, 4)
+        other = UnionScore(units[:, :3], units[:, 3], False, None if flips is None else theta[8:])
         other.update(X, y)
         return float(other.sums["log_likelihood"])
 
     e = 1e-6
-    for i in range(2):
-        for j in range(3):
-            s = np.zeros((2, 3))
-            s[i, j] = e
-            numeric = (value(s, np.zeros(2)) - value(-s, np.zeros(2))) / (2 * e)
-            assert score.sums["score"][i, j] == pytest.approx(numeric, rel=1e-4, abs=1e-4)
-        s = e * np.eye(2)[i]
-        numeric = (value(np.zeros((2, 3)), s) - value(np.zeros((2, 3)), -s)) / (2 * e)
-        assert score.sums["score"][i, 3] == pytest.approx(numeric, rel=1e-4, abs=1e-4)
-    first, second = UnionScore(V, tau), UnionScore(V, tau)
+    numeric = np.array([(value(theta + e * s) - value(theta - e * s)) / (2 * e) for s in np.eye(10)])
+    np.testing.assert_allclose(score.sums["score"].ravel(), numeric[:8], rtol=1e-4, atol=1e-4)
+    if flips is not None:
+        np.testing.assert_allclose(score.sums["flip_score"], numeric[8:], rtol=1e-4)
+    first, second = UnionScore(V, tau, flips=flips), UnionScore(V, tau, flips=flips)
     first.update(X[:100], y[:100])
     second.update(X[100:], y[100:])
     first.merge(second)
     np.testing.assert_allclose(first.information, score.information)
 
 
-def test_information_is_the_variance_of_the_score() -> None:
+@pytest.mark.parametrize("flips", [None, np.array([0.03, 0.2])])
+def test_information_is_the_variance_of_the_score(flips: np.ndarray | None) -> None:
     """Labels drawn from the model itself: E[score scoreᵀ] is the Fisher information."""
-    rng = np.random.default_rng(0)
     V, tau = np.array([[1.5, 0.0], [0.0, 1.0]]), np.array([0.5, 0.3])
-    X = rng.standard_normal((1, 2)).repeat(40_000, axis=0)
-    from scipy.special import ndtr
-
-    outside = np.prod(ndtr(tau - X[:1] @ V.T))
+    x = np.random.default_rng(0).standard_normal((1, 2))
+    outside = np.prod(ndtr(tau - x @ V.T))
+    chance = 1 - outside if flips is None else flips[0] * outside + (1 - flips[1]) * (1 - outside)
     scores = []
     for label in (0.0, 1.0):
-        one = UnionScore(V, tau)
-        one.update(X[:1], np.array([[label]]))
-        scores.append(one.sums["score"].ravel())
-    mean = outside * scores[0] + (1 - outside) * scores[1]
-    np.testing.assert_allclose(mean, 0.0, atol=1e-12)
-    expected = outside * np.outer(scores[0], scores[0]) + (1 - outside) * np.outer(scores[1], scores[1])
+        one = UnionScore(V, tau, flips=flips)
+        one.update(x, np.array([[label]]))
+        own = one.sums["score"].ravel()
+        scores.append(own if flips is None else np.concatenate([own, one.sums["flip_score"]]))
+    np.testing.assert_allclose((1 - chance) * scores[0] + chance * scores[1], 0.0, atol=1e-12)
+    expected = (1 - chance) * np.outer(scores[0], scores[0]) + chance * np.outer(scores[1], scores[1])
     np.testing.assert_allclose(one.information, expected, atol=1e-12)
+
+
+def test_the_score_stays_finite_far_from_the_boundary() -> None:
+    score = UnionScore(np.array([[1e8, 0.0]]), np.array([-1e8]), flips=np.array([0.01, 0.01]))
+    score.update(np.array([[5.0, 1.0], [-5.0, 1.0]]), np.array([[0.0], [1.0]]))
+    assert all(np.all(np.isfinite(value)) for value in score.sums.values())
 
 
 @pytest.mark.parametrize(("cls", "inside"), [(HalfspaceUnion, 1), (HalfspaceIntersection, 0)])
 def test_halfspaces_of_shifted_correlated_inputs(cls, inside: int) -> None:  # type: ignore[no-untyped-def]
     truth = composite_teacher(5, 3, union(), threshold=1.6, activation="step", random_state=2)
     rng = np.random.default_rng(0)
-    Z = rng.standard_normal((40_000, 5))
+    Z = rng.standard_normal((15_000, 5))
     mix, mean = np.eye(5) + 0.3 * rng.standard_normal((5, 5)), rng.standard_normal(5)
     X = Z @ mix.T + mean
     y = (truth(Z)[:, 0] == inside).astype(int)
@@ -118,6 +122,79 @@ def test_halfspaces_of_shifted_correlated_inputs(cls, inside: int) -> None:  # t
     assert comparison.bias_error < 0.02
     assert model.score(X, y) > 0.999
     assert "right side of 3 halfspaces" in model.notes_[0]
+
+
+def flipped_union(
+    d: int, k: int, n: int, rates: tuple[float, float], seed: int
+) -> tuple[Composite, np.ndarray, np.ndarray, np.ndarray]:
+    """A union, inputs, labels of which some are flipped (outside, inside), and the clean ones."""
+    truth = composite_teacher(d, k, union(), threshold=1.5, activation="step", random_state=seed)
+    rng = np.random.default_rng([seed, 1])
+    X = rng.standard_normal((n, d))
+    clean = truth(X)[:, 0] > 0.5
+    flip = rng.random(n) < np.where(clean, rates[1], rates[0])
+    return truth, X, clean ^ flip, clean
+
+
+@pytest.mark.parametrize("rates", [(0.05, 0.05), (0.01, 0.2)])
+def test_flipped_labels_and_their_rates(rates: tuple[float, float]) -> None:
+    truth, X, y, clean = flipped_union(5, 3, 10_000, rates, 3)
+    model = HalfspaceUnion(n_halfspaces=3, random_state=0).fit(X, y)
+    found = Composite(model.halfspaces_.normals, model.halfspaces_.thresholds, Or(), "step")
+    assert compare(found, truth).max_angle < 0.05
+    assert np.mean(model.predict(X) == clean) > 0.997
+    # Binomial standard errors, for about 7,000 samples outside and 2,000 inside, four of them.
+    assert model.flip_rates_[0] == pytest.approx(rates[0], abs=4 * np.sqrt(rates[0] / 7_000))
+    assert model.flip_rates_[1] == pytest.approx(rates[1], abs=4 * np.sqrt(rates[1] / 2_000))
+    proba = model.predict_proba(X)
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(model.classes_[proba.argmax(axis=1)], model.predict(X))
+
+
+def test_errors_of_the_halfspaces_cover() -> None:
+    """Over several data sets, two of three true normals and thresholds lie within one standard error, nearly all in 3."""
+    within = []
+    for seed in range(5):
+        truth, X, y, _ = flipped_union(4, 2, 5_000, (0.05, 0.05), seed)
+        half = HalfspaceUnion(n_halfspaces=2, random_state=0).fit(3.0 * X + 1.0, y).halfspaces_
+        order = np.argmax(truth.W @ half.normals.T, axis=1)
+        assert len(set(order)) == 2
+        off = half.normals[order] - truth.W
+        shift = half.thresholds[order] - (3.0 * truth.threshold + truth.W.sum(axis=1))
+        errors = np.column_stack([off, shift])
+        within.append(np.abs(errors) / np.sqrt(np.diagonal(half.covariance[order], axis1=1, axis2=2)))
+    share = np.array(within)
+    assert 0.5 < np.mean(share < 1.0) < 0.95
+    assert np.mean(share < 3.0) > 0.94
+
+
+@pytest.mark.parametrize("k", [2, 4])
+def test_the_number_of_halfspaces_is_found(k: int) -> None:
+    _, X, y, _ = flipped_union(5, k, 5_000, (0.02, 0.02), 10 + k)
+    model = HalfspaceUnion(random_state=0).fit(X, y)
+    assert len(model.halfspaces_) == k
+    assert min(model.criteria_, key=model.criteria_.get) == k
+    assert {k - 1, k, k + 1} <= set(model.criteria_)
+
+
+def test_any_class_can_be_the_union() -> None:
+    _, X, y, _ = flipped_union(4, 2, 4_000, (0.02, 0.02), 5)
+    names = np.where(y, "a", "b")  # the union sorts first
+    model = HalfspaceUnion(2, random_state=0, union_label="a").fit(X, names)
+    other = HalfspaceUnion(2, random_state=0).fit(X, y)
+    np.testing.assert_array_equal(model.predict(X) == "a", other.predict(X))
+    np.testing.assert_allclose(model.predict_proba(X)[:, 0], other.predict_proba(X)[:, 1], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(model.flip_rates_, other.flip_rates_[::-1], rtol=1e-6)
+    inverse = HalfspaceIntersection(2, random_state=0, intersection_label="b").fit(X, names)
+    np.testing.assert_array_equal(inverse.predict(X), model.predict(X))
+    with pytest.raises(ValueError, match="one of the classes"):
+        HalfspaceUnion(2, union_label="c").fit(X, names)
+
+
+def test_a_set_of_another_shape_is_not_vouched_for() -> None:
+    X = np.random.default_rng(0).standard_normal((6_000, 3))
+    model = HalfspaceUnion(n_halfspaces=2, random_state=0).fit(X, np.linalg.norm(X, axis=1) > 2.0)
+    assert any("not to be relied on" in note for note in model.notes_), model.notes_
 
 
 def test_halfspaces_say_so_when_labels_are_noise() -> None:

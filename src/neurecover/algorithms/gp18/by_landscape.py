@@ -18,11 +18,11 @@ _PATHS = {BEST: "simultaneous", PAPER: "one_by_one"}
 
 @dataclass(frozen=True)
 class LandscapeRecord:
-    """The directions, the packed T₁ … T₄ of the outputs, and the standard error of a normalised coefficient."""
+    """The directions, packed T₁ … T₄ (1, n_packed) of the output, and the error (1,) of a normalised coefficient."""
 
     step_one: Directions
     coefficients: dict[int, np.ndarray]
-    standard_error: float
+    standard_error: np.ndarray
 
 
 def _run(call: Call) -> Estimate:

@@ -99,10 +99,10 @@ def _run(call: Call) -> Estimate:
     d = own.source.n_inputs
     halves = split(own.source, 0.5, int(call.rng.integers(2**31)))
     tensors = [hermite_coefficients(half, call.task.n_samples // 2, 2)[0] for half in halves]
-    first, other = (unpack(T[2], d, 2) for T in tensors)
+    first, other = (unpack(T[2][0], d, 2) for T in tensors)
     second = 0.5 * (first + other)
     units = correlation_cliques(second, 0.5 * np.abs(first - other), call.task.n_hidden)
-    rate = _rate(0.5 * (tensors[0][1] + tensors[1][1]), second, units.W)
+    rate = _rate(0.5 * (tensors[0][1] + tensors[1][1])[0], second, units.W)
     if not rate > 0.0:
         raise UnsolvableError(f"Exponential units need a positive rate. The correlations show {rate:.3g} instead.")
     note = f"{len(units.W)} cliques; correlations inside exceed others by a factor of {units.gap:.2f}; rate {rate:.3g}."

@@ -52,11 +52,13 @@ def own_inputs(source: Source) -> OwnInputs:
     return own
 
 
-def refuse_unless(name: str, task: Task, activations: tuple[str, ...] | None = None) -> str | None:
-    """What every algorithm here needs: one output, an activation it knows, k ≤ d."""
+def refuse_unless(
+    name: str, task: Task, activations: tuple[str, ...] | None = None, *, several: bool = False
+) -> str | None:
+    """What every algorithm here needs: one output unless it says otherwise, an activation it knows, k ≤ d."""
     if activations is not None and task.activation.name not in activations:
         return f"{name} is for {' or '.join(activations)} units. Got {task.activation} instead."
-    if task.n_outputs != 1:
+    if task.n_outputs != 1 and not several:
         return f"{name} reads one output at a time. Got {task.n_outputs} outputs instead."
     if task.n_hidden is not None and task.n_hidden > task.n_inputs:
         return f"{name} sees at most as many units as inputs, {task.n_inputs}. Got {task.n_hidden} instead."

@@ -92,10 +92,10 @@ def _run(call: Call) -> Estimate:
     tensors, error = hermite_coefficients(call.source, call.task.n_samples, 4)
     k = call.task.n_hidden
     if k is None:
-        k = span({j: tensors[j][None] for j in (2, 4)}, d, error).basis.shape[1]
+        k = span({j: tensors[j] for j in (2, 4)}, d, error).basis.shape[1]
     if k == 0:
         raise UnsolvableError("The even Hermite coefficients of the outputs do not rise above their noise.")
-    found = even_units(tensors[4], d, k, call.rng, sign=float(np.sign(act.hermite(0.0, 4)[4])))
+    found = even_units(tensors[4][0], d, k, call.rng, sign=float(np.sign(act.hermite(0.0, 4)[4])))
     cosines = np.abs(found.W @ found.W.T) - np.eye(k)
     note = f"{k} units; the largest cosine of two, 0 for orthonormal ones, is {cosines.max():.3f}."
     return Estimate(with_linear_upper(call.source, found.W, np.zeros(k), act), (note,), details=found)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 import numpy as np
-from scipy.linalg import LinAlgError, solve
 
+from neurecover.algorithms.gp18.damping import damped_step
 from neurecover.models import Composite, DeepNetwork, Network, Polynomial, jacobian, parameters, with_parameters
 
 M = TypeVar("M", Network, DeepNetwork, Composite)
@@ -62,13 +62,7 @@ def fit_all(network: M, X: np.ndarray, Y: np.ndarray, *, max_steps: int = 60) ->
 
 
 def _step(network: M, A: np.ndarray, g: np.ndarray, damping: float) -> M:
-    diagonal = np.diag(A)
-    matrix = A + np.diag(damping * diagonal + 1e-14 * max(float(diagonal.max()), 1e-300))
-    try:
-        step = solve(matrix, g, assume_a="pos")
-    except LinAlgError:
-        step = g / np.diag(matrix)
-    return with_parameters(network, parameters(network) + step)
+    return with_parameters(network, parameters(network) + damped_step(A, g, damping))
 
 
 def _rss(network: M, X: np.ndarray, Y: np.ndarray) -> float:

@@ -26,7 +26,9 @@ from neurecover.results import Estimate
 from neurecover.statistics import Moments
 
 _AGREEMENT = 0.998  # of held-out samples whose activity a correct layer predicts
+_NOISY_AGREEMENT = 0.985  # the same under noise: some at rest look active, and some at the boundary do not
 _CROWDED = 0.8  # share of samples with an active unit above which thresholds are too low for Step 1
+_MIXED = 0.005  # share on the rarer side of rest that the tails of the noise may have
 _FORMS = {BEST: ("tensor", "likelihood"), PAPER: ("one_by_one", "paper")}
 
 
@@ -62,7 +64,7 @@ def two_steps(
     search: str | None = "likelihood",
     max_samples: int = 200_000,
 ) -> LowestLayer:
-    """W and t of the first layer from samples with whitened Gaussian inputs and one output.
+    """W and t of the first layer from samples with whitened Gaussian inputs.
 
     threshold gives known tᵢ as a start; None estimates them. search is how Step 2 looks: "likelihood", all units at
     once; "turn" and "paper", one unit at a time by EstimateTanAlpha; None for Step 1 alone. Step 1 is one pass over all
@@ -71,8 +73,8 @@ def two_steps(
     act = activations.get(activation)
     _check(source, path, search)
     d = source.n_inputs
-    moments = reduce(source, Moments(d, 1))
-    if moments.covariance[d, d] <= 1e-26 * max(moments.mean[d] ** 2, 1e-300):
+    moments = reduce(source, Moments(d, source.n_outputs))
+    if np.all(np.diag(moments.covariance)[d:] <= 1e-26 * np.maximum(moments.mean[d:] ** 2, 1e-300)):
         raise UnsolvableError("All outputs are equal, so no unit is ever seen to be active.")
     tensors, error = hermite_coefficients(source, moments.n, max(3, *PATHS[path]))
     found = directions(tensors, d, rng, n_hidden=n_hidden, standard_error=error, path=path).signed(act)
@@ -81,14 +83,15 @@ def two_steps(
     if search is None:
         return _first_step_only(found, guess, "Step 1 alone: units up to a small angle.")
     X, Y = subsample(source, max_samples, int(rng.integers(2**31))).collect()
-    seen = seen_activity(Y[:, 0]) if act.name in ("step", "relu", "power") else None
+    seen = seen_activity(Y) if act.name in ("step", "relu", "power") else None
     if seen is None:
         note = (
-            "Step 2 needs outputs that repeat exactly where no unit is active, as ReLU or step units without noise "
-            "give; these do not, so the units are those of Step 1."
+            "Step 2 needs outputs that are equal, up to a little noise, where no unit is active, as ReLU or step units "
+            "give; these are not, so the units are those of Step 1."
         )
         return _first_step_only(found, guess, note)
-    end = boundary(X, seen.of(Y[:, 0]), found.W, None if threshold is None else guess, rng, search)
+    start = None if threshold is None else guess
+    end = boundary(X, seen.of(Y), found.W, start, rng, search, noisy=seen.noisy, counted=n_hidden is None)
     notes = [f"{seen.share:.1%} of the samples have an active unit.", end.sentence]
     certain = _certain(seen, end, notes)
     return LowestLayer(end.W, end.threshold, found, seen, end, end.tan_alpha, end.agreement, certain, tuple(notes))
@@ -100,38 +103,45 @@ def _first_step_only(found: Directions, threshold: np.ndarray, note: str) -> Low
 
 
 def _certain(seen: Activity, end: Boundary, notes: list[str]) -> bool:
-    certain = end.agreement >= _AGREEMENT
+    if seen.noisy:
+        notes.append(
+            f"The outputs at rest have noise of standard deviation {float(seen.noise.max()):.2g}, which hides weak "
+            "activity; a joint fit of all parameters does better."
+        )
+    certain = end.agreement >= (_NOISY_AGREEMENT if seen.noisy else _AGREEMENT)
     if not certain:
-        notes.append(f"That is below {_AGREEMENT:.1%}, so the units are not to be relied on.")
+        notes.append("That is less than a correct layer reaches, so the units are not to be relied on.")
     if seen.share > _CROWDED:
         notes.append(
             f"The thresholds are too low: above {_CROWDED:.0%} activity products of units outweigh the linear part."
         )
         certain = False
-    if 0.0 < seen.below < seen.share:
+    if seen.mixed > _MIXED * seen.noisy:
         notes.append(
-            f"The upper part is not monotone: {seen.below:.1%} of the outputs lie below the value {seen.rest:.4g} "
-            "without active units, and Step 2 took every other value as active."
+            f"The upper part is not monotone: {seen.mixed:.1%} of the outputs lie on the rarer side of the value "
+            "without active units, and Step 2 took both sides as active."
         )
         certain = False
     return certain
 
 
 def _check(source: Source, path: str, search: str | None) -> None:
-    if source.n_outputs != 1:
-        raise ValueError(f"The lowest layer is read from one output. Got {source.n_outputs}; give one at a time.")
     if path not in PATHS:
         raise ValueError(f"path must be one of {', '.join(PATHS)}. Got {path!r} instead.")
+    if source.n_outputs != 1 and path != "tensor":
+        raise ValueError(f"Landscapes are made of one output. Got {source.n_outputs}; give one at a time.")
     if search is not None and search not in SEARCHES:
         raise ValueError(f"search must be None or one of {', '.join(SEARCHES)}. Got {search!r} instead.")
 
 
 def _refuse(task: Task) -> str | None:
-    return refuse_unless("lowest_layer", task, ("step", "relu", "sigmoid", "power"))
+    return refuse_unless("lowest_layer", task, ("step", "relu", "sigmoid", "power"), several=True)
 
 
 def _run(call: Call) -> Estimate:
     path, search = _FORMS[call.form]
+    if call.form == PAPER and call.task.n_outputs != 1:
+        raise UnsolvableError(f"The paper's form reads one output. Got {call.task.n_outputs} outputs instead.")
     layer = two_steps(
         call.source, call.task.activation, call.rng, n_hidden=call.task.n_hidden, path=path, search=search
     )

@@ -30,7 +30,7 @@ _HIGHEST = 5.0  # no unit with a larger threshold is active often enough to be s
 
 @dataclass(frozen=True)
 class Directions:
-    """Unit rows W (k, d), up to sign, and the weights cᵢ hⱼ(−tᵢ) (k,) of every order in the coefficients."""
+    """Unit rows W (k, d), up to sign, and the weights cᵢ hⱼ(−tᵢ) (p, k) of every order in the coefficients."""
 
     W: np.ndarray
     weights: dict[int, np.ndarray]
@@ -43,20 +43,21 @@ class Directions:
         outputs vary more tell far less: products of other units vary there too.
         """
         h = activation.hermite(-_TYPICAL, 3)
-        seen = self.weights[2] * self.weights[3] * float(h[2] * h[3])
+        size = np.maximum(np.sum(self.weights[2] ** 2, axis=1, keepdims=True), 1e-300)  # outputs count alike
+        seen = np.sum(self.weights[2] * self.weights[3] / size, axis=0) * float(h[2] * h[3])
         signs = np.where(seen < 0.0, -1.0, 1.0)
         return Directions(self.W * signs[:, None], {j: a * signs**j for j, a in self.weights.items()})
 
 
 def hermite_coefficients(
     source: Source, n_samples: int, degree: int, regress: int | None = None
-) -> tuple[dict[int, np.ndarray], float]:
-    """Packed T₁ … T_degree of the first output and their standard error, in one pass; regressed as far as n allows."""
+) -> tuple[dict[int, np.ndarray], np.ndarray]:
+    """Packed T₁ … T_degree (p, n_packed) and their standard errors (p,), in one pass; regressed as far as n allows."""
     d = source.n_inputs
     q = regression_degree(n_samples, d, degree) if regress is None else regress
     found = reduce(source, HermiteSums(d, source.n_outputs, degree, q)).coefficients()
-    error = sqrt(float(found.residual_variance[0]) / max(found.freedom, 1))
-    return {j: found.packed(j)[0] for j in range(1, degree + 1)}, error
+    error = np.sqrt(found.residual_variance / max(found.freedom, 1))
+    return {j: found.packed(j) for j in range(1, degree + 1)}, error
 
 
 def directions(
@@ -65,10 +66,10 @@ def directions(
     rng: np.random.Generator,
     *,
     n_hidden: int | None = None,
-    standard_error: float = 0.0,
+    standard_error: float | np.ndarray = 0.0,
     path: str = "tensor",
 ) -> Directions:
-    """The units from packed Hermite coefficients Tⱼ, exact ones or estimates.
+    """The units from packed Hermite coefficients Tⱼ (p, n_packed), exact ones or estimates; p = 1 for landscapes.
 
     n_hidden=None takes the rank of the coefficients above their noise, which is right for k ≤ d independent units.
     """
@@ -82,13 +83,14 @@ def directions(
     k = basis.shape[1]
     if k == 0:
         raise UnsolvableError("The Hermite coefficients of the outputs do not rise above their noise.")
-    reduced = {j: whitened(used[j][0], basis, j) for j in orders}
+    unit = np.maximum(np.broadcast_to(standard_error, len(used[2])), 1e-300) if np.any(standard_error) else np.ones(1)
+    reduced = {j: np.stack([whitened(row, basis, j) for row in used[j]]) / unit[:, None] for j in orders}
     if path == "tensor":
         W = decompose({j: T / sqrt(factorial(j)) for j, T in reduced.items()}, k, k, rng).W
     else:
-        W = _landscape(unpack(reduced[2], k, 2), reduced[4], rng, path)
+        W = _landscape(unpack(reduced[2][0], k, 2), reduced[4][0], rng, path)
     W = W @ basis.T
-    return Directions(W, {j: best_weights(T, W, j)[0] for j, T in coefficients.items()})
+    return Directions(W, {j: best_weights(T, W, j) for j, T in coefficients.items()})
 
 
 def thresholds(found: Directions, activation: Activation) -> np.ndarray:
@@ -99,7 +101,8 @@ def thresholds(found: Directions, activation: Activation) -> np.ndarray:
     grid = np.linspace(0.05, _HIGHEST, 1_000)
     h = activation.hermite(-grid, 3)
     ratio = h[3] / h[2]
-    seen = np.abs(found.weights[3] / np.where(found.weights[2] == 0.0, np.inf, found.weights[2]))
+    second, third = found.weights[2], found.weights[3]
+    seen = np.abs(np.sum(second * third, axis=0)) / np.maximum(np.sum(second**2, axis=0), 1e-300)
     return grid[np.argmin(np.abs(ratio[None, :] - seen[:, None]), axis=1)]
 
 

@@ -8,11 +8,14 @@ import numpy as np
 from scipy.special import ndtri
 
 from neurecover.algorithms.gp18.tan_alpha import Search, clear_of, refine_estimate, turn_estimate
-from neurecover.algorithms.gp18.union import UnionFit, fit_union
+from neurecover.algorithms.gp18.union import UnionFit, fit_union, missed
+from neurecover.algorithms.gp18.union_search import find_union
 from neurecover.data import ArraySource, split
 
 SEARCHES = ("likelihood", "turn", "paper")
 _HOLDOUT = 0.1
+_GOOD = 2e-3  # share of training samples on the wrong side up to which no other start is tried
+_FLIPS = np.array([0.003, 0.02])  # where rates of wrong activity start: outside and inside
 
 
 @dataclass(frozen=True)
@@ -41,10 +44,15 @@ def boundary(
     threshold: np.ndarray | None,
     rng: np.random.Generator,
     search: str = "likelihood",
+    *,
+    noisy: bool = False,
+    counted: bool = False,
 ) -> Boundary:
     """The boundary from samples X (n, d) with activity (n,), starting at directions W (k, d).
 
-    search is "likelihood" for all units at once, "turn" or "paper" for one at a time.
+    search is "likelihood" for all units at once, "turn" or "paper" for one at a time. The first begins anew where it
+    leaves samples unexplained; noisy lets it take some labels for wrong, and counted lets it choose another number of
+    units.
     """
     k = len(W)
     if threshold is None:
@@ -54,7 +62,7 @@ def boundary(
     Xt, at = train.collect()
     by: UnionFit | tuple[Search | None, ...]
     if search == "likelihood":
-        by = fit_union(ArraySource(Xt, at), W, threshold)
+        by = _likelihood(ArraySource(Xt, at), W, threshold, rng, noisy, counted)
         W, t, tan = by.W, by.threshold, by.tan_alpha
     else:
         by = _one_at_a_time(Xt, at[:, 0] > 0.5, W, threshold, rng, search)
@@ -64,6 +72,16 @@ def boundary(
     Xh, ah = holdout.collect()
     agreement = float(np.mean(np.any(Xh @ W.T > t, axis=1) == (ah[:, 0] > 0.5)))
     return Boundary(W, t, tan, agreement, len(Xh), by)
+
+
+def _likelihood(
+    labels: ArraySource, W: np.ndarray, t: np.ndarray, rng: np.random.Generator, noisy: bool, counted: bool
+) -> UnionFit:
+    fit = fit_union(labels, W, t, flips=_FLIPS if noisy else None)
+    if missed(labels, fit).by_chance if noisy else fit.error <= _GOOD:
+        return fit
+    again = find_union(labels, rng, None if counted else len(W)).fit
+    return again if again.error < fit.error else fit
 
 
 def _one_at_a_time(

@@ -3,32 +3,53 @@
 Maximum likelihood finds what EstimateTanAlpha and the search over z find [GP18, Alg. 1], all units together and with
 the others' share accounted for: 1/‖vᵢ‖ is the estimate of tan αᵢ, and every step turns all zᵢ. For labels without
 noise the likelihood has no maximum at finite ‖v‖; the fit sharpens until no sample is on the wrong side, after
-which the angle left is of the order of d / (n φ(t)).
+which the angle left is of the order of d / (n φ(t)). With noise the rates η₀, η₁ at which labels are flipped outside
+and inside are parameters too, as log η.
 """
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import LinAlgError, solve
 
+from neurecover.algorithms.gp18.damping import damped_step
 from neurecover.data import Source, reduce
 from neurecover.statistics.union_score import UnionScore
+
+_MOST_FLIPPED = 0.45
+_STAGES, _STEPS = 25, 8  # of sharpening, and of Fisher scoring in each
+_GAIN = 0.05  # of log-likelihood, below which a stage ends
+_FASTEST, _FINEST, _WIDEST = 0.5, 1e-7, 1.0  # tan α may halve from one stage to the next, and stays within bounds
+_FARTHEST = 20.0  # a threshold, in standard deviations of the inputs, at which a unit has no samples
+_SETTLED = 0.05  # relative change of tan α at the end
+_ENOUGH = 1e-3  # share of samples on the wrong side, beyond those flipped, up to which no unit needs to be moved
 
 
 @dataclass(frozen=True)
 class UnionFit:
-    """Normals W (k, d), unit rows, thresholds t (k,), tan α (k,) and the share of samples on the wrong side."""
+    """Normals W (k, d), unit rows, thresholds t (k,), and tan α (k,), the angle to be expected to the true normals.
+
+    `flips` (η₀, η₁) are the rates of flipped labels outside and inside, None where labels were taken as they are.
+    `covariance` (k, d + 1, d + 1) is that of the errors of (wᵢ, tᵢ); `error` is the share of samples on the wrong side.
+    """
 
     W: np.ndarray
     threshold: np.ndarray
     tan_alpha: np.ndarray
-    error: float
-    log_likelihood: float
-    iterations: int
+    flips: np.ndarray | None = None
+    covariance: np.ndarray | None = None
+    error: float = 1.0
+    log_likelihood: float = -np.inf
+    iterations: int = 0
 
     def contains(self, X: np.ndarray) -> np.ndarray:
         """Whether any halfspace contains x, (n,)."""
         return np.any(self.threshold < X @ self.W.T, axis=1)
+
+    def likelihood(self) -> UnionScore:
+        """The likelihood at this fit, with nothing added yet."""
+        return UnionScore(self.W / self.tan_alpha[:, None], self.threshold / self.tan_alpha, flips=self.flips)
 
 
 def fit_union(
@@ -37,91 +58,200 @@ def fit_union(
     threshold: np.ndarray,
     tan_alpha: float | np.ndarray = 0.3,
     *,
-    max_iterations: int = 60,
+    flips: np.ndarray | None = None,
     repairs: int = 4,
 ) -> UnionFit:
     """Maximise the likelihood of labels y ∈ {0, 1} from directions W (k, d) and thresholds (k,).
 
-    Where samples inside the union stay unexplained, the unit that does least is sent to their mean, up to `repairs`
-    times.
+    flips is where the rates of flipped labels start; None takes labels as they are. Where samples inside the union
+    stay unexplained, the unit that does least is sent to their mean, up to `repairs` times.
     """
-    best = _ascend(labels, W, np.asarray(threshold, dtype=float), np.broadcast_to(tan_alpha, len(W)), max_iterations)
+    start = UnionFit(
+        W / np.linalg.norm(W, axis=1, keepdims=True),
+        np.asarray(threshold, dtype=float),
+        np.array(np.broadcast_to(tan_alpha, len(W)), dtype=float),
+        flips,
+    )
+    best = sharpened(labels, start)
     for _ in range(repairs):
-        if best.error <= 1e-3:
+        if best.flips is None and best.error <= _ENOUGH:
             break
-        start = _moved(labels, best)
-        if start is None:
+        lost = missed(labels, best)
+        if lost.by_chance:
             break
-        again = _ascend(labels, *start, max_iterations)
+        again = sharpened(labels, grown(best, lost, int(np.argmin(lost.alone))))
         if again.log_likelihood <= best.log_likelihood:
             break
         best = again
     return best
 
 
-def _ascend(labels: Source, W: np.ndarray, t: np.ndarray, tan_alpha: np.ndarray, max_iterations: int) -> UnionFit:
-    d = W.shape[1]
-    sharp = (1.0 / (np.linalg.norm(W, axis=1) * tan_alpha))[:, None]
-    here = reduce(labels, UnionScore(W * sharp, t / tan_alpha))
-    damping, done = 1e-3, 0
-    while done < max_iterations:
-        done += 1
-        there = None
-        for _ in range(12):
-            step = _step(here, damping)
-            trial = reduce(labels, UnionScore(here.V + step[:, :d], here.tau + step[:, d], curvature=False))
-            if trial.sums["log_likelihood"] > here.sums["log_likelihood"]:
-                there = reduce(labels, UnionScore(trial.V, trial.tau))
-                break
-            damping *= 8.0
-        if there is None:
+def sharpened(labels: Source, fit: UnionFit) -> UnionFit:
+    """The fit at the angles that its own information leaves, reached from wider ones."""
+    steps = 0
+    for _ in range(_STAGES):
+        here = _ascend(labels, fit)
+        covariance = _covariance(here.score)
+        left = np.sqrt(np.array([np.trace(block[:-1, :-1]) for block in covariance]))
+        tan = np.clip(left, np.maximum(_FASTEST * fit.tan_alpha, _FINEST), _WIDEST)
+        steps += here.steps
+        settled = bool(np.all(np.abs(tan - fit.tan_alpha) <= _SETTLED * fit.tan_alpha))
+        fit = _as_fit(here, fit.tan_alpha, covariance, steps)
+        if settled:
             break
-        gain = float(there.sums["log_likelihood"] - here.sums["log_likelihood"])
-        here, damping = there, max(damping / 8.0, 1e-9)
-        loss = -float(here.sums["log_likelihood"])
-        # A loss of one unit in all: the labels are separated with room to spare.
-        if loss < 1.0 or gain < 1e-4 * loss:
-            break
-    norms = np.linalg.norm(here.V, axis=1)
-    norms = np.where(norms > 0.0, norms, 1.0)
+        fit = replace(fit, tan_alpha=tan)
+    return fit
+
+
+def _as_fit(here: _Ascent, tan: np.ndarray, covariance: np.ndarray, steps: int) -> UnionFit:
+    score = here.score
     return UnionFit(
-        here.V / norms[:, None],
-        here.tau / norms,
-        1.0 / norms,
-        float(here.sums["errors"] / here.n),
-        float(here.sums["log_likelihood"]),
-        done,
+        score.V * tan[:, None],
+        score.tau * tan,
+        tan,
+        score.flips,
+        covariance,
+        float(score.sums["errors"] / score.n),
+        float(score.sums["log_likelihood"]),
+        steps,
     )
 
 
-def _step(here: UnionScore, damping: float) -> np.ndarray:
-    information = here.information
-    diagonal = np.diag(information)
-    floor = 1e-12 * max(float(diagonal.max()), 1e-300)
-    matrix = information + np.diag(damping * diagonal + floor)
-    try:
-        step = solve(matrix, here.sums["score"].ravel(), assume_a="pos")
-    except LinAlgError:
-        step = here.sums["score"].ravel() / (diagonal + floor)
-    return step.reshape(here.sums["score"].shape)
+@dataclass(frozen=True)
+class _Ascent:
+    score: UnionScore
+    steps: int
 
 
-def _moved(labels: Source, fit: UnionFit) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """The fit with its least useful unit at the mean of the inside samples that no unit contains."""
+def _ascend(labels: Source, fit: UnionFit) -> _Ascent:
+    """Fisher scoring at fixed angles."""
+    here = reduce(labels, fit.likelihood())
+    damping, done = 1e-3, 0
+    while done < _STEPS:
+        done += 1
+        gain = 0.0
+        for _ in range(12):
+            trial = reduce(labels, _stepped(here, fit.tan_alpha, damping))
+            gain = float(trial.sums["log_likelihood"] - here.sums["log_likelihood"])
+            if gain > 0.0:
+                here, damping = trial, max(damping / 8.0, 1e-9)
+                break
+            damping *= 8.0
+        # Half a unit of log-likelihood is one standard error of one parameter.
+        if gain < _GAIN:
+            break
+    return _Ascent(here, done)
+
+
+def _stepped(here: UnionScore, tan: np.ndarray, damping: float) -> UnionScore:
+    """The likelihood after one damped step, with nothing added yet: rows of V keep their lengths 1/tan α."""
+    k, d = here.V.shape
+    score, scale = here.sums["score"].ravel(), np.ones(k * (d + 1))
+    if here.flips is not None:
+        # In (log η₀, log η₁) derivatives are multiplied by η.
+        score = np.concatenate([score, here.sums["flip_score"]])
+        scale = np.concatenate([scale, here.flips])
+    B = _tangents(here) * scale[:, None]
+    information, ascent = B.T @ here.information @ B, B.T @ score
+    step = B @ damped_step(information, ascent, damping)
+    turn = step[: k * (d + 1)].reshape(k, d + 1)
+    V = here.V + turn[:, :d]
+    V /= np.linalg.norm(V, axis=1, keepdims=True) * tan[:, None]
+    flips = here.flips
+    if flips is not None:
+        moved = flips * np.exp(np.clip(step[-2:] / flips, -1.0, 1.0))
+        flips = np.clip(moved, 0.5 / max(here.n, 1), _MOST_FLIPPED)
+    tau = np.clip(here.tau + turn[:, d], -_FARTHEST / tan, _FARTHEST / tan)
+    return UnionScore(V, tau, flips=flips)
+
+
+def _tangents(here: UnionScore) -> np.ndarray:
+    """A basis of the steps that keep the lengths of V's rows: v moves at right angles to itself, τ and η freely."""
+    k, d = here.V.shape
+    size = k * (d + 1) + (0 if here.flips is None else 2)
+    B = np.zeros((size, size - k))
+    for i in range(k):
+        rows, columns = i * (d + 1), i * d
+        B[rows : rows + d, columns : columns + d - 1] = np.linalg.svd(here.V[i : i + 1])[2][1:].T
+        B[rows + d, columns + d - 1] = 1.0
+    B[k * (d + 1) :, k * d :] = np.eye(size - k * (d + 1))
+    return B
+
+
+def _covariance(here: UnionScore) -> np.ndarray:
+    """Of (zᵢ, tᵢ) for every unit, (k, d + 1, d + 1): the inverse Fisher information, all else being free too.
+
+    A unit vector and a threshold are not off by more than about 1, which is the error of what no sample determines.
+    """
+    k, d = here.V.shape
+    B = _tangents(here)
+    tan = 1.0 / np.linalg.norm(here.V, axis=1)
+    prior = np.concatenate([np.repeat(tan**2, d), np.ones(B.shape[1] - k * d)])  # v = z / tan α
+    inverse = B @ np.linalg.inv(B.T @ here.information @ B + np.diag(prior)) @ B.T
+    blocks = [slice(i * (d + 1), (i + 1) * (d + 1)) for i in range(k)]
+    return np.array([inverse[block, block] * a**2 for block, a in zip(blocks, tan)])
+
+
+@dataclass(frozen=True)
+class Missed:
+    """The samples labelled inside that no unit contains: their number, their mean, and how far it is from chance.
+
+    Flipped labels outside the union lie there like all samples do. `excess` is m‖Σ^{−1/2}(mean − μ)‖² for the m of
+    them, μ and Σ those of all samples outside, which for flipped labels is χ² with d degrees of freedom. `alone` (k,)
+    is by how many samples each unit contains on its own more are labelled inside than outside.
+    """
+
+    count: int
+    mean: np.ndarray
+    excess: float
+    alone: np.ndarray
+
+    @property
+    def by_chance(self) -> bool:
+        """Whether flipped labels explain the mean: χ² within five of its standard deviations."""
+        d = len(self.mean)
+        return self.count < d or self.excess < d + 5.0 * np.sqrt(2.0 * d)
+
+
+def missed(labels: Source, fit: UnionFit) -> Missed:
+    """What no unit of the fit explains."""
     k, d = fit.W.shape
-    missed, count, alone = np.zeros(d), 0, np.zeros(k)
+    lost_sum, lost_count, alone = np.zeros(d), 0, np.zeros(k)
+    outside_sum, outside_squares, outside_count = np.zeros(d), np.zeros((d, d)), 0
     for X, Y in labels.blocks(65_536):
         inside = Y[:, 0] > 0.5
         above = fit.threshold < X @ fit.W.T
+        outside = X[~above.any(axis=1)]
+        outside_sum += outside.sum(axis=0)
+        outside_squares += outside.T @ outside
+        outside_count += len(outside)
         lost = inside & ~above.any(axis=1)
-        missed += X[lost].sum(axis=0)
-        count += int(lost.sum())
+        lost_sum += X[lost].sum(axis=0)
+        lost_count += int(lost.sum())
         only = above & (above.sum(axis=1) == 1)[:, None]
         alone += only[inside].sum(axis=0) - only[~inside].sum(axis=0)
-    norm = float(np.linalg.norm(missed))
-    if count < d or norm == 0.0:
-        return None
-    W, t, tan = fit.W.copy(), fit.threshold.copy(), np.minimum(np.maximum(fit.tan_alpha, 0.05), 1.0)
-    worst = int(np.argmin(alone))
-    W[worst], t[worst], tan[worst] = missed / norm, norm / count, 0.5
-    return W, t, tan
+    mean, centre = lost_sum / max(lost_count, 1), outside_sum / max(outside_count, 1)
+    spread = outside_squares / max(outside_count, 1) - np.outer(centre, centre)
+    off = mean - centre
+    excess = lost_count * float(off @ np.linalg.lstsq(spread, off, rcond=None)[0])
+    return Missed(lost_count, mean, excess, alone)
+
+
+def grown(fit: UnionFit, lost: Missed, place: int | None = None) -> UnionFit:
+    """The fit with one more unit where samples are missed, or with the unit at `place` sent there."""
+    size = float(np.linalg.norm(lost.mean))
+    tan = np.clip(fit.tan_alpha, 0.05, 1.0)
+    # Flipped labels lie all around and dilute the mean, whose length then says nothing of the threshold.
+    others = fit.threshold if place is None else np.delete(fit.threshold, place)
+    t = size if fit.flips is None or len(others) == 0 else float(np.median(others))
+    new = UnionFit(
+        np.vstack([fit.W, lost.mean / max(size, 1e-300)]), np.append(fit.threshold, t), np.append(tan, 0.5), fit.flips
+    )
+    return new if place is None else without(new, place)
+
+
+def without(fit: UnionFit, unit: int) -> UnionFit:
+    """The fit as a start without one of its units."""
+    return UnionFit(
+        np.delete(fit.W, unit, axis=0), np.delete(fit.threshold, unit), np.delete(fit.tan_alpha, unit), fit.flips
+    )

@@ -24,6 +24,8 @@ UPPERS = ("polynomial", "network", "deep")
 NEVER = Deadline()
 _UPPER_SAMPLES = 5_000
 _JOINT_LOAD = 20  # samples with an active unit per parameter of the joint fit
+_JOINT_WORK = 2e9  # multiply–adds of a step for which more samples than that are taken
+_NEARLY = 0.3  # how far below its threshold a unit may be for the fit to be told that it is at rest
 _AT_REST = 200  # samples without an active unit: they all say the same, so that a few are enough
 _DEEP_STARTS = 20
 _SOLVED = 1e-20  # relative mean squared residual at which no further start is tried
@@ -66,10 +68,11 @@ def fit_upper(
 
 def polished(network: Composite, train: Source, holdout: Source, rng: np.random.Generator) -> Composite:
     """The network after a joint fit of all its parameters, if that does better on samples it has not seen."""
-    wanted = _JOINT_LOAD * parameters(network).size
+    size = parameters(network).size
+    wanted = max(_JOINT_LOAD * size, int(_JOINT_WORK / size**2))
     X, Y = subsample(train, 10 * wanted, int(rng.integers(2**31))).collect()
-    kept = _awake(network.hidden(X), wanted)
-    if not can_be_fitted(network) or wanted > _JOINT_LOAD * len(kept):
+    kept = _awake(X @ network.W.T - network.threshold, wanted)
+    if not can_be_fitted(network) or size >= Y[kept].size:
         return network
     better = fit_all(network, X[kept], Y[kept]).network
     return better if explained(better, holdout) >= explained(network, holdout) else network
@@ -119,11 +122,11 @@ def _upper_deep(
 
 def _upper_samples(hidden: Hidden, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     H, Y = subsample(hidden, 10 * _UPPER_SAMPLES, int(rng.integers(2**31))).collect()
-    kept = _awake(H, _UPPER_SAMPLES)
+    kept = _awake(np.where(H > 0.0, 0.0, -np.inf), _UPPER_SAMPLES)
     return H[kept], Y[kept]
 
 
-def _awake(H: np.ndarray, wanted: int) -> np.ndarray:
-    """Rows of hidden values to fit on."""
-    idle = np.flatnonzero(~np.any(H > 0.0, axis=1))
-    return np.setdiff1d(np.arange(len(H)), idle[_AT_REST:])[:wanted]
+def _awake(depth: np.ndarray, wanted: int) -> np.ndarray:
+    """Rows to fit on, for depths W x − t (n, k): those with a unit that is active or nearly so, and a few at rest."""
+    idle = np.flatnonzero(~np.any(depth > -_NEARLY, axis=1))
+    return np.setdiff1d(np.arange(len(depth)), idle[_AT_REST:])[:wanted]
