@@ -1,5 +1,7 @@
 """What every method of the registry owes, whatever it does inside."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -23,7 +25,14 @@ SUITED: dict[str, tuple[int, int, int, str, bool, int]] = {
     "arbitrary_noise": (4, 2, 3, "sphere", False, 200),
     "sparse_noise": (6, 3, 30, "sphere", False, 600),
 }
-every_method = pytest.mark.parametrize("method", nr.methods(), ids=lambda method: method.name)
+# Those of [GP18], which find the first layer of a composite, have their own file.
+NETWORKS = [method for method in nr.methods() if method.finds == "network"]
+every_method = pytest.mark.parametrize("method", NETWORKS, ids=lambda method: method.name)
+every_estimate = pytest.mark.parametrize(
+    ("method", "form"),
+    [(method, form) for method in NETWORKS if method.run is not None for form in method.forms],
+    ids=lambda value: getattr(value, "name", value),
+)
 
 
 def _data(name: str, seed: int = 0) -> tuple[nr.Network, np.ndarray, np.ndarray, dict]:
@@ -43,7 +52,8 @@ def _honest(recovery: nr.Recovery, truth: nr.Network) -> bool:
 
 
 def test_every_method_is_tested_here() -> None:
-    assert {method.name for method in nr.methods()} == set(SUITED)
+    assert {method.name for method in NETWORKS} == set(SUITED)
+    assert {method.finds for method in nr.methods()} == {"network", "composite"}
 
 
 @every_method
@@ -101,3 +111,60 @@ def test_a_task_that_does_not_fit_is_refused_in_a_sentence(method: Algorithm) ->
     reason = method.refuse(task)
     assert reason is not None
     assert reason.endswith(".")
+
+
+@every_estimate
+def test_an_algorithms_own_answer_is_near_and_has_a_record(method: Algorithm, form: str) -> None:
+    truth, X, Y, options = _data(method.name)
+    shifted = X * np.linspace(0.5, 2.0, X.shape[1])  # the answer is in the coordinates of the inputs
+    moved = nr.Network(truth.W / np.linspace(0.5, 2.0, X.shape[1]), truth.b, truth.A, truth.c)
+    found = nr.estimate(
+        shifted, Y, options["n_hidden"], method.name, form, bias=options["bias"], random_state=0, time_budget=30
+    )
+    assert (found.method, found.form) == (method.name, form)
+    assert found.network is not None, found.summary()
+    assert vars(found.details)
+    assert found.summary().splitlines()[0].startswith(f"method       {method.name} ({form})")
+    unexplained = np.mean((found.network(shifted) - Y) ** 2) / Y.var()
+    assert unexplained < (0.5 if form == "best" else 5.0) or method.name == "sparse_noise"
+    if form == "best" and method.name not in ("arbitrary_noise", "noisy_tensor"):
+        assert nr.compare(found.network, moved).max_angle < 0.3
+
+
+def test_estimates_that_cannot_be_had_are_said_in_a_sentence() -> None:
+    _, X, Y, _ = _data("symmetric")
+    refused = nr.estimate(X, Y, 5, method="symmetric", bias=True)
+    assert refused.network is None
+    assert "bias=False" in refused.notes[0]
+    with pytest.raises(ValueError, match="has no estimate of its own"):
+        nr.estimate(X, Y, 5, method="least_squares")
+    with pytest.raises(ValueError, match="comes in the form best"):
+        nr.estimate(X, Y, 5, method="exact_ica", form="paper")
+    with pytest.raises(ValueError, match="use recover_lowest_layer"):
+        nr.recover(X, Y, 5, method="lowest_layer")
+    with pytest.raises(ValueError, match="use recover instead"):
+        nr.recover_lowest_layer(X, Y, 5, method="hermite")
+
+
+def test_a_defect_inside_an_algorithm_stays_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    from neurecover.algorithms.bjw18 import tensor
+
+    def broken(*arguments: object) -> None:
+        raise ValueError("operands could not be broadcast together")
+
+    monkeypatch.setattr(tensor, "until_exact", broken)
+    _, X, Y, options = _data("exact_tensor")
+    with pytest.raises(ValueError, match="broadcast"):
+        nr.recover(X, Y, random_state=0, **options)
+
+
+def test_a_recovery_keeps_the_estimate_it_began_with(tmp_path: Path) -> None:
+    truth, X, Y, options = _data("exact_ica")
+    recovery = nr.recover(X, Y, random_state=0, **options)
+    assert recovery.estimate is not None
+    assert nr.compare(recovery.estimate.network, truth).weight_error < 1e-8
+    recovery.save(tmp_path / "recovery.npz")
+    again = nr.Recovery.load(tmp_path / "recovery.npz").estimate
+    assert again is not None
+    assert (again.method, again.notes) == ("exact_ica", recovery.estimate.notes)
+    np.testing.assert_array_equal(again.network.W, recovery.estimate.network.W)
