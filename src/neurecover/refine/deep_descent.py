@@ -1,7 +1,7 @@
 """Levenberg–Marquardt with variable projection for a student of several layers with skips, y ≈ Θᵀ c_L(x; V).
 
-For given hidden weights V the readout Θ is a linear least-squares solution. With F Fᵀ = Σ c cᵀ and E_o = F⁻¹ Σ c J_o the
-step of the hidden weights is
+For given hidden weights V the readout Θ is a linear least-squares solution. With F Fᵀ = Σ c cᵀ and E_o = F⁻¹ Σ c J_o
+the step of the hidden weights is
 
     (S + λD) δ = g,    S = Σ_o (Σ J_oᵀ J_o − E_oᵀ E_o),    g = Σ_o (Σ J_oᵀ r_o − E_oᵀ F⁻¹ Σ c r_o),    D = diag Σ JᵀJ,
 

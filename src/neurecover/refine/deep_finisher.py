@@ -6,31 +6,25 @@ optimum, so the search ends when two runs arrive at the same one.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from neurecover.activations import Activation, get
-from neurecover.data import ArraySource, Source, reduce, subsample
+from neurecover.data import Source
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import DeepNetwork
-from neurecover.refine.deep_descent import DeepDescent
-from neurecover.refine.deep_joint import JointFit, fit_network, network_rss
-from neurecover.refine.deep_search import Samples, candidates
-from neurecover.refine.deep_signs import count_signs, without_skips
+from neurecover.refine.deep_problem import EXACT, Problem, Progress, output_total
+from neurecover.refine.deep_search import candidates
+from neurecover.refine.deep_settling import Settled, settle_deep
+from neurecover.refine.deep_widths import guess_widths
 from neurecover.solve import Deadline
-from neurecover.statistics import Residuals
 
-EXACT = 1e-20  # relative Σ r² below which a fit is taken for noiseless
-MAX_RUNS = 24
-SEARCH_LOAD = 60  # samples per parameter of the network that the search looks at; the last fits see all
-SAME = 0.1  # of one degree of freedom's share of Σ r²: two optima closer than this are one
-DOUBT = 10.0  # degrees of freedom: odds of e⁵ between two choices of signs under Gaussian noise
-FITTED = 3  # choices of signs fitted to the end on noisy samples
+MAX_RUNS, FRESH_RUNS = 24, 3  # students taken to the end, at given widths and at widths that are tried
+SEARCH_LOAD = 60  # samples per parameter that the search at given widths looks at; the last fits see all
+SEARCH_SAMPLES = 20_000  # that the search for the widths looks at
+SAME = 0.1  # of one equation's share of Σ r²: two optima closer than this are one
 UNDETERMINED = 1e-13  # smallest eigenvalue of the scaled information at which a weight is left open
-
-Progress = Callable[[str, float], object]
 
 
 @dataclass(frozen=True)
@@ -39,7 +33,7 @@ class DeepFinished:
 
     relative_rss is Σ r² over Σ (y − ȳ)², or over Σ y² without biases. converged says that no step lowers Σ r² further.
     sign_choices counts the sign assignments that fit equally well, or as well as noise can tell: 1 when the signs are
-    determined, 0 when there are too many to count. runs counts the students taken to the end. notes are plain sentences.
+    determined, 0 when there are too many to count. runs counts the students taken to the end; notes are sentences.
     """
 
     network: DeepNetwork
@@ -71,118 +65,93 @@ def finish_deep(
     """
     activation = get(activation)
     _check(widths, activation, depth)
+    problem = Problem(source, activation, bias, output_total(source, bias), progress or (lambda stage, rss: None))
+    if not problem.total > 0:
+        raise UnsolvableError("The outputs are the same for every sample, so no weight can be seen in them.")
     if widths is None:
-        raise NotImplementedError
-    return solve_widths(source, widths, activation, rng, deadline, bias, progress or (lambda stage, rss: None))
+        return _find_widths(problem, depth, rng, deadline)
+    return _solve(problem, tuple(widths), rng, deadline, MAX_RUNS)
 
 
-def solve_widths(
-    source: Source,
-    widths: tuple[int, ...],
-    activation: Activation,
-    rng: np.random.Generator,
-    deadline: Deadline,
-    bias: bool,
-    progress: Progress,
-    max_runs: int = MAX_RUNS,
+def _solve(
+    problem: Problem, widths: tuple[int, ...], rng: np.random.Generator, deadline: Deadline, max_runs: int
 ) -> DeepFinished:
     """The best network of these widths."""
-    samples = _samples(source, n_parameters(source, widths, bias), activation, bias, rng)
-    total = output_total(source, bias)
-    if not total > 0:
-        raise UnsolvableError("The outputs are the same for every sample, so no weight can be seen in them.")
-    best: _Settled | None = None
-    share = SAME / (source.n_outputs * (source.n_samples or len(samples.X)))
-    runs = agreements = 0
+    n_numbers, total = problem.n_parameters(widths), problem.total
+    samples = problem.samples(SEARCH_LOAD * n_numbers, rng)
+    if samples.Y.size <= n_numbers:
+        raise UnsolvableError(
+            f"A network of {n_numbers} parameters needs more equations than that. Got {samples.Y.size} instead."
+        )
+    best: Settled | None = None
+    runs, agreed = 0, False
     for candidate in candidates(samples, widths, rng, deadline):
         runs += 1
-        progress("search", candidate.relative_rss)
-        settled = _settle(source, candidate, total, deadline)
-        progress("settle", settled.fit.rss / total)
-        if best is not None and abs(settled.fit.rss - best.fit.rss) <= share * best.fit.rss:
-            agreements += 1
-        elif best is None or settled.fit.rss < best.fit.rss:
-            agreements = 0
+        problem.progress("search", candidate.relative_rss)
+        # With its skips a student fits at least as well as the network that it leads to.
+        if best is not None and candidate.relative_rss > best.fit.rss / total and runs < max_runs:
+            if deadline.passed:
+                break
+            continue
+        settled = settle_deep(problem, candidate, deadline)
+        problem.progress("settle", settled.fit.rss / total)
+        if best is not None:
+            agreed = abs(settled.fit.rss - best.fit.rss) <= SAME * best.fit.rss / problem.n_equations
         if best is None or settled.fit.rss < best.fit.rss:
             best = settled
-        if best.fit.rss < EXACT * total or agreements or runs >= max_runs or deadline.passed:
+        if best.fit.rss < EXACT * total or agreed or runs >= max_runs or deadline.passed:
             break
     assert best is not None
-    return _finished(best, total, runs, agreements)
+    return _finished(best, total, runs, agreed)
 
 
-@dataclass(frozen=True)
-class _Settled:
-    fit: JointFit
-    sign_choices: int
+def _find_widths(problem: Problem, depth: int, rng: np.random.Generator, deadline: Deadline) -> DeepFinished:
+    """The narrowest widths that solve the problem afresh, from a bound above."""
+    guess = guess_widths(problem.samples(SEARCH_SAMPLES, rng), depth, rng, deadline)
+    problem.progress(f"widths {guess.widths}", guess.fit.relative_rss)
+    best = _solve(problem, guess.widths, rng, deadline, FRESH_RUNS)
+    runs, tried = best.runs, {guess.widths}
+    while not deadline.passed:
+        fewer = next((widths for widths in _one_unit_less(best.network.n_hidden) if widths not in tried), None)
+        if fewer is None:
+            break
+        tried.add(fewer)
+        other = _solve(problem, fewer, rng, deadline, FRESH_RUNS)
+        problem.progress(f"widths {fewer}", other.relative_rss)
+        runs += other.runs
+        if _criterion(problem, other) < _criterion(problem, best):
+            best = other
+    note = f"Of the widths that were tried, {best.network.n_hidden} are the narrowest that solve the problem afresh."
+    if not guess.clear:
+        note = "No width showed the planes of a first layer, so the widths are a guess."
+    return replace(best, runs=runs, notes=(note, *best.notes))
 
 
-def _settle(source: Source, candidate: DeepDescent, total: float, deadline: Deadline) -> _Settled:
-    """The student as a network without skips, fitted on all samples.
-
-    Without noise the equations of the signs decide. With noise the likeliest signs are tried on the samples, and the
-    best few are fitted to the end.
-    """
-    exact = candidate.relative_rss < EXACT
-    student = candidate.student
-    networks = without_skips(student, exact)
-    if len(networks) > FITTED:
-        networks = sorted(networks, key=lambda network: network_rss(source, network))[:FITTED]
-    fits = [fit_network(source, network, total, student.bias, deadline) for network in networks]
-    best = min(fits, key=lambda fit: fit.rss)
-    if best.rss < EXACT * total:
-        return _Settled(best, count_signs(best.network))
-    N = source.n_outputs * (source.n_samples or 1)
-    rivals = {
-        round(float(np.log(fit.rss / best.rss)) * N / SAME) for fit in fits if fit.rss <= best.rss * (1 + DOUBT / N)
-    }
-    return _Settled(best, len(rivals))
+def _criterion(problem: Problem, found: DeepFinished) -> float:
+    return problem.criterion(found.relative_rss, found.network.n_hidden)
 
 
-def _finished(best: _Settled, total: float, runs: int, agreements: int) -> DeepFinished:
+def _one_unit_less(widths: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Every way to take one unit away, the top layer first."""
+    return [
+        tuple(k - (layer == chosen) for layer, k in enumerate(widths))
+        for chosen in range(len(widths) - 1, -1, -1)
+        if widths[chosen] > 1
+    ]
+
+
+def _finished(best: Settled, total: float, runs: int, agreed: bool) -> DeepFinished:
     fit, notes = best.fit, []
     relative = fit.rss / total
-    if relative >= EXACT and agreements:
+    if relative >= EXACT and agreed:
         notes.append("Two runs ended at the same least-squares optimum.")
     elif relative >= EXACT:
-        notes.append(f"No two of {runs} runs ended at the same optimum, so a better one may exist.")
+        notes.append(f"No two of the runs ended at the same optimum ({runs} made), so a better one may exist.")
     if fit.weakest < UNDETERMINED:
         notes.append("These samples leave some weights open: the network may have more units than the function needs.")
     if best.sign_choices != 1:
         notes.append(f"The signs of the units are open: {best.sign_choices or 'an unknown number of'} choices fit.")
     return DeepFinished(fit.network, relative, fit.converged, best.sign_choices, tuple(notes), runs)
-
-
-def n_parameters(source: Source, widths: tuple[int, ...], bias: bool) -> int:
-    """How many numbers a network of these widths has."""
-    sizes = (source.n_inputs, *widths, source.n_outputs)
-    return sum((below + bias) * above for below, above in zip(sizes[:-1], sizes[1:]))
-
-
-def output_total(source: Source, bias: bool) -> float:
-    """Σ (y − ȳ)² over samples and outputs, or Σ y² for a network without constants."""
-    p = source.n_outputs
-
-    def about(origin: np.ndarray) -> Residuals:
-        return reduce(source, Residuals(lambda X: np.zeros((len(X), p)), p, origin=origin))
-
-    origin = np.zeros(p)
-    if bias:
-        origin = about(origin).average("output")
-    return float(about(origin).sums["output_squared"].sum())
-
-
-def _samples(source: Source, n_numbers: int, activation: Activation, bias: bool, rng: np.random.Generator) -> Samples:
-    """As many samples in memory as the search needs."""
-    wanted = SEARCH_LOAD * n_numbers
-    seed = int(rng.integers(2**31))
-    chosen = source if source.n_samples is not None and source.n_samples <= wanted else subsample(source, wanted, seed)
-    X, Y = chosen.collect()
-    if Y.size <= n_numbers:
-        raise UnsolvableError(
-            f"A network of {n_numbers} parameters needs more equations than that. Got {Y.size} instead."
-        )
-    return Samples(X, Y, output_total(ArraySource(X, Y), bias), bias, activation)
 
 
 def _check(widths: tuple[int, ...] | None, activation: Activation, depth: int) -> None:

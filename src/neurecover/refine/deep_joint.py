@@ -22,7 +22,7 @@ from neurecover.statistics.deep_gauss_newton import NetworkGaussNewton
 ITERATIONS = 100
 LEAST_DAMPING, MOST_DAMPING = 1e-14, 1e8
 ROUNDING = 1e-31  # Σ r² / Σ y² at which double precision has nothing left to give
-SMALL = 1e-12  # relative decrease of Σ r² by a full step, below which the optimum is reached
+SMALL = 1e-4  # of one equation's share of Σ r²: a full step that gains less has reached the optimum
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,7 @@ def fit_network(
     free = _free_parameters(network, bias)
     step = _Step(source, network, free)
     rss, damping, growth, converged = step.rss, 1e-6, 2.0, False
+    small = SMALL / (network.n_outputs * max(step.n, 1))
     for _ in range(iterations):
         if deadline.passed:
             break
@@ -63,15 +64,15 @@ def fit_network(
             if moved_rss < rss:
                 gain = min((rss - moved_rss) / max(predicted, 1e-300), 1.0)
                 damping = max(damping * max(0.2, 1.0 - (2.0 * gain - 1.0) ** 3), LEAST_DAMPING)  # [Nielsen 1999]
-                small = rss - moved_rss <= SMALL * rss and gain > 0.5
+                done = rss - moved_rss <= small * rss and gain > 0.5
                 network, growth = moved, 2.0
                 step = _Step(source, network, free)
                 rss = step.rss
-                if small:
+                if done:
                     converged = True
                     break
                 continue
-            if predicted <= SMALL * rss:
+            if predicted <= small * rss:
                 converged = True
                 break
         damping, growth = damping * growth, 2.0 * growth
@@ -98,7 +99,7 @@ class _Step:
 
     def __init__(self, source: Source, network: DeepNetwork, free: np.ndarray) -> None:
         sums = reduce(source, NetworkGaussNewton(network))
-        self.rss = float(sums.sums["rr"])
+        self.n, self.rss = sums.n, float(sums.sums["rr"])
         self.gradient = sums.sums["jr"][free]
         curvature = sums.curvature()[np.ix_(free, free)]
         diagonal = np.diag(curvature).copy()

@@ -2,10 +2,10 @@
 
 1. A student wider than the teacher is warmed up by Adam and fitted by Gauss–Newton steps. If it is stuck, the next one
    keeps the more useful half to all of the teacher's number of units in every layer and has fresh ones for the rest.
-2. Once the planes of the first layer are right, the k₁ largest jumps stand clear of the others, long before the residual
-   is small. The other units of that layer are taken away.
-3. The layers above are narrowed too. Where that costs, which is where the wide fit has made one unit out of several, they
-   are found anew as the same problem with one layer less, on the inputs (h₁, x) whitened.
+2. Once the planes of the first layer are right, the k₁ largest jumps stand clear of the others, long before the
+   residual is small. The other units of that layer are taken away.
+3. The layers above are narrowed too. Where that costs, as it does where the wide fit has made one unit out of several,
+   they are found anew: the same problem with one layer less, on the inputs (h₁, x) whitened.
 4. All layers are fitted together, in double precision and to rounding.
 """
 
@@ -27,6 +27,7 @@ from neurecover.solve import Deadline
 from neurecover.statistics.deep_student import DeepStudent
 
 WIDER = 1.5  # units of the student per unit of the teacher, and one more
+LOAD = 0.5  # parameters of the student per equation, at the most
 ADAM_STEPS = 2500
 WIDE = Effort(iterations=50, target=1e-18, patience=10, slow=0.9, single=True)
 REFIT = Effort(iterations=6, target=1e-18, single=True)
@@ -54,6 +55,17 @@ class Samples:
     def source(self) -> Source:
         return ArraySource(self.X, self.Y)
 
+    def wider(self, widths: tuple[int, ...]) -> tuple[int, ...]:
+        """The widths of a student for a teacher of these widths: WIDER times, or as many as LOAD leaves room for."""
+        for factor in np.linspace(WIDER, 1.0, 6):
+            wide = tuple(int(np.ceil(factor * k)) + (factor > 1.0) for k in widths)
+            columns, size = self.X.shape[1] + self.bias, 0
+            for m in wide:
+                size, columns = size + m * columns, columns + m
+            if size + columns * self.Y.shape[1] <= LOAD * self.Y.size:
+                break
+        return wide
+
     def empty(self, depth: int) -> DeepStudent:
         """A student without units."""
         D = self.X.shape[1] + self.bias
@@ -64,24 +76,35 @@ def candidates(
     samples: Samples, widths: tuple[int, ...], rng: np.random.Generator, deadline: Deadline
 ) -> Iterator[DeepDescent]:
     """Students of these widths without end, each fitted as far as it goes."""
-    wide = tuple(int(np.ceil(WIDER * k)) + 1 for k in widths)
     while True:
         best: DeepDescent | None = None
-        failures, tried = 0, False
-        while best is None or failures < PATIENCE:
-            start = samples.empty(len(widths)) if best is None else _kept(samples, best.student, widths, rng, deadline)
-            fit = wide_fit(samples, with_fresh_units(start, wide, rng), rng, deadline)
-            if best is None or fit.rss < PROGRESS * best.rss:
-                best, failures = fit, 0
-            else:
-                failures += 1
+        tried = False
+        for fit in wide_fits(samples, widths, rng, deadline):
+            if best is None or fit.rss < best.rss:
+                best = fit
             if len(widths) == 1 or planes_are_clear(samples, fit, widths[0]):
                 tried = True
                 yield complete(samples, fit, widths, rng, deadline)
-            if deadline.passed:
-                break
         if not tried:
+            assert best is not None
             yield complete(samples, best, widths, rng, deadline)
+
+
+def wide_fits(
+    samples: Samples, widths: tuple[int, ...], rng: np.random.Generator, deadline: Deadline
+) -> Iterator[DeepDescent]:
+    """One fresh wide student and hops from the best so far, until PATIENCE of them in a row gain nothing."""
+    wide = samples.wider(widths)
+    best = wide_fit(samples, with_fresh_units(samples.empty(len(widths)), wide, rng), rng, deadline)
+    yield best
+    failures = 0
+    while failures < PATIENCE and not deadline.passed:
+        keep = tuple(int(rng.integers((k + 1) // 2, k + 1)) for k in widths)
+        kept = narrow(samples, best, keep, deadline, replace(REFIT, iterations=0)).student
+        fit = wide_fit(samples, with_fresh_units(kept, wide, rng), rng, deadline)
+        yield fit
+        failures = 0 if fit.rss < PROGRESS * best.rss else failures + 1
+        best = min(best, fit, key=lambda fit: fit.rss)
 
 
 def wide_fit(samples: Samples, start: DeepStudent, rng: np.random.Generator, deadline: Deadline) -> DeepDescent:
@@ -100,7 +123,7 @@ def wide_fit(samples: Samples, start: DeepStudent, rng: np.random.Generator, dea
 
 
 def planes_are_clear(samples: Samples, fit: DeepDescent, n_planes: int) -> bool:
-    """Whether the jumps say which planes are those of the first layer, or the fit is so good that they must be there."""
+    """Whether the jumps say which planes are the first layer's, or the fit is so good that they must be there."""
     if fit.relative_rss < GOOD:
         return True
     jumps = first_planes(fit.student, samples.X).jumps
@@ -156,14 +179,6 @@ def narrow(
         unit = int(np.argmin(worths[layer].cost))
         student = without(student, layer, unit, worths[layer].regression[:, unit])
         fit = descend_deep(samples.source, student, samples.total, effort, deadline)
-
-
-def _kept(
-    samples: Samples, student: DeepStudent, widths: tuple[int, ...], rng: np.random.Generator, deadline: Deadline
-) -> DeepStudent:
-    keep = tuple(int(rng.integers((k + 1) // 2, k + 1)) for k in widths)
-    fit = DeepDescent(student, np.inf, samples.total, 0, "")
-    return narrow(samples, fit, keep, deadline, replace(REFIT, iterations=0)).student
 
 
 def _whitening(features: np.ndarray, bias: bool) -> Whitening:

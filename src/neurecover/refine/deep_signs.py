@@ -73,7 +73,7 @@ def _turn(student: DeepStudent, layer: int, part: _Partial, exact: bool) -> list
     found = []
     for flip in flips:
         left = skips[:, inputs] + slope * (A[:, flip] @ V[flip, inputs])
-        misfit = part.misfit + float(np.linalg.norm(left) / max(np.linalg.norm(skips[:, inputs]), 1e-300))
+        misfit = part.misfit + float(np.linalg.norm(left)) / max(float(np.linalg.norm(skips[:, inputs])), 1e-300)
         constant = skips[:, -1] + slope * (A[:, flip] @ V[flip, -1]) if student.bias else np.zeros(len(A))
         rows = np.where(flip[:, None], -V, V)
         found.append(_Partial(((A, constant), *part.above), rows, misfit))

@@ -4,8 +4,8 @@ With J = ∂y/∂θ and r = y − f(x), a Gauss–Newton step on all parameters 
 
     Σ Jᵀ J,    Σ Jᵀ r,    Σ |r|².
 
-A student with skips (`DeepStudent`) is linear in its readout Θ. Its step needs, with the features c and the Jacobian J_o
-of output o by the hidden weights alone,
+A student with skips (`DeepStudent`) is linear in its readout Θ. Its step needs, with the features c and the Jacobian
+J_o of output o by the hidden weights alone,
 
     Σ c cᵀ,   Σ c rᵀ,   Σ |r|²,   Σ c J_o  for every output,   Σ_o J_oᵀ J_o,   Σ_o J_oᵀ r_o.
 

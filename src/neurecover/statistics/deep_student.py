@@ -67,7 +67,7 @@ class DeepStudent:
     def forward(self, X: np.ndarray, dtype: type = np.float64) -> Pass:
         """All values of the samples X (n, d), in the given precision."""
         n, q = len(X), len(self.readout)
-        features = np.empty((n, q), dtype=dtype)
+        features: np.ndarray = np.empty((n, q), dtype=dtype)
         features[:, q - self.bias :] = 1.0
         features[:, q - self.bias - self.n_inputs : q - self.bias] = X
         gates = []
