@@ -1,0 +1,165 @@
+"""A network of several hidden layers from samples: search with skips, signs, fit without skips.
+
+Without noise the first network whose residual is at the level of rounding ends the search. With noise nothing marks the
+optimum, so the search ends when two runs arrive at the same one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from neurecover.activations import Activation, get
+from neurecover.data import Source
+from neurecover.exceptions import UnsolvableError
+from neurecover.models import DeepNetwork
+from neurecover.refine.deep_problem import EXACT, Problem, Progress, output_total
+from neurecover.refine.deep_search import candidates
+from neurecover.refine.deep_settling import Settled, settle_deep
+from neurecover.refine.deep_widths import guess_widths
+from neurecover.solve import Deadline
+
+MAX_RUNS, FRESH_RUNS = 24, 3  # students taken to the end, at given widths and at widths that are tried
+SEARCH_LOAD = 60  # samples per parameter that the search at given widths looks at; the last fits see all
+SEARCH_SAMPLES = 20_000  # that the search for the widths looks at
+SAME = 0.1  # of one equation's share of Σ r²: two optima closer than this are one
+UNDETERMINED = 1e-13  # smallest eigenvalue of the scaled information at which a weight is left open
+
+
+@dataclass(frozen=True)
+class DeepFinished:
+    """The network at the end, and how it came about.
+
+    relative_rss is Σ r² over Σ (y − ȳ)², or over Σ y² without biases. converged says that no step lowers Σ r² further.
+    sign_choices counts the sign assignments that fit equally well, or as well as noise can tell: 1 when the signs are
+    determined, 0 when there are too many to count. runs counts the students taken to the end; notes are sentences.
+    """
+
+    network: DeepNetwork
+    relative_rss: float
+    converged: bool
+    sign_choices: int
+    notes: tuple[str, ...]
+    runs: int
+
+    @property
+    def exact(self) -> bool:
+        return self.relative_rss < EXACT
+
+
+def finish_deep(
+    source: Source,
+    widths: tuple[int, ...] | None,
+    activation: str | Activation,
+    rng: np.random.Generator,
+    deadline: Deadline,
+    *,
+    depth: int = 2,
+    bias: bool = True,
+    progress: Progress | None = None,
+) -> DeepFinished:
+    """The best network found before the deadline, on whitened samples; at least one run is always made.
+
+    widths are the units of every hidden layer, lowest first; None finds them for the given depth.
+    """
+    activation = get(activation)
+    _check(widths, activation, depth)
+    problem = Problem(source, activation, bias, output_total(source, bias), progress or (lambda stage, rss: None))
+    if not problem.total > 0:
+        raise UnsolvableError("The outputs are the same for every sample, so no weight can be seen in them.")
+    if widths is None:
+        return _find_widths(problem, depth, rng, deadline)
+    return _solve(problem, tuple(widths), rng, deadline, MAX_RUNS)
+
+
+def _solve(
+    problem: Problem, widths: tuple[int, ...], rng: np.random.Generator, deadline: Deadline, max_runs: int
+) -> DeepFinished:
+    """The best network of these widths."""
+    n_numbers, total = problem.n_parameters(widths), problem.total
+    samples = problem.samples(SEARCH_LOAD * n_numbers, rng)
+    if samples.Y.size <= n_numbers:
+        raise UnsolvableError(
+            f"A network of {n_numbers} parameters needs more equations than that. Got {samples.Y.size} instead."
+        )
+    best: Settled | None = None
+    runs, agreed = 0, False
+    for candidate in candidates(samples, widths, rng, deadline):
+        runs += 1
+        problem.progress("search", candidate.relative_rss)
+        # With its skips a student fits at least as well as the network that it leads to.
+        if best is not None and candidate.relative_rss > best.fit.rss / total and runs < max_runs:
+            if deadline.passed:
+                break
+            continue
+        settled = settle_deep(problem, candidate, deadline)
+        problem.progress("settle", settled.fit.rss / total)
+        if best is not None:
+            agreed = abs(settled.fit.rss - best.fit.rss) <= SAME * best.fit.rss / problem.n_equations
+        if best is None or settled.fit.rss < best.fit.rss:
+            best = settled
+        if best.fit.rss < EXACT * total or agreed or runs >= max_runs or deadline.passed:
+            break
+    assert best is not None
+    return _finished(best, total, runs, agreed)
+
+
+def _find_widths(problem: Problem, depth: int, rng: np.random.Generator, deadline: Deadline) -> DeepFinished:
+    """The narrowest widths that solve the problem afresh, from a bound above."""
+    guess = guess_widths(problem.samples(SEARCH_SAMPLES, rng), depth, rng, deadline)
+    problem.progress(f"widths {guess.widths}", guess.fit.relative_rss)
+    best = _solve(problem, guess.widths, rng, deadline, FRESH_RUNS)
+    runs, tried = best.runs, {guess.widths}
+    while not deadline.passed:
+        fewer = next((widths for widths in _one_unit_less(best.network.n_hidden) if widths not in tried), None)
+        if fewer is None:
+            break
+        tried.add(fewer)
+        other = _solve(problem, fewer, rng, deadline, FRESH_RUNS)
+        problem.progress(f"widths {fewer}", other.relative_rss)
+        runs += other.runs
+        if _criterion(problem, other) < _criterion(problem, best):
+            best = other
+    note = f"Of the widths that were tried, {best.network.n_hidden} are the narrowest that solve the problem afresh."
+    if not guess.clear:
+        note = "No width showed the planes of a first layer, so the widths are a guess."
+    return replace(best, runs=runs, notes=(note, *best.notes))
+
+
+def _criterion(problem: Problem, found: DeepFinished) -> float:
+    return problem.criterion(found.relative_rss, found.network.n_hidden)
+
+
+def _one_unit_less(widths: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Every way to take one unit away, the top layer first."""
+    return [
+        tuple(k - (layer == chosen) for layer, k in enumerate(widths))
+        for chosen in range(len(widths) - 1, -1, -1)
+        if widths[chosen] > 1
+    ]
+
+
+def _finished(best: Settled, total: float, runs: int, agreed: bool) -> DeepFinished:
+    fit, notes = best.fit, []
+    relative = fit.rss / total
+    if relative >= EXACT and agreed:
+        notes.append("Two runs ended at the same least-squares optimum.")
+    elif relative >= EXACT:
+        notes.append(f"No two of the runs ended at the same optimum ({runs} made), so a better one may exist.")
+    if fit.weakest < UNDETERMINED:
+        notes.append("These samples leave some weights open: the network may have more units than the function needs.")
+    if best.sign_choices != 1:
+        notes.append(f"The signs of the units are open: {best.sign_choices or 'an unknown number of'} choices fit.")
+    return DeepFinished(fit.network, relative, fit.converged, best.sign_choices, tuple(notes), runs)
+
+
+def _check(widths: tuple[int, ...] | None, activation: Activation, depth: int) -> None:
+    if activation.homogeneity != 1.0 or not activation.odd_slope:
+        raise ValueError(
+            f"finish_deep expected relu or leaky relu, whose signs the skips carry. Got {activation} instead."
+        )
+    if widths is None and depth < 1:
+        raise ValueError(f"depth expected at least one hidden layer. Got {depth} instead.")
+    if widths is not None and (len(widths) < 1 or min(widths) < 1):
+        raise ValueError(f"widths expected at least one unit in every hidden layer. Got {widths} instead.")
