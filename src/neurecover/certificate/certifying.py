@@ -16,7 +16,17 @@ from neurecover.certificate.information import Information, aligned, array_names
 from neurecover.certificate.rivals import SignRivals, sign_rivals
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, passed, verdict_of
 from neurecover.data import Source, Whitening, distinct_inputs, reduce
-from neurecover.models import Composite, DeepNetwork, Model, Network, Polynomial, Student, parameters, term_sizes
+from neurecover.models import (
+    Composite,
+    DeepNetwork,
+    Model,
+    Network,
+    Polynomial,
+    Student,
+    are_biases,
+    parameters,
+    term_sizes,
+)
 from neurecover.statistics import (
     GaussNewtonSums,
     InfluenceSums,
@@ -119,7 +129,7 @@ def _structural(model: Model, whitening: Whitening, evidence: Evidence, bias: bo
     """What takes no pass over the samples."""
     d, r = whitening.matrix.shape
     known = not isinstance(model, Composite) or isinstance(model.upper, Polynomial | Network | DeepNetwork)
-    fixed = 0 if bias or not isinstance(model, Network) else model.n_hidden + model.n_outputs
+    fixed = 0 if bias else int(np.count_nonzero(are_biases(model)))
     return [
         checks.units(sum(len(W) for W in model.hidden_weights)),
         checks.inputs(r, d),
@@ -137,18 +147,21 @@ def _information(white: Model, samples: Source, rng: np.random.Generator, bias: 
         readout = np.vstack([white.A.T, white.c[None]]) if bias else white.A.T
         student = Student(white.activation, V, readout, bias, affine=False)
         return Information.of_network(white, reduce(samples, GaussNewtonSums(student, probes)))
-    return Information.of_model(reduce(samples, ModelSums(white, probes)))
+    return Information.of_model(reduce(samples, ModelSums(white, probes)), bias)
 
 
 def _probes(white: Model, rng: np.random.Generator, bias: bool) -> np.ndarray:
     """Units that might be missing in the first layer: half of them anywhere, half close to those found, (e, D)."""
     W = white.hidden_weights[0]
     b = white.b if isinstance(white, Network) else np.zeros(len(W))
+    # A model's own sums take probes with biases, which are zero where there are none.
+    padded = not bias and not isinstance(white, Network)
     V = np.hstack([W, b[:, None]]) if bias else W
     anywhere = rng.standard_normal((N_PROBES // 2, V.shape[1]))
     near = rng.integers(len(V), size=N_PROBES - len(anywhere))
     unit = V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)
-    return np.vstack([anywhere, unit[near] + 0.3 * rng.standard_normal((len(near), V.shape[1]))])
+    probes = np.vstack([anywhere, unit[near] + 0.3 * rng.standard_normal((len(near), V.shape[1]))])
+    return np.hstack([probes, np.zeros((len(probes), 1))]) if padded else probes
 
 
 @dataclass(frozen=True)

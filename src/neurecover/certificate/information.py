@@ -18,7 +18,16 @@ from scipy.linalg.lapack import dpotrf, dpotri
 from scipy.special import chdtrc
 
 from neurecover.data import Whitening, unwhitened
-from neurecover.models import Composite, DeepNetwork, Model, Network, Polynomial, free_directions, parameters
+from neurecover.models import (
+    Composite,
+    DeepNetwork,
+    Model,
+    Network,
+    Polynomial,
+    are_biases,
+    free_directions,
+    parameters,
+)
 from neurecover.statistics import GaussNewtonSums, ModelSums
 from neurecover.statistics.base import symmetric
 
@@ -39,10 +48,12 @@ class Information:
     score: np.ndarray
 
     @classmethod
-    def of_model(cls, sums: ModelSums) -> Information:
-        """From the Jacobian of any network."""
-        P, gram = sums.n_parameters, sums.curvature()
-        return cls(sums.model, np.arange(P), gram[:P, :P], gram[:P, P:], gram[P:, P:], sums.sums["jr"])
+    def of_model(cls, sums: ModelSums, bias: bool = True) -> Information:
+        """From the Jacobian of any network; bias=False fixes its biases."""
+        P, gram, score = sums.n_parameters, sums.curvature(), sums.sums["jr"]
+        free = np.flatnonzero(np.ones(P, dtype=bool) if bias else ~are_biases(sums.model))
+        cross, right = gram[free][:, P:], np.concatenate([score[free], score[P:]])
+        return cls(sums.model, free, gram[np.ix_(free, free)], cross, gram[P:, P:], right)
 
     @classmethod
     def of_network(cls, network: Network, sums: GaussNewtonSums) -> Information:

@@ -2,7 +2,7 @@
 
 from neurecover.models.composite import Composite, Or, Polynomial, Upper
 from neurecover.models.deep import DeepNetwork
-from neurecover.models.derivatives import free_directions, jacobian, parameters, with_parameters
+from neurecover.models.derivatives import are_biases, free_directions, jacobian, parameters, with_parameters
 from neurecover.models.files import read_npz, write_npz
 from neurecover.models.loading import Model, from_arrays, load
 from neurecover.models.network import Network, replace_arrays
@@ -19,6 +19,7 @@ __all__ = [
     "Polynomial",
     "Student",
     "Upper",
+    "are_biases",
     "free_directions",
     "from_arrays",
     "jacobian",

@@ -51,6 +51,17 @@ def with_parameters(model: M, theta: np.ndarray) -> M:
     return DeepNetwork(pairs, model.activation)
 
 
+def are_biases(model: Differentiable) -> np.ndarray:
+    """Which entries of θ are biases, offsets or thresholds, as a mask."""
+    if not isinstance(model, Composite):
+        parts = [np.full(part.size, part.ndim == 1) for layer in _layers(model) for part in layer]
+        return np.concatenate(parts)
+    above = model.n_parameters - model.W.size - model.threshold.size
+    upper = model.upper
+    inner = are_biases(upper) if isinstance(upper, Network | DeepNetwork) else np.zeros(above, dtype=bool)
+    return np.concatenate([np.zeros(model.W.size, dtype=bool), np.ones(model.threshold.size, dtype=bool), inner])
+
+
 def jacobian(model: Differentiable, X: np.ndarray) -> np.ndarray:
     """∂ outputs / ∂ θ, (n, p, number of parameters)."""
     return _derivatives(model, X)[0]

@@ -33,7 +33,8 @@ class DeepFinished:
 
     relative_rss is Σ r² over Σ (y − ȳ)², or over Σ y² without biases. converged says that no step lowers Σ r² further.
     sign_choices counts the sign assignments that fit equally well, or as well as noise can tell: 1 when the signs are
-    determined, 0 when there are too many to count. runs counts the students taken to the end; notes are sentences.
+    determined, 0 when there are too many to count. runs counts the students taken to the end, agreements those that
+    ended at the optimum of the best; notes are sentences.
     """
 
     network: DeepNetwork
@@ -42,6 +43,7 @@ class DeepFinished:
     sign_choices: int
     notes: tuple[str, ...]
     runs: int
+    agreements: int = 0
 
     @property
     def exact(self) -> bool:
@@ -151,7 +153,7 @@ def _finished(best: Settled, total: float, runs: int, agreed: bool) -> DeepFinis
         notes.append("These samples leave some weights open: the network may have more units than the function needs.")
     if best.sign_choices != 1:
         notes.append(f"The signs of the units are open: {best.sign_choices or 'an unknown number of'} choices fit.")
-    return DeepFinished(fit.network, relative, fit.converged, best.sign_choices, tuple(notes), runs)
+    return DeepFinished(fit.network, relative, fit.converged, best.sign_choices, tuple(notes), runs, int(agreed))
 
 
 def _check(widths: tuple[int, ...] | None, activation: Activation, depth: int) -> None:

@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from neurecover.data import Source, reduce
-from neurecover.models import Composite, DeepNetwork, Network, Polynomial, parameters, with_parameters
+from neurecover.models import Composite, DeepNetwork, Network, Polynomial, are_biases, parameters, with_parameters
 from neurecover.solve import Deadline, DenseSystem, Loop, Outcome, Tolerances, damping_diagonal
 from neurecover.statistics import ModelSums, Residuals
 
@@ -47,11 +47,14 @@ def can_be_fitted(model: Network | DeepNetwork | Composite) -> bool:
     return known and model.activation.differentiable
 
 
-def fit_model(source: Source, model: M, deadline: Deadline | None = None, max_steps: int = MOST_STEPS) -> ModelFit[M]:
-    """The network after damped Gauss–Newton on the samples of the source."""
+def fit_model(
+    source: Source, model: M, deadline: Deadline | None = None, max_steps: int = MOST_STEPS, *, bias: bool = True
+) -> ModelFit[M]:
+    """The network after damped Gauss–Newton on the samples of the source; bias=False leaves biases as they are."""
     nothing = reduce(source, Residuals(lambda X: np.zeros((len(X), model.n_outputs)), model.n_outputs))
     total = float(nothing.sums["residual_squared"].sum())
-    loop = Loop(_Point(source, model, _rss(source, model), total), TOLERANCES).advance(max_steps, deadline)
+    free = np.flatnonzero(np.ones(model.n_parameters, dtype=bool) if bias else ~are_biases(model))
+    loop = Loop(_Point(source, model, free, _rss(source, model), total), TOLERANCES).advance(max_steps, deadline)
     return ModelFit(loop.point.model, loop.point.loss, total, loop.outcome)
 
 
@@ -59,23 +62,25 @@ def fit_model(source: Source, model: M, deadline: Deadline | None = None, max_st
 class _Point(Generic[M]):
     source: Source
     model: M
+    free: np.ndarray
     loss: float
     scale: float
 
     @cached_property
     def _system(self) -> DenseSystem:
         sums = reduce(self.source, ModelSums(self.model))
-        S = sums.sums["jj"]
+        S = np.asfortranarray(sums.sums["jj"][np.ix_(self.free, self.free)])
         D = damping_diagonal(np.diag(S))
         # Rounding may leave JᵀJ slightly indefinite along the free scales.
         np.einsum("ii->i", S)[:] += 1e-14 * D
-        return DenseSystem(S, sums.sums["jr"], D)
+        return DenseSystem(S, sums.sums["jr"][self.free], D)
 
     def system(self) -> DenseSystem:
         return self._system
 
     def moved(self, step: np.ndarray) -> _Point[M] | None:
-        theta = parameters(self.model) + step
+        theta = parameters(self.model)
+        theta[self.free] += step
         if not np.isfinite(theta).all():
             return None
         model = with_parameters(self.model, theta)

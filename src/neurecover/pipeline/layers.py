@@ -1,0 +1,85 @@
+"""Several hidden layers from samples: the same steps as for one, with a finisher of their own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from neurecover import activations
+from neurecover.activations import Activation
+from neurecover.algorithms import get_method
+from neurecover.certificate import Evidence, certify
+from neurecover.data import reduce, side_by_side, unwhitened
+from neurecover.exceptions import UnsolvableError
+from neurecover.pipeline.running import Progress, begun, nothing, running
+from neurecover.random import RandomStateLike
+from neurecover.refine.deep_finisher import finish_deep
+from neurecover.refine.model_fit import fit_model
+from neurecover.results import Recovery
+from neurecover.statistics import Residuals
+
+METHOD = "least_squares"
+
+
+def recover_deep_network(
+    X: Any,
+    Y: Any,
+    n_hidden: int | tuple[int, ...] | None,
+    depth: int,
+    method: str,
+    activation: str | Activation,
+    bias: bool,
+    random_state: RandomStateLike,
+    time_budget: float | None,
+    progress: bool | Progress,
+    n_samples: int | None,
+) -> Recovery:
+    """The `DeepNetwork` behind the samples, with a certificate; the parameters are those of `recover`."""
+    widths, depth = _architecture(n_hidden, depth)
+    if method not in ("auto", METHOD):
+        raise ValueError(f"Several hidden layers are found by {METHOD} alone. Got method={method!r} instead.")
+    act = activations.get(activation)
+    with running("recover", random_state, time_budget, progress) as run:
+        begin = begun(run, X, Y, n_samples, get_method(METHOD), act, bias, None)
+        given, clock = begin.given, run.clock
+        if begin.hopeless is not None:
+            return run.recovery(*nothing(given, begin.task, begin.hopeless), METHOD, None, begin.n_queries)
+
+        def report(stage: str, rss: float) -> None:
+            run.report(stage, float(np.sqrt(rss)))
+
+        with side_by_side():
+            try:
+                found = finish_deep(
+                    given.train, widths, act, run.rng, run.deadline, depth=depth, bias=bias, progress=report
+                )
+            except UnsolvableError as reason:
+                return run.recovery(*nothing(given, begin.task, str(reason)), METHOD, None, begin.n_queries)
+            size = "-".join(map(str, found.network.n_hidden))
+            residual = f"relative residual {np.sqrt(found.relative_rss):.1e}"
+            clock.stage("search", f"{size} units, {residual} after {found.runs} runs. {' '.join(found.notes)}".strip())
+            held_out = Residuals(found.network, found.network.n_outputs, sum(found.network.n_hidden), given.output_mean)
+            residuals = reduce(given.holdout, held_out)
+            final = fit_model(given.samples, found.network, run.deadline, bias=bias)
+            residual = f"relative residual {np.sqrt(final.relative_rss):.1e}"
+            clock.stage("last fit", f"{residual} on all {given.moments.n} samples")
+            evidence = Evidence(widths, found.sign_choices, found.agreements, final.converged)
+            certificate = certify(final.network, given.whitening, given.samples, residuals, evidence, run.rng, bias)
+            clock.stage("certify", certificate.verdict)
+    network = unwhitened(final.network, given.whitening).normal_form()
+    return run.recovery(network, certificate, METHOD, None, begin.n_queries)
+
+
+def _architecture(n_hidden: int | tuple[int, ...] | None, depth: int) -> tuple[tuple[int, ...] | None, int]:
+    if not isinstance(depth, int | np.integer) or isinstance(depth, bool) or depth < 1:
+        raise ValueError(f"depth needs to be a whole number from 1. Got {depth!r} instead.")
+    if n_hidden is None:
+        return None, int(depth)
+    widths = tuple(n_hidden) if isinstance(n_hidden, tuple | list) else (n_hidden,)
+    whole = all(isinstance(k, int | np.integer) and not isinstance(k, bool) and k >= 1 for k in widths)
+    if not widths or not whole:
+        raise ValueError(f"n_hidden needs whole numbers from 1, one per hidden layer. Got {n_hidden!r} instead.")
+    if depth not in (1, len(widths)):
+        raise ValueError(f"n_hidden={n_hidden!r} has {len(widths)} hidden layers. Got depth={depth} instead.")
+    return tuple(int(k) for k in widths), len(widths)
