@@ -155,7 +155,7 @@ def _consistent(box: Box, level: Level, rng: np.random.Generator) -> bool:
     """Whether every unit can be moved alone and is off on one side: then none is missing."""
     if not 0 < level.n_units <= box.n_inputs:
         return False
-    signs = signs_by_moving(box, level.known, level.theta, rng)
+    signs = signs_by_moving(box, level.known, level.theta, level.points, rng)
     return bool(np.all(signs.signs != 0.0) and not signs.contradicted.any())
 
 
@@ -165,7 +165,7 @@ def _closed(box: Box, level: Level, rng: np.random.Generator) -> Known:
     W, b = theta[:, :-1], theta[:, -1]
     known = level.known
     if level.n_units <= box.n_inputs:
-        signs = signs_by_moving(box, known, theta, rng)
+        signs = signs_by_moving(box, known, theta, level.points, rng)
         if np.all(signs.signs != 0.0) and not signs.contradicted.any():
             s = signs.signs
             return Known(known.n_inputs, (*known.layers, (s[:, None] * W, s * b)))

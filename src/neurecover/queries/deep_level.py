@@ -21,6 +21,7 @@ from neurecover.queries.gradients import measure_gradients, orthonormal_basis
 from neurecover.queries.kinks import Kinks, find_kinks
 
 _REACH = 20.0
+_MIDDLE = 1.2
 # A kink within this distance of a known surface, relative to the size of the point, belongs to it.
 _SAME = 1e-6
 # A kink whose straight pieces are shorter than this, relative to the point, is left for another line.
@@ -29,20 +30,21 @@ _NARROW = 1e-5
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """`theta` (k, f), the surfaces found so far above `known`; what the lines asked so far have shown.
+    """`theta` (k, f), the surfaces found so far above `known`, and a point (k, d) of each; what the lines have shown.
 
     `deeper` counts kinks that belong to no unit of this layer, `stale` the lines since the last new unit.
     """
 
     known: Known
     theta: np.ndarray
+    points: np.ndarray
     lines: int = 0
     stale: int = 0
     deeper: int = 0
 
     @classmethod
     def above(cls, known: Known) -> Level:
-        return cls(known, np.zeros((0, known.n_features)))
+        return cls(known, np.zeros((0, known.n_features)), np.zeros((0, known.n_inputs)))
 
     @property
     def n_units(self) -> int:
@@ -60,15 +62,23 @@ def search_line(
 
     The line is random, or the segment between two `ends`.
     """
+    before = level.n_units
     if ends is None:
         x, v = random_line(level.known, rng)
-        kinks = find_kinks(box, x, v, -_REACH, _REACH)
+        # Both ends may lie where the box is flat, so a line is searched in parts.
+        parts = [(-_REACH, -_MIDDLE), (-_MIDDLE, _MIDDLE), (_MIDDLE, _REACH)]
     else:
         x, v = ends[0], ends[1] - ends[0]
-        kinks = find_kinks(box, x, v, 0.0, 1.0)
+        parts = [(0.0, 1.0)]
+    for start, stop in parts:
+        level = _search_part(box, level, x, v, find_kinks(box, x, v, start, stop), rng, want)
+    return replace(level, lines=level.lines + 1, stale=0 if level.n_units > before else level.stale + 1)
+
+
+def _search_part(
+    box: Box, level: Level, x: np.ndarray, v: np.ndarray, kinks: Kinks, rng: np.random.Generator, want: int | None
+) -> Level:
     points = x + kinks.positions[:, None] * v
-    before = level.n_units
-    level = replace(level, lines=level.lines + 1)
     gaps = np.minimum(kinks.widths[:-1], kinks.widths[1:]) * np.linalg.norm(v)
     clear = kinks.resolved & (gaps > _NARROW * (1.0 + np.linalg.norm(points, axis=1)))
     regions = _Regions(box, x, v, kinks, rng)
@@ -83,8 +93,10 @@ def search_line(
         if theta is None or _among(level.theta, theta):
             level = replace(level, deeper=level.deeper + 1)
         else:
-            level = replace(level, theta=np.vstack([level.theta, theta]))
-    return replace(level, stale=0 if level.n_units > before else level.stale + 1)
+            level = replace(
+                level, theta=np.vstack([level.theta, theta]), points=np.vstack([level.points, points[i]])
+            )
+    return level
 
 
 class _Regions:
@@ -104,7 +116,8 @@ class _Regions:
         if piece not in self._known:
             kinks = self._kinks
             point = self._x + kinks.centres[piece] * self._v
-            step = min(0.2 * kinks.widths[piece] * float(np.linalg.norm(self._v)), 0.05 * (1.0 + float(np.linalg.norm(point))))
+            # Other surfaces may cut the region short to the sides; what a short step costs in digits, far kinks restore.
+            step = min(0.03 * kinks.widths[piece] * float(np.linalg.norm(self._v)), 1e-4 * (1.0 + float(np.linalg.norm(point))))
             asked = measure_gradients(self._box, point[None], self._basis, np.array([step]), rng=self._rng)
             self._known[piece] = asked.full()[0].T if asked.sound[0] else None
         return self._known[piece]
@@ -139,5 +152,5 @@ def _unit_at(
         return None
     if not surface.complete:
         surface = trace(box, known, surface, x, rng)
-    return checked(box, known, surface.theta, rng) if surface.complete else None
+    return checked(box, known, surface.theta, x, rng) if surface.complete else None
 

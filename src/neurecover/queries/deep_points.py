@@ -64,19 +64,24 @@ class OnSurface:
         return OnSurface(self.points[index], self.normals[index], self.room[index])
 
 
-def points_on(known: Known, theta: np.ndarray, n: int, rng: np.random.Generator) -> OnSurface:
-    """At most n points with θ·φ(x) = 0, found without queries between points on either side of it."""
-    X = random_points(known, max(40, 6 * n), rng)
+def points_on(known: Known, theta: np.ndarray, n: int, rng: np.random.Generator, near: np.ndarray) -> OnSurface:
+    """n points with θ·φ(x) = 0, found without queries between points on either side of it.
+
+    `near` (d,) is a point of the surface: if nearly all random points lie on one side, some of those around it do not.
+    """
+    X = random_points(known, max(_CANDIDATES, 4 * n), rng)
+    spread = rng.choice([0.1, 0.5, 2.0], (_CANDIDATES // 4, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
+    X = np.vstack([X, near + spread * rng.standard_normal((len(spread), len(near)))])
     side = known.features(X) @ theta > 0.0
-    above, below = X[side], X[~side]
-    pairs = min(len(above), len(below), n)
-    low, high = below[:pairs], above[:pairs]
+    if side.all() or not side.any():
+        return OnSurface(np.zeros((0, len(near))), np.zeros((0, len(near))), np.zeros(0))
+    high, low = X[rng.choice(np.flatnonzero(side), n)], X[rng.choice(np.flatnonzero(~side), n)]
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
         up = (known.features(middle) @ theta > 0.0)[:, None]
         low, high = np.where(up, low, middle), np.where(up, middle, high)
     points = 0.5 * (low + high)
-    normals, room = np.zeros_like(points), np.zeros(pairs)
+    normals, room = np.zeros_like(points), np.zeros(n)
     for i, x in enumerate(points):
         cell = known.cell_at(x)
         normal = cell.Phi.T @ theta

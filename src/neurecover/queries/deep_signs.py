@@ -37,14 +37,19 @@ class Signs:
     contradicted: np.ndarray
 
 
-def signs_by_moving(box: Box, known: Known, rows: np.ndarray, rng: np.random.Generator) -> Signs:
-    """The signs of the units with surfaces rows (k, f)·φ = 0 above `known`, by moving one of them at a time."""
+def signs_by_moving(
+    box: Box, known: Known, rows: np.ndarray, points: np.ndarray, rng: np.random.Generator
+) -> Signs:
+    """The signs of the units with surfaces rows (k, f)·φ = 0 above `known`, by moving one of them at a time.
+
+    points (k, d) is one point of each surface.
+    """
     k = len(rows)
     votes, against = np.zeros(k), np.zeros(k, dtype=int)
     todo = np.arange(k)
     for _ in range(_ROUNDS):
         for i in todo:
-            vote, contrary = _votes(box, known, rows, int(i), rng)
+            vote, contrary = _votes(box, known, rows, int(i), points[i], rng)
             votes[i] += vote
             against[i] += contrary
         todo = np.flatnonzero((np.abs(votes) < _VOTES) & (against < _VOTES))
@@ -53,9 +58,11 @@ def signs_by_moving(box: Box, known: Known, rows: np.ndarray, rng: np.random.Gen
     return Signs(np.where(np.abs(votes) > against, np.sign(votes), 0.0), against >= np.maximum(1, np.abs(votes)))
 
 
-def _votes(box: Box, known: Known, rows: np.ndarray, unit: int, rng: np.random.Generator) -> tuple[int, int]:
+def _votes(
+    box: Box, known: Known, rows: np.ndarray, unit: int, x: np.ndarray, rng: np.random.Generator
+) -> tuple[int, int]:
     """Votes for +1 less votes for −1, and points where both sides change."""
-    where = points_on(known, rows[unit], 24, rng)
+    where = points_on(known, rows[unit], 24, rng, x)
     X, U, room = _lone_directions(known, rows, unit, where)
     X, U, room = X[:6], U[:6], room[:6]
     if not len(X):

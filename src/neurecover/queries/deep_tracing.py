@@ -26,6 +26,7 @@ from neurecover.queries.deep_surface import Surface
 _BEHIND = 2e-3
 # |α| ‖m‖ / ‖J‖ that is looked for first, and then.
 _BENDS = (4.0, 60.0)
+_ARM = 0.25
 _STEPS = 40
 _LOST = 3
 
@@ -102,33 +103,53 @@ class _Walk:
         return None
 
     def learn(self, here: _Position, crossing: _Crossing) -> tuple[Surface | None, _Position | None]:
-        """Read α off behind the crossing. None for the surface if it was not there."""
+        """Read α off between a kink found before the crossing and one behind it. None if one is not there."""
         flipped = here.positive.copy()
         flipped[crossing.unit] ^= True
         old, new = self.known.cell(here.positive), self.known.cell(flipped)
-        m, J, c = old.Q[crossing.unit], self.surface.normal(old), crossing.point
+        m, J, c, u = old.Q[crossing.unit], self.surface.normal(old), crossing.point, crossing.direction
         n = J - m * ((J @ m) / (m @ m))
-        n /= np.linalg.norm(n)
-        u = crossing.direction
+        size = float(np.linalg.norm(n))
+        if not size > 1e-6 * float(np.linalg.norm(J)):
+            return None, None
+        n /= size
         for bends in _BENDS:
-            # In units of the way behind c: how far n has to be followed for the largest bend.
-            reach = bends * abs(m @ u) * np.linalg.norm(J) / (np.linalg.norm(m) * abs(J @ n))
-            behind = min(_BEHIND * (1.0 + float(np.linalg.norm(c))) / max(1.0, reach / 4.0), 0.4 * crossing.slack)
-            behind = min(behind, 0.8 * self._room(new.Q, new.Q @ c + new.q0, u, n, reach, crossing.unit))
-            if behind * reach < 1e-7 * (1.0 + float(np.linalg.norm(c))):
+            # How far n has to be followed for the largest bend, in units of the way behind c.
+            reach = bends * abs(m @ u) * float(np.linalg.norm(J)) / (float(np.linalg.norm(m)) * abs(J @ n))
+            way = self._way(old.Q, old.Q @ c + old.q0, new.Q, u, n, reach, crossing)
+            way = min(way, _BEHIND * (1.0 + float(np.linalg.norm(c))) / max(1.0, reach / 4.0))
+            if way * reach < 1e-7 * (1.0 + float(np.linalg.norm(c))):
                 return None, None
-            X, V, R = (c + behind * u)[None], n[None], np.array([behind * reach])
-            found = local_kinks(self.box, X, V, R, 0.25)
-            if found.straight[0]:
+            before = self._kink(c - way * u, n, 0.5 * way * reach)
+            if before is None:
+                return None, None
+            behind = self._kink(before + 2.0 * way * u, n, way * reach)
+            if behind is None:
                 continue
-            if not confirmed(self.box, X, V, R, found, 0.25)[0]:
-                return None, None
-            y = X[0] + found.position[0] * n
-            row = (new.Phi @ (y - c)) / behind
+            row = (self.known.features(behind[None]) - self.known.features(before[None]))[0] / way
             if self.surface.unknown(row) < 1e-5:
                 return None, None
-            return self.surface.with_equation(row, 0.0), _Position(y, flipped)
+            return self.surface.with_equation(row, 0.0), _Position(behind, flipped)
         return None, None
+
+    def _kink(self, x: np.ndarray, n: np.ndarray, radius: float) -> np.ndarray | None:
+        """The one kink on the segment x + t n, |t| ≤ radius."""
+        X, V, R = x[None], n[None], np.array([radius])
+        found = local_kinks(self.box, X, V, R, _ARM)
+        if found.straight[0] or not confirmed(self.box, X, V, R, found, _ARM)[0]:
+            return None
+        return x + found.position[0] * n
+
+    @staticmethod
+    def _way(
+        old: np.ndarray, q: np.ndarray, new: np.ndarray, u: np.ndarray, n: np.ndarray, reach: float, crossing: _Crossing
+    ) -> float:
+        """How far before and behind the crossing, with values q there, one may ask and meet no other known unit."""
+        speed = np.maximum(np.abs(old @ u) + reach * np.abs(old @ n), np.abs(new @ u) + reach * np.abs(new @ n))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            room = np.abs(q) / speed
+        room[crossing.unit] = np.inf
+        return 0.7 * float(np.min(room[~np.isnan(room)], initial=np.inf))
 
     def _target(self) -> int | None:
         """A unit to make for, or none: most often one of the top known layer that θ has not seen."""
@@ -183,12 +204,3 @@ class _Walk:
         if step < 1e-6:
             return None
         return _Position(crossing.point + step * along, flipped)
-
-    @staticmethod
-    def _room(Q: np.ndarray, q: np.ndarray, u: np.ndarray, n: np.ndarray, reach: float, unit: int) -> float:
-        """How far behind the point with values q one may ask without meeting another known unit."""
-        speed = np.abs(Q @ u) + reach * np.abs(Q @ n)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            room = np.abs(q) / speed
-        room[unit] = np.inf
-        return float(np.min(room[~np.isnan(room)], initial=np.inf))
