@@ -14,9 +14,7 @@ import numpy as np
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import DeepNetwork
 from neurecover.queries.box import Box
-from neurecover.queries.deep_layers import Plan, Progress, solve_layers
-from neurecover.queries.deep_level import Level
-from neurecover.queries.deep_output import Output
+from neurecover.queries.deep_layers import Plan, Progress, Solution, solve_layers
 from neurecover.queries.deep_polish import polish, polishing_points
 from neurecover.queries.deep_span import gradient_span, lifted
 from neurecover.solve.deadline import Deadline
@@ -45,34 +43,34 @@ def find_network(
     reduced = span.shape[1] < box.n_inputs
     inner = Box(lambda X: box(X @ span.T), span.shape[1]) if reduced else box
     best: Found | None = None
-    first: Level | None = None
     failure = ""
     for attempt in range(_ATTEMPTS):
         try:
-            output, first = solve_layers(inner, replace(plan, patience=plan.patience * (attempt + 1)), rng, deadline, tell, first)
+            eager = replace(plan, patience=plan.patience * (attempt + 1))
+            solution = solve_layers(inner, eager, rng, deadline, tell)
         except UnsolvableError as error:
             failure = str(error)
             tell(failure)
             if deadline.passed:
                 break
             continue
-        found = _finished(box, inner, output, span, rng, deadline)
+        found = _finished(box, inner, solution, span, rng, deadline)
         tell(f"residual {found.residual:.1e}")
         if best is None or found.residual < best.residual:
             best = found
         if best.residual < _SOLVED:
             break
-        first = None
     if best is None:
         raise UnsolvableError(failure)
     return best
 
 
 def _finished(
-    box: Box, inner: Box, output: Output, span: np.ndarray, rng: np.random.Generator, deadline: Deadline
+    box: Box, inner: Box, solution: Solution, span: np.ndarray, rng: np.random.Generator, deadline: Deadline
 ) -> Found:
+    output = solution.output
     n = int(1.3 * output.network.n_parameters / box.n_outputs) + 50
-    X = polishing_points(output.network, n, rng)
+    X = polishing_points(output.network, solution.anchors, n, rng)
     network = polish(output.network, X, inner(X), deadline)
     if inner is not box:
         network = lifted(box, network, span, rng)

@@ -18,11 +18,16 @@ from neurecover.queries.box import Box
 from neurecover.queries.deep_cells import Known
 from neurecover.queries.deep_level import Level, search_line
 from neurecover.queries.deep_output import Output, failures, fit_output, samples_wanted
-from neurecover.queries.deep_points import random_points
+from neurecover.queries.deep_points import extreme_line, random_points
 from neurecover.queries.deep_signs import signs_by_moving, signs_from_above, with_signs
 from neurecover.solve.deadline import Deadline
 
 Progress = Callable[[str], None]
+# How often the search may go back to a layer, and the lines without news that this takes at least.
+_RETURNS = 4
+_AGAIN = 4
+# Lines towards where a unit that is always on might change.
+_CHASES = 6
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,19 @@ class Answers:
 
 
 @dataclass(frozen=True, eq=False)
+class Solution:
+    """The network up to polishing, and the levels it was found by, from the first layer up."""
+
+    output: Output
+    levels: tuple[Level, ...]
+
+    @property
+    def anchors(self) -> tuple[np.ndarray, ...]:
+        """A point (k, d) of every unit's surface, layer by layer."""
+        return tuple(level.points for level in self.levels)
+
+
+@dataclass(frozen=True, eq=False)
 class Stage:
     """The level that was reached, and the whole network if that was the last one."""
 
@@ -68,22 +86,33 @@ class Stage:
 
 def solve_layers(
     box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress, first: Level | None = None
-) -> tuple[Output, Level]:
-    """The network of the box, and its first level; UnsolvableError where some layer cannot be found.
+) -> Solution:
+    """The network of the box; UnsolvableError where some layer cannot be found.
 
     `first` are units of the first layer that are known from before.
     """
-    known, answers = Known(box.n_inputs), Answers(box, rng)
-    for number in range(1, (plan.depth or plan.deepest) + 1):
-        level = first if number == 1 and first is not None else Level.above(known)
-        stage = _search(box, level, plan, number, answers, rng, deadline)
+    answers = Answers(box, rng)
+    levels = [Level.above(Known(box.n_inputs)) if first is None else first]
+    returns = 0
+    while True:
+        number = len(levels)
+        try:
+            stage = _search(box, levels[-1], plan, number, answers, rng, deadline)
+        except UnsolvableError:
+            # Nothing above a layer is found if one of its own units is missing: it is searched again.
+            if number == 1 or returns == _RETURNS or deadline.passed:
+                raise
+            tell(f"layer {number}: nothing fits, back to layer {number - 1}")
+            returns += 1
+            levels.pop()
+            continue
         tell(f"layer {number}: {stage.level.n_units} units after {stage.level.lines} lines")
-        first = stage.level if number == 1 else first
+        levels[-1] = replace(stage.level, closed=True)
         if stage.output is not None:
-            assert first is not None
-            return stage.output, first
-        known = _closed(box, stage.level, rng)
-    raise UnsolvableError(f"No output layer fits on {plan.depth or plan.deepest} hidden layers.")
+            return Solution(stage.output, tuple(levels))
+        if number == (plan.depth or plan.deepest):
+            raise UnsolvableError(f"No output layer fits on {number} hidden layers.")
+        levels.append(Level.above(_closed(box, stage.level, rng)))
 
 
 def _search(
@@ -96,22 +125,25 @@ def _search(
     deadline: Deadline,
 ) -> Stage:
     """Lines until the layer is complete."""
-    want, tried, last = plan.width(number), -1, plan.depth == number
-    level = replace(level, stale=0)
-    ends: tuple[np.ndarray, np.ndarray] | None = None
+    want, last = plan.width(number), plan.depth == number
+    needed = _AGAIN if level.closed else 1
+    level = replace(level, stale=0, closed=False)
+    fit, tried = _Fit(), -1
     while level.stale < plan.patience * (1 if want is None and not last else 4):
         if deadline.passed:
             raise UnsolvableError(f"Time ran out in hidden layer {number}, with {level.n_units} of its units found.")
-        level = _signed(search_line(box, level, rng, None if ends else want, ends))
-        if plan.may_be_last(number) and level.known.open is None and (level.n_units > tried or ends):
+        level = _signed(search_line(box, level, rng, None if fit.ends else want, fit.ends))
+        if plan.may_be_last(number) and level.known.open is None and (level.n_units > tried or fit.ends):
+            fit = _fitted(level, answers, rng, fit if level.n_units == tried else _Fit())
             tried = level.n_units
-            output, ends = _fitted(level, answers, rng)
-            if output is not None and ends is None:
-                return Stage(level, output)
-        if ends is not None or level.known.open is not None or last:
+            if fit.output is not None and fit.ends is None:
+                return Stage(level, fit.output)
+        if fit.ends is not None or level.known.open is not None or last:
             continue
-        if level.n_units == want or (want is None and level.stale >= 1 and _consistent(box, level, rng)):
+        if level.n_units == want or (want is None and level.stale >= needed and _consistent(box, level, rng)):
             return Stage(level, None)
+    if fit.output is not None and fit.exact:
+        return Stage(level, fit.output)
     if last or level.known.open is not None or level.n_units == 0:
         raise UnsolvableError(
             f"Hidden layer {number} is not complete: {level.n_units} units were found on {level.lines} lines."
@@ -119,25 +151,40 @@ def _search(
     return Stage(level, None)
 
 
-def _fitted(
-    level: Level, answers: Answers, rng: np.random.Generator
-) -> tuple[Output | None, tuple[np.ndarray, np.ndarray] | None]:
-    """The output layer on top of this one if it fits, and two questions between which a missing unit changes.
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """An output layer that fits most answers, or all if `exact`, and where to look for a unit that is missing."""
+
+    output: Output | None = None
+    exact: bool = False
+    ends: tuple[np.ndarray, np.ndarray] | None = None
+    chases: int = 0
+
+
+def _fitted(level: Level, answers: Answers, rng: np.random.Generator, before: _Fit) -> _Fit:
+    """The output layer on top of this one, if it fits at least most answers.
 
     A unit that hardly ever changes is not missed by a fit to few answers. Further answers show it: those that the network
-    does not give lie on the other side of its surface than those that it does give.
+    does not give lie on the other side of its surface than those that it does give. If all are given but only with
+    units that are always on, these are pursued to where they would change.
     """
-    answers.at_least(samples_wanted(level.known, level.n_units), level.known)
-    output = fit_output(level.known, level.theta, answers.X, answers.Y)
+    known = level.known
+    answers.at_least(samples_wanted(known, level.n_units), known)
+    output = fit_output(known, level.theta, answers.X, answers.Y)
     if output is None:
-        return None, None
-    answers.at_least(output.network.n_parameters // output.network.n_outputs + 100, level.known)
+        return _Fit()
+    answers.at_least(output.network.n_parameters // output.network.n_outputs + 100, known)
     wrong = failures(output.network, answers.X, answers.Y)
-    if not wrong.any():
-        return output, None
-    if 2 * np.count_nonzero(wrong) > len(wrong):
-        return None, None
-    return output, (answers.X[rng.choice(np.flatnonzero(~wrong))], answers.X[rng.choice(np.flatnonzero(wrong))])
+    if 3 * np.count_nonzero(wrong) > len(wrong):
+        return _Fit()
+    if wrong.any():
+        ends = answers.X[rng.choice(np.flatnonzero(~wrong))], answers.X[rng.choice(np.flatnonzero(wrong))]
+        return _Fit(output, ends=ends)
+    if output.always_on and before.chases < _CHASES:
+        slope = output.rest[:, int(np.abs(output.rest).sum(axis=0).argmax())]
+        ends = extreme_line(known, slope if before.chases % 2 else -slope, rng)
+        return _Fit(output, True, ends, before.chases + 1)
+    return _Fit(output, True)
 
 
 def _signed(level: Level) -> Level:
@@ -155,8 +202,7 @@ def _consistent(box: Box, level: Level, rng: np.random.Generator) -> bool:
     """Whether every unit can be moved alone and is off on one side: then none is missing."""
     if not 0 < level.n_units <= box.n_inputs:
         return False
-    signs = signs_by_moving(box, level.known, level.theta, level.points, rng)
-    return bool(np.all(signs.signs != 0.0) and not signs.contradicted.any())
+    return signs_by_moving(box, level.known, level.theta, level.points, rng).unanimous
 
 
 def _closed(box: Box, level: Level, rng: np.random.Generator) -> Known:
@@ -166,7 +212,7 @@ def _closed(box: Box, level: Level, rng: np.random.Generator) -> Known:
     known = level.known
     if level.n_units <= box.n_inputs:
         signs = signs_by_moving(box, known, theta, level.points, rng)
-        if np.all(signs.signs != 0.0) and not signs.contradicted.any():
+        if signs.told:
             s = signs.signs
             return Known(known.n_inputs, (*known.layers, (s[:, None] * W, s * b)))
     return Known(known.n_inputs, known.layers, (W, b))

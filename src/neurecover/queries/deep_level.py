@@ -32,7 +32,8 @@ _NARROW = 1e-5
 class Level:
     """`theta` (k, f), the surfaces found so far above `known`, and a point (k, d) of each; what the lines have shown.
 
-    `deeper` counts kinks that belong to no unit of this layer, `stale` the lines since the last new unit.
+    `deeper` counts kinks that belong to no unit of this layer, `stale` the lines since the last new unit; `closed`
+    if the layer was taken to be complete.
     """
 
     known: Known
@@ -41,6 +42,7 @@ class Level:
     lines: int = 0
     stale: int = 0
     deeper: int = 0
+    closed: bool = False
 
     @classmethod
     def above(cls, known: Known) -> Level:

@@ -19,22 +19,26 @@ from neurecover.queries.deep_cells import Known
 
 # The fit is exact if it leaves less than this of the answers: rounding stays far below, a missing unit far above.
 EXACT = 1e-6
-_SIGN = 0.05
+_REWEIGHTINGS = 40
 
 
 @dataclass(frozen=True, eq=False)
 class Output:
-    """The whole network, what the fit leaves over relative to the answers, and how many units are always on."""
+    """The whole network, what the fit leaves over relative to the answers, and how many units are always on.
+
+    rest (k_m, p) is ρ, what these units add to the slopes by the values h below them.
+    """
 
     network: DeepNetwork
     residual: float
     always_on: int
+    rest: np.ndarray
 
 
 def samples_wanted(known: Known, n_units: int) -> int:
     """How many answers the fit needs to be put to the test."""
     below = len(known.layers[-1][1]) if known.layers else known.n_inputs
-    return int(1.5 * (n_units + below + 1)) + 20
+    return int(2.5 * (n_units + below + 1)) + 30
 
 
 def fit_output(known: Known, rows: np.ndarray, X: np.ndarray, Y: np.ndarray) -> Output | None:
@@ -52,31 +56,37 @@ def fit_output(known: Known, rows: np.ndarray, X: np.ndarray, Y: np.ndarray) -> 
     c = gamma - 0.5 * (a * (signs * b)[:, None]).sum(axis=0)
     layer = (signs[:, None] * W, signs * b)
     if np.abs(rest).max(initial=0.0) < 1e-5 * np.abs(beta).max(initial=1e-300):
-        return Output(DeepNetwork([*known.layers, layer, (a.T, c)]), residual, 0)
+        return Output(DeepNetwork([*known.layers, layer, (a.T, c)]), residual, 0, np.zeros_like(rest))
     return _with_linear_part(known, layer, a, c, rest, residual)
 
 
 def _robust_fit(basis: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
     """Coefficients that are exact for most answers, and the largest relative residual among these.
 
-    A missing unit that is always on, or off, but for a few answers leaves the others exact. The worst ones are left out, a
-    quarter of those that exceed the unknowns at a time, as long as enough remain.
+    A missing unit that is always on, or off, but for a few answers leaves the others exact. The least sum of absolute
+    residuals finds these: least squares, weighted again and again by the inverse of what it left over.
     """
     # Far answers are large and so is their rounding: every answer counts relative to its size.
     weight = 1.0 / (np.median(np.abs(Y)) + np.abs(Y).max(axis=1))
     basis, Y = weight[:, None] * basis, weight[:, None] * Y
     scale = np.linalg.norm(basis, axis=0)
     scale[scale == 0.0] = 1.0
-    kept = np.arange(len(Y))
-    least = basis.shape[1] + 10
-    while True:
-        solution = np.linalg.lstsq(basis[kept] / scale, Y[kept], rcond=1e-13)[0] / scale[:, None]
+    basis = basis / scale
+    most = max(basis.shape[1] + 10, int(0.7 * len(Y)))
+    solution = np.linalg.lstsq(basis, Y, rcond=1e-13)[0]
+    for _ in range(_REWEIGHTINGS):
         left = np.abs(basis @ solution - Y).max(axis=1)
-        residual = float(left[kept].max())
-        if residual < EXACT or len(kept) <= least:
-            return solution, residual
-        drop = max(1, (len(kept) - least) // 4)
-        kept = np.argsort(left)[: len(kept) - drop]
+        if np.sort(left)[:most].max() < EXACT:
+            break
+        root = 1.0 / np.sqrt(left + 1e-3 * np.median(left))
+        solution = np.linalg.lstsq(root[:, None] * basis, root[:, None] * Y, rcond=1e-13)[0]
+    kept = np.argsort(np.abs(basis @ solution - Y).max(axis=1))[:most]
+    solution = np.linalg.lstsq(basis[kept], Y[kept], rcond=1e-13)[0]
+    left = np.abs(basis @ solution - Y).max(axis=1)
+    good = left < EXACT
+    if np.count_nonzero(good) >= most:
+        solution = np.linalg.lstsq(basis[good], Y[good], rcond=1e-13)[0]
+    return solution / scale[:, None], float(np.sort(left)[:most].max())
 
 
 def failures(network: DeepNetwork, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
@@ -110,4 +120,4 @@ def _with_linear_part(
                 columns.append(sign * np.eye(rest.shape[1])[output])
     W, b = np.vstack([layer[0], *extra]), np.append(layer[1], np.zeros(len(extra)))
     network = DeepNetwork([*known.layers, (W, b), (np.hstack([a.T, np.array(columns).T]), c)])
-    return Output(network, residual, len(extra))
+    return Output(network, residual, len(extra), rest)

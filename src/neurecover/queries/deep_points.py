@@ -47,6 +47,29 @@ def random_line(known: Known, rng: np.random.Generator) -> tuple[np.ndarray, np.
     return p, direction_to(p, q)
 
 
+def extreme_line(known: Known, g: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """From a usual point to one at which g·h / ‖h‖ is as small as can be found without queries.
+
+    A unit with weights along g that is on at all usual points changes on the way, if it changes anywhere.
+    """
+    X = random_points(known, 10 * _CANDIDATES, rng)
+
+    def height(X: np.ndarray) -> np.ndarray:
+        H = known.hidden(X)
+        return (H @ g) / (np.linalg.norm(H, axis=1) + 1e-3)
+
+    order = np.argsort(height(X))
+    usual, best = X[order[len(order) // 2]], X[order[:20]]
+    for spread in np.geomspace(1.0, 0.02, 30):
+        moved = best + spread * np.linalg.norm(best, axis=1, keepdims=True) / np.sqrt(len(usual)) * rng.standard_normal(
+            (10, *best.shape)
+        )
+        both = np.vstack([best, moved.reshape(-1, len(usual))])
+        best = both[np.argsort(height(both))[:20]]
+    # Far out the bias no longer matters.
+    return usual, 10.0 * best[int(rng.integers(3))]
+
+
 def direction_to(p: np.ndarray, q: np.ndarray) -> np.ndarray:
     """The direction from p to q, as long as a standard Gaussian vector."""
     return (q - p) * (np.sqrt(len(p)) / np.linalg.norm(q - p))

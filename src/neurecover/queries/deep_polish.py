@@ -16,7 +16,7 @@ from scipy.linalg import cho_factor, cho_solve
 from neurecover.models import DeepNetwork
 from neurecover.models.derivatives import jacobian, parameters, with_parameters
 from neurecover.queries.deep_cells import Known
-from neurecover.queries.deep_points import random_points
+from neurecover.queries.deep_points import points_on, random_points
 from neurecover.solve.deadline import Deadline
 
 _STEPS = 8
@@ -64,16 +64,31 @@ def _step(network: DeepNetwork, X: np.ndarray, residual: np.ndarray, weight: np.
     return with_parameters(network, parameters(network) + cho_solve(factor, right / scale) / scale).normal_form()
 
 
-def polishing_points(network: DeepNetwork, n: int, rng: np.random.Generator) -> np.ndarray:
-    """n points (n, d) among which every unit is on, and off, as often as can be had without asking.
+def polishing_points(
+    network: DeepNetwork, anchors: tuple[np.ndarray, ...], n: int, rng: np.random.Generator
+) -> np.ndarray:
+    """At least n points (·, d) among which every unit is on, and off, at more points than it has weights.
 
-    Of many random points those are kept first that show a unit in the state in which it is seen least.
+    anchors are points (k_l, d) of the units' surfaces, layer by layer. Random points come first; where a unit is hardly
+    ever on, or hardly ever off, points beside its surface are added.
     """
-    known = Known(network.n_inputs, network.layers[:-1])
-    X = random_points(known, 8 * n, rng)
-    on = known.values(X) > 0.0
-    often = on.mean(axis=0)
-    rarity = np.where(on, 1.0 / np.maximum(often, 1e-9), 1.0 / np.maximum(1.0 - often, 1e-9)).max(axis=1)
-    third = n // 3
-    rare = np.argsort(-rarity)[:third]
-    return np.vstack([X[rare], np.delete(X, rare, axis=0)[: n - len(rare)]])
+    X = random_points(Known(network.n_inputs, network.layers[:1]), n, rng)
+    added = [X]
+    for number, points in enumerate(anchors):
+        known = Known(network.n_inputs, network.layers[:number])
+        W, b = network.layers[number]
+        on = known.hidden(X) @ W.T + b > 0.0
+        needed = 2 * (W.shape[1] + 1)
+        for unit, x in enumerate(points):
+            rare = min(np.count_nonzero(on[:, unit]), np.count_nonzero(~on[:, unit]))
+            if rare < needed:
+                added.append(_beside(known, np.append(W[unit], b[unit]), needed - rare, rng, x))
+    return np.vstack(added)
+
+
+def _beside(known: Known, theta: np.ndarray, n: int, rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """n points on either side of a surface, as far from it as the cell allows."""
+    where = points_on(known, theta, n, rng, x)
+    way = np.minimum(0.5 * where.room, 0.3 * (1.0 + np.linalg.norm(where.points, axis=1)))
+    shift = way[:, None] * where.normals
+    return np.vstack([where.points - shift, where.points + shift])

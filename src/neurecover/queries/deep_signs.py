@@ -28,13 +28,21 @@ _ROUNDS = 6
 
 @dataclass(frozen=True, eq=False)
 class Signs:
-    """`signs` (k,) is +1, −1, or 0 where it could not be told; `tested` is False if no point allowed a test.
+    """`signs` (k,) is +1, −1, or 0 where no majority of points tells; `against` (k,) counts points that contradict it.
 
-    `contradicted` (k,) marks units for which both sides change, or the votes differ: the layer is not complete.
+    A point at which both sides change contradicts any sign: there, another unit moves that is not known.
     """
 
     signs: np.ndarray
-    contradicted: np.ndarray
+    against: np.ndarray
+
+    @property
+    def told(self) -> bool:
+        return bool(np.all(self.signs != 0.0))
+
+    @property
+    def unanimous(self) -> bool:
+        return self.told and not self.against.any()
 
 
 def signs_by_moving(
@@ -45,28 +53,29 @@ def signs_by_moving(
     points (k, d) is one point of each surface.
     """
     k = len(rows)
-    votes, against = np.zeros(k), np.zeros(k, dtype=int)
+    votes = np.zeros((k, 3), dtype=int)
     todo = np.arange(k)
     for _ in range(_ROUNDS):
         for i in todo:
-            vote, contrary = _votes(box, known, rows, int(i), points[i], rng)
-            votes[i] += vote
-            against[i] += contrary
-        todo = np.flatnonzero((np.abs(votes) < _VOTES) & (against < _VOTES))
+            votes[i] += _votes(box, known, rows, int(i), points[i], rng)
+        todo = np.flatnonzero(votes.max(axis=1) < _VOTES)
         if not todo.size:
             break
-    return Signs(np.where(np.abs(votes) > against, np.sign(votes), 0.0), against >= np.maximum(1, np.abs(votes)))
+    plus, minus, neither = votes.T
+    majority = 2 * np.maximum(plus, minus) > votes.sum(axis=1)
+    signs = np.where(majority, np.where(plus > minus, 1.0, -1.0), 0.0)
+    return Signs(signs, neither + np.minimum(plus, minus))
 
 
 def _votes(
     box: Box, known: Known, rows: np.ndarray, unit: int, x: np.ndarray, rng: np.random.Generator
-) -> tuple[int, int]:
-    """Votes for +1 less votes for −1, and points where both sides change."""
+) -> np.ndarray:
+    """Votes for +1, votes for −1, and points where both sides change."""
     where = points_on(known, rows[unit], 24, rng, x)
     X, U, room = _lone_directions(known, rows, unit, where)
     X, U, room = X[:6], U[:6], room[:6]
     if not len(X):
-        return 0, 0
+        return np.zeros(3, dtype=int)
     radius = np.minimum(1e-3 * (1.0 + np.linalg.norm(X, axis=1)), 0.7 * room)
     steps = np.array([-1.0, -0.5, 0.5, 1.0])
     points = (X[:, None, :] + (radius[:, None] * steps)[:, :, None] * U[:, None, :]).reshape(-1, X.shape[1])
@@ -79,7 +88,7 @@ def _votes(
     off_below = clear & (minus < 1e-3 * larger + 20.0 * noise)
     off_above = clear & (plus < 1e-3 * larger + 20.0 * noise)
     neither = clear & ~off_below & ~off_above
-    return int(off_below.sum()) - int(off_above.sum()), int(neither.sum())
+    return np.array([off_below.sum(), off_above.sum(), neither.sum()])
 
 
 def _lone_directions(
