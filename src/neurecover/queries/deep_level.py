@@ -139,8 +139,9 @@ def _explained(level: Level, points: np.ndarray) -> np.ndarray:
 
 
 def _among(rows: np.ndarray, theta: np.ndarray) -> bool:
-    """Whether theta is one of the rows, up to sign; all have length one."""
-    return bool(np.any(np.abs(rows @ theta) > 1.0 - 1e-9))
+    """Whether theta is one of the rows, up to a factor."""
+    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(theta)
+    return bool(np.any(np.abs(rows @ theta) > (1.0 - 1e-9) * lengths))
 
 
 def _unit_at(
