@@ -20,6 +20,7 @@ from neurecover.exceptions import UnsolvableError
 _LENGTHS = (1e-6, 1e-4, 1e-2, 1.0, 100.0)
 _STEPS = 6
 _PLACES = 6
+_COARSE = 1e-11
 _FINEST, _FINEST_SINGLE = 2.0**-52, 2.0**-24
 # Two answers to one question that differ by less are the rounding of sums added up in another order.
 _JITTER = 1e-13
@@ -76,6 +77,11 @@ class Box:
     def resolution(self) -> float:
         """The rounding ρ of an answer, relative to the size of the answers near the origin."""
         return self._measured()[0]
+
+    @property
+    def coarse(self) -> bool:
+        """Whether answers have clearly fewer digits than float64 arithmetic gives."""
+        return self.resolution > _COARSE
 
     @property
     def scale(self) -> float:

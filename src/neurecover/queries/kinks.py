@@ -105,7 +105,7 @@ class _Line:
     @property
     def fraction(self) -> float:
         """The η of a slope: small, to keep clear of kinks, but coarse answers need a longer arm."""
-        return 1.0 / 64.0 if self.box.resolution < 1e-11 else 1.0 / 12.0
+        return 1.0 / 12.0 if self.box.coarse else 1.0 / 64.0
 
     @property
     def reach(self) -> float:
@@ -114,7 +114,7 @@ class _Line:
 
     def rungs(self, start: float, stop: float) -> np.ndarray:
         """The ends of the first intervals: a ladder where answers far out are too coarse to show the kinks near by."""
-        if self.box.resolution < 1e-11:
+        if not self.box.coarse:
             return np.array([start, stop])
         out = (self.reach or 1.0) * _RATIO ** np.arange(20)
         ladder = np.concatenate([-out[::-1], out])

@@ -1,0 +1,166 @@
+"""The weights of one hidden layer, y = A act(W x + b) + c, from chosen questions.
+
+1. Every plane w_j·x + b_j = 0 crosses a random line, and the box bends there: `kinks`.
+2. Gradients beside the kinks give w_j, b_j and the jumps A_j up to the sign of the unit: `lines`, `planes`.
+3. The signs are bits in a linear system: `planes`, `lattice`.
+4. With all units roughly known, gradients at points far from every plane make them accurate: `design`, `joint`.
+5. Fresh questions, near and far, say how well the network answers like the box.
+
+Where step 2 leaves a kink unexplained another line is taken, and where step 3 finds no signs or step 5 a residual above
+rounding, everything is begun anew. For coarse answers `coarse` takes the place of steps 3 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.activations import Activation, get
+from neurecover.exceptions import UnsolvableError
+from neurecover.models import Network
+from neurecover.queries.box import Box
+from neurecover.queries.coarse import extract_coarse
+from neurecover.queries.design import add_regions, expected_errors
+from neurecover.queries.extraction import Extraction
+from neurecover.queries.joint import measure_output_weights, refine_jointly
+from neurecover.queries.lines import units_on_line
+from neurecover.queries.planes import Planes, oriented, slopes_of
+from neurecover.queries.regions import Regions
+from neurecover.queries.scan import scan_line
+from neurecover.solve import Deadline
+
+Progress = Callable[[str, float], None]
+
+_ATTEMPTS, _LINES = 3, 4
+_FRESH = 24
+# Well-centred regions per unit and output, at most: enough to determine all weights without the line.
+_REGIONS = 1.3
+# Answers coarser than this show no kinks.
+_COARSEST = 1e-3
+
+
+@dataclass(frozen=True)
+class _Found:
+    network: Network
+    expected_error: float
+
+
+def extract_shallow(
+    box: Box,
+    *,
+    activation: str | Activation = "relu",
+    n_hidden: int | None = None,
+    accuracy: float = 1e-10,
+    rng: np.random.Generator,
+    deadline: Deadline,
+    progress: Progress | None = None,
+) -> Extraction:
+    """The network with one hidden layer behind the box; UnsolvableError where there is none to be seen.
+
+    accuracy is the error wanted of a row of W of length one: the smaller, the more questions, up to about twice those
+    of the first pass. n_hidden, where it is told, is only compared with what is found.
+    """
+    act = get(activation)
+    slopes_of(act)
+    tell = progress or (lambda stage, figure: None)
+    if box.resolution > _COARSEST:
+        raise UnsolvableError(
+            f"The answers of the box scatter by {box.resolution:.1e} of their size around a straight line, however short: "
+            "too much to see the kinks of a network."
+        )
+    best: Extraction | None = None
+    reason = "The time was over before a network was found."
+    for _ in range(_ATTEMPTS):
+        if deadline.passed:
+            break
+        try:
+            found = (_found_coarse if box.coarse else _found_fine)(box, act, accuracy, rng, deadline, tell)
+        except UnsolvableError as error:
+            reason = str(error)
+            continue
+        extraction = _checked(box, found, n_hidden, rng)
+        tell("residual", extraction.residual)
+        if best is None or extraction.residual < best.residual:
+            best = extraction
+        if is_rounding(extraction):
+            break
+    if best is None:
+        raise UnsolvableError(reason)
+    return best
+
+
+def is_rounding(extraction: Extraction) -> bool:
+    """Whether the residual is what the expected errors of the weights and the rounding of the answers explain."""
+    return extraction.residual < 100.0 * extraction.expected_error + 1e3 * extraction.resolution
+
+
+def _found_fine(
+    box: Box, act: Activation, accuracy: float, rng: np.random.Generator, deadline: Deadline, tell: Progress
+) -> _Found:
+    known, regions = _all_units(box, rng, deadline, tell)
+    if not len(regions):
+        raise UnsolvableError("The box has no kinks along a line: it has no hidden units that could be seen.")
+    network = _signed(known, regions, act)
+    if box.n_outputs > 1:
+        network = refine_jointly(measure_output_weights(box, network, rng), regions)
+        network = measure_output_weights(box, network, rng)
+    most = int(np.ceil(_REGIONS * len(known) / box.n_outputs))
+    regions = add_regions(box, network, regions, accuracy, most, rng=rng)
+    network = refine_jointly(network, regions)
+    return _Found(network, float(expected_errors(network, regions).max()))
+
+
+def _all_units(box: Box, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> tuple[Planes, Regions]:
+    """Units from one line after the other, until a line has no kink that they do not explain."""
+    d, p = box.n_inputs, box.n_outputs
+    known, regions = Planes.none(d, p), Regions.none(d, p)
+    for _ in range(_LINES):
+        if deadline.passed:
+            raise UnsolvableError("The time was over before all units were found.")
+        line = scan_line(box, rng)
+        units = units_on_line(box, line.x, line.v, line.kinks, known, rng=rng)
+        known, regions = Planes.together([known, units.planes]), regions + units.regions
+        tell("units", float(len(known)))
+        if units.explained.all():
+            return known, regions
+    raise UnsolvableError(f"After {_LINES} lines there still are kinks that no plane explains.")
+
+
+def _signed(known: Planes, regions: Regions, act: Activation) -> Network:
+    best = int(np.argmin(regions.sigma))
+    planes = known.with_affine(regions.points[best], regions.values[best], regions.gradients[best])
+    size = np.linalg.norm(planes.J, axis=0)
+    error = float(size @ planes.error / max(size.sum(), 1e-300))
+    return oriented(planes, act, tolerance=min(1e-6 + 4.0 * error, 1e-2))
+
+
+def _found_coarse(
+    box: Box, act: Activation, accuracy: float, rng: np.random.Generator, deadline: Deadline, tell: Progress
+) -> _Found:
+    coarse = extract_coarse(box, act, rng, deadline, tell)
+    return _Found(coarse.network, coarse.expected_error)
+
+
+def _checked(box: Box, found: _Found, n_hidden: int | None, rng: np.random.Generator) -> Extraction:
+    network = found.network.normal_form()
+    residual = fresh_residual(box, network, rng)
+    unreached: tuple[str, ...] = ()
+    if n_hidden is not None and n_hidden > network.n_hidden:
+        missing = n_hidden - network.n_hidden
+        unreached = (f"{missing} of the {n_hidden} units told bend the answers nowhere that was looked at.",)
+    notes: tuple[str, ...] = ()
+    if n_hidden is not None and n_hidden < network.n_hidden:
+        notes = (f"{network.n_hidden} units were found where {n_hidden} were told.",)
+    return Extraction(network, box.queries, residual, box.resolution, found.expected_error, unreached, notes)
+
+
+def fresh_residual(box: Box, network: Network, rng: np.random.Generator) -> float:
+    """The largest |box(x) − network(x)| relative to the size of the terms, over x ~ N(0, I) and x ~ N(0, 100² I)."""
+    X = rng.standard_normal((2 * _FRESH, box.n_inputs)) * np.repeat([1.0, 100.0], _FRESH)[:, None]
+    if box.coarse:
+        X = X.astype(np.float32).astype(float)
+    Y = box(X)
+    size = box.noise(X, Y) / box.resolution
+    return float(np.max(np.abs(Y - network(X)).max(axis=1) / size))
