@@ -19,14 +19,15 @@ from neurecover.queries.deep_cells import Known
 from neurecover.queries.deep_points import OnSurface, points_on
 from neurecover.queries.deep_probe import local_kinks
 
-_RADIUS = 1e-3
+_RADIUS = 1e-4
 # A kink this near the predicted point, relative to the radius, is the predicted one.
-_NEAR = 0.02
+_NEAR = 0.3
 # Offsets of kinks from the surface, relative to the size of the point, that need no correction.
 _ACCURATE = 1e-11
+_OUTLYING = 100.0
 # Residuals of unit rows φ that are rounding.
 _AGREE = 1e-10
-# Singular values of unit rows φ above this are information about θ.
+# What is left of a unit row φ tells something new about θ if it is longer than this.
 _TOLD = 1e-2
 _ROUNDS = 5
 
@@ -37,6 +38,9 @@ class _Seen:
 
     phi: np.ndarray
     offsets: np.ndarray
+
+    def take(self, index: np.ndarray) -> _Seen:
+        return _Seen(self.phi[index], self.offsets[index])
 
 
 def checked(
@@ -74,17 +78,19 @@ def _checked_throughout(
     phi = _unit_rows(known.features(choice.points))
     left = np.arange(len(phi))
     for _ in range(_ROUNDS):
-        span = np.linalg.svd(seen.phi.T, full_matrices=False)
-        told = span[0][:, span[1] > _TOLD * span[1][0]]
+        # A second kink nearby falsifies a position by far more than θ is off.
+        seen = seen.take(seen.offsets <= _OUTLYING * max(float(np.median(seen.offsets)), _ACCURATE))
+        basis, triangle, _ = qr(seen.phi.T, mode="economic", pivoting=True)
+        told = basis[:, np.abs(np.diag(triangle)) > _TOLD]
         rest = phi[left] - (phi[left] @ told) @ told.T
-        missing = int(np.count_nonzero(np.linalg.svd(rest, compute_uv=False) > _TOLD)) if len(left) else 0
+        triangle, order = qr(rest.T, mode="r", pivoting=True) if len(left) else (np.zeros((0, 0)), left)
+        missing = int(np.count_nonzero(np.abs(np.diag(triangle)) > _TOLD))
         if not missing and len(seen.phi) >= told.shape[1] + 3:
             return _corrected(theta, seen.phi)
         if not len(left):
             return None
-        order = qr(rest.T, mode="r", pivoting=True)[1][: missing + 4]
-        seen = _joined(seen, _look(box, known, choice.take(left[order])))
-        left = np.delete(left, order)
+        seen = _joined(seen, _look(box, known, choice.take(left[order[: missing + 4]])))
+        left = np.delete(left, order[: missing + 4])
     return None
 
 

@@ -23,6 +23,8 @@ from neurecover.queries.deep_cells import Known
 from neurecover.queries.deep_points import OnSurface, points_on
 
 _VOTES = 3
+# Short, so that no unit above changes within; moving a unit shows all the same.
+_RADIUS = 3e-5
 _ROUNDS = 6
 
 
@@ -76,7 +78,7 @@ def _votes(
     X, U, room = X[:6], U[:6], room[:6]
     if not len(X):
         return np.zeros(3, dtype=int)
-    radius = np.minimum(1e-3 * (1.0 + np.linalg.norm(X, axis=1)), 0.7 * room)
+    radius = np.minimum(_RADIUS * (1.0 + np.linalg.norm(X, axis=1)), 0.7 * room)
     steps = np.array([-1.0, -0.5, 0.5, 1.0])
     points = (X[:, None, :] + (radius[:, None] * steps)[:, :, None] * U[:, None, :]).reshape(-1, X.shape[1])
     Y = box(points)

@@ -23,7 +23,7 @@ from neurecover.queries.deep_surface import Surface
 
 # How far behind a crossing is asked, relative to the size of the point: near enough for other surfaces to be far,
 # far enough for rounding not to matter.
-_BEHIND = 2e-3
+_BEHIND = 1e-4
 # |α| ‖m‖ / ‖J‖ that is looked for first, and then.
 _BENDS = (4.0, 60.0)
 _ARM = 0.25
@@ -54,7 +54,7 @@ def trace(
 ) -> Surface:
     """The surface with as many of its weights as can be reached from its point x; complete if all could.
 
-    Gives up where the surface is not found behind three crossings: it has bent at a unit that is not known, so
+    Gives up where the surface is not found behind three crossings in a row: it has bent at a unit that is not known, so
     it belongs to a deeper layer or a layer below is not complete. `patience` walks are begun in all without news.
     """
     start = _Position(x, known.values(x[None])[0] > 0.0)
@@ -72,7 +72,7 @@ def trace(
             lost += 1
             idle += 1
         elif arrived is not None:
-            surface, idle = grown, 0
+            surface, idle, lost = grown, 0, 0
             places.append(arrived)
     return surface
 
@@ -118,7 +118,7 @@ class _Walk:
             reach = bends * abs(m @ u) * float(np.linalg.norm(J)) / (float(np.linalg.norm(m)) * abs(J @ n))
             way = self._way(old.Q, old.Q @ c + old.q0, new.Q, u, n, reach, crossing)
             way = min(way, _BEHIND * (1.0 + float(np.linalg.norm(c))) / max(1.0, reach / 4.0))
-            if way * reach < 1e-7 * (1.0 + float(np.linalg.norm(c))):
+            if way * reach < 1e-8 * (1.0 + float(np.linalg.norm(c))):
                 return None, None
             before = self._kink(c - way * u, n, 0.5 * way * reach)
             if before is None:
