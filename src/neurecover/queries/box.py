@@ -21,6 +21,8 @@ _LENGTHS = (1e-6, 1e-4, 1e-2, 1.0, 100.0)
 _STEPS = 6
 _PLACES = 6
 _COARSE = 1e-11
+# The scale of a box whose answers are all zero.
+_NOTHING = 1e-290
 _FINEST, _FINEST_SINGLE = 2.0**-52, 2.0**-24
 # Two answers to one question that differ by less are the rounding of sums added up in another order.
 _JITTER = 1e-13
@@ -147,7 +149,7 @@ class Box:
         rng = np.random.default_rng(0)
         start, direction = rng.standard_normal((2, 2, 1, self.n_inputs))
         # Answers at a few other places too: at one of them alone the terms may happen to cancel.
-        scale = float(np.sqrt(np.mean(self(rng.standard_normal((_PLACES, self.n_inputs))) ** 2)))
+        scale = max(float(np.sqrt(np.mean(self(rng.standard_normal((_PLACES, self.n_inputs))) ** 2))), _NOTHING)
         left = np.zeros(0)
         for length in _LENGTHS:
             segments = start + length * np.arange(_STEPS)[:, None] * direction

@@ -5,9 +5,9 @@ planes with a free affine part,
 
     f(x) = L x + c + Σ_j J_j relu(w_j·x + b_j),
 
-can be fitted to n answers by damped least squares as they are. That brings the errors down to the rounding of one answer
-times √(parameters / n), and then the signs are solved for and the network without an affine part is fitted once more.
-Last, where that is possible, every unit is asked for by itself: `alone`.
+can be fitted to n answers by damped least squares as they are. That brings the errors down to the rounding of one
+answer times √(parameters / n), and then the signs are solved for and the network without an affine part is fitted once
+more. Last, where that is possible, every unit is asked for by itself: `alone`.
 
 Two kinks too near each other on a line are taken for one of a unit that is not there. Such a unit has no kink on other
 lines, so only units are believed that were seen on a second line.
@@ -26,7 +26,7 @@ from neurecover.activations import Activation, get
 from neurecover.data import ArraySource
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network, Student
-from neurecover.queries.alone import refine_alone
+from neurecover.queries.alone import CAUTION, refine_alone
 from neurecover.queries.box import Box
 from neurecover.queries.lines import units_on_line
 from neurecover.queries.planes import Planes, oriented
@@ -39,18 +39,19 @@ _FEWEST, _MOST, _WORK = 4.0, 100.0, 3e6
 _WORST = 0.05
 _ITERATIONS = 60
 _LINES, _AT_LEAST = 12, 3
-# A fit goes on while an iteration still takes this part of the sum of squares away.
-_GAIN = 1e-3
+# From a start with all units in place the sum of squares falls to rounding in a few great leaps. A fit that gains less
+# than this in two iterations is there, or will not get there.
+_GAIN = 0.7
 # The sum of squares of a fit at the level of rounding, in units of n (ρ·scale)².
 _ROUNDING = 9.0
 
 
 @dataclass(frozen=True, eq=False)
 class CoarseNetwork:
-    """The network and the error to expect of its rows."""
+    """The network and the errors (k,) to expect of its rows."""
 
     network: Network
-    expected_error: float
+    errors: np.ndarray
 
 
 def extract_coarse(
@@ -63,6 +64,7 @@ def extract_coarse(
     """The network behind a box with coarse answers; UnsolvableError where none fits them to rounding."""
     units = _Candidates.none(box)
     source: ArraySource | None = None
+    most = 0
     for _ in range(_LINES):
         if deadline.passed:
             raise UnsolvableError("The time was over before all units were found.")
@@ -70,19 +72,22 @@ def extract_coarse(
         new = units_on_line(box, line.x, line.v, line.kinks, units.planes, rng=rng)
         units = units.after(new.seen, new.planes)
         tell("units", float(len(units.planes)))
-        if units.lines < _AT_LEAST or not new.explained.all():
+        believed = _distinct(units.believed())
+        most = max(most, len(line.kinks.positions))
+        if units.lines < _AT_LEAST or not new.explained.all() or len(believed) < most:
             continue
         source = source or sample(box, len(units.planes), rng)
-        fitted, left = fit_planes(source, _distinct(units.believed()), deadline)
+        fitted, left = fit_planes(source, believed, deadline)
         # A unit that is not there is left with nothing to do.
         real = fitted.error < _WORST
         if not real.all():
             fitted, left = fit_planes(source, fitted.take(real), deadline)
         tell("fit", left)
         if is_rounding(box, left):
-            network = fit_network(source, fitted, activation, deadline)
-            alone = refine_alone(box, network, fitted.error, rng)
-            return CoarseNetwork(alone.network, float(alone.error.max(initial=0.0)))
+            alone = refine_alone(box, oriented(fitted, activation, tolerance=1e-2), fitted.error, rng)
+            if alone is None:
+                return CoarseNetwork(fit_network(source, fitted, activation, deadline), fitted.error)
+            return CoarseNetwork(alone.network, alone.error)
     raise UnsolvableError(f"The units found on {_LINES} lines do not fit the answers to their rounding.")
 
 
@@ -148,7 +153,7 @@ def fit_planes(source: ArraySource, planes: Planes, deadline: Deadline) -> tuple
     J, L, c = fitted.readout[:k].T * size, fitted.readout[k : k + d].T, fitted.readout[-1]
     # A unit's error is the rounding over how strongly n answers depend on it, half of which have it on.
     n = source.n_samples or 1
-    error = left * np.sqrt(2.0 * d / n) / np.maximum(np.linalg.norm(J, axis=0), 1e-300)
+    error = CAUTION * left * np.sqrt(2.0 * d / n) / np.maximum(np.linalg.norm(J, axis=0), 1e-300)
     return Planes(W, b, J, L, c, error), left
 
 
@@ -172,6 +177,6 @@ def _fit(source: ArraySource, student: Student, deadline: Deadline) -> tuple[Stu
     while descent.iterations < _ITERATIONS and not descent.finished and not deadline.passed:
         before = descent.rss
         descent.advance(2)
-        if before - descent.rss < _GAIN * before and descent.iterations > 4:
+        if descent.rss > _GAIN * before and descent.iterations > 4:
             break
     return descent.student, float(np.sqrt(descent.rss / descent.n_equations))

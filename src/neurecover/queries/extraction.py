@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from neurecover.models import Network
 
 
@@ -11,17 +13,19 @@ from neurecover.models import Network
 class Extraction:
     """A network with one hidden layer that answers as the box does.
 
-    `residual` is the largest |box(x) − network(x)|, relative to the size of the answers there, over fresh questions near
-    the origin and far from it. `resolution` is the rounding of the box's answers on the same scale, so a residual near
-    it is rounding. `expected_error` is the error to expect of a row of W of length one, from the rounding of what the row
-    was computed from. `unreached` has a sentence for each kind of unit that may be there and could not be seen, `notes` what
-    else the reader should know.
+    `residual` is the largest |box(x) − network(x)|, relative to the size of the answers there, over fresh questions
+    near the origin and far from it. `resolution` is the rounding of the box's answers on the same scale, so a residual
+    near it is rounding, and `exact` says whether it is explained by rounding, that of the answers and what it left in
+    the weights. `errors` (k,) are those to expect of the rows of W, which have length one, from the rounding of what they
+    were computed from. `unreached` has a sentence for each kind of unit that may be there and could not be
+    seen, `notes` what else the reader should know.
     """
 
     network: Network
     queries: int
     residual: float
     resolution: float
-    expected_error: float
+    exact: bool
+    errors: np.ndarray
     unreached: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

@@ -106,7 +106,7 @@ def fitting_steps(
     """
     steps = np.array(steps, dtype=float)
     d, m = basis.shape
-    if m < _CHEAP and not box.coarse:
+    if m == 0 or (m < _CHEAP and not box.coarse):
         return steps * _LADDER**_RUNGS
     todo = np.arange(len(points))
     for _ in range(_RUNGS):
@@ -124,14 +124,14 @@ def fitting_steps(
 
 
 def _groups(regions: np.ndarray, basis: np.ndarray) -> list[np.ndarray]:
-    size = max(1, _BATCH // basis.size)
+    size = max(1, _BATCH // max(1, basis.size))
     return [regions[start : start + size] for start in range(0, len(regions), size)]
 
 
 def _differences(box: Box, points: np.ndarray, values: np.ndarray, basis: np.ndarray, steps: np.ndarray) -> np.ndarray:
     d, m = basis.shape
     asked = points[:, None, :] + steps[:, :, None] * basis.T
-    answers = box(asked.reshape(-1, d)).reshape(len(points), m, -1)
+    answers = box(asked.reshape(-1, d)).reshape(len(points), m, box.n_outputs)
     return np.swapaxes((answers - values[:, None, :]) / steps[:, :, None], 1, 2)
 
 

@@ -32,7 +32,7 @@ def subset_by_lattice(columns: np.ndarray, target: np.ndarray, error: float) -> 
     k = columns.shape[1]
     # Rows of unequal size carry unequal numbers of bits, and dependent ones none: an orthonormal basis of the columns.
     U, S, Vt = np.linalg.svd(columns, full_matrices=False)
-    kept = S > 1e-9 * S.max(initial=1e-300)
+    kept = np.flatnonzero(S / S.max(initial=1e-300) > 1e-9)
     C, g = S[kept, None] * Vt[kept], U[:, kept].T @ target
     scale = min(2.0**_BITS, 0.25 / max(error, 1e-300)) / np.abs(C).max(initial=1e-300)
     lattice = np.zeros((k + 1 + len(C), k + 1))
@@ -53,7 +53,7 @@ def reduce_lattice(basis: np.ndarray) -> np.ndarray:
     neighbour while δ R²_{j−1,j−1} > R²_{j−1,j} + R²_{j,j}.
     """
     B = np.array(basis, dtype=float)
-    R = np.linalg.qr(B, mode="r")
+    R = _triangle(B)
     n, j, swaps = B.shape[1], 1, 0
     while j < n and swaps < _MOST_SWAPS:
         _shorten(B, R, j)
@@ -65,9 +65,13 @@ def reduce_lattice(basis: np.ndarray) -> np.ndarray:
         _restore(R, j)
         swaps += 1
         if swaps % _FRESH == 0:
-            R = np.linalg.qr(B, mode="r")
+            R = _triangle(B)
         j = max(j - 1, 1)
     return B
+
+
+def _triangle(B: np.ndarray) -> np.ndarray:
+    return np.asarray(np.linalg.qr(B)[1])
 
 
 def _shorten(B: np.ndarray, R: np.ndarray, j: int) -> None:

@@ -12,6 +12,7 @@ are moved to the left side. Units in a group that is too large or too nearly dep
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 
 import numpy as np
@@ -56,7 +57,7 @@ def units_on_line(
     regions = _measure(box, x, v, kinks, pieces, rng) if len(pieces) > 1 else Regions.none(len(x), box.n_outputs)
     found = [Planes.none(len(x), box.n_outputs)]
     on = (regions.points @ known.W[seen].T + known.b[seen] > 0).astype(float)
-    for r, (left, right) in enumerate(zip(pieces[:-1], pieces[1:])):
+    for r, (left, right) in enumerate(itertools.pairwise(pieces)):
         new = left + np.flatnonzero(unknown[left:right])
         if not 0 < len(new) <= box.n_outputs or not kinks.resolved[new].all():
             continue

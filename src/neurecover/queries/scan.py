@@ -15,6 +15,10 @@ _FAR, _FAR_COARSE = 1e4, 1e3
 _MOST = 100_000
 
 
+class NotPiecewiseLinearError(UnsolvableError):
+    """The box is not made of straight pieces, so that no other line would do better."""
+
+
 @dataclass(frozen=True, eq=False)
 class Scan:
     """The line x + t v and its kinks."""
@@ -25,18 +29,18 @@ class Scan:
 
 
 def scan_line(box: Box, rng: np.random.Generator) -> Scan:
-    """All kinks on a random line; UnsolvableError where the box is not made of straight pieces along it."""
+    """All kinks on a random line; NotPiecewiseLinearError where the box is not made of straight pieces along it."""
     x, v = 0.5 * rng.standard_normal(box.n_inputs), rng.standard_normal(box.n_inputs)
     far = _FAR_COARSE if box.coarse else _FAR
     kinks = find_kinks(box, x, v, -far, far, most=_MOST)
     if not kinks.complete:
-        raise UnsolvableError(
+        raise NotPiecewiseLinearError(
             f"The box bends in so many places along a line that {_MOST} queries did not find them all: "
             "it is not a network of straight pieces, or far too wide a one."
         )
     blurred = int(np.count_nonzero(~kinks.resolved))
     if not box.coarse and blurred > 2 + len(kinks.resolved) // 4:
-        raise UnsolvableError(
+        raise NotPiecewiseLinearError(
             f"The answers of the box jump, or bend smoothly, in {blurred} places along a line: "
             "it is not a network of straight pieces."
         )

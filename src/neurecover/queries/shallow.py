@@ -13,7 +13,7 @@ rounding, everything is begun anew. For coarse answers `coarse` takes the place 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from neurecover.queries.joint import measure_output_weights, refine_jointly
 from neurecover.queries.lines import units_on_line
 from neurecover.queries.planes import Planes, oriented, slopes_of
 from neurecover.queries.regions import Regions
-from neurecover.queries.scan import scan_line
+from neurecover.queries.scan import NotPiecewiseLinearError, scan_line
 from neurecover.solve import Deadline
 
 Progress = Callable[[str, float], None]
@@ -37,14 +37,23 @@ _ATTEMPTS, _LINES = 3, 4
 _FRESH = 24
 # Well-centred regions per unit and output, at most: enough to determine all weights without the line.
 _REGIONS = 1.3
+# How many times the rounding expected of it a residual may be and count as rounding.
+_RESIDUAL = 10.0
 # Answers coarser than this show no kinks.
 _COARSEST = 1e-3
 
 
 @dataclass(frozen=True)
 class _Found:
+    """The network and the errors (k,) to expect of rows of length one."""
+
     network: Network
-    expected_error: float
+    errors: np.ndarray
+
+    def expected_residual(self, box: Box) -> float:
+        """What errors δw_j of the rows come to in an answer, |A_j| ‖δw_j‖ ‖x‖ each, relative to the size of the terms."""
+        shares = np.linalg.norm(self.network.normal_form().A, axis=0) * self.errors
+        return float(np.linalg.norm(shares)) * np.sqrt(box.n_inputs) / box.scale
 
 
 def extract_shallow(
@@ -52,7 +61,7 @@ def extract_shallow(
     *,
     activation: str | Activation = "relu",
     n_hidden: int | None = None,
-    accuracy: float = 1e-10,
+    accuracy: float | None = None,
     rng: np.random.Generator,
     deadline: Deadline,
     progress: Progress | None = None,
@@ -60,15 +69,15 @@ def extract_shallow(
     """The network with one hidden layer behind the box; UnsolvableError where there is none to be seen.
 
     accuracy is the error wanted of a row of W of length one: the smaller, the more questions, up to about twice those
-    of the first pass. n_hidden, where it is told, is only compared with what is found.
+    of the first pass. Where it is not told it is between 1e-12 for a small network and 1e-9 for a large one. n_hidden, where it is told, is only compared with what is found.
     """
     act = get(activation)
     slopes_of(act)
     tell = progress or (lambda stage, figure: None)
     if box.resolution > _COARSEST:
         raise UnsolvableError(
-            f"The answers of the box scatter by {box.resolution:.1e} of their size around a straight line, however short: "
-            "too much to see the kinks of a network."
+            f"The answers of the box scatter by {box.resolution:.1e} of their size around a straight line, "
+            "however short it is: too much to see the kinks of a network."
         )
     best: Extraction | None = None
     reason = "The time was over before a network was found."
@@ -77,6 +86,8 @@ def extract_shallow(
             break
         try:
             found = (_found_coarse if box.coarse else _found_fine)(box, act, accuracy, rng, deadline, tell)
+        except NotPiecewiseLinearError:
+            raise
         except UnsolvableError as error:
             reason = str(error)
             continue
@@ -84,20 +95,23 @@ def extract_shallow(
         tell("residual", extraction.residual)
         if best is None or extraction.residual < best.residual:
             best = extraction
-        if is_rounding(extraction):
+        if extraction.exact:
             break
     if best is None:
         raise UnsolvableError(reason)
-    return best
+    return best if best.exact else _doubted(best)
 
 
-def is_rounding(extraction: Extraction) -> bool:
-    """Whether the residual is what the expected errors of the weights and the rounding of the answers explain."""
-    return extraction.residual < 100.0 * extraction.expected_error + 1e3 * extraction.resolution
+def _doubted(extraction: Extraction) -> Extraction:
+    sentence = (
+        f"The network does not answer as the box does: the residual of {extraction.residual:.1e} is more than the "
+        f"rounding of the answers, {extraction.resolution:.1e}, explains."
+    )
+    return replace(extraction, notes=(*extraction.notes, sentence))
 
 
 def _found_fine(
-    box: Box, act: Activation, accuracy: float, rng: np.random.Generator, deadline: Deadline, tell: Progress
+    box: Box, act: Activation, accuracy: float | None, rng: np.random.Generator, deadline: Deadline, tell: Progress
 ) -> _Found:
     known, regions = _all_units(box, rng, deadline, tell)
     if not len(regions):
@@ -107,9 +121,10 @@ def _found_fine(
         network = refine_jointly(measure_output_weights(box, network, rng), regions)
         network = measure_output_weights(box, network, rng)
     most = int(np.ceil(_REGIONS * len(known) / box.n_outputs))
+    accuracy = accuracy or float(np.clip(1e-15 * network.n_parameters**1.5, 1e-12, 1e-9))
     regions = add_regions(box, network, regions, accuracy, most, rng=rng)
     network = refine_jointly(network, regions)
-    return _Found(network, float(expected_errors(network, regions).max()))
+    return _Found(network, expected_errors(network, regions))
 
 
 def _all_units(box: Box, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> tuple[Planes, Regions]:
@@ -137,10 +152,10 @@ def _signed(known: Planes, regions: Regions, act: Activation) -> Network:
 
 
 def _found_coarse(
-    box: Box, act: Activation, accuracy: float, rng: np.random.Generator, deadline: Deadline, tell: Progress
+    box: Box, act: Activation, accuracy: float | None, rng: np.random.Generator, deadline: Deadline, tell: Progress
 ) -> _Found:
     coarse = extract_coarse(box, act, rng, deadline, tell)
-    return _Found(coarse.network, coarse.expected_error)
+    return _Found(coarse.network, coarse.errors)
 
 
 def _checked(box: Box, found: _Found, n_hidden: int | None, rng: np.random.Generator) -> Extraction:
@@ -153,7 +168,8 @@ def _checked(box: Box, found: _Found, n_hidden: int | None, rng: np.random.Gener
     notes: tuple[str, ...] = ()
     if n_hidden is not None and n_hidden < network.n_hidden:
         notes = (f"{network.n_hidden} units were found where {n_hidden} were told.",)
-    return Extraction(network, box.queries, residual, box.resolution, found.expected_error, unreached, notes)
+    exact = residual < _RESIDUAL * (box.resolution + found.expected_residual(box))
+    return Extraction(network, box.queries, residual, box.resolution, exact, found.errors, unreached, notes)
 
 
 def fresh_residual(box: Box, network: Network, rng: np.random.Generator) -> float:
