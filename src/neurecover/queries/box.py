@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -26,6 +27,15 @@ _NOTHING = 1e-290
 _FINEST, _FINEST_SINGLE = 2.0**-52, 2.0**-24
 # Two answers to one question that differ by less are the rounding of sums added up in another order.
 _JITTER = 1e-13
+
+
+@dataclass(frozen=True)
+class _Probe:
+    """ρ, the size of the answers to x ~ N(0, I), and how much they differ from each other."""
+
+    resolution: float
+    scale: float
+    growth: float
 
 
 class Box:
@@ -51,7 +61,7 @@ class Box:
         self._ask = ask
         self._batch = batch
         self._n_outputs: int | None = None
-        self._probe: tuple[float, float] | None = None
+        self._probe: _Probe | None = None
         self._keep = 0
         self._kept: deque[tuple[np.ndarray, np.ndarray]] = deque()
 
@@ -78,7 +88,7 @@ class Box:
     @property
     def resolution(self) -> float:
         """The rounding ρ of an answer, relative to the size of the answers near the origin."""
-        return self._measured()[0]
+        return self._measured().resolution
 
     @property
     def coarse(self) -> bool:
@@ -88,14 +98,20 @@ class Box:
     @property
     def scale(self) -> float:
         """The size of the answers to questions x ~ N(0, I)."""
-        return self._measured()[1]
+        return self._measured().scale
+
+    @property
+    def growth(self) -> float:
+        """How much the answers to questions x ~ N(0, I) differ from each other: what they grow by with ‖x‖/√d."""
+        return self._measured().growth
 
     def noise(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
         """The absolute rounding (n,) to expect of the answers Y (n, p) to X (n, d).
 
-        Terms grow with ‖x‖ even where they cancel, and at the origin they are as large as the biases.
+        Terms grow with ‖x‖ even where they cancel, by what answers to x ~ N(0, I) differ from each other. At the origin
+        they are as large as the biases.
         """
-        terms = self.scale * (1.0 + np.linalg.norm(X, axis=1) / np.sqrt(self.n_inputs))
+        terms = self.scale + self.growth * np.linalg.norm(X, axis=1) / np.sqrt(self.n_inputs)
         return self.resolution * np.maximum(np.abs(Y).max(axis=1, initial=0.0), terms)
 
     def keep(self, rows: int) -> None:
@@ -140,33 +156,35 @@ class Box:
         self._n_outputs = Y.shape[1]
         return Y
 
-    def _measured(self) -> tuple[float, float]:
+    def _measured(self) -> _Probe:
         if self._probe is None:
             self._probe = self._probed()
         return self._probe
 
-    def _probed(self) -> tuple[float, float]:
+    def _probed(self) -> _Probe:
         rng = np.random.default_rng(0)
         start, direction = rng.standard_normal((2, 2, 1, self.n_inputs))
         # Answers at a few other places too: at one of them alone the terms may happen to cancel.
-        scale = max(float(np.sqrt(np.mean(self(rng.standard_normal((_PLACES, self.n_inputs))) ** 2))), _NOTHING)
+        places = self(rng.standard_normal((_PLACES, self.n_inputs)))
+        scale = max(_rms(places), _NOTHING)
+        growth = max(_rms(places - places.mean(axis=0)), 1e-6 * scale)
         left = np.zeros(0)
         for length in _LENGTHS:
             segments = start + length * np.arange(_STEPS)[:, None] * direction
             Y = np.stack([self(segment) for segment in segments])
             if length == _LENGTHS[0]:
                 self._check_steady(segments[0], Y[0])
-            scale = max(scale, float(np.sqrt(np.mean(Y**2))))
+            scale = max(scale, _rms(Y))
             varies = np.ptp(Y, axis=1).max(axis=1) > 0
             if varies.any():
                 left = np.array([_left_by_affine(y) for y in Y[varies]])
                 break
         if not left.size:
-            return _FINEST, scale
+            return _Probe(_FINEST, scale, growth)
         # A kink of f on one of the segments leaves far more over than the rounding on the other.
         residual = left.max() if left.max() < 100.0 * left.min() else left.min()
         finest = _FINEST_SINGLE if np.array_equal(Y, Y.astype(np.float32)) else _FINEST
-        return max(float(residual) / scale, finest), scale
+        return _Probe(max(float(residual) / scale, finest), scale, growth)
 
     def _check_steady(self, X: np.ndarray, Y: np.ndarray) -> None:
         # The same rows in the same batch, because a batch of another size may be added up in another order.
@@ -175,6 +193,10 @@ class Box:
         # Threads may add up one answer in another order now and then, but not most of them.
         if np.count_nonzero(apart) > len(X) // 2:
             raise UnsolvableError("The box answers the same question differently when it is asked again.")
+
+
+def _rms(Y: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(Y**2)))
 
 
 def _left_by_affine(y: np.ndarray) -> float:

@@ -59,6 +59,7 @@ def extract_coarse(
     activation: Activation,
     rng: np.random.Generator,
     deadline: Deadline,
+    farther: float,
     tell: Callable[[str, float], None],
 ) -> CoarseNetwork:
     """The network behind a box with coarse answers; UnsolvableError where none fits them to rounding."""
@@ -68,7 +69,7 @@ def extract_coarse(
     for _ in range(_LINES):
         if deadline.passed:
             raise UnsolvableError("The time was over before all units were found.")
-        line = scan_line(box, rng)
+        line = scan_line(box, rng, farther)
         new = units_on_line(box, line.x, line.v, line.kinks, units.planes, rng=rng)
         units = units.after(new.seen, new.planes)
         tell("units", float(len(units.planes)))

@@ -10,8 +10,8 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.queries.box import Box
 from neurecover.queries.kinks import Kinks, find_kinks
 
-# A plane at distance r from the origin crosses the line beyond this with a chance of about r / _FAR.
-_FAR, _FAR_COARSE = 1e4, 1e3
+# A plane at distance r from the origin crosses the line beyond this with a chance of about r / FAR.
+FAR, FAR_COARSE = 1e4, 1e3
 _MOST = 100_000
 
 
@@ -28,10 +28,13 @@ class Scan:
     kinks: Kinks
 
 
-def scan_line(box: Box, rng: np.random.Generator) -> Scan:
-    """All kinks on a random line; NotPiecewiseLinearError where the box is not made of straight pieces along it."""
+def scan_line(box: Box, rng: np.random.Generator, farther: float = 1.0) -> Scan:
+    """All kinks on a random line, so many times as far out as usual.
+
+    NotPiecewiseLinearError where the box is not made of straight pieces along it.
+    """
     x, v = 0.5 * rng.standard_normal(box.n_inputs), rng.standard_normal(box.n_inputs)
-    far = _FAR_COARSE if box.coarse else _FAR
+    far = farther * (FAR_COARSE if box.coarse else FAR)
     kinks = find_kinks(box, x, v, -far, far, most=_MOST)
     if not kinks.complete:
         raise NotPiecewiseLinearError(

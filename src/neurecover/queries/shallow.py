@@ -33,14 +33,28 @@ from neurecover.solve import Deadline
 
 Progress = Callable[[str, float], None]
 
-_ATTEMPTS, _LINES = 3, 4
-_FRESH = 24
+# Attempts look farther and farther out, because a unit may be missing whose plane is far from the origin.
+_FARTHER = (1.0, 1e3, 1e3)
+_LINES = 4
+# Fresh questions at each of these distances, relative to √d: beyond the last, planes are as good as through the origin.
+_FRESH, _DISTANCES = 16, (1.0, 1e3, 1e6)
+# A unit whose row has a larger error than this is named.
+_FAINT = 1e-4
 # Well-centred regions per unit and output, at most: enough to determine all weights without the line.
 _REGIONS = 1.3
 # How many times the rounding expected of it a residual may be and count as rounding.
 _RESIDUAL = 10.0
 # Answers coarser than this show no kinks.
 _COARSEST = 1e-3
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is looked for, how accurately, and how many times as far out as usual."""
+
+    activation: Activation
+    accuracy: float | None
+    farther: float
 
 
 @dataclass(frozen=True)
@@ -51,9 +65,9 @@ class _Found:
     errors: np.ndarray
 
     def expected_residual(self, box: Box) -> float:
-        """What errors δw_j of the rows come to in an answer, |A_j| ‖δw_j‖ ‖x‖ each, relative to the size of the terms."""
+        """What the errors δw_j come to in an answer, |A_j| ‖δw_j‖ ‖x‖ each, relative to the size of the terms."""
         shares = np.linalg.norm(self.network.normal_form().A, axis=0) * self.errors
-        return float(np.linalg.norm(shares)) * np.sqrt(box.n_inputs) / box.scale
+        return float(np.linalg.norm(shares)) * np.sqrt(box.n_inputs) / box.growth
 
 
 def extract_shallow(
@@ -69,7 +83,8 @@ def extract_shallow(
     """The network with one hidden layer behind the box; UnsolvableError where there is none to be seen.
 
     accuracy is the error wanted of a row of W of length one: the smaller, the more questions, up to about twice those
-    of the first pass. Where it is not told it is between 1e-12 for a small network and 1e-9 for a large one. n_hidden, where it is told, is only compared with what is found.
+    of the first pass. Where it is not told it is between 1e-12 for a small network and 1e-9 for a large one. n_hidden,
+    where it is told, is only compared with what is found.
     """
     act = get(activation)
     slopes_of(act)
@@ -81,11 +96,12 @@ def extract_shallow(
         )
     best: Extraction | None = None
     reason = "The time was over before a network was found."
-    for _ in range(_ATTEMPTS):
+    search = _search_coarse if box.coarse else _search_fine
+    for farther in _FARTHER:
         if deadline.passed:
             break
         try:
-            found = (_found_coarse if box.coarse else _found_fine)(box, act, accuracy, rng, deadline, tell)
+            found = search(box, _Wanted(act, accuracy, farther), rng, deadline, tell)
         except NotPiecewiseLinearError:
             raise
         except UnsolvableError as error:
@@ -110,31 +126,31 @@ def _doubted(extraction: Extraction) -> Extraction:
     return replace(extraction, notes=(*extraction.notes, sentence))
 
 
-def _found_fine(
-    box: Box, act: Activation, accuracy: float | None, rng: np.random.Generator, deadline: Deadline, tell: Progress
-) -> _Found:
-    known, regions = _all_units(box, rng, deadline, tell)
+def _search_fine(box: Box, wanted: _Wanted, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
+    known, regions = _all_units(box, wanted.farther, rng, deadline, tell)
     if not len(regions):
         raise UnsolvableError("The box has no kinks along a line: it has no hidden units that could be seen.")
-    network = _signed(known, regions, act)
+    network = _signed(known, regions, wanted.activation)
     if box.n_outputs > 1:
         network = refine_jointly(measure_output_weights(box, network, rng), regions)
         network = measure_output_weights(box, network, rng)
     most = int(np.ceil(_REGIONS * len(known) / box.n_outputs))
-    accuracy = accuracy or float(np.clip(1e-15 * network.n_parameters**1.5, 1e-12, 1e-9))
+    accuracy = wanted.accuracy or float(np.clip(1e-15 * network.n_parameters**1.5, 1e-12, 1e-9))
     regions = add_regions(box, network, regions, accuracy, most, rng=rng)
     network = refine_jointly(network, regions)
     return _Found(network, expected_errors(network, regions))
 
 
-def _all_units(box: Box, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> tuple[Planes, Regions]:
+def _all_units(
+    box: Box, farther: float, rng: np.random.Generator, deadline: Deadline, tell: Progress
+) -> tuple[Planes, Regions]:
     """Units from one line after the other, until a line has no kink that they do not explain."""
     d, p = box.n_inputs, box.n_outputs
     known, regions = Planes.none(d, p), Regions.none(d, p)
     for _ in range(_LINES):
         if deadline.passed:
             raise UnsolvableError("The time was over before all units were found.")
-        line = scan_line(box, rng)
+        line = scan_line(box, rng, farther)
         units = units_on_line(box, line.x, line.v, line.kinks, known, rng=rng)
         known, regions = Planes.together([known, units.planes]), regions + units.regions
         tell("units", float(len(known)))
@@ -151,10 +167,8 @@ def _signed(known: Planes, regions: Regions, act: Activation) -> Network:
     return oriented(planes, act, tolerance=min(1e-6 + 4.0 * error, 1e-2))
 
 
-def _found_coarse(
-    box: Box, act: Activation, accuracy: float | None, rng: np.random.Generator, deadline: Deadline, tell: Progress
-) -> _Found:
-    coarse = extract_coarse(box, act, rng, deadline, tell)
+def _search_coarse(box: Box, wanted: _Wanted, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
+    coarse = extract_coarse(box, wanted.activation, rng, deadline, wanted.farther, tell)
     return _Found(coarse.network, coarse.errors)
 
 
@@ -162,9 +176,13 @@ def _checked(box: Box, found: _Found, n_hidden: int | None, rng: np.random.Gener
     network = found.network.normal_form()
     residual = fresh_residual(box, network, rng)
     unreached: tuple[str, ...] = ()
+    faint = int(np.count_nonzero(found.errors > _FAINT))
+    if faint:
+        worst = float(found.errors.max())
+        unreached = (f"{faint} units add so little to the answers that their rows are known to {worst:.0e} at best.",)
     if n_hidden is not None and n_hidden > network.n_hidden:
         missing = n_hidden - network.n_hidden
-        unreached = (f"{missing} of the {n_hidden} units told bend the answers nowhere that was looked at.",)
+        unreached += (f"{missing} of the {n_hidden} units told bend the answers nowhere that was looked at.",)
     notes: tuple[str, ...] = ()
     if n_hidden is not None and n_hidden < network.n_hidden:
         notes = (f"{network.n_hidden} units were found where {n_hidden} were told.",)
@@ -173,8 +191,8 @@ def _checked(box: Box, found: _Found, n_hidden: int | None, rng: np.random.Gener
 
 
 def fresh_residual(box: Box, network: Network, rng: np.random.Generator) -> float:
-    """The largest |box(x) − network(x)| relative to the size of the terms, over x ~ N(0, I) and x ~ N(0, 100² I)."""
-    X = rng.standard_normal((2 * _FRESH, box.n_inputs)) * np.repeat([1.0, 100.0], _FRESH)[:, None]
+    """The largest |box(x) − network(x)| relative to the size of the terms, over x ~ N(0, r² I) with r = 1, 10³, 10⁶."""
+    X = rng.standard_normal((len(_DISTANCES) * _FRESH, box.n_inputs)) * np.repeat(_DISTANCES, _FRESH)[:, None]
     if box.coarse:
         X = X.astype(np.float32).astype(float)
     Y = box(X)
