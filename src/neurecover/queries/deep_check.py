@@ -44,28 +44,30 @@ class _Seen:
 
 
 def checked(
-    box: Box, known: Known, theta: np.ndarray, x: np.ndarray, rng: np.random.Generator
+    box: Box, known: Known, theta: np.ndarray, unseen: np.ndarray, x: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray | None:
     """θ corrected by the kinks found on its surface; None if these are missing: all of four, or half of twelve.
 
-    x is a point of the surface.
+    x is a point of the surface. Where features `unseen` (f,) are not zero, θ is not known and is not tested.
     """
     theta = theta / np.linalg.norm(theta)
-    few = points_on(known, theta, 4, rng, x)
+    few = points_on(known, theta, 4, rng, x, unseen)
     seen = _look(box, known, few)
     if not len(seen.phi):
         return None
-    more = points_on(known, theta, 8, rng, x)
+    more = points_on(known, theta, 8, rng, x, unseen)
     seen = _joined(seen, _look(box, known, more))
     if 2 * len(seen.phi) < len(few.points) + len(more.points):
         return None
     if not known.n_units and np.median(seen.offsets) < _ACCURATE:
         return theta
-    return _checked_throughout(box, known, theta, seen, x, rng)
+    choice = points_on(known, theta, 4 * known.n_features + 20, rng, x, unseen)
+    corrected = _checked_throughout(box, known, theta, seen, choice)
+    return None if corrected is None else np.where(unseen, 0.0, corrected)
 
 
 def _checked_throughout(
-    box: Box, known: Known, theta: np.ndarray, seen: _Seen, x: np.ndarray, rng: np.random.Generator
+    box: Box, known: Known, theta: np.ndarray, seen: _Seen, choice: OnSurface
 ) -> np.ndarray | None:
     """θ from kinks that determine all of it, as far as any point of the surface does; None if they are not there.
 
@@ -74,7 +76,6 @@ def _checked_throughout(
     """
     from scipy.linalg import qr
 
-    choice = points_on(known, theta, 4 * known.n_features + 20, rng, x)
     phi = _unit_rows(known.features(choice.points))
     left = np.arange(len(phi))
     for _ in range(_ROUNDS):

@@ -16,7 +16,7 @@ import numpy as np
 from neurecover.exceptions import UnsolvableError
 from neurecover.queries.box import Box
 from neurecover.queries.deep_cells import Known
-from neurecover.queries.deep_level import Level, search_line
+from neurecover.queries.deep_level import Level, search_line, with_unit
 from neurecover.queries.deep_output import Output, failures, fit_output, samples_wanted
 from neurecover.queries.deep_points import extreme_line, random_points
 from neurecover.queries.deep_signs import signs_by_moving, signs_from_above, with_signs
@@ -24,7 +24,7 @@ from neurecover.solve.deadline import Deadline
 
 Progress = Callable[[str], None]
 # How often the search may go back to a layer, and the lines without news that this takes at least.
-_RETURNS = 4
+_RETURNS = 12
 _AGAIN = 4
 # Lines towards where a unit that is always on might change.
 _CHASES = 6
@@ -106,13 +106,25 @@ def solve_layers(
             returns += 1
             levels.pop()
             continue
+        missing = stage.level.missing
+        if missing is not None and returns < _RETURNS:
+            tell(f"layer {number}: a unit of layer {number - 1} turns up")
+            returns += 1
+            levels.pop()
+            levels[-1] = with_unit(levels[-1], missing.unit, missing.point)
+            levels.append(_above(box, levels[-1], rng))
+            continue
         tell(f"layer {number}: {stage.level.n_units} units after {stage.level.lines} lines")
         levels[-1] = replace(stage.level, closed=True)
         if stage.output is not None:
             return Solution(stage.output, tuple(levels))
         if number == (plan.depth or plan.deepest):
             raise UnsolvableError(f"No output layer fits on {number} hidden layers.")
-        levels.append(Level.above(_closed(box, stage.level, rng)))
+        levels.append(_above(box, levels[-1], rng))
+
+
+def _above(box: Box, level: Level, rng: np.random.Generator) -> Level:
+    return replace(Level.above(_closed(box, level, rng)), below=level)
 
 
 def _search(
@@ -133,9 +145,11 @@ def _search(
         if deadline.passed:
             raise UnsolvableError(f"Time ran out in hidden layer {number}, with {level.n_units} of its units found.")
         level = _signed(search_line(box, level, rng, None if fit.ends else want, fit.ends))
-        if plan.may_be_last(number) and level.known.open is None and (level.n_units > tried or fit.ends):
-            fit = _fitted(level, answers, rng, fit if level.n_units == tried else _Fit())
-            tried = level.n_units
+        if level.missing is not None:
+            return Stage(level, None)
+        if plan.may_be_last(number) and level.known.open is None and (_seen(level) > tried or fit.ends):
+            fit = _fitted(level, answers, rng, fit if _seen(level) == tried else _Fit())
+            tried = _seen(level)
             if fit.output is not None and fit.ends is None:
                 return Stage(level, fit.output)
         if fit.ends is not None or level.known.open is not None or last:
@@ -187,6 +201,11 @@ def _fitted(level: Level, answers: Answers, rng: np.random.Generator, before: _F
     return _Fit(output, True)
 
 
+def _seen(level: Level) -> int:
+    """The number of weights found, which grows with every unit and every gap that is filled."""
+    return int(np.count_nonzero(~level.unseen))
+
+
 def _signed(level: Level) -> Level:
     """The layer below closed as soon as the surfaces found settle its signs."""
     if level.known.open is None or not level.n_units:
@@ -195,7 +214,7 @@ def _signed(level: Level) -> Level:
     if signs is None:
         return level
     known, theta = with_signs(level.known, signs, level.theta)
-    return replace(level, known=known, theta=theta)
+    return replace(level, known=known, theta=theta, unseen=np.zeros(theta.shape, dtype=bool))
 
 
 def _consistent(box: Box, level: Level, rng: np.random.Generator) -> bool:

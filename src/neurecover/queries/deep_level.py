@@ -15,7 +15,7 @@ from neurecover.queries.deep_cells import Known
 from neurecover.queries.deep_check import checked
 from neurecover.queries.deep_points import random_line
 from neurecover.queries.deep_probe import unit_normal
-from neurecover.queries.deep_surface import first_surface
+from neurecover.queries.deep_surface import Surface, first_surface
 from neurecover.queries.deep_tracing import trace
 from neurecover.queries.gradients import measure_gradients, orthonormal_basis
 from neurecover.queries.kinks import Kinks, find_kinks
@@ -29,8 +29,27 @@ _NARROW = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
+class Unit:
+    """θ (f,), zero where it could not be seen."""
+
+    theta: np.ndarray
+    unseen: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Missing:
+    """A unit of the layer below that was not known, and a point of its surface."""
+
+    unit: Unit
+    point: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
 class Level:
     """`theta` (k, f), the surfaces found so far above `known`, and a point (k, d) of each; what the lines have shown.
+
+    `below` is the level underneath, and `missing` a unit of it that turned up on a line.
+    `unseen` (k, f) marks weights that could not be read off, since the surface was never met with that unit on.
 
     `deeper` counts kinks that belong to no unit of this layer, `stale` the lines since the last new unit; `closed`
     if the layer was taken to be complete.
@@ -39,14 +58,18 @@ class Level:
     known: Known
     theta: np.ndarray
     points: np.ndarray
+    unseen: np.ndarray
     lines: int = 0
     stale: int = 0
     deeper: int = 0
     closed: bool = False
+    below: Level | None = None
+    missing: Missing | None = None
 
     @classmethod
     def above(cls, known: Known) -> Level:
-        return cls(known, np.zeros((0, known.n_features)), np.zeros((0, known.n_inputs)))
+        shape = (0, known.n_features)
+        return cls(known, np.zeros(shape), np.zeros((0, known.n_inputs)), np.zeros(shape, dtype=bool))
 
     @property
     def n_units(self) -> int:
@@ -73,6 +96,8 @@ def search_line(
         x, v = ends[0], ends[1] - ends[0]
         parts = [(0.0, 1.0)]
     for start, stop in parts:
+        if level.missing is not None:
+            break
         level = _search_part(box, level, x, v, find_kinks(box, x, v, start, stop), rng, want)
     return replace(level, lines=level.lines + 1, stale=0 if level.n_units > before else level.stale + 1)
 
@@ -91,13 +116,15 @@ def _search_part(
             break
         if _explained(level, points[i : i + 1])[0]:
             continue
-        theta = _unit_at(box, level.known, points[i], regions.jump(int(i)), rng)
-        if theta is None or _among(level.theta, theta):
-            level = replace(level, deeper=level.deeper + 1)
-        else:
-            level = replace(
-                level, theta=np.vstack([level.theta, theta]), points=np.vstack([level.points, points[i]])
-            )
+        jump = regions.jump(int(i))
+        unit = _unit_at(box, level.known, points[i], jump, rng)
+        if unit is not None:
+            level = with_unit(level, unit, points[i])
+            continue
+        level = replace(level, deeper=level.deeper + 1)
+        lower = None if level.below is None else _unit_at(box, level.below.known, points[i], jump, rng)
+        if lower is not None:
+            return replace(level, missing=Missing(lower, points[i]))
     return level
 
 
@@ -138,16 +165,33 @@ def _explained(level: Level, points: np.ndarray) -> np.ndarray:
     return result
 
 
-def _among(rows: np.ndarray, theta: np.ndarray) -> bool:
-    """Whether theta is one of the rows, up to a factor."""
-    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(theta)
-    return bool(np.any(np.abs(rows @ theta) > (1.0 - 1e-9) * lengths))
+def with_unit(level: Level, unit: Unit, x: np.ndarray) -> Level:
+    """The level with one more unit, or with what the unit adds to one that was found before, up to a factor."""
+    for j, theta in enumerate(level.theta):
+        shared = ~level.unseen[j] & ~unit.unseen
+        ours, other = theta[shared], unit.theta[shared]
+        lengths = np.linalg.norm(ours) * np.linalg.norm(other)
+        if not lengths > 0.0 or not abs(ours @ other) > (1.0 - 1e-9) * lengths:
+            continue
+        new = level.unseen[j] & ~unit.unseen
+        if not new.any():
+            return replace(level, deeper=level.deeper + 1)
+        merged, unseen = level.theta.copy(), level.unseen.copy()
+        merged[j, new] = unit.theta[new] * ((ours @ other) / (other @ other))
+        unseen[j] &= unit.unseen
+        return replace(level, theta=merged, unseen=unseen)
+    return replace(
+        level,
+        theta=np.vstack([level.theta, unit.theta]),
+        points=np.vstack([level.points, x]),
+        unseen=np.vstack([level.unseen, unit.unseen]),
+    )
 
 
 def _unit_at(
     box: Box, known: Known, x: np.ndarray, jump: np.ndarray | None, rng: np.random.Generator
-) -> np.ndarray | None:
-    """θ of the unit whose surface passes through x, if it is one of the layer right above the known ones."""
+) -> Unit | None:
+    """The unit whose surface passes through x, if it is one of the layer right above the known ones."""
     if jump is None or not np.any(jump):
         return None
     surface, gap = first_surface(known.cell_at(x), x, unit_normal(jump))
@@ -155,5 +199,14 @@ def _unit_at(
         return None
     if not surface.complete:
         surface = trace(box, known, surface, x, rng)
-    return checked(box, known, surface.theta, x, rng) if surface.complete else None
+    unseen = np.linalg.norm(surface.free, axis=1) > 1e-6
+    if not surface.complete and not _nearly_complete(known, surface, unseen):
+        return None
+    theta = checked(box, known, np.where(unseen, 0.0, surface.theta), unseen, x, rng)
+    return None if theta is None else Unit(theta, unseen)
 
+
+def _nearly_complete(known: Known, surface: Surface, unseen: np.ndarray) -> bool:
+    """Whether all that is missing are a few weights of units below that are never on together with this one."""
+    few = np.count_nonzero(unseen) <= max(1, known.n_top // 4)
+    return known.open is None and few and np.count_nonzero(unseen) == surface.free.shape[1]

@@ -7,6 +7,7 @@ chosen signs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -52,22 +53,43 @@ def extreme_line(known: Known, g: np.ndarray, rng: np.random.Generator) -> tuple
 
     A unit with weights along g that is on at all usual points changes on the way, if it changes anywhere.
     """
-    X = random_points(known, 10 * _CANDIDATES, rng)
 
-    def height(X: np.ndarray) -> np.ndarray:
+    def depth(X: np.ndarray) -> np.ndarray:
         H = known.hidden(X)
-        return (H @ g) / (np.linalg.norm(H, axis=1) + 1e-3)
+        return -(H @ g) / (np.linalg.norm(H, axis=1) + 1e-3)
 
-    order = np.argsort(height(X))
-    usual, best = X[order[len(order) // 2]], X[order[:20]]
-    for spread in np.geomspace(1.0, 0.02, 30):
-        moved = best + spread * np.linalg.norm(best, axis=1, keepdims=True) / np.sqrt(len(usual)) * rng.standard_normal(
-            (10, *best.shape)
-        )
-        both = np.vstack([best, moved.reshape(-1, len(usual))])
-        best = both[np.argsort(height(both))[:20]]
+    X = random_points(known, 10 * _CANDIDATES, rng)
+    usual = X[np.argsort(depth(X))[len(X) // 2]]
+    best = _climbed(depth, X, rng)
     # Far out the bias no longer matters.
     return usual, 10.0 * best[int(rng.integers(3))]
+
+
+def jointly_on(known: Known, theta: np.ndarray, feature: int, near: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Points (·, d) with θ·φ(x) > 0 and φ_feature(x) > 0, as clearly as can be found without queries; maybe none.
+
+    `near` is a point of the surface θ·φ(x) = 0.
+    """
+
+    def margin(X: np.ndarray) -> np.ndarray:
+        phi = known.features(X)
+        return np.minimum(phi @ theta, phi[:, feature]) / np.linalg.norm(phi, axis=1)
+
+    spread = rng.choice([0.1, 0.5, 2.0], (_CANDIDATES, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
+    cloud = near + spread * rng.standard_normal((_CANDIDATES, len(near)))
+    best = _climbed(margin, np.vstack([random_points(known, _CANDIDATES, rng), cloud]), rng)
+    return best[margin(best) > 1e-4]
+
+
+def _climbed(height: Callable[[np.ndarray], np.ndarray], X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Twenty points of greatest height, after steps at random, ever shorter, from the best of X (n, d)."""
+    best = X[np.argsort(-height(X))[:20]]
+    for spread in np.geomspace(1.0, 0.02, 30):
+        size = spread * np.linalg.norm(best, axis=1, keepdims=True) / np.sqrt(X.shape[1])
+        moved = best + size * rng.standard_normal((10, *best.shape))
+        both = np.vstack([best, moved.reshape(-1, X.shape[1])])
+        best = both[np.argsort(-height(both))[:20]]
+    return best
 
 
 def direction_to(p: np.ndarray, q: np.ndarray) -> np.ndarray:
@@ -87,10 +109,18 @@ class OnSurface:
         return OnSurface(self.points[index], self.normals[index], self.room[index])
 
 
-def points_on(known: Known, theta: np.ndarray, n: int, rng: np.random.Generator, near: np.ndarray) -> OnSurface:
-    """n points with θ·φ(x) = 0, found without queries between points on either side of it.
+def points_on(
+    known: Known,
+    theta: np.ndarray,
+    n: int,
+    rng: np.random.Generator,
+    near: np.ndarray,
+    unseen: np.ndarray | None = None,
+) -> OnSurface:
+    """At most n points with θ·φ(x) = 0, found without queries between points on either side of it.
 
     `near` (d,) is a point of the surface: if nearly all random points lie on one side, some of those around it do not.
+    Points at which a feature `unseen` (f,) is not zero are left out.
     """
     X = random_points(known, max(_CANDIDATES, 4 * n), rng)
     spread = rng.choice([0.1, 0.5, 2.0], (_CANDIDATES // 4, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
@@ -116,4 +146,6 @@ def points_on(known: Known, theta: np.ndarray, n: int, rng: np.random.Generator,
             ways = np.abs((cell.Q @ x + cell.q0) / (cell.Q @ normals[i]))
         room[i] = np.min(ways[~np.isnan(ways)], initial=np.inf)
     usable = room > 0.0
+    if unseen is not None and unseen.any():
+        usable &= ~np.any(known.features(points)[:, unseen] > 0.0, axis=1)
     return OnSurface(points[usable], normals[usable], room[usable])

@@ -10,80 +10,140 @@ holds still what no answer sees: the scale that may move from a unit's row to th
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from neurecover.models import DeepNetwork
-from neurecover.models.derivatives import jacobian, parameters, with_parameters
+from neurecover.models.derivatives import free_directions, jacobian, parameters, with_parameters
 from neurecover.queries.deep_cells import Known
-from neurecover.queries.deep_points import points_on, random_points
+from neurecover.queries.deep_points import jointly_on, points_on, random_points
 from neurecover.solve.deadline import Deadline
 
 _STEPS = 8
+_RIDGE = 1e-13
 # Numbers of a Jacobian held at a time.
 _BLOCK = 2**22
+# Points at which two units are on together, at least, and the pairs that are seen to.
+_PAIRED = 3
+_PAIRS = 200
 
 
-def polish(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, deadline: Deadline) -> DeepNetwork:
-    """The best network met on the way of at most eight Gauss–Newton steps from `network`."""
+@dataclass(frozen=True, eq=False)
+class Polished:
+    """The best network met and the errors to expect of its hidden rows from what is left over.
+
+    errors (k₁ + … + k_L,) has the units layer after layer; it is large where the answers do not determine a weight.
+    """
+
+    network: DeepNetwork
+    errors: np.ndarray
+
+
+def polish(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, deadline: Deadline) -> Polished:
+    """At most eight Gauss–Newton steps from `network`, until they no longer gain."""
     weight = 1.0 / (np.median(np.abs(Y)) + np.abs(Y).max(axis=1))
-    best, least, network = network, np.inf, network.normal_form()
-    ridge, idle = 1e-13, 0
+    network = network.normal_form()
+    best, least, idle = network, np.inf, 0
     for _ in range(_STEPS):
         residual = weight[:, None] * (Y - network(X))
         error = float(np.sqrt(np.mean(residual**2)))
-        idle = idle + 1 if error > 0.5 * least else 0
+        idle = idle + 1 if not error < 0.5 * least else 0
         if error < least:
             best, least = network, error
         if idle >= 2 or deadline.passed:
             break
-        network = _step(network, X, residual, weight, ridge)
-        if not all(np.isfinite(W).all() and np.isfinite(b).all() for W, b in network.layers):
+        equations = _normal_equations(network, X, weight, residual)
+        step = cho_solve(_factor(equations.matrix), equations.right) / equations.scale
+        if not np.isfinite(step).all():
             break
-    return best
+        network = with_parameters(network, parameters(network) + step).normal_form()
+    return Polished(best, _row_errors(best, X, weight, max(least, np.finfo(float).eps)))
 
 
-def _step(network: DeepNetwork, X: np.ndarray, residual: np.ndarray, weight: np.ndarray, ridge: float) -> DeepNetwork:
+@dataclass(frozen=True, eq=False)
+class _Equations:
+    """JᵀJ with unit diagonal, Jᵀr to match, and the lengths of J's columns that both were divided by."""
+
+    matrix: np.ndarray
+    right: np.ndarray
+    scale: np.ndarray
+
+
+def _normal_equations(network: DeepNetwork, X: np.ndarray, weight: np.ndarray, residual: np.ndarray) -> _Equations:
     p = network.n_parameters
-    normal, right = np.zeros((p, p)), np.zeros(p)
+    matrix, right = np.zeros((p, p)), np.zeros(p)
     rows = max(1, _BLOCK // (p * network.n_outputs))
     for first in range(0, len(X), rows):
         part = slice(first, first + rows)
         J = (weight[part, None, None] * jacobian(network, X[part])).reshape(-1, p)
-        normal += J.T @ J
+        matrix += J.T @ J
         right += J.T @ residual[part].ravel()
-    scale = np.sqrt(np.diag(normal))
+    scale = np.sqrt(np.diag(matrix))
     scale[scale == 0.0] = 1.0
-    normal /= scale[:, None] * scale
+    return _Equations(matrix / (scale[:, None] * scale), right / scale, scale)
+
+
+def _factor(matrix: np.ndarray) -> tuple[np.ndarray, bool]:
+    ridge = _RIDGE
     while True:
         try:
-            factor = cho_factor(normal + ridge * np.eye(p))
-            break
+            return cho_factor(matrix + ridge * np.eye(len(matrix)))
         except np.linalg.LinAlgError:
             ridge *= 100.0
-    return with_parameters(network, parameters(network) + cho_solve(factor, right / scale) / scale).normal_form()
+
+
+def _row_errors(network: DeepNetwork, X: np.ndarray, weight: np.ndarray, noise: float) -> np.ndarray:
+    """√Σ σ² (JᵀJ)⁻¹ over the weights of a row, with the directions that change nothing taken out.
+
+    For J with D δ = 0 along the free directions δ, (JᵀJ + δδᵀ)⁻¹ is the inverse beside them.
+    """
+    equations = _normal_equations(network, X, weight, np.zeros((len(X), network.n_outputs)))
+    free = free_directions(network) * equations.scale[:, None]
+    length = np.linalg.norm(free, axis=0)
+    free = np.linalg.qr(free[:, length > 0.0] / length[length > 0.0])[0]
+    inverse = cho_solve(_factor(equations.matrix + free @ free.T), np.eye(len(free)))
+    variance = np.diag(inverse - free @ free.T) / equations.scale**2
+    variance = noise**2 * np.maximum(variance, 0.0)
+    errors, first = [], 0
+    for W, b in network.layers[:-1]:
+        errors.append(np.sqrt(variance[first : first + W.size].reshape(W.shape).sum(axis=1)))
+        first += W.size + b.size
+    return np.concatenate(errors)
 
 
 def polishing_points(
     network: DeepNetwork, anchors: tuple[np.ndarray, ...], n: int, rng: np.random.Generator
 ) -> np.ndarray:
-    """At least n points (·, d) among which every unit is on, and off, at more points than it has weights.
+    """At least n points (·, d) that see every weight: every unit is on, and off, at more points than it has weights.
 
-    anchors are points (k_l, d) of the units' surfaces, layer by layer. Random points come first; where a unit is hardly
-    ever on, or hardly ever off, points beside its surface are added.
+    anchors are points (k_l, d) of the units' surfaces, layer by layer. Random points come first. Where a unit is hardly
+    ever on, or hardly ever off, points beside its surface are added; where it is hardly ever on together with a unit
+    below, points at which both are.
     """
     X = random_points(Known(network.n_inputs, network.layers[:1]), n, rng)
-    added = [X]
     for number, points in enumerate(anchors):
         known = Known(network.n_inputs, network.layers[:number])
-        W, b = network.layers[number]
-        on = known.hidden(X) @ W.T + b > 0.0
-        needed = 2 * (W.shape[1] + 1)
-        for unit, x in enumerate(points):
-            rare = min(np.count_nonzero(on[:, unit]), np.count_nonzero(~on[:, unit]))
-            if rare < needed:
-                added.append(_beside(known, np.append(W[unit], b[unit]), needed - rare, rng, x))
-    return np.vstack(added)
+        theta = np.column_stack(network.layers[number])
+        on = known.features(X) @ theta.T > 0.0
+        needed = 2 * theta.shape[1]
+        rare = np.minimum(on.sum(axis=0), (~on).sum(axis=0))[: len(points)]
+        beside = [_beside(known, theta[j], needed - rare[j], rng, points[j]) for j in np.flatnonzero(rare < needed)]
+        X = np.vstack([X, *beside])
+        if number:
+            X = np.vstack([X, *_together(known, theta[: len(points)], points, X, rng)])
+    return X
+
+
+def _together(
+    known: Known, theta: np.ndarray, points: np.ndarray, X: np.ndarray, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Points for the pairs of units, one of this layer and one below, that X shows on together too rarely."""
+    phi = known.features(X)
+    counts = (phi @ theta.T > 0.0).T.astype(float) @ (phi[:, :-1] > 0.0)
+    pairs = np.argwhere(counts < _PAIRED)[:_PAIRS]
+    return [jointly_on(known, theta[j], int(i), points[j], rng)[: 2 * _PAIRED] for j, i in pairs]
 
 
 def _beside(known: Known, theta: np.ndarray, n: int, rng: np.random.Generator, x: np.ndarray) -> np.ndarray:

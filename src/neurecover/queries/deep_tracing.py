@@ -27,7 +27,7 @@ _BEHIND = 1e-4
 # |α| ‖m‖ / ‖J‖ that is looked for first, and then.
 _BENDS = (4.0, 60.0)
 _ARM = 0.25
-_STEPS = 40
+_STEPS = 16
 _LOST = 3
 
 
@@ -50,7 +50,7 @@ class _Crossing:
 
 
 def trace(
-    box: Box, known: Known, surface: Surface, x: np.ndarray, rng: np.random.Generator, *, patience: int = 30
+    box: Box, known: Known, surface: Surface, x: np.ndarray, rng: np.random.Generator, *, patience: int = 60
 ) -> Surface:
     """The surface with as many of its weights as can be reached from its point x; complete if all could.
 
