@@ -1,0 +1,1 @@
+"""Weights from chosen questions: kinks on lines, planes, signs, layers."""

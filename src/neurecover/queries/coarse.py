@@ -1,0 +1,183 @@
+"""The end of the way for a box whose answers are coarse: all units fitted at once to many answers.
+
+Gradients taken from answers in float32 leave units with two or three digits, too few to solve for the signs. But the
+planes with a free affine part,
+
+    f(x) = L x + c + Σ_j J_j relu(w_j·x + b_j),
+
+can be fitted to n answers by damped least squares as they are. That brings the errors down to the rounding of one
+answer times √(parameters / n), and then the signs are solved for and the network without an affine part is fitted once
+more. Last, where that is possible, every unit is asked for by itself: `alone`.
+
+Two kinks too near each other on a line are taken for one of a unit that is not there. Such a unit has no kink on other
+lines, so only units are believed that were seen on a second line.
+
+The questions are rounded to float32 first, so that a box that works in float32 is asked what the model is fitted to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.activations import Activation, get
+from neurecover.data import ArraySource
+from neurecover.exceptions import UnsolvableError
+from neurecover.models import Network, Student
+from neurecover.queries.alone import CAUTION, refine_alone
+from neurecover.queries.box import Box
+from neurecover.queries.lines import units_on_line
+from neurecover.queries.planes import Planes, oriented
+from neurecover.queries.scan import scan_line
+from neurecover.refine.descent import Descent
+from neurecover.solve import Deadline
+
+# Answers per parameter: many where they cost little time.
+_FEWEST, _MOST, _WORK = 4.0, 100.0, 3e6
+_WORST = 0.05
+_ITERATIONS = 60
+_LINES, _AT_LEAST = 12, 3
+# From a start with all units in place the sum of squares falls to rounding in a few great leaps. A fit that gains less
+# than this in two iterations is there, or will not get there.
+_GAIN = 0.7
+# The sum of squares of a fit at the level of rounding, in units of n (ρ·scale)².
+_ROUNDING = 9.0
+
+
+@dataclass(frozen=True, eq=False)
+class CoarseNetwork:
+    """The network and the errors (k,) to expect of its rows."""
+
+    network: Network
+    errors: np.ndarray
+
+
+def extract_coarse(
+    box: Box,
+    activation: Activation,
+    rng: np.random.Generator,
+    deadline: Deadline,
+    farther: float,
+    tell: Callable[[str, float], None],
+) -> CoarseNetwork:
+    """The network behind a box with coarse answers; UnsolvableError where none fits them to rounding."""
+    units = _Candidates.none(box)
+    source: ArraySource | None = None
+    most = 0
+    for _ in range(_LINES):
+        if deadline.passed:
+            raise UnsolvableError("The time was over before all units were found.")
+        line = scan_line(box, rng, farther)
+        new = units_on_line(box, line.x, line.v, line.kinks, units.planes, rng=rng)
+        units = units.after(new.seen, new.planes)
+        tell("units", float(len(units.planes)))
+        believed = _distinct(units.believed())
+        most = max(most, len(line.kinks.positions))
+        if units.lines < _AT_LEAST or not new.explained.all() or len(believed) < most:
+            continue
+        source = source or sample(box, len(units.planes), rng)
+        fitted, left = fit_planes(source, believed, deadline)
+        # A unit that is not there is left with nothing to do.
+        real = fitted.error < _WORST
+        if not real.all():
+            fitted, left = fit_planes(source, fitted.take(real), deadline)
+        tell("fit", left)
+        if is_rounding(box, left):
+            alone = refine_alone(box, oriented(fitted, activation, tolerance=1e-2), fitted.error, rng)
+            if alone is None:
+                return CoarseNetwork(fit_network(source, fitted, activation, deadline), fitted.error)
+            return CoarseNetwork(alone.network, alone.error)
+    raise UnsolvableError(f"The units found on {_LINES} lines do not fit the answers to their rounding.")
+
+
+@dataclass(frozen=True, eq=False)
+class _Candidates:
+    """Units, on how many lines after their own each had the chance to be seen, and on how many it was."""
+
+    planes: Planes
+    chances: np.ndarray
+    seen: np.ndarray
+    lines: int
+
+    @classmethod
+    def none(cls, box: Box) -> _Candidates:
+        return cls(Planes.none(box.n_inputs, box.n_outputs), np.zeros(0), np.zeros(0), 0)
+
+    def after(self, seen: np.ndarray, new: Planes) -> _Candidates:
+        """With what another line showed."""
+        zeros = np.zeros(len(new))
+        return _Candidates(
+            Planes.together([self.planes, new]),
+            np.concatenate([self.chances + 1, zeros]),
+            np.concatenate([self.seen + seen, zeros]),
+            self.lines + 1,
+        )
+
+    def believed(self) -> Planes:
+        """The units that were seen again, and those that had no chance to be."""
+        return self.planes.take((self.seen > 0) | (self.chances == 0))
+
+
+def _distinct(planes: Planes) -> Planes:
+    """Of units in the same place, the one that is known best."""
+    order = np.argsort(planes.error, kind="stable")
+    points = np.column_stack([planes.W, planes.b])[order]
+    error = planes.error[order]
+    near = np.minimum(
+        np.linalg.norm(points[:, None] - points, axis=2), np.linalg.norm(points[:, None] + points, axis=2)
+    ) < 4.0 * (error[:, None] + error)
+    keep: list[int] = []
+    for i in range(len(order)):
+        if not near[i, keep].any():
+            keep.append(i)
+    return planes.take(order[keep])
+
+
+def sample(box: Box, n_units: int, rng: np.random.Generator) -> ArraySource:
+    """Questions x ~ N(0, I) and their answers, enough to fit so many units."""
+    parameters = n_units * (box.n_inputs + 1 + box.n_outputs) + (box.n_inputs + 1) * box.n_outputs
+    count = int(parameters * np.clip(_WORK / parameters**2, _FEWEST, _MOST)) // box.n_outputs + 64
+    X = rng.standard_normal((count, box.n_inputs)).astype(np.float32).astype(float)
+    return ArraySource(X, box(X))
+
+
+def fit_planes(source: ArraySource, planes: Planes, deadline: Deadline) -> tuple[Planes, float]:
+    """The planes fitted to the answers, and the root mean square of what is left over."""
+    V = np.column_stack([planes.W, planes.b])
+    readout = np.vstack([planes.J.T, planes.L.T, planes.c[None]])
+    fitted, left = _fit(source, Student(get("relu"), V, readout, bias=True, affine=True), deadline)
+    k, d = planes.W.shape
+    size = np.linalg.norm(fitted.V[:, :d], axis=1)
+    W, b = fitted.V[:, :d] / size[:, None], fitted.V[:, d] / size
+    J, L, c = fitted.readout[:k].T * size, fitted.readout[k : k + d].T, fitted.readout[-1]
+    # A unit's error is the rounding over how strongly n answers depend on it, half of which have it on.
+    n = source.n_samples or 1
+    error = CAUTION * left * np.sqrt(2.0 * d / n) / np.maximum(np.linalg.norm(J, axis=0), 1e-300)
+    return Planes(W, b, J, L, c, error), left
+
+
+def fit_network(source: ArraySource, planes: Planes, activation: Activation, deadline: Deadline) -> Network:
+    """The network of the fitted planes with its signs solved for, fitted once more without an affine part."""
+    network = oriented(planes, activation, tolerance=1e-2)
+    V = np.column_stack([network.W, network.b])
+    start = Student(activation, V, np.vstack([network.A.T, network.c[None]]), bias=True, affine=False)
+    fitted, _ = _fit(source, start, deadline)
+    d = network.n_inputs
+    return Network(fitted.V[:, :d], fitted.V[:, d], fitted.A, fitted.readout[-1], activation)
+
+
+def is_rounding(box: Box, left: float) -> bool:
+    """Whether a root mean square is what the rounding of the answers to x ~ N(0, I) comes to."""
+    return left < np.sqrt(_ROUNDING) * 2.0 * box.resolution * box.scale
+
+
+def _fit(source: ArraySource, student: Student, deadline: Deadline) -> tuple[Student, float]:
+    descent = Descent(source, student)
+    while descent.iterations < _ITERATIONS and not descent.finished and not deadline.passed:
+        before = descent.rss
+        descent.advance(2)
+        if descent.rss > _GAIN * before and descent.iterations > 4:
+            break
+    return descent.student, float(np.sqrt(descent.rss / descent.n_equations))

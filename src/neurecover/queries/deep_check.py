@@ -1,0 +1,139 @@
+"""Does a surface hold everywhere, and if so, where exactly is it?
+
+A unit of the layer right above the known ones has a surface θ·φ(x) = 0 that holds everywhere. The surface of a deeper unit
+bends at units that are not known yet, so at far points of θ·φ(x) = 0 its kink is gone. That is the test: at random
+points of the surface the box must have a kink, right there. Not at all of them, because units above may hide it.
+
+The kinks found on the way lie at x* with φ(x*)·θ = 0, exact to rounding and far apart: f of them determine θ anew, better than
+the gradients it was first made of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.queries.box import Box
+from neurecover.queries.deep_cells import Known
+from neurecover.queries.deep_points import OnSurface, points_on
+from neurecover.queries.deep_probe import local_kinks
+
+_RADIUS = 1e-4
+# A kink this near the predicted point, relative to the radius, is the predicted one.
+_NEAR = 0.3
+# Offsets of kinks from the surface, relative to the size of the point, that need no correction.
+_ACCURATE = 1e-11
+_OUTLYING = 100.0
+# Residuals of unit rows φ that are rounding.
+_AGREE = 1e-10
+# What is left of a unit row φ tells something new about θ if it is longer than this.
+_TOLD = 1e-2
+_ROUNDS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """φ (n, f) at the kinks that were found, of length one, and how far off they were relative to the point's size."""
+
+    phi: np.ndarray
+    offsets: np.ndarray
+
+    def take(self, index: np.ndarray) -> _Seen:
+        return _Seen(self.phi[index], self.offsets[index])
+
+
+def checked(
+    box: Box, known: Known, theta: np.ndarray, unseen: np.ndarray, x: np.ndarray, rng: np.random.Generator
+) -> np.ndarray | None:
+    """θ corrected by the kinks found on its surface; None if these are missing: all of four, or half of twelve.
+
+    x is a point of the surface. Where features `unseen` (f,) are not zero, θ is not known and is not tested.
+    """
+    theta = theta / np.linalg.norm(theta)
+    few = points_on(known, theta, 4, rng, x, unseen)
+    seen = _look(box, known, few)
+    if not len(seen.phi):
+        return None
+    more = points_on(known, theta, 8, rng, x, unseen)
+    seen = _joined(seen, _look(box, known, more))
+    if 2 * len(seen.phi) < len(few.points) + len(more.points):
+        return None
+    if not known.n_units and np.median(seen.offsets) < _ACCURATE:
+        return theta
+    choice = points_on(known, theta, 4 * known.n_features + 20, rng, x, unseen)
+    corrected = _checked_throughout(box, known, theta, seen, choice)
+    return None if corrected is None else np.where(unseen, 0.0, corrected)
+
+
+def _checked_throughout(
+    box: Box, known: Known, theta: np.ndarray, seen: _Seen, choice: OnSurface
+) -> np.ndarray | None:
+    """θ from kinks that determine all of it, as far as any point of the surface does; None if they are not there.
+
+    A wrong weight shows only where the unit it belongs to is on, so points are chosen for what the kinks seen so far do not
+    tell: the first columns of a pivoted QR factorisation of what is left of φ.
+    """
+    from scipy.linalg import qr
+
+    phi = _unit_rows(known.features(choice.points))
+    left = np.arange(len(phi))
+    for _ in range(_ROUNDS):
+        # A second kink nearby falsifies a position by far more than θ is off.
+        seen = seen.take(seen.offsets <= _OUTLYING * max(float(np.median(seen.offsets)), _ACCURATE))
+        basis, triangle, _ = qr(seen.phi.T, mode="economic", pivoting=True)
+        told = basis[:, np.abs(np.diag(triangle)) > _TOLD]
+        rest = phi[left] - (phi[left] @ told) @ told.T
+        triangle, order = qr(rest.T, mode="r", pivoting=True) if len(left) else (np.zeros((0, 0)), left)
+        missing = int(np.count_nonzero(np.abs(np.diag(triangle)) > _TOLD))
+        if not missing and len(seen.phi) >= told.shape[1] + 3:
+            return _corrected(theta, seen.phi)
+        if not len(left):
+            return None
+        seen = _joined(seen, _look(box, known, choice.take(left[order[: missing + 4]])))
+        left = np.delete(left, order[: missing + 4])
+    return None
+
+
+def _look(box: Box, known: Known, where: OnSurface) -> _Seen:
+    size = 1.0 + np.linalg.norm(where.points, axis=1)
+    radius = np.minimum(_RADIUS * size, 0.7 * where.room)
+    found = local_kinks(box, where.points, where.normals, radius)
+    hit = found.visible & (np.abs(found.position) < _NEAR * radius)
+    kinks = where.points[hit] + found.position[hit, None] * where.normals[hit]
+    return _Seen(_unit_rows(known.features(kinks)), np.abs(found.position[hit]) / size[hit])
+
+
+def _joined(a: _Seen, b: _Seen) -> _Seen:
+    return _Seen(np.vstack([a.phi, b.phi]), np.append(a.offsets, b.offsets))
+
+
+def _unit_rows(phi: np.ndarray) -> np.ndarray:
+    return phi / np.linalg.norm(phi, axis=1, keepdims=True)
+
+
+def _corrected(theta: np.ndarray, phi: np.ndarray) -> np.ndarray | None:
+    """θ + δ with δ ⟂ θ the least change that makes φ·(θ + δ) = 0, as far as the kinks determine it.
+
+    A second kink near a point falsifies its position. Such points are left out one by one until the others agree; None
+    if they never do while there are more of them than unknowns.
+    """
+    determined = np.linalg.matrix_rank(phi - np.outer(phi @ theta, theta), tol=1e-6)
+    while True:
+        across = phi - np.outer(phi @ theta, theta)
+        change = np.linalg.lstsq(across, -(phi @ theta), rcond=1e-9)[0]
+        left = np.abs(phi @ (theta + change))
+        if len(phi) <= determined:
+            return None
+        if left.max() < _AGREE:
+            break
+        phi = np.delete(phi, _most_at_odds(across, left), axis=0)
+    theta = theta + change
+    return theta / np.linalg.norm(theta)
+
+
+def _most_at_odds(rows: np.ndarray, left: np.ndarray) -> int:
+    """The equation whose residual is largest relative to what its own share in the fit would let through."""
+    Q = np.linalg.qr(rows)[0]
+    share = np.sum(Q * Q, axis=1)
+    return int(np.argmax(left / np.sqrt(np.maximum(1.0 - share, 1e-6))))

@@ -1,0 +1,123 @@
+"""The output layer, and the signs of the last hidden layer.
+
+With the last hidden layer's rows known up to sign, z_j(x) = w_j·h + b_j,
+
+    y = Σ_j a_j relu(s_j z_j) + c = Σ_j a_j |z_j|/2 + β·h + γ,    β = ½ Σ_j s_j a_j w_j + ρ,
+
+is linear in (a, β, γ). If the fit to answers is exact, no unit is missing and no layer follows. The signs are linear in β. What
+remains, ρ, is the share of units that are on everywhere; without such units it is zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.models import DeepNetwork
+from neurecover.queries.deep_cells import Known
+
+# The fit is exact if it leaves less than this of the answers: rounding stays far below, a missing unit far above.
+EXACT = 1e-6
+_REWEIGHTINGS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """The whole network, what the fit leaves over relative to the answers, and how many units are always on.
+
+    rest (k_m, p) is ρ, what these units add to the slopes by the values h below them.
+    """
+
+    network: DeepNetwork
+    residual: float
+    always_on: int
+    rest: np.ndarray
+
+
+def samples_wanted(known: Known, n_units: int) -> int:
+    """How many answers the fit needs to be put to the test."""
+    below = len(known.layers[-1][1]) if known.layers else known.n_inputs
+    return int(2.5 * (n_units + below + 1)) + 30
+
+
+def fit_output(known: Known, rows: np.ndarray, X: np.ndarray, Y: np.ndarray) -> Output | None:
+    """The network whose last hidden layer has the given rows (k, k_m + 1) up to sign; None if it is not exact."""
+    rows = rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
+    W, b, k = rows[:, :-1], rows[:, -1], len(rows)
+    H = known.hidden(X)
+    Z = H @ W.T + b
+    basis = np.column_stack([0.5 * np.abs(Z), H, np.ones(len(X))])
+    solution, residual = _robust_fit(basis, Y)
+    if not residual < EXACT:
+        return None
+    a, beta, gamma = solution[:k], solution[k:-1], solution[-1]
+    signs, rest = _signs(W, a, beta)
+    c = gamma - 0.5 * (a * (signs * b)[:, None]).sum(axis=0)
+    layer = (signs[:, None] * W, signs * b)
+    if np.abs(rest).max(initial=0.0) < 1e-5 * np.abs(beta).max(initial=1e-300):
+        return Output(DeepNetwork([*known.layers, layer, (a.T, c)]), residual, 0, np.zeros_like(rest))
+    return _with_linear_part(known, layer, a, c, rest, residual)
+
+
+def _robust_fit(basis: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
+    """Coefficients that are exact for most answers, and the largest relative residual among these.
+
+    A missing unit that is always on, or off, but for a few answers leaves the others exact. The least sum of absolute
+    residuals finds these: least squares, weighted again and again by the inverse of what it left over.
+    """
+    # Far answers are large and so is their rounding: every answer counts relative to its size.
+    weight = 1.0 / (np.median(np.abs(Y)) + np.abs(Y).max(axis=1))
+    basis, Y = weight[:, None] * basis, weight[:, None] * Y
+    scale = np.linalg.norm(basis, axis=0)
+    scale[scale == 0.0] = 1.0
+    basis = basis / scale
+    most = max(basis.shape[1] + 10, int(0.7 * len(Y)))
+    solution = np.linalg.lstsq(basis, Y, rcond=1e-13)[0]
+    for _ in range(_REWEIGHTINGS):
+        left = np.abs(basis @ solution - Y).max(axis=1)
+        if np.sort(left)[:most].max() < EXACT:
+            break
+        root = 1.0 / np.sqrt(left + 1e-3 * np.median(left))
+        solution = np.linalg.lstsq(root[:, None] * basis, root[:, None] * Y, rcond=1e-13)[0]
+    kept = np.argsort(np.abs(basis @ solution - Y).max(axis=1))[:most]
+    solution = np.linalg.lstsq(basis[kept], Y[kept], rcond=1e-13)[0]
+    left = np.abs(basis @ solution - Y).max(axis=1)
+    good = left < EXACT
+    if np.count_nonzero(good) >= most:
+        solution = np.linalg.lstsq(basis[good], Y[good], rcond=1e-13)[0]
+    return solution / scale[:, None], float(np.sort(left)[:most].max())
+
+
+def failures(network: DeepNetwork, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """Which answers (n,) the network does not give."""
+    size = np.median(np.abs(Y)) + np.abs(Y).max(axis=1)
+    return np.abs(network(X) - Y).max(axis=1) > EXACT * size
+
+
+def _signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """s with ½ Σ s_j a_j w_j = β as nearly as possible, and what is left of β, (k_m, p)."""
+    k = len(W)
+    terms = 0.5 * (W[:, :, None] * a[:, None, :]).reshape(k, beta.size)
+    solution = np.linalg.lstsq(terms.T, beta.ravel(), rcond=None)[0]
+    signs = np.where(solution > 0.0, 1.0, -1.0)
+    return signs, beta - (signs @ terms).reshape(beta.shape)
+
+
+def _with_linear_part(
+    known: Known, layer: tuple[np.ndarray, np.ndarray], a: np.ndarray, c: np.ndarray, rest: np.ndarray, residual: float
+) -> Output | None:
+    """ρ·h as units that are on everywhere: h ≥ 0 lets relu(ρ⁺·h) − relu(ρ⁻·h) do it, two units an output at most."""
+    if not known.layers:
+        return None
+    small = 1e-9 * np.abs(rest).max()
+    extra, columns = [], []
+    for output, rho in enumerate(rest.T):
+        for sign in (1.0, -1.0):
+            part = np.maximum(sign * rho, 0.0)
+            if part.max() > small:
+                extra.append(part)
+                columns.append(sign * np.eye(rest.shape[1])[output])
+    W, b = np.vstack([layer[0], *extra]), np.append(layer[1], np.zeros(len(extra)))
+    network = DeepNetwork([*known.layers, (W, b), (np.hstack([a.T, np.array(columns).T]), c)])
+    return Output(network, residual, len(extra), rest)

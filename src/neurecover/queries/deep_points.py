@@ -1,0 +1,151 @@
+"""Where to ask: points and lines at random, and points on a surface that is known.
+
+Gaussian points at several distances reach most cells. Few of them lie where nearly all units of a layer are on or
+nearly all are off; if the first layer's W is square such cells are reached on purpose, by x = W⁻¹(z − b) with z of
+chosen signs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.queries.deep_cells import Known
+
+_HALVINGS = 52
+_CANDIDATES = 400
+# Beyond this condition number W⁻¹ spoils the digits of the points.
+_WORST = 1e6
+
+
+def random_points(known: Known, n: int, rng: np.random.Generator) -> np.ndarray:
+    """n points (n, d): near, far, and where possible with many or few units of the first layer on."""
+    X = rng.standard_normal((n, known.n_inputs)) * rng.choice([0.4, 1.0, 3.0], (n, 1))
+    if known.layers:
+        W, b = known.layers[0]
+        if W.shape[0] == W.shape[1] and np.linalg.cond(W) < _WORST:
+            chosen = np.flatnonzero(rng.random(n) < 0.5)
+            Z = np.abs(rng.standard_normal((len(chosen), len(b)))) * rng.choice([0.5, 2.0, 6.0], (len(chosen), 1))
+            off = rng.random(Z.shape) < rng.uniform(0.0, 0.9, (len(chosen), 1))
+            X[chosen] = np.linalg.solve(W, (np.where(off, -Z, Z) - b).T).T
+    return X
+
+
+def random_line(known: Known, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """A point and a direction of length √d.
+
+    Units that are nearly always on, or off, change where the values h below them point in an extreme direction. So most
+    lines join the two of many points at which g·h / ‖h‖, with g at random, is largest and least.
+    """
+    X = random_points(known, _CANDIDATES, rng)
+    H = known.hidden(X)
+    g = rng.standard_normal(H.shape[1]) * (rng.random(H.shape[1]) < rng.choice([0.3, 1.0]))
+    height = (H @ g) / (np.linalg.norm(H, axis=1) + 0.1)
+    extreme = known.layers and rng.random() < 0.7
+    p, q = X[[height.argmax(), height.argmin()]] if extreme and height.argmax() != height.argmin() else X[:2]
+    return p, direction_to(p, q)
+
+
+def extreme_line(known: Known, g: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """From a usual point to one at which g·h / ‖h‖ is as small as can be found without queries.
+
+    A unit with weights along g that is on at all usual points changes on the way, if it changes anywhere.
+    """
+
+    def depth(X: np.ndarray) -> np.ndarray:
+        H = known.hidden(X)
+        return -(H @ g) / (np.linalg.norm(H, axis=1) + 1e-3)
+
+    X = random_points(known, 10 * _CANDIDATES, rng)
+    usual = X[np.argsort(depth(X))[len(X) // 2]]
+    best = _climbed(depth, X, rng)
+    # Far out the bias no longer matters.
+    return usual, 10.0 * best[int(rng.integers(3))]
+
+
+def jointly_on(known: Known, theta: np.ndarray, feature: int, near: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Points (·, d) with θ·φ(x) > 0 and φ_feature(x) > 0, as clearly as can be found without queries; maybe none.
+
+    `near` is a point of the surface θ·φ(x) = 0.
+    """
+
+    def margin(X: np.ndarray) -> np.ndarray:
+        phi = known.features(X)
+        return np.minimum(phi @ theta, phi[:, feature]) / np.linalg.norm(phi, axis=1)
+
+    spread = rng.choice([0.1, 0.5, 2.0], (_CANDIDATES, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
+    cloud = near + spread * rng.standard_normal((_CANDIDATES, len(near)))
+    best = _climbed(margin, np.vstack([random_points(known, _CANDIDATES, rng), cloud]), rng)
+    return best[margin(best) > 1e-4]
+
+
+def _climbed(height: Callable[[np.ndarray], np.ndarray], X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Twenty points of greatest height, after steps at random, ever shorter, from the best of X (n, d)."""
+    best = X[np.argsort(-height(X))[:20]]
+    for spread in np.geomspace(1.0, 0.02, 30):
+        size = spread * np.linalg.norm(best, axis=1, keepdims=True) / np.sqrt(X.shape[1])
+        moved = best + size * rng.standard_normal((10, *best.shape))
+        both = np.vstack([best, moved.reshape(-1, X.shape[1])])
+        best = both[np.argsort(-height(both))[:20]]
+    return best
+
+
+def direction_to(p: np.ndarray, q: np.ndarray) -> np.ndarray:
+    """The direction from p to q, as long as a standard Gaussian vector."""
+    return (q - p) * (np.sqrt(len(p)) / np.linalg.norm(q - p))
+
+
+@dataclass(frozen=True, eq=False)
+class OnSurface:
+    """Points (n, d) of a surface, its unit normals there (n, d), and how far along them no known unit is met (n,)."""
+
+    points: np.ndarray
+    normals: np.ndarray
+    room: np.ndarray
+
+    def take(self, index: np.ndarray) -> OnSurface:
+        return OnSurface(self.points[index], self.normals[index], self.room[index])
+
+
+def points_on(
+    known: Known,
+    theta: np.ndarray,
+    n: int,
+    rng: np.random.Generator,
+    near: np.ndarray,
+    unseen: np.ndarray | None = None,
+) -> OnSurface:
+    """At most n points with θ·φ(x) = 0, found without queries between points on either side of it.
+
+    `near` (d,) is a point of the surface: if nearly all random points lie on one side, some of those around it do not.
+    Points at which a feature `unseen` (f,) is not zero are left out.
+    """
+    X = random_points(known, max(_CANDIDATES, 4 * n), rng)
+    spread = rng.choice([0.1, 0.5, 2.0], (_CANDIDATES // 4, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
+    X = np.vstack([X, near + spread * rng.standard_normal((len(spread), len(near)))])
+    side = known.features(X) @ theta > 0.0
+    if side.all() or not side.any():
+        return OnSurface(np.zeros((0, len(near))), np.zeros((0, len(near))), np.zeros(0))
+    high, low = X[rng.choice(np.flatnonzero(side), n)], X[rng.choice(np.flatnonzero(~side), n)]
+    for _ in range(_HALVINGS):
+        middle = 0.5 * (low + high)
+        up = (known.features(middle) @ theta > 0.0)[:, None]
+        low, high = np.where(up, low, middle), np.where(up, middle, high)
+    points = 0.5 * (low + high)
+    normals, room = np.zeros_like(points), np.zeros(n)
+    for i, x in enumerate(points):
+        cell = known.cell_at(x)
+        normal = cell.Phi.T @ theta
+        size = np.linalg.norm(normal)
+        if not size > 0.0:
+            continue
+        normals[i] = normal / size
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ways = np.abs((cell.Q @ x + cell.q0) / (cell.Q @ normals[i]))
+        room[i] = np.min(ways[~np.isnan(ways)], initial=np.inf)
+    usable = room > 0.0
+    if unseen is not None and unseen.any():
+        usable &= ~np.any(known.features(points)[:, unseen] > 0.0, axis=1)
+    return OnSurface(points[usable], normals[usable], room[usable])

@@ -1,0 +1,154 @@
+"""All weights at once, fitted to answers of the box by Gauss–Newton.
+
+For y_n = f(x_n; θ) and residuals r_n = y_n − f(x_n; θ), each weighted by the size of its answer,
+
+    (JᵀJ + λ D) δ = Jᵀr,    D = diag(JᵀJ).
+
+Near the truth, with every sample in the right cell, f is smooth in θ and one step takes an error e to about e². A tiny λ
+holds still what no answer sees: the scale that may move from a unit's row to the column above it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+
+from neurecover.models import DeepNetwork
+from neurecover.models.derivatives import free_directions, jacobian, parameters, with_parameters
+from neurecover.queries.deep_cells import Known
+from neurecover.queries.deep_points import jointly_on, points_on, random_points
+from neurecover.solve.deadline import Deadline
+
+_STEPS = 8
+_RIDGE = 1e-13
+# Numbers of a Jacobian held at a time.
+_BLOCK = 2**22
+# Points at which two units are on together, at least, and the pairs that are seen to.
+_PAIRED = 3
+_PAIRS = 200
+
+
+@dataclass(frozen=True, eq=False)
+class Polished:
+    """The best network met and the errors to expect of its hidden rows from what is left over.
+
+    errors (k₁ + … + k_L,) has the units layer after layer; it is large where the answers do not determine a weight.
+    """
+
+    network: DeepNetwork
+    errors: np.ndarray
+
+
+def polish(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, deadline: Deadline) -> Polished:
+    """At most eight Gauss–Newton steps from `network`, until they no longer gain."""
+    weight = 1.0 / (np.median(np.abs(Y)) + np.abs(Y).max(axis=1))
+    network = network.normal_form()
+    best, least, idle = network, np.inf, 0
+    for _ in range(_STEPS):
+        residual = weight[:, None] * (Y - network(X))
+        error = float(np.sqrt(np.mean(residual**2)))
+        idle = idle + 1 if not error < 0.5 * least else 0
+        if error < least:
+            best, least = network, error
+        if idle >= 2 or deadline.passed:
+            break
+        equations = _normal_equations(network, X, weight, residual)
+        step = cho_solve(_factor(equations.matrix), equations.right) / equations.scale
+        if not np.isfinite(step).all():
+            break
+        network = with_parameters(network, parameters(network) + step).normal_form()
+    return Polished(best, _row_errors(best, X, weight, max(least, np.finfo(float).eps)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Equations:
+    """JᵀJ with unit diagonal, Jᵀr to match, and the lengths of J's columns that both were divided by."""
+
+    matrix: np.ndarray
+    right: np.ndarray
+    scale: np.ndarray
+
+
+def _normal_equations(network: DeepNetwork, X: np.ndarray, weight: np.ndarray, residual: np.ndarray) -> _Equations:
+    p = network.n_parameters
+    matrix, right = np.zeros((p, p)), np.zeros(p)
+    rows = max(1, _BLOCK // (p * network.n_outputs))
+    for first in range(0, len(X), rows):
+        part = slice(first, first + rows)
+        J = (weight[part, None, None] * jacobian(network, X[part])).reshape(-1, p)
+        matrix += J.T @ J
+        right += J.T @ residual[part].ravel()
+    scale = np.sqrt(np.diag(matrix))
+    scale[scale == 0.0] = 1.0
+    return _Equations(matrix / (scale[:, None] * scale), right / scale, scale)
+
+
+def _factor(matrix: np.ndarray) -> tuple[np.ndarray, bool]:
+    ridge = _RIDGE
+    while True:
+        try:
+            return cho_factor(matrix + ridge * np.eye(len(matrix)))
+        except np.linalg.LinAlgError:
+            ridge *= 100.0
+
+
+def _row_errors(network: DeepNetwork, X: np.ndarray, weight: np.ndarray, noise: float) -> np.ndarray:
+    """√Σ σ² (JᵀJ)⁻¹ over the weights of a row, with the directions that change nothing taken out.
+
+    For J with D δ = 0 along the free directions δ, (JᵀJ + δδᵀ)⁻¹ is the inverse beside them.
+    """
+    equations = _normal_equations(network, X, weight, np.zeros((len(X), network.n_outputs)))
+    free = free_directions(network) * equations.scale[:, None]
+    length = np.linalg.norm(free, axis=0)
+    free = np.linalg.qr(free[:, length > 0.0] / length[length > 0.0])[0]
+    inverse = cho_solve(_factor(equations.matrix + free @ free.T), np.eye(len(free)))
+    variance = np.diag(inverse - free @ free.T) / equations.scale**2
+    variance = noise**2 * np.maximum(variance, 0.0)
+    errors, first = [], 0
+    for W, b in network.layers[:-1]:
+        errors.append(np.sqrt(variance[first : first + W.size].reshape(W.shape).sum(axis=1)))
+        first += W.size + b.size
+    return np.concatenate(errors)
+
+
+def polishing_points(
+    network: DeepNetwork, anchors: tuple[np.ndarray, ...], n: int, rng: np.random.Generator
+) -> np.ndarray:
+    """At least n points (·, d) that see every weight: every unit is on, and off, at more points than it has weights.
+
+    anchors are points (k_l, d) of the units' surfaces, layer by layer. Random points come first. Where a unit is hardly
+    ever on, or hardly ever off, points beside its surface are added; where it is hardly ever on together with a unit
+    below, points at which both are.
+    """
+    X = random_points(Known(network.n_inputs, network.layers[:1]), n, rng)
+    for number, points in enumerate(anchors):
+        known = Known(network.n_inputs, network.layers[:number])
+        theta = np.column_stack(network.layers[number])
+        on = known.features(X) @ theta.T > 0.0
+        needed = 2 * theta.shape[1]
+        rare = np.minimum(on.sum(axis=0), (~on).sum(axis=0))[: len(points)]
+        beside = [_beside(known, theta[j], needed - rare[j], rng, points[j]) for j in np.flatnonzero(rare < needed)]
+        X = np.vstack([X, *beside])
+        if number:
+            X = np.vstack([X, *_together(known, theta[: len(points)], points, X, rng)])
+    return X
+
+
+def _together(
+    known: Known, theta: np.ndarray, points: np.ndarray, X: np.ndarray, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Points for the pairs of units, one of this layer and one below, that X shows on together too rarely."""
+    phi = known.features(X)
+    counts = (phi @ theta.T > 0.0).T.astype(float) @ (phi[:, :-1] > 0.0)
+    pairs = np.argwhere(counts < _PAIRED)[:_PAIRS]
+    return [jointly_on(known, theta[j], int(i), points[j], rng)[: 2 * _PAIRED] for j, i in pairs]
+
+
+def _beside(known: Known, theta: np.ndarray, n: int, rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """n points on either side of a surface, as far from it as the cell allows."""
+    where = points_on(known, theta, n, rng, x)
+    way = np.minimum(0.5 * where.room, 0.3 * (1.0 + np.linalg.norm(where.points, axis=1)))
+    shift = way[:, None] * where.normals
+    return np.vstack([where.points - shift, where.points + shift])

@@ -1,0 +1,200 @@
+"""The weights of one hidden layer, y = A act(W x + b) + c, from chosen questions.
+
+1. Every plane w_j·x + b_j = 0 crosses a random line, and the box bends there: `kinks`.
+2. Gradients beside the kinks give w_j, b_j and the jumps A_j up to the sign of the unit: `lines`, `planes`.
+3. The signs are bits in a linear system: `planes`, `lattice`.
+4. With all units roughly known, gradients at points far from every plane make them accurate: `design`, `joint`.
+5. Fresh questions, near and far, say how well the network answers like the box.
+
+Where step 2 leaves a kink unexplained another line is taken, and where step 3 finds no signs or step 5 a residual above
+rounding, everything is begun anew. For coarse answers `coarse` takes the place of steps 3 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from neurecover.activations import Activation, get
+from neurecover.exceptions import UnsolvableError
+from neurecover.models import Network
+from neurecover.queries.box import Box
+from neurecover.queries.coarse import extract_coarse
+from neurecover.queries.design import add_regions, expected_errors
+from neurecover.queries.extraction import Extraction
+from neurecover.queries.joint import measure_output_weights, refine_jointly
+from neurecover.queries.lines import units_on_line
+from neurecover.queries.planes import Planes, oriented, slopes_of
+from neurecover.queries.regions import Regions
+from neurecover.queries.scan import NotPiecewiseLinearError, scan_line
+from neurecover.solve import Deadline
+
+Progress = Callable[[str, float], None]
+
+# Attempts look farther and farther out, because a unit may be missing whose plane is far from the origin.
+_FARTHER = (1.0, 1e3, 1e3)
+_LINES = 4
+# Fresh questions at each of these distances, relative to √d: beyond the last, planes are as good as through the origin.
+_FRESH, _DISTANCES = 16, (1.0, 1e3, 1e6)
+# A unit whose row has a larger error than this is named.
+_FAINT = 1e-4
+# Well-centred regions per unit and output, at most: enough to determine all weights without the line.
+_REGIONS = 1.3
+# How many times the rounding expected of it a residual may be and count as rounding.
+_RESIDUAL = 10.0
+# Answers coarser than this show no kinks.
+_COARSEST = 1e-3
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """What is looked for, how accurately, and how many times as far out as usual."""
+
+    activation: Activation
+    accuracy: float | None
+    farther: float
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The network and the errors (k,) to expect of rows of length one."""
+
+    network: Network
+    errors: np.ndarray
+
+    def expected_residual(self, box: Box) -> float:
+        """What the errors δw_j come to in an answer, |A_j| ‖δw_j‖ ‖x‖ each, relative to the size of the terms."""
+        shares = np.linalg.norm(self.network.normal_form().A, axis=0) * self.errors
+        return float(np.linalg.norm(shares)) * np.sqrt(box.n_inputs) / box.growth
+
+
+def extract_shallow(
+    box: Box,
+    *,
+    activation: str | Activation = "relu",
+    n_hidden: int | None = None,
+    accuracy: float | None = None,
+    rng: np.random.Generator,
+    deadline: Deadline,
+    progress: Progress | None = None,
+) -> Extraction:
+    """The network with one hidden layer behind the box; UnsolvableError where there is none to be seen.
+
+    accuracy is the error wanted of a row of W of length one: the smaller, the more questions, up to about twice those
+    of the first pass. Where it is not told it is between 1e-12 for a small network and 1e-9 for a large one. n_hidden,
+    where it is told, is only compared with what is found.
+    """
+    act = get(activation)
+    slopes_of(act)
+    tell = progress or (lambda stage, figure: None)
+    if box.resolution > _COARSEST:
+        raise UnsolvableError(
+            f"The answers of the box scatter by {box.resolution:.1e} of their size around a straight line, "
+            "however short it is: too much to see the kinks of a network."
+        )
+    best: Extraction | None = None
+    reason = "The time was over before a network was found."
+    search = _search_coarse if box.coarse else _search_fine
+    for farther in _FARTHER:
+        if deadline.passed:
+            break
+        try:
+            found = search(box, _Wanted(act, accuracy, farther), rng, deadline, tell)
+        except NotPiecewiseLinearError:
+            raise
+        except UnsolvableError as error:
+            reason = str(error)
+            continue
+        extraction = _checked(box, found, n_hidden, rng)
+        tell("residual", extraction.residual)
+        if best is None or extraction.residual < best.residual:
+            best = extraction
+        if extraction.exact:
+            break
+    if best is None:
+        raise UnsolvableError(reason)
+    return best if best.exact else _doubted(best)
+
+
+def _doubted(extraction: Extraction) -> Extraction:
+    sentence = (
+        f"The network does not answer as the box does: the residual of {extraction.residual:.1e} is more than the "
+        f"rounding of the answers, {extraction.resolution:.1e}, explains."
+    )
+    return replace(extraction, notes=(*extraction.notes, sentence))
+
+
+def _search_fine(box: Box, wanted: _Wanted, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
+    known, regions = _all_units(box, wanted.farther, rng, deadline, tell)
+    if not len(regions):
+        raise UnsolvableError("The box has no kinks along a line: it has no hidden units that could be seen.")
+    network = _signed(known, regions, wanted.activation)
+    if box.n_outputs > 1:
+        network = refine_jointly(measure_output_weights(box, network, rng), regions)
+        network = measure_output_weights(box, network, rng)
+    most = int(np.ceil(_REGIONS * len(known) / box.n_outputs))
+    accuracy = wanted.accuracy or float(np.clip(1e-15 * network.n_parameters**1.5, 1e-12, 1e-9))
+    regions = add_regions(box, network, regions, accuracy, most, rng=rng)
+    network = refine_jointly(network, regions)
+    return _Found(network, expected_errors(network, regions))
+
+
+def _all_units(
+    box: Box, farther: float, rng: np.random.Generator, deadline: Deadline, tell: Progress
+) -> tuple[Planes, Regions]:
+    """Units from one line after the other, until a line has no kink that they do not explain."""
+    d, p = box.n_inputs, box.n_outputs
+    known, regions = Planes.none(d, p), Regions.none(d, p)
+    for _ in range(_LINES):
+        if deadline.passed:
+            raise UnsolvableError("The time was over before all units were found.")
+        line = scan_line(box, rng, farther)
+        units = units_on_line(box, line.x, line.v, line.kinks, known, rng=rng)
+        known, regions = Planes.together([known, units.planes]), regions + units.regions
+        tell("units", float(len(known)))
+        if units.explained.all():
+            return known, regions
+    raise UnsolvableError(f"After {_LINES} lines there still are kinks that no plane explains.")
+
+
+def _signed(known: Planes, regions: Regions, act: Activation) -> Network:
+    best = int(np.argmin(regions.sigma))
+    planes = known.with_affine(regions.points[best], regions.values[best], regions.gradients[best])
+    size = np.linalg.norm(planes.J, axis=0)
+    error = float(size @ planes.error / max(size.sum(), 1e-300))
+    return oriented(planes, act, tolerance=min(1e-6 + 4.0 * error, 1e-2))
+
+
+def _search_coarse(box: Box, wanted: _Wanted, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
+    coarse = extract_coarse(box, wanted.activation, rng, deadline, wanted.farther, tell)
+    return _Found(coarse.network, coarse.errors)
+
+
+def _checked(box: Box, found: _Found, n_hidden: int | None, rng: np.random.Generator) -> Extraction:
+    network = found.network.normal_form()
+    residual = fresh_residual(box, network, rng)
+    unreached: tuple[str, ...] = ()
+    faint = int(np.count_nonzero(found.errors > _FAINT))
+    if faint:
+        worst = float(found.errors.max())
+        unreached = (f"{faint} units add so little to the answers that their rows are known to {worst:.0e} at best.",)
+    if n_hidden is not None and n_hidden > network.n_hidden:
+        missing = n_hidden - network.n_hidden
+        unreached += (f"{missing} of the {n_hidden} units told bend the answers nowhere that was looked at.",)
+    notes: tuple[str, ...] = ()
+    if n_hidden is not None and n_hidden < network.n_hidden:
+        notes = (f"{network.n_hidden} units were found where {n_hidden} were told.",)
+    exact = residual < _RESIDUAL * (box.resolution + found.expected_residual(box))
+    return Extraction(network, box.queries, residual, box.resolution, exact, found.errors, unreached, notes)
+
+
+def fresh_residual(box: Box, network: Network, rng: np.random.Generator) -> float:
+    """The largest |box(x) − network(x)| relative to the size of the terms, over x ~ N(0, r² I) with r = 1, 10³, 10⁶."""
+    X = rng.standard_normal((len(_DISTANCES) * _FRESH, box.n_inputs)) * np.repeat(_DISTANCES, _FRESH)[:, None]
+    if box.coarse:
+        X = X.astype(np.float32).astype(float)
+    Y = box(X)
+    size = box.noise(X, Y) / box.resolution
+    return float(np.max(np.abs(Y - network(X)).max(axis=1) / size))
