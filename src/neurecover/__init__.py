@@ -8,7 +8,7 @@ from neurecover.certificate import Certificate, Check, Verification, sign_ambigu
 from neurecover.data import open, oracle
 from neurecover.matching import Comparison, compare
 from neurecover.models import Composite, DeepNetwork, Network, load, population_risk
-from neurecover.pipeline import estimate, recover, recover_lowest_layer
+from neurecover.pipeline import estimate, extract, recover, recover_lowest_layer
 from neurecover.results import Estimate, Recovery, Stage
 
 __version__ = "0.1.0"
@@ -39,6 +39,7 @@ __all__ = [
     "Verification",
     "compare",
     "estimate",
+    "extract",
     "load",
     "methods",
     "open",

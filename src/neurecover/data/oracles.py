@@ -32,8 +32,11 @@ class Oracle(Source):
         *,
         n_samples: int | None = None,
         distribution: Distribution | None = None,
+        batch: int | None = None,
         random_state: RandomStateLike = None,
     ) -> None:
+        if batch is not None and batch < 1:
+            raise ValueError(f"A batch holds at least one row. Got batch={batch} instead.")
         if n_inputs < 1:
             raise ValueError(f"An oracle takes at least one input. Got n_inputs={n_inputs} instead.")
         self.origin = "the oracle"
@@ -41,6 +44,7 @@ class Oracle(Source):
         self._distribution = distribution or _gaussian
         self._entropy = int(as_generator(random_state, "oracle").integers(2**63))
         self._asked = [0]
+        self.batch = batch
         self.n_samples = _sample_count(n_samples)
         self.input_names = numbered("x", n_inputs)
         probe = self._inputs(0)[:2]
@@ -53,6 +57,10 @@ class Oracle(Source):
     def queries(self) -> int:
         """Rows put to the model so far, by this oracle and by all that `with_samples` made of it."""
         return self._asked[0]
+
+    def ask(self, X: np.ndarray) -> np.ndarray:
+        """The model's answers (n, p) to chosen questions X (n, d)."""
+        return self._answer(np.asarray(X, dtype=np.float64))
 
     def with_samples(self, n: int) -> "Oracle":
         """The same oracle, seed included, limited to its first n rows."""
@@ -91,6 +99,8 @@ class Oracle(Source):
         return X
 
     def _answer(self, X: np.ndarray) -> np.ndarray:
+        if self.batch is not None and len(X) > self.batch:
+            return np.concatenate([self._answer(X[i : i + self.batch]) for i in range(0, len(X), self.batch)])
         # The model receives its own copy: one that works in place must not change the inputs on record.
         Y = np.asarray(self._ask(X.copy()))
         self._asked[0] += len(X)
@@ -109,13 +119,16 @@ def oracle(
     *,
     n_samples: int | None = None,
     distribution: Distribution | None = None,
+    batch: int | None = None,
     random_state: RandomStateLike = None,
 ) -> Oracle:
     """A source whose outputs are asked of `model`, a callable X -> Y or an object with `.predict`.
 
-    The number of outputs is found by a first query of two rows.
+    The number of outputs is found by a first query of two rows. batch is how many rows are put to the model at once.
     """
-    return Oracle(model, n_inputs, n_samples=n_samples, distribution=distribution, random_state=random_state)
+    return Oracle(
+        model, n_inputs, n_samples=n_samples, distribution=distribution, batch=batch, random_state=random_state
+    )
 
 
 def _gaussian(rng: np.random.Generator, n: int, d: int) -> np.ndarray:

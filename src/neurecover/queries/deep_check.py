@@ -66,9 +66,7 @@ def checked(
     return None if corrected is None else np.where(unseen, 0.0, corrected)
 
 
-def _checked_throughout(
-    box: Box, known: Known, theta: np.ndarray, seen: _Seen, choice: OnSurface
-) -> np.ndarray | None:
+def _checked_throughout(box: Box, known: Known, theta: np.ndarray, seen: _Seen, choice: OnSurface) -> np.ndarray | None:
     """θ from kinks that determine all of it, as far as any point of the surface does; None if they are not there.
 
     A wrong weight shows only where the unit it belongs to is on, so points are chosen for what the kinks seen so far do not

@@ -146,7 +146,9 @@ class _Regions:
             kinks = self._kinks
             point = self._x + kinks.centres[piece] * self._v
             # Other surfaces may cut the region short to the sides; what a short step costs in digits, far kinks restore.
-            step = min(0.03 * kinks.widths[piece] * float(np.linalg.norm(self._v)), 1e-4 * (1.0 + float(np.linalg.norm(point))))
+            step = min(
+                0.03 * kinks.widths[piece] * float(np.linalg.norm(self._v)), 1e-4 * (1.0 + float(np.linalg.norm(point)))
+            )
             asked = measure_gradients(self._box, point[None], self._basis, np.array([step]), rng=self._rng)
             self._known[piece] = asked.full()[0].T if asked.sound[0] else None
         return self._known[piece]
@@ -188,9 +190,7 @@ def with_unit(level: Level, unit: Unit, x: np.ndarray) -> Level:
     )
 
 
-def _unit_at(
-    box: Box, known: Known, x: np.ndarray, jump: np.ndarray | None, rng: np.random.Generator
-) -> Unit | None:
+def _unit_at(box: Box, known: Known, x: np.ndarray, jump: np.ndarray | None, rng: np.random.Generator) -> Unit | None:
     """The unit whose surface passes through x, if it is one of the layer right above the known ones."""
     if jump is None or not np.any(jump):
         return None

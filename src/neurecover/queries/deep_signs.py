@@ -47,9 +47,7 @@ class Signs:
         return self.told and not self.against.any()
 
 
-def signs_by_moving(
-    box: Box, known: Known, rows: np.ndarray, points: np.ndarray, rng: np.random.Generator
-) -> Signs:
+def signs_by_moving(box: Box, known: Known, rows: np.ndarray, points: np.ndarray, rng: np.random.Generator) -> Signs:
     """The signs of the units with surfaces rows (k, f)·φ = 0 above `known`, by moving one of them at a time.
 
     points (k, d) is one point of each surface.
@@ -69,9 +67,7 @@ def signs_by_moving(
     return Signs(signs, neither + np.minimum(plus, minus))
 
 
-def _votes(
-    box: Box, known: Known, rows: np.ndarray, unit: int, x: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
+def _votes(box: Box, known: Known, rows: np.ndarray, unit: int, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Votes for +1, votes for −1, and points where both sides change."""
     where = points_on(known, rows[unit], 24, rng, x)
     X, U, room = _lone_directions(known, rows, unit, where)

@@ -1,0 +1,147 @@
+"""A network from the right to ask it: kinks, planes, signs, layer by layer, and a certificate on fresh questions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from neurecover import activations
+from neurecover.activations import Activation
+from neurecover.certificate import Certificate, certify_nothing
+from neurecover.certificate.from_queries import Asked, certify_queried
+from neurecover.data import Oracle
+from neurecover.exceptions import UnsolvableError
+from neurecover.models import DeepNetwork, Network
+from neurecover.pipeline.running import Progress, Run, running
+from neurecover.queries.box import Box
+from neurecover.queries.extraction import Extraction
+from neurecover.random import RandomStateLike
+from neurecover.results import Recovery
+from neurecover.statistics import Residuals
+
+FRESH = 32  # questions that nothing was computed from, at each of the distances
+DISTANCES = (0.3, 1.0, 10.0)  # of the fresh questions, in units of √d
+
+
+def extract(
+    oracle: Any,
+    n_hidden: int | tuple[int, ...] | None = None,
+    depth: int | None = None,
+    query_budget: int | None = None,
+    activation: str | Activation = "relu",
+    random_state: RandomStateLike = None,
+    time_budget: float | None = None,
+    progress: bool | Progress = False,
+) -> Recovery:
+    """The network behind a black box, from questions that are chosen one after the other, with a certificate.
+
+    Parameters
+    ----------
+    oracle : `neurecover.oracle(model, n_inputs)`.
+    n_hidden : the number of hidden units, or one number per hidden layer; None finds it.
+    depth : the number of hidden layers; None takes it from n_hidden, or finds it.
+    query_budget : how many questions may be asked in all; None for as many as it takes.
+    activation : relu, leaky_relu or abs for one hidden layer, relu for several.
+    random_state, time_budget, progress : as in `neurecover.recover`.
+
+    A box that is no such network gives a `Recovery` whose verdict says so.
+    """
+    if not isinstance(oracle, Oracle):
+        raise ValueError(
+            f"extract asks a black box: wrap the model as neurecover.oracle(model, n_inputs). Got "
+            f"{type(oracle).__name__} instead."
+        )
+    act = activations.get(activation)
+    widths, depth = _architecture(n_hidden, depth)
+    with running("extract", random_state, time_budget, progress) as run:
+        box = Box(oracle.ask, oracle.n_inputs, batch=oracle.batch, budget=query_budget)
+        try:
+            found = _extracted(box, widths, depth, act, run)
+            network, certificate = _certified(box, found, n_hidden, run)
+        except UnsolvableError as reason:
+            network, certificate = _nothing(oracle, str(reason), box.queries, act)
+        run.clock.stage("certify", certificate.verdict)
+    return run.recovery(network, certificate, "queries", None, box.queries)
+
+
+def _extracted(
+    box: Box, widths: tuple[int, ...] | None, depth: int | None, activation: Activation, run: Run
+) -> Extraction:
+    """One hidden layer first, unless more are asked for; several where one does not answer as the box does."""
+    from neurecover.queries.deep_extraction import extract_deep
+    from neurecover.queries.shallow import extract_shallow
+
+    found: Extraction | None = None
+    reason = ""
+    if depth in (None, 1):
+        try:
+            found = extract_shallow(
+                box,
+                activation=activation,
+                n_hidden=widths[0] if widths else None,
+                rng=run.rng,
+                deadline=run.deadline,
+                progress=run.report,
+            )
+            run.clock.stage("one hidden layer", _stage_sentence(found))
+        except UnsolvableError as error:
+            reason = str(error)
+            run.clock.stage("one hidden layer", reason)
+    if depth == 1 or str(activation) != "relu" or (found is not None and found.exact):
+        if found is None:
+            raise UnsolvableError(reason)
+        return found
+
+    def report(message: str) -> None:
+        run.report(message, float("nan"))
+
+    deep = extract_deep(box, n_hidden=widths, depth=depth, rng=run.rng, deadline=run.deadline, progress=report)
+    run.clock.stage("several hidden layers", _stage_sentence(deep))
+    return deep
+
+
+def _stage_sentence(found: Extraction) -> str:
+    size = found.network.n_hidden
+    units = "-".join(map(str, size)) if isinstance(size, tuple) else str(size)
+    return f"{units} units, {found.queries:,} questions, residual {found.residual:.1e}. {' '.join(found.notes)}".strip()
+
+
+def _certified(
+    box: Box, found: Extraction, n_hidden: int | tuple[int, ...] | None, run: Run
+) -> tuple[Network | DeepNetwork, Certificate]:
+    network = found.network.normal_form()
+    d = box.n_inputs
+    X = np.concatenate([distance * run.rng.standard_normal((FRESH, d)) for distance in DISTANCES])
+    holdout = Residuals(network, network.n_outputs, int(np.sum(network.n_hidden)))
+    holdout.update(X, box(X))
+    asked = Asked(
+        box.queries,
+        found.residual,
+        found.resolution,
+        found.exact,
+        float(np.max(found.errors, initial=0.0)),
+        found.unreached,
+    )
+    return network, certify_queried(network, asked, holdout, n_hidden)
+
+
+def _nothing(oracle: Oracle, reason: str, n_queries: int, activation: Activation) -> tuple[Network, Certificate]:
+    p = oracle.n_outputs
+    network = Network(np.zeros((0, oracle.n_inputs)), None, np.zeros((p, 0)), None, activation)
+    holdout = Residuals(network, p)
+    holdout.update(np.zeros((1, oracle.n_inputs)), np.ones((1, p)))
+    return network, certify_nothing(reason, holdout, False, n_queries)
+
+
+def _architecture(
+    n_hidden: int | tuple[int, ...] | None, depth: int | None
+) -> tuple[tuple[int, ...] | None, int | None]:
+    widths = None if n_hidden is None else tuple(n_hidden) if isinstance(n_hidden, tuple | list) else (n_hidden,)
+    for what, values in (("n_hidden", widths or ()), ("depth", (depth,) if depth is not None else ())):
+        whole = all(isinstance(k, int | np.integer) and not isinstance(k, bool) and k >= 1 for k in values)
+        if not whole:
+            raise ValueError(f"{what} needs whole numbers from 1. Got {n_hidden if what == 'n_hidden' else depth!r}.")
+    if widths is not None and depth is not None and depth != len(widths):
+        raise ValueError(f"n_hidden={n_hidden!r} has {len(widths)} hidden layers. Got depth={depth} instead.")
+    return widths, len(widths) if widths is not None else depth
