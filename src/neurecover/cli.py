@@ -10,13 +10,13 @@ import sys
 import tempfile
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 import neurecover as nr
 from neurecover import terminal
-from neurecover.data import Source
+from neurecover.data import CommandBox, Source
 from neurecover.models import write_npz
 from neurecover.simulate.names import NAMES
 from neurecover.simulate.teachers import KINDS
@@ -41,6 +41,7 @@ app = typer.Typer(
 Samples = Annotated[list[Path], typer.Argument(help="An .npz, .npy, .csv or .parquet file, or a pair X.npy Y.npy.")]
 Inputs = Annotated[str | None, typer.Option(help="Input columns of a table, as names or positions: x1,x2 or 0,1.")]
 Outputs = Annotated[str | None, typer.Option(help="Output columns of a table; the last one if none begins with y.")]
+Widths = Annotated[str | None, typer.Option(help="Hidden units, or one number per layer: 20,10; found if not given.")]
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same result.")]
 Activation = Annotated[str, typer.Option(help="The hidden units' function: relu, leaky_relu(0.1), sigmoid, …")]
 Folder = Annotated[Path, typer.Option("--out", help="The folder for the tables and pictures.")]
@@ -127,8 +128,9 @@ def simulate(
 @app.command()
 def recover(
     samples: Samples,
-    hidden: Annotated[int | None, typer.Option(min=1, help="Hidden units; found if not given.")] = None,
+    hidden: Widths = None,
     out: Annotated[Path | None, typer.Option(help="The .npz file for the network and its certificate.")] = None,
+    depth: Annotated[int, typer.Option(min=1, help="Hidden layers, where --hidden does not say it.")] = 1,
     inputs: Inputs = None,
     outputs: Outputs = None,
     method: Annotated[str, typer.Option(help="auto, or a name from `neurecover methods`.")] = "auto",
@@ -147,20 +149,62 @@ def recover(
         _check_distinct(out, samples)
     recovery = nr.recover(
         _open(samples, inputs, outputs),
-        n_hidden=hidden,
+        n_hidden=_widths(hidden),
         method=method,
         activation=activation,
         bias=not no_bias,
+        depth=depth,
         random_state=seed,
         time_budget=time_budget,
         progress=terminal.err.is_terminal,
     )
+    _show(recovery, out)
+
+
+@app.command()
+def extract(
+    command: Annotated[
+        str | None, typer.Option(help="A program that reads rows of inputs and prints rows of outputs.")
+    ] = None,
+    network: Annotated[Path | None, typer.Option(help="A saved network to be asked instead, to try it out.")] = None,
+    inputs: Annotated[int | None, typer.Option(min=1, help="How many inputs the program reads per row.")] = None,
+    hidden: Widths = None,
+    depth: Annotated[int | None, typer.Option(min=1, help="Hidden layers; found if not given.")] = None,
+    budget: Annotated[int | None, typer.Option(min=1, help="How many questions may be asked in all.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="How many rows are asked at once.")] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="A file for the answers: an interrupted run goes on from it.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="The .npz file for the network and its certificate.")] = None,
+    activation: Activation = "relu",
+    seed: Seed = 0,
+    time_budget: Annotated[float | None, typer.Option(help="Seconds after which no new work is begun.")] = None,
+) -> None:
+    """Ask a black box and read the weights of the network behind it off its answers.
+
+    For instance: neurecover extract --command "python model.py" --inputs 10 --keep answers.bin --out net.npz
+
+    Exit status: 0 if the verdict is exact or statistical, 3 if approximate, 4 if failed.
+    """
+    if (command is None) == (network is None):
+        raise ValueError("extract needs something to ask: either --command or --network.")
     if out is not None:
-        recovery.save(out)
-    terminal.out.print(terminal.recovery_panel(recovery))
-    if out is not None:
-        say(f"Wrote the network and its certificate to {out}.")
-    raise typer.Exit(STATUS[recovery.certificate.verdict])
+        _check_target(out)
+    if command is not None and inputs is None:
+        raise ValueError("--command needs --inputs, the number of inputs per row.")
+    model: Any = CommandBox(command) if command is not None else nr.load(network or Path())
+    n_inputs: int = inputs if inputs is not None else model.n_inputs
+    recovery = nr.extract(
+        nr.oracle(model, n_inputs, batch=batch, keep=keep, random_state=seed),
+        n_hidden=_widths(hidden),
+        depth=depth,
+        query_budget=budget,
+        activation=activation,
+        random_state=seed,
+        time_budget=time_budget,
+        progress=terminal.err.is_terminal,
+    )
+    _show(recovery, out)
 
 
 @app.command()
@@ -307,6 +351,26 @@ def _status(arguments: list[str] | None) -> int:
     if status == INTERRUPTED:
         terminal.err.print("interrupted")
     return status or OK
+
+
+def _show(recovery: nr.Recovery, out: Path | None) -> NoReturn:
+    """The summary on the screen, the network and its certificate in the file, the verdict as exit status."""
+    if out is not None:
+        recovery.save(out)
+    terminal.out.print(terminal.recovery_panel(recovery))
+    if out is not None:
+        say(f"Wrote the network and its certificate to {out}.")
+    raise typer.Exit(STATUS[recovery.certificate.verdict])
+
+
+def _widths(text: str | None) -> int | tuple[int, ...] | None:
+    """One number, or one per hidden layer."""
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdigit() and int(word) >= 1 for word in words):
+        raise ValueError(f"--hidden needs whole numbers from 1, as in 20 or 20,10. Got {text!r} instead.")
+    return int(words[0]) if len(words) == 1 else tuple(map(int, words))
 
 
 def _sentence(error: Exception) -> str:

@@ -1,6 +1,7 @@
 """Where samples come from, and the one loop over them."""
 
 from neurecover.data.arrays import ArraySource
+from neurecover.data.commands import CommandBox
 from neurecover.data.distinct import distinct_inputs
 from neurecover.data.loop import reduce, side_by_side
 from neurecover.data.mapped import Mapped, Whitening, unwhitened
@@ -12,6 +13,7 @@ from neurecover.data.source import Source
 
 __all__ = [
     "ArraySource",
+    "CommandBox",
     "Mapped",
     "Oracle",
     "Prepared",

@@ -5,15 +5,19 @@ put to the model in one call, so row i is the same for every block size and ever
 """
 
 import copy
+import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from neurecover.data.answers import KeptAnswers
 from neurecover.data.source import Blocks, Source, check_real, numbered
 from neurecover.random import RandomStateLike, as_generator
 
 CHUNK = 4096
+PAUSE = 0.5  # seconds before a failed question is put again
 
 Distribution = Callable[[np.random.Generator, int, int], np.ndarray]
 
@@ -33,6 +37,8 @@ class Oracle(Source):
         n_samples: int | None = None,
         distribution: Distribution | None = None,
         batch: int | None = None,
+        keep: str | Path | None = None,
+        retries: int = 2,
         random_state: RandomStateLike = None,
     ) -> None:
         if batch is not None and batch < 1:
@@ -40,7 +46,8 @@ class Oracle(Source):
         if n_inputs < 1:
             raise ValueError(f"An oracle takes at least one input. Got n_inputs={n_inputs} instead.")
         self.origin = "the oracle"
-        self._ask = _callable(model)
+        self._model, self._retries = _callable(model), retries
+        self._kept = None if keep is None else KeptAnswers(self._put, n_inputs, keep)
         self._distribution = distribution or _gaussian
         self._entropy = int(as_generator(random_state, "oracle").integers(2**63))
         self._asked = [0]
@@ -101,8 +108,19 @@ class Oracle(Source):
     def _answer(self, X: np.ndarray) -> np.ndarray:
         if self.batch is not None and len(X) > self.batch:
             return np.concatenate([self._answer(X[i : i + self.batch]) for i in range(0, len(X), self.batch)])
-        # The model receives its own copy: one that works in place must not change the inputs on record.
-        Y = np.asarray(self._ask(X.copy()))
+        return self._put(X) if self._kept is None else self._kept(X)
+
+    def _put(self, X: np.ndarray) -> np.ndarray:
+        """Put the rows to the model itself, again after a failure that may pass."""
+        for left in range(self._retries, -1, -1):
+            try:
+                # The model receives its own copy: one that works in place must not change the inputs on record.
+                Y = np.asarray(self._model(X.copy()))
+                break
+            except (OSError, TimeoutError):
+                if left == 0:
+                    raise
+                time.sleep(PAUSE)
         self._asked[0] += len(X)
         check_real(Y.dtype, "the model's answer")
         if Y.ndim not in (1, 2) or len(Y) != len(X) or Y.shape[1:] == (0,):
@@ -120,14 +138,25 @@ def oracle(
     n_samples: int | None = None,
     distribution: Distribution | None = None,
     batch: int | None = None,
+    keep: str | Path | None = None,
+    retries: int = 2,
     random_state: RandomStateLike = None,
 ) -> Oracle:
     """A source whose outputs are asked of `model`, a callable X -> Y or an object with `.predict`.
 
     The number of outputs is found by a first query of two rows. batch is how many rows are put to the model at once.
+    keep is a file in which answers are kept: no question is put twice, in this run or in a later one. A failure that
+    may pass (OSError, TimeoutError) is tried again, `retries` times.
     """
     return Oracle(
-        model, n_inputs, n_samples=n_samples, distribution=distribution, batch=batch, random_state=random_state
+        model,
+        n_inputs,
+        n_samples=n_samples,
+        distribution=distribution,
+        batch=batch,
+        keep=keep,
+        retries=retries,
+        random_state=random_state,
     )
 
 

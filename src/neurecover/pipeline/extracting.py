@@ -20,7 +20,7 @@ from neurecover.random import RandomStateLike
 from neurecover.results import Recovery
 from neurecover.statistics import Residuals
 
-FRESH = 32  # questions that nothing was computed from, at each of the distances
+FRESH = 8  # questions that nothing was computed from, at each of the distances
 DISTANCES = (0.3, 1.0, 10.0)  # of the fresh questions, in units of √d
 
 

@@ -32,7 +32,7 @@ from neurecover.queries.lines import units_on_line
 from neurecover.queries.planes import Planes, oriented
 from neurecover.queries.scan import scan_line
 from neurecover.refine.descent import Descent
-from neurecover.solve import Deadline
+from neurecover.solve import Deadline, Outcome
 
 # Answers per parameter: many where they cost little time.
 _FEWEST, _MOST, _WORK = 4.0, 100.0, 3e6
@@ -60,7 +60,7 @@ def extract_coarse(
     rng: np.random.Generator,
     deadline: Deadline,
     farther: float,
-    tell: Callable[[str, float], None],
+    tell: Callable[[str, float], object],
 ) -> CoarseNetwork:
     """The network behind a box with coarse answers; UnsolvableError where none fits them to rounding."""
     units = _Candidates.none(box)
@@ -175,7 +175,7 @@ def is_rounding(box: Box, left: float) -> bool:
 
 def _fit(source: ArraySource, student: Student, deadline: Deadline) -> tuple[Student, float]:
     descent = Descent(source, student)
-    while descent.iterations < _ITERATIONS and not descent.finished and not deadline.passed:
+    while descent.iterations < _ITERATIONS and descent.outcome is Outcome.RUNNING and not deadline.passed:
         before = descent.rss
         descent.advance(2)
         if descent.rss > _GAIN * before and descent.iterations > 4:

@@ -80,6 +80,8 @@ def _silent(message: str) -> None:
 def _attempts(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
     """The best network of a few attempts; the first whose residual on fresh questions is rounding ends them."""
     span = gradient_span(box, rng)
+    if span.shape[1] == 0:
+        raise UnsolvableError("The box gives the same answers wherever it was asked, so it shows no unit.")
     reduced = span.shape[1] < box.n_inputs
     inner = Box(lambda X: box(X @ span.T), span.shape[1]) if reduced else box
     best: _Found | None = None

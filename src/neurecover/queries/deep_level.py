@@ -209,4 +209,4 @@ def _unit_at(box: Box, known: Known, x: np.ndarray, jump: np.ndarray | None, rng
 def _nearly_complete(known: Known, surface: Surface, unseen: np.ndarray) -> bool:
     """Whether all that is missing are a few weights of units below that are never on together with this one."""
     few = np.count_nonzero(unseen) <= max(1, known.n_top // 4)
-    return known.open is None and few and np.count_nonzero(unseen) == surface.free.shape[1]
+    return bool(known.open is None and few and np.count_nonzero(unseen) == surface.free.shape[1])

@@ -31,7 +31,7 @@ from neurecover.queries.regions import Regions
 from neurecover.queries.scan import NotPiecewiseLinearError, scan_line
 from neurecover.solve import Deadline
 
-Progress = Callable[[str, float], None]
+Progress = Callable[[str, float], object]
 
 # Attempts look farther and farther out, because a unit may be missing whose plane is far from the origin.
 _FARTHER = (1.0, 1e3, 1e3)

@@ -1,0 +1,178 @@
+"""Weights from questions through the public surface: what comes out, what it cost, and what is refused."""
+
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.special import softmax
+from sklearn.datasets import load_diabetes
+from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.neural_network import MLPRegressor
+
+import neurecover as nr
+from neurecover.data import CommandBox
+from neurecover.data.answers import KeptAnswers
+
+
+def he(dims: tuple[int, ...], seed: int) -> nr.DeepNetwork:
+    """A network with weights of variance 2/(fan-in) and small biases."""
+    rng = np.random.default_rng(seed)
+    return nr.DeepNetwork(
+        [(rng.standard_normal((b, a)) * np.sqrt(2 / a), 0.1 * rng.standard_normal(b)) for a, b in pairwise(dims)]
+    )
+
+
+def shallow(dims: tuple[int, int, int], seed: int) -> nr.Network:
+    (W, b), (A, c) = he(dims, seed).layers
+    return nr.Network(W, b, A, c)
+
+
+@pytest.mark.parametrize("dims", [(10, 10, 1), (20, 8, 3), (4, 8, 1)])
+def test_one_hidden_layer_from_fewer_questions_than_samples_would_take(dims: tuple[int, int, int]) -> None:
+    for seed in range(3):
+        truth = shallow(dims, seed)
+        box = nr.oracle(truth, dims[0])
+        found = nr.extract(box, random_state=seed)
+        errors = nr.compare(found.network, truth)
+        assert found.certificate.verdict == "exact", found.summary()
+        assert errors.weight_error < 1e-9
+        assert errors.unmatched == ((), ())
+        assert found.n_queries is not None
+        assert found.n_queries < 8 * truth.n_parameters
+        assert box.queries - 2 == found.n_queries  # the oracle itself asked twice to learn the number of outputs
+
+
+def test_two_hidden_layers_with_widths_and_depth_found() -> None:
+    truth = he((8, 6, 5, 1), 3)
+    found = nr.extract(nr.oracle(truth, 8), random_state=0, time_budget=120)
+    assert isinstance(found.network, nr.DeepNetwork)
+    assert found.network.n_hidden == (6, 5)
+    assert found.certificate.verdict == "exact", found.summary()
+    assert nr.compare(found.network, truth).weight_error < 1e-9
+
+
+def test_a_trained_regressor() -> None:
+    X, y = load_diabetes(return_X_y=True)
+    model = MLPRegressor(hidden_layer_sizes=(8,), solver="lbfgs", max_iter=400, random_state=0).fit(10 * X, (y - y.mean()) / y.std())
+    truth = nr.Network(model.coefs_[0].T, model.intercepts_[0], model.coefs_[1].T, model.intercepts_[1])
+    found = nr.extract(nr.oracle(model, 10), random_state=0)
+    errors = nr.compare(found.network, truth)
+    assert found.certificate.verdict == "exact", found.summary()
+    assert errors.weight_error < 1e-8
+
+
+BOXES = {
+    "tanh": lambda X: np.tanh(X @ np.linspace(-1, 1, 4)),
+    "cubic": lambda X: X[:, 0] ** 3 + X[:, 1],
+    "random": lambda X: np.random.default_rng(int(abs(X.sum()) * 1e6) % 2**31).standard_normal(len(X)),
+    "softmax": lambda X: softmax(X[:, :2], axis=1),
+    "constant": lambda X: np.ones(len(X)),
+}
+
+
+@pytest.mark.parametrize("name", [*BOXES, "trees"])
+def test_boxes_that_are_no_networks_are_never_exact(name: str) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 4))
+    trees = GradientBoostingRegressor(n_estimators=20, random_state=0).fit(X, X[:, 0] * X[:, 1])
+    model = trees if name == "trees" else BOXES[name]
+    found = nr.extract(nr.oracle(model, 4), random_state=0, time_budget=10, query_budget=100_000)
+    assert found.certificate.verdict not in ("exact", "statistical"), found.summary()
+    assert found.certificate.reasons[0].endswith(".")
+
+
+def test_a_budget_is_kept() -> None:
+    truth = shallow((10, 10, 1), 0)
+    found = nr.extract(nr.oracle(truth, 10), random_state=0, query_budget=60)
+    assert found.certificate.verdict == "failed"
+    assert "budget of 60 queries" in found.certificate.reasons[0]
+    assert found.n_queries is not None
+    assert found.n_queries <= 60
+
+
+def test_a_run_that_was_broken_off_goes_on_without_asking_twice(tmp_path: Path) -> None:
+    truth = shallow((6, 5, 1), 1)
+    asked = 0
+
+    def counted(X: np.ndarray) -> np.ndarray:
+        nonlocal asked
+        asked += len(X)
+        if asked > 150:
+            raise KeyboardInterrupt
+        return truth(X)
+
+    with pytest.raises(KeyboardInterrupt):
+        nr.extract(nr.oracle(counted, 6, keep=tmp_path / "a.bin", random_state=0), random_state=0)
+    first, asked = asked, -10_000
+    found = nr.extract(nr.oracle(counted, 6, keep=tmp_path / "a.bin", random_state=0), random_state=0)
+    assert found.certificate.verdict == "exact"
+    whole = nr.extract(nr.oracle(truth, 6, random_state=0), random_state=0)
+    np.testing.assert_array_equal(found.network.W, whole.network.W)
+    assert whole.n_queries is not None
+    assert first + (asked + 10_000) <= whole.n_queries + 160
+
+
+def test_kept_answers_survive_a_half_written_row(tmp_path: Path) -> None:
+    path = tmp_path / "answers.bin"
+    kept = KeptAnswers(lambda X: X[:, :1] * 2, 3, path)
+    X = np.arange(12.0).reshape(4, 3)
+    np.testing.assert_array_equal(kept(X), X[:, :1] * 2)
+    path.write_bytes(path.read_bytes()[:-5])
+    again = KeptAnswers(lambda X: X[:, :1] * 2, 3, path)
+    assert len(again) == 3
+    np.testing.assert_array_equal(again(X), X[:, :1] * 2)
+    with pytest.raises(ValueError, match="keeps answers to 3 inputs"):
+        KeptAnswers(lambda X: X, 4, path)
+    (tmp_path / "other").write_text("hello")
+    with pytest.raises(ValueError, match="another kind of file"):
+        KeptAnswers(lambda X: X, 4, tmp_path / "other")
+
+
+def test_a_failure_that_passes_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("neurecover.data.oracles.PAUSE", 0.0)
+    truth, calls = shallow((4, 3, 1), 0), []
+
+    def shaky(X: np.ndarray) -> np.ndarray:
+        calls.append(len(X))
+        if len(calls) % 3 == 2:
+            raise ConnectionError("the line is down")
+        return truth(X)
+
+    assert nr.extract(nr.oracle(shaky, 4), random_state=0).certificate.verdict == "exact"
+    with pytest.raises(ConnectionError):
+        nr.oracle(lambda X: (_ for _ in ()).throw(ConnectionError("down")), 4)
+
+
+def test_a_command_is_a_box(tmp_path: Path) -> None:
+    script = tmp_path / "box.py"
+    script.write_text(
+        "import sys\n"
+        "for line in sys.stdin:\n"
+        "    x = [float(word) for word in line.split()]\n"
+        "    print(max(x[0] - x[1], 0.0) - 2 * max(x[1] + 0.5, 0.0))\n"
+    )
+    box = CommandBox(f"{sys.executable} {script}")
+    np.testing.assert_allclose(box(np.array([[1.0, 0.0], [0.0, 1.0]])), [[0.0], [-3.0]])
+    with pytest.raises(ValueError, match="no program"):
+        CommandBox("no-such-program-here")(np.ones((1, 2)))
+    with pytest.raises(OSError, match="ended with status"):
+        CommandBox(f"{sys.executable} -c 'raise SystemExit(3)'")(np.ones((1, 2)))
+    with pytest.raises(ValueError, match="expected 2 rows"):
+        CommandBox(f"{sys.executable} -c 'print(1)'")(np.ones((2, 2)))
+    with pytest.raises(ValueError, match="rows of numbers"):
+        CommandBox(f"{sys.executable} -c 'print(\"no\")'")(np.ones((1, 2)))
+
+
+def test_arguments() -> None:
+    with pytest.raises(ValueError, match=r"wrap the model as neurecover.oracle"):
+        nr.extract(lambda X: X)
+    box = nr.oracle(shallow((4, 3, 1), 0), 4)
+    with pytest.raises(ValueError, match="has 2 hidden layers"):
+        nr.extract(box, n_hidden=(3, 2), depth=1)
+    with pytest.raises(ValueError, match="whole numbers from 1"):
+        nr.extract(box, n_hidden=0)
+    found = nr.extract(box, n_hidden=4, random_state=0)
+    assert found.certificate.verdict == "approximate"
+    assert "4 units were asked for and 3 are needed" in found.certificate.reasons[0]
