@@ -43,7 +43,7 @@ _FAINT = 1e-4
 # Well-centred regions per unit and output, at most: enough to determine all weights without the line.
 _REGIONS = 1.3
 # How many times the rounding expected of it a residual may be and count as rounding.
-_RESIDUAL = 10.0
+_RESIDUAL, _UNCERTAIN = 10.0, 1e-8
 # Answers coarser than this show no kinks.
 _COARSEST = 1e-3
 
@@ -186,7 +186,9 @@ def _checked(box: Box, found: _Found, n_hidden: int | None, rng: np.random.Gener
     notes: tuple[str, ...] = ()
     if n_hidden is not None and n_hidden < network.n_hidden:
         notes = (f"{network.n_hidden} units were found where {n_hidden} were told.",)
-    exact = residual < _RESIDUAL * (box.resolution + found.expected_residual(box))
+    # Where the weights are too uncertain to tell, a large residual must not pass for their uncertainty.
+    expected = min(found.expected_residual(box), max(_UNCERTAIN, 30.0 * box.resolution))
+    exact = residual < _RESIDUAL * (box.resolution + expected)
     return Extraction(network, box.queries, residual, box.resolution, exact, found.errors, unreached, notes)
 
 
