@@ -188,7 +188,7 @@ def _crossing_steps(
 
 def _random_signs(steps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """z_i = ±3 h_i/√m: together three times as far as one step, or one step where there are few."""
-    return rng.choice([-1.0, 1.0], steps.shape) * np.abs(steps) * min(3.0 / np.sqrt(steps.shape[-1]), 1.0)
+    return rng.choice([-1.0, 1.0], steps.shape) * np.abs(steps) * min(3.0 / np.sqrt(max(steps.shape[-1], 1)), 1.0)
 
 
 def _inside(
