@@ -36,7 +36,8 @@ from neurecover.solve import Deadline, Outcome
 
 # Answers per parameter: many where they cost little time.
 _FEWEST, _MOST, _WORK = 4.0, 100.0, 3e6
-_WORST = 0.05
+# A unit whose row is worse than this after the fit may be none.
+_DOUBTFUL = 1e-3
 _ITERATIONS = 60
 _LINES, _AT_LEAST = 12, 3
 # From a start with all units in place the sum of squares falls to rounding in a few great leaps. A fit that gains less
@@ -75,14 +76,12 @@ def extract_coarse(
         tell("units", float(len(units.planes)))
         believed = _distinct(units.believed())
         most = max(most, len(line.kinks.positions))
+        if units.lines == _AT_LEAST and most == 0:
+            raise UnsolvableError("The box has no kinks along a line: it has no hidden units that could be seen.")
         if units.lines < _AT_LEAST or not new.explained.all() or len(believed) < most:
             continue
         source = source or sample(box, len(units.planes), rng)
-        fitted, left = fit_planes(source, believed, deadline)
-        # A unit that is not there is left with nothing to do.
-        real = fitted.error < _WORST
-        if not real.all():
-            fitted, left = fit_planes(source, fitted.take(real), deadline)
+        fitted, left = _fit_needed(box, source, believed, deadline)
         tell("fit", left)
         if is_rounding(box, left):
             alone = refine_alone(box, oriented(fitted, activation, tolerance=1e-2), fitted.error, rng)
@@ -156,6 +155,17 @@ def fit_planes(source: ArraySource, planes: Planes, deadline: Deadline) -> tuple
     n = source.n_samples or 1
     error = CAUTION * left * np.sqrt(2.0 * d / n) / np.maximum(np.linalg.norm(J, axis=0), 1e-300)
     return Planes(W, b, J, L, c, error), left
+
+
+def _fit_needed(box: Box, source: ArraySource, planes: Planes, deadline: Deadline) -> tuple[Planes, float]:
+    """The planes fitted, without those that the answers do not need: a unit that is not there has nothing to do."""
+    fitted, left = fit_planes(source, planes, deadline)
+    doubtful = fitted.error > _DOUBTFUL
+    if not doubtful.any():
+        return fitted, left
+    fewer, left_by_fewer = fit_planes(source, fitted.take(~doubtful), deadline)
+    needed = is_rounding(box, left) and not is_rounding(box, left_by_fewer)
+    return (fitted, left) if needed else (fewer, left_by_fewer)
 
 
 def fit_network(source: ArraySource, planes: Planes, activation: Activation, deadline: Deadline) -> Network:

@@ -95,6 +95,11 @@ def search_line(
     else:
         x, v = ends[0], ends[1] - ends[0]
         parts = [(0.0, 1.0)]
+    # Counted from the point nearest to the origin, x + t v is rounded no more than its own size asks for.
+    shift = float(x @ v) / float(v @ v)
+    x = x - shift * v
+    if ends is not None:
+        parts = [(start + shift, stop + shift) for start, stop in parts]
     for start, stop in parts:
         if level.missing is not None:
             break

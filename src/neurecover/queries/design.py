@@ -11,7 +11,10 @@ the pattern of activity that shows most of it switches on the units with A_j u_j
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from neurecover.models import Network
 from neurecover.queries.box import Box
@@ -19,14 +22,14 @@ from neurecover.queries.centred import Centres, clear_steps
 from neurecover.queries.gradients import measure_gradients, orthonormal_basis
 from neurecover.queries.regions import Regions
 
-# Rounding that is not independent from answer to answer adds up to more than Γ says.
-_CAUTION = 0.5
+# ρ is the largest of a dozen residuals, so the typical error of an answer is about half of it.
+_TYPICAL = 0.5
+_AFRESH = 16
 
 
 def expected_errors(network: Network, regions: Regions) -> np.ndarray:
     """‖δw_j‖ (k,) to expect of a fit to the regions, with rows of W of length one."""
-    covariance = _covariance(network.normal_form(), regions)
-    return _CAUTION * np.sqrt(network.n_inputs * np.maximum(np.diag(covariance), 0.0))
+    return _Information.of(network.normal_form(), regions).errors(network.n_inputs)
 
 
 def add_regions(
@@ -52,18 +55,20 @@ def _plan(
     most: int,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points (n, d) and steps (n, d) from them."""
-    covariance = _covariance(network, regions)
+    information = _Information.of(network, regions)
     points, steps = [np.zeros((0, network.n_inputs))], [np.zeros((0, network.n_inputs))]
-    while len(points) <= most:
-        error = _CAUTION * np.sqrt(network.n_inputs * np.maximum(np.diag(covariance), 0.0))
-        worst = int(np.argmax(error)) if len(error) else 0
-        if not len(error) or error[worst] <= accuracy:
+    for _ in range(most):
+        error = information.errors(network.n_inputs)
+        if error.max() <= accuracy:
+            information = information.afresh()
+            error = information.errors(network.n_inputs)
+        worst = int(np.argmax(error))
+        if error[worst] <= accuracy:
             break
-        point = _telling(network, centres, covariance[:, worst])
+        point = _telling(network, centres, information.covariance[:, worst])
         step = clear_steps(network, point, basis)
-        noise = box.noise(point, network(point))
-        sigma = noise[0] * np.sqrt(2.0 * np.mean(step**-2.0))
-        covariance = _updated(covariance, _shown(network, point)[0] / sigma)
+        sigma = box.noise(point, network(point))[0] * np.sqrt(2.0 * np.mean(step**-2.0))
+        information = information.with_rows(_shown(network, point)[0] / sigma)
         points.append(point)
         steps.append(step)
     return np.concatenate(points), np.concatenate(steps)
@@ -88,17 +93,37 @@ def _shown(network: Network, points: np.ndarray) -> np.ndarray:
     return slopes[:, None, :] * network.A
 
 
-def _covariance(network: Network, regions: Regions) -> np.ndarray:
-    regions = regions.take(np.isfinite(regions.sigma))
-    M = (_shown(network, regions.points) / regions.sigma[:, None, None]).reshape(-1, network.n_hidden)
-    triangle = np.linalg.qr(M, mode="r")
-    # A direction that no region shows is as uncertain as this, not infinitely so.
-    floor = 1e-12 * np.abs(triangle).max(initial=1e-300)
-    inverse = np.linalg.pinv(np.vstack([triangle, floor * np.eye(network.n_hidden)]))
-    return inverse @ inverse.T
+@dataclass(frozen=True, eq=False)
+class _Information:
+    """Γ⁻¹ = RᵀR + Σ of the rows that came since, and Γ by the Woodbury identity.
 
+    Γ loses digits as it shrinks by many orders of magnitude, so it is computed from R afresh now and then.
+    """
 
-def _updated(covariance: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """(Γ⁻¹ + rowsᵀ rows)⁻¹ by the Woodbury identity."""
-    seen = covariance @ rows.T
-    return covariance - seen @ np.linalg.solve(np.eye(len(rows)) + rows @ seen, seen.T)
+    triangle: np.ndarray
+    recent: tuple[np.ndarray, ...]
+    covariance: np.ndarray
+
+    @classmethod
+    def of(cls, network: Network, regions: Regions) -> _Information:
+        regions = regions.take(np.isfinite(regions.sigma))
+        k = network.n_hidden
+        rows = (_shown(network, regions.points) / regions.sigma[:, None, None]).reshape(-1, k)
+        # A direction that no region shows is as uncertain as this, not infinitely so.
+        floor = 1e-12 * np.abs(rows).max(initial=1e-300)
+        return cls(np.zeros((0, k)), (rows, floor * np.eye(k)), np.zeros((k, k))).afresh()
+
+    def afresh(self) -> _Information:
+        triangle = np.linalg.qr(np.vstack([self.triangle, *self.recent]))[1]
+        inverse = solve_triangular(triangle, np.eye(len(triangle)), check_finite=False)
+        return _Information(triangle, (), inverse @ inverse.T)
+
+    def with_rows(self, rows: np.ndarray) -> _Information:
+        seen = self.covariance @ rows.T
+        gain = np.linalg.solve(np.eye(len(rows)) + rows @ seen, seen.T)
+        added = _Information(self.triangle, (*self.recent, rows), self.covariance - seen @ gain)
+        return added.afresh() if len(added.recent) >= _AFRESH else added
+
+    def errors(self, d: int) -> np.ndarray:
+        """‖δw_j‖ (k,)."""
+        return _TYPICAL * np.sqrt(d * np.maximum(np.diag(self.covariance), 0.0))

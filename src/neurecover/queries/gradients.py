@@ -20,11 +20,14 @@ import numpy as np
 
 from neurecover.queries.box import Box
 
+# Disagreement that counts as rounding, in units of the rounding of an answer: a dozen of them may add up.
 _SAFETY = 30.0
-_SHORTEN = 2.5
-_ROUNDS = 6
+# By how much steps that crossed a plane are shortened, round after round, and how many of them are worth looking for.
+_SHORTEN, _FEW = (2.5, 2.5, 6.0, 6.0, 6.0, 6.0, 6.0), 6
+# Lengths that are tried, with so many directions each; below _CHEAP steps a gradient costs no more than that.
+_LADDER, _RUNGS, _PROBES, _CHEAP = 0.4, 4, 4, 32
+# The part of a length that passed which is taken, because other directions may do a little worse.
 _PROBED = 0.75
-_LADDER, _RUNGS, _PROBES, _CHEAP, _FEW = 0.4, 4, 4, 32, 6
 # Floats asked in one batch when regions are put together.
 _BATCH = 2**21
 
@@ -101,8 +104,7 @@ def fitting_steps(
     """Steps (R,) that are likely to stay inside every region, at most those given.
 
     f(x + u) + f(x − u) = 2 f(x) unless a plane passes between. It is asked for a few random u that reach three times
-    as far as a step, down a ladder of lengths. Where a whole gradient is cheaper than that the shortest
-    is taken at once.
+    as far as a step, down a ladder of lengths. Where a whole gradient is as cheap the shortest is taken at once.
     """
     steps = np.array(steps, dtype=float)
     d, m = basis.shape
@@ -144,11 +146,15 @@ def _repair(
     jacobian: np.ndarray,
     rng: np.random.Generator,
 ) -> bool:
-    """Find the steps that crossed a plane by halving, and take them again the other way and shorter, in place."""
-    for _ in range(_ROUNDS):
-        crossed = _crossing_steps(box, point, value, basis, steps, jacobian, rng)
-        crossed = crossed if len(crossed) else np.arange(len(steps))
-        steps[crossed] /= -_SHORTEN
+    """Find the steps that crossed a plane by halving, and take them again the other way and shorter, in place.
+
+    Where that does not help soon, all steps are shortened.
+    """
+    everything = np.arange(len(steps))
+    for number, shorten in enumerate(_SHORTEN):
+        few = _crossing_steps(box, point, value, basis, steps, jacobian, rng) if number < 2 else everything
+        crossed = few if len(few) else everything
+        steps[crossed] /= -shorten
         jacobian[:, crossed] = _differences(box, point[None], value[None], basis[:, crossed], steps[None, crossed])[0]
         if _inside(box, point[None], value[None], basis, steps[None], jacobian[None], rng)[0]:
             return True
@@ -182,7 +188,7 @@ def _crossing_steps(
 
 def _random_signs(steps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """z_i = ±3 h_i/√m: together three times as far as one step, or one step where there are few."""
-    return rng.choice([-1.0, 1.0], steps.shape) * np.abs(steps) * min(3.0 / np.sqrt(steps.shape[-1]), 1.0)
+    return rng.choice([-1.0, 1.0], steps.shape) * np.abs(steps) * min(3.0 / np.sqrt(max(steps.shape[-1], 1)), 1.0)
 
 
 def _inside(

@@ -35,10 +35,7 @@ def refine_jointly(network: Network, regions: Regions) -> Network:
     light = np.repeat(1.0 / regions.noise, p)
     offsets = np.hstack([design, np.tile(np.eye(p), (R, 1))])
     for _ in range(_ITERATIONS):
-        left = (
-            regions.gradients
-            - (network.activation.derivative(_z(network, regions))[:, None, :] * network.A) @ network.W
-        )
+        left = regions.gradients - (_slopes(network, regions)[:, None, :] * network.A) @ network.W
         dW = _least_squares(design, left.reshape(R * p, d), heavy)
         network = replace_arrays(network, W=network.W + dW)
         left = regions.values - network(regions.points)
@@ -81,14 +78,14 @@ def _points_on_planes(network: Network, centres: Centres, rng: np.random.Generat
     return best
 
 
-def _z(network: Network, regions: Regions) -> np.ndarray:
-    return regions.points @ network.W.T + network.b
+def _slopes(network: Network, regions: Regions) -> np.ndarray:
+    """D (R, k)."""
+    return network.activation.derivative(regions.points @ network.W.T + network.b)
 
 
 def _design(network: Network, regions: Regions) -> np.ndarray:
     """(R p, k): D_rj A_oj in row (r, o)."""
-    slopes = network.activation.derivative(_z(network, regions))
-    return (slopes[:, None, :] * network.A).reshape(-1, network.n_hidden)
+    return (_slopes(network, regions)[:, None, :] * network.A).reshape(-1, network.n_hidden)
 
 
 def _least_squares(design: np.ndarray, right: np.ndarray, weight: np.ndarray) -> np.ndarray:

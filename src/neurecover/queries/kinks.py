@@ -217,7 +217,7 @@ def _meeting(work: _Intervals, tolerance: np.ndarray, fraction: float) -> tuple[
     rise = work.fa - work.fb + work.sb * length[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):
         t = np.sum(turn * rise, axis=1) / np.sum(turn * turn, axis=1)
-    gap = np.abs(rise - turn * t[:, None]).max(axis=1)
+        gap = np.abs(rise - turn * t[:, None]).max(axis=1)
     inside = (t > 1.01 * fraction * length) & (t < (1.0 - 1.01 * fraction) * length)
     return work.a + t, inside & (gap < tolerance)
 

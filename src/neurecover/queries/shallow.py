@@ -38,12 +38,12 @@ _FARTHER = (1.0, 1e3, 1e3)
 _LINES = 4
 # Fresh questions at each of these distances, relative to √d: beyond the last, planes are as good as through the origin.
 _FRESH, _DISTANCES = 16, (1.0, 1e3, 1e6)
-# A unit whose row has a larger error than this is named.
-_FAINT = 1e-4
+# A unit whose row has a larger error than this, or than so many times the rounding, is named.
+_FAINT, _FAINT_COARSE = 1e-6, 1e3
 # Well-centred regions per unit and output, at most: enough to determine all weights without the line.
 _REGIONS = 1.3
 # How many times the rounding expected of it a residual may be and count as rounding.
-_RESIDUAL = 10.0
+_RESIDUAL, _UNCERTAIN = 4.0, 1e-8
 # Answers coarser than this show no kinks.
 _COARSEST = 1e-3
 
@@ -176,7 +176,7 @@ def _checked(box: Box, found: _Found, n_hidden: int | None, rng: np.random.Gener
     network = found.network.normal_form()
     residual = fresh_residual(box, network, rng)
     unreached: tuple[str, ...] = ()
-    faint = int(np.count_nonzero(found.errors > _FAINT))
+    faint = int(np.count_nonzero(found.errors > max(_FAINT, _FAINT_COARSE * box.resolution)))
     if faint:
         worst = float(found.errors.max())
         unreached = (f"{faint} units add so little to the answers that their rows are known to {worst:.0e} at best.",)
@@ -186,7 +186,9 @@ def _checked(box: Box, found: _Found, n_hidden: int | None, rng: np.random.Gener
     notes: tuple[str, ...] = ()
     if n_hidden is not None and n_hidden < network.n_hidden:
         notes = (f"{network.n_hidden} units were found where {n_hidden} were told.",)
-    exact = residual < _RESIDUAL * (box.resolution + found.expected_residual(box))
+    # Where the weights are too uncertain to tell, a large residual must not pass for their uncertainty.
+    expected = min(found.expected_residual(box), max(_UNCERTAIN, 30.0 * box.resolution))
+    exact = residual < _RESIDUAL * (box.resolution + expected)
     return Extraction(network, box.queries, residual, box.resolution, exact, found.errors, unreached, notes)
 
 
