@@ -1,7 +1,7 @@
 """A network of several hidden layers from samples: search with skips, signs, fit without skips.
 
 Without noise the first network whose residual is at the level of rounding ends the search. With noise nothing marks the
-optimum, so the search ends when two runs arrive at the same one.
+optimum, so the search ends when two runs from different starts arrive at the same one.
 """
 
 from __future__ import annotations
@@ -14,13 +14,15 @@ from neurecover.activations import Activation, get
 from neurecover.data import Source
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import DeepNetwork
+from neurecover.refine.deep_descent import DeepDescent, descend_deep
 from neurecover.refine.deep_problem import EXACT, Problem, Progress, output_total
-from neurecover.refine.deep_search import candidates
+from neurecover.refine.deep_search import JOINT, Samples, candidates, narrow
 from neurecover.refine.deep_settling import Settled, settle_deep
+from neurecover.refine.deep_signs import with_skips
 from neurecover.refine.deep_widths import guess_widths
 from neurecover.solve import Deadline
 
-MAX_RUNS, FRESH_RUNS = 24, 3  # students taken to the end, at given widths and at widths that are tried
+MAX_RUNS, FRESH_RUNS = 24, 3  # students taken to the end, in general and to rule a narrower network out
 SEARCH_LOAD = 60  # samples per parameter that the search at given widths looks at; the last fits see all
 SEARCH_SAMPLES = 20_000  # that the search for the widths looks at
 SAME = 0.1  # of one equation's share of Σ r²: two optima closer than this are one
@@ -34,7 +36,8 @@ class DeepFinished:
     relative_rss is Σ r² over Σ (y − ȳ)², or over Σ y² without biases. converged says that no step lowers Σ r² further.
     sign_choices counts the sign assignments that fit equally well, or as well as noise can tell: 1 when the signs are
     determined, 0 when there are too many to count. runs counts the students taken to the end, agreements those that
-    ended at the optimum of the best; notes are sentences.
+    ended at the optimum of the best; notes are sentences. determined says that the samples see every weight; an
+    over-wide network has weights that they do not.
     """
 
     network: DeepNetwork
@@ -43,6 +46,7 @@ class DeepFinished:
     sign_choices: int
     notes: tuple[str, ...]
     runs: int
+    determined: bool
     agreements: int = 0
 
     @property
@@ -76,9 +80,14 @@ def finish_deep(
 
 
 def _solve(
-    problem: Problem, widths: tuple[int, ...], rng: np.random.Generator, deadline: Deadline, max_runs: int
+    problem: Problem,
+    widths: tuple[int, ...],
+    rng: np.random.Generator,
+    deadline: Deadline,
+    max_runs: int,
+    noiseless: bool = False,
 ) -> DeepFinished:
-    """The best network of these widths."""
+    """The best network of these widths; on samples known to be noiseless, runs that agree do not end the search."""
     n_numbers, total = problem.n_parameters(widths), problem.total
     samples = problem.samples(SEARCH_LOAD * n_numbers, rng)
     if samples.Y.size <= n_numbers:
@@ -86,47 +95,66 @@ def _solve(
             f"A network of {n_numbers} parameters needs more equations than that. Got {samples.Y.size} instead."
         )
     best: Settled | None = None
-    runs, agreed = 0, False
+    runs, start_of_best, agreed = 0, 0, False
     for candidate in candidates(samples, widths, rng, deadline):
         runs += 1
-        problem.progress("search", candidate.relative_rss)
+        relative = candidate.fit.relative_rss
+        problem.progress("search", relative)
         # With its skips a student fits at least as well as the network that it leads to.
-        if best is not None and candidate.relative_rss > best.fit.rss / total and runs < max_runs:
-            if deadline.passed:
-                break
-            continue
-        settled = settle_deep(problem, candidate, deadline)
-        problem.progress("settle", settled.fit.rss / total)
-        if best is not None:
-            agreed = abs(settled.fit.rss - best.fit.rss) <= SAME * best.fit.rss / problem.n_equations
-        if best is None or settled.fit.rss < best.fit.rss:
-            best = settled
-        if best.fit.rss < EXACT * total or agreed or runs >= max_runs or deadline.passed:
+        if best is None or relative <= best.fit.rss / total:
+            settled = settle_deep(problem, candidate.fit, deadline)
+            problem.progress("settle", settled.fit.rss / total)
+            if best is not None and candidate.start != start_of_best:
+                agreed = abs(settled.fit.rss - best.fit.rss) <= SAME * best.fit.rss / problem.n_equations
+            if best is None or settled.fit.rss < best.fit.rss:
+                best, start_of_best = settled, candidate.start
+        if best.fit.rss < EXACT * total or (agreed and not noiseless) or runs >= max_runs or deadline.passed:
             break
     assert best is not None
     return _finished(best, total, runs, agreed)
 
 
 def _find_widths(problem: Problem, depth: int, rng: np.random.Generator, deadline: Deadline) -> DeepFinished:
-    """The narrowest widths that solve the problem afresh, from a bound above."""
-    guess = guess_widths(problem.samples(SEARCH_SAMPLES, rng), depth, rng, deadline)
+    """The narrowest widths that solve the problem, from a bound above.
+
+    One unit less is tried on the network that there is, and afresh where that is of no use: a network may be exact and
+    have a spare unit that no small change sets free.
+    """
+    samples = problem.samples(SEARCH_SAMPLES, rng)
+    guess = guess_widths(samples, depth, rng, deadline)
     problem.progress(f"widths {guess.widths}", guess.fit.relative_rss)
-    best = _solve(problem, guess.widths, rng, deadline, FRESH_RUNS)
-    runs, tried = best.runs, {guess.widths}
+    best = _solve(problem, guess.widths, rng, deadline, MAX_RUNS, guess.fit.relative_rss < EXACT)
+    runs, tried = best.runs, set[tuple[int, ...]]()
     while not deadline.passed:
-        fewer = next((widths for widths in _one_unit_less(best.network.n_hidden) if widths not in tried), None)
-        if fewer is None:
+        fewer = [widths for widths in _one_unit_less(best.network.n_hidden) if widths not in tried]
+        if not fewer:
             break
-        tried.add(fewer)
-        other = _solve(problem, fewer, rng, deadline, FRESH_RUNS)
-        problem.progress(f"widths {fewer}", other.relative_rss)
+        others = [_shrunk(problem, samples, best, widths, deadline) for widths in fewer]
+        other = min(others, key=lambda found: _criterion(problem, found))
+        if _criterion(problem, other) >= _criterion(problem, best):
+            max_runs = FRESH_RUNS if best.determined else MAX_RUNS
+            other = _solve(problem, fewer[0], rng, deadline, max_runs, best.exact)
+            tried.add(fewer[0])
+        problem.progress(f"widths {other.network.n_hidden}", other.relative_rss)
         runs += other.runs
         if _criterion(problem, other) < _criterion(problem, best):
             best = other
-    note = f"Of the widths that were tried, {best.network.n_hidden} are the narrowest that solve the problem afresh."
-    if not guess.clear:
+    note = f"The widths {best.network.n_hidden} are the narrowest found to solve the problem."
+    if deadline.passed:
+        note = f"Time ran out before narrower widths than {best.network.n_hidden} were ruled out."
+    elif not guess.clear:
         note = "No width showed the planes of a first layer, so the widths are a guess."
     return replace(best, runs=runs, notes=(note, *best.notes))
+
+
+def _shrunk(
+    problem: Problem, samples: Samples, found: DeepFinished, widths: tuple[int, ...], deadline: Deadline
+) -> DeepFinished:
+    """The network with the units that are worth least taken away, fitted anew."""
+    start = DeepDescent(with_skips(found.network, problem.bias), np.inf, samples.total, 0, "")
+    fit = narrow(samples, start, widths, deadline)
+    fit = descend_deep(samples.source, fit.student, samples.total, JOINT, deadline)
+    return _finished(settle_deep(problem, fit, deadline), problem.total, 1, False)
 
 
 def _criterion(problem: Problem, found: DeepFinished) -> float:
@@ -153,7 +181,10 @@ def _finished(best: Settled, total: float, runs: int, agreed: bool) -> DeepFinis
         notes.append("These samples leave some weights open: the network may have more units than the function needs.")
     if best.sign_choices != 1:
         notes.append(f"The signs of the units are open: {best.sign_choices or 'an unknown number of'} choices fit.")
-    return DeepFinished(fit.network, relative, fit.converged, best.sign_choices, tuple(notes), runs, int(agreed))
+    determined = fit.weakest >= UNDETERMINED
+    return DeepFinished(
+        fit.network, relative, fit.converged, best.sign_choices, tuple(notes), runs, determined, int(agreed)
+    )
 
 
 def _check(widths: tuple[int, ...] | None, activation: Activation, depth: int) -> None:

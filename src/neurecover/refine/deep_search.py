@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import count, islice
 
 import numpy as np
 
@@ -38,7 +38,7 @@ CLEAR = 2.5  # ratio of the smallest jump that is kept to the largest that is no
 GOOD = 1e-6  # relative Σ r² at which the planes are tried whatever their jumps
 KEPT = 4.0  # how much larger Σ r² may be after narrowing for it to count as free
 UPPER_TRIES = 6
-AGREE = 1e-2  # of Σ r²: two fits of the upper layers that are closer are one, and the planes' errors are what is left
+AGREE = 1e-2  # of Σ r²: two fits that are closer are taken for the same
 
 
 @dataclass(frozen=True)
@@ -72,22 +72,37 @@ class Samples:
         return DeepStudent(self.activation, (np.zeros((0, D)),) * depth, np.zeros((D, self.Y.shape[1])), self.bias)
 
 
+@dataclass(frozen=True)
+class Candidate:
+    """A student at the teacher's widths, and the fresh start that it comes from: those of one start are relatives."""
+
+    fit: DeepDescent
+    start: int
+
+
 def candidates(
     samples: Samples, widths: tuple[int, ...], rng: np.random.Generator, deadline: Deadline
-) -> Iterator[DeepDescent]:
-    """Students of these widths without end, each fitted as far as it goes."""
-    while True:
+) -> Iterator[Candidate]:
+    """Students of these widths without end, each fitted as far as it goes.
+
+    A start is given up when it leads to the same student twice, or when its hops gain nothing any more.
+    """
+    for start in count():
         best: DeepDescent | None = None
-        tried = False
+        found: list[float] = []
         for fit in wide_fits(samples, widths, rng, deadline):
             if best is None or fit.rss < best.rss:
                 best = fit
-            if len(widths) == 1 or planes_are_clear(samples, fit, widths[0]):
-                tried = True
-                yield complete(samples, fit, widths, rng, deadline)
-        if not tried:
+            if len(widths) > 1 and not planes_are_clear(samples, fit, widths[0]):
+                continue
+            completed = complete(samples, fit, widths, rng, deadline)
+            yield Candidate(completed, start)
+            if any(abs(completed.rss - rss) <= AGREE * rss for rss in found):
+                break
+            found.append(completed.rss)
+        if not found:
             assert best is not None
-            yield complete(samples, best, widths, rng, deadline)
+            yield Candidate(complete(samples, best, widths, rng, deadline), start)
 
 
 def wide_fits(
@@ -153,7 +168,8 @@ def on_planes(
     whitening = _whitening(features, samples.bias)
     inner = replace(samples, X=whitening.inputs(features))
     best: DeepDescent | None = None
-    for upper in islice(candidates(inner, widths[1:], rng, deadline), UPPER_TRIES):
+    for candidate in islice(candidates(inner, widths[1:], rng, deadline), UPPER_TRIES):
+        upper = candidate.fit
         agreed = best is not None and abs(upper.rss - best.rss) <= AGREE * best.rss
         if best is None or upper.rss < best.rss:
             best = upper

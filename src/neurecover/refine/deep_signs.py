@@ -50,6 +50,17 @@ def count_signs(network: DeepNetwork) -> int:
     return count
 
 
+def with_skips(network: DeepNetwork, bias: bool) -> DeepStudent:
+    """The network as a student whose skips are zero."""
+    rows = []
+    columns = network.n_inputs
+    for number, (W, b) in enumerate(network.layers):
+        skips = np.zeros((len(W), columns - W.shape[1] if number else 0))
+        rows.append(np.hstack([W, skips, b[:, None]] if bias else [W, skips]))
+        columns += len(W)
+    return DeepStudent(network.activation, tuple(rows[:-1]), rows[-1].T.copy(), bias)
+
+
 @dataclass(frozen=True)
 class _Partial:
     """The layers above, without skips; `rows` (·, D_l) are the weights of the lowest of them on c_l."""

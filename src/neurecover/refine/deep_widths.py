@@ -1,8 +1,8 @@
 """The widths of the hidden layers, where nobody gives them.
 
 A wide student of m units in every layer is fitted for m = 6, 12, 24, … until the jumps of its first layer fall into two
-groups: the k₁ planes of the teacher and the spare ones. The layers above are then narrowed one unit at a time. Every
-network on that path has its Bayesian information criterion,
+groups: the k₁ planes of the teacher and the spare ones. All layers are then narrowed one unit at a time. Every
+student on that path has its Bayesian information criterion,
 
     N·log Σr² + (parameters)·log N,        Σr² no less than what counts as exact,
 
@@ -75,12 +75,12 @@ def _split(samples: Samples, fit: DeepDescent) -> int | None:
 
 
 def _narrowed(samples: Samples, fit: DeepDescent, n_planes: int, deadline: Deadline) -> Guess:
-    """The first layer cut at the gap, the others narrowed down to the least criterion."""
+    """The first layer cut at the gap, then all of them narrowed down to the least criterion."""
     upper = fit.student.widths[1:]
     fit = narrow(samples, fit, (n_planes, *upper), deadline)
     fit = descend_deep(samples.source, fit.student, samples.total, JOINT, deadline)
     best, best_value = fit, _value(samples, fit)
-    while sum(fit.student.widths[1:]) > len(upper) and not deadline.passed:
+    while sum(fit.student.widths) > fit.student.depth and not deadline.passed:
         fit = _one_less(samples, fit, deadline)
         value = _value(samples, fit)
         if value <= best_value:
@@ -91,11 +91,11 @@ def _narrowed(samples: Samples, fit: DeepDescent, n_planes: int, deadline: Deadl
 
 
 def _one_less(samples: Samples, fit: DeepDescent, deadline: Deadline) -> DeepDescent:
-    """Without the least useful unit of the layers above the first."""
+    """Without the least useful unit of all layers."""
     widths = fit.student.widths
     shorter = [
         tuple(m - (layer == chosen) for layer, m in enumerate(widths))
-        for chosen in range(1, len(widths))
+        for chosen in range(len(widths))
         if widths[chosen] > 1
     ]
     trials = [narrow(samples, fit, target, deadline, replace(REFIT, iterations=0)) for target in shorter]
