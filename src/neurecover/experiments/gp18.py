@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from neurecover.activations import get
 from neurecover.algorithms import Call, get_method
 from neurecover.algorithms.gp18.cliques import correlation_cliques
 from neurecover.algorithms.gp18.even import even_units
-from neurecover.algorithms.gp18.exponential import exponential_units
+from neurecover.algorithms.gp18.exponential import exponential_cliques, exponential_units
 from neurecover.algorithms.gp18.landscape import one_by_one, simultaneous
 from neurecover.algorithms.gp18.lowest_layer import two_steps
 from neurecover.algorithms.gp18.whole import fit_upper, polished
 from neurecover.data import ArraySource, prepared, reduce, unwhitened
+from neurecover.exceptions import UnsolvableError
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.interop.halfspaces import HalfspaceUnion
 from neurecover.matching import compare
@@ -145,13 +147,31 @@ def structure(track: Track) -> list[Row]:
         W = _disjoint(rng, 3, 2, 8)
         X = rng.standard_normal((100_000, 8))
         f = products(3, product=0.5)(np.exp(X @ W.T))
-        rows.append(_exact("Theorem 9", seed, _same(exponential_units(ArraySource(X, f), rng).W, W)))
+        rows.append(_exact("Theorem 9, simplex", seed, _same(exponential_units(ArraySource(X, f), rng).W, W)))
+        rows.append(_exact("Theorem 9", seed, _same(exponential_cliques(ArraySource(X, f), rng).W, W)))
         W = matrices.orthonormal(rng, 4, 6)
         X = rng.standard_normal((100_000, 6))
         f = products(4)(np.abs(X @ W.T))
         fourth = reduce(ArraySource(X, f), HermiteSums(6, 1, 4)).coefficients().packed(4)[0]
         worst = float(cosines(even_units(fourth, 6, 4, rng, sign=-1.0).W, W).min())
         rows.append({**_exact("Theorem 10", seed, worst >= 0.99), "worst cos": worst})
+    return rows
+
+
+def exponential_sizes(track: Track) -> list[Row]:
+    """Theorem 9 at several sizes: k units of `size` inputs each among d, products with coefficient 0.5, n = 100,000."""
+    rows: list[Row] = []
+    for d, k, size in ((8, 3, 2), (12, 4, 3), (12, 6, 2), (12, 3, 4), (16, 4, 4), (16, 5, 3)):
+        hits = {"cliques": 0, "simplex": 0}
+        for seed in track(SEEDS, f"Theorem 9, d = {d}, {k} units of {size}"):
+            rng = np.random.default_rng([seed, d, k])
+            W = _disjoint(rng, k, size, d)
+            X = rng.standard_normal((100_000, d))
+            source = ArraySource(X, products(k, product=0.5)(np.exp(X @ W.T)))
+            for name, find in (("cliques", exponential_cliques), ("simplex", exponential_units)):
+                with suppress(UnsolvableError):
+                    hits[name] += _same(find(source, rng).W, W)
+        rows.append({"d": d, "k": k, "inputs of a unit": size, "seeds": len(SEEDS), **hits})
     return rows
 
 
@@ -252,7 +272,11 @@ def noisy_outputs(track: Track) -> list[Row]:
         layer = two_steps(ArraySource(X, Y), "relu", np.random.default_rng(seed), n_hidden=5)
         whole = whole_network(X, Y, 5, np.random.default_rng(seed))
         row: Row = {"seed": seed, "seconds": round(time.process_time() - began, 2)}
-        for name, W in (("step 1", layer.step_one.W), ("step 2", layer.W), ("joint fit", None if whole is None else whole.W)):
+        for name, W in (
+            ("step 1", layer.step_one.W),
+            ("step 2", layer.W),
+            ("joint fit", None if whole is None else whole.W),
+        ):
             row[f"{name} max angle"] = np.nan if W is None else largest_angle(W, truth.W)
         rows.append({**row, "required": "0.02 in 16"})
     return rows
@@ -341,6 +365,7 @@ LANDSCAPE = Experiment("gp18-landscape", "Both landscapes from exact moments, 50
 STEPS = Experiment("gp18-steps", "Worst |cos| after Step 1 and Step 2", both_steps)
 SEARCHES = Experiment("gp18-searches", "Searches of Step 2, raced", searches)
 HALFSPACES = Experiment("gp18-halfspaces", "Unions of halfspaces from labels", halfspace_labels)
+EXPONENTIAL = Experiment("gp18-exponential", "Theorem 9 at several sizes", exponential_sizes)
 STRUCTURE = Experiment("gp18-structure", "Theorems 8, 9 and 10", structure)
 TWO_LAYERS = Experiment("gp18-two-layers", "Networks with two hidden layers", two_layers)
 NOISY_HALFSPACES = Experiment("gp18-noisy-halfspaces", "Unions of halfspaces from noisy labels", noisy_halfspaces)
@@ -356,5 +381,6 @@ EXPERIMENTS = (
     NUMBERS,
     NOISY_OUTPUTS,
     STRUCTURE,
+    EXPONENTIAL,
     TWO_LAYERS,
 )

@@ -37,6 +37,8 @@ _ROUNDS = 3  # of which each looks at what the units of the last one do not expl
 _SIGNIFICANT = (
     6.0  # standard errors; the largest of pure noise over all directions is about √(2 d log 1/ε), 5 for d = 6
 )
+_COARSE = 40_000  # samples that the wide kernels look at: their noise is smaller
+_GROWTH = 0.8  # of 1/ε
 _PATIENCE = 12  # starts in a row that lead to maxima already known or to noise
 
 
@@ -115,13 +117,14 @@ def _maxima(
     """Local maxima that noise does not explain, from the starts Z, strongest first, other than those that are known."""
     found: list[_Maximum] = []
     misses = 0
-    for _, z, s in _scan(Z, X, f, WIDTHS[order][0], order):
+    coarse = slice(0, _COARSE)
+    for _, z, s in _scan(Z, X[coarse], f[coarse], WIDTHS[order][0], order):
         if len(found) >= wanted or misses >= _PATIENCE:
             break
         if any(abs(z @ other.z) > _NEAR for other in (*known, *found)):
             continue
-        for eps in WIDTHS[order]:
-            _, z, s = _climb(z, s, X, f, eps, order)
+        for eps in WIDTHS[order][:-1]:
+            _, z, s = _climb(z, s, X[coarse], f[coarse], eps, order)
         # A climb may end on a side lobe of the kernel, beside the unit: the strongest place along z is the unit itself.
         _, z, s = _scan(np.array([z, -z]), X, f, WIDTHS[order][-1], order)[0]
         value, z, s = _climb(z, s, X, f, WIDTHS[order][-1], order)
@@ -139,12 +142,12 @@ def _maxima(
 def _abrupt(value: float, z: np.ndarray, s: float, X: np.ndarray, f: np.ndarray, order: int) -> bool:
     """Whether the correlation at the narrowest width is above its noise, and grows as the width shrinks.
 
-    At a unit it grows like 1/ε, elsewhere it stays as it is: the geometric mean of both tells them apart.
+    At a unit it grows like 1/ε; elsewhere it stays as it is once ε is below the scale on which f bends.
     """
     widths = WIDTHS[order]
     if abs(value) < _SIGNIFICANT * _noise(z, s, X, f, widths[-1], order):
         return False
-    return abs(value) > np.sqrt(widths[0] / widths[-1]) * abs(correlation(z, s, X, f, widths[0], order)[0])
+    return abs(value) > _GROWTH * widths[0] / widths[-1] * abs(correlation(z, s, X, f, widths[0], order)[0])
 
 
 def _noise(z: np.ndarray, s: float, X: np.ndarray, f: np.ndarray, eps: float, order: int) -> float:
