@@ -5,7 +5,12 @@ import pytest
 
 from neurecover.algorithms.gp18.cliques import correlation_cliques
 from neurecover.algorithms.gp18.even import even_units
-from neurecover.algorithms.gp18.exponential import TiltedMeans, exponential_units
+from neurecover.algorithms.gp18.exponential import (
+    TiltedCorrelations,
+    TiltedMeans,
+    exponential_cliques,
+    exponential_units,
+)
 from neurecover.algorithms.gp18.steep import correlation, gradient_search
 from neurecover.data import ArraySource, reduce
 from neurecover.exceptions import UnsolvableError
@@ -67,12 +72,35 @@ def test_exponential_units(seed: int) -> None:
     X = rng.standard_normal((60_000, 7))
     f = products(3, product=0.1)(np.exp(X @ W3.T))
     assert as_set(exponential_units(ArraySource(X, f), rng).W) == as_set(W3)
+    assert as_set(exponential_cliques(ArraySource(X, f), rng).W) == as_set(W3)
+
+
+def test_tilted_correlations_are_the_curvature_of_the_shifted_mean() -> None:
+    rng = np.random.default_rng(0)
+    X, z = rng.standard_normal((400_000, 3)), np.array([-0.3, -0.2, 0.1])
+    f = np.exp(0.3 * X[:, 0] + 0.2 * X[:, 1]) + X[:, 2] ** 2
+    second = reduce(ArraySource(X, f), TiltedCorrelations(z)).average("second")
+    tilt = np.exp(0.3 * z[0] + 0.2 * z[1] + 0.5 * (0.3**2 + 0.2**2))  # E of e^{a·(x + z)}
+    expected = tilt * np.outer([0.3, 0.2, 0.0], [0.3, 0.2, 0.0]) + np.diag([0.0, 0.0, 2.0])
+    np.testing.assert_allclose(second, expected, atol=0.03)
+
+
+@pytest.mark.parametrize(("d", "k", "size"), [(12, 4, 3), (12, 3, 4)])
+def test_exponential_cliques_at_other_sizes(d: int, k: int, size: int) -> None:
+    rng = np.random.default_rng(0)
+    W = np.zeros((k, d))
+    W[np.repeat(np.arange(k), size), rng.permutation(d)[: k * size]] = 1.0
+    X = rng.standard_normal((60_000, d))
+    f = products(k, product=0.3)(np.exp(X @ W.T))
+    assert as_set(exponential_cliques(ArraySource(X, f), rng).W) == as_set(W)
 
 
 def test_exponential_units_refuse_negative_outputs() -> None:
     X = np.random.default_rng(0).standard_normal((500, 3))
     with pytest.raises(UnsolvableError, match="positive mean"):
         exponential_units(ArraySource(X, -np.ones(500)), np.random.default_rng(0))
+    with pytest.raises(UnsolvableError, match="positive mean"):
+        exponential_cliques(ArraySource(X, -np.ones(500)), np.random.default_rng(0))
 
 
 def test_even_units_from_exact_moments_with_cross_terms() -> None:
@@ -122,6 +150,14 @@ def test_gradient_search_needs_no_linear_term(activation: str, n: int) -> None:
     cos = truth.W @ found.W.T
     assert cos.max(axis=1).min() > 0.98
     np.testing.assert_allclose(found.threshold, 0.5, atol=0.1)
+
+
+def test_gradient_search_finds_nothing_where_nothing_is_abrupt() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((20_000, 2))
+    for f in (np.tanh(X[:, 0]), rng.standard_normal(20_000)):
+        with pytest.raises(UnsolvableError, match="no direction stands out"):
+            gradient_search(ArraySource(X, f), "relu", 2, rng)
 
 
 def test_gradient_search_refuses() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from itertools import combinations
 from pathlib import Path
 
@@ -13,11 +14,12 @@ from neurecover.activations import get
 from neurecover.algorithms import Call, get_method
 from neurecover.algorithms.gp18.cliques import correlation_cliques
 from neurecover.algorithms.gp18.even import even_units
-from neurecover.algorithms.gp18.exponential import exponential_units
+from neurecover.algorithms.gp18.exponential import exponential_cliques, exponential_units
 from neurecover.algorithms.gp18.landscape import one_by_one, simultaneous
 from neurecover.algorithms.gp18.lowest_layer import two_steps
 from neurecover.algorithms.gp18.whole import fit_upper, polished
 from neurecover.data import ArraySource, prepared, reduce, unwhitened
+from neurecover.exceptions import UnsolvableError
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.interop.halfspaces import HalfspaceUnion
 from neurecover.matching import compare
@@ -38,6 +40,13 @@ def cosines(W: np.ndarray, truth: np.ndarray) -> np.ndarray:
     unit = W / np.linalg.norm(W, axis=1, keepdims=True)
     C = np.abs(truth @ unit.T)
     return C[linear_sum_assignment(-C)]
+
+
+def largest_angle(W: np.ndarray, truth: np.ndarray) -> float:
+    """Of every unit of the truth to its partner, in radians: a unit that looks the wrong way is far off."""
+    unit = W / np.linalg.norm(W, axis=1, keepdims=True)
+    i, j = linear_sum_assignment(-(truth @ unit.T))
+    return float(2.0 * np.arcsin(0.5 * np.linalg.norm(truth[i] - unit[j], axis=1).max()))
 
 
 def landscape_starts(track: Track) -> list[Row]:
@@ -138,13 +147,31 @@ def structure(track: Track) -> list[Row]:
         W = _disjoint(rng, 3, 2, 8)
         X = rng.standard_normal((100_000, 8))
         f = products(3, product=0.5)(np.exp(X @ W.T))
-        rows.append(_exact("Theorem 9", seed, _same(exponential_units(ArraySource(X, f), rng).W, W)))
+        rows.append(_exact("Theorem 9, simplex", seed, _same(exponential_units(ArraySource(X, f), rng).W, W)))
+        rows.append(_exact("Theorem 9", seed, _same(exponential_cliques(ArraySource(X, f), rng).W, W)))
         W = matrices.orthonormal(rng, 4, 6)
         X = rng.standard_normal((100_000, 6))
         f = products(4)(np.abs(X @ W.T))
         fourth = reduce(ArraySource(X, f), HermiteSums(6, 1, 4)).coefficients().packed(4)[0]
         worst = float(cosines(even_units(fourth, 6, 4, rng, sign=-1.0).W, W).min())
         rows.append({**_exact("Theorem 10", seed, worst >= 0.99), "worst cos": worst})
+    return rows
+
+
+def exponential_sizes(track: Track) -> list[Row]:
+    """Theorem 9 at several sizes: k units of `size` inputs each among d, products with coefficient 0.5, n = 100,000."""
+    rows: list[Row] = []
+    for d, k, size in ((8, 3, 2), (12, 4, 3), (12, 6, 2), (12, 3, 4), (16, 4, 4), (16, 5, 3)):
+        hits = {"cliques": 0, "simplex": 0}
+        for seed in track(SEEDS, f"Theorem 9, d = {d}, {k} units of {size}"):
+            rng = np.random.default_rng([seed, d, k])
+            W = _disjoint(rng, k, size, d)
+            X = rng.standard_normal((100_000, d))
+            source = ArraySource(X, products(k, product=0.5)(np.exp(X @ W.T)))
+            for name, find in (("cliques", exponential_cliques), ("simplex", exponential_units)):
+                with suppress(UnsolvableError):
+                    hits[name] += _same(find(source, rng).W, W)
+        rows.append({"d": d, "k": k, "inputs of a unit": size, "seeds": len(SEEDS), **hits})
     return rows
 
 
@@ -190,6 +217,69 @@ def whole_network(
     whole = unwhitened(network, given.whitening).normal_form()
     assert isinstance(whole, Composite)
     return whole
+
+
+def noisy_halfspaces(track: Track) -> list[Row]:
+    """Labels flipped at random: d = 6, 3 halfspaces at 1.5, n = 20,000; d = 10, 5 halfspaces at 1.8, n = 40,000."""
+    rows: list[Row] = []
+    for d, k, t, n, flipped, required in (
+        (6, 3, 1.5, 20_000, 0.05, "0.01 in 19, 0.998"),
+        (10, 5, 1.8, 40_000, 0.01, "0.015 in 18"),
+        (10, 5, 1.8, 40_000, 0.05, "0.015 in 18"),
+    ):
+        for seed in track(SEEDS, f"halfspaces, d = {d}, {flipped:.0%} flipped"):
+            truth, X, y = _flipped_union(d, k, t, n, flipped, seed)
+            began = time.process_time()
+            model = HalfspaceUnion(n_halfspaces=k, random_state=seed).fit(X, y)
+            row: Row = {"d": d, "k": k, "n": n, "flipped": flipped, "seed": seed}
+            row["seconds"] = round(time.process_time() - began, 2)
+            found = Composite(model.halfspaces_.normals, model.halfspaces_.thresholds, union(), "step")
+            comparison = compare(found, truth)
+            row["max angle"] = comparison.max_angle if comparison.unmatched == ((), ()) else np.inf
+            row["expected angle"] = float(model.tan_alpha_.max())
+            fresh = np.random.default_rng([seed, 2]).standard_normal((100_000, d))
+            row["accuracy"] = float(np.mean(model.predict(fresh) == (truth(fresh)[:, 0] > 0.5)))
+            rows.append({**row, "required": required})
+    return rows
+
+
+def halfspace_numbers(track: Track) -> list[Row]:
+    """The number of halfspaces at 1.5 in d = 8, without noise and with 5 % of the labels flipped."""
+    rows: list[Row] = []
+    for flipped in (0.0, 0.05):
+        for seed in track(SEEDS, f"numbers, {flipped:.0%} flipped"):
+            k, n = 2 + seed % 5, (5_000, 10_000, 20_000, 40_000)[seed % 4]
+            _, X, y = _flipped_union(8, k, 1.5, n, flipped, seed)
+            began = time.process_time()
+            model = HalfspaceUnion(random_state=seed).fit(X, y)
+            seconds = round(time.process_time() - began, 2)
+            found, sure = len(model.halfspaces_), not any("not certain" in note for note in model.notes_)
+            row: Row = {"flipped": flipped, "seed": seed, "n": n, "halfspaces": k, "found": found, "certain": sure}
+            rows.append({**row, "seconds": seconds, "required": "right in 90 %, no certain one wrong"})
+    return rows
+
+
+def noisy_outputs(track: Track) -> list[Row]:
+    """d = 8, 5 ReLU units at 1.5, linear plus all products, n = 30,000, noise of 2 % of the outputs' spread."""
+    rows: list[Row] = []
+    for seed in track(SEEDS, "noisy outputs"):
+        truth = composite_teacher(8, 5, products(5), random_state=seed)
+        rng = np.random.default_rng([seed, 1])
+        X = rng.standard_normal((30_000, 8))
+        Y = truth(X)
+        Y = Y + 0.02 * Y.std() * rng.standard_normal(Y.shape)
+        began = time.process_time()
+        layer = two_steps(ArraySource(X, Y), "relu", np.random.default_rng(seed), n_hidden=5)
+        whole = whole_network(X, Y, 5, np.random.default_rng(seed))
+        row: Row = {"seed": seed, "seconds": round(time.process_time() - began, 2)}
+        for name, W in (
+            ("step 1", layer.step_one.W),
+            ("step 2", layer.W),
+            ("joint fit", None if whole is None else whole.W),
+        ):
+            row[f"{name} max angle"] = np.nan if W is None else largest_angle(W, truth.W)
+        rows.append({**row, "required": "0.02 in 16"})
+    return rows
 
 
 def threshold_table(track: Track) -> list[Row]:
@@ -243,6 +333,16 @@ def draw_threshold(rows: list[dict[str, str]], path: Path) -> None:
     plt.close(figure)
 
 
+def _flipped_union(
+    d: int, k: int, t: float, n: int, flipped: float, seed: int
+) -> tuple[Composite, np.ndarray, np.ndarray]:
+    """A union of halfspaces, inputs, and labels of which the given share is flipped."""
+    truth = composite_teacher(d, k, union(), threshold=t, activation="step", random_state=seed)
+    rng = np.random.default_rng([seed, 1])
+    X = rng.standard_normal((n, d))
+    return truth, X, (truth(X)[:, 0] > 0.5) ^ (rng.random(n) < flipped)
+
+
 def _disjoint(rng: np.random.Generator, k: int, size: int, d: int) -> np.ndarray:
     """k disjoint 0/1 rows with `size` ones each."""
     W = np.zeros((k, d))
@@ -265,6 +365,22 @@ LANDSCAPE = Experiment("gp18-landscape", "Both landscapes from exact moments, 50
 STEPS = Experiment("gp18-steps", "Worst |cos| after Step 1 and Step 2", both_steps)
 SEARCHES = Experiment("gp18-searches", "Searches of Step 2, raced", searches)
 HALFSPACES = Experiment("gp18-halfspaces", "Unions of halfspaces from labels", halfspace_labels)
+EXPONENTIAL = Experiment("gp18-exponential", "Theorem 9 at several sizes", exponential_sizes)
 STRUCTURE = Experiment("gp18-structure", "Theorems 8, 9 and 10", structure)
 TWO_LAYERS = Experiment("gp18-two-layers", "Networks with two hidden layers", two_layers)
-EXPERIMENTS = (THRESHOLD, LANDSCAPE, STEPS, SEARCHES, HALFSPACES, STRUCTURE, TWO_LAYERS)
+NOISY_HALFSPACES = Experiment("gp18-noisy-halfspaces", "Unions of halfspaces from noisy labels", noisy_halfspaces)
+NUMBERS = Experiment("gp18-numbers", "The number of halfspaces of a union", halfspace_numbers)
+NOISY_OUTPUTS = Experiment("gp18-noisy-outputs", "The lowest layer from noisy outputs", noisy_outputs)
+EXPERIMENTS = (
+    THRESHOLD,
+    LANDSCAPE,
+    STEPS,
+    SEARCHES,
+    HALFSPACES,
+    NOISY_HALFSPACES,
+    NUMBERS,
+    NOISY_OUTPUTS,
+    STRUCTURE,
+    EXPONENTIAL,
+    TWO_LAYERS,
+)

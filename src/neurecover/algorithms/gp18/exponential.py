@@ -4,6 +4,12 @@ u(a) = e^a with disjoint 0/1 weights and positive coefficients. g(z) = E[f(x) e^
 positive sum of exponentials of Σ_{p∈S} z_p; it is convex, so that on the simplex {z ≥ 0, Σ z = R} its mass gathers on
 one unit, and −γ‖z‖² spreads it evenly over that unit's inputs. (The paper subtracts λ‖z‖₁ instead; but g outgrows it,
 so the maximum there is at infinity. λ is the multiplier of the constraint used here.)
+
+Curvature shows the same with no search: ∂²g/∂zᵢ∂zⱼ is the sum of the terms that have both i and j, which is larger
+within a unit than across two, and its graph falls into cliques as in Theorem 8. At z = −b·1 a term of m inputs counts
+e^{m/2 − bm}, so that products count less than single units, and its estimate varies less because e^{z·x} falls where f
+rises; inputs outside the term make it vary more, by e^{b²} each. Of b = 0, 0.2, …, 0.8 only 0.4 found all units at six
+sizes from 8 to 16 inputs (n = 100,000, ten seeds each); the simplex needs a radius made for its size.
 """
 
 from __future__ import annotations
@@ -12,13 +18,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.algorithms.base import Algorithm, Call
-from neurecover.algorithms.gp18.cliques import BinaryUnits
+from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
+from neurecover.algorithms.gp18.cliques import BinaryUnits, correlation_cliques
 from neurecover.algorithms.gp18.common import own_inputs, refuse_unless
-from neurecover.data import Source, reduce
+from neurecover.data import Source, reduce, split
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
 from neurecover.statistics.base import Statistic
+
+BASE = 0.4
 
 
 class TiltedMeans(Statistic):
@@ -39,6 +47,38 @@ class TiltedMeans(Statistic):
         self.sums["gradient"] += tilt.T @ X - tilt.sum(axis=0)[:, None] * self.Z
 
 
+class TiltedCorrelations(Statistic):
+    """Σ f(x) e^{z·x − ‖z‖²/2} ((x − z)(x − z)ᵀ − I) for one shift z (d,): the curvature of g."""
+
+    def __init__(self, z: np.ndarray) -> None:
+        self.z = np.array(z, dtype=float)
+        self.settings = {"z": self.z}
+        d = len(self.z)
+        self.sums = {"n": np.zeros((), dtype=np.int64), "value": np.zeros(()), "second": np.zeros((d, d))}
+        self.row_bytes = 8 * (2 * d + 2)
+
+    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+        X = np.asarray(X, dtype=np.float64)
+        tilt = np.exp(X @ self.z - 0.5 * float(self.z @ self.z)) * Y[:, 0]
+        moved = X - self.z
+        self.sums["n"] += len(X)
+        self.sums["value"] += tilt.sum()
+        self.sums["second"] += (moved * tilt[:, None]).T @ moved - tilt.sum() * np.eye(len(self.z))
+
+
+def exponential_cliques(
+    source: Source, rng: np.random.Generator, n_hidden: int | None = None, *, base: float = BASE
+) -> BinaryUnits:
+    """The units as the cliques of the curvature of g at −base·1, its errors from two halves of the samples."""
+    halves = split(source, 0.5, int(rng.integers(2**31)))
+    z = np.full(source.n_inputs, -base)
+    first, other = (reduce(half, TiltedCorrelations(z)) for half in halves)
+    if not float(first.sums["value"] + other.sums["value"]) > 0.0:
+        raise UnsolvableError("Theorem 9 needs outputs with a positive mean. Got none instead.")
+    A, B = first.average("second"), other.average("second")
+    return correlation_cliques(0.5 * (A + B), 0.5 * np.abs(A - B), n_hidden)
+
+
 @dataclass(frozen=True)
 class Tilt:
     """How the search looks: z on −base·1 plus the simplex of the given radius R, −γ‖z‖² with γ = spread·g(−base·1)/R².
@@ -57,7 +97,7 @@ DEFAULT = Tilt()
 
 
 def exponential_units(source: Source, rng: np.random.Generator, tilt: Tilt = DEFAULT) -> BinaryUnits:
-    """The units of f = P(e^{w₁·x}, …) with disjoint 0/1 weights and positive P [GP18, Theorem 9], one after the other.
+    """The units of f = P(e^{w₁·x}, …), disjoint 0/1 weights and positive P, one after the other [GP18, Theorem 9].
 
     Every step is a pass over the samples. Inputs of a unit that was found are left out of the next search, which ends
     when no gradient is left above a tenth of the first.
@@ -109,13 +149,15 @@ def _onto_simplex(v: np.ndarray, radius: float) -> np.ndarray:
 
 def _run(call: Call) -> Estimate:
     own = own_inputs(call.source)
-    units = exponential_units(own.source, call.rng)
     k = call.task.n_hidden
+    if call.form == PAPER:
+        units = exponential_units(own.source, call.rng)
+        signal = "gradients"
+    else:
+        units = exponential_cliques(own.source, call.rng, k)
+        signal = "correlations"
     counted = "" if k in (None, len(units.W)) else f" where {k} were asked for"
-    note = (
-        f"{len(units.W)} units{counted}; gradients inside a unit exceed those outside by a factor of {units.gap:.2f} "
-        "or more."
-    )
+    note = f"{len(units.W)} units{counted}; {signal} inside a unit exceed those outside by a factor of {units.gap:.2f}."
     network = own.composite(units.W, np.zeros(len(units.W)), call.task.activation)
     return Estimate(network, (note,), details=units)
 
@@ -126,5 +168,6 @@ ALGORITHM = Algorithm(
     assumes="standard Gaussian inputs; units e^(w·x) with disjoint 0/1 weights; positive coefficients above them",
     refuse=lambda task: refuse_unless("exponential", task, ("exp",)),
     run=_run,
+    forms=(BEST, PAPER),
     finds="composite",
 )

@@ -32,7 +32,14 @@ WIDTHS = {1: (0.3, 0.15, 0.08), 2: (0.3, 0.2, 0.12)}  # the noise of δ″ grows
 _MAX_INPUTS = 6
 _APART = 0.97  # |cos| above which two maxima are one
 _NEAR = 0.9  # |cos| to a maximum above which a start leads to it
-_PATIENCE = 12  # starts in a row that lead to maxima already known
+_SCANNED = 32  # directions at a time
+_ROUNDS = 3  # of which each looks at what the units of the last one do not explain
+_SIGNIFICANT = (
+    6.0  # standard errors; the largest of pure noise over all directions is about √(2 d log 1/ε), 5 for d = 6
+)
+_COARSE = 40_000  # samples that the wide kernels look at: their noise is smaller
+_GROWTH = 0.8  # of 1/ε
+_PATIENCE = 12  # starts in a row that lead to maxima already known or to noise
 
 
 @dataclass(frozen=True)
@@ -78,55 +85,110 @@ def gradient_search(
         )
     order = 1 if act.name == "step" else 2
     X, Y = subsample(source, max_samples, int(rng.integers(2**31))).collect()
-    f = _detrended(X, Y[:, 0])
-    if not float(f @ f) > 1e-20 * float(Y[:, 0] @ Y[:, 0]):
-        raise UnsolvableError("The outputs are a polynomial of low degree, so they change nowhere abruptly.")
     Z = rng.standard_normal((directions or 60 * 2**d, d))
     Z /= np.linalg.norm(Z, axis=1, keepdims=True)
-    starts = _scan(Z, X, f, WIDTHS[order][0], order)
-    found: list[tuple[float, np.ndarray, float]] = []
-    misses = 0
-    for _, z, s in starts:
-        if len(found) >= 2 * n_hidden or misses >= _PATIENCE:
+    found: list[_Maximum] = []
+    for _ in range(_ROUNDS):
+        f = _remainder(X, Y[:, 0], act, found)
+        if not float(f @ f) > 1e-20 * float(Y[:, 0] @ Y[:, 0]):
             break
-        if any(abs(z @ other) > _NEAR for _, other, _ in found):
-            continue
-        value = 0.0
-        for eps in WIDTHS[order]:
-            value, z, s = _climb(z, s, X, f, eps, order)
-        if s < 0.0:
-            z, s = -z, -s  # the same boundary, seen from the side of the origin
-        if any(abs(z @ other) > _APART for _, other, _ in found):
-            misses += 1
-        else:
-            found.append((value, z, s))
-            misses = 0
-    found.sort(key=lambda item: -abs(item[0]))
-    found = found[:n_hidden]
+        new = _maxima(X, f, Z, order, found, 2 * n_hidden)
+        found += new
+        if not new or len(found) >= n_hidden:
+            break
+    if not found:
+        raise UnsolvableError("The outputs change nowhere more abruptly than noise does, so no direction stands out.")
+    found = sorted(found, key=lambda item: -abs(item.value))[:n_hidden]
     return SteepDirections(
-        np.array([z for _, z, _ in found]), np.array([s for _, _, s in found]), np.array([v for v, _, _ in found])
+        np.array([top.z for top in found]), np.array([top.s for top in found]), np.array([top.value for top in found])
     )
 
 
-def _detrended(X: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """y less its best polynomial of degree 4, whose bends a wide kernel would take for kinks."""
+@dataclass(frozen=True)
+class _Maximum:
+    value: float
+    z: np.ndarray
+    s: float
+
+
+def _maxima(
+    X: np.ndarray, f: np.ndarray, Z: np.ndarray, order: int, known: list[_Maximum], wanted: int
+) -> list[_Maximum]:
+    """Local maxima that noise does not explain, from the starts Z, strongest first, other than those that are known."""
+    found: list[_Maximum] = []
+    misses = 0
+    coarse = slice(0, _COARSE)
+    for _, z, s in _scan(Z, X[coarse], f[coarse], WIDTHS[order][0], order):
+        if len(found) >= wanted or misses >= _PATIENCE:
+            break
+        if any(abs(z @ other.z) > _NEAR for other in (*known, *found)):
+            continue
+        for eps in WIDTHS[order][:-1]:
+            _, z, s = _climb(z, s, X[coarse], f[coarse], eps, order)
+        # A climb may end on a side lobe of the kernel, beside the unit: the strongest place along z is the unit itself.
+        _, z, s = _scan(np.array([z, -z]), X, f, WIDTHS[order][-1], order)[0]
+        value, z, s = _climb(z, s, X, f, WIDTHS[order][-1], order)
+        if s < 0.0:
+            z, s = -z, -s  # the same boundary, seen from the side of the origin
+        seen = any(abs(z @ other.z) > _APART for other in (*known, *found))
+        if seen or not _abrupt(value, z, s, X, f, order):
+            misses += 1
+        else:
+            found.append(_Maximum(value, z, s))
+            misses = 0
+    return found
+
+
+def _abrupt(value: float, z: np.ndarray, s: float, X: np.ndarray, f: np.ndarray, order: int) -> bool:
+    """Whether the correlation at the narrowest width is above its noise, and grows as the width shrinks.
+
+    At a unit it grows like 1/ε; elsewhere it stays as it is once ε is below the scale on which f bends.
+    """
+    widths = WIDTHS[order]
+    if abs(value) < _SIGNIFICANT * _noise(z, s, X, f, widths[-1], order):
+        return False
+    return abs(value) > _GROWTH * widths[0] / widths[-1] * abs(correlation(z, s, X, f, widths[0], order)[0])
+
+
+def _noise(z: np.ndarray, s: float, X: np.ndarray, f: np.ndarray, eps: float, order: int) -> float:
+    """The standard error of the correlation."""
+    u = (X @ z - s) / eps
+    bell = np.exp(-0.5 * u * u) / (np.sqrt(2.0 * np.pi) * eps)
+    kernel = u / eps if order == 1 else (u * u - 1.0) / eps**2
+    return float(np.sqrt(np.mean((f * bell * kernel) ** 2) / len(f)))
+
+
+def _remainder(X: np.ndarray, y: np.ndarray, activation: Activation, found: list[_Maximum]) -> np.ndarray:
+    """y less its best polynomial of degree 4, whose bends a wide kernel would take for kinks, and less what the units
+    found so far explain: u(z·x − s) times 1, the inputs, and one another."""
     features = hermite_features(X, 4)
-    return y - np.linalg.solve(features @ features.T, features @ y) @ features
+    if found:
+        H = activation(X @ np.array([top.z for top in found]).T - np.array([top.s for top in found])).T
+        products = [H, *(h * X.T for h in H), *(H[i] * H[i + 1 :] for i in range(len(H) - 1))]
+        features = np.concatenate([features, *products])
+    gram = features @ features.T
+    gram[np.diag_indices_from(gram)] *= 1.0 + 1e-10
+    return y - np.linalg.solve(gram, features @ y) @ features
 
 
 def _scan(Z: np.ndarray, X: np.ndarray, f: np.ndarray, eps: float, order: int) -> list[tuple[float, np.ndarray, float]]:
     """The largest |correlation| over s ≥ 0 for every row of Z, strongest first; binned to a quarter of the width."""
-    edges = np.arange(-1.0, 4.0, 0.25 * eps)
-    centres = 0.5 * (edges[1:] + edges[:-1])
-    offsets = np.arange(-16, 17) * 0.25
-    bell = np.exp(-0.5 * offsets**2)
-    kernel = (offsets if order == 1 else offsets**2 - 1.0) * bell
+    step, low, high = 0.25 * eps, -1.0, 4.0
+    bins = int(np.ceil((high - low) / step))
+    centres = low + (np.arange(bins) + 0.5) * step
+    offsets = np.subtract.outer(np.arange(bins), np.arange(bins)) * 0.25  # in units of the width
+    kernel = (offsets if order == 1 else offsets**2 - 1.0) * np.exp(-0.5 * offsets**2) * (centres > 0.0)
     out = []
-    for z in Z:
-        sums = np.histogram(X @ z, edges, weights=f)[0]
-        curve = np.correlate(sums, kernel, mode="same") * (centres > 0.0)
-        best = int(np.argmax(np.abs(curve)))
-        out.append((float(abs(curve[best])), z, float(centres[best])))
+    for start in range(0, len(Z), _SCANNED):
+        part = Z[start : start + _SCANNED]
+        # One bin more on either side takes what lies beyond.
+        place = np.clip(np.floor((X @ part.T - low) / step), -1.0, bins).astype(np.int64) + 1
+        place += np.arange(len(part)) * (bins + 2)
+        weights = np.broadcast_to(f[:, None], place.shape).ravel()
+        sums = np.bincount(place.ravel(), weights, len(part) * (bins + 2)).reshape(len(part), bins + 2)[:, 1:-1]
+        curves = np.abs(sums @ kernel)
+        best = np.argmax(curves, axis=1)
+        out += [(float(curve[i]), z, float(centres[i])) for curve, z, i in zip(curves, part, best)]
     return sorted(out, key=lambda item: -item[0])
 
 

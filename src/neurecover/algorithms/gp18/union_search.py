@@ -24,6 +24,7 @@ SEARCH_ROWS = 20_000  # samples that the search looks at; the last fit takes all
 _FIRST_FLIPS = 0.02
 _NARROW, _WIDE = 0.3, 0.5  # tan α of the units of Step 1, and of other starts
 _RANDOM_STARTS = 3
+_LOAD = 5  # samples per parameter, at the least
 _SURE = 10.0  # difference in BIC, odds of e⁵, that makes a number certain
 
 
@@ -90,12 +91,12 @@ class _Search:
     def counted(self) -> tuple[UnionFit, dict[int, float], float]:
         """The number of units by BIC: from that of Step 1 up and down as long as it falls; and by how much it did."""
         first = self.step_one(None)
-        here = self._fit(self._mean_start() if first is None else first)
+        here = self._fit(self._mean_start() if first is None or len(first.W) > self._most else first)
         fits = {len(here.W): here}
         criteria = {0: self.nothing(), len(here.W): self.criterion(here)}
         while True:
             k = min(fits, key=criteria.__getitem__)
-            wider, narrower = k + 1 not in fits, k > 1 and k - 1 not in fits
+            wider, narrower = k + 1 not in fits and k < self._most, k > 1 and k - 1 not in fits
             if wider:
                 fits[k + 1] = self._wider(fits[k])
                 criteria[k + 1] = self.criterion(fits[k + 1])
@@ -105,6 +106,11 @@ class _Search:
             if not wider and not narrower:
                 break
         return fits[k], criteria, min(value for m, value in criteria.items() if m != k) - criteria[k]
+
+    @property
+    def _most(self) -> int:
+        """The number of units that the samples can carry."""
+        return max(1, (self.sample.count() // _LOAD - 2) // (self.sample.n_inputs + 1))
 
     def step_one(self, k: int | None) -> UnionFit | None:
         """The units of the moments as a start; None where they show none or not as many."""
