@@ -14,7 +14,8 @@ import numpy as np
 
 from neurecover.data import Source
 from neurecover.models import Student
-from neurecover.refine.descent import EXACT, Descent
+from neurecover.refine.descent import EXACT, Descent, is_large
+from neurecover.refine.held import hold
 from neurecover.refine.search import descend, good_enough, hops
 from neurecover.refine.settling import Finished, settle
 from neurecover.refine.shrink import elimination_order, keep_units, merged, one_less
@@ -39,6 +40,8 @@ def finish(
     progress: Progress = lambda stage, rss: None,
 ) -> Finished:
     """The best network found on the source before the deadline; at least one descent is always made."""
+    if is_large((task.n_hidden or 0) * (task.n_inputs + task.bias)):
+        source = hold(source, task.bias)
     best: Finished | None = None
     wide: Descent | None = None
     agreements = unsettled = 0

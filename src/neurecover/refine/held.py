@@ -29,6 +29,11 @@ class Held(ArraySource):
         self.inputs = np.ones((n, d + bias), dtype=np.float32)
         self.inputs[:, :d] = X
 
+    @property
+    def outputs(self) -> np.ndarray:
+        """Y (n, p)."""
+        return self._Y
+
     @cached_property
     def second_moments(self) -> np.ndarray:
         """Σ x̃x̃ᵀ in double precision."""

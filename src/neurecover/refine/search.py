@@ -17,14 +17,17 @@ import numpy as np
 from neurecover.data import Source
 from neurecover.models import Student
 from neurecover.refine.descent import EXACT, Descent, is_large
+from neurecover.refine.held import Held, hold
 from neurecover.refine.shrink import most_useful
 from neurecover.refine.starts import POOL, greedy_units, random_units, scaled_units, units_through_samples
 from neurecover.refine.task import Task
+from neurecover.refine.warm_up import steps_for, warm_up
 from neurecover.solve import Deadline
 
 PATIENCE = 8
 CHUNK, SLOW, MAX_ITERATIONS = 10, 0.8, 300
 LARGE_CHUNK = 20  # of loosely solved steps, which gain less each
+WARM = 8_000  # hidden weights beyond which second-order descents from random units are stuck (measured)
 NEARLY = 1e-10  # Σ r² / Σ y² at which a large student has all units of a noiseless teacher (measured)
 
 
@@ -59,11 +62,16 @@ def hops(
     """Endless descents at the given width: from `starts` while there are any, then random, with hops in between."""
     affine = task.prefers_affine()
     # A small student is done with the last digits in two or three steps, and a large one only after it is narrowed.
-    enough = good_enough(task, width) if is_large(width * (task.n_inputs + task.bias)) else 0.0
+    enough = 0.0
+    if is_large(width * (task.n_inputs + task.bias)):
+        source, enough = hold(source, task.bias), good_enough(task, width)
     for round_ in itertools.count():
         given = next(starts, np.empty((0, task.n_inputs + task.bias)))
         fresh = _fresh(source, task, rng, max(width - len(given), 0), round_, affine)
-        best = descend(source, task.student(np.vstack([given, fresh]), affine), deadline, enough=enough)
+        start = task.student(np.vstack([given, fresh]), affine)
+        if isinstance(source, Held) and start.V.size > WARM and not len(given):
+            start = warm_up(source, start, steps_for(task.n_hidden or width, task.n_outputs), rng, deadline)
+        best = descend(source, start, deadline, enough=enough)
         yield best
         failures = 0
         while failures < PATIENCE:
