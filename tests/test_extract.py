@@ -55,7 +55,9 @@ def test_two_hidden_layers_with_widths_and_depth_found() -> None:
 
 def test_a_trained_regressor() -> None:
     X, y = load_diabetes(return_X_y=True)
-    model = MLPRegressor(hidden_layer_sizes=(8,), solver="lbfgs", max_iter=400, random_state=0).fit(10 * X, (y - y.mean()) / y.std())
+    model = MLPRegressor(hidden_layer_sizes=(8,), solver="lbfgs", max_iter=400, random_state=0).fit(
+        10 * X, (y - y.mean()) / y.std()
+    )
     truth = nr.Network(model.coefs_[0].T, model.intercepts_[0], model.coefs_[1].T, model.intercepts_[1])
     found = nr.extract(nr.oracle(model, 10), random_state=0)
     errors = nr.compare(found.network, truth)
