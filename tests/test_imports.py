@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -130,6 +131,15 @@ def test_nothing_imports_from_a_later_room() -> None:
         if wanted not in ALLOWED[entry.importer]:
             offences.append(f"{entry}, and {entry.importer} may not import {wanted}")
     assert not offences, "\n".join(offences)
+
+
+def test_the_import_is_light() -> None:
+    """Heavy libraries are loaded where they are used, and so are the algorithms."""
+    script = "import sys, neurecover; print(*sorted(sys.modules))"
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
+    heavy = ("sklearn", "pandas", "matplotlib", "rich", "typer", "scipy.stats", "scipy.optimize", "scipy.sparse")
+    assert not [name for name in loaded if name in heavy]
+    assert not [name for name in loaded if name.startswith(("neurecover.queries", "neurecover.algorithms.atv21"))]
 
 
 def test_the_package_is_imported_without_extras() -> None:

@@ -8,7 +8,7 @@ from neurecover.certificate import Certificate, Check, Verification, sign_ambigu
 from neurecover.data import open, oracle
 from neurecover.matching import Comparison, compare
 from neurecover.models import Composite, DeepNetwork, Network, load, population_risk
-from neurecover.pipeline import estimate, extract, recover, recover_lowest_layer
+from neurecover.pipeline import estimate, recover
 from neurecover.results import Estimate, Recovery, Stage
 
 __version__ = "0.1.0"
@@ -16,11 +16,14 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from neurecover import simulate
     from neurecover.interop.halfspaces import HalfspaceIntersection, HalfspaceUnion
+    from neurecover.pipeline import extract, recover_lowest_layer
 
 # Loaded when they are asked for: scikit-learn alone takes a second.
 _LATER = {
     "HalfspaceIntersection": "neurecover.interop.halfspaces",
     "HalfspaceUnion": "neurecover.interop.halfspaces",
+    "extract": "neurecover.pipeline",
+    "recover_lowest_layer": "neurecover.pipeline",
     "simulate": "neurecover",
 }
 

@@ -17,7 +17,6 @@ from neurecover.algorithms import Algorithm, Call, get_method, methods
 from neurecover.certificate import Certificate, Check, Evidence, certify
 from neurecover.data import Prepared, Source, reduce, side_by_side, subsample, unwhitened
 from neurecover.models import Network
-from neurecover.pipeline.layers import recover_deep_network
 from neurecover.pipeline.running import (
     Progress,
     Run,
@@ -71,6 +70,8 @@ def recover(
     Data that cannot be solved gives a `Recovery` whose verdict says so. Data that is not data raises ValueError.
     """
     if isinstance(n_hidden, tuple) or depth != 1:
+        from neurecover.pipeline.layers import recover_deep_network
+
         return recover_deep_network(
             X, Y, n_hidden, depth, method, activation, bias, random_state, time_budget, progress, n_samples
         )
