@@ -84,6 +84,7 @@ def test_two_ways_to_the_information_agree() -> None:
     from neurecover.certificate import Evidence, certify
     from neurecover.certificate.information import Information, aligned, to_normal_form
     from neurecover.data import ArraySource, prepared, reduce
+    from neurecover.models import Student
     from neurecover.statistics import GaussNewtonSums, ModelSums, Residuals
 
     rng = np.random.default_rng(0)
@@ -95,7 +96,7 @@ def test_two_ways_to_the_information_agree() -> None:
     on_white = nr.Network(W, truth.b + truth.W @ given.whitening.mean, truth.A, truth.c)
     np.testing.assert_allclose(on_white(given.whitening.inputs(X)), truth(X), atol=1e-9)
     white, normal = aligned(on_white, given.whitening)
-    student = nr.models.Student(
+    student = Student(
         white.activation, np.column_stack([white.W, white.b]), np.vstack([white.A.T, white.c]), True, False
     )
     first = Information.of_network(white, reduce(given.samples, GaussNewtonSums(student)))

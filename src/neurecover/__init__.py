@@ -3,29 +3,33 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from neurecover.algorithms import methods
-from neurecover.certificate import Certificate, Check, Verification, sign_ambiguities, verify
-from neurecover.data import open, oracle
-from neurecover.matching import Comparison, compare
-from neurecover.models import Composite, DeepNetwork, Network, load, population_risk
-from neurecover.pipeline import estimate, recover
-from neurecover.results import Estimate, Recovery, Stage
+if TYPE_CHECKING:
+    from neurecover import simulate
+    from neurecover.algorithms import methods
+    from neurecover.certificate import Certificate, Check, Verification, sign_ambiguities, verify
+    from neurecover.data import open, oracle
+    from neurecover.interop.halfspaces import HalfspaceIntersection, HalfspaceUnion
+    from neurecover.matching import Comparison, compare
+    from neurecover.models import Composite, DeepNetwork, Network, load
+    from neurecover.models.risk import population_risk
+    from neurecover.pipeline import estimate, extract, recover, recover_lowest_layer
+    from neurecover.results import Estimate, Recovery, Stage
 
 __version__ = "0.1.0"
 
-if TYPE_CHECKING:
-    from neurecover import simulate
-    from neurecover.interop.halfspaces import HalfspaceIntersection, HalfspaceUnion
-    from neurecover.pipeline import extract, recover_lowest_layer
-
-# Loaded when they are asked for: scikit-learn alone takes a second.
-_LATER = {
-    "HalfspaceIntersection": "neurecover.interop.halfspaces",
-    "HalfspaceUnion": "neurecover.interop.halfspaces",
-    "extract": "neurecover.pipeline",
-    "recover_lowest_layer": "neurecover.pipeline",
-    "simulate": "neurecover",
+# Where each public name lives; a room is loaded when one of its names is asked for.
+_ROOMS = {
+    "neurecover.algorithms": ("methods",),
+    "neurecover.certificate": ("Certificate", "Check", "Verification", "sign_ambiguities", "verify"),
+    "neurecover.data": ("open", "oracle"),
+    "neurecover.interop.halfspaces": ("HalfspaceIntersection", "HalfspaceUnion"),
+    "neurecover.matching": ("Comparison", "compare"),
+    "neurecover.models": ("Composite", "DeepNetwork", "Network", "load"),
+    "neurecover.models.risk": ("population_risk",),
+    "neurecover.pipeline": ("estimate", "extract", "recover", "recover_lowest_layer"),
+    "neurecover.results": ("Estimate", "Recovery", "Stage"),
 }
+_HOMES = {name: room for room, names in _ROOMS.items() for name in names}
 
 __all__ = [
     "Certificate",
@@ -57,13 +61,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """What is loaded when it is asked for."""
-    if name not in _LATER:
-        raise AttributeError(f"module 'neurecover' has no attribute {name!r}")
+    """A public name from its room, or a room itself."""
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     if name == "simulate":
         return import_module("neurecover.simulate")
-    return getattr(import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'neurecover' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_LATER]
+    return sorted({*globals(), *__all__})

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neurecover.models import Composite, DeepNetwork, Model, Network, population_risk, replace_arrays
+from neurecover.models import Composite, DeepNetwork, Model, Network, replace_arrays
 from neurecover.random import as_generator
 
 _N_SAMPLES = 10_000
@@ -306,6 +306,8 @@ def _ratio(error: float, size: float) -> float:
 
 
 def _population_risk(network: Network, truth: Network) -> float | None:
+    from neurecover.models.risk import population_risk
+
     try:
         return population_risk(network, truth)
     except ValueError:  # the series of this activation is too rough

@@ -6,7 +6,6 @@ from neurecover.models.derivatives import are_biases, free_directions, jacobian,
 from neurecover.models.files import read_npz, write_npz
 from neurecover.models.loading import Model, from_arrays, load
 from neurecover.models.network import Network, replace_arrays
-from neurecover.models.risk import population_risk, risk_bounds
 from neurecover.models.rounding import term_sizes
 from neurecover.models.student import Student
 
@@ -25,10 +24,8 @@ __all__ = [
     "jacobian",
     "load",
     "parameters",
-    "population_risk",
     "read_npz",
     "replace_arrays",
-    "risk_bounds",
     "term_sizes",
     "with_parameters",
     "write_npz",
