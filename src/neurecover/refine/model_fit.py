@@ -1,8 +1,10 @@
-"""Least squares over all parameters θ of any network at once: damped Gauss–Newton on Σ |y − f_θ(x)|².
+"""Least squares over all parameters θ of any network at once: damped Gauss–Newton on Σ |y − f_θ(x)|²,
+
+    (Σ JᵀJ + N Nᵀ + λD) δ = Σ Jᵀr,        D = diag Σ JᵀJ.
 
 From a start that is near, this is a short way: the residuals are smooth but for the few samples at a kink, and without
-noise they vanish at the truth. A step solves (JᵀJ + λD) δ = Jᵀr; along the scales that a unit can hand to the layer
-above JᵀJ vanishes, and the damping leaves them where they are. The loop is `solve.Loop`.
+noise they vanish at the truth. The columns of N are the scales that a unit can hand to the layer above: N Nᵀ holds them
+where they are and changes nothing else, because Σ JᵀJ and Σ Jᵀr vanish along N. The loop is `solve.Loop`.
 """
 
 from __future__ import annotations
@@ -14,23 +16,39 @@ from typing import Generic, TypeVar
 import numpy as np
 
 from neurecover.data import Source, reduce
-from neurecover.models import Composite, DeepNetwork, Network, Polynomial, are_biases, parameters, with_parameters
-from neurecover.solve import Deadline, DenseSystem, Loop, Outcome, Tolerances, damping_diagonal
+from neurecover.models import (
+    Composite,
+    DeepNetwork,
+    Network,
+    Polynomial,
+    are_biases,
+    free_directions,
+    parameters,
+    with_parameters,
+)
+from neurecover.solve import Damping, Deadline, DenseSystem, Loop, Outcome, Tolerances, damping_diagonal
 from neurecover.statistics import ModelSums, Residuals
 
 M = TypeVar("M", Network, DeepNetwork, Composite)
 MOST_STEPS = 100
-TOLERANCES = Tolerances(rounding=1e-29, promise=1e-13, gain=1e-12)
+ROUNDING = 1e-29  # Σ r² / Σ y² at which double precision has nothing left to give
+SMALL = 1e-4  # of one equation's share of Σ r²: a full step that gains less has reached the optimum
+START = 1e-6  # damping of the first step: the start is taken to be near
 
 
 @dataclass(frozen=True)
 class ModelFit(Generic[M]):
-    """The network, its Σ r² and Σ y² on the samples, and why the fit ended."""
+    """The network, its Σ r² and Σ y² on the samples, and why the fit ended.
+
+    weakest is the smallest eigenvalue of Σ JᵀJ, scaled to unit diagonal and apart from the free scales: at the level of
+    rounding where the samples leave some weight open.
+    """
 
     network: M
     rss: float
     total: float
     outcome: Outcome
+    weakest: float
 
     @property
     def relative_rss(self) -> float:
@@ -48,14 +66,23 @@ def can_be_fitted(model: Network | DeepNetwork | Composite) -> bool:
 
 
 def fit_model(
-    source: Source, model: M, deadline: Deadline | None = None, max_steps: int = MOST_STEPS, *, bias: bool = True
+    source: Source,
+    model: M,
+    deadline: Deadline | None = None,
+    max_steps: int = MOST_STEPS,
+    *,
+    bias: bool = True,
+    damping: float = START,
 ) -> ModelFit[M]:
     """The network after damped Gauss–Newton on the samples of the source; bias=False leaves biases as they are."""
     nothing = reduce(source, Residuals(lambda X: np.zeros((len(X), model.n_outputs)), model.n_outputs))
     total = float(nothing.sums["residual_squared"].sum())
     free = np.flatnonzero(np.ones(model.n_parameters, dtype=bool) if bias else ~are_biases(model))
-    loop = Loop(_Point(source, model, free, _rss(source, model), total), TOLERANCES).advance(max_steps, deadline)
-    return ModelFit(loop.point.model, loop.point.loss, total, loop.outcome)
+    small = SMALL / max(nothing.n * model.n_outputs, 1)
+    start = _Point(source, model, free, _rss(source, model), total)
+    loop = Loop(start, Tolerances(ROUNDING, promise=small, gain=small), Damping(damping)).advance(max_steps, deadline)
+    end = loop.point
+    return ModelFit(end.model, end.loss, total, loop.outcome, end.weakest())
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +96,11 @@ class _Point(Generic[M]):
     @cached_property
     def _system(self) -> DenseSystem:
         sums = reduce(self.source, ModelSums(self.model))
-        S = np.asfortranarray(sums.sums["jj"][np.ix_(self.free, self.free)])
+        S = sums.curvature()[np.ix_(self.free, self.free)]
         D = damping_diagonal(np.diag(S))
-        # Rounding may leave JᵀJ slightly indefinite along the free scales.
-        np.einsum("ii->i", S)[:] += 1e-14 * D
-        return DenseSystem(S, sums.sums["jr"][self.free], D)
+        N = free_directions(self.model)[self.free] * np.sqrt(D)[:, None]
+        N = np.sqrt(D)[:, None] * N / np.maximum(np.linalg.norm(N, axis=0), 1e-300)
+        return DenseSystem(np.asfortranarray(S + N @ N.T), sums.sums["jr"][self.free], D)
 
     def system(self) -> DenseSystem:
         return self._system
@@ -86,6 +113,12 @@ class _Point(Generic[M]):
         model = with_parameters(self.model, theta)
         loss = _rss(self.source, model)
         return replace(self, model=model, loss=loss) if np.isfinite(loss) else None
+
+    def weakest(self) -> float:
+        if len(self.free) == 0:
+            return 1.0
+        root = np.sqrt(self._system.D)
+        return float(np.linalg.eigvalsh(self._system.S / root / root[:, None])[0])
 
 
 def _rss(source: Source, model: Network | DeepNetwork | Composite) -> float:
