@@ -82,7 +82,7 @@ def test_reasons_begin_with_what_decided(noise: float) -> None:
 def test_two_ways_to_the_information_agree() -> None:
     """One hidden layer has sums of its own; the Jacobian of any network gives the same errors, to rounding."""
     from neurecover.certificate import Evidence, certify
-    from neurecover.certificate.information import Information, aligned, to_normal_form
+    from neurecover.certificate.information import Information, ToNormalForm, aligned
     from neurecover.data import ArraySource, prepared, reduce
     from neurecover.models import Student
     from neurecover.statistics import GaussNewtonSums, ModelSums, Residuals
@@ -102,8 +102,8 @@ def test_two_ways_to_the_information_agree() -> None:
     first = Information.of_network(white, reduce(given.samples, GaussNewtonSums(student)))
     second = Information.of_model(reduce(given.samples, ModelSums(white)))
     np.testing.assert_allclose(first.F, second.F, rtol=1e-9, atol=1e-9 * np.abs(first.F).max())
-    T = to_normal_form(second, normal, given.whitening)
-    C = T @ second.inverse @ T.T
+    T = ToNormalForm(second, normal, given.whitening)
+    C = T(T(second.inverse).T)
     lengths = np.zeros(len(C))
     lengths[:5] = normal.W[0]
     assert lengths @ C @ lengths < 1e-12 * np.trace(C)  # a row keeps its length

@@ -7,12 +7,13 @@ from the Jacobian otherwise; everything after that is the same.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from neurecover.certificate import checks
 from neurecover.certificate.checks import EPS, ROUNDING, Evidence
-from neurecover.certificate.information import Information, aligned, array_names, by_name, to_normal_form
+from neurecover.certificate.information import Information, ToNormalForm, aligned, array_names, by_name
 from neurecover.certificate.rivals import SignRivals, sign_rivals
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, passed, verdict_of
 from neurecover.data import Source, Whitening, distinct_inputs, reduce
@@ -61,7 +62,8 @@ def certify(
     if not passed(made, ("units", "size", "derivative")):
         return issue(tuple(made), holdout, holdout.n)
     white, normal = aligned(model, whitening)
-    information = _information(white, samples, rng, bias)
+    noisy = not made[0].passed
+    information = _information(white, samples, bias, _probes(white, rng, bias) if noisy else None)
     serial = reduce(samples, SerialResiduals(white))
     n_equations, n_free = serial.n * model.n_outputs, information.n_determinable
     on = _units_on(white, samples, bias)
@@ -72,7 +74,6 @@ def certify(
     freedom = n_equations - n_free
     variance = float(serial.sums["squared"].sum()) / freedom
     floor = (EPS * float(size.max())) ** 2
-    noisy = not made[0].passed
     errors = _errors(information, normal, whitening, samples, max(variance, floor), noisy)
     made.append(_signs(normal, errors, evidence))
     made.append(checks.kinks(on.on, on.off, on.wanted, not noisy))
@@ -140,8 +141,7 @@ def _structural(model: Model, whitening: Whitening, evidence: Evidence, bias: bo
     ]
 
 
-def _information(white: Model, samples: Source, rng: np.random.Generator, bias: bool) -> Information:
-    probes = _probes(white, rng, bias)
+def _information(white: Model, samples: Source, bias: bool, probes: np.ndarray | None) -> Information:
     if isinstance(white, Network):
         V = np.hstack([white.W, white.b[:, None]]) if bias else white.W
         readout = np.vstack([white.A.T, white.c[None]]) if bias else white.A.T
@@ -166,26 +166,32 @@ def _probes(white: Model, rng: np.random.Generator, bias: bool) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Errors:
-    """Standard errors by name, and the covariance of all parameters in normal form."""
+    """Standard errors by name, the variances behind them, and the way to the covariance of some parameters."""
 
     arrays: ParameterArrays
-    covariance: np.ndarray
+    variances: np.ndarray
+    moves: np.ndarray
+    T: ToNormalForm
+
+    def covariance(self, own: np.ndarray) -> np.ndarray:
+        """σ² T F⁻¹ Tᵀ of the parameters `own`, scaled to their variances."""
+        C = self.T(self.moves[own].T)[own]
+        scale = np.sqrt(self.variances[own] / np.maximum(np.diag(C), 1e-300))
+        return C * scale * scale[:, None]
 
 
 def _errors(
     information: Information, normal: Model, whitening: Whitening, samples: Source, variance: float, noisy: bool
 ) -> _Errors:
     """σ² T F⁻¹ Tᵀ; under noise the variances are those that hold whatever the noise of single samples and outputs."""
-    T = to_normal_form(information, normal, whitening)
-    moves = T @ information.inverse
-    covariance = variance * moves @ T.T
-    variances = np.diag(covariance)
+    T = ToNormalForm(information, normal, whitening)
+    moves = T(information.inverse)
     if noisy:
-        robust = reduce(samples, InfluenceSums(information.model, information.free, moves, information.inverse))
-        ratio = np.divide(robust.sums["squares"], variances, out=np.ones_like(variances), where=variances > 0.0)
-        variances = variances * ratio
-        covariance = covariance * np.sqrt(np.maximum(ratio, 0.0)) * np.sqrt(np.maximum(ratio, 0.0))[:, None]
-    return _Errors(ParameterArrays(by_name(normal, np.sqrt(np.maximum(variances, 0.0)))), covariance)
+        influence = InfluenceSums(information.model, information.free, moves, information.inverse)
+        variances = reduce(samples, influence).sums["squares"]
+    else:
+        variances = np.maximum(variance * np.diag(T(moves.T)), 0.0)
+    return _Errors(ParameterArrays(by_name(normal, np.sqrt(variances))), variances, moves, T)
 
 
 def _signs(normal: Model, errors: _Errors, evidence: Evidence) -> Check:
@@ -193,25 +199,26 @@ def _signs(normal: Model, errors: _Errors, evidence: Evidence) -> Check:
     choices, p_value, complete, n_units = max(evidence.sign_choices, 1), 0.0, True, 0
     if not normal.activation.odd_slope:
         return checks.signs(choices, p_value, complete, n_units)
-    for rivals in _rivals_of_layers(normal, errors.covariance):
+    for rivals in _rivals_of_layers(normal, errors):
         choices, p_value = max(choices, len(rivals.flips)), max(p_value, rivals.p_value)
         complete, n_units = complete and rivals.complete, max(n_units, rivals.flips.shape[1])
     return checks.signs(choices, p_value, complete, n_units)
 
 
-def _rivals_of_layers(normal: Model, covariance: np.ndarray) -> list[SignRivals]:
+def _rivals_of_layers(normal: Model, errors: _Errors) -> list[SignRivals]:
     """Every hidden layer with the weights above it as a network of one hidden layer."""
     if isinstance(normal, Composite):
         deep = normal.to_deep()
         # Below a polynomial the signs of units show in what is not linear in them. A threshold is a bias reversed.
-        return [] if deep is None else _rivals_of_layers(deep, covariance)
+        return [] if deep is None else _rivals_of_layers(deep, errors)
     layers = ((normal.W, normal.b), (normal.A, normal.c)) if isinstance(normal, Network) else normal.layers
     starts = np.cumsum([0, *(part.size for layer in layers for part in layer)])[::2]
     rivals = []
     for number in range(len(layers) - 1):
         (W, b), (A, c) = layers[number], layers[number + 1]
         own = np.r_[starts[number] : starts[number] + W.size, starts[number + 1] : starts[number + 1] + A.size]
-        rivals.append(sign_rivals(Network(W, b, A, c, normal.activation), covariance[np.ix_(own, own)]))
+        layer = Network(W, b, A, c, normal.activation)
+        rivals.append(sign_rivals(layer, errors.variances[own], partial(errors.covariance, own)))
     return rivals
 
 

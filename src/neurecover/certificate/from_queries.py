@@ -8,6 +8,7 @@ check is that fresh questions, near and far, are answered as the box answers the
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -89,7 +90,7 @@ def _signs(network: Network | DeepNetwork) -> Check:
     """[ATV21, eq. 5], layer by layer."""
     layers = ((network.W, network.b), (network.A, network.c)) if isinstance(network, Network) else network.layers
     choices, complete, widest = 1, True, 0
-    for (W, b), (A, c) in zip(layers, layers[1:]):
+    for (W, b), (A, c) in pairwise(layers):
         same = sign_ambiguities(Network(W, b, A, c, network.activation), tolerance=1e-7)
         choices, complete, widest = max(choices, len(same.signs)), complete and same.complete, max(widest, len(W))
     return checks.signs(choices, float(choices > 1), complete, widest)

@@ -159,23 +159,33 @@ def aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
     return DeepNetwork([(V, model.layers[0][1] / factor), *normal.layers[1:]], model.activation), normal
 
 
-def to_normal_form(information: Information, normal: Model, whitening: Whitening) -> np.ndarray:
+class ToNormalForm:
     """T with δθ = T δθ_z: from the free parameters on whitened inputs to all of the normal form on the inputs.
 
-    T = Q L, L linear in the first layer and Q the projection along the free scales.
+    T = Q L, L linear in the first layer and Q the projection along the free scales; applied, and never formed.
     """
-    k, (d, r) = len(normal.hidden_weights[0]), whitening.matrix.shape
-    P, free = len(parameters(information.model)), information.free
-    sign = 1.0 if isinstance(normal, Composite) else -1.0  # t = t_z + w·mean, b = b_z − w·mean
-    T = _first_layer_to_inputs(np.eye(P)[:, free], k, whitening, sign)
-    varies = np.concatenate([np.ones(k * d, dtype=bool), np.isin(np.arange(k * r, P), free)])
-    T *= varies[:, None]
-    G = free_directions(normal)
-    open_scales = ~np.any(G[~varies] != 0.0, axis=0)
-    if open_scales.any():
-        G, N = G[:, open_scales], _fixed_by_normal_form(normal)[:, open_scales]
-        T -= G @ np.linalg.solve(N.T @ G, N.T @ T)
-    return T
+
+    def __init__(self, information: Information, normal: Model, whitening: Whitening) -> None:
+        self.k, (d, r) = len(normal.hidden_weights[0]), whitening.matrix.shape
+        self.P, self.free, self.whitening = len(parameters(information.model)), information.free, whitening
+        self.sign = 1.0 if isinstance(normal, Composite) else -1.0  # t = t_z + w·mean, b = b_z − w·mean
+        self.varies = np.concatenate(
+            [np.ones(self.k * d, dtype=bool), np.isin(np.arange(self.k * r, self.P), self.free)]
+        )
+        G = free_directions(normal)
+        open_scales = ~np.any(G[~self.varies] != 0.0, axis=0)
+        self.G, N = G[:, open_scales], _fixed_by_normal_form(normal)[:, open_scales]
+        self.K = np.linalg.solve(N.T @ self.G, N.T)
+
+    def __call__(self, M: np.ndarray) -> np.ndarray:
+        """T M for M (free parameters, q)."""
+        whole = M
+        if len(self.free) < self.P:
+            whole = np.zeros((self.P, M.shape[1]))
+            whole[self.free] = M
+        moved = _first_layer_to_inputs(whole, self.k, self.whitening, self.sign)
+        moved[~self.varies] = 0.0
+        return moved - self.G @ (self.K @ moved)
 
 
 def by_name(normal: Model, flat: np.ndarray) -> dict[str, np.ndarray]:

@@ -11,6 +11,7 @@ and the signs of S are determined when a Wald test tells v_S from zero. A set th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,27 +37,34 @@ class SignRivals:
     complete: bool
 
 
-def sign_rivals(layer: Network, covariance: np.ndarray | None) -> SignRivals:
+def sign_rivals(layer: Network, variances: np.ndarray, covariance: Callable[[], np.ndarray]) -> SignRivals:
     """The sign changes of a layer's units that their covariance does not exclude.
 
-    covariance is that of (W row by row, then A row by row), (k·d + p·k) squared; None for exactly known weights.
+    variances are those of (W row by row, then A row by row), and covariance() forms the matrix, which is wanted only
+    where some set comes near to zero.
     """
     (k, d), p = layer.W.shape, layer.n_outputs
     size = float(np.linalg.norm(np.linalg.norm(layer.A, axis=0) * np.linalg.norm(layer.W, axis=1)))
     tolerance = LEAST
-    maps = None
-    if covariance is not None and size > 0.0:
-        maps = [_map(layer, j) for j in range(k)]
-        spread = [np.sqrt(max(float(np.einsum("ap,pq,aq->", D, covariance, D, optimize=True)), 0.0)) for D in maps]
-        tolerance = max(LEAST, float(np.sqrt(chdtri(p * d, CERTAIN)) * np.sum(spread)) / size)
+    if size > 0.0:
+        tolerance = max(LEAST, float(np.sqrt(chdtri(p * d, CERTAIN)) * np.sum(_spread(layer, variances))) / size)
     found = sign_ambiguities(layer, tolerance=min(tolerance, 0.5))
     flips = found.signs < 0
-    if maps is None or covariance is None:
-        return SignRivals(flips, float(len(flips) > 1), found.complete)
-    values = np.array([_p_value(layer, np.flatnonzero(flip), maps, covariance) for flip in flips])
+    if len(flips) == 1:
+        return SignRivals(flips, 0.0, found.complete)
+    maps, C = [_map(layer, j) for j in range(k)], covariance()
+    values = np.array([_p_value(layer, np.flatnonzero(flip), maps, C) for flip in flips])
     kept = (values > CERTAIN) | ~flips.any(axis=1)
     others = values[kept & flips.any(axis=1)]
     return SignRivals(flips[kept], float(others.max(initial=0.0)), found.complete)
+
+
+def _spread(layer: Network, variances: np.ndarray) -> np.ndarray:
+    """A bound on s_j (k,): ‖A_j‖ times the error of w_j and ‖w_j‖ times that of A_j, by the triangle inequality."""
+    k, d = layer.W.shape
+    of_w = np.sqrt(variances[: k * d].reshape(k, d).sum(axis=1))
+    of_A = np.sqrt(variances[k * d :].reshape(-1, k).sum(axis=0))
+    return np.linalg.norm(layer.A, axis=0) * of_w + np.linalg.norm(layer.W, axis=1) * of_A
 
 
 def _map(layer: Network, j: int) -> np.ndarray:
