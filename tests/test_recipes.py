@@ -122,7 +122,7 @@ def test_a_check(package: Path) -> None:
 def test_an_experiment(package: Path, tmp_path: Path) -> None:
     (package / "experiments" / "halves.py").write_text(code("An experiment"), encoding="utf-8")
     file = package / "experiments" / "__init__.py"
-    edit(file, "finisher, ", "finisher, halves, ")
+    edit(file, "    finisher,\n", "    finisher,\n    halves,\n")
     edit(file, "        finisher.FINISHER,\n", "        finisher.FINISHER,\n        halves.HALVES,\n")
     script = f"from neurecover.cli import main; main(['bench', 'halves', '--out', {str(tmp_path / 'out')!r}])"
     run(package, script)

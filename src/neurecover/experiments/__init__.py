@@ -1,6 +1,17 @@
 """Benchmarks and the papers' figures, by name."""
 
-from neurecover.experiments import atv21, bench_statistics, bjw18, choices, finisher, gklw19, gklw19_bench, gp18, peers
+from neurecover.experiments import (
+    atv21,
+    bench_statistics,
+    bjw18,
+    choices,
+    extract,
+    finisher,
+    gklw19,
+    gklw19_bench,
+    gp18,
+    peers,
+)
 from neurecover.experiments.experiment import Experiment
 
 __all__ = ["Experiment", "benchmarks", "reproductions"]
@@ -13,6 +24,7 @@ def benchmarks() -> dict[str, Experiment]:
         finisher.FINISHER,
         finisher.NOISE,
         choices.CHOICES,
+        extract.EXTRACT,
         peers.PEERS,
         *atv21.EXPERIMENTS,
         *gklw19_bench.BENCHMARKS,
