@@ -111,6 +111,16 @@ class Certificate:
     standard_errors: ParameterArrays | None = field(default=None, repr=False)
 
     @property
+    def determined(self) -> ParameterArrays | None:
+        """A mask per array of the network, True where the samples determine the weight; None where that is not known.
+
+        They determine all where the verdict is exact or statistical, and otherwise nothing is vouched for.
+        """
+        if self.standard_errors is None:
+            return None
+        return ParameterArrays({name: np.isfinite(error) for name, error in self.standard_errors.items()})
+
+    @property
     def verdict(self) -> str:
         return verdict_of(self.checks)
 
