@@ -1,8 +1,8 @@
 """The weights of a network with several hidden layers, from chosen queries.
 
-Four steps, each with its own check: the inputs are reduced to the directions that matter (`deep_span`); units are found
-layer by layer (`deep_layers`); all weights are polished together (`deep_polish`); and the network is put to fresh
-questions, near and far. If it does not answer them, all is tried again with other lines.
+Four steps, each with its own check: the inputs are reduced to the directions that matter (`deep_span`); units are
+found layer by layer (`deep_layers`); all weights are polished together (`deep_polish`); and the network is put to
+fresh questions, near and far. If it does not answer them, all is tried again with other lines.
 """
 
 from __future__ import annotations

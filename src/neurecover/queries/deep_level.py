@@ -1,7 +1,8 @@
 """The units of the next layer: every kink on random lines that the known layers do not explain is tried.
 
-The jump of the gradient at the kink gives a first piece of the surface θ·φ(x) = 0 (`deep_surface`), following it through
-the cells of the known layers the rest (`deep_tracing`), and far points tell whether it holds everywhere (`deep_check`).
+The jump of the gradient at the kink gives a first piece of the surface θ·φ(x) = 0 (`deep_surface`), following it
+through the cells of the known layers the rest (`deep_tracing`), and far points tell whether it holds everywhere
+(`deep_check`).
 """
 
 from __future__ import annotations
@@ -150,8 +151,11 @@ class _Regions:
         if piece not in self._known:
             kinks = self._kinks
             point = self._x + kinks.centres[piece] * self._v
-            # Other surfaces may cut the region short to the sides; what a short step costs in digits, far kinks restore.
-            step = min(0.03 * kinks.widths[piece] * float(np.linalg.norm(self._v)), 1e-4 * (1.0 + float(np.linalg.norm(point))))
+            # Other surfaces may cut the region short to the sides; what a short step costs in digits, far kinks
+            # restore.
+            step = min(
+                0.03 * kinks.widths[piece] * float(np.linalg.norm(self._v)), 1e-4 * (1.0 + float(np.linalg.norm(point)))
+            )
             asked = measure_gradients(self._box, point[None], self._basis, np.array([step]), rng=self._rng)
             self._known[piece] = asked.full()[0].T if asked.sound[0] else None
         return self._known[piece]
@@ -193,9 +197,7 @@ def with_unit(level: Level, unit: Unit, x: np.ndarray) -> Level:
     )
 
 
-def _unit_at(
-    box: Box, known: Known, x: np.ndarray, jump: np.ndarray | None, rng: np.random.Generator
-) -> Unit | None:
+def _unit_at(box: Box, known: Known, x: np.ndarray, jump: np.ndarray | None, rng: np.random.Generator) -> Unit | None:
     """The unit whose surface passes through x, if it is one of the layer right above the known ones."""
     if jump is None or not np.any(jump):
         return None
@@ -213,5 +215,5 @@ def _unit_at(
 
 def _nearly_complete(known: Known, surface: Surface, unseen: np.ndarray) -> bool:
     """Whether all that is missing are a few weights of units below that are never on together with this one."""
-    few = np.count_nonzero(unseen) <= max(1, known.n_top // 4)
-    return known.open is None and few and np.count_nonzero(unseen) == surface.free.shape[1]
+    count = int(np.count_nonzero(unseen))
+    return known.open is None and count <= max(1, known.n_top // 4) and count == surface.free.shape[1]

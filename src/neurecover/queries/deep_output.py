@@ -4,8 +4,8 @@ With the last hidden layer's rows known up to sign, z_j(x) = w_j·h + b_j,
 
     y = Σ_j a_j relu(s_j z_j) + c = Σ_j a_j |z_j|/2 + β·h + γ,    β = ½ Σ_j s_j a_j w_j + ρ,
 
-is linear in (a, β, γ). If the fit to answers is exact, no unit is missing and no layer follows. The signs are linear in β. What
-remains, ρ, is the share of units that are on everywhere; without such units it is zero.
+is linear in (a, β, γ). If the fit to answers is exact, no unit is missing and no layer follows. The signs are linear
+in β. What remains, ρ, is the share of units that are on everywhere; without such units it is zero.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ For y_n = f(x_n; θ) and residuals r_n = y_n − f(x_n; θ), each weighted by th
 
     (JᵀJ + λ D) δ = Jᵀr,    D = diag(JᵀJ).
 
-Near the truth, with every sample in the right cell, f is smooth in θ and one step takes an error e to about e². A tiny λ
-holds still what no answer sees: the scale that may move from a unit's row to the column above it.
+Near the truth, with every sample in the right cell, f is smooth in θ and one step takes an error e to about e². A
+tiny λ holds still what no answer sees: the scale that may move from a unit's row to the column above it.
 """
 
 from __future__ import annotations
@@ -104,8 +104,10 @@ def _row_errors(network: DeepNetwork, X: np.ndarray, weight: np.ndarray, noise: 
     length = np.linalg.norm(free, axis=0)
     free = np.linalg.qr(free[:, length > 0.0] / length[length > 0.0])[0]
     inverse = cho_solve(_factor(equations.matrix + free @ free.T), np.eye(len(free)))
-    variance = np.diag(inverse - free @ free.T) / equations.scale**2
-    variance = noise**2 * np.maximum(variance, 0.0)
+    spread = np.diag(inverse - free @ free.T)
+    # Where the ridge alone, or a column of zeros, stands between a weight and infinity, nothing sees it.
+    seen = (spread < 0.01 / _RIDGE) & (np.diag(equations.matrix) > 0.0)
+    variance = np.where(seen, noise**2 * np.maximum(spread, 0.0) / equations.scale**2, np.inf)
     errors, first = [], 0
     for W, b in network.layers[:-1]:
         errors.append(np.sqrt(variance[first : first + W.size].reshape(W.shape).sum(axis=1)))

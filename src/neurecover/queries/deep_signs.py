@@ -1,11 +1,11 @@
 """Which side of its surface a unit is on.
 
-If the gradients of q_1 … q_k at a point of q_i = 0 are independent, there is a direction u that changes q_i alone. On the
-side where unit i is off the box is then constant along u, since nothing else above the known layers moves. A missing
-or a bogus row makes both sides change, so the test also tells whether the layer is complete.
+If the gradients of q_1 … q_k at a point of q_i = 0 are independent, there is a direction u that changes q_i alone. On
+the side where unit i is off the box is then constant along u, since nothing else above the known layers moves. A
+missing or a bogus row makes both sides change, so the test also tells whether the layer is complete.
 
-Where a layer has more units than the inputs have dimensions there is no such u. The surfaces above it then tell: 2 relu(q) =
-|q| + q makes a unit above, v·2relu(S q) + b, equal to Σ v_i |q_i| + r·h + β with
+Where a layer has more units than the inputs have dimensions there is no such u. The surfaces above it then tell: 2
+relu(q) = |q| + q makes a unit above, v·2relu(S q) + b, equal to Σ v_i |q_i| + r·h + β with
 
     r = Σ_i s_i v_i W_i,    β = b + Σ_i s_i v_i b_i,
 
@@ -47,9 +47,7 @@ class Signs:
         return self.told and not self.against.any()
 
 
-def signs_by_moving(
-    box: Box, known: Known, rows: np.ndarray, points: np.ndarray, rng: np.random.Generator
-) -> Signs:
+def signs_by_moving(box: Box, known: Known, rows: np.ndarray, points: np.ndarray, rng: np.random.Generator) -> Signs:
     """The signs of the units with surfaces rows (k, f)·φ = 0 above `known`, by moving one of them at a time.
 
     points (k, d) is one point of each surface.
@@ -69,9 +67,7 @@ def signs_by_moving(
     return Signs(signs, neither + np.minimum(plus, minus))
 
 
-def _votes(
-    box: Box, known: Known, rows: np.ndarray, unit: int, x: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
+def _votes(box: Box, known: Known, rows: np.ndarray, unit: int, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Votes for +1, votes for −1, and points where both sides change."""
     where = points_on(known, rows[unit], 24, rng, x)
     X, U, room = _lone_directions(known, rows, unit, where)
