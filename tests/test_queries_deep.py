@@ -62,7 +62,7 @@ def test_one_hidden_layer_comes_out_as_one():
 def test_an_unsolved_network_does_not_claim_to_be_exact():
     # A smooth box has no kinks: whatever comes back must say that it does not answer as the box does.
     W = np.random.default_rng(0).standard_normal((5, 4))
-    box = Box(lambda X: np.tanh(X @ W.T).sum(axis=1), 4)
+    box = Box(lambda X: np.tanh(X @ W.T).sum(axis=1), 4, budget=20_000)
     try:
         found = extract_deep(box, rng=np.random.default_rng(1), deadline=Deadline.after(5.0))
     except UnsolvableError:

@@ -107,12 +107,15 @@ def test_moving_one_unit_tells_its_sign_and_a_missing_unit_shows():
 
 
 def test_output_fit_gives_signs_and_tells_a_missing_unit():
-    network = he_network((5, 5, 6, 2), 1)
+    network = he_network((5, 5, 6, 2), 4)
     known = Known(5, network.layers[:1])
     V, c = network.layers[1]
     flips = np.random.default_rng(1).choice([-1.0, 1.0], 6)
     rows = np.column_stack([V, c]) * flips[:, None]
     X = random_points(known, 80, np.random.default_rng(2))
+    on = (network.hidden(X)[1] > 0.0).sum(axis=0)
+    assert on.min() > 4
+    assert on.max() < 76
     output = fit_output(known, rows, X, network(X))
     assert output is not None
     assert np.allclose(output.network.layers[1][0], V)

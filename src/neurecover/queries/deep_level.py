@@ -23,6 +23,8 @@ from neurecover.queries.kinks import Kinks, find_kinks
 
 _REACH = 20.0
 _MIDDLE = 1.2
+# Queries for one part of a line: enough for hundreds of kinks. A box that bends everywhere would take them all.
+_MOST = 5_000
 # A kink within this distance of a known surface, relative to the size of the point, belongs to it.
 _SAME = 1e-6
 # A kink whose straight pieces are shorter than this, relative to the point, is left for another line.
@@ -104,7 +106,7 @@ def search_line(
     for start, stop in parts:
         if level.missing is not None:
             break
-        level = _search_part(box, level, x, v, find_kinks(box, x, v, start, stop), rng, want)
+        level = _search_part(box, level, x, v, find_kinks(box, x, v, start, stop, most=_MOST), rng, want)
     return replace(level, lines=level.lines + 1, stale=0 if level.n_units > before else level.stale + 1)
 
 
