@@ -164,6 +164,16 @@ def test_answers_in_float32_of_a_wider_network():
     assert worst_error(found, network) < 1e-5
 
 
+@pytest.mark.parametrize("digits", [8, 5])
+def test_answers_rounded_to_digits(digits: int):
+    network = a_network(1, 10, 8)
+    found = extract(lambda X: np.round(network(X), digits), 10)
+    assert found.network.n_hidden == 8
+    assert found.exact
+    # The grid is 10^-digits, and thousands of answers average it out.
+    assert worst_error(found, network) < 10.0 ** (1 - digits)
+
+
 def _weights():
     rng = np.random.default_rng(0)
     return rng.standard_normal((16, 8)), rng.standard_normal(16), rng.standard_normal((3, 16))
