@@ -23,7 +23,7 @@ from neurecover.queries.deep_points import extreme_line, random_points
 from neurecover.queries.deep_signs import signs_by_moving, signs_from_above, with_signs
 from neurecover.solve.deadline import Deadline
 
-Progress = Callable[[str], None]
+Progress = Callable[[str, float], None]
 # How often the search may go back to a layer, and the lines without news that this takes at least.
 _RETURNS = 12
 _AGAIN = 4
@@ -105,7 +105,7 @@ def solve_layers(
             # Nothing above a layer is found if one of its own units is missing: it is searched again.
             if number == 1 or returns == _RETURNS or deadline.passed:
                 raise
-            tell(f"layer {number}: nothing fits, back to layer {number - 1}")
+            tell("back to hidden layer", number - 1.0)
             returns += 1
             levels.pop()
             continue
@@ -116,10 +116,10 @@ def solve_layers(
             if returns > _RETURNS or larger.n_units == 1 or not is_straight(box, larger, larger.n_units - 1, rng):
                 levels[-1] = replace(stage.level, missing=None, below=None)
                 continue
-            tell(f"layer {number}: a unit of layer {number - 1} turns up")
+            tell("a unit turned up in hidden layer", number - 1.0)
             levels[-2:] = [larger, _above(box, larger, rng)]
             continue
-        tell(f"layer {number}: {stage.level.n_units} units after {stage.level.lines} lines")
+        tell(f"units of hidden layer {number}", float(stage.level.n_units))
         if stage.output is not None:
             return Solution(stage.output, (*levels[:-1], stage.level))
         levels[-1] = replace(_without_bent(box, stage.level, rng), closed=True)

@@ -107,15 +107,16 @@ def _signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, 
 def _with_linear_part(
     known: Known, layer: tuple[np.ndarray, np.ndarray], a: np.ndarray, c: np.ndarray, rest: np.ndarray, residual: float
 ) -> Output | None:
-    """ρ·h as units that are on everywhere: h ≥ 0 lets relu(ρ⁺·h) − relu(ρ⁻·h) do it, two units an output at most."""
-    if not known.layers:
-        return None
+    """ρ·h as units that are on everywhere: h ≥ 0 lets relu(ρ⁺·h) − relu(ρ⁻·h) do it, two units an output at most.
+
+    Inputs may be negative; for them relu(ρ·x) − relu(−ρ·x) does it.
+    """
     small = 1e-9 * np.abs(rest).max()
     extra, columns = [], []
     for output, rho in enumerate(rest.T):
         for sign in (1.0, -1.0):
-            part = np.maximum(sign * rho, 0.0)
-            if part.max() > small:
+            part = np.maximum(sign * rho, 0.0) if known.layers else sign * rho
+            if np.abs(part).max() > small:
                 extra.append(part)
                 columns.append(sign * np.eye(rest.shape[1])[output])
     W, b = np.vstack([layer[0], *extra]), np.append(layer[1], np.zeros(len(extra)))

@@ -73,13 +73,6 @@ def confirmed(
     return ok
 
 
-def gradient(box: Box, x: np.ndarray, step: float) -> np.ndarray:
-    """∂f/∂x (d, p) by one-sided differences of length `step`, d + 1 queries."""
-    points = np.vstack([x, x + step * np.eye(len(x))])
-    Y = box(points)
-    return (Y[1:] - Y[0]) / step
-
-
 def unit_normal(jump: np.ndarray) -> np.ndarray:
     """The direction that all columns of a gradient's jump (d, p) share."""
     normal = jump[:, 0] if jump.shape[1] == 1 else np.linalg.svd(jump, full_matrices=False)[0][:, 0]

@@ -36,10 +36,6 @@ class Surface:
         """The gradient of θ·φ in a cell where the surface is known."""
         return cell.Phi.T @ self.theta
 
-    def value(self, phi: np.ndarray) -> np.ndarray:
-        """θ̂·φ for one or many φ."""
-        return phi @ self.theta
-
     def unknown(self, phi: np.ndarray) -> float:
         """How much of the direction φ no equation has seen, between 0 and 1."""
         size = float(np.linalg.norm(phi))
