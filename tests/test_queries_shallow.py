@@ -50,6 +50,14 @@ def test_a_wide_input():
     assert found.queries < 1.4 * 25 * 304
 
 
+def test_four_times_as_many_units_as_inputs():
+    network = a_network(1, 10, 40)
+    found = extract(network, 10)
+    assert found.exact
+    assert found.network.n_hidden == 40
+    assert worst_error(found, network) < 1e-9
+
+
 def test_more_accuracy_takes_more_questions():
     network = a_network(2, 64, 32)
     rough, fine = (extract(network, 64, accuracy=accuracy) for accuracy in (1e-7, 1e-12))
