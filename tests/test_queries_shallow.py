@@ -50,6 +50,14 @@ def test_a_wide_input():
     assert found.queries < 1.4 * 25 * 304
 
 
+def test_four_times_as_many_units_as_inputs():
+    network = a_network(1, 10, 40)
+    found = extract(network, 10)
+    assert found.exact
+    assert found.network.n_hidden == 40
+    assert worst_error(found, network) < 1e-9
+
+
 def test_more_accuracy_takes_more_questions():
     network = a_network(2, 64, 32)
     rough, fine = (extract(network, 64, accuracy=accuracy) for accuracy in (1e-7, 1e-12))
@@ -162,6 +170,16 @@ def test_answers_in_float32_of_a_wider_network():
     found = extract(in_float32(network), 40, 1)
     assert found.network.n_hidden == 20
     assert worst_error(found, network) < 1e-5
+
+
+@pytest.mark.parametrize("digits", [8, 5])
+def test_answers_rounded_to_digits(digits: int):
+    network = a_network(1, 10, 8)
+    found = extract(lambda X: np.round(network(X), digits), 10)
+    assert found.network.n_hidden == 8
+    assert found.exact
+    # The grid is 10^-digits, and thousands of answers average it out.
+    assert worst_error(found, network) < 10.0 ** (1 - digits)
 
 
 def _weights():

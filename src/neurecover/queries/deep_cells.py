@@ -4,8 +4,9 @@ With layers 1 … m known, h_m(x) is known everywhere, and a unit of layer m + 1
 
     w·h_m(x) + b = 0.
 
-Of a layer that follows, the rows may be known only up to sign, q_i(x) = ±(w_i·h_m(x) + b_i): it is `open`. A unit above
-it then bends the box where Σ_i v_i |q_i(x)| + r·h_m(x) + β = 0, because 2 relu(q) = |q| + q. In both cases the surface is
+Of a layer that follows, the rows may be known only up to sign, q_i(x) = ±(w_i·h_m(x) + b_i): it is `open`. A unit
+above it then bends the box where Σ_i v_i |q_i(x)| + r·h_m(x) + β = 0, because 2 relu(q) = |q| + q. In both cases the
+surface is
 
     θ·φ(x) = 0,    φ = (h_m, 1)    or    φ = (|q|, h_m, 1),
 

@@ -1,11 +1,12 @@
 """Does a surface hold everywhere, and if so, where exactly is it?
 
-A unit of the layer right above the known ones has a surface θ·φ(x) = 0 that holds everywhere. The surface of a deeper unit
-bends at units that are not known yet, so at far points of θ·φ(x) = 0 its kink is gone. That is the test: at random
-points of the surface the box must have a kink, right there. Not at all of them, because units above may hide it.
+A unit of the layer right above the known ones has a surface θ·φ(x) = 0 that holds everywhere. The surface of a deeper
+unit bends at units that are not known yet, so at far points of θ·φ(x) = 0 its kink is gone. That is the test: at
+random points of the surface the box must have a kink, right there. Not at all of them, because units above may hide
+it.
 
-The kinks found on the way lie at x* with φ(x*)·θ = 0, exact to rounding and far apart: f of them determine θ anew, better than
-the gradients it was first made of.
+The kinks found on the way lie at x* with φ(x*)·θ = 0, exact to rounding and far apart: f of them determine θ anew,
+better than the gradients it was first made of.
 """
 
 from __future__ import annotations
@@ -69,8 +70,8 @@ def checked(
 def _checked_throughout(box: Box, known: Known, theta: np.ndarray, seen: _Seen, choice: OnSurface) -> np.ndarray | None:
     """θ from kinks that determine all of it, as far as any point of the surface does; None if they are not there.
 
-    A wrong weight shows only where the unit it belongs to is on, so points are chosen for what the kinks seen so far do not
-    tell: the first columns of a pivoted QR factorisation of what is left of φ.
+    A wrong weight shows only where the unit it belongs to is on, so points are chosen for what the kinks seen so far
+    do not tell: the first columns of a pivoted QR factorisation of what is left of φ.
     """
     from scipy.linalg import qr
 
@@ -93,13 +94,27 @@ def _checked_throughout(box: Box, known: Known, theta: np.ndarray, seen: _Seen, 
     return None
 
 
-def _look(box: Box, known: Known, where: OnSurface) -> _Seen:
+@dataclass(frozen=True, eq=False)
+class KinksAt:
+    """Whether the box has the predicted kink at each point, and how far along the normal from it."""
+
+    hit: np.ndarray
+    position: np.ndarray
+
+
+def kinks_at(box: Box, where: OnSurface) -> KinksAt:
+    """Ask at points of a surface whether the kink is there; four queries a point."""
     size = 1.0 + np.linalg.norm(where.points, axis=1)
     radius = np.minimum(_RADIUS * size, 0.7 * where.room)
     found = local_kinks(box, where.points, where.normals, radius)
-    hit = found.visible & (np.abs(found.position) < _NEAR * radius)
-    kinks = where.points[hit] + found.position[hit, None] * where.normals[hit]
-    return _Seen(_unit_rows(known.features(kinks)), np.abs(found.position[hit]) / size[hit])
+    return KinksAt(found.visible & (np.abs(found.position) < _NEAR * radius), found.position)
+
+
+def _look(box: Box, known: Known, where: OnSurface) -> _Seen:
+    found = kinks_at(box, where)
+    points, offsets = where.points[found.hit], found.position[found.hit]
+    kinks = points + offsets[:, None] * where.normals[found.hit]
+    return _Seen(_unit_rows(known.features(kinks)), np.abs(offsets) / (1.0 + np.linalg.norm(points, axis=1)))
 
 
 def _joined(a: _Seen, b: _Seen) -> _Seen:

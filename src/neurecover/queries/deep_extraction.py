@@ -1,8 +1,8 @@
 """The weights of a network with several hidden layers, from chosen queries.
 
-Four steps, each with its own check: the inputs are reduced to the directions that matter (`deep_span`); units are found
-layer by layer (`deep_layers`); all weights are polished together (`deep_polish`); and the network is put to fresh
-questions, near and far. If it does not answer them, all is tried again with other lines.
+Four steps, each with its own check: the inputs are reduced to the directions that matter (`deep_span`); units are
+found layer by layer (`deep_layers`); all weights are polished together (`deep_polish`); and the network is put to
+fresh questions, near and far. If it does not answer them, all is tried again with other lines.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from neurecover.queries.deep_layers import Plan, Progress, Solution, solve_layer
 from neurecover.queries.deep_polish import polish, polishing_points
 from neurecover.queries.deep_span import gradient_span, lifted
 from neurecover.queries.extraction import Extraction
+from neurecover.queries.shallow import extract_shallow
 from neurecover.solve.deadline import Deadline
 
 _ATTEMPTS = 6
@@ -51,6 +52,9 @@ def extract_deep(
         raise ValueError(f"expected at least one hidden layer of at least one unit. Got {n_hidden}, {depth} instead.")
     plan = Plan(n_hidden, depth if n_hidden is None else len(n_hidden))
     found = _attempts(box, plan, rng, deadline, progress or _silent)
+    if found.network.depth == 1 and found.always_on:
+        # One hidden layer with more units than inputs: its signs take more than one linear system.
+        return extract_shallow(box, rng=rng, deadline=deadline, progress=progress)
     network: Any = found.network
     return Extraction(
         network,
@@ -73,7 +77,7 @@ class _Found:
     unseen: tuple[int, ...]
 
 
-def _silent(message: str) -> None:
+def _silent(stage: str, figure: float) -> None:
     pass
 
 
@@ -93,11 +97,11 @@ def _attempts(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline
             found = _finished(box, inner, solution, span, rng, deadline)
         except UnsolvableError as error:
             failure = str(error)
-            tell(failure)
+            tell("attempts that failed", attempt + 1.0)
             if deadline.passed or (box.budget is not None and box.queries >= 0.9 * box.budget):
                 break
             continue
-        tell(f"residual {found.residual:.1e}")
+        tell("residual", found.residual)
         if best is None or found.residual < best.residual:
             best = found
         if best.residual < _SOLVED or deadline.passed:

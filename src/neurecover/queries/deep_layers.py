@@ -1,9 +1,9 @@
 """Layer after layer, from the inputs up, until the output layer fits.
 
-Above what is known, lines are searched for units of the next layer. After every line that brought one, an output layer is
-fitted on top: if the fit is exact, the network is complete. Otherwise the layer is closed once lines bring nothing new
-and, where its units can be moved one at a time, the signs that this gives do not contradict each other. A layer with more units
-than can be moved alone stays open: its signs come from the surfaces of the layer above it.
+Above what is known, lines are searched for units of the next layer. After every line that brought one, an output
+layer is fitted on top: if the fit is exact, the network is complete. Otherwise the layer is closed once lines bring
+nothing new and, where its units can be moved one at a time, the signs that this gives do not contradict each other. A
+layer with more units than can be moved alone stays open: its signs come from the surfaces of the layer above it.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from neurecover.exceptions import UnsolvableError
 from neurecover.queries.box import Box
+from neurecover.queries.deep_bends import is_straight, straight_units
 from neurecover.queries.deep_cells import Known
 from neurecover.queries.deep_level import Level, search_line, with_unit
 from neurecover.queries.deep_output import Output, failures, fit_output, samples_wanted
@@ -22,12 +23,14 @@ from neurecover.queries.deep_points import extreme_line, random_points
 from neurecover.queries.deep_signs import signs_by_moving, signs_from_above, with_signs
 from neurecover.solve.deadline import Deadline
 
-Progress = Callable[[str], None]
+Progress = Callable[[str, float], None]
 # How often the search may go back to a layer, and the lines without news that this takes at least.
 _RETURNS = 12
 _AGAIN = 4
 # Lines towards where a unit that is always on might change.
 _CHASES = 6
+# Layers up to this width are tested for units of deeper layers before they are closed.
+_FEW = 16
 
 
 @dataclass(frozen=True)
@@ -102,25 +105,35 @@ def solve_layers(
             # Nothing above a layer is found if one of its own units is missing: it is searched again.
             if number == 1 or returns == _RETURNS or deadline.passed:
                 raise
-            tell(f"layer {number}: nothing fits, back to layer {number - 1}")
+            tell("back to hidden layer", number - 1.0)
             returns += 1
             levels.pop()
             continue
         missing = stage.level.missing
-        if missing is not None and returns < _RETURNS:
-            tell(f"layer {number}: a unit of layer {number - 1} turns up")
+        if missing is not None:
+            larger = with_unit(levels[-2], missing.unit, missing.point)
             returns += 1
-            levels.pop()
-            levels[-1] = with_unit(levels[-1], missing.unit, missing.point)
-            levels.append(_above(box, levels[-1], rng))
+            if returns > _RETURNS or larger.n_units == 1 or not is_straight(box, larger, larger.n_units - 1, rng):
+                levels[-1] = replace(stage.level, missing=None, below=None)
+                continue
+            tell("a unit turned up in hidden layer", number - 1.0)
+            levels[-2:] = [larger, _above(box, larger, rng)]
             continue
-        tell(f"layer {number}: {stage.level.n_units} units after {stage.level.lines} lines")
-        levels[-1] = replace(stage.level, closed=True)
+        tell(f"units of hidden layer {number}", float(stage.level.n_units))
         if stage.output is not None:
-            return Solution(stage.output, tuple(levels))
+            return Solution(stage.output, (*levels[:-1], stage.level))
+        levels[-1] = replace(_without_bent(box, stage.level, rng), closed=True)
         if number == (plan.depth or plan.deepest):
             raise UnsolvableError(f"No output layer fits on {number} hidden layers.")
         levels.append(_above(box, levels[-1], rng))
+
+
+def _without_bent(box: Box, level: Level, rng: np.random.Generator) -> Level:
+    """The level without units of deeper layers, which few units below them may have let in."""
+    if not 1 < level.n_units <= _FEW:
+        return level
+    straight = straight_units(box, level, rng)
+    return replace(level, theta=level.theta[straight], points=level.points[straight], unseen=level.unseen[straight])
 
 
 def _above(box: Box, level: Level, rng: np.random.Generator) -> Level:
@@ -178,8 +191,9 @@ class _Fit:
 def _fitted(level: Level, answers: Answers, rng: np.random.Generator, before: _Fit) -> _Fit:
     """The output layer on top of this one, if it fits at least most answers.
 
-    A unit that hardly ever changes is not missed by a fit to few answers. Further answers show it: those that the network
-    does not give lie on the other side of its surface than those that it does give. If all are given but only with
+    A unit that hardly ever changes is not missed by a fit to few answers. Further answers show it: those that the
+    network does not give lie on the other side of its surface than those that it does give. If all are given but only
+    with
     units that are always on, these are pursued to where they would change.
     """
     known = level.known

@@ -1,7 +1,8 @@
 """The units of the next layer: every kink on random lines that the known layers do not explain is tried.
 
-The jump of the gradient at the kink gives a first piece of the surface θ·φ(x) = 0 (`deep_surface`), following it through
-the cells of the known layers the rest (`deep_tracing`), and far points tell whether it holds everywhere (`deep_check`).
+The jump of the gradient at the kink gives a first piece of the surface θ·φ(x) = 0 (`deep_surface`), following it
+through the cells of the known layers the rest (`deep_tracing`), and far points tell whether it holds everywhere
+(`deep_check`).
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from neurecover.queries.kinks import Kinks, find_kinks
 
 _REACH = 20.0
 _MIDDLE = 1.2
+# Queries for one part of a line: enough for hundreds of kinks. A box that bends everywhere would take them all.
+_MOST = 5_000
 # A kink within this distance of a known surface, relative to the size of the point, belongs to it.
 _SAME = 1e-6
 # A kink whose straight pieces are shorter than this, relative to the point, is left for another line.
@@ -103,7 +106,7 @@ def search_line(
     for start, stop in parts:
         if level.missing is not None:
             break
-        level = _search_part(box, level, x, v, find_kinks(box, x, v, start, stop), rng, want)
+        level = _search_part(box, level, x, v, find_kinks(box, x, v, start, stop, most=_MOST), rng, want)
     return replace(level, lines=level.lines + 1, stale=0 if level.n_units > before else level.stale + 1)
 
 
@@ -150,7 +153,8 @@ class _Regions:
         if piece not in self._known:
             kinks = self._kinks
             point = self._x + kinks.centres[piece] * self._v
-            # Other surfaces may cut the region short to the sides; what a short step costs in digits, far kinks restore.
+            # Other surfaces may cut the region short to the sides; what a short step costs in digits, far kinks
+            # restore.
             step = min(
                 0.03 * kinks.widths[piece] * float(np.linalg.norm(self._v)), 1e-4 * (1.0 + float(np.linalg.norm(point)))
             )
@@ -213,5 +217,5 @@ def _unit_at(box: Box, known: Known, x: np.ndarray, jump: np.ndarray | None, rng
 
 def _nearly_complete(known: Known, surface: Surface, unseen: np.ndarray) -> bool:
     """Whether all that is missing are a few weights of units below that are never on together with this one."""
-    few = np.count_nonzero(unseen) <= max(1, known.n_top // 4)
-    return bool(known.open is None and few and np.count_nonzero(unseen) == surface.free.shape[1])
+    count = int(np.count_nonzero(unseen))
+    return known.open is None and count <= max(1, known.n_top // 4) and count == surface.free.shape[1]

@@ -4,8 +4,8 @@ With the last hidden layer's rows known up to sign, z_j(x) = w_j·h + b_j,
 
     y = Σ_j a_j relu(s_j z_j) + c = Σ_j a_j |z_j|/2 + β·h + γ,    β = ½ Σ_j s_j a_j w_j + ρ,
 
-is linear in (a, β, γ). If the fit to answers is exact, no unit is missing and no layer follows. The signs are linear in β. What
-remains, ρ, is the share of units that are on everywhere; without such units it is zero.
+is linear in (a, β, γ). If the fit to answers is exact, no unit is missing and no layer follows. The signs are linear
+in β. What remains, ρ, is the share of units that are on everywhere; without such units it is zero.
 """
 
 from __future__ import annotations
@@ -107,15 +107,16 @@ def _signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, 
 def _with_linear_part(
     known: Known, layer: tuple[np.ndarray, np.ndarray], a: np.ndarray, c: np.ndarray, rest: np.ndarray, residual: float
 ) -> Output | None:
-    """ρ·h as units that are on everywhere: h ≥ 0 lets relu(ρ⁺·h) − relu(ρ⁻·h) do it, two units an output at most."""
-    if not known.layers:
-        return None
+    """ρ·h as units that are on everywhere: h ≥ 0 lets relu(ρ⁺·h) − relu(ρ⁻·h) do it, two units an output at most.
+
+    Inputs may be negative; for them relu(ρ·x) − relu(−ρ·x) does it.
+    """
     small = 1e-9 * np.abs(rest).max()
     extra, columns = [], []
     for output, rho in enumerate(rest.T):
         for sign in (1.0, -1.0):
-            part = np.maximum(sign * rho, 0.0)
-            if part.max() > small:
+            part = np.maximum(sign * rho, 0.0) if known.layers else sign * rho
+            if np.abs(part).max() > small:
                 extra.append(part)
                 columns.append(sign * np.eye(rest.shape[1])[output])
     W, b = np.vstack([layer[0], *extra]), np.append(layer[1], np.zeros(len(extra)))

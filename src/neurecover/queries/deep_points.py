@@ -123,9 +123,11 @@ def points_on(
     Points at which a feature `unseen` (f,) is not zero are left out.
     """
     X = random_points(known, max(_CANDIDATES, 4 * n), rng)
-    spread = rng.choice([0.1, 0.5, 2.0], (_CANDIDATES // 4, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
-    X = np.vstack([X, near + spread * rng.standard_normal((len(spread), len(near)))])
     side = known.features(X) @ theta > 0.0
+    if min(np.count_nonzero(side), np.count_nonzero(~side)) < 0.03 * len(X):
+        spread = rng.choice([0.1, 0.5, 2.0], (len(X) // 4, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
+        X = np.vstack([X, near + spread * rng.standard_normal((len(spread), len(near)))])
+        side = known.features(X) @ theta > 0.0
     if side.all() or not side.any():
         return OnSurface(np.zeros((0, len(near))), np.zeros((0, len(near))), np.zeros(0))
     high, low = X[rng.choice(np.flatnonzero(side), n)], X[rng.choice(np.flatnonzero(~side), n)]

@@ -4,12 +4,13 @@ For y_n = f(x_n; θ) and residuals r_n = y_n − f(x_n; θ), each weighted by th
 
     (JᵀJ + λ D) δ = Jᵀr,    D = diag(JᵀJ).
 
-Near the truth, with every sample in the right cell, f is smooth in θ and one step takes an error e to about e². A tiny λ
-holds still what no answer sees: the scale that may move from a unit's row to the column above it.
+Near the truth, with every sample in the right cell, f is smooth in θ and one step takes an error e to about e². A
+tiny λ holds still what no answer sees: the scale that may move from a unit's row to the column above it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,6 +29,7 @@ _BLOCK = 2**22
 # Points at which two units are on together, at least, and the pairs that are seen to.
 _PAIRED = 3
 _PAIRS = 200
+_WANDERINGS = 40
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,8 +106,10 @@ def _row_errors(network: DeepNetwork, X: np.ndarray, weight: np.ndarray, noise: 
     length = np.linalg.norm(free, axis=0)
     free = np.linalg.qr(free[:, length > 0.0] / length[length > 0.0])[0]
     inverse = cho_solve(_factor(equations.matrix + free @ free.T), np.eye(len(free)))
-    variance = np.diag(inverse - free @ free.T) / equations.scale**2
-    variance = noise**2 * np.maximum(variance, 0.0)
+    spread = np.diag(inverse - free @ free.T)
+    # Where the ridge alone, or a column of zeros, stands between a weight and infinity, nothing sees it.
+    seen = (spread < 0.01 / _RIDGE) & (np.diag(equations.matrix) > 0.0)
+    variance = np.where(seen, noise**2 * np.maximum(spread, 0.0) / equations.scale**2, np.inf)
     errors, first = [], 0
     for W, b in network.layers[:-1]:
         errors.append(np.sqrt(variance[first : first + W.size].reshape(W.shape).sum(axis=1)))
@@ -127,7 +131,7 @@ def polishing_points(
         known = Known(network.n_inputs, network.layers[:number])
         theta = np.column_stack(network.layers[number])
         on = known.features(X) @ theta.T > 0.0
-        needed = 2 * theta.shape[1]
+        needed = 3 * theta.shape[1]
         rare = np.minimum(on.sum(axis=0), (~on).sum(axis=0))[: len(points)]
         beside = [_beside(known, theta[j], needed - rare[j], rng, points[j]) for j in np.flatnonzero(rare < needed)]
         X = np.vstack([X, *beside])
@@ -142,13 +146,32 @@ def _together(
     """Points for the pairs of units, one of this layer and one below, that X shows on together too rarely."""
     phi = known.features(X)
     counts = (phi @ theta.T > 0.0).T.astype(float) @ (phi[:, :-1] > 0.0)
-    pairs = np.argwhere(counts < _PAIRED)[:_PAIRS]
-    return [jointly_on(known, theta[j], int(i), points[j], rng)[: 2 * _PAIRED] for j, i in pairs]
+    found = []
+    for j, i in np.argwhere(counts < _PAIRED)[:_PAIRS]:
+        start = jointly_on(known, theta[j], int(i), points[j], rng)
+
+        def inside(X: np.ndarray, j: int = j, i: int = i) -> np.ndarray:
+            phi = known.features(X)
+            return (phi @ theta[j] > 0.0) & (phi[:, i] > 0.0)
+
+        found.append(_wandered(inside, start[: 2 * _PAIRED], rng))
+    return found
 
 
 def _beside(known: Known, theta: np.ndarray, n: int, rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
-    """n points on either side of a surface, as far from it as the cell allows."""
+    """2 n points, half of them on either side of a surface and spread out over that side."""
     where = points_on(known, theta, n, rng, x)
     way = np.minimum(0.5 * where.room, 0.3 * (1.0 + np.linalg.norm(where.points, axis=1)))
     shift = way[:, None] * where.normals
-    return np.vstack([where.points - shift, where.points + shift])
+    above = _wandered(lambda X: known.features(X) @ theta > 0.0, where.points + shift, rng)
+    below = _wandered(lambda X: known.features(X) @ theta < 0.0, where.points - shift, rng)
+    return np.vstack([above, below])
+
+
+def _wandered(inside: Callable[[np.ndarray], np.ndarray], X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The points X (n, d) after random steps of many lengths, each taken only if it ends inside."""
+    for spread in rng.choice([0.03, 0.1, 0.3, 1.0], _WANDERINGS):
+        size = spread * (1.0 + np.linalg.norm(X, axis=1, keepdims=True)) / np.sqrt(max(X.shape[1], 1))
+        moved = X + size * rng.standard_normal(X.shape)
+        X = np.where(inside(moved)[:, None], moved, X)
+    return X

@@ -1,7 +1,7 @@
 """Small questions around one point: is there a kink here, where exactly, and which way does the gradient jump?
 
-Across the surface of a single unit f goes over from one linear piece to another, so along a short segment
-x + t v, |t| ≤ R, two answers on either side of the kink give both pieces, and these meet at the kink,
+Across the surface of a single unit f goes over from one linear piece to another, so along a short segment x + t v,
+|t| ≤ R, two answers on either side of the kink give both pieces, and these meet at the kink,
 
     t* = (l₀ − r₀)·(r₁ − l₁) / ‖r₁ − l₁‖²,    f = l₀ + l₁ t  to the left,   f = r₀ + r₁ t  to the right.
 
@@ -73,17 +73,7 @@ def confirmed(
     return ok
 
 
-def gradient(box: Box, x: np.ndarray, step: float) -> np.ndarray:
-    """∂f/∂x (d, p) by one-sided differences of length `step`, d + 1 queries."""
-    points = np.vstack([x, x + step * np.eye(len(x))])
-    Y = box(points)
-    return (Y[1:] - Y[0]) / step
-
-
 def unit_normal(jump: np.ndarray) -> np.ndarray:
     """The direction that all columns of a gradient's jump (d, p) share."""
-    if jump.shape[1] == 1:
-        normal = jump[:, 0]
-    else:
-        normal = np.linalg.svd(jump, full_matrices=False)[0][:, 0]
+    normal = jump[:, 0] if jump.shape[1] == 1 else np.linalg.svd(jump, full_matrices=False)[0][:, 0]
     return normal / np.linalg.norm(normal)

@@ -1,11 +1,11 @@
 """Which side of its surface a unit is on.
 
-If the gradients of q_1 … q_k at a point of q_i = 0 are independent, there is a direction u that changes q_i alone. On the
-side where unit i is off the box is then constant along u, since nothing else above the known layers moves. A missing
-or a bogus row makes both sides change, so the test also tells whether the layer is complete.
+If the gradients of q_1 … q_k at a point of q_i = 0 are independent, there is a direction u that changes q_i alone. On
+the side where unit i is off the box is then constant along u, since nothing else above the known layers moves. A
+missing or a bogus row makes both sides change, so the test also tells whether the layer is complete.
 
-Where a layer has more units than the inputs have dimensions there is no such u. The surfaces above it then tell: 2 relu(q) =
-|q| + q makes a unit above, v·2relu(S q) + b, equal to Σ v_i |q_i| + r·h + β with
+Where a layer has more units than the inputs have dimensions there is no such u. The surfaces above it then tell: 2
+relu(q) = |q| + q makes a unit above, v·2relu(S q) + b, equal to Σ v_i |q_i| + r·h + β with
 
     r = Σ_i s_i v_i W_i,    β = b + Σ_i s_i v_i b_i,
 

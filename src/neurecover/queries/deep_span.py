@@ -1,9 +1,9 @@
 """The directions of the inputs that matter, if the first layer has fewer units than there are inputs.
 
-Every gradient of the box is a combination of the first layer's rows, so gradients at r random points span them all once
-their rank no longer grows. In a basis B (d, r) of that span the box is f(B y), a network with r inputs, and all further
-gradients cost r + 1 queries instead of d + 1. At the end, with the layers above known, the rows of W are found in all
-d inputs: the gradients in well-chosen cells are
+Every gradient of the box is a combination of the first layer's rows, so gradients at r random points span them all
+once their rank no longer grows. In a basis B (d, r) of that span the box is f(B y), a network with r inputs, and all
+further gradients cost r + 1 queries instead of d + 1. At the end, with the layers above known, the rows of W are
+found in all d inputs: the gradients in well-chosen cells are
 
     g_c = Σ_j u_cj w_j,
 

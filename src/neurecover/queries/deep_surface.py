@@ -1,12 +1,12 @@
 """What is known so far about the surface θ·φ(x) = 0 of one unit above the known layers.
 
-Every answer gives linear equations for θ (f,). They are kept as a particular solution θ̂ and an orthonormal basis N of
-all directions that no equation has seen yet,
+Every answer gives linear equations for θ (f,). They are kept as a particular solution θ̂ and an orthonormal basis N
+of all directions that no equation has seen yet,
 
     θ ∈ { θ̂ + N u }.
 
-The surface is known in those cells where Nᵀ φ vanishes; once N is empty, it is known everywhere. The scale of θ is fixed
-by giving the normal at the first point length one.
+The surface is known in those cells where Nᵀ φ vanishes; once N is empty, it is known everywhere. The scale of θ is
+fixed by giving the normal at the first point length one.
 """
 
 from __future__ import annotations
@@ -35,10 +35,6 @@ class Surface:
     def normal(self, cell: Cell) -> np.ndarray:
         """The gradient of θ·φ in a cell where the surface is known."""
         return cell.Phi.T @ self.theta
-
-    def value(self, phi: np.ndarray) -> np.ndarray:
-        """θ̂·φ for one or many φ."""
-        return phi @ self.theta
 
     def unknown(self, phi: np.ndarray) -> float:
         """How much of the direction φ no equation has seen, between 0 and 1."""

@@ -1,13 +1,13 @@
 """Following one unit's surface through the cells of the known layers until all its weights are known.
 
-Inside a cell the surface is a plane with normal J. Where it meets a known unit i, at a point c, φ goes on continuously
-but its derivative changes by ψ mᵀ, m being the gradient of q_i: the new normal is
+Inside a cell the surface is a plane with normal J. Where it meets a known unit i, at a point c, φ goes on
+continuously but its derivative changes by ψ mᵀ, m being the gradient of q_i: the new normal is
 
     J' = J + α m,    α = ψ·θ,
 
-and α is the one number that is new. It is read off close behind c: in the direction n = J − (J·m) m / (m·m), along which
-q_i stays as it is, the surface lies at t = −α q_i / (J·n). If ψ·θ follows from the equations so far, the crossing is
-free of queries.
+and α is the one number that is new. It is read off close behind c: in the direction n = J − (J·m) m / (m·m), along
+which q_i stays as it is, the surface lies at t = −α q_i / (J·n). If ψ·θ follows from the equations so far, the
+crossing is free of queries.
 """
 
 from __future__ import annotations

@@ -24,6 +24,7 @@ _SAFETY = 8.0
 _LEVELS = 80
 _PASSES = 4
 _RATIO = 6.0
+_PATIENCE = 6_000
 
 Function = Callable[[np.ndarray], np.ndarray]
 
@@ -71,13 +72,13 @@ def find_kinks(
     """All kinks of the box along x + t v for start ≤ t ≤ stop.
 
     `less` (n, d) -> (n, p) is taken off the answers first, so that only the rest of the box is searched. The search is
-    given up after `most` queries.
+    given up after `most` queries, or when it has met curves and hardly any kinks.
     """
     if not start < stop:
         raise ValueError(f"expected start < stop. Got {start:g} and {stop:g} instead.")
     line = _Line(box, np.asarray(x, dtype=float), np.asarray(v, dtype=float), less)
     before = box.queries
-    positions, resolved, complete = _search(line, start, stop, before + most)
+    positions, resolved, complete = _search(line, start, stop, most)
     return _pieces(line, start, stop, positions, resolved, complete, before)
 
 
@@ -152,8 +153,9 @@ class _Intervals:
         return np.maximum(self.na, self.nb)
 
 
-def _search(line: _Line, start: float, stop: float, limit: int) -> tuple[np.ndarray, np.ndarray, bool]:
+def _search(line: _Line, start: float, stop: float, most: int) -> tuple[np.ndarray, np.ndarray, bool]:
     """Kink positions, which of them are resolved, and whether the search came to its end."""
+    before, limit = line.box.queries, line.box.queries + most
     rng = np.random.default_rng(0)
     work = _first(line, start, stop)
     found: list[np.ndarray] = []
@@ -167,6 +169,8 @@ def _search(line: _Line, start: float, stop: float, limit: int) -> tuple[np.ndar
         work, tolerance = work.take(~narrow), tolerance[~narrow]
         if not len(work) or line.box.queries + 6 * len(work) > limit:
             break
+        if _hopeless(line.box.queries - before, sum(map(len, found))):
+            break
         meeting, candidate = _meeting(work, tolerance, line.fraction)
         single = candidate.copy()
         single[candidate] = _confirmed(line, work.take(candidate), tolerance[candidate], meeting[candidate])
@@ -177,6 +181,15 @@ def _search(line: _Line, start: float, stop: float, limit: int) -> tuple[np.ndar
     resolved = np.repeat([True, False], [sum(map(len, found)), sum(map(len, blurred))])
     order = np.argsort(positions)
     return positions[order], resolved[order], not len(work)
+
+
+def _hopeless(queries: int, found: int) -> bool:
+    """Whether so many queries should have shown more kinks, had there been kinks and not curves.
+
+    After q queries there are about q/3 intervals. Of m ≤ 2q kinks among them at least every hundredth interval has one
+    to itself, which is found (Poisson: λ e^{−λ} with λ = 3m/q ≤ 6).
+    """
+    return queries > _PATIENCE and found < queries / 300
 
 
 def _first(line: _Line, start: float, stop: float) -> _Intervals:

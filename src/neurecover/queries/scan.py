@@ -38,7 +38,7 @@ def scan_line(box: Box, rng: np.random.Generator, farther: float = 1.0) -> Scan:
     kinks = find_kinks(box, x, v, -far, far, most=_MOST)
     if not kinks.complete:
         raise NotPiecewiseLinearError(
-            f"The box bends in so many places along a line that it would take more than {_MOST} queries to find them: "
+            f"Along a line the box bends as curves do, or in more places than {_MOST} queries can find: "
             "it is not a network of straight pieces, or far too wide a one."
         )
     blurred = int(np.count_nonzero(~kinks.resolved))

@@ -1,0 +1,162 @@
+"""The parts of the extraction of several layers, each against the mathematics it stands for."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from neurecover.models import DeepNetwork
+from neurecover.queries.box import Box
+from neurecover.queries.deep_cells import Known
+from neurecover.queries.deep_output import fit_output
+from neurecover.queries.deep_points import points_on, random_points
+from neurecover.queries.deep_polish import polish, polishing_points
+from neurecover.queries.deep_signs import signs_by_moving, signs_from_above, with_signs
+from neurecover.queries.deep_span import gradient_span, lifted
+from neurecover.queries.deep_surface import first_surface
+from neurecover.queries.deep_tracing import trace
+from neurecover.solve.deadline import Deadline
+
+
+def he_network(widths: tuple[int, ...], seed: int) -> DeepNetwork:
+    rng = np.random.default_rng(seed)
+    layers = [
+        (rng.standard_normal((k, d)) * np.sqrt(2.0 / d), 0.1 * rng.standard_normal(k))
+        for d, k in itertools.pairwise(widths)
+    ]
+    return DeepNetwork(layers).normal_form()
+
+
+def aligned(a: np.ndarray, b: np.ndarray) -> float:
+    """The sine of the angle between two rows, up to sign."""
+    a, b = a / np.linalg.norm(a), b / np.linalg.norm(b)
+    return float(np.linalg.norm(a - np.copysign(1.0, a @ b) * b))
+
+
+@pytest.mark.parametrize("open_layer", [False, True])
+def test_features_are_affine_in_a_cell(open_layer):
+    network = he_network((5, 4, 6, 3, 1), 0)
+    known = Known(5, network.layers[:1], network.layers[1]) if open_layer else Known(5, network.layers[:2])
+    X = random_points(known, 50, np.random.default_rng(1))
+    for x in X:
+        cell = known.cell_at(x)
+        assert np.allclose(cell.Phi @ x + cell.phi0, known.features(x[None])[0])
+        assert np.allclose(cell.Q @ x + cell.q0, known.values(x[None])[0])
+
+
+def surface_of_unit(known: Known, theta: np.ndarray, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    X = random_points(known, 200, rng)
+    side = known.features(X) @ theta > 0.0
+    low, high = X[~side][0], X[side][0]
+    for _ in range(60):
+        middle = 0.5 * (low + high)
+        if known.features(middle[None])[0] @ theta > 0.0:
+            high = middle
+        else:
+            low = middle
+    return low
+
+
+def test_tracing_reads_off_every_weight_behind_open_signs():
+    # More units than inputs: no cell shows all weights at once, and the signs of the first layer are not known.
+    network = he_network((5, 8, 6, 1), 3)
+    flips = np.random.default_rng(0).choice([-1.0, 1.0], 8)
+    (W, b), (V, c), _ = network.layers
+    known = Known(5, (), (flips[:, None] * W, flips * b))
+    rng = np.random.default_rng(1)
+    traced = []
+    for unit in range(6):
+        # V relu(q) + c = ½ V|q| + ½ V q + c, and q = W x + b does not depend on the flips.
+        theta = np.concatenate([0.5 * V[unit], 0.5 * V[unit] @ W, [c[unit] + 0.5 * V[unit] @ b]])
+        x = surface_of_unit(known, theta, unit)
+        cell = known.cell_at(x)
+        normal = cell.Phi.T @ theta
+        surface, gap = first_surface(cell, x, normal / np.linalg.norm(normal))
+        assert gap < 1e-10
+        surface = trace(Box(network, 5), known, surface, x, rng)
+        if surface.complete:
+            traced.append(surface.theta)
+            assert aligned(surface.theta, theta) < 1e-6
+    assert len(traced) >= 4
+    signs = signs_from_above(known, np.array(traced))
+    assert signs is not None
+    assert np.array_equal(signs, flips)
+    closed, rows = with_signs(known, signs, np.array(traced))
+    assert np.allclose(closed.layers[0][0], W)
+    assert min(aligned(rows[0], np.append(v, k)) for v, k in zip(V, c)) < 1e-6
+
+
+def test_too_few_surfaces_do_not_settle_the_signs():
+    rng = np.random.default_rng(0)
+    known = Known(3, (), (rng.standard_normal((8, 3)), rng.standard_normal(8)))
+    assert signs_from_above(known, rng.standard_normal((2, 12))) is None
+
+
+def test_moving_one_unit_tells_its_sign_and_a_missing_unit_shows():
+    network = he_network((6, 6, 6, 1), 5)
+    W, b = network.layers[0]
+    flips = np.random.default_rng(1).choice([-1.0, 1.0], 6)
+    known, rows = Known(6), np.column_stack([W, b]) * flips[:, None]
+    points = np.array([-b[i] * W[i] for i in range(6)])
+    signs = signs_by_moving(Box(network, 6), known, rows, points, np.random.default_rng(2))
+    assert signs.unanimous
+    assert np.array_equal(signs.signs, flips)
+    fewer = signs_by_moving(Box(network, 6), known, rows[:5], points[:5], np.random.default_rng(2))
+    assert not fewer.unanimous
+
+
+def test_output_fit_gives_signs_and_tells_a_missing_unit():
+    network = he_network((5, 5, 6, 2), 4)
+    known = Known(5, network.layers[:1])
+    V, c = network.layers[1]
+    flips = np.random.default_rng(1).choice([-1.0, 1.0], 6)
+    rows = np.column_stack([V, c]) * flips[:, None]
+    X = random_points(known, 80, np.random.default_rng(2))
+    on = (network.hidden(X)[1] > 0.0).sum(axis=0)
+    assert on.min() > 4
+    assert on.max() < 76
+    output = fit_output(known, rows, X, network(X))
+    assert output is not None
+    assert np.allclose(output.network.layers[1][0], V)
+    assert np.allclose(output.network.layers[2][0], network.layers[2][0])
+    assert fit_output(known, rows[:-1], X, network(X)) is None
+
+
+def test_polish_squares_the_error():
+    network = he_network((5, 5, 4, 1), 7)
+    rng = np.random.default_rng(3)
+    rough = DeepNetwork([(W + 1e-7 * rng.standard_normal(W.shape), b) for W, b in network.layers])
+    anchors = (np.array([-b * w for w, b in zip(*network.layers[0])]),)
+    X = polishing_points(rough, anchors, 200, rng)
+    polished = polish(rough, X, network(X), Deadline())
+    assert max(np.abs(V - W).max() for (V, _), (W, _) in zip(polished.network.layers, network.layers)) < 1e-11
+    assert polished.errors.max() < 1e-11
+
+
+def test_errors_say_when_no_answer_sees_a_weight():
+    network = he_network((4, 4, 3, 1), 8)
+    X = np.random.default_rng(0).standard_normal((400, 4))
+    X = X[network.hidden(X)[0][:, 0] == 0.0]
+    assert polish(network, X, network(X), Deadline()).errors[0] > 1e-6
+
+
+def test_gradients_span_the_rows_and_rows_are_lifted():
+    network = he_network((25, 4, 3, 1), 9)
+    box, rng = Box(network, 25), np.random.default_rng(0)
+    basis = gradient_span(box, rng)
+    W = network.layers[0][0]
+    assert basis.shape == (25, 4)
+    assert np.abs(W - W @ basis @ basis.T).max() < 1e-7
+    rough = DeepNetwork([(W @ basis, network.layers[0][1]), *network.layers[1:]])
+    assert np.abs(lifted(box, rough, basis, rng).layers[0][0] - W).max() < 1e-11
+
+
+def test_points_on_a_surface_lie_on_it():
+    network = he_network((5, 7, 4, 1), 10)
+    known = Known(5, network.layers[:1])
+    theta = np.append(network.layers[1][0][0], network.layers[1][1][0])
+    near = surface_of_unit(known, theta, 0)
+    where = points_on(known, theta, 30, np.random.default_rng(0), near)
+    assert len(where.points) >= 20
+    assert np.abs(known.features(where.points) @ theta).max() < 1e-9
