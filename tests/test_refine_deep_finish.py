@@ -71,16 +71,17 @@ def test_widths_are_found() -> None:
 
 
 def test_noise_ends_at_the_optimum_near_the_truth() -> None:
-    X, network = _teacher((4, 3, 2, 1), 4_000, 2)
+    X, network = _teacher((5, 4, 3, 2), 3_000, 12)
     Y = network(X)
-    Y = Y + 0.05 * Y.std() * np.random.default_rng(1).standard_normal(Y.shape)
-    found = _finish(X, Y, (3, 2))
-    total = float(np.sum((Y - Y.mean()) ** 2))
+    Y = Y + 0.05 * Y.std(axis=0) * np.random.default_rng(1).standard_normal(Y.shape)
+    found = _finish(X, Y, (4, 3))
+    total = float(np.sum((Y - Y.mean(axis=0)) ** 2))
     reference = fit_network(ArraySource(X, Y), network, total, True, Deadline())
-    assert found.relative_rss > 1e-4
+    assert 1e-3 < found.relative_rss < 1e-2
     assert not found.exact
-    assert found.relative_rss <= reference.rss / total * (1.0 + 1.0 / len(X))
+    assert found.relative_rss <= reference.rss / total * (1.0 + 1.0 / Y.size)
     assert compare(found.network, network).weight_error < 0.1
+    assert "Two runs ended at the same least-squares optimum." in found.notes
 
 
 @pytest.mark.parametrize("name", ["tanh", "cubic", "deeper"])
