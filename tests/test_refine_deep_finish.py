@@ -39,7 +39,7 @@ def _finish(X: np.ndarray, Y: np.ndarray, widths: tuple[int, ...] | None, **sett
 
 @pytest.mark.parametrize(
     ("sizes", "activation", "bias"),
-    [((5, 4, 3, 1), "relu", True), ((5, 4, 3, 2), "leaky_relu(0.1)", True), ((6, 4, 3, 2), "relu", False)],
+    [((6, 4, 3, 2), "relu", True), ((5, 4, 3, 2), "leaky_relu(0.1)", True), ((6, 4, 3, 2), "relu", False)],
 )
 def test_exact_samples_give_the_weights(sizes: tuple[int, ...], activation: str, bias: bool) -> None:
     X, network = _teacher(sizes, 3_000, 12, activation, bias)
