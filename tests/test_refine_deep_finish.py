@@ -55,8 +55,8 @@ def test_exact_samples_give_the_weights(sizes: tuple[int, ...], activation: str,
 
 
 def test_the_same_seed_gives_the_same_network() -> None:
-    X, network = _teacher((4, 3, 2, 1), 1_500, 2)
-    first, second = (_finish(X, network(X), (3, 2), seed=7) for _ in range(2))
+    X, network = _teacher((5, 4, 3, 2), 1_500, 12)
+    first, second = (_finish(X, network(X), (4, 3), seed=7) for _ in range(2))
     for (W, b), (V, c) in zip(first.network.layers, second.network.layers):
         np.testing.assert_array_equal(W, V)
         np.testing.assert_array_equal(b, c)
@@ -90,7 +90,7 @@ def test_what_is_not_such_a_network_is_not_exact(name: str) -> None:
     rng = np.random.default_rng(0)
     Z = X @ rng.standard_normal((4, 3))
     Y = {"tanh": np.tanh(Z) @ np.ones((3, 1)), "cubic": (Z**3).sum(axis=1, keepdims=True), "deeper": network(X)}[name]
-    found = finish_deep(ArraySource(X, Y), (3, 2), "relu", rng, Deadline.after(3.0))
+    found = finish_deep(ArraySource(X, Y), (3, 2), "relu", rng, Deadline.after(1.5))
     assert found.relative_rss > 1e-8
     assert not found.exact
     assert found.network.n_hidden == (3, 2)

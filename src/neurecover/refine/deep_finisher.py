@@ -179,7 +179,9 @@ def _finished(best: Settled, total: float, runs: int, agreed: bool) -> DeepFinis
     elif relative >= EXACT:
         notes.append(f"No two of the runs ended at the same optimum ({runs} made), so a better one may exist.")
     if fit.weakest < UNDETERMINED:
-        notes.append("These samples leave some weights open: the network may have more units than the function needs.")
+        notes.append(
+            "Some weights are open: too few samples see a unit, or there are more units than the function needs."
+        )
     if best.sign_choices != 1:
         notes.append(f"The signs of the units are open: {best.sign_choices or 'an unknown number of'} choices fit.")
     return DeepFinished(
