@@ -39,7 +39,7 @@ def _finish(X: np.ndarray, Y: np.ndarray, widths: tuple[int, ...] | None, **sett
 
 @pytest.mark.parametrize(
     ("sizes", "activation", "bias"),
-    [((5, 4, 3, 1), "relu", True), ((5, 4, 3, 2), "leaky_relu(0.1)", True), ((6, 4, 3, 2), "relu", False)],
+    [((6, 4, 3, 2), "relu", True), ((5, 4, 3, 2), "leaky_relu(0.1)", True), ((6, 4, 3, 2), "relu", False)],
 )
 def test_exact_samples_give_the_weights(sizes: tuple[int, ...], activation: str, bias: bool) -> None:
     X, network = _teacher(sizes, 3_000, 12, activation, bias)
@@ -55,8 +55,8 @@ def test_exact_samples_give_the_weights(sizes: tuple[int, ...], activation: str,
 
 
 def test_the_same_seed_gives_the_same_network() -> None:
-    X, network = _teacher((4, 3, 2, 1), 1_500, 2)
-    first, second = (_finish(X, network(X), (3, 2), seed=7) for _ in range(2))
+    X, network = _teacher((5, 4, 3, 2), 1_500, 12)
+    first, second = (_finish(X, network(X), (4, 3), seed=7) for _ in range(2))
     for (W, b), (V, c) in zip(first.network.layers, second.network.layers):
         np.testing.assert_array_equal(W, V)
         np.testing.assert_array_equal(b, c)
@@ -71,16 +71,17 @@ def test_widths_are_found() -> None:
 
 
 def test_noise_ends_at_the_optimum_near_the_truth() -> None:
-    X, network = _teacher((4, 3, 2, 1), 4_000, 2)
+    X, network = _teacher((5, 4, 3, 2), 3_000, 12)
     Y = network(X)
-    Y = Y + 0.05 * Y.std() * np.random.default_rng(1).standard_normal(Y.shape)
-    found = _finish(X, Y, (3, 2))
-    total = float(np.sum((Y - Y.mean()) ** 2))
+    Y = Y + 0.05 * Y.std(axis=0) * np.random.default_rng(1).standard_normal(Y.shape)
+    found = _finish(X, Y, (4, 3))
+    total = float(np.sum((Y - Y.mean(axis=0)) ** 2))
     reference = fit_network(ArraySource(X, Y), network, total, True, Deadline())
-    assert found.relative_rss > 1e-4
+    assert 1e-3 < found.relative_rss < 1e-2
     assert not found.exact
-    assert found.relative_rss <= reference.rss / total * (1.0 + 1.0 / len(X))
+    assert found.relative_rss <= reference.rss / total * (1.0 + 1.0 / Y.size)
     assert compare(found.network, network).weight_error < 0.1
+    assert "Two runs ended at the same least-squares optimum." in found.notes
 
 
 @pytest.mark.parametrize("name", ["tanh", "cubic", "deeper"])
@@ -89,7 +90,7 @@ def test_what_is_not_such_a_network_is_not_exact(name: str) -> None:
     rng = np.random.default_rng(0)
     Z = X @ rng.standard_normal((4, 3))
     Y = {"tanh": np.tanh(Z) @ np.ones((3, 1)), "cubic": (Z**3).sum(axis=1, keepdims=True), "deeper": network(X)}[name]
-    found = finish_deep(ArraySource(X, Y), (3, 2), "relu", rng, Deadline.after(3.0))
+    found = finish_deep(ArraySource(X, Y), (3, 2), "relu", rng, Deadline.after(1.5))
     assert found.relative_rss > 1e-8
     assert not found.exact
     assert found.network.n_hidden == (3, 2)

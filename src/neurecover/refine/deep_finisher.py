@@ -1,7 +1,8 @@
 """A network of several hidden layers from samples: search with skips, signs, fit without skips.
 
 Without noise the first network whose residual is at the level of rounding ends the search. With noise nothing marks the
-optimum, so the search ends when two runs from different starts arrive at the same one.
+optimum, so the search ends when two runs from different starts arrive at the same one, and no wider student does much
+better.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from neurecover.data import Source
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import DeepNetwork
 from neurecover.refine.deep_descent import DeepDescent, descend_deep
-from neurecover.refine.deep_problem import EXACT, Problem, Progress, output_total
+from neurecover.refine.deep_joint import network_rss
+from neurecover.refine.deep_problem import EXACT, Problem, Progress
 from neurecover.refine.deep_search import JOINT, Samples, candidates, narrow
 from neurecover.refine.deep_settling import Settled, settle_deep
 from neurecover.refine.deep_signs import with_skips
@@ -25,6 +27,7 @@ from neurecover.solve import Deadline
 MAX_RUNS, FRESH_RUNS = 24, 3  # students taken to the end, in general and to rule a narrower network out
 SEARCH_LOAD = 60  # samples per parameter that the search at given widths looks at; the last fits see all
 SEARCH_SAMPLES = 20_000  # that the search for the widths looks at
+NOISE = 1.5  # times the mean square error of a wide student, beyond which what is left is no noise
 SAME = 0.1  # of one equation's share of Σ r²: two optima closer than this are one
 UNDETERMINED = 1e-13  # smallest eigenvalue of the scaled information at which a weight is left open
 
@@ -71,7 +74,7 @@ def finish_deep(
     """
     activation = get(activation)
     _check(widths, activation, depth)
-    problem = Problem(source, activation, bias, output_total(source, bias), progress or (lambda stage, rss: None))
+    problem = Problem.of(source, activation, bias, progress)
     if not problem.total > 0:
         raise UnsolvableError("The outputs are the same for every sample, so no weight can be seen in them.")
     if widths is None:
@@ -98,14 +101,14 @@ def _solve(
     runs, start_of_best, agreed = 0, 0, False
     for candidate in candidates(samples, widths, rng, deadline):
         runs += 1
-        relative = candidate.fit.relative_rss
-        problem.progress("search", relative)
-        # With its skips a student fits at least as well as the network that it leads to.
-        if best is None or relative <= best.fit.rss / total:
+        problem.progress("search", candidate.fit.relative_rss)
+        # With its skips a student fits its samples at least as well as the network that it leads to.
+        if best is None or candidate.fit.rss <= network_rss(samples.source, best.fit.network):
             settled = settle_deep(problem, candidate.fit, deadline)
             problem.progress("settle", settled.fit.rss / total)
             if best is not None and candidate.start != start_of_best:
                 agreed = abs(settled.fit.rss - best.fit.rss) <= SAME * best.fit.rss / problem.n_equations
+                agreed &= settled.fit.rss / total <= NOISE * candidate.wide_error
             if best is None or settled.fit.rss < best.fit.rss:
                 best, start_of_best = settled, candidate.start
         if best.fit.rss < EXACT * total or (agreed and not noiseless) or runs >= max_runs or deadline.passed:
@@ -178,7 +181,9 @@ def _finished(best: Settled, total: float, runs: int, agreed: bool) -> DeepFinis
     elif relative >= EXACT:
         notes.append(f"No two of the runs ended at the same optimum ({runs} made), so a better one may exist.")
     if fit.weakest < UNDETERMINED:
-        notes.append("These samples leave some weights open: the network may have more units than the function needs.")
+        notes.append(
+            "Some weights are open: too few samples see a unit, or there are more units than the function needs."
+        )
     if best.sign_choices != 1:
         notes.append(f"The signs of the units are open: {best.sign_choices or 'an unknown number of'} choices fit.")
     determined = fit.weakest >= UNDETERMINED

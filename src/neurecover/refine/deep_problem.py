@@ -20,17 +20,24 @@ Progress = Callable[[str, float], object]
 
 @dataclass(frozen=True)
 class Problem:
-    """The samples, and Σ (y − ȳ)², or Σ y² without biases, as the `total` that residuals are compared with."""
+    """The samples, their number, and the `total` that residuals are compared with: Σ (y − ȳ)², Σ y² without biases."""
 
     source: Source
     activation: Activation
     bias: bool
+    n_samples: int
     total: float
     progress: Progress
 
+    @classmethod
+    def of(cls, source: Source, activation: Activation, bias: bool, progress: Progress | None) -> Problem:
+        outputs = summed_outputs(source, bias)
+        total = float(outputs.sums["output_squared"].sum())
+        return cls(source, activation, bias, outputs.n, total, progress or (lambda stage, relative_rss: None))
+
     @property
     def n_equations(self) -> int:
-        return self.source.n_outputs * (self.source.n_samples or 1)
+        return self.n_samples * self.source.n_outputs
 
     def n_parameters(self, widths: tuple[int, ...]) -> int:
         """How many numbers a network of these widths has."""
@@ -44,17 +51,17 @@ class Problem:
 
     def samples(self, wanted: int, rng: np.random.Generator) -> Samples:
         """At most so many samples in memory, for the search."""
-        seed, n = int(rng.integers(2**31)), self.source.n_samples
-        X, Y = (self.source if n is not None and n <= wanted else subsample(self.source, wanted, seed)).collect()
-        return Samples(X, Y, output_total(ArraySource(X, Y), self.bias), self.bias, self.activation)
+        seed = int(rng.integers(2**31))
+        X, Y = (self.source if self.n_samples <= wanted else subsample(self.source, wanted, seed)).collect()
+        total = float(summed_outputs(ArraySource(X, Y), self.bias).sums["output_squared"].sum())
+        return Samples(X, Y, total, self.bias, self.activation)
 
 
-def output_total(source: Source, bias: bool) -> float:
-    """Σ (y − ȳ)² over samples and outputs, or Σ y² for a network without constants."""
+def summed_outputs(source: Source, bias: bool) -> Residuals:
+    """Σ (y − ȳ)² of every output, or Σ y² for a network without constants, as sums of squared outputs."""
     p = source.n_outputs
 
     def about(origin: np.ndarray) -> Residuals:
         return reduce(source, Residuals(lambda X: np.zeros((len(X), p)), p, origin=origin))
 
-    origin = about(np.zeros(p)).average("output") if bias else np.zeros(p)
-    return float(about(origin).sums["output_squared"].sum())
+    return about(about(np.zeros(p)).average("output") if bias else np.zeros(p))

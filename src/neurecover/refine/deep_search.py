@@ -31,12 +31,12 @@ LOAD = 0.5  # parameters of the student per equation, at the most
 ADAM_STEPS = 2500
 WIDE = Effort(iterations=50, target=1e-18, patience=10, slow=0.9, single=True)
 REFIT = Effort(iterations=6, target=1e-18, single=True)
-JOINT = Effort(iterations=150, patience=10, slow=0.8)
+JOINT = Effort(iterations=100, patience=10, slow=0.98)
 PATIENCE = 6  # hops without progress before a fresh start
 PROGRESS = 0.95
 CLEAR = 2.5  # ratio of the smallest jump that is kept to the largest that is not
 GOOD = 1e-6  # relative Σ r² at which the planes are tried whatever their jumps
-KEPT = 4.0  # how much larger Σ r² may be after narrowing for it to count as free
+FREE = 2.0  # how much of the noise a parameter takes up, at the most
 UPPER_TRIES = 6
 AGREE = 1e-2  # of Σ r²: two fits that are closer are taken for the same
 
@@ -74,10 +74,15 @@ class Samples:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A student at the teacher's widths, and the fresh start that it comes from: those of one start are relatives."""
+    """A student at the teacher's widths, and the fresh start that it comes from: those of one start are relatives.
+
+    wide_error is the least mean square error of a wide student so far, per degree of freedom and over the mean of y².
+    Noise cannot be much larger.
+    """
 
     fit: DeepDescent
     start: int
+    wide_error: float
 
 
 def candidates(
@@ -87,22 +92,29 @@ def candidates(
 
     A start is given up when it leads to the same student twice, or when its hops gain nothing any more.
     """
+    error = np.inf
     for start in count():
         best: DeepDescent | None = None
         found: list[float] = []
         for fit in wide_fits(samples, widths, rng, deadline):
+            error = min(error, _error(samples, fit))
             if best is None or fit.rss < best.rss:
                 best = fit
             if len(widths) > 1 and not planes_are_clear(samples, fit, widths[0]):
                 continue
             completed = complete(samples, fit, widths, rng, deadline)
-            yield Candidate(completed, start)
+            yield Candidate(completed, start, error)
             if any(abs(completed.rss - rss) <= AGREE * rss for rss in found):
                 break
             found.append(completed.rss)
         if not found:
             assert best is not None
-            yield Candidate(complete(samples, best, widths, rng, deadline), start)
+            yield Candidate(complete(samples, best, widths, rng, deadline), start, error)
+
+
+def _error(samples: Samples, fit: DeepDescent) -> float:
+    n_parameters = fit.student.n_hidden_weights + fit.student.readout.size
+    return fit.relative_rss * samples.Y.size / max(samples.Y.size - n_parameters, 1)
 
 
 def wide_fits(
@@ -149,12 +161,20 @@ def complete(
     samples: Samples, fit: DeepDescent, widths: tuple[int, ...], rng: np.random.Generator, deadline: Deadline
 ) -> DeepDescent:
     """From a wide fit to a student of these widths: the first layer, the ones above, all together."""
+    source, total = samples.source, samples.total
     lower = narrow(samples, fit, (widths[0], *fit.student.widths[1:]), deadline)
-    direct = narrow(samples, lower, widths, deadline)
-    if len(widths) > 1 and direct.rss > max(KEPT * lower.rss, WIDE.target * lower.total):
-        other = on_planes(samples, lower, widths, rng, deadline)
-        direct = min(direct, other, key=lambda fit: fit.rss)
-    return descend_deep(samples.source, direct.student, samples.total, JOINT, deadline)
+    direct = descend_deep(source, narrow(samples, lower, widths, deadline).student, total, JOINT, deadline)
+    if len(widths) == 1 or direct.rss <= _allowed(samples, lower, widths):
+        return direct
+    anew = descend_deep(source, on_planes(samples, lower, widths, rng, deadline).student, total, JOINT, deadline)
+    return min(direct, anew, key=lambda fit: fit.rss)
+
+
+def _allowed(samples: Samples, lower: DeepDescent, widths: tuple[int, ...]) -> float:
+    """Σ r² of a student of these widths that lost nothing but parameters, each with FREE times its share of noise."""
+    spare = sum(lower.student.widths) - sum(widths)
+    columns = len(lower.student.readout) + samples.Y.shape[1]
+    return max(lower.rss * (1.0 + FREE * spare * columns / samples.Y.size), WIDE.target * lower.total)
 
 
 def on_planes(
@@ -173,7 +193,7 @@ def on_planes(
         agreed = best is not None and abs(upper.rss - best.rss) <= AGREE * best.rss
         if best is None or upper.rss < best.rss:
             best = upper
-        if agreed or best.rss < KEPT * lower.rss or deadline.passed:
+        if agreed or best.rss <= _allowed(samples, lower, widths) or deadline.passed:
             break
     assert best is not None
     above = _unwhitened(best.student, whitening)

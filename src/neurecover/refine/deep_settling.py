@@ -12,8 +12,8 @@ from neurecover.refine.deep_problem import EXACT, Problem
 from neurecover.refine.deep_signs import count_signs, without_skips
 from neurecover.solve import Deadline
 
-FITTED, BEGUN = 3, 5  # choices of signs that are fitted, and the steps after which the hopeless ones are given up
-HOPELESS = 1.2  # times the least Σ r² among them
+FITTED, BEGUN = 4, 10  # choices of signs that are fitted, and the steps after which the hopeless ones are given up
+HOPELESS = 2.0  # times the least Σ r² among them
 DOUBT = 10.0  # degrees of freedom: odds of e⁵ between two choices of signs under Gaussian noise
 
 
