@@ -14,7 +14,7 @@ from neurecover.data import ArraySource, split
 
 SEARCHES = ("likelihood", "turn", "paper")
 _HOLDOUT = 0.1
-_GOOD = 2e-3  # share of training samples on the wrong side up to which no other start is tried
+_GOOD, _NOISY_GOOD = 2e-3, 0.02  # share of training samples on the wrong side up to which no other start is tried
 _FLIPS = np.array([0.003, 0.02])  # where rates of wrong activity start: outside and inside
 
 
@@ -78,7 +78,8 @@ def _likelihood(
     labels: ArraySource, W: np.ndarray, t: np.ndarray, rng: np.random.Generator, noisy: bool, counted: bool
 ) -> UnionFit:
     fit = fit_union(labels, W, t, flips=_FLIPS if noisy else None)
-    if missed(labels, fit).by_chance if noisy else fit.error <= _GOOD:
+    # Noise blurs the boundary, so that what is missed there is not by chance even where all units are right.
+    if fit.error <= (_NOISY_GOOD if noisy else _GOOD) or (noisy and missed(labels, fit).by_chance):
         return fit
     again = find_union(labels, rng, None if counted else len(W)).fit
     return again if again.error < fit.error else fit

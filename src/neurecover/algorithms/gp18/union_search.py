@@ -23,7 +23,7 @@ from neurecover.exceptions import UnsolvableError
 SEARCH_ROWS = 20_000  # samples that the search looks at; the last fit takes all
 _FIRST_FLIPS = 0.02
 _NARROW, _WIDE = 0.3, 0.5  # tan α of the units of Step 1, and of other starts
-_RANDOM_STARTS = 3
+_RANDOM_STARTS = 2
 _LOAD = 5  # samples per parameter, at the least
 _SURE = 10.0  # difference in BIC, odds of e⁵, that makes a number certain
 
