@@ -98,7 +98,9 @@ def sharpened(labels: Source, fit: UnionFit) -> UnionFit:
     for _ in range(_STAGES):
         here = _ascend(labels, fit)
         covariance = _covariance(here.score)
-        left = np.sqrt(np.array([np.trace(block[:-1, :-1]) for block in covariance]))
+        # One input has no angle; what is left there is the error of the threshold.
+        turns = slice(0, -1) if fit.W.shape[1] > 1 else slice(None)
+        left = np.sqrt(np.array([np.trace(block[turns, turns]) for block in covariance]))
         tan = np.clip(left, np.maximum(_FASTEST * fit.tan_alpha, _FINEST), _WIDEST)
         steps += here.steps
         settled = bool(np.all(np.abs(tan - fit.tan_alpha) <= _SETTLED * fit.tan_alpha))
