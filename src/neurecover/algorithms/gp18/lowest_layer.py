@@ -17,13 +17,14 @@ from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.gp18.activity import Activity, seen_activity
 from neurecover.algorithms.gp18.common import refuse_unless
 from neurecover.algorithms.gp18.step_one import PATHS, Directions, directions, hermite_coefficients, thresholds
-from neurecover.algorithms.gp18.step_two import SEARCHES, Boundary, boundary
+from neurecover.algorithms.gp18.step_two import NEVER, SEARCHES, Boundary, boundary
 from neurecover.algorithms.gp18.upper import with_linear_upper
 from neurecover.data import ArraySource, Source, reduce, subsample
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Polynomial
 from neurecover.refine.task import Task
 from neurecover.results import Estimate
+from neurecover.solve import Deadline
 from neurecover.statistics import Moments
 
 _AGREEMENT = 0.998  # of held-out samples whose activity a correct layer predicts
@@ -65,6 +66,7 @@ def two_steps(
     path: str = "tensor",
     search: str | None = "likelihood",
     max_samples: int = 200_000,
+    deadline: Deadline = NEVER,
 ) -> LowestLayer:
     """W and t of the first layer from samples with whitened Gaussian inputs.
 
@@ -93,7 +95,17 @@ def two_steps(
         )
         return _first_step_only(found, guess, note)
     start = None if threshold is None else guess
-    end = boundary(X, seen.of(Y), found.W, start, rng, search, noisy=seen.noisy, counted=n_hidden is None)
+    end = boundary(
+        X,
+        seen.of(Y),
+        found.W,
+        start,
+        rng,
+        search,
+        noisy=seen.noisy,
+        counted=n_hidden is None,
+        deadline=deadline,
+    )
     notes = [f"{seen.share:.1%} of the samples have an active unit.", end.sentence]
     certain = _certain(seen, end, notes)
     t = _below_the_noise(end, seen, ArraySource(X, Y), act) if seen.noisy else end.threshold
@@ -159,7 +171,13 @@ def _run(call: Call) -> Estimate:
     if call.form == PAPER and call.task.n_outputs != 1:
         raise UnsolvableError(f"The paper's form reads one output. Got {call.task.n_outputs} outputs instead.")
     layer = two_steps(
-        call.source, call.task.activation, call.rng, n_hidden=call.task.n_hidden, path=path, search=search
+        call.source,
+        call.task.activation,
+        call.rng,
+        n_hidden=call.task.n_hidden,
+        path=path,
+        search=search,
+        deadline=call.deadline,
     )
     network = with_linear_upper(call.source, layer.W, layer.threshold, call.task.activation)
     return Estimate(network, layer.notes, details=layer)
