@@ -19,7 +19,7 @@ def test_scikit_learn_estimator_checks(estimator, check) -> None:  # type: ignor
 def test_halfspaces_of_shifted_correlated_inputs(cls, inside: int) -> None:  # type: ignore[no-untyped-def]
     truth = composite_teacher(5, 3, union(), threshold=1.6, activation="step", random_state=2)
     rng = np.random.default_rng(0)
-    Z = rng.standard_normal((15_000, 5))
+    Z = rng.standard_normal((10_000, 5))
     mix, mean = np.eye(5) + 0.3 * rng.standard_normal((5, 5)), rng.standard_normal(5)
     X = Z @ mix.T + mean
     y = (truth(Z)[:, 0] == inside).astype(int)
@@ -82,9 +82,20 @@ def test_errors_of_the_halfspaces_cover() -> None:
     assert np.mean(np.array(within) < 2.0) > 0.8
 
 
-@pytest.mark.parametrize("k", [2, 4])
-def test_the_number_of_halfspaces_is_found(k: int) -> None:
-    _, X, y, _ = flipped_union(5, k, 5_000, (0.02, 0.02), 10 + k)
+def test_one_input_has_a_threshold_and_an_error_of_it() -> None:
+    ratios = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        x = rng.standard_normal((2_000, 1))
+        y = (x[:, 0] > 1.2) ^ (rng.random(2_000) < 0.1)
+        half = HalfspaceUnion(1, random_state=0).fit(x, y).halfspaces_
+        ratios.append((half.thresholds[0] - 1.2) / half.threshold_errors[0])
+    assert 0.2 < np.sqrt(np.mean(np.square(ratios))) < 3.0
+
+
+def test_the_number_of_halfspaces_is_found() -> None:
+    k = 3
+    _, X, y, _ = flipped_union(4, k, 3_000, (0.02, 0.02), 10)
     model = HalfspaceUnion(random_state=0).fit(X, y)
     assert len(model.halfspaces_) == k
     assert min(model.criteria_, key=model.criteria_.get) == k
@@ -106,7 +117,7 @@ def test_any_class_can_be_the_union() -> None:
 
 
 def test_a_set_of_another_shape_is_not_vouched_for() -> None:
-    X = np.random.default_rng(0).standard_normal((6_000, 3))
+    X = np.random.default_rng(0).standard_normal((3_000, 3))
     model = HalfspaceUnion(n_halfspaces=2, random_state=0).fit(X, np.linalg.norm(X, axis=1) > 2.0)
     assert any("not to be relied on" in note for note in model.notes_), model.notes_
 

@@ -17,17 +17,20 @@ from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.gp18.activity import Activity, seen_activity
 from neurecover.algorithms.gp18.common import refuse_unless
 from neurecover.algorithms.gp18.step_one import PATHS, Directions, directions, hermite_coefficients, thresholds
-from neurecover.algorithms.gp18.step_two import SEARCHES, Boundary, boundary
+from neurecover.algorithms.gp18.step_two import NEVER, SEARCHES, Boundary, boundary
 from neurecover.algorithms.gp18.upper import with_linear_upper
-from neurecover.data import Source, reduce, subsample
+from neurecover.data import ArraySource, Source, reduce, subsample
 from neurecover.exceptions import UnsolvableError
+from neurecover.models import Polynomial
 from neurecover.refine.task import Task
 from neurecover.results import Estimate
+from neurecover.solve import Deadline
 from neurecover.statistics import Moments
 
 _AGREEMENT = 0.998  # of held-out samples whose activity a correct layer predicts
 _NOISY_AGREEMENT = 0.985  # the same under noise: some at rest look active, and some at the boundary do not
 _CROWDED = 0.8  # share of samples with an active unit above which thresholds are too low for Step 1
+_MOST_HIDDEN = 0.3  # of a threshold, beyond which a unit is too weak for the noise to be corrected for
 _MIXED = 0.005  # share on the rarer side of rest that the tails of the noise may have
 _FORMS = {BEST: ("tensor", "likelihood"), PAPER: ("one_by_one", "paper")}
 
@@ -63,6 +66,7 @@ def two_steps(
     path: str = "tensor",
     search: str | None = "likelihood",
     max_samples: int = 200_000,
+    deadline: Deadline = NEVER,
 ) -> LowestLayer:
     """W and t of the first layer from samples with whitened Gaussian inputs.
 
@@ -91,10 +95,34 @@ def two_steps(
         )
         return _first_step_only(found, guess, note)
     start = None if threshold is None else guess
-    end = boundary(X, seen.of(Y), found.W, start, rng, search, noisy=seen.noisy, counted=n_hidden is None)
+    end = boundary(
+        X,
+        seen.of(Y),
+        found.W,
+        start,
+        rng,
+        search,
+        noisy=seen.noisy,
+        counted=n_hidden is None,
+        deadline=deadline,
+    )
     notes = [f"{seen.share:.1%} of the samples have an active unit.", end.sentence]
     certain = _certain(seen, end, notes)
-    return LowestLayer(end.W, end.threshold, found, seen, end, end.tan_alpha, end.agreement, certain, tuple(notes))
+    t = _below_the_noise(end, seen, ArraySource(X, Y), act) if seen.noisy else end.threshold
+    return LowestLayer(end.W, t, found, seen, end, end.tan_alpha, end.agreement, certain, tuple(notes))
+
+
+def _below_the_noise(end: Boundary, seen: Activity, source: Source, activation: Activation) -> np.ndarray:
+    """Thresholds from a boundary at which activity rises above the noise.
+
+    A unit is seen where c u(w·x − t) passes the tolerance τ, which for ReLU units is at w·x = t + τ/c.
+    """
+    if activation.homogeneity != 1.0:
+        return end.threshold
+    linear = with_linear_upper(source, end.W, end.threshold, activation).upper
+    assert isinstance(linear, Polynomial)
+    size = np.maximum(np.abs(linear.linear), 1e-300)
+    return end.threshold - np.minimum(np.min(seen.tolerance[:, None] / size, axis=0), _MOST_HIDDEN)
 
 
 def _first_step_only(found: Directions, threshold: np.ndarray, note: str) -> LowestLayer:
@@ -143,7 +171,13 @@ def _run(call: Call) -> Estimate:
     if call.form == PAPER and call.task.n_outputs != 1:
         raise UnsolvableError(f"The paper's form reads one output. Got {call.task.n_outputs} outputs instead.")
     layer = two_steps(
-        call.source, call.task.activation, call.rng, n_hidden=call.task.n_hidden, path=path, search=search
+        call.source,
+        call.task.activation,
+        call.rng,
+        n_hidden=call.task.n_hidden,
+        path=path,
+        search=search,
+        deadline=call.deadline,
     )
     network = with_linear_upper(call.source, layer.W, layer.threshold, call.task.activation)
     return Estimate(network, layer.notes, details=layer)

@@ -85,6 +85,8 @@ def gradient_search(
         )
     order = 1 if act.name == "step" else 2
     X, Y = subsample(source, max_samples, int(rng.integers(2**31))).collect()
+    shuffled = rng.permutation(len(X))  # the first of them are then a sample too
+    X, Y = X[shuffled], Y[shuffled]
     Z = rng.standard_normal((directions or 60 * 2**d, d))
     Z /= np.linalg.norm(Z, axis=1, keepdims=True)
     found: list[_Maximum] = []

@@ -1,10 +1,16 @@
 """The halfspaces of a union from labels, by Fisher scoring on the likelihood of `UnionScore`.
 
 Maximum likelihood finds what EstimateTanAlpha and the search over z find [GP18, Alg. 1], all units together and with
-the others' share accounted for: 1/‖vᵢ‖ is the estimate of tan αᵢ, and every step turns all zᵢ. For labels without
-noise the likelihood has no maximum at finite ‖v‖; the fit sharpens until no sample is on the wrong side, after
-which the angle left is of the order of d / (n φ(t)). With noise the rates η₀, η₁ at which labels are flipped outside
-and inside are parameters too, as log η.
+the others' share accounted for. At fixed angles αᵢ a step solves for tangents to zᵢ, for tᵢ, and for the logarithms of
+the rates η₀, η₁ at which labels are flipped outside and inside. The inverse information Cᵢ of (zᵢ, tᵢ) then says which
+angle is left, and the fit is repeated there until both agree:
+
+    tan² αᵢ = tr C_{zᵢ}(α).
+
+Left to itself the likelihood would sharpen the boundary without end, since labels jump there; at the angle that is
+really left its model is right on average over the unknown error, and its information gives errors that cover (measured:
+95 % within two standard errors with 5 % of the labels flipped, more without noise; tails are heavier than Gaussian
+ones). The angle comes to the order of d / (n φ(t)), as in the paper.
 """
 
 from __future__ import annotations
@@ -92,7 +98,9 @@ def sharpened(labels: Source, fit: UnionFit) -> UnionFit:
     for _ in range(_STAGES):
         here = _ascend(labels, fit)
         covariance = _covariance(here.score)
-        left = np.sqrt(np.array([np.trace(block[:-1, :-1]) for block in covariance]))
+        # One input has no angle; what is left there is the error of the threshold.
+        turns = slice(0, -1) if fit.W.shape[1] > 1 else slice(None)
+        left = np.sqrt(np.array([np.trace(block[turns, turns]) for block in covariance]))
         tan = np.clip(left, np.maximum(_FASTEST * fit.tan_alpha, _FINEST), _WIDEST)
         steps += here.steps
         settled = bool(np.all(np.abs(tan - fit.tan_alpha) <= _SETTLED * fit.tan_alpha))

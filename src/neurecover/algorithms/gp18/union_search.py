@@ -17,14 +17,16 @@ from scipy.special import entr, ndtri
 from neurecover.activations import get
 from neurecover.algorithms.gp18.step_one import directions, hermite_coefficients
 from neurecover.algorithms.gp18.union import UnionFit, fit_union, grown, missed, without
+from neurecover.algorithms.gp18.union_splits import splits
 from neurecover.data import Source, subsample
 from neurecover.exceptions import UnsolvableError
 
 SEARCH_ROWS = 20_000  # samples that the search looks at; the last fit takes all
 _FIRST_FLIPS = 0.02
 _NARROW, _WIDE = 0.3, 0.5  # tan α of the units of Step 1, and of other starts
-_RANDOM_STARTS = 3
+_RANDOM_STARTS = 2
 _LOAD = 5  # samples per parameter, at the least
+_SPLITS = 2  # units that are tried as two
 _SURE = 10.0  # difference in BIC, odds of e⁵, that makes a number certain
 
 
@@ -86,7 +88,7 @@ class _Search:
             if missed(self.sample, best).by_chance:
                 break
         assert best is not None
-        return best
+        return self._resplit(best)
 
     def counted(self) -> tuple[UnionFit, dict[int, float], float]:
         """The number of units by BIC: from that of Step 1 up and down as long as it falls; and by how much it did."""
@@ -155,9 +157,18 @@ class _Search:
         lost = missed(self.sample, fit)
         if lost.count == 0:  # nothing shows the way
             lost = replace(lost, mean=self.rng.standard_normal(self.sample.n_inputs))
-        starts = [grown(fit, lost), self.step_one(len(fit.W) + 1)]
+        starts = [grown(fit, lost), self.step_one(len(fit.W) + 1), *splits(self.sample, fit)[:_SPLITS]]
         fits = [self._fit(start) for start in starts if start is not None]
         return max(fits, key=lambda found: found.log_likelihood)
+
+    def _resplit(self, fit: UnionFit) -> UnionFit:
+        """The fit, or one in which a unit that stands for two is split and what does least is dropped."""
+        for start in splits(self.sample, fit)[:_SPLITS]:
+            least = int(np.argmin(missed(self.sample, start).alone[: len(fit.W) - 1]))
+            again = self._fit(without(start, least))
+            if again.log_likelihood > fit.log_likelihood + 1.0:
+                return again
+        return fit
 
     def _narrower(self, fit: UnionFit) -> UnionFit:
         """One unit less: that which does least."""

@@ -12,6 +12,7 @@ import numpy as np
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms.gp18.joint import can_be_fitted, fit_all
+from neurecover.algorithms.gp18.step_two import NEVER
 from neurecover.algorithms.gp18.upper import Hidden, fit_polynomial
 from neurecover.data import ArraySource, Source, Whitening, reduce, subsample, unwhitened
 from neurecover.models import Composite, DeepNetwork, Network, Upper, parameters
@@ -21,7 +22,6 @@ from neurecover.solve import Deadline
 from neurecover.statistics import Residuals
 
 UPPERS = ("polynomial", "network", "deep")
-NEVER = Deadline()
 _UPPER_SAMPLES = 5_000
 _JOINT_LOAD = 20  # samples with an active unit per parameter of the joint fit
 _JOINT_WORK = 2e9  # multiply–adds of a step for which more samples than that are taken
