@@ -23,10 +23,10 @@ from neurecover.refine.held import Held, hold, readout_sums
 from neurecover.refine.matrix_free import product_system
 from neurecover.refine.single import SingleSystem
 from neurecover.refine.steps import HiddenSystem, ReadoutFactor, dense_system
-from neurecover.solve import Deadline, Loop, Outcome, Tolerances
+from neurecover.solve import Damping, Deadline, Loop, Outcome, Tolerances
 from neurecover.statistics import GaussNewtonSums
 
-DENSE_LIMIT = 2_000  # hidden weights; beyond, conjugate gradients are faster than the dense matrix (measured)
+DENSE_LIMIT = 600  # hidden weights; beyond, conjugate gradients are faster than the dense matrix (measured)
 EXACT = 1e-20  # Σ r² / Σ y² below which a fit is taken for noiseless
 LOOSE, TIGHT = 0.1, 1e-3  # how accurately conjugate gradients solve for a step, relative to its right side
 TOLERANCES = Tolerances(rounding=1e-29, promise=1e-13, gain=1e-12)
@@ -103,7 +103,9 @@ class Descent:
         best = ReadoutFactor(sums)
         start = replace(student, readout=student.readout + best.step)
         point = FitPoint(source, start, best.best_rss, self.total, sums["hh"], projected, self.deadline)
-        self._loop = Loop(point, TOLERANCES)
+        # Products in single precision say nothing of curvatures below their rounding.
+        smallest = 1e-7 if isinstance(source, Held) and is_large(student.V.size) else Damping().smallest
+        self._loop = Loop(point, TOLERANCES, Damping(smallest=smallest))
         if student.n_hidden == 0 and self._loop.outcome is Outcome.RUNNING:
             self._loop.outcome = Outcome.CONVERGED
 
