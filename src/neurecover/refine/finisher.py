@@ -23,6 +23,7 @@ from neurecover.refine.steps import ReadoutFactor
 from neurecover.refine.task import Task
 from neurecover.solve import Deadline
 
+FALLS = 12  # steps within which a large student of the right units is as good as the wider one
 REDUNDANT = 1e-10  # Σ r² / Σ y² that dropping a duplicate may cost in a path computed with a ridge
 MAX_DESCENTS = 400
 UNSETTLED = 4  # exact fits whose signs stay open before one is returned as it is
@@ -109,7 +110,7 @@ def _grow(
         champion: Descent | None = None
         for descent in itertools.islice(hops(source, task, width, rng, deadline, starts), 3):
             progress(f"search with {width} units", descent.relative_rss)
-            if descent.relative_rss < EXACT:
+            if descent.relative_rss < good_enough(task, width):
                 return descent
             if champion is None or descent.rss < champion.rss:
                 champion = descent
@@ -182,6 +183,12 @@ def _all_at_once(source: Source, descent: Descent, task: Task, deadline: Deadlin
         # A fit takes long and a readout does not: the idea that costs least is tried first.
         students = iter(sorted(students, key=lambda s: ReadoutFactor(readout_sums(source, s)).best_rss))
     for student in students:
+        if descent.large:
+            # From the right units the residual falls at once; from others it would take long to see that it does not.
+            tried = Descent(source, student, deadline=deadline).advance(FALLS)
+            if tried.rss > max(descent.rss, EXACT * descent.total):
+                continue
+            student = tried.student
         yield descend(source, student, deadline)
 
 
