@@ -19,16 +19,15 @@ import numpy as np
 
 from neurecover.data import Source, reduce
 from neurecover.models import Student
-from neurecover.refine.held import Held, hold
+from neurecover.refine.held import Held, hold, readout_sums
 from neurecover.refine.matrix_free import product_system
 from neurecover.refine.single import SingleSystem
 from neurecover.refine.steps import HiddenSystem, ReadoutFactor, dense_system
-from neurecover.solve import Deadline, Loop, Outcome, Tolerances
-from neurecover.statistics import GaussNewtonSums, ReadoutSums
+from neurecover.solve import Damping, Deadline, Loop, Outcome, Tolerances
+from neurecover.statistics import GaussNewtonSums
 
-DENSE_LIMIT = 2_000  # hidden weights; beyond, conjugate gradients are faster than the dense matrix (measured)
+DENSE_LIMIT = 600  # hidden weights; beyond, conjugate gradients are faster than the dense matrix (measured)
 EXACT = 1e-20  # Σ r² / Σ y² below which a fit is taken for noiseless
-CACHE = 2**22  # bytes that a block of held samples works on
 LOOSE, TIGHT = 0.1, 1e-3  # how accurately conjugate gradients solve for a step, relative to its right side
 TOLERANCES = Tolerances(rounding=1e-29, promise=1e-13, gain=1e-12)
 
@@ -45,8 +44,8 @@ class FitPoint:
     loss: float
     scale: float
     hh: np.ndarray
-    projected: bool = True
-    deadline: Deadline = Deadline()
+    projected: bool
+    deadline: Deadline
     tolerance: float = LOOSE
 
     @cached_property
@@ -83,14 +82,6 @@ def is_large(n_weights: int) -> bool:
     return n_weights > DENSE_LIMIT
 
 
-def readout_sums(source: Source, student: Student) -> dict[str, np.ndarray]:
-    """Σ h hᵀ, Σ h rᵀ and Σ |r|², without adding up again what the samples held in memory know."""
-    if isinstance(source, Held):
-        sums = reduce(source, ReadoutSums(student, inputs_known=True), block_bytes=CACHE)
-        return sums.with_inputs(source.second_moments)
-    return reduce(source, ReadoutSums(student)).sums
-
-
 class Descent:
     """One run, advanced a few iterations at a time so that runs can be raced.
 
@@ -112,7 +103,9 @@ class Descent:
         best = ReadoutFactor(sums)
         start = replace(student, readout=student.readout + best.step)
         point = FitPoint(source, start, best.best_rss, self.total, sums["hh"], projected, self.deadline)
-        self._loop = Loop(point, TOLERANCES)
+        # Products in single precision say nothing of curvatures below their rounding.
+        smallest = 1e-7 if isinstance(source, Held) and is_large(student.V.size) else Damping().smallest
+        self._loop = Loop(point, TOLERANCES, Damping(smallest=smallest))
         if student.n_hidden == 0 and self._loop.outcome is Outcome.RUNNING:
             self._loop.outcome = Outcome.CONVERGED
 

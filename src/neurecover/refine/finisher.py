@@ -15,13 +15,15 @@ import numpy as np
 from neurecover.data import Source
 from neurecover.models import Student
 from neurecover.refine.descent import EXACT, Descent, is_large
-from neurecover.refine.held import hold
+from neurecover.refine.held import hold, readout_sums
 from neurecover.refine.search import descend, good_enough, hops
 from neurecover.refine.settling import Finished, settle
 from neurecover.refine.shrink import elimination_order, keep_units, merged, one_less
+from neurecover.refine.steps import ReadoutFactor
 from neurecover.refine.task import Task
 from neurecover.solve import Deadline
 
+FALLS = 12  # steps within which a large student of the right units is as good as the wider one
 REDUNDANT = 1e-10  # Σ r² / Σ y² that dropping a duplicate may cost in a path computed with a ridge
 MAX_DESCENTS = 400
 UNSETTLED = 4  # exact fits whose signs stay open before one is returned as it is
@@ -108,7 +110,7 @@ def _grow(
         champion: Descent | None = None
         for descent in itertools.islice(hops(source, task, width, rng, deadline, starts), 3):
             progress(f"search with {width} units", descent.relative_rss)
-            if descent.relative_rss < EXACT:
+            if descent.relative_rss < good_enough(task, width):
                 return descent
             if champion is None or descent.rss < champion.rss:
                 champion = descent
@@ -175,12 +177,27 @@ def _all_at_once(source: Source, descent: Descent, task: Task, deadline: Deadlin
     forms = [descent.student]
     if task.can_be_affine and not descent.student.affine:
         forms.append(_with_affine(descent.student))
-    for form, angle in itertools.product(forms, (0.1, 0.01, 0.001)):
-        student = merged(form, angle)
-        order, path = elimination_order(source, student)
-        n_keep = int(np.count_nonzero(path > REDUNDANT * descent.total))
-        n_keep = n_keep if task.n_hidden is None else min(n_keep, task.n_hidden)
-        yield descend(source, keep_units(student, np.sort(order[len(order) - n_keep :])), deadline)
+    tries = itertools.product(forms, (0.1, 0.01, 0.001))
+    students: Iterator[Student] = (_useful(source, merged(form, angle), descent.total, task) for form, angle in tries)
+    if descent.large:
+        # A fit takes long and a readout does not: the idea that costs least is tried first.
+        students = iter(sorted(students, key=lambda s: ReadoutFactor(readout_sums(source, s)).best_rss))
+    for student in students:
+        if descent.large:
+            # From the right units the residual falls at once; from others it would take long to see that it does not.
+            tried = Descent(source, student, deadline=deadline).advance(FALLS)
+            if tried.rss > max(descent.rss, EXACT * descent.total):
+                continue
+            student = tried.student
+        yield descend(source, student, deadline)
+
+
+def _useful(source: Source, student: Student, total: float, task: Task) -> Student:
+    """The student without the units whose loss costs nothing, and with no more than there may be."""
+    order, path = elimination_order(source, student)
+    n_keep = int(np.count_nonzero(path > REDUNDANT * total))
+    n_keep = n_keep if task.n_hidden is None else min(n_keep, task.n_hidden)
+    return keep_units(student, np.sort(order[len(order) - n_keep :]))
 
 
 def _with_affine(student: Student) -> Student:

@@ -10,8 +10,11 @@ from functools import cached_property
 
 import numpy as np
 
-from neurecover.data import ArraySource, Source
+from neurecover.data import ArraySource, Source, reduce
+from neurecover.models import Student
+from neurecover.statistics import ReadoutSums
 
+CACHE = 2**22  # bytes that a block of held samples works on
 MOST_BYTES = 2**30  # for the inputs in single precision; larger sources are read again for every product
 
 
@@ -43,6 +46,14 @@ class Held(ArraySource):
             X = np.hstack([X, np.ones((len(X), 1))]) if self.bias else X
             total += X.T @ X
         return total
+
+
+def readout_sums(source: Source, student: Student) -> dict[str, np.ndarray]:
+    """Σ h hᵀ, Σ h rᵀ and Σ |r|² of a student, without adding up again what the samples held in memory know."""
+    if isinstance(source, Held):
+        sums = reduce(source, ReadoutSums(student, inputs_known=True), block_bytes=CACHE)
+        return sums.with_inputs(source.second_moments)
+    return reduce(source, ReadoutSums(student)).sums
 
 
 def hold(source: Source, bias: bool) -> Source:

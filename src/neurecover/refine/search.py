@@ -28,7 +28,7 @@ PATIENCE = 8
 CHUNK, SLOW, MAX_ITERATIONS = 10, 0.8, 300
 LARGE_CHUNK = 20  # of loosely solved steps, which gain less each
 WARM = 8_000  # hidden weights beyond which second-order descents from random units are stuck (measured)
-NEARLY = 1e-10  # Σ r² / Σ y² at which a large student has all units of a noiseless teacher (measured)
+NEARLY = 1e-12  # Σ r² / Σ y² at which a large student has all units of a noiseless teacher (measured)
 
 
 def descend(

@@ -12,10 +12,10 @@ from dataclasses import replace
 import numpy as np
 from scipy.linalg import cho_solve
 
-from neurecover.data import Source, reduce
+from neurecover.data import Source
 from neurecover.models import Student
+from neurecover.refine.held import readout_sums
 from neurecover.refine.steps import ReadoutFactor
-from neurecover.statistics import ReadoutSums
 
 
 def keep_units(student: Student, units: np.ndarray) -> Student:
@@ -31,7 +31,7 @@ def most_useful(source: Source, student: Student, n_keep: int) -> np.ndarray:
 
 def elimination_order(source: Source, student: Student) -> tuple[np.ndarray, np.ndarray]:
     """All hidden units from the least to the most useful, and Σ r² after each has gone with those before it."""
-    sums = reduce(source, ReadoutSums(student)).sums
+    sums = readout_sums(source, student)
     readout = ReadoutFactor(sums)
     scale = readout.scale
     C = cho_solve((readout.factor, True), np.eye(len(scale)))  # (Σ h hᵀ)⁻¹ in units of `scale`
@@ -97,4 +97,4 @@ def one_less(source: Source, student: Student) -> Student:
     joined = merged(student, float(np.arccos(np.clip(closeness.max(initial=-1.0), -1.0, 1.0))) + 1e-9)
     if joined.n_hidden != student.n_hidden - 1:
         return dropped
-    return min((dropped, joined), key=lambda s: ReadoutFactor(reduce(source, ReadoutSums(s)).sums).best_rss)
+    return min((dropped, joined), key=lambda s: ReadoutFactor(readout_sums(source, s)).best_rss)

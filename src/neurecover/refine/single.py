@@ -4,7 +4,7 @@ With the gates G = act′(X̃Vᵀ) kept from the last double-precision pass, the
 u = (G ∘ X̃δᵀ) Aᵀ, its projection ū = (I − P) u, and its backward part (G ∘ ūA)ᵀ X̃: two matrix products of n·m·D each.
 P projects onto the features, first the affine ones X_a (columns of X̃), then what is left of the hidden units:
 
-    Q = (H − X_a B) T,    B = (X_aᵀX_a)⁻¹ X_aᵀH,    Tᵀ (HᵀH − HᵀX_a B) T = I,        P u = X_a (X_aᵀX_a)⁻¹ X_aᵀu + Q Qᵀu.
+    P u = X_a (X_aᵀX_a)⁻¹ X_aᵀu + Q Qᵀu,    Q = (H − X_a B) T,    B = (X_aᵀX_a)⁻¹ X_aᵀH,    Tᵀ (HᵀH − HᵀX_a B) T = I.
 
 T leaves out combinations of units that single precision cannot tell from zero: duplicates, of which a student that is
 wider than its teacher has many at the end. Along them the readout stays where it is, which is still a step downhill.
@@ -52,7 +52,8 @@ class _Projection:
         inverse = np.linalg.inv(affine) if a else np.zeros((0, 0))
         B = inverse @ cross
         left = units - cross.T @ B
-        scale = np.sqrt(np.maximum(np.diag(units), 1e-300))
+        scale = np.sqrt(np.diag(units))
+        scale = np.where(scale > 0.0, scale, 1.0)
         values, vectors = np.linalg.eigh(left / scale / scale[:, None])
         kept = values > RESOLVED
         return cls(vectors[:, kept] / np.sqrt(values[kept]) / scale[:, None], B, inverse, a)

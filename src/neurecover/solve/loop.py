@@ -13,7 +13,7 @@ a step is taken, by the gain  ρ = (L(θ) − L(θ + δ)) / predicted(δ),  and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Generic, Protocol, Self, TypeVar
 
@@ -81,23 +81,23 @@ class Tolerances:
 
 @dataclass(frozen=True)
 class Damping:
-    """λ and ν; the range of λ is that of D relative to S, from rounding to steps that change nothing."""
+    """λ and ν. D is the diagonal of S, so λ lies between the rounding of S and steps that change nothing."""
 
     value: float = 1e-2
     growth: float = 2.0
-
-    SMALLEST, LARGEST = 1e-13, 1e12
+    smallest: float = 1e-13
+    largest: float = 1e12
 
     def after_gain(self, gain: float) -> Damping:
         factor = max(0.2, 1.0 - (2.0 * min(gain, 1.0) - 1.0) ** 3)
-        return Damping(max(self.value * factor, self.SMALLEST), 2.0)
+        return replace(self, value=max(self.value * factor, self.smallest), growth=2.0)
 
     def after_rejection(self) -> Damping:
-        return Damping(self.value * self.growth, 2.0 * self.growth)
+        return replace(self, value=self.value * self.growth, growth=2.0 * self.growth)
 
     @property
     def exhausted(self) -> bool:
-        return self.value > self.LARGEST
+        return self.value > self.largest
 
 
 class Loop(Generic[P]):
