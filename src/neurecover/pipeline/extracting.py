@@ -93,8 +93,8 @@ def _extracted(
             raise UnsolvableError(reason)
         return found
 
-    def report(message: str) -> None:
-        run.report(message, float("nan"))
+    def report(stage: str, figure: float) -> None:
+        run.report(stage, figure)
 
     deep = extract_deep(box, n_hidden=widths, depth=depth, rng=run.rng, deadline=run.deadline, progress=report)
     run.clock.stage("several hidden layers", _stage_sentence(deep))
