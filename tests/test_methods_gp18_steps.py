@@ -5,7 +5,6 @@ import pytest
 from scipy.special import ndtr
 
 from neurecover.algorithms.gp18.activity import seen_activity
-from neurecover.algorithms.gp18.joint import fit_all
 from neurecover.algorithms.gp18.lowest_layer import two_steps
 from neurecover.algorithms.gp18.step_two import boundary
 from neurecover.algorithms.gp18.tan_alpha import estimate_tan_alpha, refine_estimate, turn_estimate
@@ -16,6 +15,7 @@ from neurecover.data import ArraySource, reduce
 from neurecover.exceptions import UnsolvableError
 from neurecover.matching import compare
 from neurecover.models import Composite, DeepNetwork, Network, Or, Polynomial, parameters, with_parameters
+from neurecover.refine.model_fit import fit_model
 from neurecover.simulate.composites import composite_teacher, products, tower, union
 from neurecover.solve import Deadline
 from neurecover.statistics.union_score import UnionScore
@@ -209,7 +209,7 @@ def test_joint_fit(upper) -> None:  # type: ignore[no-untyped-def]
     X = np.random.default_rng(0).standard_normal((3_000, 4))
     theta = parameters(truth)
     near = with_parameters(truth, theta + 1e-3 * np.random.default_rng(1).standard_normal(len(theta)))
-    fit = fit_all(near, X, truth(X))
+    fit = fit_model(ArraySource(X, truth(X)), near, max_steps=60, damping=1e-3)
     assert fit.converged
     assert fit.rss < 1e-12
     assert compare(fit.network, truth).layers[0].max_angle < 1e-6  # the upper units never switch

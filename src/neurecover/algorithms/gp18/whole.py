@@ -11,12 +11,12 @@ import numpy as np
 
 from neurecover import activations
 from neurecover.activations import Activation
-from neurecover.algorithms.gp18.joint import can_be_fitted, fit_all
 from neurecover.algorithms.gp18.step_two import NEVER
 from neurecover.algorithms.gp18.upper import Hidden, fit_polynomial
 from neurecover.data import ArraySource, Source, Whitening, reduce, subsample, unwhitened
 from neurecover.models import Composite, DeepNetwork, Network, Upper, parameters
 from neurecover.refine.finisher import finish
+from neurecover.refine.model_fit import can_be_fitted, fit_model
 from neurecover.refine.task import Task
 from neurecover.solve import Deadline
 from neurecover.statistics import Residuals
@@ -74,7 +74,7 @@ def polished(network: Composite, train: Source, holdout: Source, rng: np.random.
     kept = _awake(X @ network.W.T - network.threshold, wanted)
     if not can_be_fitted(network) or size >= Y[kept].size:
         return network
-    better = fit_all(network, X[kept], Y[kept]).network
+    better = fit_model(ArraySource(X[kept], Y[kept]), network, max_steps=60, damping=1e-3).network
     return better if explained(better, holdout) >= explained(network, holdout) else network
 
 
@@ -110,7 +110,7 @@ def _upper_deep(
             for shape in shapes
         ]
         layers[0] = (layers[0][0] / size, layers[0][1])
-        fit = fit_all(DeepNetwork(layers, activation), H, Y, max_steps=200)
+        fit = fit_model(ArraySource(H, Y), DeepNetwork(layers, activation), deadline, max_steps=200, damping=1e-2)
         loss = fit.rss / max(float(Y.size * Y.var()), 1e-300)
         if loss < least:
             best, least = fit.network, loss
