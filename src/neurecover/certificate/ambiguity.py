@@ -1,6 +1,6 @@
-"""What the function of a network leaves open: the signs of its units, where they can be turned round together.
+"""What the function of a network leaves open: the signs of its units, where they can be reversed together.
 
-Where act(z) − act(−z) = m z (ReLU: m = 1), turning units j in a set S round, (w, b) → (−w, −b), changes the function
+Where act(z) − act(−z) = m z (ReLU: m = 1), reversing units j in a set S, (w, b) → (−w, −b), changes the function
 by the affine function −m Σ_S A_j (w_j·x + b_j). Its constant goes into c, so the function is the same whenever
 
     Σ_{j in S} A_j w_jᵀ = 0,                                                    [ATV21, Theorem 3.4, eq. 5]
@@ -24,7 +24,7 @@ MAX_CHOICES = 4_096
 class SignAmbiguities:
     """Every assignment of signs with the same function, the given one first.
 
-    `networks` are the networks themselves and `signs` (s, k) has −1 for the units that are turned round.
+    `networks` are the networks themselves and `signs` (s, k) has −1 for the units that are reversed.
 
     `complete` is False where the assignments are too many to be searched or listed.
     """
@@ -40,7 +40,7 @@ class SignAmbiguities:
 
 
 def sign_ambiguities(network: Network, tolerance: float = 1e-9) -> SignAmbiguities:
-    """The ways to turn units round that leave the function as it is [ATV21, eq. 5].
+    """The ways to reverse units that leave the function as it is [ATV21, eq. 5].
 
     tolerance is relative to the size of the A_j w_jᵀ. A unit that is its own mirror image up to A and c (sigmoid, abs)
     is one unit either way and does not count; nor does one whose A_j w_jᵀ is zero.
@@ -63,7 +63,7 @@ def sign_ambiguities(network: Network, tolerance: float = 1e-9) -> SignAmbiguiti
 
 
 def turned(network: Network, signs: np.ndarray) -> Network:
-    """The network with the units of sign −1 turned round and what that changes in the constant taken up by c."""
+    """The network with the units of sign −1 reversed and what that changes in the constant taken up by c."""
     m = network.activation.odd_slope or 0.0
     units = signs < 0
     c = network.c + m * network.A[:, units] @ network.b[units]

@@ -8,7 +8,7 @@ changes L and c and nothing else, because relu(z) = relu(−z) + z.
 A network whose activation is α z + κ relu(z) (ReLU: α = 0, κ = 1; leaky ReLU: α = slope, κ = 1 − slope; |z|: α = −1,
 κ = 2) has J_j = κ A_j, whichever way round unit j is, and
 
-    L = α Σ_j A_j w_jᵀ − (2α + κ) Σ_j s_j A_j w_jᵀ,       s_j = 1 if unit j has to be turned round, else 0.
+    L = α Σ_j A_j w_jᵀ − (2α + κ) Σ_j s_j A_j w_jᵀ,       s_j = 1 if unit j has to be reversed, else 0.
 
 So the signs are the solution of a linear system in bits. For |z| the factor is zero and every sign is free.
 """
@@ -101,7 +101,7 @@ def oriented(planes: Planes, activation: Activation, tolerance: float) -> Networ
             f"an affine part of relative size {misfit:.1e} is left over, as from units whose kinks are too far off."
         )
     sign = np.where(flips, -1.0, 1.0)
-    # α z for a unit as it stands, −(α + κ) z for one turned round, is what the unit adds to κ relu(z).
+    # α z for a unit as it stands, −(α + κ) z for one reversed, is what the unit adds to κ relu(z).
     extra = A * np.where(flips, -(alpha + kappa), alpha)
     c = planes.c - extra @ planes.b
     return Network(planes.W * sign[:, None], planes.b * sign, A, c, activation)

@@ -3,7 +3,7 @@
 With act(z) − act(−z) = m z, a unit that looks the wrong way is made up for by the skips around it: whatever reads h_l
 and c_{l−1} with the weights (A, B) is free of the skips B when
 
-    B = −m Σ_j s_j A_j v_jᵀ,        s_j = 1 if unit j of layer l has to be turned round, else 0,
+    B = −m Σ_j s_j A_j v_jᵀ,        s_j = 1 if unit j of layer l has to be reversed, else 0,
 
 the constant apart, which becomes a bias. One layer after the other from the top: (A, B) is the readout first, then the
 rows of the layer above as they are after turning. Each is a linear problem in bits, that of `refine.signs`.
@@ -40,7 +40,7 @@ def without_skips(student: DeepStudent, exact: bool) -> list[DeepNetwork]:
 def count_signs(network: DeepNetwork) -> int:
     """How many choices of signs give this function: 1 where they are determined, 0 where there are too many to search.
 
-    Units of layer l may be turned round together when Σ_j s_j A_j w_jᵀ = 0 for what reads them, biases taking up the
+    Units of layer l may be reversed together when Σ_j s_j A_j w_jᵀ = 0 for what reads them, biases taking up the
     constant. Not turning any is always one solution.
     """
     count, slope = 1, network.activation.odd_slope or 0.0

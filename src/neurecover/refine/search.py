@@ -81,7 +81,7 @@ def hops(
                 best, failures = hopped, 0
             else:
                 failures += 1
-        # The other form of student has other local minima: take turns once the preferred one had its chance.
+        # The other form of student has other local minima: take turns after the first two rounds.
         if task.can_be_affine and round_ >= 1:
             affine = not affine
 

@@ -44,7 +44,7 @@ class Finished:
 
 
 def settle(source: Source, task: Task, descent: Descent, deadline: Deadline) -> Finished:
-    """Turn the units round so that no affine part is left, fit once more and write the result as a network."""
+    """Reverse units so that no affine part is left, fit once more and write the result as a network."""
     student = descent.student
     sign_choices = 1
     if student.affine and student.n_hidden == 0:
@@ -118,7 +118,7 @@ def _same_units(a: Student, b: Student) -> bool:
 
 
 def _turned(student: Student, flip: np.ndarray, slope: float) -> Student:
-    """The student without its affine part, the given units turned round: act(z) = act(−z) + m z."""
+    """The student without its affine part, the given units reversed: act(z) = act(−z) + m z."""
     d, k = student.n_inputs, student.n_hidden
     readout = np.delete(student.readout, np.s_[k : k + d], axis=0)
     if student.bias:

@@ -3,7 +3,7 @@
 Where act(z) − act(−z) = m z (ReLU: m = 1, leaky ReLU: m = 1 + slope), a fit with a free affine part L x + c determines
 every unit only up to the sign of (w, b). The function has no affine part of its own when
 
-    L = m Σ_j s_j A_j w_jᵀ,     s_j = 1 if unit j has to be turned round, else 0,        [ATV21, Alg. 3, eq. 5]
+    L = m Σ_j s_j A_j w_jᵀ,     s_j = 1 if unit j has to be reversed, else 0,        [ATV21, Alg. 3, eq. 5]
 
 k unknown bits and p·d equations. The constant c follows and gives no equation, because c is a parameter of the
 network too. If the matrices A_j w_jᵀ are linearly independent one least-squares solution gives the bits. If not, as

@@ -26,7 +26,7 @@ AGREES = 1e-6  # relative misfit of the equations, as for signs
 
 
 def steady_candidates(source: Source, student: Student) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Hidden weights (k, D) with one unit replaced, and which units they turn round; the least misfit first."""
+    """Hidden weights (k, D) with one unit replaced, and which units they reverse; the least misfit first."""
     k, (d, D) = student.n_hidden, (student.n_inputs, student.V.shape[1])
     if student.activation.name != "relu" or not student.bias or not 0 < k <= MOST_UNITS:
         return
