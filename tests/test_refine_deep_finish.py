@@ -9,7 +9,7 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.matching import compare
 from neurecover.models import DeepNetwork
 from neurecover.refine.deep_finisher import DeepFinished, finish_deep
-from neurecover.refine.deep_joint import fit_network
+from neurecover.refine.model_fit import fit_model
 from neurecover.solve import Deadline
 
 
@@ -76,7 +76,7 @@ def test_noise_ends_at_the_optimum_near_the_truth() -> None:
     Y = Y + 0.05 * Y.std(axis=0) * np.random.default_rng(1).standard_normal(Y.shape)
     found = _finish(X, Y, (4, 3))
     total = float(np.sum((Y - Y.mean(axis=0)) ** 2))
-    reference = fit_network(ArraySource(X, Y), network, total, True, Deadline())
+    reference = fit_model(ArraySource(X, Y), network, bias=True)
     assert 1e-3 < found.relative_rss < 1e-2
     assert not found.exact
     assert found.relative_rss <= reference.rss / total * (1.0 + 1.0 / Y.size)

@@ -11,17 +11,17 @@ and the readout follows by F⁻ᵀ(F⁻¹ Σ c r_o − E_o δ) before it is solv
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
 
 from neurecover.data import Source, reduce
-from neurecover.solve import Deadline
+from neurecover.solve import Damping, Deadline, Loop, Outcome, Tolerances
 from neurecover.statistics.deep_gauss_newton import DeepGaussNewtonSums, DeepReadoutSums
 from neurecover.statistics.deep_student import DeepStudent
 
 ROUNDING = 1e-30  # Σ r² / Σ y² at which double precision has nothing left to give
-MOST_DAMPED = 1e8
 RANK = 1e-13  # ridge per feature on Σ c cᵀ scaled to unit diagonal
 
 
@@ -43,16 +43,12 @@ class Effort:
 
 @dataclass(frozen=True)
 class DeepDescent:
-    """Where a descent ended: `rss` is Σ r², `total` is Σ (y − ȳ)², or Σ y² without biases.
-
-    `finished` is "exact", "converged" (no step helps), "slow", or "" where it was cut short.
-    """
+    """Where a descent ended: `rss` is Σ r², `total` is Σ (y − ȳ)², or Σ y² without biases."""
 
     student: DeepStudent
     rss: float
     total: float
     iterations: int
-    finished: str
 
     @property
     def relative_rss(self) -> float:
@@ -62,38 +58,38 @@ class DeepDescent:
 def descend_deep(source: Source, student: DeepStudent, total: float, effort: Effort, deadline: Deadline) -> DeepDescent:
     """From the student's hidden weights downhill; at least its readout is solved."""
     student, rss = solve_readout(source, student)
-    damping, growth, finished = effort.damping, 2.0, ""
-    step: _Step | None = None
+    tolerances = Tolerances(rounding=effort.target, promise=1e-13, gain=1e-12)
+    loop = Loop(_Point(source, student, rss, total, effort.single), tolerances, Damping(effort.damping))
     history: list[float] = []
-    for _ in range(effort.iterations):
-        history.append(rss)
-        if rss <= effort.target * total:
-            finished = "exact"
-        elif len(history) > 2 * effort.patience and rss > effort.slow**2 * history[-1 - effort.patience]:
-            finished = "slow"
-        if finished or deadline.passed or student.n_hidden_weights == 0:
+    while len(history) < effort.iterations and student.n_hidden_weights and not deadline.passed:
+        history.append(loop.point.loss)
+        slow = len(history) > 2 * effort.patience and history[-1] > effort.slow**2 * history[-1 - effort.patience]
+        if slow or loop.outcome is not Outcome.RUNNING:
             break
-        step = step or _Step(source, student, rss, effort.single)
-        moved = step.move(damping)
-        if moved is not None:
-            candidate, candidate_rss = solve_readout(source, moved.student)
-            decrease = rss - candidate_rss
-            if decrease > 0:
-                gain = min(decrease / max(moved.predicted, 1e-300), 1.0)
-                damping = max(damping * max(0.2, 1.0 - (2.0 * gain - 1.0) ** 3), step.least_damping)  # [Nielsen 1999]
-                student, rss, step, growth = candidate, candidate_rss, None, 2.0
-                if decrease <= 1e-12 * rss and gain > 0.5:
-                    finished = "converged"
-                    break
-                continue
-            if moved.predicted <= 1e-13 * rss:
-                finished = "converged"
-                break
-        damping, growth = max(damping, step.least_damping) * growth, 2.0 * growth
-        if damping > MOST_DAMPED:
-            finished = "converged"
-            break
-    return DeepDescent(student, rss, total, len(history), finished)
+        loop.advance(1)
+    return DeepDescent(loop.point.student, loop.point.loss, total, loop.iterations)
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """A student with the readout that is best for its hidden layers; `loss` is Σ r² and `scale` the total."""
+
+    source: Source
+    student: DeepStudent
+    loss: float
+    scale: float
+    single: bool
+
+    @cached_property
+    def _step(self) -> _Step:
+        return _Step(self.source, self.student, self.loss, self.single)
+
+    def system(self) -> _Step:
+        return self._step
+
+    def moved(self, step: np.ndarray) -> _Point | None:
+        student, rss = solve_readout(self.source, self._step.moved(step))
+        return replace(self, student=student, loss=rss) if np.isfinite(rss) else None
 
 
 def solve_readout(source: Source, student: DeepStudent) -> tuple[DeepStudent, float]:
@@ -131,12 +127,6 @@ class Readout:
         return dtrtrs(self.factor, right, lower=1, trans=1)[0] / self.scale[:, None]
 
 
-@dataclass(frozen=True)
-class _Moved:
-    student: DeepStudent
-    predicted: float  # the decrease of Σ r² that the linear model promises
-
-
 class _Step:
     """The damped step at a student, for any damping."""
 
@@ -155,18 +145,24 @@ class _Step:
             self.S -= E.T @ E
             self.gradient -= E.T @ self.readout.whitened[:, output]
 
-    def move(self, damping: float) -> _Moved | None:
-        """The student one step on; None where S + λD is not positive definite to working precision."""
-        factor, failed = dpotrf(self.S + np.diag(damping * self.diagonal), lower=1, overwrite_a=1)
-        if failed:
-            return None
-        delta = dpotrs(factor, self.gradient, lower=1)[0]
+    def solve(self, damping: float) -> np.ndarray | None:
+        """δ; None where S + λD is not positive definite to working precision."""
+        matrix = self.S + np.diag(max(damping, self.least_damping) * self.diagonal)
+        factor, failed = dpotrf(matrix, lower=1, overwrite_a=1)
+        return None if failed else dpotrs(factor, self.gradient, lower=1)[0]
+
+    def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
+        """What the linear model says Σ r² falls by, the readout's own part included."""
+        damped = max(damping, self.least_damping) * self.diagonal
         whitened = self.readout.whitened
-        predicted = float(delta @ (self.gradient + damping * self.diagonal * delta) + np.vdot(whitened, whitened))
-        follow = self.readout.unwhiten(whitened - np.stack([E @ delta for E in self.E], axis=1))
+        return float(step @ (self.gradient + damped * step) + np.vdot(whitened, whitened))
+
+    def moved(self, step: np.ndarray) -> DeepStudent:
+        """The student one step on, its readout following."""
+        along = np.stack([E @ step for E in self.E], axis=1)
+        follow = self.readout.unwhiten(self.readout.whitened - along)
         hidden, start = [], 0
         for V in self.student.hidden:
-            hidden.append(V + delta[start : start + V.size].reshape(V.shape))
+            hidden.append(V + step[start : start + V.size].reshape(V.shape))
             start += V.size
-        moved = replace(self.student, hidden=tuple(hidden), readout=self.student.readout + follow)
-        return _Moved(moved, predicted)
+        return replace(self.student, hidden=tuple(hidden), readout=self.student.readout + follow)

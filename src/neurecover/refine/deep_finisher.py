@@ -16,12 +16,12 @@ from neurecover.data import Source
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import DeepNetwork
 from neurecover.refine.deep_descent import DeepDescent, descend_deep
-from neurecover.refine.deep_joint import network_rss
 from neurecover.refine.deep_problem import EXACT, Problem, Progress
 from neurecover.refine.deep_search import JOINT, Samples, candidates, narrow
 from neurecover.refine.deep_settling import Settled, settle_deep
 from neurecover.refine.deep_signs import with_skips
 from neurecover.refine.deep_widths import guess_widths
+from neurecover.refine.model_fit import model_rss
 from neurecover.solve import Deadline
 
 MAX_RUNS, FRESH_RUNS = 24, 3  # students taken to the end, in general and to rule a narrower network out
@@ -103,7 +103,7 @@ def _solve(
         runs += 1
         problem.progress("search", candidate.fit.relative_rss)
         # With its skips a student fits its samples at least as well as the network that it leads to.
-        if best is None or candidate.fit.rss <= network_rss(samples.source, best.fit.network):
+        if best is None or candidate.fit.rss <= model_rss(samples.source, best.fit.network):
             settled = settle_deep(problem, candidate.fit, deadline)
             problem.progress("settle", settled.fit.rss / total)
             if best is not None and candidate.start != start_of_best:
@@ -154,7 +154,7 @@ def _shrunk(
     problem: Problem, samples: Samples, found: DeepFinished, widths: tuple[int, ...], deadline: Deadline
 ) -> DeepFinished:
     """The network with the units that are worth least taken away, fitted anew."""
-    start = DeepDescent(with_skips(found.network, problem.bias), np.inf, samples.total, 0, "")
+    start = DeepDescent(with_skips(found.network, problem.bias), np.inf, samples.total, 0)
     fit = narrow(samples, start, widths, deadline)
     fit = descend_deep(samples.source, fit.student, samples.total, JOINT, deadline)
     return _finished(settle_deep(problem, fit, deadline), problem.total, 1, False)

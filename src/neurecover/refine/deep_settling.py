@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.refine.deep_descent import DeepDescent
-from neurecover.refine.deep_joint import JointFit, fit_network, network_rss
 from neurecover.refine.deep_problem import EXACT, Problem
 from neurecover.refine.deep_signs import count_signs, without_skips
+from neurecover.refine.model_fit import ModelFit, fit_model, model_rss
 from neurecover.solve import Deadline
 
 FITTED, BEGUN = 4, 10  # choices of signs that are fitted, and the steps after which the hopeless ones are given up
@@ -21,7 +21,7 @@ DOUBT = 10.0  # degrees of freedom: odds of e⁵ between two choices of signs un
 class Settled:
     """The fit without skips, and how many choices of signs do as well, as far as the samples tell (0: not counted)."""
 
-    fit: JointFit
+    fit: ModelFit
     sign_choices: int
 
 
@@ -30,11 +30,11 @@ def settle_deep(problem: Problem, candidate: DeepDescent, deadline: Deadline) ->
     source, total = problem.source, problem.total
     networks = without_skips(candidate.student, exact=candidate.relative_rss < EXACT)
     if len(networks) > FITTED:
-        networks = sorted(networks, key=lambda network: network_rss(source, network))[:FITTED]
-    begun = [fit_network(source, network, total, problem.bias, deadline, BEGUN) for network in networks]
+        networks = sorted(networks, key=lambda network: model_rss(source, network))[:FITTED]
+    begun = [fit_model(source, network.normal_form(), deadline, BEGUN, bias=problem.bias) for network in networks]
     least = min(fit.rss for fit in begun)
     fits = [
-        fit if fit.converged else fit_network(source, fit.network, total, problem.bias, deadline)
+        fit if fit.converged else fit_model(source, fit.network, deadline, bias=problem.bias)
         for fit in begun
         if fit.rss <= HOPELESS * least
     ]
@@ -46,7 +46,7 @@ def settle_deep(problem: Problem, candidate: DeepDescent, deadline: Deadline) ->
     return Settled(best, 1 + len(rivals))
 
 
-def _same_signs(a: JointFit, b: JointFit) -> bool:
+def _same_signs(a: ModelFit, b: ModelFit) -> bool:
     """Whether all units look the same way in two fits of one student, whose units are in the same order."""
     pairs = zip(a.network.layers[:-1], b.network.layers[:-1])
     return all(bool(np.all(np.einsum("ij,ij->i", W, V) > 0)) for (W, _), (V, _) in pairs)

@@ -79,7 +79,7 @@ def fit_model(
     total = float(nothing.sums["residual_squared"].sum())
     free = np.flatnonzero(np.ones(model.n_parameters, dtype=bool) if bias else ~are_biases(model))
     small = SMALL / max(nothing.n * model.n_outputs, 1)
-    start = _Point(source, model, free, _rss(source, model), total)
+    start = _Point(source, model, free, model_rss(source, model), total)
     loop = Loop(start, Tolerances(ROUNDING, promise=small, gain=small), Damping(damping)).advance(max_steps, deadline)
     end = loop.point
     return ModelFit(end.model, end.loss, total, loop.outcome, end.weakest())
@@ -111,7 +111,7 @@ class _Point(Generic[M]):
         if not np.isfinite(theta).all():
             return None
         model = with_parameters(self.model, theta)
-        loss = _rss(self.source, model)
+        loss = model_rss(self.source, model)
         return replace(self, model=model, loss=loss) if np.isfinite(loss) else None
 
     def weakest(self) -> float:
@@ -121,7 +121,8 @@ class _Point(Generic[M]):
         return float(np.linalg.eigvalsh(self._system.S / root / root[:, None])[0])
 
 
-def _rss(source: Source, model: Network | DeepNetwork | Composite) -> float:
+def model_rss(source: Source, model: Network | DeepNetwork | Composite) -> float:
+    """Σ |y − f(x)|²."""
     width = 2 * sum(len(W) for W in model.hidden_weights)
     with np.errstate(over="ignore", invalid="ignore"):
         return float(reduce(source, Residuals(model, model.n_outputs, width)).sums["residual_squared"].sum())

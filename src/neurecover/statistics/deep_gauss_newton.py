@@ -17,7 +17,6 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg.blas import dsyrk, ssyrk
 
-from neurecover.models import DeepNetwork, jacobian, parameters
 from neurecover.statistics.base import Statistic, float64, symmetric
 from neurecover.statistics.deep_student import DeepStudent, Pass
 
@@ -94,36 +93,6 @@ class DeepGaussNewtonSums(DeepReadoutSums):
 
     def curvature(self) -> np.ndarray:
         """Σ_o J_oᵀ J_o, (P, P)."""
-        return symmetric(self.sums["jj"])
-
-
-class NetworkGaussNewton(Statistic):
-    """Σ Jᵀ J, Σ Jᵀ r and Σ |r|² over all parameters of a `DeepNetwork`, in the order of `models.parameters`."""
-
-    def __init__(self, model: DeepNetwork) -> None:
-        self.model = model
-        theta = parameters(model)
-        self.settings = {"theta": theta}
-        P = len(theta)
-        self.sums = {
-            "n": np.zeros((), dtype=np.int64),
-            "jj": np.zeros((P, P), order="F"),
-            "jr": np.zeros(P),
-            "rr": np.zeros(()),
-        }
-        self.row_bytes = 24 * model.n_outputs * P
-
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
-        X, Y = float64(X, Y)
-        R = Y - self.model(X)
-        J = jacobian(self.model, X).reshape(R.size, -1)
-        self.sums["n"] += len(X)
-        _add_gram(self.sums, J)
-        self.sums["jr"] += R.ravel() @ J
-        self.sums["rr"] += np.vdot(R, R)
-
-    def curvature(self) -> np.ndarray:
-        """Σ Jᵀ J, (P, P)."""
         return symmetric(self.sums["jj"])
 
 
