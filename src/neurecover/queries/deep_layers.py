@@ -17,7 +17,7 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.queries.box import Box
 from neurecover.queries.deep_bends import is_straight, straight_units
 from neurecover.queries.deep_cells import Known
-from neurecover.queries.deep_level import Level, search_line, with_unit
+from neurecover.queries.deep_level import Level, refilled, search_line, with_unit
 from neurecover.queries.deep_output import Output, failures, fit_output, samples_wanted
 from neurecover.queries.deep_points import extreme_line, random_points
 from neurecover.queries.deep_signs import signs_by_moving, signs_from_above, with_signs
@@ -164,7 +164,7 @@ def _search(
             fit = _fitted(level, answers, rng, fit if _seen(level) == tried else _Fit())
             tried = _seen(level)
             if fit.output is not None and fit.ends is None:
-                return Stage(level, fit.output)
+                return _completed(box, level, answers, fit.output, rng)
         if fit.ends is not None or level.known.open is not None or last:
             continue
         if level.n_units == want or (want is None and level.stale >= needed and _consistent(box, level, rng)):
@@ -176,6 +176,14 @@ def _search(
             f"Hidden layer {number} is not complete: {level.n_units} units were found on {level.lines} lines."
         )
     return Stage(level, None)
+
+
+def _completed(box: Box, level: Level, answers: Answers, output: Output, rng: np.random.Generator) -> Stage:
+    """The last level once its output layer fits, with what can still be read off of weights not seen before."""
+    if not level.unseen.any():
+        return Stage(level, output)
+    level = refilled(box, level, rng)
+    return Stage(level, fit_output(level.known, level.theta, answers.X, answers.Y) or output)
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ import numpy as np
 from neurecover.queries.box import Box
 from neurecover.queries.deep_cells import Known
 from neurecover.queries.deep_check import checked
-from neurecover.queries.deep_points import random_line
+from neurecover.queries.deep_points import points_on, random_line
 from neurecover.queries.deep_probe import unit_normal
 from neurecover.queries.deep_surface import Surface, first_surface
 from neurecover.queries.deep_tracing import trace
@@ -29,6 +29,8 @@ _MOST = 5_000
 _SAME = 1e-6
 # A kink whose straight pieces are shorter than this, relative to the point, is left for another line.
 _NARROW = 1e-5
+# Points from which walks set out for weights that were not seen.
+_STARTS = 12
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,6 +215,22 @@ def _unit_at(box: Box, known: Known, x: np.ndarray, jump: np.ndarray | None, rng
         return None
     theta = checked(box, known, np.where(unseen, 0.0, surface.theta), unseen, x, rng)
     return None if theta is None else Unit(theta, unseen)
+
+
+def refilled(box: Box, level: Level, rng: np.random.Generator) -> Level:
+    """The level with weights that were not seen before, read off on walks from many points of the surfaces."""
+    theta, unseen = level.theta.copy(), level.unseen.copy()
+    for j in np.flatnonzero(unseen.any(axis=1)):
+        surface = Surface(theta[j], np.eye(theta.shape[1])[:, unseen[j]])
+        for x in points_on(level.known, theta[j], _STARTS, rng, level.points[j], unseen[j]).points:
+            surface = trace(box, level.known, surface, x, rng, patience=10)
+            if surface.complete:
+                break
+        left = np.linalg.norm(surface.free, axis=1) > 1e-6
+        grown = checked(box, level.known, np.where(left, 0.0, surface.theta), left, level.points[j], rng)
+        if grown is not None:
+            theta[j], unseen[j] = grown, left
+    return replace(level, theta=theta, unseen=unseen)
 
 
 def _nearly_complete(known: Known, surface: Surface, unseen: np.ndarray) -> bool:

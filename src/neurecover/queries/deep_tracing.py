@@ -18,6 +18,7 @@ import numpy as np
 
 from neurecover.queries.box import Box
 from neurecover.queries.deep_cells import Known
+from neurecover.queries.deep_meeting import meeting_points
 from neurecover.queries.deep_probe import confirmed, local_kinks
 from neurecover.queries.deep_surface import Surface
 
@@ -74,6 +75,21 @@ def trace(
         elif arrived is not None:
             surface, idle, lost = grown, 0, 0
             places.append(arrived)
+    return surface if lost >= _LOST else _filled(box, known, surface, rng)
+
+
+def _filled(box: Box, known: Known, surface: Surface, rng: np.random.Generator) -> Surface:
+    """The surface with the weights that no walk came upon, read off where it meets their units."""
+    if surface.complete or known.open is not None:
+        return surface
+    for unit in np.flatnonzero(np.linalg.norm(surface.free[: known.n_top], axis=1) > 1e-6):
+        index = known.n_units - known.n_top + int(unit)
+        for point in meeting_points(known, surface, int(unit), rng):
+            walk = _Walk(box, known, surface, rng)
+            grown = walk.learn_at(point, index)
+            if grown is not None:
+                surface = grown
+                break
     return surface
 
 
@@ -131,6 +147,20 @@ class _Walk:
                 return None, None
             return self.surface.with_equation(row, 0.0), _Position(behind, flipped)
         return None, None
+
+    def learn_at(self, point: np.ndarray, unit: int) -> Surface | None:
+        """Read α off at a point where the surface meets the unit."""
+        positive = self.known.values(point[None])[0] > 0.0
+        positive[unit] = False
+        cell = self.known.cell(positive)
+        m, J = cell.Q[unit], self.surface.normal(cell)
+        if not self.surface.knows(cell.Phi @ J) or not J @ J > 0.0:
+            return None
+        u = m - J * ((J @ m) / (J @ J))
+        if not np.linalg.norm(u) > 1e-6 * np.linalg.norm(m):
+            return None
+        crossing = _Crossing(unit, point, u / np.linalg.norm(u), np.inf)
+        return self.learn(_Position(point, positive), crossing)[0]
 
     def _kink(self, x: np.ndarray, n: np.ndarray, radius: float) -> np.ndarray | None:
         """The one kink on the segment x + t n, |t| ≤ radius."""
