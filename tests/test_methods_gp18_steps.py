@@ -9,6 +9,7 @@ from neurecover.algorithms.gp18.lowest_layer import two_steps
 from neurecover.algorithms.gp18.step_two import boundary
 from neurecover.algorithms.gp18.tan_alpha import estimate_tan_alpha, refine_estimate, turn_estimate
 from neurecover.algorithms.gp18.union import fit_union
+from neurecover.algorithms.gp18.union_splits import splits
 from neurecover.algorithms.gp18.upper import Hidden, fit_polynomial
 from neurecover.algorithms.gp18.whole import explained, fit_upper, polished
 from neurecover.data import ArraySource, reduce
@@ -191,6 +192,20 @@ def test_a_bad_start_is_replaced_in_the_second_step() -> None:
         comparison = compare(Composite(found.W, found.threshold, Or(), "step"), truth)
         assert comparison.unmatched == ((), ())
         assert comparison.max_angle < 0.05
+
+
+def test_a_unit_between_two_is_split() -> None:
+    """One halfspace for two at an angle of 0.7: their mean shows nothing, the spread of what is missed does."""
+    W = np.array([[np.cos(0.35), np.sin(0.35), 0.0], [np.cos(0.35), -np.sin(0.35), 0.0]])
+    X = np.random.default_rng(0).standard_normal((10_000, 3))
+    labels = ArraySource(X, np.any(X @ W.T > 1.5, axis=1).astype(float))
+    merged = fit_union(labels, np.array([[1.0, 0.05, 0.0]]), np.array([1.4]), flips=np.full(2, 0.02))
+    starts = splits(labels, merged)
+    assert len(starts) == 1
+    found = fit_union(labels, starts[0].W, starts[0].threshold, starts[0].tan_alpha, flips=starts[0].flips)
+    assert (W @ found.W.T).max(axis=1).min() > 0.999
+    right = fit_union(labels, W, np.full(2, 1.5), flips=np.full(2, 0.02))
+    assert splits(labels, right) == []
 
 
 def test_polynomial_upper_part_is_fitted_exactly_on_the_true_layer() -> None:

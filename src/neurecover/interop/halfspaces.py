@@ -239,11 +239,10 @@ def _notes(found: UnionFound, gathered: float) -> tuple[str, ...]:
         f"{1.0 - fit.error:.2%} of the training labels lie on the right side of {k} halfspaces; an estimated "
         f"{fit.flips[1]:.2%} of the labels inside the union and {fit.flips[0]:.2%} outside are wrong."
     ]
-    if found.criteria and not found.sure:
-        notes.append(
-            f"The number of halfspaces is not certain: that of the next best criterion is only {found.margin:.1f} "
-            "above it."
-        )
+    if np.isfinite(found.margin) and not found.sure:
+        nearest = f"the next best criterion is {found.margin:.1f} above its own"
+        reason = nearest if found.explained else "some samples stay unexplained"
+        notes.append(f"The number of halfspaces is not certain: {reason}.")
     doubts = []
     if found.criteria and min(found.criteria, key=found.criteria.__getitem__) == 0:
         doubts.append("labels that do not depend on the inputs explain them as well")

@@ -35,16 +35,18 @@ class UnionFound:
     """The fit on all samples, and the criterion BIC(k) of every number of units that was tried on those of the search.
 
     `margin` is by how much BIC at the number taken is below the next best, infinite where the number was given.
+    `explained` is whether flipped labels account for all samples that are missed.
     """
 
     fit: UnionFit
     criteria: dict[int, float]
     margin: float
+    explained: bool
 
     @property
     def sure(self) -> bool:
-        """Whether no other number of units comes near."""
-        return self.margin >= _SURE
+        """Whether no other number of units comes near, and nothing is left that another unit could explain."""
+        return self.margin >= _SURE and self.explained
 
 
 def find_union(labels: Source, rng: np.random.Generator, n_hidden: int | None = None) -> UnionFound:
@@ -59,7 +61,8 @@ def find_union(labels: Source, rng: np.random.Generator, n_hidden: int | None = 
         best, criteria, margin = search.counted()
     if sample is not labels:
         best = fit_union(labels, best.W, best.threshold, best.tan_alpha, flips=best.flips)
-    return UnionFound(best, criteria, margin)
+    explained = missed(labels, best).by_chance and not splits(labels, best)
+    return UnionFound(best, criteria, margin, explained)
 
 
 @dataclass(frozen=True)
