@@ -22,6 +22,7 @@ from neurecover.statistics.deep_gauss_newton import NetworkGaussNewton
 ITERATIONS = 100
 LEAST_DAMPING, MOST_DAMPING = 1e-14, 1e8
 ROUNDING = 1e-31  # Σ r² / Σ y² at which double precision has nothing left to give
+NEAR_ROUNDING = 1e-28  # where a step that does not halve Σ r² moves rounding errors about
 SMALL = 1e-4  # of one equation's share of Σ r²: a full step that gains less has reached the optimum
 
 
@@ -65,6 +66,7 @@ def fit_network(
                 gain = min((rss - moved_rss) / max(predicted, 1e-300), 1.0)
                 damping = max(damping * max(0.2, 1.0 - (2.0 * gain - 1.0) ** 3), LEAST_DAMPING)  # [Nielsen 1999]
                 done = rss - moved_rss <= small * rss and gain > 0.5
+                done |= rss <= NEAR_ROUNDING * total and moved_rss > 0.5 * rss
                 network, growth = moved, 2.0
                 step = _Step(source, network, free)
                 rss = step.rss
