@@ -9,6 +9,7 @@ from neurecover.activations import get
 from neurecover.data import ArraySource, reduce
 from neurecover.matching import compare
 from neurecover.models import DeepNetwork, jacobian, parameters, with_parameters
+from neurecover.models.deep_student import DeepStudent
 from neurecover.refine.deep_adam import warm_up
 from neurecover.refine.deep_descent import Effort, descend_deep, solve_readout
 from neurecover.refine.deep_narrow import with_fresh_units, without, worth
@@ -18,7 +19,6 @@ from neurecover.refine.model_fit import fit_model
 from neurecover.solve import Deadline
 from neurecover.statistics import ModelSums
 from neurecover.statistics.deep_gauss_newton import DeepGaussNewtonSums, DeepReadoutSums
-from neurecover.statistics.deep_student import DeepStudent
 
 N, D = 400, 4
 CASES = [("relu", (5, 4), 1, True), ("leaky_relu(0.2)", (4, 3), 2, False), ("relu", (4, 3, 3), 2, True)]

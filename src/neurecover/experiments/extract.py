@@ -1,8 +1,8 @@
 """Weights from questions: how many were asked, how close the weights are, and how often it worked.
 
 He-scaled random networks (weights of variance 2/fan-in, biases 0.1·N(0, 1)) answer in double precision; widths and
-depth are found. "counting bound" is the number of parameters over the number of outputs, below which no method can be. The
-published figures are those of Carlini, Jagielski, Mironov (CRYPTO 2020), whose attack is given the widths.
+depth are found. "counting bound" is the number of parameters over the number of outputs, below which no method can be.
+The published figures are those of Carlini, Jagielski, Mironov (CRYPTO 2020), whose attack is given the widths.
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.models import Network
+from neurecover.models import DeepNetwork, Network
 
 
 @dataclass(frozen=True, eq=False)
 class Extraction:
-    """A network with one hidden layer that answers as the box does.
+    """A network that answers as the box does.
 
     `residual` is the largest |box(x) − network(x)|, relative to the size of the answers there, over fresh questions
     near the origin and far from it. `resolution` is the rounding of the box's answers on the same scale, so a residual
@@ -21,7 +21,7 @@ class Extraction:
     `notes` what else the reader should know.
     """
 
-    network: Network
+    network: Network | DeepNetwork
     queries: int
     residual: float
     resolution: float

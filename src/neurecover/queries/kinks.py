@@ -283,7 +283,7 @@ def _pieces(
 
     A kink whose jump is within the rounding of the two slopes is none; its pieces become one, and are measured again.
     """
-    for _ in range(_PASSES):
+    for left in range(_PASSES - 1, -1, -1):
         edges = _edges(positions, start, stop, line.reach)
         width = np.diff(edges)
         low, high = line(edges[:-1] + 0.1 * width), line(edges[1:] - 0.1 * width)
@@ -291,7 +291,7 @@ def _pieces(
         noise = 2.0 * np.maximum(low.noise, high.noise) / (0.8 * width)
         jump = np.abs(np.diff(slopes, axis=0)).max(axis=1, initial=0.0)
         real = jump > _SAFETY * (noise[1:] + noise[:-1])
-        if real.all():
+        if real.all() or left == 0:
             break
         positions, resolved = positions[real], resolved[real]
     centres, values = 0.5 * (edges[1:] + edges[:-1]), 0.5 * (low.f + high.f)

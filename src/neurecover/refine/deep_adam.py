@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from neurecover.models.deep_student import DeepStudent
 from neurecover.solve import Deadline
-from neurecover.statistics.deep_student import DeepStudent
 
 RATE, BATCH = 1e-2, 256
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8

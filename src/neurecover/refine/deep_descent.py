@@ -17,9 +17,9 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotrs, dtrtrs
 
 from neurecover.data import Source, reduce
+from neurecover.models.deep_student import DeepStudent
 from neurecover.solve import Damping, Deadline, Loop, Outcome, Tolerances
 from neurecover.statistics.deep_gauss_newton import DeepGaussNewtonSums, DeepReadoutSums
-from neurecover.statistics.deep_student import DeepStudent
 
 ROUNDING = 1e-30  # Σ r² / Σ y² at which double precision has nothing left to give
 RANK = 1e-13  # ridge per feature on Σ c cᵀ scaled to unit diagonal

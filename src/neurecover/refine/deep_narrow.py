@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 
+from neurecover.models.deep_student import DeepStudent
 from neurecover.statistics.base import symmetric
-from neurecover.statistics.deep_student import DeepStudent
 
 RIDGE = 1e-12  # per feature, on Σ c cᵀ scaled to unit diagonal
 

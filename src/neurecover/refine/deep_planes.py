@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.statistics.deep_student import DeepStudent
+from neurecover.models.deep_student import DeepStudent
 
 NEAR = 0.1  # τ, in standard deviations of the whitened inputs
 SAME_PLANE = 0.99  # cosine between (w, b) of two units that stand for one plane

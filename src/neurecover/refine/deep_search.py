@@ -19,12 +19,12 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.data import ArraySource, Source, Whitening
+from neurecover.models.deep_student import DeepStudent
 from neurecover.refine.deep_adam import warm_up
 from neurecover.refine.deep_descent import DeepDescent, Effort, descend_deep
 from neurecover.refine.deep_narrow import with_fresh_units, without, worth
 from neurecover.refine.deep_planes import first_planes
 from neurecover.solve import Deadline
-from neurecover.statistics.deep_student import DeepStudent
 
 WIDER = 1.5  # units of the student per unit of the teacher, and one more
 LOAD = 0.5  # parameters of the student per equation, at the most

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.models import DeepNetwork
+from neurecover.models.deep_student import DeepStudent
 from neurecover.refine.signs import find_flips, likely_flips
-from neurecover.statistics.deep_student import DeepStudent
 
 EXACT_MISFIT = 1e-6  # of the sign equations of a fit at the level of rounding
 LIKELY = 4  # choices of signs per layer on noisy samples

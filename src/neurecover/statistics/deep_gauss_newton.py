@@ -17,8 +17,8 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg.blas import dsyrk, ssyrk
 
+from neurecover.models.deep_student import DeepStudent, Pass
 from neurecover.statistics.base import Statistic, float64, symmetric
-from neurecover.statistics.deep_student import DeepStudent, Pass
 
 
 class DeepReadoutSums(Statistic):
