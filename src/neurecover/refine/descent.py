@@ -71,7 +71,7 @@ class FitPoint:
         if not self.projected:
             return replace(self, student=moved, loss=best.rss, hh=sums["hh"])
         loss = best.best_rss
-        # A step that is twice as accurate as the last one made progress costs little and loses nothing of the next.
+        # The error left in a step bounds the next decrease: it should be no larger than the last one, |r′|/|r|.
         tolerance = float(np.clip(np.sqrt(loss / self.loss), TIGHT, LOOSE))
         student = replace(moved, readout=readout + best.step)
         return replace(self, student=student, loss=loss, hh=sums["hh"], tolerance=tolerance)
