@@ -14,18 +14,23 @@ from hypothesis import strategies as st
 from neurecover import statistics
 from neurecover.activations import get
 from neurecover.data import ArraySource, reduce
-from neurecover.models import Student
+from neurecover.models import DeepNetwork, Student
 from neurecover.statistics import (
     CurvatureProduct,
     GaussNewtonSums,
     HermiteSums,
+    InfluenceSums,
+    ModelSums,
     Moments,
     PreactivationRange,
     ReadoutSums,
     Residuals,
+    SerialResiduals,
     Statistic,
     UnitBlockSums,
+    UnitsOn,
 )
+from neurecover.statistics.deep_gauss_newton import DeepGaussNewtonSums, DeepReadoutSums
 from neurecover.statistics.detector import PureNeuronSums
 from neurecover.statistics.hidden_gradient import HiddenGradient
 from neurecover.statistics.normality import RadialMoments
@@ -47,6 +52,7 @@ STUDENT = Student(
     affine=True,
 )
 DIRECTION = _rng.standard_normal((K, D + 1))
+DEEP = DeepNetwork([(DIRECTION[:, :D], DIRECTION[:, D]), (np.ones((P, K)), None)])
 
 FACTORIES: dict[str, Callable[[], Statistic]] = {
     **{f"moments-{order}": lambda order=order: Moments(D, P, order, ORIGIN) for order in (1, 2, 3, 4)},
@@ -66,6 +72,9 @@ FACTORIES: dict[str, Callable[[], Statistic]] = {
     "normality": lambda: RadialMoments(D),
     "residual-moments": lambda: ResidualMoments(STUDENT, D, P),
     "truncated": lambda: TruncatedSums(lambda X: np.hstack([X, X**2]), 2 * D, P, 1.5),
+    "model": lambda: ModelSums(DEEP, DIRECTION[:2]),
+    "units-on": lambda: UnitsOn(DEEP),
+    "influence": lambda: InfluenceSums(DEEP, np.arange(5), np.eye(2, 5), 1e-3 * np.eye(5)),
 }
 every_statistic = pytest.mark.parametrize("build", FACTORIES.values(), ids=FACTORIES)
 
@@ -99,8 +108,25 @@ def test_every_statistic_is_covered() -> None:
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Statistic) and not inspect.isabstract(value)
     }
-    # The score of a union is over labels, which these samples are not: tests/test_methods_gp18_steps.py has its own.
-    assert {type(build()) for build in FACTORIES.values()} == concrete - {UnionScore}
+    # The score of a union is over labels, which these samples are not: tests/test_methods_gp18_steps.py has its own, as
+    # tests/test_refine_deep.py has of students with skips. Products of neighbouring rows leave out the pairs that a
+    # partition separates.
+    elsewhere = {UnionScore, DeepReadoutSums, DeepGaussNewtonSums, SerialResiduals}
+    assert {type(build()) for build in FACTORIES.values()} == concrete - elsewhere
+
+
+def test_products_of_neighbours() -> None:
+    X, Y = _samples(50)
+    whole = SerialResiduals(DEEP)
+    whole.update(X, Y)
+    R = Y - DEEP(X)
+    np.testing.assert_allclose(whole.sums["products"], np.sum(R[1:] * R[:-1], axis=0), rtol=1e-6)
+    first, second = SerialResiduals(DEEP), SerialResiduals(DEEP)
+    first.update(X[:20], Y[:20])
+    second.update(X[20:], Y[20:])
+    first.merge(second)
+    np.testing.assert_allclose(whole.sums["products"] - first.sums["products"], R[20] * R[19], rtol=1e-6, atol=1e-9)
+    assert np.abs(whole.z()).max() < 5.0
 
 
 @every_statistic
