@@ -190,7 +190,7 @@ def _errors(
         influence = InfluenceSums(information.model, information.free, moves, information.inverse)
         variances = reduce(samples, influence).sums["squares"]
     else:
-        variances = np.maximum(variance * np.diag(T(moves.T)), 0.0)
+        variances = np.maximum(variance * T.diagonal(moves.T), 0.0)
     return _Errors(ParameterArrays(by_name(normal, np.sqrt(variances))), variances, moves, T)
 
 

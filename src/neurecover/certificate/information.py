@@ -179,13 +179,25 @@ class ToNormalForm:
 
     def __call__(self, M: np.ndarray) -> np.ndarray:
         """T M for M (free parameters, q)."""
+        moved = self._on_inputs(M)
+        moved -= self.G @ (self.K @ moved)
+        return moved
+
+    def diagonal(self, M: np.ndarray) -> np.ndarray:
+        """The diagonal of T M, without the rest of it."""
+        moved = self._on_inputs(M)
+        return np.diag(moved) - np.einsum("ig,gi->i", self.G, self.K @ moved)
+
+    def _on_inputs(self, M: np.ndarray) -> np.ndarray:
+        """L M."""
         whole = M
         if len(self.free) < self.P:
             whole = np.zeros((self.P, M.shape[1]))
             whole[self.free] = M
         moved = _first_layer_to_inputs(whole, self.k, self.whitening, self.sign)
-        moved[~self.varies] = 0.0
-        return moved - self.G @ (self.K @ moved)
+        if len(self.free) < self.P:
+            moved[~self.varies] = 0.0
+        return moved
 
 
 def by_name(normal: Model, flat: np.ndarray) -> dict[str, np.ndarray]:
@@ -230,8 +242,8 @@ def _student_order(network: Network, bias: bool, n_probes: int) -> tuple[np.ndar
 def _first_layer_to_inputs(C: np.ndarray, k: int, whitening: Whitening, sign: float) -> np.ndarray:
     """L C, with L the linear map of the parameters from whitened inputs to the inputs: w = M w_z, b = b_z ∓ w·mean."""
     d, r = whitening.matrix.shape
-    W = np.einsum("dr,jrq->jdq", whitening.matrix, C[: k * r].reshape(k, r, -1))
-    b = C[k * r : k * (r + 1)] + sign * np.einsum("d,jdq->jq", whitening.mean, W)
+    W = whitening.matrix @ C[: k * r].reshape(k, r, -1)
+    b = C[k * r : k * (r + 1)] + sign * (whitening.mean @ W)
     return np.vstack([W.reshape(k * d, -1), b, C[k * (r + 1) :]])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from math import isqrt
@@ -125,10 +126,28 @@ def unpack_symmetric(packed: np.ndarray) -> np.ndarray:
     return matrix
 
 
-def row_products(Z: np.ndarray) -> np.ndarray:
-    """The products z_i·z_j, i ≤ j, of every column of Z (q, m), as (q(q + 1)/2, m)."""
+_buffers = threading.local()
+
+
+def scratch(name: str, shape: tuple[int, int]) -> np.ndarray:
+    """An array to write over, the same memory for every use of the name in a thread.
+
+    A new array of megabytes for every block makes the system hand out and take back its pages each time, which takes
+    as long as filling it.
+    """
+    size = shape[0] * shape[1]
+    buffer = getattr(_buffers, name, None)
+    if buffer is None or buffer.size < size:
+        buffer = np.empty(size)
+        setattr(_buffers, name, buffer)
+    return buffer[:size].reshape(shape)
+
+
+def row_products(Z: np.ndarray, name: str | None = None) -> np.ndarray:
+    """The products z_i·z_j, i ≤ j, of every column of Z (q, m), as (q(q + 1)/2, m); named, in a scratch array."""
     q, m = Z.shape
-    products = np.empty((q * (q + 1) // 2, m))
+    shape = (q * (q + 1) // 2, m)
+    products = np.empty(shape) if name is None else scratch(name, shape)
     row = 0
     for i in range(q):
         np.multiply(Z[i], Z[i:], out=products[row : row + q - i])

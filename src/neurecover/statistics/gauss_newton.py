@@ -137,7 +137,7 @@ class GaussNewtonSums(ReadoutSums):
         gates = np.ones((m + 1, len(Z)))
         gates[:m] = self.student.activation.derivative(Z).T
         rows = np.ascontiguousarray(X_extended.T)
-        self.sums["pairs"] += row_products(gates) @ row_products(rows).T
+        self.sums["pairs"] += row_products(gates, "gates") @ row_products(rows, "inputs").T
         inputs_by_residuals = X_extended[:, :, None] * R[:, None, :]
         self.sums["mr"] += (gates[:m] @ inputs_by_residuals.reshape(len(Z), -1)).reshape(m * D, -1)
         if self.degree is None:
