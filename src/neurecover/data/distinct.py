@@ -11,16 +11,15 @@ from neurecover.data.source import Source
 def first_occurrences(rows: np.ndarray) -> np.ndarray:
     """The indices, in order, of the rows (n, q) that no earlier row equals.
 
-    Equal rows agree in every column, so only rows whose value in the most varied of a few columns occurs more than once
-    are compared in full.
+    Equal rows agree in every column, so there are none where some column has no value twice; else only the rows whose
+    value in a column occurs more than once are compared in full.
     """
     n, q = rows.shape
-    columns = range(0, q, max(1, q // 4))
-    values = [np.unique(rows[:, j], return_inverse=True, return_counts=True) for j in columns]
-    _, group, counts = max(values, key=lambda value: len(value[0]))
+    for j in range(0, q, max(1, q // 4)):
+        _, group, counts = np.unique(rows[:, j], return_inverse=True, return_counts=True)
+        if len(counts) == n:
+            return np.arange(n)
     shared = np.flatnonzero(counts[group] > 1)
-    if len(shared) == 0:
-        return np.arange(n)
     _, first = np.unique(rows[shared], axis=0, return_index=True)
     repeated = np.setdiff1d(np.arange(len(shared)), first)
     return np.delete(np.arange(n), shared[repeated])

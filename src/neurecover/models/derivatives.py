@@ -6,6 +6,7 @@ A `Network` counts as a `DeepNetwork` of one hidden layer. Order of θ: layer by
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -92,14 +93,17 @@ def free_directions(model: Differentiable) -> np.ndarray:
         return directions
     if h is None:
         return np.zeros((size, 0))
-    columns = []
-    for number in range(len(layers) - 1):
-        for j in range(len(layers[number][0])):
-            moved = [(np.zeros_like(W), np.zeros_like(b)) for W, b in layers]
-            moved[number][0][j], moved[number][1][j] = layers[number][0][j], layers[number][1][j]
-            moved[number + 1][0][:, j] = -h * layers[number + 1][0][:, j]
-            columns.append(np.concatenate([part.ravel() for layer in moved for part in layer]))
-    return np.array(columns).reshape(-1, size).T
+    directions = np.zeros((size, sum(len(W) for W, _ in layers[:-1])))
+    start = unit = 0
+    for (W, b), (above, _) in pairwise(layers):
+        k, m = W.shape
+        after = start + W.size + k
+        for j in range(k):
+            directions[start + j * m : start + (j + 1) * m, unit + j] = W[j]
+            directions[start + W.size + j, unit + j] = b[j]
+            directions[after + j : after + above.size : k, unit + j] = -h * above[:, j]
+        start, unit = after, unit + k
+    return directions
 
 
 def _composite_direction(model: Composite, h: float, j: int) -> np.ndarray | None:
