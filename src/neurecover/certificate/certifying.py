@@ -233,8 +233,10 @@ class _Sides:
 
 def _units_on(white: Model, samples: Source, bias: bool) -> _Sides:
     seen = reduce(distinct_inputs(samples, IN_MEMORY), UnitsOn(white))
-    # A unit of D weights and p output weights, its scale free, passes through (D + p − 1)/p samples.
-    wanted = (incoming(white) - (not bias) + white.n_outputs - 1) // white.n_outputs
+    # A unit of D weights and p output weights, its scale free, passes through (D + p − 1)/p samples. Several outputs
+    # would do with fewer than D; as many as the unit has weights are asked for all the same.
+    D, p = incoming(white) - (not bias), white.n_outputs
+    wanted = np.maximum((D + p - 1) // p, D - checks.MARGIN)
     on = seen.sums["on"]
     if white.activation.homogeneity != 1.0 or not white.activation.odd_slope:
         return _Sides(np.maximum(on, wanted + checks.MARGIN), wanted + checks.MARGIN, wanted)  # no kink to be seen
