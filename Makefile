@@ -40,11 +40,14 @@ $(VENV)/.core: pyproject.toml
 	$(BIN)/python -m pip install --quiet --editable .
 	touch $@
 
+# A known CPU-sized torch; any other release in the range of pyproject.toml works as well.
+# The report is tested in Chromium, which comes from the system's packages; without it those tests are skipped.
 $(VENV)/.dev: $(VENV)/.core
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet torch==2.13.0 --editable '.[dev]'
+	command -v chromium >/dev/null || { [ "$$(id -u)" = 0 ] && apt-get update -qq && apt-get install -y -qq chromium >/dev/null; } \
+	  || echo "chromium is missing: the tests of the report in a browser will be skipped"
 	touch $@
 
-# A known CPU-sized torch; any other release in the range of pyproject.toml works as well.
 $(VENV)/.peers: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet torch==2.13.0 --editable '.[dev,peers]'
 	touch $@
