@@ -166,32 +166,32 @@ def _probes(white: Model, rng: np.random.Generator, bias: bool) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Errors:
-    """Standard errors by name, the variances behind them, and the way to the covariance of some parameters."""
+    """Standard errors by name, the variances behind them, and H with a covariance in proportion to H Hᵀ."""
 
     arrays: ParameterArrays
     variances: np.ndarray
-    moves: np.ndarray
-    T: ToNormalForm
+    half: np.ndarray
 
     def covariance(self, own: np.ndarray) -> np.ndarray:
         """σ² T F⁻¹ Tᵀ of the parameters `own`, scaled to their variances."""
-        C = self.T(self.moves[own].T)[own]
-        scale = np.sqrt(self.variances[own] / np.maximum(np.diag(C), 1e-300))
-        return C * scale * scale[:, None]
+        half = self.half[own]
+        scale = np.sqrt(self.variances[own] / np.maximum(np.einsum("ij,ij->i", half, half), 1e-300))
+        half = half * scale[:, None]
+        return half @ half.T
 
 
 def _errors(
     information: Information, normal: Model, whitening: Whitening, samples: Source, variance: float, noisy: bool
 ) -> _Errors:
     """σ² T F⁻¹ Tᵀ; under noise the variances are those that hold whatever the noise of single samples and outputs."""
-    T = ToNormalForm(information, normal, whitening)
-    moves = T(information.inverse)
+    half = ToNormalForm(information, normal, whitening)(information.root)
     if noisy:
+        moves = half @ information.root.T
         influence = InfluenceSums(information.model, information.free, moves, information.inverse)
         variances = reduce(samples, influence).sums["squares"]
     else:
-        variances = np.maximum(variance * T.diagonal(moves.T), 0.0)
-    return _Errors(ParameterArrays(by_name(normal, np.sqrt(variances))), variances, moves, T)
+        variances = variance * np.einsum("ij,ij->i", half, half)
+    return _Errors(ParameterArrays(by_name(normal, np.sqrt(variances))), variances, half)
 
 
 def _signs(normal: Model, errors: _Errors, evidence: Evidence) -> Check:

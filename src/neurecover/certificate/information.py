@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotri
+from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import chdtrc
 
 from neurecover.data import Whitening, unwhitened
@@ -29,7 +29,6 @@ from neurecover.models import (
     parameters,
 )
 from neurecover.statistics import GaussNewtonSums, ModelSums
-from neurecover.statistics.base import symmetric
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,29 +98,33 @@ class Information:
         return len(self.free) - self.gauge.shape[1]
 
     @cached_property
-    def scaled_inverse(self) -> np.ndarray | None:
-        """Of F scaled to unit diagonal, its free directions filled in; None where it is singular."""
+    def _scaled_root(self) -> np.ndarray | None:
+        """The lower K with F⁻¹ = KᵀK for F scaled to unit diagonal, its free directions filled in; None if singular."""
         G = self.gauge * self.scale[:, None]
         G = G / np.maximum(np.linalg.norm(G, axis=0), 1e-300)
         factor, info = dpotrf(self.F / self.scale / self.scale[:, None] + G @ G.T, lower=1)
         if info:
             return None
-        inverse, info = dpotri(factor, lower=1, overwrite_c=1)
-        return None if info else symmetric(inverse)
+        K, info = dtrtri(factor, lower=1, overwrite_c=1)
+        return None if info else K
 
-    @property
+    @cached_property
     def weakest(self) -> float:
-        """A lower bound on the smallest eigenvalue of F scaled to unit diagonal, the free scales apart: 1/‖F⁻¹‖₁.
+        """A lower bound on the smallest eigenvalue of F scaled to unit diagonal, the free scales apart: 1/tr F⁻¹.
 
         At the level of rounding, or zero, where some parameter is not determined.
         """
-        return 0.0 if self.scaled_inverse is None else 1.0 / float(np.abs(self.scaled_inverse).sum(axis=0).max())
+        return 0.0 if self._scaled_root is None else 1.0 / float(np.sum(self._scaled_root**2))
+
+    @cached_property
+    def root(self) -> np.ndarray:
+        """R (P, P) with R Rᵀ a generalised inverse of F; what that holds along the free directions is arbitrary."""
+        assert self._scaled_root is not None
+        return self._scaled_root.T / self.scale[:, None]
 
     @cached_property
     def inverse(self) -> np.ndarray:
-        """A generalised inverse of F; what it holds along the free directions is arbitrary."""
-        assert self.scaled_inverse is not None
-        return self.scaled_inverse / self.scale / self.scale[:, None]
+        return self.root @ self.root.T
 
     def score_test(self, noise_variance: float) -> float:
         """The probability, if the residual is noise of this variance, of correlating with the probes as it does.
@@ -182,11 +185,6 @@ class ToNormalForm:
         moved = self._on_inputs(M)
         moved -= self.G @ (self.K @ moved)
         return moved
-
-    def diagonal(self, M: np.ndarray) -> np.ndarray:
-        """The diagonal of T M, without the rest of it."""
-        moved = self._on_inputs(M)
-        return np.diag(moved) - np.einsum("ig,gi->i", self.G, self.K @ moved)
 
     def _on_inputs(self, M: np.ndarray) -> np.ndarray:
         """L M."""
