@@ -1,4 +1,4 @@
-"""The one exception of the package that is not about bad input."""
+"""What is raised that is not about bad input."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +12,10 @@ class UnsolvableError(ValueError):
     It is caught where algorithms are called, and nothing else is: data that cannot be solved becomes a verdict, a
     defect stays visible.
     """
+
+
+class OutOfTimeError(UnsolvableError):
+    """The time there was ended within a pass or before a factorisation."""
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """How far an answer can be trusted: the checks, and the verdict as a function of them."""
 
 from neurecover.certificate.ambiguity import SignAmbiguities, sign_ambiguities
-from neurecover.certificate.certifying import certify, certify_nothing
+from neurecover.certificate.certifying import certify, certify_nothing, certify_untested
 from neurecover.certificate.checks import Evidence
 from neurecover.certificate.verdict import VERDICTS, Certificate, Check, ParameterArrays, verdict_of
 from neurecover.certificate.verification import Verification, verify
@@ -16,6 +16,7 @@ __all__ = [
     "Verification",
     "certify",
     "certify_nothing",
+    "certify_untested",
     "sign_ambiguities",
     "verdict_of",
     "verify",

@@ -16,7 +16,7 @@ from neurecover.certificate.checks import EPS, ROUNDING, Evidence
 from neurecover.certificate.information import Information, ToNormalForm, aligned, array_names, by_name
 from neurecover.certificate.rivals import SignRivals, sign_rivals
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, passed, verdict_of
-from neurecover.data import Source, Whitening, distinct_inputs, reduce
+from neurecover.data import Source, Whitening, afford, distinct_inputs, reduce
 from neurecover.models import (
     Composite,
     DeepNetwork,
@@ -105,6 +105,13 @@ def issue(
     return Certificate(made, holdout.mse, variance, n_samples, holdout.n, kept)
 
 
+def certify_untested(model: Model, whitening: Whitening, samples: Source, holdout: Residuals) -> Certificate:
+    """The certificate of a network that there was no time to test: what held-out samples say of it."""
+    made = [*checks.held_out(holdout, ROUNDING * _sizes(model, whitening, samples))]
+    made += [checks.units(sum(len(W) for W in model.hidden_weights)), checks.time_ended()]
+    return issue(tuple(made), holdout, samples.count())
+
+
 def certify_nothing(reason: str, holdout: Residuals, constant: bool, n_samples: int) -> Certificate:
     """The certificate of a constant in place of a network that was not to be had, and why it was not."""
     spread = float(holdout.output_variance.mean())
@@ -186,6 +193,7 @@ def _errors(
     """σ² T F⁻¹ Tᵀ; under noise the variances are those that hold whatever the noise of single samples and outputs."""
     half = ToNormalForm(information, normal, whitening)(information.root)
     if noisy:
+        afford(4.0 * len(half) ** 3)
         moves = half @ information.root.T
         influence = InfluenceSums(information.model, information.free, moves, information.inverse)
         variances = reduce(samples, influence).sums["squares"]

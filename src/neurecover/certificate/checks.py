@@ -137,6 +137,11 @@ def equations(n_equations: int, n_free: int) -> Check:
     return Check("equations", False, n_equations, n_free, sentence)
 
 
+def time_ended() -> Check:
+    sentence = "The time budget ended before the weights were tested: give a larger time_budget."
+    return Check("time", False, None, None, sentence)
+
+
 def information(weakest: float, never_on: int) -> Check:
     if weakest >= SINGULAR:
         sentence = f"The smallest eigenvalue of the information is {weakest:.1e}: every weight is seen."

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import chdtrc
 
-from neurecover.data import Whitening, unwhitened
+from neurecover.data import Whitening, afford, unwhitened
 from neurecover.models import (
     Composite,
     DeepNetwork,
@@ -100,6 +100,7 @@ class Information:
     @cached_property
     def _scaled_root(self) -> np.ndarray | None:
         """The lower K with F⁻¹ = KᵀK for F scaled to unit diagonal, its free directions filled in; None if singular."""
+        afford(len(self.F) ** 3)
         G = self.gauge * self.scale[:, None]
         G = G / np.maximum(np.linalg.norm(G, axis=0), 1e-300)
         factor, info = dpotrf(self.F / self.scale / self.scale[:, None] + G @ G.T, lower=1)

@@ -149,7 +149,7 @@ def verdict_of(checks: tuple[Check, ...]) -> str:
 def reasons_of(checks: tuple[Check, ...]) -> tuple[str, ...]:
     """What stood in the way of a better verdict, then what is said in any case, then what belongs to no verdict."""
     verdict = verdict_of(checks)
-    wanted = {name for names in NEEDS.values() for name in names}
+    wanted = {name for names in NEEDS.values() for name in names} | {"time"}
     against = [] if verdict in ("exact", "statistical") else [c for c in checks if not c.passed and c.name in wanted]
     said = [c for c in checks if c not in against and c.name in ALWAYS_SAID]
     besides = [c for c in checks if c.name not in wanted and c.name not in ALWAYS_SAID]

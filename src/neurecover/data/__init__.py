@@ -3,6 +3,7 @@
 from neurecover.data.arrays import ArraySource
 from neurecover.data.commands import CommandBox
 from neurecover.data.distinct import distinct_inputs
+from neurecover.data.limits import afford, time_limit
 from neurecover.data.loop import reduce, side_by_side
 from neurecover.data.mapped import Mapped, Whitening, unwhitened
 from neurecover.data.opening import as_source, open
@@ -20,6 +21,7 @@ __all__ = [
     "Rows",
     "Source",
     "Whitening",
+    "afford",
     "as_source",
     "distinct_inputs",
     "loaded",
@@ -31,5 +33,6 @@ __all__ = [
     "side_by_side",
     "split",
     "subsample",
+    "time_limit",
     "unwhitened",
 ]

@@ -14,6 +14,7 @@ from typing import TypeVar
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from neurecover.data.limits import afford
 from neurecover.data.source import Source
 from neurecover.statistics import Statistic
 
@@ -29,12 +30,14 @@ def reduce(source: Source, statistic: S, progress: Progress | None = None, block
     """Add every sample of the source to the statistic and return it.
 
     A block has as many rows as fit in block_bytes, at least one. progress(done, total) is called
-    after each block; total is None where the source does not know its length.
+    after each block; total is None where the source does not know its length. OutOfTimeError within a `time_limit`
+    that has passed.
     """
     source_bytes = 8 * (source.n_inputs + source.n_outputs)
     rows = max(1, block_bytes // (statistic.row_bytes + source_bytes))
     done = 0
     for X, Y in source.blocks(rows):
+        afford()
         work = len(X) * statistic.row_bytes
         parts = min(_threads.get(), work // THREAD_BYTES, work // max(statistic.n_bytes, 1))
         if parts < 2:

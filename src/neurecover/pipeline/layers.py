@@ -9,10 +9,10 @@ import numpy as np
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms import get_method
-from neurecover.certificate import Evidence, certify
+from neurecover.certificate import Evidence
 from neurecover.data import reduce, side_by_side, unwhitened
 from neurecover.exceptions import UnsolvableError
-from neurecover.pipeline.running import Progress, begun, nothing, running
+from neurecover.pipeline.running import Progress, begun, certified, nothing, running
 from neurecover.random import RandomStateLike
 from neurecover.refine.deep_finisher import finish_deep
 from neurecover.refine.model_fit import fit_model
@@ -40,7 +40,7 @@ def recover_deep_network(
     if method not in ("auto", METHOD):
         raise ValueError(f"Several hidden layers are found by {METHOD} alone. Got method={method!r} instead.")
     act = activations.get(activation)
-    with running("recover", random_state, time_budget, progress) as run:
+    with running("recover", random_state, time_budget, progress) as run, side_by_side():
         begin = begun(run, X, Y, n_samples, get_method(METHOD), act, bias, None)
         given, clock = begin.given, run.clock
         if begin.hopeless is not None:
@@ -49,24 +49,22 @@ def recover_deep_network(
         def report(stage: str, rss: float) -> None:
             run.report(stage, float(np.sqrt(rss)))
 
-        with side_by_side():
-            try:
-                found = finish_deep(
-                    given.train, widths, act, run.rng, run.deadline, depth=depth, bias=bias, progress=report
-                )
-            except UnsolvableError as reason:
-                return run.recovery(*nothing(given, begin.task, str(reason)), METHOD, None, begin.n_queries)
-            size = "-".join(map(str, found.network.n_hidden))
-            residual = f"relative residual {np.sqrt(found.relative_rss):.1e}"
-            clock.stage("search", f"{size} units, {residual} after {found.runs} runs. {' '.join(found.notes)}".strip())
-            held_out = Residuals(found.network, found.network.n_outputs, sum(found.network.n_hidden), given.output_mean)
-            residuals = reduce(given.holdout, held_out)
-            final = fit_model(given.samples, found.network, run.deadline, bias=bias)
-            residual = f"relative residual {np.sqrt(final.relative_rss):.1e}"
-            clock.stage("last fit", f"{residual} on all {given.moments.n} samples")
-            evidence = Evidence(widths, found.sign_choices, found.agreements, final.converged)
-            certificate = certify(final.network, given.whitening, given.samples, residuals, evidence, run.rng, bias)
-            clock.stage("certify", certificate.verdict)
+        try:
+            found = finish_deep(
+                given.train, widths, act, run.rng, run.deadline, depth=depth, bias=bias, progress=report
+            )
+        except UnsolvableError as reason:
+            return run.recovery(*nothing(given, begin.task, str(reason)), METHOD, None, begin.n_queries)
+        size = "-".join(map(str, found.network.n_hidden))
+        residual = f"relative residual {np.sqrt(found.relative_rss):.1e}"
+        clock.stage("search", f"{size} units, {residual} after {found.runs} runs. {' '.join(found.notes)}".strip())
+        held_out = Residuals(found.network, found.network.n_outputs, sum(found.network.n_hidden), given.output_mean)
+        residuals = reduce(given.holdout, held_out)
+        final = fit_model(given.samples, found.network, run.deadline, bias=bias)
+        residual = f"relative residual {np.sqrt(final.relative_rss):.1e}"
+        clock.stage("last fit", f"{residual} on all {given.moments.n} samples")
+        evidence = Evidence(widths, found.sign_choices, found.agreements, final.converged)
+        certificate = certified(run, final.network, given, residuals, evidence, bias)
     network = unwhitened(final.network, given.whitening).normal_form()
     return run.recovery(network, certificate, METHOD, None, begin.n_queries)
 

@@ -11,10 +11,21 @@ from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms import Call, get_method
 from neurecover.algorithms.gp18.whole import explained, fit_upper, polished
-from neurecover.certificate import Certificate, Check, Evidence, certify
+from neurecover.certificate import Certificate, Check, Evidence
 from neurecover.data import Prepared, reduce, side_by_side, split, unwhitened
 from neurecover.models import Composite, Model
-from neurecover.pipeline.running import Progress, Run, begun, check_width, estimated, in_inputs, nothing, running, sized
+from neurecover.pipeline.running import (
+    Progress,
+    Run,
+    begun,
+    certified,
+    check_width,
+    estimated,
+    in_inputs,
+    nothing,
+    running,
+    sized,
+)
 from neurecover.random import RandomStateLike
 from neurecover.refine.model_fit import can_be_fitted, fit_model
 from neurecover.results import Recovery
@@ -53,33 +64,32 @@ def recover_lowest_layer(
     algorithm = get_method(method)
     if algorithm.finds != "composite":
         raise ValueError(f"{method} finds a network of one hidden layer: use recover instead.")
-    with running("recover_lowest_layer", random_state, time_budget, progress) as run:
+    with running("recover_lowest_layer", random_state, time_budget, progress) as run, side_by_side():
         begin = begun(run, X, Y, n_samples, algorithm, act, True, n_hidden)
         given, task = begin.given, begin.task
         if begin.hopeless is not None:
             return run.recovery(*nothing(given, task, begin.hopeless), method, None, begin.n_queries)
-        with side_by_side():
-            run.report(method, float("nan"))
-            found = estimated(algorithm, Call(given.train, sized(task, given.train), run.rng, run.deadline))
-            run.clock.stage(method, " ".join(found.notes) or "an estimate")
-            if not isinstance(found.network, Composite):
-                reason = " ".join(found.notes) or f"{method} found no layer."
-                return run.recovery(*nothing(given, task, reason), method, found, begin.n_queries)
-            fit, chosen = split(given.train, 0.2, int(run.rng.integers(2**31)))
-            whole = fit_upper(
-                fit,
-                found.network,
-                upper,
-                rng=run.rng,
-                n_upper=n_upper,
-                max_degree=max_degree,
-                activation=upper_activation,
-                deadline=run.deadline,
-            )
-            whole = polished(whole, fit, chosen, run.rng)
-            r2 = explained(whole, chosen)
-            run.clock.stage("upper part", f"{upper}, R² = {r2:.6f} on samples not used for it")
-            network, certificate = _certified(given, whole, n_hidden, run)
+        run.report(method, float("nan"))
+        found = estimated(algorithm, Call(given.train, sized(task, given.train), run.rng, run.deadline))
+        run.clock.stage(method, " ".join(found.notes) or "an estimate")
+        if not isinstance(found.network, Composite):
+            reason = " ".join(found.notes) or f"{method} found no layer."
+            return run.recovery(*nothing(given, task, reason), method, found, begin.n_queries)
+        fit, chosen = split(given.train, 0.2, int(run.rng.integers(2**31)))
+        whole = fit_upper(
+            fit,
+            found.network,
+            upper,
+            rng=run.rng,
+            n_upper=n_upper,
+            max_degree=max_degree,
+            activation=upper_activation,
+            deadline=run.deadline,
+        )
+        whole = polished(whole, fit, chosen, run.rng)
+        r2 = explained(whole, chosen)
+        run.clock.stage("upper part", f"{upper}, R² = {r2:.6f} on samples not used for it")
+        network, certificate = _certified(given, whole, n_hidden, run)
     notes = tuple(Check(method, True, None, None, note) for note in found.notes)
     certificate = replace(certificate, checks=(*certificate.checks, *notes))
     return run.recovery(network, certificate, method, in_inputs(found, given), begin.n_queries)
@@ -96,6 +106,5 @@ def _certified(given: Prepared, whole: Composite, n_hidden: int | None, run: Run
         residual = f"relative residual {np.sqrt(fit.relative_rss):.1e}"
         run.clock.stage("last fit", f"{residual} on all {given.moments.n} samples")
     evidence = Evidence(n_hidden, converged=converged)
-    certificate = certify(whole, given.whitening, given.samples, residuals, evidence, run.rng)
-    run.clock.stage("certify", certificate.verdict)
+    certificate = certified(run, whole, given, residuals, evidence)
     return unwhitened(whole, given.whitening).normal_form(), certificate

@@ -14,14 +14,16 @@ import numpy as np
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms import Algorithm, Call, get_method, methods
-from neurecover.certificate import Certificate, Check, Evidence, certify
+from neurecover.certificate import Certificate, Check, Evidence
 from neurecover.data import Prepared, Source, reduce, side_by_side, subsample, unwhitened
 from neurecover.models import Network
 from neurecover.pipeline.running import (
     Progress,
     Run,
     begun,
+    certified,
     check_width,
+    diagnosed,
     estimated,
     in_inputs,
     nothing,
@@ -78,17 +80,16 @@ def recover(
     act = activations.get(activation)
     check_width(n_hidden)
     algorithm = get_method("least_squares") if method == "auto" else _network_method(method)
-    with running("recover", random_state, time_budget, progress) as run:
+    with running("recover", random_state, time_budget, progress) as run, side_by_side():
         begin = begun(run, X, Y, n_samples, algorithm, act, bias, n_hidden)
         if begin.hopeless is not None:
             return run.recovery(
                 *nothing(begin.given, begin.task, begin.hopeless), algorithm.name, None, begin.n_queries
             )
-        with side_by_side():
-            if method == "auto":
-                solved = _solve_by_race(begin.given, begin.task, run)
-            else:
-                solved = _solve_by(algorithm, begin.given, begin.task, run)
+        if method == "auto":
+            solved = _solve_by_race(begin.given, begin.task, run)
+        else:
+            solved = _solve_by(algorithm, begin.given, begin.task, run)
     return run.recovery(solved.network, solved.certificate, solved.method, solved.estimate, begin.n_queries)
 
 
@@ -117,12 +118,11 @@ def estimate(
         raise ValueError(f"{method} has no estimate of its own: it is the finisher. Use recover instead.")
     if form not in algorithm.forms:
         raise ValueError(f"{method} comes in the form {' or '.join(algorithm.forms)}. Got {form!r} instead.")
-    with running("estimate", random_state, time_budget, False) as run:
+    with running("estimate", random_state, time_budget, False) as run, side_by_side():
         begin = begun(run, X, Y, n_samples, algorithm, act, bias, n_hidden)
         if begin.hopeless is not None:
             return Estimate(None, (begin.hopeless,), method=method, form=form)
-        with side_by_side():
-            found = estimated(algorithm, Call(begin.given.samples, begin.task, run.rng, run.deadline, form))
+        found = estimated(algorithm, Call(begin.given.samples, begin.task, run.rng, run.deadline, form))
     answer = in_inputs(found, begin.given)
     assert answer is not None
     return answer
@@ -148,7 +148,7 @@ def _solve_by(algorithm: Algorithm, given: Prepared, task: Task, run: Run) -> _S
         if algorithm.clean is not None and found.network is not None:
             given, aside = algorithm.clean(given, found)
     network, certificate, finished = _finished(given, task, _as_starts(found, task.bias), run)
-    more = (*aside, *algorithm.diagnose(finished, given.samples, run.rng))
+    more = (*aside, *diagnosed(run, algorithm, finished, given.samples))
     if found is not None and certificate.verdict in ("approximate", "failed"):
         more = (*aside, *(Check(algorithm.name, True, None, None, note) for note in found.notes), *more[len(aside) :])
     certificate = replace(certificate, checks=(*certificate.checks, *more))
@@ -192,8 +192,7 @@ def _finished(
     residual = f"relative residual {np.sqrt(final.relative_rss):.1e}"
     clock.stage("last fit", f"{residual} on all {given.moments.n} samples")
     evidence = Evidence(task.n_hidden, found.sign_choices, found.agreements, final.converged, found.last_drop)
-    certificate = certify(final.network, given.whitening, given.samples, residuals, evidence, rng, task.bias)
-    clock.stage("certify", certificate.verdict)
+    certificate = certified(run, final.network, given, residuals, evidence, task.bias)
     network = unwhitened(final.network, given.whitening).normal_form()
     assert isinstance(network, Network)
     return network, certificate, final.network

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,10 +12,10 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.algorithms import Algorithm, Call
-from neurecover.certificate import Certificate, certify_nothing
-from neurecover.data import Oracle, Prepared, Source, as_source, loaded, prepared, reduce, unwhitened
-from neurecover.exceptions import UnsolvableError
-from neurecover.models import Network
+from neurecover.certificate import Certificate, Check, Evidence, certify, certify_nothing, certify_untested
+from neurecover.data import Oracle, Prepared, Source, as_source, loaded, prepared, reduce, time_limit, unwhitened
+from neurecover.exceptions import OutOfTimeError, UnsolvableError
+from neurecover.models import Model, Network
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.refine.task import Task
 from neurecover.results import Estimate, Recovery, Stage
@@ -23,6 +23,7 @@ from neurecover.solve import Deadline
 from neurecover.statistics import Residuals
 
 Progress = Callable[[str, float], object]
+LATE, LATE_SHARE = 1.0, 0.1  # seconds, and share of the time budget, that a certificate may take after its end
 
 
 class Clock:
@@ -46,7 +47,13 @@ class Run:
     rng: np.random.Generator
     deadline: Deadline
     report: Progress
+    late: float
     clock: Clock = field(default_factory=Clock)
+
+    def overtime(self) -> AbstractContextManager[None]:
+        """The limit for what is due even where the time is over."""
+        moment = self.deadline.moment
+        return time_limit(None if moment is None else max(moment, time.monotonic()) + self.late)
 
     def recovery(
         self,
@@ -69,10 +76,11 @@ def running(
     if time_budget is not None and not time_budget >= 0:
         raise ValueError(f"time_budget needs to be a number of seconds from 0. Got {time_budget!r} instead.")
     rng, deadline = as_generator(random_state, purpose), Deadline.after(time_budget)
+    late = max(LATE, LATE_SHARE * (time_budget or 0.0))
     if callable(progress):
-        yield Run(rng, deadline, progress)
+        yield Run(rng, deadline, progress, late)
     elif not progress:
-        yield Run(rng, deadline, lambda stage, residual: None)
+        yield Run(rng, deadline, lambda stage, residual: None, late)
     else:
         from rich.console import Console
 
@@ -81,7 +89,7 @@ def running(
             def show(stage: str, residual: float) -> None:
                 status.update(stage if np.isnan(residual) else f"{stage}: relative residual {residual:.1e}")
 
-            yield Run(rng, deadline, show)
+            yield Run(rng, deadline, show, late)
 
 
 @dataclass(frozen=True)
@@ -133,10 +141,33 @@ def estimated(algorithm: Algorithm, call: Call) -> Estimate:
     began = time.monotonic()
     assert algorithm.run is not None
     try:
-        found = algorithm.run(call)
+        with time_limit(call.deadline.moment):
+            found = algorithm.run(call)
     except UnsolvableError as reason:
         found = Estimate(None, (str(reason),))
     return replace(found, method=algorithm.name, form=call.form, seconds=time.monotonic() - began)
+
+
+def certified(
+    run: Run, model: Model, given: Prepared, holdout: Residuals, evidence: Evidence, bias: bool = True
+) -> Certificate:
+    """The certificate of a network on whitened inputs; one that vouches for no weight where there is no time for it."""
+    try:
+        with run.overtime():
+            certificate = certify(model, given.whitening, given.samples, holdout, evidence, run.rng, bias)
+    except OutOfTimeError:
+        certificate = certify_untested(model, given.whitening, given.samples, holdout)
+    run.clock.stage("certify", certificate.verdict)
+    return certificate
+
+
+def diagnosed(run: Run, algorithm: Algorithm, network: Model, samples: Source) -> tuple[Check, ...]:
+    """What an algorithm adds to the certificate, if there is time for it."""
+    try:
+        with run.overtime():
+            return algorithm.diagnose(network, samples, run.rng)
+    except OutOfTimeError:
+        return ()
 
 
 def _hopeless(given: Prepared, task: Task, algorithm: Algorithm) -> str | None:

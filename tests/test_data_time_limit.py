@@ -1,0 +1,53 @@
+"""No pass over the samples outlasts its limit, and an answer that could not be tested in time says so."""
+
+import time
+
+import numpy as np
+import pytest
+
+import neurecover as nr
+from neurecover.data import ArraySource, afford, reduce, time_limit
+from neurecover.exceptions import OutOfTimeError
+from neurecover.statistics import Moments
+
+
+def source(n: int = 1_000) -> ArraySource:
+    rng = np.random.default_rng(0)
+    return ArraySource(rng.standard_normal((n, 3)), rng.standard_normal((n, 1)))
+
+
+def test_a_pass_ends_with_the_block_in_which_the_limit_passes() -> None:
+    seen = []
+
+    def progress(done: int, total: int | None) -> None:
+        seen.append(done)
+        time.sleep(0.05)
+
+    with pytest.raises(OutOfTimeError), time_limit(time.monotonic() + 0.12):
+        reduce(source(), Moments(3, 1), progress, block_bytes=3_200)
+    assert 1 <= len(seen) <= 4
+
+
+def test_limits_are_nested_and_end_with_their_block() -> None:
+    now = time.monotonic()
+    with time_limit(now + 1e6):
+        with pytest.raises(OutOfTimeError), time_limit(now), time_limit(now + 1e6):
+            afford()
+        afford(1e9)
+        with pytest.raises(OutOfTimeError):
+            afford(1e20)
+    afford(1e20)
+
+
+def test_what_was_not_tested_in_time_is_not_vouched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Were the certificate's passes made all the same, the verdict would be exact."""
+    from neurecover.pipeline import running
+
+    X, Y = nr.simulate.sample(nr.simulate.teacher(4, 3, random_state=0), 400, random_state=0)
+    assert nr.recover(X, Y, 3, random_state=0, time_budget=100.0).certificate.verdict == "exact"
+    monkeypatch.setattr(running, "LATE", -1e9)
+    monkeypatch.setattr(running, "LATE_SHARE", -1e9)
+    recovery = nr.recover(X, Y, 3, random_state=0, time_budget=100.0)
+    assert recovery.certificate.verdict == "approximate"
+    assert "time_budget" in recovery.certificate.reasons[0]
+    assert recovery.certificate.standard_errors is None
