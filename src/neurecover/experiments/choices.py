@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from threadpoolctl import threadpool_limits
@@ -13,9 +12,8 @@ from threadpoolctl import threadpool_limits
 from neurecover.activations import get
 from neurecover.data import ArraySource, reduce, side_by_side
 from neurecover.experiments.experiment import Experiment, Row, Track
-from neurecover.refine import descent, held, search, single
+from neurecover.refine import descent, search
 from neurecover.refine.descent import Descent
-from neurecover.refine.finisher import finish
 from neurecover.refine.held import Held, readout_sums
 from neurecover.refine.search import CHUNK, SLOW
 from neurecover.refine.single import SingleSystem
@@ -27,7 +25,6 @@ from neurecover.solve import Deadline
 from neurecover.statistics import GaussNewtonSums
 
 SEEDS, STARTS, PATIENT_SECONDS, REPEATS = 8, 5, 10.0, 5
-ENGINE_SEEDS, ENGINE_SECONDS = 3, 120.0  # wall seconds
 
 
 @dataclass(frozen=True)
@@ -139,37 +136,6 @@ def _cores(d: int) -> str:
     return f"one step at d=k={d}: BLAS's threads {blas:.3f} s, one thread {one:.3f} s, shared passes {shared:.3f} s"
 
 
-# What is changed, one at a time, for many weights: module, name, value.
-ENGINE: dict[str, tuple[tuple[Any, str, float], ...]] = {
-    "the engine's choice": (),
-    "steps solved to 1e-3": ((descent, "LOOSE", 1e-3),),
-    "preconditioner without the gates' covariance": ((single, "FLOOR", 1e6),),
-    "double precision, gates computed anew, blocks of units": ((held, "MOST_BYTES", 0),),
-    "with a first-order start": ((search, "WARM", 0),),
-    "units taken away only at rounding": ((search, "NEARLY", descent.EXACT),),
-}
-
-
-def _engine(changes: tuple[tuple[Any, str, float], ...], d: int = 50, k: int = 50, n: int = 13_000) -> str:
-    """Median CPU seconds of ENGINE_SEEDS problems until the finisher has an exact fit, or ENGINE_SECONDS are over."""
-    usual = [(module, name, getattr(module, name)) for module, name, _ in changes]
-    seconds, solved = [], 0
-    try:
-        for module, name, value in changes:
-            setattr(module, name, value)
-        for seed in range(ENGINE_SEEDS):
-            truth = teacher(d, k, kind="gaussian", bias=0.7, random_state=seed)
-            source, task = ArraySource(*sample(truth, n, random_state=seed)), Task(get("relu"), d, 1, n, True, k)
-            began = time.process_time()
-            found = finish(source, task, np.random.default_rng(seed), Deadline.after(ENGINE_SECONDS))
-            seconds.append(time.process_time() - began)
-            solved += found.exact
-    finally:
-        for module, name, value in usual:
-            setattr(module, name, value)
-    return f"d=k={d} n={n}: {solved} of {ENGINE_SEEDS} exact, {np.median(seconds):.1f} s of CPU time"
-
-
 def _run(track: Track) -> list[Row]:
     rows: list[Row] = []
     with threadpool_limits(1):
@@ -201,8 +167,6 @@ def _run(track: Track) -> list[Row]:
         weights = step.student.V.size
         what = f"one step at {weights} hidden weights: dense {dense:.2f} s, conjugate gradients {products:.2f} s"
         rows.append(_remark("solver of the step", what))
-    with threadpool_limits(1):
-        rows += [_remark(choice, _engine(changes)) for choice, changes in track(list(ENGINE.items()), "many weights")]
     return rows
 
 
