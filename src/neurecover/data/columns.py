@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import SupportsIndex
 
+from neurecover.data.source import check_columns
+
 Column = str | SupportsIndex
 Columns = Column | Iterable[Column]
 
@@ -25,6 +27,7 @@ def choose(names: Sequence[str], inputs: Columns | None, outputs: Columns | None
     Outputs default to the columns whose name starts with y or Y, or else to the last column;
     inputs default to all that is left. Columns named as inputs are never outputs by default.
     """
+    check_columns(len(names), origin)
     chosen_inputs = [] if inputs is None else _positions(names, inputs, "inputs", origin)
     if outputs is None:
         free = _left(names, chosen_inputs)

@@ -14,12 +14,13 @@ import numpy as np
 
 from neurecover.data.columns import Columns, choose
 from neurecover.data.extra import arrow
-from neurecover.data.source import Blocks, Source
+from neurecover.data.source import MOST_COLUMNS, Blocks, Source
 
 # Bytes of text parsed at a time; pyarrow reads some thirty pieces ahead, and larger ones are no
 # faster. A line has to fit in one piece, and no decimal double needs more than 64 characters.
 _PIECE = 2**18
 _FIELD = 64
+_LINE = _FIELD * MOST_COLUMNS
 
 
 class CsvSource(Source):
@@ -95,6 +96,9 @@ class CsvSource(Source):
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
         """Line number, counted from 1, and fields of every line that is not empty."""
         with self._path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            if len(file.readline(_LINE)) == _LINE:
+                raise ValueError(f"{self.origin}: expected lines of up to {_LINE} characters. Got a longer one.")
+            file.seek(0)
             reader = csv.reader(file)
             try:
                 for fields in reader:

@@ -13,6 +13,9 @@ import numpy as np
 from neurecover.data.columns import Columns, choose
 from neurecover.data.source import Blocks, Source, check_real, check_shapes, numbered
 
+# A header is a Python literal, whose parser stumbles over nonsense in as many ways.
+UNREADABLE = (ValueError, EOFError, TokenError, SyntaxError, TypeError, RecursionError, MemoryError, OverflowError)
+
 
 class NpySource(Source):
     """One array (n, columns) whose columns, named "0", "1", …, are split in inputs and outputs."""
@@ -69,7 +72,7 @@ def _rows(table: np.memmap, start: int, count: int) -> np.ndarray:
 def _mapped(path: Path) -> np.memmap:
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, OSError, TokenError) as error:
+    except (*UNREADABLE, OSError) as error:
         raise ValueError(
             f"{path}: expected an intact .npy file of numbers. Got one that cannot be read ({error}) instead."
         ) from error

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tokenize import TokenError
 from typing import IO
 
 import numpy as np
 
+from neurecover.data.npy import UNREADABLE
 from neurecover.data.source import Blocks, Source, check_real, check_shapes, numbered
 
 
@@ -111,7 +111,7 @@ def _parse_header(member: IO[bytes], what: str) -> _Header:
         first = formats.read_magic(member) == (1, 0)
         read = formats.read_array_header_1_0 if first else formats.read_array_header_2_0
         shape, fortran_order, dtype = read(member)
-    except (ValueError, TokenError) as error:
+    except UNREADABLE as error:
         raise ValueError(
             f"{what}: expected an array. Got bytes without a readable header ({error}) instead."
         ) from error

@@ -11,6 +11,7 @@ from neurecover.data.npy import NpySource, npy_pair
 from neurecover.data.npz import NpzSource
 from neurecover.data.parquet import ParquetSource
 from neurecover.data.source import Source
+from neurecover.models.files import existing
 
 PathLike = str | os.PathLike[str]
 
@@ -35,8 +36,8 @@ def open(
         _refuse_columns(inputs, outputs, "A pair of .npy files")
         if len(path) != 2 or any(Path(part).suffix.lower() != ".npy" for part in path):
             raise ValueError(f"Expected one path or a pair (X.npy, Y.npy). Got {[str(part) for part in path]} instead.")
-        return npy_pair(_existing(path[0]), _existing(path[1]))
-    file = _existing(path)
+        return npy_pair(existing(path[0]), existing(path[1]))
+    file = existing(path)
     suffix = file.suffix.lower()
     if suffix == ".npz":
         _refuse_columns(inputs, outputs, f"{file}: an .npz archive")
@@ -58,15 +59,6 @@ def as_source(X: Any, Y: Any = None) -> Source:
     if Y is None:
         raise ValueError(f"Inputs given as an array need the outputs Y beside them. Got X as {type(X).__name__} alone.")
     return ArraySource(X, Y)
-
-
-def _existing(path: PathLike) -> Path:
-    file = Path(path)
-    if not file.exists():
-        raise FileNotFoundError(f"There is no file {file}.")
-    if file.is_dir():
-        raise ValueError(f"{file}: expected a file. Got a directory instead.")
-    return file
 
 
 def _refuse_columns(inputs: Columns | None, outputs: Columns | None, what: str) -> None:

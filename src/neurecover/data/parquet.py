@@ -1,5 +1,6 @@
 """Samples in a Parquet file, streamed through pyarrow in batches of the chosen columns."""
 
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,6 +26,11 @@ class ParquetSource(Source):
         with self._file() as file:
             schema = file.schema_arrow
             self.n_samples = file.metadata.num_rows
+        repeated = sorted(name for name, count in Counter(schema.names).items() if count > 1)
+        if repeated:
+            raise ValueError(
+                f"{path}: expected every column to have a name of its own. Got {repeated[0]!r} more than once instead."
+            )
         choice = choose(schema.names, inputs, outputs, self.origin)
         if self.n_samples == 0:
             raise ValueError(f"{path}: expected at least one sample. Got 0 rows instead.")

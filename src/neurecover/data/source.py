@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 Blocks = Iterator[tuple[np.ndarray, np.ndarray]]
+MOST_COLUMNS = 20_000  # the second moments of as many fill 3 GB
 
 
 class Source(ABC):
@@ -107,6 +108,14 @@ def check_real(dtype: np.dtype, what: str) -> None:
         )
 
 
+def check_columns(count: int, origin: str) -> None:
+    """Refuse a table so wide that its second moments would not fit in memory."""
+    if count > MOST_COLUMNS:
+        raise ValueError(
+            f"{origin}: expected at most {MOST_COLUMNS} columns. Got {count} instead; choose or combine columns first."
+        )
+
+
 def check_shapes(x_shape: tuple[int, ...], y_shape: tuple[int, ...], origin: str) -> None:
     """Refuse shapes other than X (n, d) beside Y (n,) or (n, p) with n, d, p ≥ 1."""
     if len(x_shape) != 2 or x_shape[1] == 0:
@@ -122,6 +131,7 @@ def check_shapes(x_shape: tuple[int, ...], y_shape: tuple[int, ...], origin: str
         )
     if x_shape[0] == 0:
         raise ValueError(f"{origin}: expected at least one sample. Got 0 rows instead.")
+    check_columns(x_shape[1] + sum(y_shape[1:]), origin)
 
 
 def numbered(letter: str, count: int) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import zipfile
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 FORMAT_VERSION = 1
+MOST_BYTES, MOST_TIMES = 64 * 2**20, 20  # a file may unpack to so much, or to so many times its own size
 
 
 def header(kind: str, activation: str) -> dict[str, np.ndarray]:
@@ -22,17 +24,27 @@ def header(kind: str, activation: str) -> dict[str, np.ndarray]:
 
 def read_npz(path: str | Path) -> dict[str, np.ndarray]:
     """Every array of an `.npz` file, never unpickled."""
-    path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"There is no file {path}.")
+    path = existing(path)
     try:
-        archive = np.load(path, allow_pickle=False)
-        if isinstance(archive, np.ndarray):
-            raise ValueError("it holds one array without a name")
-        with archive:
-            return {name: archive[name] for name in archive.files}
+        with zipfile.ZipFile(path) as archive:
+            members = [member for member in archive.infolist() if member.filename.endswith(".npy")]
+            unpacked, most = sum(member.file_size for member in members), MOST_TIMES * path.stat().st_size + MOST_BYTES
+            if unpacked > most:
+                raise ValueError(f"it unpacks to {unpacked} bytes, and at most {most} are read")
+            return {member.filename.removesuffix(".npy"): _read_member(archive, member) for member in members}
     except Exception as error:  # damage shows as any of a dozen kinds, from BadZipFile to LZMAError
         raise ValueError(f"{path} is not a readable .npz file of plain arrays ({error}).") from None
+
+
+def existing(path: str | os.PathLike[str]) -> Path:
+    """The path of a regular file; a pipe or a device, which may never end, is refused before it is opened."""
+    file = Path(path)
+    if not file.exists():
+        raise FileNotFoundError(f"There is no file {file}.")
+    if not file.is_file():
+        kind = "a directory" if file.is_dir() else "a pipe or a device"
+        raise ValueError(f"{file}: expected a file. Got {kind} instead; write its contents to a file first.")
+    return file
 
 
 def write_npz(path: str | Path, arrays: dict[str, np.ndarray]) -> None:
@@ -67,6 +79,12 @@ def check_header(arrays: dict[str, np.ndarray], path: str | Path) -> None:
         )
     if activation.shape != () or activation.dtype.kind != "U":
         raise ValueError(f"{path}: activation needs to be one text. Got {activation.tolist()!r} instead.")
+
+
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
+    """One array; never more bytes than the archive says it has, whatever its own header claims."""
+    with archive.open(member) as file:
+        return np.lib.format.read_array(io.BytesIO(file.read(member.file_size)), allow_pickle=False)
 
 
 def _write_archive(path: Path, arrays: dict[str, np.ndarray]) -> None:
