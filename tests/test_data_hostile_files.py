@@ -124,3 +124,20 @@ def test_numpy_reads_what_is_written_and_the_other_way_round(tmp_path: Path) -> 
         np.savez_compressed(buffer, **{name: archive[name] for name in archive.files})
     (tmp_path / "numpy.npz").write_bytes(buffer.getvalue())
     np.testing.assert_array_equal(nr.load(tmp_path / "numpy.npz").W, net.W)
+
+
+@pytest.mark.parametrize(
+    ("size", "message"), [(1e160, "up to 1e.100"), (1e300, "up to 1e.100"), (1e-120, "1e-100 or more")]
+)
+def test_numbers_whose_squares_leave_the_range_of_doubles(size: float, message: str) -> None:
+    X, Y = nr.simulate.sample(nr.simulate.teacher(3, 2, random_state=0), 100, random_state=0)
+    for inputs, outputs in ((X * size, Y), (X, Y * size)):
+        with pytest.raises(ValueError, match=message):
+            nr.recover(inputs, outputs, 2)
+
+
+def test_a_method_without_end_is_refused_at_once() -> None:
+    rng = np.random.default_rng(0)
+    X, Y = rng.standard_normal((200, 50)), rng.standard_normal((200, 50))
+    recovery = nr.recover(X, Y, 50, method="arbitrary_noise", bias=False)
+    assert "choices of 50 guessed units" in recovery.certificate.reasons[0]

@@ -12,7 +12,7 @@ from neurecover.data.loop import reduce
 from neurecover.data.mapped import Mapped, Whitening
 from neurecover.data.oracles import Oracle
 from neurecover.data.rows import split
-from neurecover.data.source import Source
+from neurecover.data.source import SMALLEST, Source
 from neurecover.statistics import Moments
 
 HOLDOUT = 0.1
@@ -78,6 +78,14 @@ def second_moments(source: Source, bias: bool = True) -> Moments:
     if moments.n < FEWEST:
         raise ValueError(
             f"{source.origin}: expected at least {FEWEST} samples, to hold one out. Got {moments.n} instead."
+        )
+    size = np.sqrt(np.diag(moments.second) + moments.mean**2)
+    faint = np.flatnonzero((size > 0.0) & (size < SMALLEST))
+    if len(faint):
+        name = (*source.input_names, *source.output_names)[faint[0]]
+        raise ValueError(
+            f"{source.origin}, column {name!r}: expected values of size {SMALLEST:.0e} or more. "
+            f"Got {size[faint[0]]:.1e} instead; give the column in other units."
         )
     return moments
 

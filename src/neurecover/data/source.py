@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 
 Blocks = Iterator[tuple[np.ndarray, np.ndarray]]
+LARGEST, SMALLEST = 1e100, 1e-100  # of values; their squares and products stay within the range of doubles
 MOST_COLUMNS = 20_000  # the second moments of as many fill 3 GB
 
 
@@ -79,13 +80,18 @@ class Source(ABC):
             raise ValueError(f"{self.origin}: expected at least one sample. Got 0 rows instead.")
 
     def _check_finite(self, block: np.ndarray, names: tuple[str, ...], first_row: int) -> None:
-        finite = np.isfinite(block)
-        if finite.all():
+        within = np.abs(block) <= LARGEST
+        if within.all():
             return
-        i, j = np.argwhere(~finite)[0]
+        i, j = np.argwhere(~within)[0]
+        where = f"{self.origin}, {self._where(first_row + int(i))}, column {names[j]!r}"
+        if np.isfinite(block[i, j]):
+            raise ValueError(
+                f"{where}: expected numbers up to {LARGEST:.0e}, whose squares can be added. "
+                f"Got {block[i, j]} instead; give the column in other units."
+            )
         raise ValueError(
-            f"{self.origin}, {self._where(first_row + int(i))}, column {names[j]!r}: "
-            f"expected a finite number. Got {block[i, j]} instead; drop the row or fill the missing value."
+            f"{where}: expected a finite number. Got {block[i, j]} instead; drop the row or fill the missing value."
         )
 
     def __repr__(self) -> str:
