@@ -182,7 +182,7 @@ def _refuse(task: Task) -> str | None:
         return f"arbitrary_noise needs relu. Got {task.activation} instead."
     if seconds(k) > MAX_SECONDS:
         return (
-            f"arbitrary_noise would compare {float(min(n_choices(k), 10**300)):.2g} choices of {k} guessed units, about {seconds(k):.2g} s, "
+            f"arbitrary_noise would compare {n_guesses(k):.2g} guesses, {k} at a time, which takes {seconds(k):.2g} s, "
             f"more than its budget of {MAX_SECONDS:g} s. For noise of mean zero take noisy_tensor."
         )
     return refuse_exact("arbitrary_noise", task)
