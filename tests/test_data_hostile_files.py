@@ -140,4 +140,4 @@ def test_a_method_without_end_is_refused_at_once() -> None:
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((200, 50)), rng.standard_normal((200, 50))
     recovery = nr.recover(X, Y, 50, method="arbitrary_noise", bias=False)
-    assert "choices of 50 guessed units" in recovery.certificate.reasons[0]
+    assert "50 at a time" in recovery.certificate.reasons[0]
