@@ -27,6 +27,7 @@ ORDER = (
     "tensors",
     "refine",
     "certificate",
+    "excerpt",
     "results",
     "algorithms",
     "queries",
@@ -50,6 +51,13 @@ FORBIDDEN: dict[str, set[str]] = {
     "algorithms": {"matching", "simulate"},
     "queries": {"matching", "simulate"},
     "pipeline": {"matching", "simulate"},
+}
+# What a result or a network shows of itself is a method there and lives in a later room, loaded when it is called.
+DELEGATES: dict[str, set[str]] = {
+    "models": {"report"},
+    "matching": {"report"},
+    "certificate": {"report"},
+    "results": {"report"},
 }
 ALLOWED = {name: set(ORDER[: place + 1]) - FORBIDDEN.get(name, set()) for place, name in enumerate(ORDER)}
 
@@ -128,6 +136,8 @@ def test_nothing_imports_from_a_later_room() -> None:
         wanted = room(parts)
         if wanted not in ALLOWED:  # a name that __init__ itself defines, such as __version__
             wanted = "__init__"
+        if wanted in DELEGATES.get(entry.importer, ()) and not entry.outermost:
+            continue
         if wanted not in ALLOWED[entry.importer]:
             offences.append(f"{entry}, and {entry.importer} may not import {wanted}")
     assert not offences, "\n".join(offences)

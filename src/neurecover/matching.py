@@ -67,6 +67,25 @@ class Comparison:
     unmatched: tuple[tuple[int, ...], tuple[int, ...]]
     layers: tuple[LayerComparison, ...]
 
+    def rows(self) -> list[tuple[str, float, str]]:
+        """Every error for a person: its name, its value and what it is."""
+        ours, theirs = (", ".join(map(str, units)) or "none" for units in self.unmatched)
+        unpaired = f"units without a partner: {ours} of the network, {theirs} of the truth"
+        return [
+            ("weights", self.weight_error, "largest ‖ŵ − w‖ of a pair of units in normal form"),
+            ("biases", self.bias_error, "largest |b̂ − b| of a pair of units"),
+            ("output weights", self.output_weight_error, "‖Â − A‖ / ‖A‖, unpaired units included"),
+            ("offset", self.offset_error, "‖ĉ − c‖ / ‖(A, c)‖"),
+            ("angle", self.max_angle, "largest angle between ŵ and w, in radians"),
+            ("outputs", self.output_mse, "mean squared difference on Gaussian inputs"),
+            ("unpaired", sum(map(len, self.unmatched)), unpaired),
+        ]
+
+    def _repr_html_(self) -> str | None:
+        from neurecover.report import in_notebook
+
+        return in_notebook("comparison", self)
+
 
 def compare(network: Model, truth: Model, *, up_to_sign: bool = False, X: ArrayLike | None = None) -> Comparison:
     """The errors of `network` against `truth`, after its units are paired with those of the truth.

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import json
+import platform
 from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
 from neurecover.certificate import Certificate, Check, ParameterArrays
+from neurecover.excerpt import Excerpt
 from neurecover.models import Composite, Model, from_arrays, read_npz, write_npz
+
+if TYPE_CHECKING:  # extras, loaded when they are asked for
+    from matplotlib.figure import Figure
+    from pandas import DataFrame
 
 M = TypeVar("M", bound=Model)
 
-__all__ = ["Certificate", "Check", "Estimate", "Recovery", "Stage"]
+__all__ = ["Certificate", "Check", "Estimate", "Excerpt", "Recovery", "Stage", "versions"]
 
 
 @dataclass(frozen=True)
@@ -61,7 +68,8 @@ class Recovery(Generic[M]):
     """The answer of `recover`, `recover_lowest_layer` and `extract`.
 
     `estimate` is what the algorithm had found before the finisher, None where the finisher worked alone; its details
-    are not saved. n_queries counts what a black box was asked, None for given samples.
+    are not saved. n_queries counts what a black box was asked, None for given samples. `excerpt` is what the pictures
+    need of the samples, None where nothing was fitted to them; `versions` are those of the libraries that did it.
     """
 
     network: M
@@ -71,6 +79,8 @@ class Recovery(Generic[M]):
     seconds: float
     estimate: Estimate | None = field(default=None, repr=False)
     n_queries: int | None = None
+    excerpt: Excerpt | None = field(default=None, repr=False)
+    versions: dict[str, str] = field(default_factory=lambda: versions(), repr=False)
 
     def rows(self) -> list[tuple[str, str]]:
         """The summary as pairs of a label, empty where a row goes on with the last one, and a text."""
@@ -95,6 +105,32 @@ class Recovery(Generic[M]):
         """A few lines for a person."""
         return in_columns(self.rows())
 
+    def to_html(self, path: str | Path, truth: Model | None = None, X: Any = None, Y: Any = None) -> None:
+        """Write a report of one self-contained HTML file: verdict, checks, weights, units, fit, residuals, stages.
+
+        A `truth` is compared with; samples X, Y, or X alone as a path or a data source, are predicted.
+        """
+        from neurecover.report import write_report
+
+        write_report(self, path, truth, X, Y)
+
+    def to_frame(self) -> DataFrame:
+        """A row per weight: layer, unit, weight, estimate, standard_error, low and high (95 %), determined."""
+        from neurecover.report import weights_frame
+
+        return weights_frame(self)
+
+    def plot(self) -> Figure:
+        """The weights as a picture, the fit on held-out samples, its residuals and the spectra of the layers."""
+        from neurecover.report import overview
+
+        return overview(self)
+
+    def _repr_html_(self) -> str | None:
+        from neurecover.report import in_notebook
+
+        return in_notebook("recovery", self)
+
     def save(self, path: str | Path) -> None:
         """Write an `.npz` file from which `neurecover.load` reads the network and `Recovery.load` everything."""
         certificate, estimate = self.certificate, self.estimate
@@ -108,6 +144,7 @@ class Recovery(Generic[M]):
             "noise_variance": certificate.noise_variance,
             "n_samples": certificate.n_samples,
             "n_holdout": certificate.n_holdout,
+            "versions": self.versions,
         }
         arrays = self.network.to_arrays()
         if estimate is not None:
@@ -118,6 +155,8 @@ class Recovery(Generic[M]):
                 arrays |= {f"estimate_{name}": value for name, value in estimate.network.to_arrays().items()}
         if certificate.standard_errors is not None:
             arrays |= {f"error_{name}": value for name, value in certificate.standard_errors.items()}
+        if self.excerpt is not None:
+            arrays |= {f"excerpt_{name}": value for name, value in self.excerpt.to_arrays().items()}
         write_npz(path, arrays | {"recovery": np.array(json.dumps(_plain(record)))})
 
     @classmethod
@@ -140,9 +179,31 @@ class Recovery(Generic[M]):
             )
             stages = tuple(Stage(**stage) for stage in record["stages"])
             estimate = _estimate(record.get("estimate"), arrays, path)
-            return cls(network, certificate, record["method"], stages, record["seconds"], estimate, record["n_queries"])
+            shown = _with_prefix(arrays, "excerpt_")
+            return cls(
+                network,
+                certificate,
+                record["method"],
+                stages,
+                record["seconds"],
+                estimate,
+                record["n_queries"],
+                Excerpt.from_arrays(shown) if shown else None,
+                record.get("versions", {}),  # files of release 0.1 have none
+            )
         except (KeyError, TypeError, json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"{path} holds a recovery that this release cannot read ({error}).") from None
+
+
+def versions() -> dict[str, str]:
+    """The releases that a figure depends on, by name."""
+    found = {"python": platform.python_version()}
+    for name in ("neurecover", "numpy", "scipy"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # run from its source
+            continue
+    return found
 
 
 def in_columns(rows: list[tuple[str, str]]) -> str:

@@ -63,18 +63,8 @@ def summary_grid(rows: list[tuple[str, str]]) -> Table:
 def comparison_table(comparison: Comparison) -> Table:
     """The errors of a network against the truth, each with what it means."""
     table = _table("error", "value", "what it is", right=("value",))
-    for name, value, meaning in (
-        ("weights", comparison.weight_error, "largest ‖ŵ − w‖ of a pair of units in normal form"),
-        ("biases", comparison.bias_error, "largest |b̂ − b| of a pair of units"),
-        ("output weights", comparison.output_weight_error, "‖Â − A‖ / ‖A‖, unpaired units included"),
-        ("offset", comparison.offset_error, "‖ĉ − c‖ / ‖(A, c)‖"),
-        ("angle", comparison.max_angle, "largest angle between ŵ and w, in radians"),
-        ("outputs", comparison.output_mse, "mean squared difference on Gaussian inputs"),
-    ):
-        table.add_row(name, f"{value:.1e}", meaning)
-    ours, theirs = comparison.unmatched
-    unpaired = f"units without a partner: {_listed(ours)} of the network, {_listed(theirs)} of the truth"
-    table.add_row("unpaired", str(len(ours) + len(theirs)), unpaired)
+    for name, value, meaning in comparison.rows():
+        table.add_row(name, str(value) if isinstance(value, int) else f"{value:.1e}", meaning)
     return table
 
 
@@ -152,10 +142,6 @@ def _table(*headers: str, right: tuple[str, ...] = ()) -> Table:
     for header in headers:
         table.add_column(header, justify="right" if header in right else "left")
     return table
-
-
-def _listed(units: tuple[int, ...]) -> str:
-    return ", ".join(map(str, units)) or "none"
 
 
 def _r2(unexplained: float) -> str:

@@ -134,6 +134,11 @@ class Certificate:
         """The sentences of the checks that decided, then of those that are said in any case."""
         return reasons_of(self.checks)
 
+    def _repr_html_(self) -> str | None:
+        from neurecover.report import in_notebook
+
+        return in_notebook("certificate", self)
+
 
 def passed(checks: Iterable[Check], names: Iterable[str]) -> bool:
     """Whether each of the checks named was made and passed, however often."""

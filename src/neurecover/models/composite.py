@@ -239,6 +239,11 @@ class Composite:
             raise ValueError(f"upper needs to be Polynomial, Or, Network or DeepNetwork. Got {kind!r} instead.")
         return cls(arrays["W"], arrays["threshold"], upper, str(arrays["activation"]))
 
+    def _repr_html_(self) -> str | None:
+        from neurecover.report import in_notebook
+
+        return in_notebook("network", self)
+
     def __repr__(self) -> str:
         upper = type(self.upper).__name__
         return (

@@ -144,6 +144,11 @@ class DeepNetwork:
         """Copies and pickles go through the constructor, so that their arrays are read-only too."""
         return DeepNetwork, (self.layers, self.activation)
 
+    def _repr_html_(self) -> str | None:
+        from neurecover.report import in_notebook
+
+        return in_notebook("network", self)
+
     def __repr__(self) -> str:
         return (
             f"DeepNetwork(n_inputs={self.n_inputs}, n_hidden={self.n_hidden}, n_outputs={self.n_outputs}, "

@@ -120,6 +120,11 @@ class Network:
         """Copies and pickles go through the constructor, so that their arrays are read-only too."""
         return Network, (self.W, self.b, self.A, self.c, self.activation)
 
+    def _repr_html_(self) -> str | None:
+        from neurecover.report import in_notebook
+
+        return in_notebook("network", self)
+
     def __repr__(self) -> str:
         return (
             f"Network(n_inputs={self.n_inputs}, n_hidden={self.n_hidden}, n_outputs={self.n_outputs}, "

@@ -12,6 +12,7 @@ from neurecover.certificate import Certificate, certify_nothing
 from neurecover.certificate.from_queries import Asked, certify_queried
 from neurecover.data import Oracle
 from neurecover.exceptions import UnsolvableError
+from neurecover.excerpt import Excerpt
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.running import Progress, Run, running
 from neurecover.queries.box import Box
@@ -72,6 +73,10 @@ def _extracted(
     from neurecover.queries.deep_extraction import extract_deep
     from neurecover.queries.shallow import extract_shallow
 
+    def tell(stage: str, figure: float) -> None:
+        """Figures other than residuals, such as the units found so far, belong to the name of the stage."""
+        run.report(*(("check", figure) if stage == "residual" else (f"{stage}: {figure:g}", np.nan)))
+
     found: Extraction | None = None
     reason = ""
     if depth in (None, 1):
@@ -82,7 +87,7 @@ def _extracted(
                 n_hidden=widths[0] if widths else None,
                 rng=run.rng,
                 deadline=run.deadline,
-                progress=run.report,
+                progress=tell,
             )
             run.clock.stage("one hidden layer", _stage_sentence(found))
         except UnsolvableError as error:
@@ -92,11 +97,7 @@ def _extracted(
         if found is None:
             raise UnsolvableError(reason)
         return found
-
-    def report(stage: str, figure: float) -> None:
-        run.report(stage, figure)
-
-    deep = extract_deep(box, n_hidden=widths, depth=depth, rng=run.rng, deadline=run.deadline, progress=report)
+    deep = extract_deep(box, n_hidden=widths, depth=depth, rng=run.rng, deadline=run.deadline, progress=tell)
     run.clock.stage("several hidden layers", _stage_sentence(deep))
     return deep
 
@@ -114,7 +115,10 @@ def _certified(
     d = box.n_inputs
     X = np.concatenate([distance * run.rng.standard_normal((FRESH, d)) for distance in DISTANCES])
     holdout = Residuals(network, network.n_outputs, int(np.sum(network.n_hidden)))
-    holdout.update(X, box(X))
+    answers = box(X)
+    holdout.update(X, answers)
+    names = tuple(f"x{j}" for j in range(d)), tuple(f"y{j}" for j in range(network.n_outputs))
+    run.clock.excerpt = Excerpt.of_answers(X, network, answers, network(X), *names)
     asked = Asked(
         box.queries,
         found.residual,

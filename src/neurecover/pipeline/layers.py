@@ -49,6 +49,7 @@ def recover_deep_network(
         def report(stage: str, rss: float) -> None:
             run.report(stage, float(np.sqrt(rss)))
 
+        run.report("search", np.nan)
         try:
             found = finish_deep(
                 given.train, widths, act, run.rng, run.deadline, depth=depth, bias=bias, progress=report
@@ -60,6 +61,7 @@ def recover_deep_network(
         clock.stage("search", f"{size} units, {residual} after {found.runs} runs. {' '.join(found.notes)}".strip())
         held_out = Residuals(found.network, found.network.n_outputs, sum(found.network.n_hidden), given.output_mean)
         residuals = reduce(given.holdout, held_out)
+        run.report("last fit", np.nan)
         final = fit_model(given.samples, found.network, run.deadline, bias=bias)
         residual = f"relative residual {np.sqrt(final.relative_rss):.1e}"
         clock.stage("last fit", f"{residual} on all {given.moments.n} samples")

@@ -75,6 +75,7 @@ def recover_lowest_layer(
         if not isinstance(found.network, Composite):
             reason = " ".join(found.notes) or f"{method} found no layer."
             return run.recovery(*nothing(given, task, reason), method, found, begin.n_queries)
+        run.report("upper part", np.nan)
         fit, chosen = split(given.train, 0.2, int(run.rng.integers(2**31)))
         whole = fit_upper(
             fit,
@@ -101,6 +102,7 @@ def _certified(given: Prepared, whole: Composite, n_hidden: int | None, run: Run
     residuals = reduce(given.holdout, held_out)
     converged = False
     if can_be_fitted(whole):
+        run.report("last fit", np.nan)
         fit = fit_model(given.samples, whole, run.deadline)
         whole, converged = fit.network, fit.converged
         residual = f"relative residual {np.sqrt(fit.relative_rss):.1e}"

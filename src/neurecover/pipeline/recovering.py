@@ -66,7 +66,8 @@ def recover(
     depth : the number of hidden layers, where n_hidden does not say it.
     random_state : int, numpy Generator or RandomState, or None. Same seed, same answer (unless time runs out).
     time_budget : seconds after which no new work is begun; None for a fixed number of descents.
-    progress : True for a line on standard error, or a callable progress(stage, relative residual).
+    progress : True for a line on standard error, or a callable progress(stage, residual) that hears several times a
+        second how far it has come; residual is √(Σ r² / Σ y²) of the fit at hand, nan where there is none yet.
     n_samples : how often to ask, when X is an oracle.
 
     Data that cannot be solved gives a `Recovery` whose verdict says so. Data that is not data raises ValueError.
@@ -104,6 +105,7 @@ def estimate(
     random_state: RandomStateLike = None,
     time_budget: float | None = None,
     n_samples: int | None = None,
+    progress: bool | Progress = False,
 ) -> Estimate:
     """An algorithm's own answer, before the finisher, with its record as `details`.
 
@@ -118,10 +120,11 @@ def estimate(
         raise ValueError(f"{method} has no estimate of its own: it is the finisher. Use recover instead.")
     if form not in algorithm.forms:
         raise ValueError(f"{method} comes in the form {' or '.join(algorithm.forms)}. Got {form!r} instead.")
-    with running("estimate", random_state, time_budget, False) as run, side_by_side():
+    with running("estimate", random_state, time_budget, progress) as run, side_by_side():
         begin = begun(run, X, Y, n_samples, algorithm, act, bias, n_hidden)
         if begin.hopeless is not None:
             return Estimate(None, (begin.hopeless,), method=method, form=form)
+        run.report(method, np.nan)
         found = estimated(algorithm, Call(begin.given.samples, begin.task, run.rng, run.deadline, form))
     answer = in_inputs(found, begin.given)
     assert answer is not None
@@ -143,6 +146,7 @@ def _solve_by(algorithm: Algorithm, given: Prepared, task: Task, run: Run) -> _S
     found: Estimate | None = None
     aside: tuple[Check, ...] = ()
     if algorithm.run is not None:
+        run.report(algorithm.name, np.nan)
         found = estimated(algorithm, Call(given.train, sized(task, given.train), run.rng, run.deadline))
         run.clock.stage(algorithm.name, " ".join(found.notes) or "an estimate")
         if algorithm.clean is not None and found.network is not None:
@@ -180,14 +184,17 @@ def _finished(
     def report(stage: str, rss: float) -> None:
         run.report(stage, float(np.sqrt(rss)))
 
+    run.report("search", np.nan)
     found = finish(sample, sized(task, sample), rng, deadline, starts, report)
     clock.stage("search", _search_sentence(found, sample.count()))
     if sample is not given.train:
+        run.report("refine", np.nan)
         found = polish(given.train, found, task.bias, deadline)
         residual = f"relative residual {np.sqrt(found.relative_rss):.1e}"
         clock.stage("refine", f"{residual} on {given.train.count()} samples")
     held_out = Residuals(found.network, found.network.n_outputs, found.network.n_hidden, given.output_mean)
     residuals = reduce(given.holdout, held_out)
+    run.report("last fit", np.nan)
     final = polish(given.samples, found, task.bias, deadline)
     residual = f"relative residual {np.sqrt(final.relative_rss):.1e}"
     clock.stage("last fit", f"{residual} on all {given.moments.n} samples")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,28 +16,32 @@ from neurecover.algorithms import Algorithm, Call
 from neurecover.certificate import Certificate, Check, Evidence, certify, certify_nothing, certify_untested
 from neurecover.data import Oracle, Prepared, Source, as_source, loaded, prepared, reduce, time_limit, unwhitened
 from neurecover.exceptions import OutOfTimeError, UnsolvableError
+from neurecover.excerpt import Excerpt
 from neurecover.models import Model, Network
+from neurecover.pipeline.progress import Progress, Reporter, displayed
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.refine.task import Task
 from neurecover.results import Estimate, Recovery, Stage
 from neurecover.solve import Deadline
 from neurecover.statistics import Residuals
 
-Progress = Callable[[str, float], object]
+logger = logging.getLogger("neurecover")
 LATE, LATE_SHARE = 1.0, 0.1  # seconds, and share of the time budget, that a certificate may take after its end
 
 
 class Clock:
-    """The stages of a run and when it began."""
+    """The stages of a run, when it began, and the excerpt of what it was tested on, if it came to that."""
 
     def __init__(self) -> None:
         self.began = self.last = time.monotonic()
         self.stages: list[Stage] = []
+        self.excerpt: Excerpt | None = None
 
     def stage(self, name: str, detail: str) -> None:
         """Note what was done since the last stage."""
         now = time.monotonic()
         self.stages.append(Stage(name, now - self.last, detail))
+        logger.info("%s: %s (%.2f s)", name, detail, now - self.last)
         self.last = now
 
 
@@ -46,7 +51,7 @@ class Run:
 
     rng: np.random.Generator
     deadline: Deadline
-    report: Progress
+    report: Reporter
     late: float
     clock: Clock = field(default_factory=Clock)
 
@@ -64,8 +69,8 @@ class Run:
         n_queries: int | None = None,
     ) -> Recovery:
         """The answer, with the stages so far."""
-        seconds = time.monotonic() - self.clock.began
-        return Recovery(network, certificate, method, tuple(self.clock.stages), seconds, found, n_queries)
+        clock, seconds = self.clock, time.monotonic() - self.clock.began
+        return Recovery(network, certificate, method, tuple(clock.stages), seconds, found, n_queries, clock.excerpt)
 
 
 @contextmanager
@@ -75,21 +80,11 @@ def running(
     """A run, its arguments checked; progress goes nowhere, to the caller's function, or to a line on standard error."""
     if time_budget is not None and not time_budget >= 0:
         raise ValueError(f"time_budget needs to be a number of seconds from 0. Got {time_budget!r} instead.")
-    rng, deadline = as_generator(random_state, purpose), Deadline.after(time_budget)
+    reporter = Reporter(progress if callable(progress) else lambda stage, residual: None)
+    deadline = Deadline.after(time_budget, reporter.pulse)
     late = max(LATE, LATE_SHARE * (time_budget or 0.0))
-    if callable(progress):
-        yield Run(rng, deadline, progress, late)
-    elif not progress:
-        yield Run(rng, deadline, lambda stage, residual: None, late)
-    else:
-        from rich.console import Console
-
-        with Console(stderr=True).status("reading") as status:
-
-            def show(stage: str, residual: float) -> None:
-                status.update(stage if np.isnan(residual) else f"{stage}: relative residual {residual:.1e}")
-
-            yield Run(rng, deadline, show, late)
+    with displayed(reporter, deadline) if progress and not callable(progress) else nullcontext():
+        yield Run(as_generator(random_state, purpose), deadline, reporter, late)
 
 
 @dataclass(frozen=True)
@@ -152,6 +147,8 @@ def certified(
     run: Run, model: Model, given: Prepared, holdout: Residuals, evidence: Evidence, bias: bool = True
 ) -> Certificate:
     """The certificate of a network on whitened inputs; one that vouches for no weight where there is no time for it."""
+    run.report("certify", np.nan)
+    run.clock.excerpt = Excerpt.of_samples(given, holdout.predict, model)
     try:
         with run.overtime():
             certificate = certify(model, given.whitening, given.samples, holdout, evidence, run.rng, bias)

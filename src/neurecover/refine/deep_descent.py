@@ -66,7 +66,7 @@ def descend_deep(source: Source, student: DeepStudent, total: float, effort: Eff
         slow = len(history) > 2 * effort.patience and history[-1] > effort.slow**2 * history[-1 - effort.patience]
         if slow or loop.outcome is not Outcome.RUNNING:
             break
-        loop.advance(1)
+        loop.advance(1, deadline)
     return DeepDescent(loop.point.student, loop.point.loss, total, loop.iterations)
 
 

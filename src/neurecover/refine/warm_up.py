@@ -46,6 +46,7 @@ def warm_up(held: Held, student: Student, n_steps: int, rng: np.random.Generator
     for step in range(n_steps):
         if deadline.passed:
             break
+        deadline.pulse(float("nan"))
         first = size * (step % (n // size))
         if first == 0:
             order = rng.permutation(n)

@@ -1,20 +1,25 @@
-"""Until when work may be begun."""
+"""Until when work may be begun, and who is told that it goes on."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """A moment on the monotonic clock after which no new work is begun; None for never."""
+    """A moment on the monotonic clock after which no new work is begun; None for never.
+
+    `pulse` hears after every step how far a fit has come, √(Σ r² / Σ y²), nan where a step does not know it.
+    """
 
     moment: float | None = None
+    pulse: Callable[[float], object] = field(default=lambda residual: None, repr=False, compare=False)
 
     @classmethod
-    def after(cls, seconds: float | None) -> Deadline:
-        return cls(None if seconds is None else time.monotonic() + seconds)
+    def after(cls, seconds: float | None, pulse: Callable[[float], object] = lambda residual: None) -> Deadline:
+        return cls(None if seconds is None else time.monotonic() + seconds, pulse)
 
     @property
     def seconds_left(self) -> float:

@@ -120,6 +120,8 @@ class Loop(Generic[P]):
             if self.outcome is not Outcome.RUNNING or (deadline is not None and deadline.passed):
                 break
             self._iterate()
+            if deadline is not None:
+                deadline.pulse(float(np.sqrt(self.point.loss / max(self.point.scale, 1e-300))))
         return self
 
     def _iterate(self) -> None:

@@ -1,0 +1,79 @@
+"""What a run tells while it works: its stage, descents, relative residual, the time it has taken and may yet take."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from neurecover.refine.finisher import MAX_DESCENTS
+from neurecover.solve import Deadline
+
+Progress = Callable[[str, float], object]
+SEARCHING = ("search", "shrink", "settle")
+EVERY = 0.2  # seconds between two tellings from within a descent
+
+
+class Reporter:
+    """Tells the caller's function (stage, relative residual √(Σ r² / Σ y²)), nan where there is none yet.
+
+    It is called at the beginning of a stage, at the end of every descent and, through `pulse`, from within descents.
+    `descents` counts those of this search and `began` is when it began.
+    """
+
+    def __init__(self, tell: Progress) -> None:
+        self.tell, self.stage, self.descents = tell, "read", 0
+        self.began = self._last = time.monotonic()
+
+    def __call__(self, stage: str, residual: float) -> None:
+        self._last = time.monotonic()
+        if stage.startswith("search"):
+            self.descents, self.began = (0, self._last) if math.isnan(residual) else (self.descents + 1, self.began)
+        self.stage = stage
+        self.tell(stage, residual)
+
+    def pulse(self, residual: float) -> None:
+        """A step within the stage, told if nothing was told of late."""
+        now = time.monotonic()
+        if now - self._last >= EVERY:
+            self._last = now
+            self.tell(self.stage, residual)
+
+    def seconds_left(self, deadline: Deadline) -> float:
+        """At most: until the deadline, or as many descents as there may be at the pace so far."""
+        if not self.descents or not self.stage.startswith(SEARCHING):
+            return deadline.seconds_left
+        pace = (time.monotonic() - self.began) / self.descents
+        return min(deadline.seconds_left, pace * (MAX_DESCENTS - self.descents))
+
+
+@contextmanager
+def displayed(reporter: Reporter, deadline: Deadline) -> Iterator[None]:
+    """A line on standard error that moves from the first moment on, in a terminal or a notebook; else nothing."""
+    from rich.console import Console
+    from rich.progress import Progress as Line
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("{task.fields[left]}")
+    hidden = not (console.is_terminal or console.is_jupyter)
+    with Line(SpinnerColumn(), *columns, console=console, transient=True, disable=hidden) as line:
+        task = line.add_task("read", total=None, left="")
+
+        def show(stage: str, residual: float) -> None:
+            parts = [stage]
+            if reporter.descents and stage.startswith(SEARCHING):
+                parts.append(f"{reporter.descents} descent{'' if reporter.descents == 1 else 's'} done")
+            if not math.isnan(residual):
+                parts.append(f"relative residual {residual:.1e}")
+            line.update(task, description=", ".join(parts), left=_at_most(reporter.seconds_left(deadline)))
+
+        reporter.tell = show
+        yield
+
+
+def _at_most(seconds: float) -> str:
+    if math.isinf(seconds):
+        return ""
+    return f"at most {seconds:.0f} s left" if seconds < 120 else f"at most {seconds / 60:.0f} min left"

@@ -1,0 +1,208 @@
+"""Pictures of a recovery: weights, fit, residuals, spectra, each drawn on an axis for `plot` and the report alike."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from neurecover.excerpt import Excerpt
+from neurecover.report.layers import LayerTable, recovery_tables
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from neurecover.results import Recovery
+
+INK = "#010101"  # what follows the colour of the text on a page
+SERIES = ("#1f6fb4", "#b4490f", "#2a7d3f", "#8a3fa0", "#806600", "#5b5b5b")  # one per output; 4.5 : 1 on white
+NEGATIVE, POSITIVE = np.array([31, 111, 180]), np.array([190, 80, 15])
+DECADES = 30.0  # ratio of singular values beyond which their axis is logarithmic
+LABELS = 24  # rows or columns up to which each has its name
+STYLE = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.edgecolor": INK,
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "text.color": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "neurecover",  # the same recovery gives the same file
+}
+
+
+def overview(recovery: Recovery) -> Figure:
+    """The layers in the first row; fit, residuals and spectra in the second."""
+    tables = recovery_tables(recovery)
+    with _style():
+        figure = _figure(10.0, 6.4)
+        above, below = figure.subfigures(2, 1, height_ratios=[3, 2.6], squeeze=False)[:, 0]
+        ratios = [max(table.values.shape[1], 4) ** 0.5 for table in tables]
+        for axis, table in zip(above.subplots(1, len(tables), width_ratios=ratios, squeeze=False)[0], tables):
+            draw_weights(axis, table)
+            axis.set_box_aspect(min(max(table.values.shape[0] / table.values.shape[1], 0.15), 1.0))
+        fit, residuals, spectra = below.subplots(1, 3)
+        draw_fit(fit, recovery.excerpt, unseen(recovery))
+        draw_residuals(residuals, recovery.excerpt, recovery.certificate.noise_variance, unseen(recovery))
+        draw_spectra(spectra, tables)
+        above.suptitle(f"{recovery.certificate.verdict}: {recovery.network!r}", fontsize=10)
+    return figure
+
+
+def unseen(recovery: Recovery) -> str:
+    """What the fit was tested on."""
+    return "fresh questions" if recovery.method == "queries" else "held-out samples"
+
+
+def draw_weights(axis: Axes, table: LayerTable) -> None:
+    """A cell per weight, its colour the sign and its strength |w| / max |w|; the bias has a scale of its own."""
+    values, m = table.values, table.weights.shape[1]
+    axis.set_title(f"{table.name}: {len(values)} × {m}")
+    if not values.size:
+        return _nothing(axis)
+    image = np.zeros((len(values), len(table.columns), 4))
+    for part in (slice(0, m), slice(m, None)):
+        largest = max(float(np.abs(values[:, part]).max(initial=0.0)), 1e-300)
+        image[:, part, :3] = np.where(values[:, part, None] < 0.0, NEGATIVE, POSITIVE) / 255
+        image[:, part, 3] = np.abs(values[:, part]) / largest
+    axis.imshow(image, aspect="auto", interpolation="nearest")
+    if m < len(table.columns):
+        axis.axvline(m - 0.5, color=INK, linewidth=0.8)
+    if table.determined is not None and not table.determined.all():
+        rows, columns = np.nonzero(~table.determined)
+        axis.plot(columns, rows, "x", color=INK, markersize=3)
+    for set_ticks, names in ((axis.set_xticks, table.columns), (axis.set_yticks, table.units)):
+        if len(names) <= LABELS:
+            set_ticks(range(len(names)), [_short(name) for name in names])
+    axis.tick_params(length=0, labelsize=7)
+    axis.tick_params(axis="x", rotation=90 if len(table.columns) > 8 else 0)
+
+
+def draw_fit(axis: Axes, shown: Excerpt | None, samples: str) -> None:
+    """Predictions beside answers, which lie on the diagonal where the network is right."""
+    axis.set_title(f"fit on {samples}")
+    if shown is None:
+        return _nothing(axis)
+    both = [shown.observed.min(), shown.observed.max(), shown.predicted.min(), shown.predicted.max()]
+    axis.plot([min(both), max(both)], [min(both), max(both)], color=INK, linewidth=0.8)
+    for colour, name, observed, predicted in _outputs(shown):
+        axis.plot(observed, predicted, ".", markersize=4, color=colour, alpha=0.7, label=name)
+    axis.set_xlabel("answer")
+    axis.set_ylabel("prediction")
+    _legend(axis, shown)
+
+
+def draw_residuals(axis: Axes, shown: Excerpt | None, noise_variance: float | None, samples: str) -> None:
+    """The residuals, beside the Gaussian of the noise that the certificate states."""
+    axis.set_title(f"residuals on {samples}")
+    if shown is None:
+        return _nothing(axis)
+    residuals = shown.observed - shown.predicted
+    largest = max(float(np.abs(residuals).max(initial=0.0)), 1e-300)
+    edges = np.linspace(-largest, largest, 26).tolist()
+    for colour, name, observed, predicted in _outputs(shown):
+        axis.hist(observed - predicted, bins=edges, color=colour, alpha=0.75 / len(shown.observed.T) ** 0.5, label=name)
+    if noise_variance:
+        x = np.linspace(-largest, largest, 200)
+        density = np.exp(-(x**2) / (2 * noise_variance)) / np.sqrt(2 * np.pi * noise_variance)
+        axis.plot(x, len(residuals) * (edges[1] - edges[0]) * density, color=INK, linewidth=0.9)
+    axis.set_xlabel("answer − prediction")
+    axis.set_ylabel("samples")
+    _legend(axis, shown)
+
+
+def draw_spectra(axis: Axes, tables: list[LayerTable]) -> None:
+    """The singular values of every layer's weights: their ratio is the condition number."""
+    axis.set_title("singular values of the weights")
+    largest = max((min(table.weights.shape) for table in tables), default=0)
+    for colour, table in zip(SERIES * len(tables), tables):
+        values = np.linalg.svd(table.weights, compute_uv=False) if table.weights.size else np.zeros(0)
+        if np.any(values > 0.0):
+            axis.plot(np.arange(1, len(values) + 1), values, ".-", color=colour, label=table.name, linewidth=0.9)
+    if not axis.lines:
+        return _nothing(axis)
+    low, high = axis.dataLim.intervaly
+    if low > 0.0 and high / low > DECADES:
+        axis.set_yscale("log")
+    else:
+        axis.set_ylim(bottom=0.0)
+    axis.set_xlabel("number")
+    axis.set_xticks(range(1, largest + 1), minor=largest > 12)
+    axis.legend(frameon=False, fontsize=7)
+
+
+def as_svg(draw: Callable[..., None], *arguments: Any, name: str, size: tuple[float, float]) -> str:
+    """One picture as inline SVG whose colours are those of the page; `name` sets its ids apart from other pictures'."""
+    with _style():
+        figure = _figure(*size)
+        axis = figure.subplots()
+        draw(axis, *arguments)
+        label = escape(axis.get_title())
+        stream = io.StringIO()
+        figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
+    svg = stream.getvalue()
+    svg = svg[svg.index("<svg") :]
+    svg = re.sub(r"<metadata>.*?</metadata>|<style.*?</style>", "", svg, flags=re.DOTALL)  # the page has its own
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'(url\(|href=")#', rf"\1#{name}-", svg)
+    svg = svg.replace(INK, "currentColor")
+    for number, colour in enumerate(SERIES):
+        svg = svg.replace(colour, f"var(--series-{number})")
+    # As wide as it was drawn or as there is room, and as high as that makes it.
+    return re.sub(r'<svg ([^>]*?)height="[^"]*"', rf'<svg \1role="img" aria-label="{label}"', svg, count=1)
+
+
+def weights_size(table: LayerTable) -> tuple[float, float]:
+    """Inches in which every row and column has room for its name, as far as a page has it."""
+    rows, columns = table.values.shape
+    return min(2.2 + 0.26 * columns, 9.0), min(0.9 + 0.2 * rows + 0.1 * (columns > 8), 7.0)
+
+
+def _style() -> Any:
+    try:
+        from matplotlib import rc_context
+    except ImportError:
+        raise ImportError("Pictures need the extra `report`: pip install 'neurecover[report]'") from None
+    return rc_context(STYLE)
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    class Picture(Figure):
+        """A figure that a notebook shows by itself, without a window or a global list of figures."""
+
+        def _repr_png_(self) -> bytes:
+            stream = io.BytesIO()
+            self.savefig(stream, format="png", dpi=110)
+            return stream.getvalue()
+
+    return Picture(figsize=(width, height), layout="constrained")
+
+
+def _outputs(shown: Excerpt) -> list[tuple[str, str, np.ndarray, np.ndarray]]:
+    return list(zip(SERIES, shown.output_names, shown.observed.T, shown.predicted.T))
+
+
+def _legend(axis: Axes, shown: Excerpt) -> None:
+    if shown.observed.shape[1] > 1:
+        axis.legend(frameon=False, fontsize=7)
+
+
+def _nothing(axis: Axes) -> None:
+    axis.text(0.5, 0.5, "nothing was fitted", ha="center", va="center", transform=axis.transAxes)
+    axis.set_axis_off()
+
+
+def _short(name: str) -> str:
+    name = name.removeprefix("unit ")
+    return name if len(name) <= 12 else name[:11] + "…"

@@ -1,0 +1,131 @@
+"""The weights of any network as tables, layer by layer: a row per unit, a column per weight and one for the bias."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neurecover.models import Composite, DeepNetwork, Model, Network, Polynomial
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+    from neurecover.certificate import Certificate
+    from neurecover.results import Recovery
+
+INTERVAL = 1.959964  # standard errors to either side of a 95 % interval, Φ⁻¹(0.975)
+_UP = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+@dataclass(frozen=True, eq=False)
+class LayerTable:
+    """The `values` of one layer; `errors` and `determined` have their shape, or are None where nothing is known."""
+
+    name: str
+    units: tuple[str, ...]
+    columns: tuple[str, ...]
+    values: np.ndarray
+    errors: np.ndarray | None = None
+    determined: np.ndarray | None = None
+
+    @property
+    def weights(self) -> np.ndarray:
+        """The columns but for the bias."""
+        return self.values[:, : len(self.columns) - (self.columns[-1:] == ("bias",))]
+
+    @property
+    def hidden(self) -> bool:
+        return self.name.startswith("hidden")
+
+
+def layer_tables(
+    model: Model,
+    certificate: Certificate | None = None,
+    input_names: tuple[str, ...] | None = None,
+    output_names: tuple[str, ...] | None = None,
+) -> list[LayerTable]:
+    """The layers from the inputs up; of an upper part that is no network, a polynomial's coefficients or nothing."""
+    tables: list[LayerTable] = []
+    below = input_names or tuple(f"x{j}" for j in range(model.n_inputs))
+    outputs = output_names or tuple(f"y{j}" for j in range(model.n_outputs))
+    errors = None if certificate is None else certificate.standard_errors
+    determined = None if certificate is None else certificate.determined
+    parts = list(_parts(model))
+    for number, part in enumerate(parts, start=1):
+        above = number == len(parts) and not (isinstance(model, Composite) and number == 1)
+        units = outputs if above else tuple(f"unit {j}" for j in range(len(next(iter(part.values())))))
+        name = "output" if above else f"hidden {number}"
+        columns = _monomials(model) if "coefficients" in part else (*below, "bias")
+        values = np.column_stack(list(part.values()))
+        tables.append(LayerTable(name, units, columns, values, _beside(errors, part), _beside(determined, part)))
+        below = units
+    return tables
+
+
+def recovery_tables(recovery: Recovery) -> list[LayerTable]:
+    """The layers of a recovered network with what its certificate says of every weight."""
+    shown = recovery.excerpt
+    names = (shown.input_names, shown.output_names) if shown is not None else (None, None)
+    return layer_tables(recovery.network, recovery.certificate, *names)
+
+
+def weights_frame(recovery: Recovery) -> DataFrame:
+    """A row per weight. Where the certificate has no errors they are nan, and the verdict says what is determined."""
+    try:
+        import pandas as pd
+    except ImportError:
+        raise ImportError("to_frame needs the extra `data`: pip install 'neurecover[data]'") from None
+    parts, vouched = [], recovery.certificate.verdict in ("exact", "statistical")
+    for table in recovery_tables(recovery):
+        k, m = table.values.shape
+        errors = np.full((k, m), np.nan) if table.errors is None else table.errors
+        parts.append(
+            pd.DataFrame(
+                {
+                    "layer": table.name,
+                    "unit": np.repeat(np.arange(k), m),
+                    "weight": np.tile(np.array(table.columns, dtype=object), k),
+                    "estimate": table.values.ravel(),
+                    "standard_error": errors.ravel(),
+                    "low": (table.values - INTERVAL * errors).ravel(),
+                    "high": (table.values + INTERVAL * errors).ravel(),
+                    "determined": vouched if table.determined is None else table.determined.ravel(),
+                }
+            )
+        )
+    return pd.concat(parts, ignore_index=True)
+
+
+def _parts(model: Model) -> Iterator[dict[str, np.ndarray]]:
+    """The arrays of every layer, weights and then bias, by the names of the network's file."""
+    if isinstance(model, Network):
+        yield {"W": model.W, "b": model.b}
+        yield {"A": model.A, "c": model.c}
+    elif isinstance(model, DeepNetwork):
+        yield from ({f"W{number}": W, f"b{number}": b} for number, (W, b) in enumerate(model.layers, start=1))
+    else:
+        yield {"W": model.W, "threshold": -model.threshold}  # a threshold is a bias reversed
+        if isinstance(model.upper, Network | DeepNetwork):
+            yield from ({f"upper_{name}": array for name, array in part.items()} for part in _parts(model.upper))
+        elif isinstance(model.upper, Polynomial):
+            yield {"coefficients": model.upper.coefficients}
+
+
+def _beside(arrays: Mapping[str, np.ndarray] | None, part: dict[str, np.ndarray]) -> np.ndarray | None:
+    """A certificate's arrays for a layer, side by side as its values are."""
+    if arrays is None or any(name not in arrays for name in part):
+        return None
+    return np.column_stack([arrays[name] for name in part])
+
+
+def _monomials(model: Model) -> tuple[str, ...]:
+    """The names h0, h0h1², … of the terms of an upper polynomial."""
+    assert isinstance(model, Composite)
+    assert isinstance(model.upper, Polynomial)
+    return tuple(
+        "".join(f"h{j}{str(e).translate(_UP) if e > 1 else ''}" for j, e in enumerate(row) if e) or "1"
+        for row in model.upper.exponents
+    )

@@ -1,0 +1,117 @@
+"""The report: one HTML file with everything in it, drawn from a recovery alone."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from neurecover.algorithms import methods
+from neurecover.certificate import Check, Verification, verify
+from neurecover.certificate.verdict import NEEDS
+from neurecover.data import as_source
+from neurecover.excerpt import ROWS, Excerpt
+from neurecover.matching import compare
+from neurecover.models import Model
+from neurecover.report.figures import (
+    as_svg,
+    draw_fit,
+    draw_residuals,
+    draw_spectra,
+    draw_weights,
+    unseen,
+    weights_size,
+)
+from neurecover.report.layers import LayerTable, recovery_tables
+from neurecover.report.templating import environment
+from neurecover.report.units import unit_tables
+from neurecover.results import described
+
+if TYPE_CHECKING:
+    from neurecover.results import Recovery
+
+MEANING = {
+    "exact": "Every weight to the last digits of double precision.",
+    "statistical": "Every weight with a standard error that holds.",
+    "approximate": "A good predictor; not every weight is shown to be right.",
+    "failed": "Nothing to be relied on.",
+}
+SQUARE = (3.3, 2.8)  # inches of the pictures, three of which stand side by side
+SHOWN_UNITS = 300  # rows of a table of units
+
+
+def write_report(
+    recovery: Recovery, path: str | Path, truth: Model | None = None, X: Any = None, Y: Any = None
+) -> None:
+    """Write the report to exactly this path; if that fails, what was there before stays."""
+    text = report_page(recovery, truth, X, Y)
+    target = Path(os.path.realpath(path))
+    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        beside.write_text(text, encoding="utf-8")
+        os.replace(beside, target)
+    finally:
+        beside.unlink(missing_ok=True)
+
+
+def report_page(recovery: Recovery, truth: Model | None = None, X: Any = None, Y: Any = None) -> str:
+    """The report as text."""
+    comparison = None if truth is None else compare(recovery.network, truth)
+    checks, verdict = recovery.certificate.checks, recovery.certificate.verdict
+    tables = recovery_tables(recovery)
+    facts = {
+        "r": recovery,
+        "network": described(recovery.network),
+        "meaning": MEANING[verdict],
+        # What a verdict vouches for needs these; below, every check that failed stands in the way of a better one.
+        "needed": NEEDS[verdict] if verdict in ("exact", "statistical") else (),
+        "checks": sorted((check for check in checks if _needed(check)), key=lambda check: check.passed),
+        "assumptions": [check for check in checks if not _needed(check)],
+        "assumes": next((method.assumes for method in methods() if method.name == recovery.method), None),
+        "layers": [(table, _weights(table, number)) for number, table in enumerate(tables)],
+        "units": unit_tables(recovery, truth, comparison),
+        "shown_units": SHOWN_UNITS,
+        "unseen": unseen(recovery),
+        "pictures": _pictures(recovery, tables),
+        "errors": None if comparison is None else comparison.rows(),
+        "fresh": None if X is None else _fresh(recovery, X, Y),
+    }
+    return environment().get_template("report.html").render(facts)
+
+
+def _needed(check: Check) -> bool:
+    return any(check.name in names for names in NEEDS.values())
+
+
+def _weights(table: LayerTable, number: int) -> str:
+    return as_svg(draw_weights, table, name=f"layer{number}", size=weights_size(table)) if table.weights.size else ""
+
+
+def _pictures(recovery: Recovery, tables: list[LayerTable]) -> list[str]:
+    shown, noise = recovery.excerpt, recovery.certificate.noise_variance
+    drawn = []
+    if shown is not None:
+        what = unseen(recovery)
+        drawn.append(as_svg(draw_fit, shown, what, name="fit", size=SQUARE))
+        drawn.append(as_svg(draw_residuals, shown, noise, what, name="residuals", size=SQUARE))
+    if any(table.weights.size for table in tables):
+        drawn.append(as_svg(draw_spectra, tables, name="spectra", size=SQUARE))
+    return drawn
+
+
+def _fresh(recovery: Recovery, X: Any, Y: Any) -> dict[str, Any]:
+    """How the network does on samples given for the report, with a picture of the first of them."""
+    source, network, noise = as_source(X, Y), recovery.network, recovery.certificate.noise_variance
+    figures: Verification = verify(network, source)
+    X, Y = next(source.blocks(ROWS))
+    shown = Excerpt.of_answers(X, network, Y, network(X), source.input_names, source.output_names)
+    rows = list(zip(source.output_names, figures.mse, figures.unexplained, figures.largest, figures.rounding))
+    return {
+        "origin": source.origin,
+        "n": figures.n_samples,
+        "rows": rows,
+        "pictures": [
+            as_svg(draw_fit, shown, "these samples", name="freshfit", size=SQUARE),
+            as_svg(draw_residuals, shown, noise, "these samples", name="freshresiduals", size=SQUARE),
+        ],
+    }

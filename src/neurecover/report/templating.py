@@ -1,0 +1,58 @@
+"""The templates and how figures are written in them."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+STRONGEST = 0.5  # opacity behind a figure that is still to be read, on white and on black
+
+
+@cache
+def environment() -> Any:
+    """jinja2 with everything escaped that is not marked as safe."""
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise ImportError("Reports need the extra `report`: pip install 'neurecover[report]'") from None
+    made = Environment(
+        loader=PackageLoader("neurecover.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters |= {"figure": figure, "share": share, "shade": shade, "zip": zip, "abs_max": largest_of}
+    return made
+
+
+def figure(value: float | None, digits: int = 4) -> str:
+    """A number with so many digits, and a true minus sign; a dash for none."""
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return "–"
+    if isinstance(value, bool | str):
+        return str(value)
+    text = f"{value:,}" if isinstance(value, int) else f"{value:.{digits}g}"
+    return text.replace("-", "−").replace("inf", "∞")
+
+
+def share(value: float | None) -> str:
+    """A share in percent, where 0 and 100 are never the result of rounding."""
+    if value is None:
+        return "–"
+    if 0.0 < value < 0.001:
+        return "< 0.1 %"
+    return "> 99.9 %" if 0.999 < value < 1.0 else f"{100 * value:.1f} %"
+
+
+def shade(value: float, largest: float) -> str:
+    """The colour of a weight: its sign, as strong as it is large beside the largest."""
+    colour = "31, 111, 180" if value < 0 else "190, 80, 15"
+    return f"rgba({colour}, {STRONGEST * min(abs(value) / max(largest, 1e-300), 1.0):.2f})"
+
+
+def largest_of(values: np.ndarray) -> float:
+    return float(np.abs(values).max(initial=0.0))

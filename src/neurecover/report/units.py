@@ -1,0 +1,110 @@
+"""Unit by unit: where a hidden unit looks, its bias, what it is worth above, how often it is on, its error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from neurecover.report.layers import LayerTable, recovery_tables
+
+if TYPE_CHECKING:
+    from neurecover.matching import Comparison
+    from neurecover.models import Model
+    from neurecover.results import Recovery
+
+NAMED = 3  # weights that a direction is described by
+
+
+@dataclass(frozen=True)
+class UnitRow:
+    """One hidden unit. `above` is its weight in the layer above, a length where there are several.
+
+    `error` is the largest standard error in its row; `distance` is ‖ŵ − w‖ from its partner in the truth, in the first
+    layer; None where that is not known.
+    """
+
+    number: int
+    direction: str
+    bias: float
+    above: float | None
+    on: float | None
+    error: float | None
+    partner: int | None = None
+    distance: float | None = None
+
+
+@dataclass(frozen=True)
+class UnitTable:
+    """The units of one hidden layer, and what `above` means there."""
+
+    name: str
+    above: str
+    rows: list[UnitRow]
+    compared: bool
+
+
+def unit_tables(
+    recovery: Recovery, truth: Model | None = None, comparison: Comparison | None = None
+) -> list[UnitTable]:
+    """A table per hidden layer."""
+    tables = recovery_tables(recovery)
+    shown = recovery.excerpt
+    found = []
+    for number, table in enumerate(table for table in tables if table.hidden):
+        over = tables[number + 1] if number + 1 < len(tables) and tables[number + 1].columns[-1] == "bias" else None
+        on = shown.on[number] if shown is not None and number < len(shown.on) else None
+        partners = _partners(table, truth, comparison, number)
+        rows = [_row(table, over, on, unit, partners) for unit in range(len(table.values))]
+        single = over is not None and len(over.values) == 1
+        found.append(UnitTable(table.name, "output weight" if single else "weight above", rows, comparison is not None))
+    return found
+
+
+def _row(
+    table: LayerTable,
+    over: LayerTable | None,
+    on: np.ndarray | None,
+    unit: int,
+    partners: dict[int, tuple[int, float | None]],
+) -> UnitRow:
+    column = None if over is None else over.weights[:, unit]
+    above = None if column is None else float(column[0]) if len(column) == 1 else float(np.linalg.norm(column))
+    partner, distance = partners.get(unit, (None, None))
+    return UnitRow(
+        unit,
+        _direction(table.weights[unit], table.columns),
+        float(table.values[unit, -1]),
+        above,
+        None if on is None else float(on[unit]),
+        None if table.errors is None else float(table.errors[unit].max()),
+        partner,
+        distance,
+    )
+
+
+def _direction(w: np.ndarray, names: tuple[str, ...]) -> str:
+    """The largest weights, as in "0.82 x3 − 0.41 x7 + …"."""
+    order = np.argsort(-np.abs(w), kind="stable")[:NAMED]
+    parts = [f"{'−' if w[j] < 0 else '+'} {abs(w[j]):.2f} {names[j]}" for j in order]
+    return (" ".join(parts) + (" + …" if len(w) > NAMED else "")).removeprefix("+ ")
+
+
+def _partners(
+    table: LayerTable, truth: Model | None, comparison: Comparison | None, number: int
+) -> dict[int, tuple[int, float | None]]:
+    """For every unit of the network its partner in the truth; how far off that is, in the first layer alone.
+
+    Above the first layer the columns stand in another order than the truth's.
+    """
+    if truth is None or comparison is None or number >= len(comparison.layers):
+        return {}
+    layer = comparison.layers[number]
+    W = truth.normal_form().hidden_weights[number]
+    partners: dict[int, tuple[int, float | None]] = {}
+    for i, j in enumerate(layer.permutation.tolist()):
+        if j >= 0:
+            distance = float(np.linalg.norm(layer.signs[i] * table.weights[j] - W[i])) if number == 0 else None
+            partners[j] = (i, distance)
+    return partners
