@@ -6,9 +6,12 @@ errors, where z is exceeded by one of m independent normal numbers with probabil
 
     2 m Φ(−z) = 1e-4.
 
-Where no network is behind the samples, or they do not determine it, every claim is false. A claim is `excused` where
-the width was to be found, the certificate says that units of some kind are not seen, and the answer is the truth but
-for such a unit.
+Where no network is behind the samples, or they do not determine it, every claim is false.
+
+A claim is `excluded` where the certificate itself says what it cannot see, and that is what is wrong: the width was to
+be found, units are missing, and on these samples f̂ − f is at the level of rounding or, under noise of variance σ², has
+Σ(f̂ − f)² ≤ σ² times the quantile of χ² that projected noise has, one degree of freedom a parameter; or the inputs given
+are not those that the outputs belong to.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import ndtri
+from scipy.special import chdtri, ndtri
 
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.matching import compare, simplified
@@ -29,6 +32,7 @@ from neurecover.simulate.hostile import Hostile
 SEEDS = 12  # 93 families, the width given or not: 2,232 runs
 SECONDS = 10.0  # of the clock for one problem, most of which take a tenth of one
 EXACT = 1e-6
+UNSEEN = 1e-12  # of the largest output: what rounding leaves between two networks that agree on the samples
 CHANCE = 1e-4
 CLAIMS = ("exact", "statistical")
 
@@ -43,20 +47,18 @@ class Judgement:
 
     verdict: str
     true: bool
-    excused: bool
+    excluded: bool
     worst: float
 
     @property
     def false(self) -> bool:
-        return self.verdict in CLAIMS and not self.true and not self.excused
+        return self.verdict in CLAIMS and not self.true and not self.excluded
 
 
 def attempt(case: Hostile, told: bool, seed: int) -> Recovery:
     """The recovery of a hostile problem with its width told or not."""
     k = case.n_hidden if told else None
-    return recover(
-        case.X, case.Y, k, method=case.method, bias=case.bias, random_state=seed, time_budget=SECONDS
-    )
+    return recover(case.X, case.Y, k, method=case.method, bias=case.bias, random_state=seed, time_budget=SECONDS)
 
 
 def judge(case: Hostile, recovery: Recovery, told: bool) -> Judgement:
@@ -65,9 +67,26 @@ def judge(case: Hostile, recovery: Recovery, told: bool) -> Judgement:
     if verdict not in CLAIMS:
         return Judgement(verdict, True, False, 0.0)
     worst = _worst(recovery, case.truth, case.bias)
-    told_so = not told and any(check.name == "found width" for check in recovery.certificate.checks)
-    excused = worst > 1.0 and told_so and _worst(recovery, case.visible, case.bias) <= 1.0
-    return Judgement(verdict, worst <= 1.0, excused, worst)
+    excluded = worst > 1.0 and (_unseen_units(case, recovery, told) or _unseen_inputs(case, recovery))
+    return Judgement(verdict, worst <= 1.0, excluded, worst)
+
+
+def _unseen_units(case: Hostile, recovery: Recovery, told: bool) -> bool:
+    """Is it the truth as far as these samples show it, but for units that its sentence says may be missing?"""
+    found, certificate, truth = recovery.network, recovery.certificate, case.truth
+    warned = any(check.name == "found width" for check in certificate.checks)
+    if told or not warned or truth is None or found.n_hidden >= simplified(truth)[0].n_hidden:
+        return False
+    Y = truth(case.X)
+    off = np.sum((found(case.X) - Y) ** 2, axis=0)
+    if certificate.verdict == "exact":
+        return bool(np.all(np.sqrt(off / len(Y)) <= UNSEEN * np.abs(Y).max(axis=0)))
+    assert certificate.noise_variance is not None
+    return bool(off.sum() <= certificate.noise_variance * float(chdtri(truth.n_parameters, CHANCE)))
+
+
+def _unseen_inputs(case: Hostile, recovery: Recovery) -> bool:
+    return case.blurred and any("noise on the inputs" in reason for reason in recovery.certificate.reasons)
 
 
 def _worst(recovery: Recovery, truth: Network | None, bias: bool) -> float:
@@ -129,7 +148,7 @@ def _row(name: str, told: bool, judged: list[Judgement]) -> Row:
         claims = [one for one in judged if one.verdict == verdict]
         row[verdict] = len(claims)
         row[f"{verdict} and true"] = sum(one.true for one in claims)
-        row[f"{verdict} but for a unit it excludes"] = sum(one.excused for one in claims)
+        row[f"{verdict} but for what it excludes"] = sum(one.excluded for one in claims)
     row["approximate"] = sum(one.verdict == "approximate" for one in judged)
     row["failed"] = sum(one.verdict == "failed" for one in judged)
     return row

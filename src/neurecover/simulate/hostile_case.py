@@ -16,16 +16,15 @@ class Hostile:
     """Samples X (n, d), Y (n, p), the width that a user would give, and the truth.
 
     `truth` is None where no weights can rightly be claimed: no network of this kind is behind the samples, or they do
-    not determine it. `visible` is the network without the units that no sample shows; whoever was not told the width
-    may find it, if the certificate says that such units are not seen. `bias` and `method` are what `recover` is called
-    with.
+    not determine it. `blurred` says that the inputs given are not quite those that the outputs belong to, which nothing
+    shows. `bias` and `method` are what `recover` is called with.
     """
 
     X: np.ndarray
     Y: np.ndarray
     n_hidden: int
     truth: Network | None
-    visible: Network | None = None
+    blurred: bool = False
     bias: bool = True
     method: str = "auto"
 

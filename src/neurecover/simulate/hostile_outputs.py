@@ -147,7 +147,8 @@ def noise_on_inputs(rng: np.random.Generator) -> Hostile:
     """x is measured with an error of 5 to 30 %."""
     net = network(rng)
     X = rows(rng, net, 400, 1_200)
-    return Hostile(X + rng.uniform(0.05, 0.3) * rng.standard_normal(X.shape), net(X), net.n_hidden, net)
+    given = X + rng.uniform(0.05, 0.3) * rng.standard_normal(X.shape)
+    return Hostile(given, net(X), net.n_hidden, net, blurred=True)
 
 
 def outliers(rng: np.random.Generator) -> Hostile:

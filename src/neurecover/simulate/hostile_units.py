@@ -49,14 +49,7 @@ def merged_units(rng: np.random.Generator) -> Hostile:
     W[1], b[1] = np.cos(angle) * W[0] + np.sin(angle) * side / np.linalg.norm(side), b[0]
     A[0, 1] = np.abs(A[0, 1]) * np.sign(A[0, 0])
     truth = Network(W, b, A, net.c)
-    sums = A[0, :2]
-    together = Network(
-        np.vstack([sums @ W[:2] / sums.sum(), W[2:]]),
-        np.append(sums @ b[:2] / sums.sum(), b[2:]),
-        np.append(sums.sum(), A[0, 2:])[None],
-        net.c,
-    )
-    return clean(truth, rows(rng, truth), visible=together)
+    return clean(truth, rows(rng, truth))
 
 
 def tiny_unit(rng: np.random.Generator) -> Hostile:
@@ -65,7 +58,7 @@ def tiny_unit(rng: np.random.Generator) -> Hostile:
     A = net.A.copy()
     A[0, 0] *= 10.0 ** rng.uniform(-12.0, -9.0)
     truth = replace_arrays(net, A=A)
-    return clean(truth, rows(rng, truth), visible=truth.take(np.arange(1, truth.n_hidden)))
+    return clean(truth, rows(rng, truth))
 
 
 def faint_unit(rng: np.random.Generator) -> Hostile:
@@ -74,7 +67,7 @@ def faint_unit(rng: np.random.Generator) -> Hostile:
     A = net.A.copy()
     A[0, 0] *= 0.02
     truth = replace_arrays(net, A=A)
-    return noisy(rng, truth, rows(rng, truth, 400, 900), visible=truth.take(np.arange(1, truth.n_hidden)))
+    return noisy(rng, truth, rows(rng, truth, 400, 900))
 
 
 def dead_unit(rng: np.random.Generator) -> Hostile:
@@ -83,7 +76,7 @@ def dead_unit(rng: np.random.Generator) -> Hostile:
     b = net.b.copy()
     b[0] = -7.0
     truth = replace_arrays(net, b=b)
-    return either(rng, truth, rows(rng, truth), visible=truth.take(np.arange(1, truth.n_hidden)))
+    return either(rng, truth, rows(rng, truth))
 
 
 def linear_unit(rng: np.random.Generator) -> Hostile:
@@ -101,7 +94,7 @@ def rarely_on(rng: np.random.Generator) -> Hostile:
     b = net.b.copy()
     b[0] = -rng.uniform(1.8, 3.0)
     truth = replace_arrays(net, b=b)
-    return either(rng, truth, rows(rng, truth), visible=truth.take(np.arange(1, truth.n_hidden)))
+    return either(rng, truth, rows(rng, truth))
 
 
 def rarely_off(rng: np.random.Generator) -> Hostile:
