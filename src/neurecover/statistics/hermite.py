@@ -24,6 +24,7 @@ from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dgemm
 from scipy.linalg.lapack import dpocon
 
+from neurecover.exceptions import UnsolvableError
 from neurecover.statistics.base import Statistic, add_gram, float64, setting
 
 
@@ -116,7 +117,7 @@ class HermiteSums(Statistic):
             factor = _cholesky(scaled)
             if factor is not None:
                 return cho_solve((factor, True), right / scale[:, None]) / scale[:, None]
-        raise ValueError(
+        raise UnsolvableError(
             f"The regression up to degree {self.regress} has {len(gram)} features, and {self.n} samples do not "
             "determine them: there are too few, or their inputs take too few values or lie in a subspace. "
             "Lower `regress` (see regression_degree), give more samples, or project the inputs."
