@@ -2,6 +2,7 @@
 
 from neurecover.experiments import (
     atv21,
+    atv21_crowded,
     bench_statistics,
     bjw18,
     choices,
@@ -29,6 +30,7 @@ def benchmarks() -> dict[str, Experiment]:
         extract.EXTRACT,
         peers.PEERS,
         *atv21.EXPERIMENTS,
+        *atv21_crowded.EXPERIMENTS,
         *gklw19_bench.BENCHMARKS,
         *bjw18.EXPERIMENTS,
         *(experiment for experiment in gp18.EXPERIMENTS if experiment is not gp18.THRESHOLD),

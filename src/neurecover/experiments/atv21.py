@@ -33,14 +33,20 @@ EXACT = 1e-8
 ROOTS = (0.0, 1.0, -1.0, 3**0.5, -(3**0.5), (3 - 6**0.5) ** 0.5, (3 + 6**0.5) ** 0.5)
 
 
+def cosines(W: np.ndarray, truth: Network) -> np.ndarray:
+    """|cos| of every true unit with the nearest row of W."""
+    V = truth.W / np.linalg.norm(truth.W, axis=1, keepdims=True)
+    return np.abs(V @ (W / np.linalg.norm(W, axis=1, keepdims=True)).T).max(axis=1)
+
+
 def worst_cosine(W: np.ndarray, truth: Network) -> float:
     """The least over the true units of |cos| with the nearest row of W."""
-    return float(_cosines(W, truth).min())
+    return float(cosines(W, truth).min())
 
 
 def squared_error(W: np.ndarray, truth: Network) -> float:
     """The mean over the true units of ‖±ŵ − w‖² for the nearest row of W."""
-    return float(np.mean(2.0 - 2.0 * _cosines(W, truth)))
+    return float(np.mean(2.0 - 2.0 * cosines(W, truth)))
 
 
 def weights_are_right(network: Network, truth: Network) -> bool:
@@ -237,11 +243,6 @@ def _trial(seed: int, n: int, k: int, inputs: str) -> tuple[Recovery, Network]:
     truth = simulate.teacher(5, 5, random_state=seed)
     X, Y = simulate.sample(truth, n, inputs=inputs, random_state=seed)
     return recover(X, Y, n_hidden=k, method="hermite", random_state=seed, time_budget=60), truth
-
-
-def _cosines(W: np.ndarray, truth: Network) -> np.ndarray:
-    V = truth.W / np.linalg.norm(truth.W, axis=1, keepdims=True)
-    return np.abs(V @ (W / np.linalg.norm(W, axis=1, keepdims=True)).T).max(axis=1)
 
 
 def _parameter_error(W: np.ndarray, b: np.ndarray, A: np.ndarray, truth: Network, signs: bool) -> float:

@@ -9,7 +9,8 @@ side, which costs n p² however large n is.
 The pursuit converges to a few digits, which suffice for the row space B of L. Given B every row is a small
 regression with sparse errors, solved in the ℓ₁ norm, then every column likewise, which tells the corrupted entries.
 With these left out the low-rank part is a linear problem: alternate between B and the coordinates of every row in
-it, each by least squares on the clean entries, down to rounding.
+it, each by least squares on the clean entries, down to rounding. Where there are too few columns, or too many errors,
+for the pursuit, B comes from `consensus` instead.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.exceptions import UnsolvableError
+from neurecover.tensors.consensus import low_rank_by_consensus
 
 TOLERANCE = 1e-7
 GROWTH = 1.5  # of the penalty μ, per step
 CLIP = 50.0  # upper quartiles of |Y|
 MAX_REJUDGED = 10
 N_REWEIGHTED = 30
+MAX_CORRUPTED = 0.3  # share of entries beyond which a sparse part is none
+CLEAN = 1e-9  # what the low-rank part may leave of the entries that are not corrupted, relative
+MAX_TRIED_RANK = 10  # by consensus where no rank is given: every further one costs all its draws before it is given up
 
 
 @dataclass(frozen=True)
@@ -37,6 +42,12 @@ class LowRankSparse:
     residual: float
     rank: int
     iterations: int
+
+    @property
+    def separated(self) -> bool:
+        """Whether the parts are what they are called: low rank, sparse, and nothing left."""
+        few = float(self.mask.mean()) <= MAX_CORRUPTED
+        return self.rank < min(self.L.shape) and few and self.residual <= CLEAN
 
 
 def principal_component_pursuit(Y: np.ndarray, max_iterations: int = 300) -> tuple[np.ndarray, np.ndarray, int]:
@@ -64,14 +75,32 @@ def principal_component_pursuit(Y: np.ndarray, max_iterations: int = 300) -> tup
     return L, S, iterations
 
 
-def separate(Y: np.ndarray, rank: int | None = None, max_iterations: int = 300) -> LowRankSparse:
+def separate(
+    Y: np.ndarray, rank: int | None = None, max_iterations: int = 300, rng: np.random.Generator | None = None
+) -> LowRankSparse:
     """The low-rank part of Y (n, p) exactly, and the mask of the entries that are not of it.
 
-    Without a rank it is that of the pursuit's L, counted above 1e-5 of the largest singular value.
+    Where the pursuit leaves more than a sparse part, the row space is that on which small blocks agree. Without a rank
+    it is that of the pursuit's L, counted above 1e-5 of the largest singular value, or the least that is agreed upon.
     """
     # An entry far beyond all others is corrupted whatever its size, and clipped it costs the others no digits.
+    p = Y.shape[1]
     bulk = CLIP * float(np.quantile(np.abs(Y), 0.75))
     clipped = np.clip(Y, -bulk, bulk) if bulk > 0.0 else Y
+    found = _pursued(Y, clipped, rank, max_iterations)
+    if found.separated:
+        return found
+    rng = np.random.default_rng(0) if rng is None else rng
+    for k in range(1, min(MAX_TRIED_RANK, p - 2) + 1) if rank is None else (rank,):
+        agreed = low_rank_by_consensus(clipped, k, rng)
+        if agreed is not None:
+            parts = _parts(Y, clipped, *agreed, found.iterations)
+            if parts.separated:
+                return parts
+    return found
+
+
+def _pursued(Y: np.ndarray, clipped: np.ndarray, rank: int | None, max_iterations: int) -> LowRankSparse:
     L, _, iterations = principal_component_pursuit(clipped, max_iterations)
     _, s, right = np.linalg.svd(L, full_matrices=False)
     k = int(np.count_nonzero(s > 1e-5 * s[0])) if rank is None else rank
@@ -87,11 +116,16 @@ def separate(Y: np.ndarray, rank: int | None = None, max_iterations: int = 300) 
         before, mask = mask, np.abs(clipped - L) > 1e-7 * scale
         if np.array_equal(before, mask):
             break
+    return _parts(Y, clipped, B, mask, iterations)
+
+
+def _parts(Y: np.ndarray, clipped: np.ndarray, B: np.ndarray, mask: np.ndarray, iterations: int) -> LowRankSparse:
+    """The low-rank part from the clean entries, to rounding, and what the mask leaves of it."""
     L, B = _complete(clipped, ~mask, B)
     clean = np.where(mask, 0.0, Y - L)
     size = float(np.linalg.norm(np.where(mask, 0.0, Y)))
     residual = float(np.linalg.norm(clean)) / max(size, np.finfo(np.float64).tiny)
-    return LowRankSparse(L, np.where(mask, Y - L, 0.0), mask, residual, k, iterations)
+    return LowRankSparse(L, np.where(mask, Y - L, 0.0), mask, residual, B.shape[1], iterations)
 
 
 def _shrink_singular(M: np.ndarray, by: float) -> np.ndarray:

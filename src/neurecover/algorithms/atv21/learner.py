@@ -1,8 +1,9 @@
 """One hidden layer with biases under Gaussian inputs, by Hermite tensors [ATV21].
 
 Whiten; find the span of the units from the low orders where k < d and go on in r dimensions; regress the Hermite
-coefficients there, to order 4 for k ≤ r and to order 6 for more; decompose them jointly and fit the units in moment
-space; fix the signs by order 1; and solve the output weights once on the samples (Algorithm 5). Units whose bias is so
+coefficients there to order 4; decompose them jointly and fit the units in moment space; fix the signs by order 1; and
+solve the output weights once on the samples (Algorithm 5). The coefficients of what this network leaves, to order 6 for
+k > r, then sharpen it (`looks`). Units whose bias is so
 large that the samples do not tell them from an affine function (group P of [ATV21, §5.2]) are left as that function,
 in two units of their own (Claim B.5). The paper's own form, plain means and Jennrich's algorithm with one pair, is
 `learn_as_printed`.
@@ -21,9 +22,10 @@ from neurecover.algorithms.atv21.coefficients import (
     gaussian_test,
     low_coefficients,
 )
+from neurecover.algorithms.atv21.looks import MOST_FEATURES, looks, sharper_coefficients
 from neurecover.algorithms.atv21.search import usable_orders
 from neurecover.algorithms.atv21.steps import Units, consolidate, recover_scalars, tensor_directions
-from neurecover.algorithms.atv21.units import NEVER, HermiteFit, seen_units
+from neurecover.algorithms.atv21.units import NEVER, HermiteFit, seen_units, settled_units
 from neurecover.algorithms.base import Algorithm, Call
 from neurecover.data import Mapped, Source, Whitening, reduce, split
 from neurecover.exceptions import UnsolvableError
@@ -36,8 +38,7 @@ from neurecover.statistics.hermite import n_features
 from neurecover.statistics.truncated import TruncatedSums
 from neurecover.tensors import Span
 
-MOST_FEATURES = 60_000  # of one sample; beyond, the tensors are too large
-SIX = 3_100  # features up to which tensors of order 6 are estimated
+WHOLE = 3_100  # features of order 4 up to which the span is looked for in all of them
 SHARE = 0.3  # of the time there is; the rest is the finisher's
 
 
@@ -46,6 +47,7 @@ class Found:
     """The network in the coordinates of the samples, and the fit in moment space it came from.
 
     basis (d, r) spans the units in whitened coordinates; W_whitened = fit.W basisᵀ. `span` is None where k ≥ d.
+    `looks` counts the looks at what an earlier network left.
     """
 
     network: Network
@@ -54,6 +56,7 @@ class Found:
     span: Span | None
     coefficients: Coefficients
     whitening: Whitening
+    looks: int = 0
 
     def rows(self, units: np.ndarray, bias: bool) -> np.ndarray:
         """Units (w, b) in the r dimensions of the fit, (m, r + 1), in the coordinates of the samples."""
@@ -83,15 +86,25 @@ def learn(
     white = Mapped(source, whitening)
     coefficients, basis, found_span = _coefficients(white, activation, rng, n_hidden, bias, deadline)
     fit = seen_units(coefficients, activation, rng, most=n_hidden, bias=bias, deadline=deadline)
-    if n_hidden is None and len(fit.W) >= coefficients.r and not fit.explained and _six(coefficients.r):
-        coefficients = estimate_coefficients(white, 6, rng, projection=basis)
-        fit = seen_units(coefficients, activation, rng, bias=bias, deadline=deadline)
     if len(fit.W) == 0:
         raise UnsolvableError("No Hermite coefficient of order 2 or more stands out of its error, so no unit is seen.")
     network = output_weights(white, _in_whole(fit, basis), activation, affine=fit.affine, bias=bias)
+    n_looks, r = 0, coefficients.r
+    for degree in looks(coefficients.n, r, len(fit.W) > r) if fit.explained else ():
+        if deadline.passed:
+            break
+        sharper = sharper_coefficients(white, network, basis, degree, rng)
+        sharper = replace(sharper, chosen_by_noise=coefficients.chosen_by_noise)
+        again = settled_units(sharper, activation, rng, fit, bias=bias)
+        if not again.explained:
+            again = seen_units(sharper, activation, rng, most=n_hidden, bias=bias, deadline=deadline)
+        if len(again.W) == 0:
+            break
+        fit, coefficients, n_looks = again, sharper, n_looks + 1
+        network = output_weights(white, _in_whole(fit, basis), activation, affine=fit.affine, bias=bias)
     W, b = _in_inputs(network.W, network.b, whitening)
     network = Network(W, b, network.A, network.c, activation)
-    return Found(network, fit, basis, found_span, coefficients, whitening)
+    return Found(network, fit, basis, found_span, coefficients, whitening, n_looks)
 
 
 def output_weights(
@@ -188,9 +201,8 @@ def _coefficients(
     """Coefficients in the span of the units, an orthonormal basis of it (d, r), and how it was found."""
     d = source.n_inputs
     if n_hidden is not None and n_hidden >= d:
-        degree = 6 if n_hidden > d and _six(d) else _degree(d)
-        return estimate_coefficients(source, degree, rng), np.eye(d), None
-    if n_features(d, 4) <= SIX:
+        return estimate_coefficients(source, _degree(d), rng), np.eye(d), None
+    if n_features(d, 4) <= WHOLE:
         whole = estimate_coefficients(source, 4, rng)
         seen = _not_empty(whole.span((1, *usable_orders(activation, bias, 4)), n_hidden))
         if seen.basis.shape[1] == d:
@@ -236,10 +248,6 @@ def _degree(r: int) -> int:
             f"{MOST_FEATURES} that this method handles. Use least_squares."
         )
     return degree
-
-
-def _six(r: int) -> bool:
-    return n_features(r, 6) <= SIX
 
 
 def _in_inputs(W: np.ndarray, b: np.ndarray, whitening: Whitening) -> tuple[np.ndarray, np.ndarray]:
@@ -290,7 +298,7 @@ def _notes(found: Found, task: Task) -> list[str]:
     if seen is not None and c.r < task.n_inputs:
         last, following = seen.singular_values[c.r - 1 : c.r + 1]
         notes.append(f"units in {c.r} of {task.n_inputs} dimensions (singular values {last:.3g}, next {following:.3g})")
-    how = "plain means" if c.regressed < 0 else f"regressed to degree {c.regressed}"
+    how = f"regressed to degree {c.regressed}" + (f", look {found.looks + 1}" if found.looks else "")
     asked = "" if task.n_hidden is None else f" of {task.n_hidden}"
     notes.append(
         f"{len(fit.W)}{asked} units seen in orders {fit.orders[0]} to {fit.orders[-1]} ({how}), "

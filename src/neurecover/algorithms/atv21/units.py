@@ -21,6 +21,7 @@ from neurecover.solve import Deadline
 from neurecover.tensors import n_packed
 
 STARTS = 8
+COUNTING_STARTS = 4  # while the number of units rises: too few of them have no right optimum to be found
 NEVER = Deadline()
 SIGN_CHOICES = 8  # assignments of signs that are fitted
 EXACT_SIGNS, ROUGH_SIGNS = 1e-6, 0.1  # relative misfit of order 1 up to which an assignment is considered
@@ -79,6 +80,15 @@ def seen_units(
     return replace(fit, asked=asked)
 
 
+def settled_units(
+    coefficients: Coefficients, activation: Activation, rng: np.random.Generator, start: HermiteFit, *, bias: bool
+) -> HermiteFit:
+    """The same units fitted to other coefficients, with nothing searched for."""
+    orders = usable_orders(activation, bias, max(coefficients.tensors))
+    search = Search(coefficients, activation, bias, orders, rng, STARTS, NEVER)
+    return replace(_finish(search, search.fit(start.W, start.b, orders)), asked=start.asked)
+
+
 def count_units(search: Search) -> Point:
     """As many units as are real: upwards from the rank of the flattenings until χ² is explained, then downwards."""
     c = search.coefficients
@@ -86,12 +96,14 @@ def count_units(search: Search) -> Point:
     k = c.count(search.orders, 1, search.rng)
     if k == c.r and max(search.orders) >= 6:
         k = max(k, c.count(search.orders, 2, search.rng))
-    point = search.best(min(k, limit))
+    few = replace(search, starts=COUNTING_STARTS)
+    point = few.best(min(k, limit))
     while len(point.W) < limit and not search.explained(point) and not search.deadline.passed:
-        more = search.best(len(point.W) + 1)
+        more = few.best(len(point.W) + 1)
         if point.loss - more.loss <= search.price:
             break
         point = more
+    point = min(point, search.best(len(point.W)), key=lambda point: point.loss)
     return _without_spare(search, point)
 
 

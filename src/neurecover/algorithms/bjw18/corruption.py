@@ -1,8 +1,9 @@
 """Sparse gross corruption: robust principal components first, then an exact method [BJW18, §8].
 
 With more outputs than units Y = act(X Wᵀ) Aᵀ + E has a part of rank k < p and, where E hits few entries, a sparse
-one. Principal component pursuit tells them apart whatever the size of the entries of E, the corrupted ones are left
-out, and what remains is the noiseless problem of `exact_tensor`. The corrupted entries come back as a mask.
+one. Principal component pursuit, or the agreement of small blocks where that fails, tells them apart whatever the size
+of the entries of E, the corrupted ones are left out, and what remains is the noiseless problem of `exact_tensor`. The
+corrupted entries come back as a mask.
 """
 
 from __future__ import annotations
@@ -25,8 +26,6 @@ from neurecover.results import Estimate
 from neurecover.tensors.robust import LowRankSparse, separate
 
 MAX_ROWS = 10_000  # the pursuit holds about eight arrays of that many samples
-MAX_CORRUPTED = 0.3  # share of entries beyond which a sparse part is none
-CLEAN = 1e-9  # what the low-rank part may leave of the entries that are not corrupted, relative
 GROSS = 1e-6  # of the outputs' size: an output further from the network than this is corrupted
 MOST_ASIDE = 0.25  # share of corrupted outputs beyond which the rest is no evidence
 
@@ -47,17 +46,20 @@ def sparse_noise(source: Source, k: int | None, activation: Activation, rng: np.
     UnsolvableError where the outputs are not of low rank but for few entries.
     """
     X, Y = subsample(source, MAX_ROWS, int(rng.integers(2**31))).collect()
-    parts = separate(Y, k)
-    share = float(parts.mask.mean())
-    if parts.rank >= min(Y.shape) or share > MAX_CORRUPTED or parts.residual > CLEAN:
+    parts = separate(Y, k, rng=rng)
+    if not parts.separated:
         raise UnsolvableError(
-            f"the outputs are not low rank plus sparse: rank {parts.rank} of {Y.shape[1]}, {share:.1%} of the "
-            f"entries off it, and {parts.residual:.1e} left on the others"
+            f"the outputs are not low rank plus sparse: rank {parts.rank} of {Y.shape[1]}, {parts.mask.mean():.1%} of "
+            f"the entries off it, and {parts.residual:.1e} left on the others"
         )
     if parts.rank > X.shape[1]:
         raise UnsolvableError(f"the clean outputs have rank {parts.rank}, more than the {X.shape[1]} inputs")
-    exact = exact_tensor(ArraySource(X, parts.L), parts.rank, activation, rng)
-    return SparseNoise(exact, parts.mask, parts, kurtosis_notes(X))
+    known = ~parts.mask.all(axis=1)
+    exact = exact_tensor(ArraySource(X[known], parts.L[known]), parts.rank, activation, rng)
+    # The network judges every entry by itself, also in rows of which too few are clean for their neighbours to judge.
+    scale = float(np.sqrt(np.mean(parts.L[known] ** 2)))
+    mask = np.abs(Y - exact.network(X)) > GROSS * scale if exact.exact else parts.mask
+    return SparseNoise(exact, mask, parts, kurtosis_notes(X))
 
 
 def set_aside(given: Prepared, found: Estimate) -> tuple[Prepared, tuple[Check, ...]]:

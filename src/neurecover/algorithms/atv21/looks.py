@@ -1,0 +1,69 @@
+"""A second look: the Hermite coefficients of what a first network leaves of the outputs.
+
+    T_j(y) = T_j(y − f) + T_j(f)     whatever f, with T_j(f) in closed form [ATV21, Lemma 3.5],
+
+and the error is that of the first term, the smaller the better f is. No regression beyond the linear one is needed to
+keep it small, so a look costs 2(r + 1)·n·F multiply–adds for F features and not n·F²: orders 5 and 6 are within reach
+to 15 dimensions. Measured at d = 12, k = 20, n = 100,000: root mean square angle of the units
+0.058 before, 0.006 after one look, 0.0007 after two; with noise the looks end at the noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from neurecover.algorithms.atv21.coefficients import OPERATIONS, Coefficients, estimate_coefficients
+from neurecover.algorithms.atv21.steps import population_coefficients
+from neurecover.data import Source
+from neurecover.data.source import Blocks
+from neurecover.models import Network
+from neurecover.statistics.hermite import n_features
+
+QUICK = 3e10  # multiply–adds of a look that only sharpens: about 2 s on one core
+MOST_FEATURES = 60_000  # of one sample; beyond, the tensors are too large
+
+
+class Unexplained(Source):
+    """A source whose outputs are what a prediction leaves of them, y − predict(x)."""
+
+    def __init__(self, parent: Source, predict: Callable[[np.ndarray], np.ndarray]) -> None:
+        self._parent, self._predict = parent, predict
+        self.origin = f"{parent.origin} (less a network)"
+        self.n_samples = parent.n_samples
+        self.input_names, self.output_names = parent.input_names, parent.output_names
+
+    def _blocks(self, rows: int) -> Blocks:
+        for X, Y in self._parent.blocks(rows):
+            yield X, Y - self._predict(np.asarray(X, dtype=np.float64))
+
+
+def looks(n: int, r: int, crowded: bool) -> tuple[int, ...]:
+    """The degree of every further look that n samples in r dimensions are worth: 4, then 6 for more units than r.
+
+    Orders 5 and 6 halve the error that noise leaves of many units; for few, order 4 says nearly all there is.
+    """
+
+    def cost(degree: int) -> float:
+        return 2.0 * n * (r + 1) * n_features(r, degree)
+
+    if n_features(r, 4) > MOST_FEATURES or cost(4) > (OPERATIONS if crowded else QUICK):
+        return ()
+    six = crowded and n_features(r, 6) <= MOST_FEATURES and cost(6) <= OPERATIONS
+    return (4, 6 if six else 4)
+
+
+def sharper_coefficients(
+    source: Source, network: Network, basis: np.ndarray, degree: int, rng: np.random.Generator
+) -> Coefficients:
+    """The coefficients of Bᵀx, B = basis (d, r), from what a network with units in that span leaves."""
+    c = estimate_coefficients(Unexplained(source, network), degree, rng, projection=basis, regress=1)
+    inside = Network(network.W @ basis, network.b, network.A, network.c, network.activation)
+    own = population_coefficients(inside, tuple(range(degree + 1)))
+
+    def whole(tensors: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
+        return {j: T + own[j] / c.scale[:, None] for j, T in tensors.items()}
+
+    return replace(c, tensors=whole(c.tensors), halves=tuple(whole(half) for half in c.halves))
