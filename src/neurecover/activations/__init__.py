@@ -1,4 +1,4 @@
-"""Activations act(z) by name, and from any function: values, derivatives, inverses, symmetries, Hermite coefficients."""
+"""Activations act(z) by name, and from any function: values, derivatives, inverses, symmetries, Hermite series."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def get(activation: str | Activation) -> Activation:
     if isinstance(activation, Activation):
         return activation
     match = re.fullmatch(r"(\w+)(?:\((.*)\))?", str(activation).strip())
-    name, parameter = match.groups() if match else (None, None)
+    name, parameter = match.groups() if match else ("", None)
     name = _ALIASES.get(name, name)
     if name in _FIXED and parameter is None:
         return _FIXED[name]

@@ -1,4 +1,4 @@
-"""What an activation is: act(z), its derivative, inverse, symmetries, and Hermite coefficients as functions of the bias.
+"""What an activation is: act(z), its derivative, inverse, symmetries, and Hermite coefficients by the bias.
 
 For g ~ N(0, 1) and the probabilists' polynomials He_{j+1}(g) = g He_j(g) − j He_{j−1}(g), not normalised,
 
@@ -109,7 +109,7 @@ class Activation(ABC):
 
         Parameters
         ----------
-        f : act(z), for instance `lambda z: np.maximum(np.expm1(z), 0.0)`, or a table, `lambda z: np.interp(z, at, values)`.
+        f : act(z), as `lambda z: np.maximum(np.expm1(z), 0.0)` or, for a table, `lambda z: np.interp(z, at, values)`.
         derivative : act′(z). Where none is given, differences of five values stand in for it, right to about 1e-11 of
             act where act is smooth, and to no digit within 2e-3 of a kink that is not at z = 0.
         inverse : the z with act(z) = y. Where none is given, bisection finds it for an act that increases on z ≥ 0.

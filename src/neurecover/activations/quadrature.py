@@ -18,7 +18,7 @@ STEEPEST = 38.0  # e^{s g} φ(g) peaks at g = s, and its mean e^{s²/2} overflow
 
 
 def panels(b: np.ndarray, s: np.ndarray, reach: float, width: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Points g of the rules for units b, s (k,), |g| ≤ reach and panels of at most `width`, and weights; (points, k)."""
+    """Points g and weights of the rules, (points, k), for units b, s (k,), |g| ≤ reach and panels up to `width`."""
     grid = np.linspace(-reach, reach, 2 * math.ceil(reach / width) + 1)
     farthest = float(np.max(np.abs(b) + s * reach, initial=1.0))
     powers = 2.0 ** np.arange(math.ceil(math.log2(farthest)) + 1)

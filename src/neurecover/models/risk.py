@@ -231,12 +231,8 @@ def _coefficients(act: Activation, b: np.ndarray, s: np.ndarray, degree: int) ->
     if act.homogeneity is not None:
         return scaled_hermite(act, b, s, degree) / np.exp(0.5 * gammaln(np.arange(1.0, degree + 2.0)))[:, None]
     # √φ is below 1e-18 beyond 13, and e^{sg} √φ peaks at g = 2s
-    g, w = panels(
-        b,
-        s,
-        13.0 + min(2.0 * act.growth * float(s.max(initial=0.0)), STEEPEST),
-        min(1.0, 10.0 / math.sqrt(degree + 1.0)),
-    )
+    outermost = 13.0 + min(2.0 * act.growth * float(s.max(initial=0.0)), STEEPEST)
+    g, w = panels(b, s, outermost, min(1.0, 10.0 / math.sqrt(degree + 1.0)))
     root = np.sqrt(density(g))
     mass = w * root * act(s * g + b)
     before, function = np.zeros_like(g), root
