@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.polynomial.hermite_e import hermeval
+from scipy.special import erfc
 from scipy.stats import norm
 
-from neurecover.activations import NAMES, Activation, get
+from neurecover.activations import NAMES, Activation, get, scaled_hermite
 
 
 def one_sided_power(c: float, z: np.ndarray) -> np.ndarray:
@@ -26,6 +27,12 @@ DEFINITIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "leaky_relu(2.5)": lambda z: np.where(z > 0, z, 2.5 * z),
     "step": lambda z: np.where(z > 0, 1.0, 0.0),
     "sigmoid": lambda z: 0.5 + 0.5 * np.tanh(z / 2),
+    "tanh": lambda z: np.sinh(z) / np.cosh(z),
+    "softplus": lambda z: np.log1p(np.exp(z)),
+    "gelu": lambda z: z * erfc(-np.asarray(z, dtype=float) / np.sqrt(2)) / 2,
+    "silu": lambda z: z / (1 + np.exp(-z)),
+    "elu": lambda z: np.where(z > 0, z, np.expm1(np.minimum(z, 0))),
+    "selu": lambda z: 1.0507009873554805 * np.where(z > 0, z, 1.6732632423543772 * np.expm1(np.minimum(z, 0))),
     "exp": lambda z: np.exp(z),
     "abs": lambda z: np.sign(z) * z,
     "square": lambda z: z * z,
@@ -33,7 +40,8 @@ DEFINITIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     **{f"power({c:g})": partial(one_sided_power, c) for c in (0.3, 0.5, 1, 1.5, 2, 2.7, 3, 5, 6, 7.25)},
 }
 SPECS = list(DEFINITIONS)
-INJECTIVE = ["leaky_relu(0.01)", "leaky_relu(2.5)", "identity", "sigmoid", "exp"]
+SMOOTH = ["sigmoid", "tanh", "softplus", "gelu", "silu", "elu", "selu", "exp"]
+INJECTIVE = ["leaky_relu(0.01)", "leaky_relu(2.5)", "identity", "sigmoid", "tanh", "softplus", "elu", "selu", "exp"]
 
 # Numbers below the normal range have fewer digits, and no identity holds to 1e-12 there.
 finite = st.floats(-50, 50, allow_nan=False).filter(lambda v: v == 0 or abs(v) > 1e-100)
@@ -148,7 +156,7 @@ def test_single_precision_is_computed_in_double(spec: str) -> None:
 @pytest.mark.parametrize("spec", SPECS)
 def test_value_at_zero_and_infinity(spec: str) -> None:
     act = get(spec)
-    assert act(0.0) == {"sigmoid": 0.5, "exp": 1.0}.get(spec, 0.0)
+    assert act(0.0) == {"sigmoid": 0.5, "exp": 1.0, "softplus": np.log(2.0)}.get(spec, 0.0)
     assert not np.isnan(act(np.array([-np.inf, np.inf]))).any()
     assert np.isnan(act(np.nan))
 
@@ -191,15 +199,17 @@ def test_only_step_has_no_useful_derivative(spec: str) -> None:
     z=st.lists(st.floats(1e-3, 20), min_size=1, max_size=20).map(np.array),
 )
 def test_inverse_undoes_the_activation_for_positive_inputs(spec: str, z: np.ndarray) -> None:
-    # 1 − sigmoid(z) keeps about 16 − z/2.3 digits.
-    rtol = 1e-12 + (1e-15 * np.exp(z.max()) if spec == "sigmoid" else 0.0)
+    # 1 − sigmoid(z) keeps about 16 − z/2.3 digits, and tanh(z) = 2 sigmoid(2z) − 1.
+    z = z / 2 if spec == "tanh" else z
+    rtol = 1e-12 + 1e-15 * np.exp({"sigmoid": 1.0, "tanh": 2.0}.get(spec, 0.0) * z.max())
     np.testing.assert_allclose(get(spec).inverse(get(spec)(z)), z, rtol=rtol)
 
 
 @examples
 @given(spec=st.sampled_from(INJECTIVE), z=st.lists(st.floats(-8, 8), min_size=1, max_size=20).map(np.array))
 def test_injective_activations_invert_everywhere(spec: str, z: np.ndarray) -> None:
-    np.testing.assert_allclose(get(spec).inverse(get(spec)(z)), z, rtol=1e-10, atol=1e-10)
+    # The slope of tanh is e^{−2·8}·4 at the ends, and rounding of 1e-16 in tanh(z) is 2e-10 in z.
+    np.testing.assert_allclose(get(spec).inverse(get(spec)(z)), z, rtol=1e-9, atol=1e-10)
 
 
 @pytest.mark.parametrize(
@@ -215,6 +225,12 @@ def test_injective_activations_invert_everywhere(spec: str, z: np.ndarray) -> No
         ("leaky_relu(0.1)", np.nan, "Got nan instead"),
         ("sigmoid", [0.5, 1.0], "Got 1 instead"),
         ("sigmoid", 0.0, "Got 0 instead"),
+        ("tanh", [0.2, -1.0], "Got -1 instead"),
+        ("softplus", 0.0, "Got 0 instead"),
+        ("gelu", -0.1, r"Got -0\.1 instead"),
+        ("silu", -0.1, r"Got -0\.1 instead"),
+        ("elu", -1.0, "Got -1 instead"),
+        ("selu", -2.0, "Got -2 instead"),
         ("exp", 0.0, "Got 0 instead"),
         ("step", 1.0, "no inverse"),
     ],
@@ -234,7 +250,7 @@ def test_even_activations_invert_zero() -> None:
 def test_homogeneity(spec: str, z: np.ndarray, s: float) -> None:
     act = get(spec)
     if act.homogeneity is None:
-        assert spec in ("sigmoid", "exp")
+        assert spec in SMOOTH
     else:
         np.testing.assert_allclose(act(s * z), s**act.homogeneity * act(z), rtol=1e-12, atol=1e-300)
 
@@ -277,6 +293,12 @@ def test_declared_symmetries() -> None:
         "power(3)": (3, None, None),
         "step": (0, (-1, 1), None),
         "sigmoid": (None, (-1, 1), None),
+        "tanh": (None, (-1, 0), None),
+        "softplus": (None, None, 1),
+        "gelu": (None, None, 1),
+        "silu": (None, None, 1),
+        "elu": (None, None, None),
+        "selu": (None, None, None),
         "exp": (None, None, None),
         "abs": (1, (1, 0), 0),
         "square": (2, (1, 0), 0),
@@ -318,7 +340,7 @@ def test_spelling_of_specs() -> None:
         get("relu").spec = "abs"  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("spec", ["tanh", "", "relu)", "ReLU", "power(2", "re lu", None])
+@pytest.mark.parametrize("spec", ["softmax", "", "relu)", "ReLU", "power(2", "re lu", None])
 def test_unknown_names_are_answered_with_the_known_ones(spec: str) -> None:
     with pytest.raises(ValueError, match="known activations") as error:
         get(spec)
@@ -345,3 +367,19 @@ def test_unknown_names_are_answered_with_the_known_ones(spec: str) -> None:
 def test_bad_parameters_are_refused(spec: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         get(spec)
+
+
+def test_other_names_of_the_same_function() -> None:
+    assert get("logistic") is get("sigmoid")
+    assert get("swish") is get("silu")
+
+
+def test_steep_and_flat_units_have_the_coefficients_that_scaling_says() -> None:
+    # tanh(z) = 2 sigmoid(2z) − 1 and softplus′ = sigmoid: F_1[softplus] = s F_0[sigmoid] by Stein's identity.
+    b, s = np.array([-3.0, 0.2, 40.0, -900.0, 5.0]), np.array([0.01, 1.0, 30.0, 1000.0, 1e5])
+    tanh, sigmoid = scaled_hermite(get("tanh"), b, s, 4), scaled_hermite(get("sigmoid"), 2 * b, 2 * s, 4)
+    np.testing.assert_allclose(tanh - 2 * sigmoid, np.array([-1.0, 0, 0, 0, 0])[:, None] * np.ones(5), atol=1e-13)
+    softplus = scaled_hermite(get("softplus"), b, s, 1)
+    np.testing.assert_allclose(softplus[1] / s, scaled_hermite(get("sigmoid"), b, s, 0)[0], atol=1e-13)
+    # A steep unit is a step at −b/s: P(g > −b/s), up to the φ(b/s)·(π²/6)/s² that the smooth step blurs.
+    np.testing.assert_allclose(sigmoid[0, 3:], norm.cdf(b[3:] / s[3:]), atol=2e-6)

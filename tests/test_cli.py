@@ -266,7 +266,7 @@ def test_methods_are_listed(run: Run) -> None:
         (["recover", "samples.npz", "--hidden", "two"], ["--hidden"]),
         (["recover", "samples.npz", "--hidden", "0"], ["--hidden"]),
         (["recover", "samples.npz", "--method", "magic"], ["magic", "least_squares"]),
-        (["recover", "samples.npz", "--activation", "tanh"], ["tanh", "relu"]),
+        (["recover", "samples.npz", "--activation", "softmax"], ["softmax", "relu"]),
         (["recover", "samples.npz", "--time-budget", "nan"], ["nan"]),
         (["recover", "samples.npz", "--outputs", "y"], ["no columns are chosen"]),
         (["recover", "nowhere.npz"], ["There is no file nowhere.npz"]),

@@ -151,7 +151,7 @@ def test_the_pairing_is_the_best_of_all(spec: str, up_to_sign: bool) -> None:
     for seed in range(20):
         rng = np.random.default_rng(seed)
         network, truth = random_network(rng, spec, 4), random_network(rng, spec, 4)
-        first, second = network.normal_form(), truth.normal_form()
+        first, second = network.fixed_scales(), truth.fixed_scales()
         P, Q = (np.column_stack([net.W, net.b]) for net in (first, second))
         allowed = (1, -1) if up_to_sign or spec in MIRROR else (1,)
         candidates = product(permutations(range(4)), product(allowed, repeat=4))

@@ -147,7 +147,7 @@ def test_arrays_are_copies_and_read_only() -> None:
         (([[1.0]], None, [[1j]]), "A needs real numbers. Got dtype complex128 instead"),
         (([["1"]], None, [[1.0]]), "W needs real numbers"),
         (([[None]], None, [[1.0]]), "W needs real numbers. Got dtype object instead"),
-        (([[1.0]], None, [[1.0]], None, "tanh"), "Got 'tanh' instead"),
+        (([[1.0]], None, [[1.0]], None, "softmax"), "Got 'softmax' instead"),
         ((np.eye(2), None, np.zeros((0, 2))), r"A needs one row per output, at least one. Got A of shape \(0, 2\)"),
     ],
 )
@@ -348,7 +348,7 @@ def test_a_file_of_a_later_release_is_refused(tmp_path: Path) -> None:
     [
         ({"b": np.zeros(9)}, r"b needs shape \(5,\)"),
         ({"A": np.full((3, 5), np.nan)}, "A needs finite numbers"),
-        ({"activation": np.array("tanh")}, "Got 'tanh' instead"),
+        ({"activation": np.array("softmax")}, "Got 'softmax' instead"),
         ({"activation": np.array(["relu"])}, r"activation needs to be one text. Got \['relu'\] instead"),
         ({"activation": np.array(1)}, "activation needs to be one text. Got 1 instead"),
         ({"format_version": np.array([1, 1])}, r"a whole number from 1. Got \[1, 1\] instead"),

@@ -65,8 +65,9 @@ def test_an_algorithm(package: Path) -> None:
 def test_an_activation(package: Path) -> None:
     block = code("An activation")
     body = block[block.index("@dataclass(frozen=True)") :]
-    file = package / "activations.py"
-    edit(file, "def _leaky_relu(", body + "\n\ndef _leaky_relu(")
+    edit(package / "activations" / "smooth.py", "def _product(", body + "\n\ndef _product(")
+    file = package / "activations" / "__init__.py"
+    edit(file, "import SELU, Elu,", "import SELU, Arctan, Elu,")
     edit(file, '    "sigmoid": Sigmoid(),\n', '    "sigmoid": Sigmoid(),\n    "arctan": Arctan(),\n')
     script = (
         "import numpy as np, neurecover as nr\n"

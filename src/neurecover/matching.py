@@ -1,6 +1,6 @@
 """How far apart two networks are, up to the symmetries that leave a network's function as it is.
 
-Units may be permuted; a unit's scale may move between w and its column a of A (`Network.normal_form`); a unit
+Units may be permuted; a unit's scale may move between w and its column a of A (`Network.fixed_scales`); a unit
 that adds only a constant belongs in c; units with the same (w, b) are one unit; and wherever
 act(−z) = s·act(z) + κ a unit may be mirrored,
 
@@ -131,7 +131,7 @@ def _compare_composites(network: Composite, truth: Composite, up_to_sign: bool, 
     deep, true = network.to_deep(), truth.to_deep()
     if deep is not None and true is not None and deep.depth == true.depth:
         return _compare_deep(deep, true, up_to_sign, X)
-    estimate, target = network.lower.normal_form(), truth.lower.normal_form()
+    estimate, target = network.lower.fixed_scales(), truth.lower.fixed_scales()
     layer = _pair(estimate, target, up_to_sign).errors(
         np.arange(network.n_hidden), np.arange(truth.n_hidden), truth.n_hidden
     )
@@ -146,7 +146,7 @@ def _compare_composites(network: Composite, truth: Composite, up_to_sign: bool, 
 
 def _compare_deep(network: DeepNetwork, truth: DeepNetwork, up_to_sign: bool, X: ArrayLike | None) -> Comparison:
     """Layer by layer: once the units of a layer are paired, the columns of the next one stand in the truth's order."""
-    estimate, target = network.normal_form(), truth.normal_form()
+    estimate, target = network.fixed_scales(), truth.fixed_scales()
     ours = list(estimate.layers)
     layers = []
     for number, (W, b) in enumerate(target.layers[:-1]):
@@ -241,13 +241,13 @@ def _padded(V: np.ndarray, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def simplified(network: Network) -> tuple[Network, tuple[tuple[int, ...], ...]]:
-    """The same function in normal form without spare units, and the units of `network` behind each of its own.
+    """The same function with fixed scales and without spare units, and the units of `network` behind each of its own.
 
     A unit with w = 0 is a constant and goes into c. Units that are equal, or mirror images where that is the
     same function, are merged into the first of them, and their columns of A are added. Units whose column
     is zero, from the start or by cancellation, are dropped.
     """
-    normal = network.normal_form()
+    normal = network.fixed_scales()
     constant = np.linalg.norm(normal.W, axis=1) == 0
     c = normal.c + normal.A[:, constant] @ normal.activation(normal.b[constant])
     live = np.flatnonzero(~constant & np.any(normal.A != 0, axis=0))

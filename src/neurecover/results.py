@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from neurecover.activations import Activation
 from neurecover.certificate import Certificate, Check, ParameterArrays
 from neurecover.excerpt import Excerpt
 from neurecover.models import Composite, Model, from_arrays, read_npz, write_npz
@@ -160,10 +161,10 @@ class Recovery(Generic[M]):
         write_npz(path, arrays | {"recovery": np.array(json.dumps(_plain(record)))})
 
     @classmethod
-    def load(cls, path: str | Path) -> Recovery:
-        """Read what `save` wrote."""
+    def load(cls, path: str | Path, activation: Activation | None = None) -> Recovery:
+        """Read what `save` wrote; an activation made by `Activation.from_function` needs to be given."""
         arrays = read_npz(path)
-        network: Any = from_arrays(arrays, path)
+        network: Any = from_arrays(arrays, path, activation)
         if "recovery" not in arrays:
             raise ValueError(f"{path} holds a network but no recovery. Read it with neurecover.load instead.")
         try:
@@ -178,7 +179,7 @@ class Recovery(Generic[M]):
                 ParameterArrays(errors) if errors else None,
             )
             stages = tuple(Stage(**stage) for stage in record["stages"])
-            estimate = _estimate(record.get("estimate"), arrays, path)
+            estimate = _estimate(record.get("estimate"), arrays, path, activation)
             shown = _with_prefix(arrays, "excerpt_")
             return cls(
                 network,
@@ -222,12 +223,14 @@ def described(network: Model | None) -> str:
     return f"{inputs}, {units} ({network.activation}){upper}, {outputs}"
 
 
-def _estimate(record: dict[str, Any] | None, arrays: dict[str, np.ndarray], path: str | Path) -> Estimate | None:
+def _estimate(
+    record: dict[str, Any] | None, arrays: dict[str, np.ndarray], path: str | Path, activation: Activation | None
+) -> Estimate | None:
     if record is None:
         return None
     stored = _with_prefix(arrays, "estimate_")
     starts = tuple(arrays[f"start_{i}"] for i in range(record["n_starts"]))
-    estimate = Estimate(from_arrays(stored, path) if stored else None, tuple(record["notes"]), starts)
+    estimate = Estimate(from_arrays(stored, path, activation) if stored else None, tuple(record["notes"]), starts)
     return replace(estimate, method=record["method"], form=record["form"], seconds=record["seconds"])
 
 

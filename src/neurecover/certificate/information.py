@@ -150,6 +150,9 @@ def aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
     normal = final.normal_form()
     length = np.linalg.norm(final.hidden_weights[0], axis=1)
     factor = np.where(length > 0.0, length, 1.0) if model.activation.homogeneity is not None else np.ones(len(length))
+    if not isinstance(model, Composite) and model.activation.reflection is not None:
+        rows = np.einsum("ji,ji->j", final.hidden_weights[0], normal.hidden_weights[0])
+        factor = np.where(rows < 0.0, -factor, factor)  # the normal form has turned these
     V = model.hidden_weights[0] / factor[:, None]
     if isinstance(normal, Composite):
         assert isinstance(model, Composite)

@@ -225,8 +225,8 @@ class Composite:
         return header("composite", str(self.activation)) | own | parts
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Composite:
-        """Read what `to_arrays` wrote; KeyError where an array is missing."""
+    def from_arrays(cls, arrays: dict[str, np.ndarray], activation: Activation | None = None) -> Composite:
+        """Read what `to_arrays` wrote, the lowest activation by name or as given; KeyError for a missing array."""
         kind = str(arrays["upper"])
         above = {n.removeprefix("upper_"): array for n, array in arrays.items() if n.startswith("upper_")}
         if kind == "Polynomial":
@@ -237,7 +237,7 @@ class Composite:
             upper = Or()
         else:
             raise ValueError(f"upper needs to be Polynomial, Or, Network or DeepNetwork. Got {kind!r} instead.")
-        return cls(arrays["W"], arrays["threshold"], upper, str(arrays["activation"]))
+        return cls(arrays["W"], arrays["threshold"], upper, activation or str(arrays["activation"]))
 
     def _repr_html_(self) -> str | None:
         from neurecover.report import in_notebook

@@ -17,6 +17,7 @@ from numpy.typing import ArrayLike
 from neurecover.activations import Activation, get
 from neurecover.models import checks
 from neurecover.models.files import header, write_npz
+from neurecover.models.network import looks_back
 
 Layer = tuple[np.ndarray, np.ndarray]
 
@@ -92,7 +93,7 @@ class DeepNetwork:
             H = self.activation(values[-1])
         return values
 
-    def normal_form(self) -> DeepNetwork:
+    def fixed_scales(self) -> DeepNetwork:
         """The same function with unit rows in every hidden layer, the scale handed up to the next one.
 
         act(s z) = s^h act(z) lets a row's length move into the columns above. Rows that are zero, and networks whose
@@ -110,6 +111,24 @@ class DeepNetwork:
             factor = norm**h
         A, c = self.layers[-1]
         return DeepNetwork([*layers, (A * factor, c)], self.activation)
+
+    def normal_form(self) -> DeepNetwork:
+        """The same function with every scale, and the sign of every unit that may be turned by itself, fixed.
+
+        Where act(−z) = ς act(z) + κ, rows have a positive entry of largest size, and κ goes into the biases above.
+        """
+        scaled, mirror = self.fixed_scales(), self.activation.reflection
+        if mirror is None:
+            return scaled
+        layers = list(scaled.layers)
+        for number in range(self.depth):
+            (W, b), (above, offset) = layers[number : number + 2]
+            back = looks_back(W)
+            turn = np.where(back, -1.0, 1.0)
+            layers[number] = (W * turn[:, None], b * turn)
+            offset = offset + mirror[1] * above[:, back].sum(axis=1)
+            layers[number + 1] = (np.where(back, mirror[0] * above, above), offset)
+        return DeepNetwork(layers, self.activation)
 
     def take(self, units: Sequence[ArrayLike]) -> DeepNetwork:
         """The network made of the given units of each hidden layer, in that order."""
@@ -135,10 +154,10 @@ class DeepNetwork:
         return arrays
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> DeepNetwork:
-        """Read what `to_arrays` wrote; KeyError where an array is missing."""
+    def from_arrays(cls, arrays: dict[str, np.ndarray], activation: Activation | None = None) -> DeepNetwork:
+        """Read what `to_arrays` wrote, its activation by name or as given; KeyError where an array is missing."""
         numbers = range(1, int(arrays["n_layers"]) + 1)
-        return cls([(arrays[f"W{i}"], arrays[f"b{i}"]) for i in numbers], str(arrays["activation"]))
+        return cls([(arrays[f"W{i}"], arrays[f"b{i}"]) for i in numbers], activation or str(arrays["activation"]))
 
     def __reduce__(self) -> tuple:
         """Copies and pickles go through the constructor, so that their arrays are read-only too."""

@@ -130,9 +130,9 @@ def unit_rows(s: np.ndarray, theta: np.ndarray, delta: np.ndarray, act: Activati
 
 
 def _near(act: Activation) -> float:
-    if not isinstance(act, SidedPower):
+    if act.analytic:
         return NEAR_SMOOTH
-    if not has_closed_form(act):
+    if not isinstance(act, SidedPower) or not has_closed_form(act):
         return 0.0
     return NEAR if act.exponent <= 1.0 else NEAR_SMOOTH
 

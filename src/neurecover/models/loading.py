@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from neurecover.activations import Activation
 from neurecover.models.composite import Composite
 from neurecover.models.deep import DeepNetwork
 from neurecover.models.files import check_header, read_npz
@@ -20,19 +21,22 @@ KINDS: dict[str, type[Network] | type[DeepNetwork] | type[Composite]] = {
 }
 
 
-def load(path: str | Path) -> Model:
-    """Read a network that `save` wrote, a network's own or a recovery's."""
-    return from_arrays(read_npz(path), path)
+def load(path: str | Path, activation: Activation | None = None) -> Model:
+    """Read a network that `save` wrote, a network's own or a recovery's.
+
+    A file holds the name of the activation: one made by `Activation.from_function` needs to be given.
+    """
+    return from_arrays(read_npz(path), path, activation)
 
 
-def from_arrays(arrays: dict[str, np.ndarray], path: str | Path) -> Model:
+def from_arrays(arrays: dict[str, np.ndarray], path: str | Path, activation: Activation | None = None) -> Model:
     """The network in the arrays of a file; `path` is for the error message."""
     check_header(arrays, path)
     kind = str(arrays.get("kind", "network"))
     if kind not in KINDS:
         raise ValueError(f"{path} holds a network of a kind that this release does not know, {kind!r}.")
     try:
-        return KINDS[kind].from_arrays(arrays)
+        return KINDS[kind].from_arrays(arrays, activation)
     except KeyError as missing:
         raise ValueError(
             f"{path} is not a saved network: it lacks {missing.args[0]}. It holds {', '.join(sorted(arrays))}."

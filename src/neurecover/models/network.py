@@ -81,7 +81,7 @@ class Network:
         """W x + b, (n, k), as the one entry of a list."""
         return [X @ self.W.T + self.b]
 
-    def normal_form(self) -> Network:
+    def fixed_scales(self) -> Network:
         """The same function with every scale that it leaves free fixed.
 
         act(s z) = s^h act(z) allows unit rows of W, with ‖w‖^h moved into A; exp(z + b) = e^b exp(z)
@@ -95,6 +95,24 @@ class Network:
         norm = np.linalg.norm(self.W, axis=1)
         norm = np.where(norm > 0, norm, 1.0)
         return replace_arrays(self, W=self.W / norm[:, None], b=self.b / norm, A=self.A * norm**h)
+
+    def normal_form(self) -> Network:
+        """The same function with every scale, and the sign of every unit that may be turned by itself, fixed.
+
+        Where act(−z) = ς act(z) + κ, rows of W have a positive entry of largest size, and κ goes into c.
+        """
+        scaled, mirror = self.fixed_scales(), self.activation.reflection
+        if mirror is None:
+            return scaled
+        back = looks_back(scaled.W)
+        turn = np.where(back, -1.0, 1.0)
+        return replace_arrays(
+            scaled,
+            W=scaled.W * turn[:, None],
+            b=scaled.b * turn,
+            A=np.where(back, mirror[0] * scaled.A, scaled.A),
+            c=scaled.c + mirror[1] * scaled.A[:, back].sum(axis=1),
+        )
 
     def take(self, units: ArrayLike) -> Network:
         """The network made of the given hidden units, in that order."""
@@ -111,10 +129,10 @@ class Network:
         return header("network", str(self.activation)) | {name: getattr(self, name) for name in _ARRAYS}
 
     @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Network:
-        """Read what `to_arrays` wrote; KeyError where an array is missing."""
+    def from_arrays(cls, arrays: dict[str, np.ndarray], activation: Activation | None = None) -> Network:
+        """Read what `to_arrays` wrote, its activation by name or as given; KeyError where an array is missing."""
         W, b, A, c = (arrays[name] for name in _ARRAYS)
-        return cls(W, b, A, c, activation=str(arrays["activation"]))
+        return cls(W, b, A, c, activation=activation or str(arrays["activation"]))
 
     def __reduce__(self) -> tuple:
         """Copies and pickles go through the constructor, so that their arrays are read-only too."""
@@ -130,6 +148,13 @@ class Network:
             f"Network(n_inputs={self.n_inputs}, n_hidden={self.n_hidden}, n_outputs={self.n_outputs}, "
             f"activation={str(self.activation)!r})"
         )
+
+
+def looks_back(W: np.ndarray) -> np.ndarray:
+    """Which rows have a negative entry of largest size: those that a normal form turns, where they may be."""
+    if W.shape[1] == 0:
+        return np.zeros(len(W), dtype=bool)
+    return W[np.arange(len(W)), np.argmax(np.abs(W), axis=1)] < 0.0
 
 
 def replace_arrays(network: Network, **arrays: np.ndarray) -> Network:

@@ -1,0 +1,80 @@
+"""Activations act(z) by name, and from any function: values, derivatives, inverses, symmetries, Hermite series."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+
+from neurecover.activations.base import Activation, scaled_hermite
+from neurecover.activations.powers import SidedPower
+from neurecover.activations.smooth import SELU, Elu, Exp, Gelu, Sigmoid, Silu, Softplus, Tanh
+
+__all__ = ["NAMES", "Activation", "SidedPower", "get", "scaled_hermite"]
+
+
+def _leaky_relu(slope: float = 0.01) -> Activation:
+    if not math.isfinite(slope) or slope == 1.0:
+        raise ValueError(
+            f"leaky_relu needs a finite slope other than 1, where it is the identity. Got {slope:g} instead."
+        )
+    return SidedPower(f"leaky_relu({_figure(slope)})", 1.0, -slope)
+
+
+def _power(c: float = 2.0) -> Activation:
+    if not 0.0 < c < math.inf:
+        raise ValueError(f"power needs a finite exponent above 0; for 0 take step. Got {c:g} instead.")
+    return SidedPower(f"power({_figure(c)})", c, 0.0)
+
+
+_FIXED: dict[str, Activation] = {
+    "relu": SidedPower("relu", 1.0, 0.0),
+    "step": SidedPower("step", 0.0, 0.0),
+    "sigmoid": Sigmoid(),
+    "tanh": Tanh(),
+    "softplus": Softplus(),
+    "gelu": Gelu(),
+    "silu": Silu(),
+    "elu": Elu(),
+    "selu": SELU,
+    "exp": Exp(),
+    "abs": SidedPower("abs", 1.0, 1.0),
+    "square": SidedPower("square", 2.0, 1.0),
+    "identity": SidedPower("identity", 1.0, -1.0),
+}
+_PARAMETRIC: dict[str, Callable[..., Activation]] = {"leaky_relu": _leaky_relu, "power": _power}
+
+_ALIASES = {"logistic": "sigmoid", "swish": "silu"}  # as scikit-learn and others call them
+
+NAMES = (*_FIXED, *_PARAMETRIC)
+
+
+def get(activation: str | Activation) -> Activation:
+    """The activation that a spec names: "relu", "leaky_relu", "leaky_relu(0.1)", "power(3)", …"""
+    if isinstance(activation, Activation):
+        return activation
+    match = re.fullmatch(r"(\w+)(?:\((.*)\))?", str(activation).strip())
+    name, parameter = match.groups() if match else ("", None)
+    name = _ALIASES.get(name, name)
+    if name in _FIXED and parameter is None:
+        return _FIXED[name]
+    if name in _PARAMETRIC:
+        try:
+            values = [] if parameter is None else [float(parameter) + 0.0]  # −0.0 + 0.0 is 0.0
+        except ValueError:
+            raise ValueError(
+                f"{name} takes one number, as in {_PARAMETRIC[name]()}. Got {activation!r} instead."
+            ) from None
+        return _PARAMETRIC[name](*values)
+    if name in _FIXED:
+        raise ValueError(f"{name} takes no parameter. Got {activation!r} instead.")
+    if name == "function":
+        raise ValueError(
+            f"{activation} is a function of your own, which its name does not bring back. "
+            "Give the Activation itself, as in neurecover.load(path, activation=…)."
+        )
+    raise ValueError(f"The known activations are {', '.join(NAMES)}. Got {activation!r} instead.")
+
+
+def _figure(value: float) -> str:
+    return repr(value).removesuffix(".0")

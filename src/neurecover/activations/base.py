@@ -1,0 +1,167 @@
+"""What an activation is: act(z), its derivative, inverse, symmetries, and Hermite coefficients by the bias.
+
+For g ~ N(0, 1) and the probabilists' polynomials He_{j+1}(g) = g He_j(g) − j He_{j−1}(g), not normalised,
+
+    h_j(b) = E[act(g + b) He_j(g)] = E[act⁽ʲ⁾(g + b)],
+
+the second form by Stein's identity wherever the derivative exists. A unit a·act(w·x + b) with ‖w‖ = 1 and
+x ~ N(0, I) contributes a·h_j(b)·w^{⊗j} to the tensor E[y He_j(x)] [ATV21, Lemma 3.5].
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neurecover.activations.quadrature import gaussian_means
+
+Scalar = Callable[[np.ndarray], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Activation(ABC):
+    """A scalar function, applied to every entry of z, with the symmetries it has; one that it lacks is None.
+
+    `spec` is the text that `get` reads back, and what a network's file holds.
+    """
+
+    spec: str
+
+    def __str__(self) -> str:
+        return self.spec
+
+    @property
+    def name(self) -> str:
+        """The spec without its parameter."""
+        return self.spec.partition("(")[0]
+
+    @property
+    def homogeneity(self) -> float | None:
+        """The h of act(s z) = s^h act(z) for all s > 0."""
+        return None
+
+    @property
+    def reflection(self) -> tuple[float, float] | None:
+        """The pair (sign, constant) of act(−z) = sign·act(z) + constant for all z ≠ 0."""
+        return None
+
+    @property
+    def odd_slope(self) -> float | None:
+        """The m of act(z) − act(−z) = m z for all z."""
+        return None
+
+    @property
+    def rectified(self) -> bool:
+        """Whether act(z) = 0 for z ≤ 0 and act is injective above [BJW18, §9.1]."""
+        return False
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether the derivative tells a Gauss–Newton step anything."""
+        return True
+
+    @property
+    def analytic(self) -> bool:
+        """Whether act is analytic on the whole real line: its Hermite coefficients then fall faster than any power."""
+        return True
+
+    @property
+    def growth(self) -> float:
+        """The c for which act grows like e^{c|z|}; 0 for no more than a power."""
+        return 0.0
+
+    @abstractmethod
+    def __call__(self, z: ArrayLike) -> np.ndarray:
+        """act(z), in double precision."""
+
+    @abstractmethod
+    def derivative(self, z: ArrayLike) -> np.ndarray:
+        """act′(z); at a kink, the derivative from the left (for a power on one side only, that is 0)."""
+
+    @abstractmethod
+    def inverse(self, y: ArrayLike) -> np.ndarray:
+        """The z with act(z) = y, the non-negative one of two; ValueError where y does not determine it."""
+
+    def hermite(self, b: ArrayLike, degree: int) -> np.ndarray:
+        """h_0(b), …, h_degree(b), of shape (degree + 1, *b.shape).
+
+        For degree ≤ 8 and |b| ≤ 4 each is accurate to 1e-12·max(1, |h_j(b)|).
+        """
+        b, degree = checked(b, degree)
+        return self.scaled(b, np.ones_like(b), degree)
+
+    def scaled(self, b: np.ndarray, s: np.ndarray, degree: int) -> np.ndarray:
+        """F_j(b, s) = E[act(s g + b) He_j(g)], j = 0 … degree, where act has no homogeneity that gives it."""
+        return gaussian_means(self, b, s, degree, self.growth)
+
+    @staticmethod
+    def from_function(
+        f: Scalar,
+        derivative: Scalar | None = None,
+        inverse: Scalar | None = None,
+        name: str | None = None,
+    ) -> Activation:
+        """Any function of an array, entry by entry, as an activation.
+
+        Parameters
+        ----------
+        f : act(z), as `lambda z: np.maximum(np.expm1(z), 0.0)` or, for a table, `lambda z: np.interp(z, at, values)`.
+        derivative : act′(z). Where none is given, differences of five values stand in for it, right to about 1e-11 of
+            act where act is smooth, and to no digit within 2e-3 of a kink that is not at z = 0.
+        inverse : the z with act(z) = y. Where none is given, bisection finds it for an act that increases on z ≥ 0.
+        name : for summaries and files; f's own where none is given.
+
+        Symmetries are found by trying them. A file holds the name alone: a network of one's own activation is read
+        back by `neurecover.load(path, activation=…)`.
+        """
+        from neurecover.activations.functions import Function
+
+        return Function.of(f, derivative, inverse, name)
+
+    def _invertible(self, y: ArrayLike, condition: str, holds: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        y = np.asarray(y, dtype=float)
+        bad = y[~holds(y)]
+        if bad.size:
+            raise ValueError(
+                f"The output y of {self} determines its input only where {condition}. "
+                f"Got {bad[0]:g} instead ({bad.size} such of {y.size}). Leave those samples out."
+            )
+        return y
+
+
+def scaled_hermite(activation: Activation, b: np.ndarray, s: np.ndarray, degree: int) -> np.ndarray:
+    """F_j(b, s) = E[act(s g + b) He_j(g)] for j = 0 … degree at every pair of b and s > 0, (degree + 1, k)."""
+    if activation.homogeneity is not None:
+        return s**activation.homogeneity * activation.hermite(b / s, degree)
+    return activation.scaled(b, s, degree)
+
+
+def checked(b: ArrayLike, degree: int) -> tuple[np.ndarray, int]:
+    """The bias as an array, and a degree that there is."""
+    if degree < 0:
+        raise ValueError(f"The degree of a Hermite coefficient is at least 0. Got {degree} instead.")
+    return np.asarray(b, dtype=float), degree
+
+
+def increasing_inverse(f: Scalar, y: np.ndarray) -> np.ndarray:
+    """The z ≥ 0 with f(z) = y for every entry of y ≥ f(0), f increasing there: doubling, then bisection.
+
+    Halving ends where floating point has nothing between the two ends.
+    """
+    low, high = np.zeros_like(y), np.ones_like(y)
+    for _ in range(1024):
+        short = f(high) < y
+        if not short.any():
+            break
+        low, high = np.where(short, high, low), np.where(short, 2.0 * high, high)
+    for _ in range(1100):
+        middle = 0.5 * (low + high)
+        if np.all((middle == low) | (middle == high)):
+            break
+        below = f(middle) < y
+        low, high = np.where(below, middle, low), np.where(below, high, middle)
+    return high

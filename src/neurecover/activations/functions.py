@@ -1,0 +1,148 @@
+"""An activation from any function: derivative, inverse, symmetries and coefficients from its values alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neurecover.activations.base import Activation, Scalar, increasing_inverse
+
+STEP = 7e-4  # of a difference: ε^{1/5}, where the rounding ε/h of five values is as large as their error h⁴
+HOLDS = 1e-10  # relative misfit of a symmetry that holds
+CENTRAL = np.array([1.0, -8.0, 0.0, 8.0, -1.0]) / 12.0
+FORWARD = np.array([-25.0, 48.0, -36.0, 16.0, -3.0]) / 12.0
+
+
+@dataclass(frozen=True)
+class Function(Activation):
+    """act(z) = f(z), its derivative and inverse if they are known, and its symmetries as they were found."""
+
+    f: Scalar
+    slope: Scalar | None
+    back: Scalar | None
+    degree: float | None
+    mirror: tuple[float, float] | None
+    line: float | None
+    one_sided: bool
+
+    @classmethod
+    def of(cls, f: Scalar, slope: Scalar | None, back: Scalar | None, name: str | None) -> Function:
+        """The activation, once f has been tried on both sides of zero."""
+        title = name or getattr(f, "__name__", type(f).__name__).strip("<>")
+        for what, part in (("f", f), ("derivative", slope)):
+            if part is not None:
+                _check(part, what)
+        z = np.geomspace(0.01, 8.0, 60)
+        right, left = f(z), f(-z)
+        return cls(
+            f"function({title})",
+            f,
+            slope,
+            back,
+            _homogeneity(z, right, left),
+            _reflection(right, left),
+            _odd_slope(z, right, left),
+            bool(np.all(left == 0.0) and np.all(np.diff(np.concatenate([[0.0], right])) > 0.0)),
+        )
+
+    @property
+    def homogeneity(self) -> float | None:
+        return self.degree
+
+    @property
+    def reflection(self) -> tuple[float, float] | None:
+        return self.mirror
+
+    @property
+    def odd_slope(self) -> float | None:
+        return self.line
+
+    @property
+    def rectified(self) -> bool:
+        return self.one_sided
+
+    @property
+    def growth(self) -> float:
+        return 1.0  # as e^z − 1 does: more is not provided for
+
+    @property
+    def analytic(self) -> bool:
+        return False
+
+    def __call__(self, z: ArrayLike) -> np.ndarray:
+        return np.asarray(self.f(np.asarray(z, dtype=float)), dtype=float)
+
+    def derivative(self, z: ArrayLike) -> np.ndarray:
+        z = np.asarray(z, dtype=float)
+        if self.slope is not None:
+            return np.asarray(self.slope(z), dtype=float)
+        h = STEP * np.maximum(1.0, np.abs(z))
+        # Near zero the five points go away from it: there may be a kink.
+        near = np.abs(z) < 2.0 * h
+        h = np.where(near & (z <= 0.0), -h, h)
+        total = np.zeros_like(z)
+        for i in range(5):
+            total += np.where(near, FORWARD[i], CENTRAL[i]) * self(z + h * np.where(near, i, i - 2))
+        return total / h
+
+    def inverse(self, y: ArrayLike) -> np.ndarray:
+        if self.back is not None:
+            y = self._invertible(y, "y is a number", lambda y: ~np.isnan(y))
+            return np.asarray(self.back(y), dtype=float)
+        zero = float(self(0.0))
+        z = np.geomspace(0.01, 8.0, 60)
+        if not np.all(np.diff(np.concatenate([[zero], self(z)])) > 0.0):
+            raise ValueError(f"{self} does not increase on z ≥ 0. Give its inverse: from_function(f, inverse=…).")
+        return increasing_inverse(self, self._invertible(y, f"y > {zero:g}", lambda y: y > zero))
+
+
+def _check(f: Scalar, what: str) -> None:
+    """Is f a function of arrays, entry by entry, with finite values near zero?"""
+    z = np.linspace(-3.0, 3.0, 12)
+    try:
+        value = np.asarray(f(z), dtype=float)
+    except Exception as error:  # whatever the caller's function raises
+        raise ValueError(f"{what} needs to take an array of numbers. It raised {error!r} instead.") from None
+    if value.shape != z.shape or not np.isfinite(value).all():
+        raise ValueError(
+            f"{what} needs to give one finite number for each of an array. Got shape {value.shape} for {z.shape} with "
+            f"{np.count_nonzero(~np.isfinite(value))} that are not finite. numpy.vectorize helps a function of one number."
+        )
+    if not np.array_equal(np.asarray(f(z[::-1].copy()), dtype=float), value[::-1]):
+        raise ValueError(f"{what} needs to act on each number by itself. Reversing the array changed its values.")
+
+
+def _holds(left: np.ndarray, right: np.ndarray) -> bool:
+    size = float(np.max(np.abs(right), initial=1e-300))
+    return bool(np.all(np.abs(left - right) <= HOLDS * size))
+
+
+def _homogeneity(z: np.ndarray, right: np.ndarray, left: np.ndarray) -> float | None:
+    """act(s z) = s^h act(z) where the two ends of a geometric grid and all between agree on h."""
+    side = right if np.any(right != 0.0) else left
+    if not side[0] * side[-1] > 0.0:
+        return None
+    h = round(float(np.log(side[-1] / side[0]) / np.log(z[-1] / z[0])), 9)
+    power = z**h
+    fits = all(_holds(values / power, np.full_like(z, values[-1] / power[-1])) for values in (right, left))
+    return h + 0.0 if fits else None
+
+
+def _reflection(right: np.ndarray, left: np.ndarray) -> tuple[float, float] | None:
+    """act(−z) = ±act(z) + κ: no other sign can be, for −(−z) = z."""
+    for sign in (1.0, -1.0):
+        constant = float(np.mean(left - sign * right))
+        constant = 0.0 if abs(constant) <= HOLDS * np.max(np.abs(right)) else constant
+        if (sign < 0.0 or constant == 0.0) and _holds(sign * right + constant, left):
+            return sign, constant
+    return None
+
+
+def _odd_slope(z: np.ndarray, right: np.ndarray, left: np.ndarray) -> float | None:
+    odd = right - left
+    slope = float(odd @ z / (z @ z))
+    size = np.max(np.abs(right)) + np.max(np.abs(left))
+    slope = 0.0 if abs(slope) <= HOLDS * size else slope
+    return slope if np.all(np.abs(odd - slope * z) <= HOLDS * size) else None
