@@ -21,6 +21,7 @@ from neurecover.results import Recovery
 from neurecover.statistics import Residuals
 
 FRESH = 8  # questions that nothing was computed from, at each of the distances
+NOISY = 400  # more of them, for the tests of noise where answers are coarse
 DISTANCES = (0.3, 1.0, 10.0)  # of the fresh questions, in units of √d
 
 
@@ -115,6 +116,8 @@ def _certified(
     X = np.concatenate([distance * run.rng.standard_normal((FRESH, d)) for distance in DISTANCES])
     holdout = Residuals(network, network.n_outputs, int(np.sum(network.n_hidden)))
     holdout.update(X, box(X))
+    # In single precision, so that a box that works in it is asked what the network is.
+    noisy = run.rng.standard_normal((NOISY, d)).astype(np.float32).astype(float)
     asked = Asked(
         box.queries,
         found.residual,
@@ -122,6 +125,8 @@ def _certified(
         found.exact,
         float(np.max(found.errors, initial=0.0)),
         found.unreached,
+        found.weighted,
+        None if found.weighted is None else (noisy, box(noisy)),
     )
     return network, certify_queried(network, asked, holdout, n_hidden)
 
