@@ -76,6 +76,10 @@ def in_float32(network: nr.Network) -> tuple[Callable[[np.ndarray], np.ndarray],
     return box, nr.Network(*(array.astype(float) for array in (W, b, A, c)))
 
 
+def to_digits(network: nr.Network) -> tuple[Callable[[np.ndarray], np.ndarray], nr.Network]:
+    return lambda X: np.round(network(X), 6), network
+
+
 def in_standard_errors(found: nr.Recovery, truth: nr.Network) -> np.ndarray:
     """(weights found − true ones) / their standard errors."""
     errors, ours, true = found.certificate.standard_errors, found.network.normal_form(), truth.normal_form()
@@ -90,10 +94,7 @@ def in_standard_errors(found: nr.Recovery, truth: nr.Network) -> np.ndarray:
 def test_coarse_answers_have_error_bars_that_hold(kind: str) -> None:
     z = []
     for seed in range(200, 206):
-        truth = shallow((10, 10, 1), seed)
-        box: Callable[[np.ndarray], np.ndarray] = lambda X, truth=truth: np.round(truth(X), 6)
-        if kind == "float32":
-            box, truth = in_float32(truth)
+        box, truth = (in_float32 if kind == "float32" else to_digits)(shallow((10, 10, 1), seed))
         found = nr.extract(nr.oracle(box, 10), random_state=seed)
         assert found.certificate.verdict == "statistical", found.summary()
         if kind == "float32":
