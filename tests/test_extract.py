@@ -1,6 +1,7 @@
 """Weights from questions through the public surface: what comes out, what it cost, and what is refused."""
 
 import sys
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
@@ -63,6 +64,46 @@ def test_a_trained_regressor() -> None:
     errors = nr.compare(found.network, truth)
     assert found.certificate.verdict == "exact", found.summary()
     assert errors.weight_error < 1e-8
+
+
+def in_float32(network: nr.Network) -> tuple[Callable[[np.ndarray], np.ndarray], nr.Network]:
+    """A box that works in single precision throughout, and the weights that it has."""
+    W, b, A, c = (array.astype(np.float32) for array in (network.W, network.b, network.A, network.c))
+
+    def box(X: np.ndarray) -> np.ndarray:
+        return np.maximum(X.astype(np.float32) @ W.T + b, np.float32(0)) @ A.T + c
+
+    return box, nr.Network(*(array.astype(float) for array in (W, b, A, c)))
+
+
+def to_digits(network: nr.Network) -> tuple[Callable[[np.ndarray], np.ndarray], nr.Network]:
+    return lambda X: np.round(network(X), 6), network
+
+
+def in_standard_errors(found: nr.Recovery, truth: nr.Network) -> np.ndarray:
+    """(weights found − true ones) / their standard errors."""
+    errors, ours, true = found.certificate.standard_errors, found.network.normal_form(), truth.normal_form()
+    assert errors is not None
+    pairs = np.argmin(np.linalg.norm(ours.W[:, None] - true.W, axis=2), axis=1)
+    assert sorted(pairs) == list(range(truth.n_hidden))
+    differences = (ours.W - true.W[pairs], ours.b - true.b[pairs], ours.A - true.A[:, pairs])
+    return np.concatenate([(d / errors[name]).ravel() for name, d in zip("WbA", differences)])
+
+
+@pytest.mark.parametrize("kind", ["float32", "digits"])
+def test_coarse_answers_have_error_bars_that_hold(kind: str) -> None:
+    z = []
+    for seed in range(200, 206):
+        box, truth = (in_float32 if kind == "float32" else to_digits)(shallow((10, 10, 1), seed))
+        found = nr.extract(nr.oracle(box, 10), random_state=seed)
+        assert found.certificate.verdict == "statistical", found.summary()
+        if kind == "float32":
+            assert nr.compare(found.network, truth).weight_error < 3e-6
+        z.append(in_standard_errors(found, truth))
+    # 720 weights of 6 networks: 95 % within 1.96, less 3 standard deviations of a count of 120 independent ones.
+    assert np.mean(np.abs(np.concatenate(z)) < 1.96) > 0.95 - 3 * np.sqrt(0.95 * 0.05 / 120)
+    # The bars are no wider than they need to be.
+    assert np.sqrt(np.mean(np.concatenate(z) ** 2)) > 0.4
 
 
 BOXES = {

@@ -3,6 +3,9 @@
 What samples have to show about weights, chosen questions have measured: every unit found has its kink between two
 questions, and every weight its expected error from the rounding of the answers it was computed from. What is left to
 check is that fresh questions, near and far, are answered as the box answers them, and that no other signs are possible.
+
+Coarse answers, in single precision or rounded to digits, are samples with noise: a weighted fit through them has error
+bars, and on fresh answers the residuals over their standard deviations are put to the tests of noise.
 """
 
 from __future__ import annotations
@@ -11,15 +14,20 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from scipy.special import erfc
 
 from neurecover.certificate import checks
 from neurecover.certificate.ambiguity import sign_ambiguities
 from neurecover.certificate.certifying import issue
 from neurecover.certificate.checks import Evidence
-from neurecover.certificate.verdict import Certificate, Check
+from neurecover.certificate.information import by_name
+from neurecover.certificate.rivals import sign_rivals
+from neurecover.certificate.verdict import Certificate, Check, ParameterArrays
+from neurecover.certificate.weighted import Weighted
 from neurecover.models import DeepNetwork, Network
 from neurecover.statistics import Residuals
 
+PROBES = 40  # random units that the residuals of fresh answers must not correlate with
 COARSE = 1e-11  # relative rounding of the answers beyond which they do not have the digits of double precision
 
 
@@ -29,7 +37,8 @@ class Asked:
 
     residual is the largest on fresh questions, relative to the answers, and at_rounding says whether rounding explains
     it. largest_error is that expected of a hidden unit's weight; resolution the relative rounding of an answer.
-    unreached has a sentence for what could not be seen.
+    unreached has a sentence for what could not be seen. For coarse answers `weighted` is the fit with error bars, and
+    `fresh` are questions (n, d) and answers (n, p) for the tests of noise.
     """
 
     n_queries: int
@@ -38,6 +47,12 @@ class Asked:
     at_rounding: bool
     largest_error: float
     unreached: tuple[str, ...]
+    weighted: Weighted | None = None
+    fresh: tuple[np.ndarray, np.ndarray] | None = None
+
+    @property
+    def coarse(self) -> bool:
+        return self.resolution > COARSE
 
 
 def certify_queried(
@@ -49,23 +64,68 @@ def certify_queried(
     evidence = Evidence(wanted)
     found = checks.held_out(holdout, np.full(network.n_outputs, np.inf))[1]
     made = [
-        Check("rounding", asked.at_rounding, asked.residual, asked.resolution, _residual_sentence(asked)),
+        Check(
+            "rounding",
+            asked.at_rounding and not asked.coarse,
+            asked.residual,
+            asked.resolution,
+            _residual_sentence(asked),
+        ),
         found,
         checks.units(n_units),
         checks.inputs(network.n_inputs, network.n_inputs),
         checks.width(evidence, network.n_hidden),
-        _signs(network),
+        _signs(network, asked.weighted),
         checks.affine_part(1),
         checks.derivative(network.activation.differentiable, str(network.activation)),
         Check("size", True, n_parameters, None, f"There are {n_parameters} parameters, each of them measured."),
         checks.equations(n_answers, n_parameters - n_units),
         _information(asked),
         _kinks(asked, n_units),
-        checks.digits(asked.largest_error),
     ]
+    variance, errors = None, None
+    if asked.weighted is not None and isinstance(network, Network):
+        made += _noise(asked, asked.weighted, wanted)
+        variance = asked.weighted.variance
+        errors = ParameterArrays(by_name(network, np.sqrt(asked.weighted.variances)))
+    else:
+        made.append(checks.digits(asked.largest_error))
     if wanted is None:
-        made.append(checks.found_width(exact=True))
-    return issue(tuple(made), holdout, asked.n_queries)
+        made.append(checks.found_width(exact=asked.weighted is None))
+    return issue(tuple(made), holdout, asked.n_queries, variance, errors)
+
+
+def _noise(asked: Asked, fit: Weighted, wanted: int | tuple[int, ...] | None) -> list[Check]:
+    """The tests of noise on fresh answers, each over its standard deviation."""
+    assert asked.fresh is not None
+    X, Y = asked.fresh
+    network, sigma = fit.network, fit.noise(X)
+    fresh = Residuals(lambda X: network(X) / fit.noise(X), network.n_outputs, network.n_hidden)
+    fresh.update(X, Y / sigma)
+    Z = (Y - network(X)) / sigma
+    evidence = Evidence(wanted, agreements=int(asked.at_rounding), converged=fit.converged)
+    pairs = Z[1:] * Z[:-1]
+    serial = pairs.sum(axis=0) / np.sqrt(np.maximum(np.sum(pairs**2, axis=0), 1e-300))
+    errors = by_name(network, np.sqrt(fit.variances))
+    strength = np.linalg.norm(network.A, axis=0) / np.maximum(np.linalg.norm(errors["A"], axis=0), 1e-300)
+    made = checks.noise(fresh, fit.chi2, fit.n_equations, fit.freedom, _structure(X, Z), evidence)
+    made.append(checks.independence(serial))
+    made += checks.precision(float(errors["W"].max(initial=0.0)), strength)
+    largest = float(max(errors["W"].max(initial=0.0), errors["b"].max(initial=0.0)))
+    sentence = (
+        f"The answers are rounded, by {np.sqrt(fit.variance):.1e} for inputs of size one, and a fit weighted by the "
+        f"rounding of each leaves standard errors of {largest:.1e} at most."
+    )
+    return [*made, Check("noise", True, fit.variance, None, sentence)]
+
+
+def _structure(X: np.ndarray, Z: np.ndarray) -> float:
+    """The probability of a correlation of noise Z (n, p) with one of many random units as large as the largest."""
+    rng = np.random.default_rng(0)
+    V, b = rng.standard_normal((PROBES, X.shape[1])) / np.sqrt(X.shape[1]), rng.standard_normal(PROBES)
+    H = np.maximum(X @ V.T + b, 0.0)
+    score = (H.T @ Z) / np.sqrt(np.maximum(H.T**2 @ Z**2, 1e-300))
+    return min(1.0, score.size * float(erfc(np.abs(score).max(initial=0.0) / np.sqrt(2.0))))
 
 
 def _residual_sentence(asked: Asked) -> str:
@@ -74,6 +134,8 @@ def _residual_sentence(asked: Asked) -> str:
 
 
 def _information(asked: Asked) -> Check:
+    if asked.weighted is not None:
+        return checks.information(asked.weighted.information.weakest, 0)
     fine = asked.resolution <= COARSE
     sentence = f"The answers are rounded to {asked.resolution:.1e} of their size."
     coarse = f"{sentence} That is too coarse for exact weights; they are right to about {asked.largest_error:.0e}."
@@ -86,8 +148,13 @@ def _kinks(asked: Asked, n_units: int) -> Check:
     return Check("kinks", True, n_units, None, f"Each of the {n_units} units was seen from both sides of its kink.")
 
 
-def _signs(network: Network | DeepNetwork) -> Check:
-    """[ATV21, eq. 5], layer by layer."""
+def _signs(network: Network | DeepNetwork, fit: Weighted | None) -> Check:
+    """[ATV21, eq. 5], layer by layer; with error bars, against these."""
+    if fit is not None:
+        k, d = fit.network.W.shape
+        own = np.r_[: k * d, k * d + k : k * d + k + fit.network.A.size]
+        rivals = sign_rivals(fit.network, fit.variances[own], lambda: fit.covariance(own))
+        return checks.signs(len(rivals.flips), rivals.p_value, rivals.complete, k)
     layers = ((network.W, network.b), (network.A, network.c)) if isinstance(network, Network) else network.layers
     choices, complete, widest = 1, True, 0
     for (W, b), (A, c) in pairwise(layers):

@@ -22,6 +22,7 @@ from neurecover.results import Recovery
 from neurecover.statistics import Residuals
 
 FRESH = 8  # questions that nothing was computed from, at each of the distances
+NOISY = 400  # more of them, for the tests of noise where answers are coarse
 DISTANCES = (0.3, 1.0, 10.0)  # of the fresh questions, in units of √d
 
 
@@ -119,6 +120,8 @@ def _certified(
     holdout.update(X, answers)
     names = tuple(f"x{j}" for j in range(d)), tuple(f"y{j}" for j in range(network.n_outputs))
     run.clock.excerpt = Excerpt.of_answers(X, network, answers, network(X), *names)
+    # In single precision, so that a box that works in it is asked what the network is.
+    noisy = run.rng.standard_normal((NOISY, d)).astype(np.float32).astype(float)
     asked = Asked(
         box.queries,
         found.residual,
@@ -126,6 +129,8 @@ def _certified(
         found.exact,
         float(np.max(found.errors, initial=0.0)),
         found.unreached,
+        found.weighted,
+        None if found.weighted is None else (noisy, box(noisy)),
     )
     return network, certify_queried(network, asked, holdout, n_hidden)
 

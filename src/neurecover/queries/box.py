@@ -1,10 +1,10 @@
 """A black box that is asked: it counts the questions, keeps to a budget and knows how its answers are rounded.
 
 An answer is y = f(x) + e with |e| about ρ·size, where `size` is the size of the numbers that were added up to give y.
-The resolution ρ is measured, not assumed. Along a segment x + i·δ, i = 0 … 5, that is short enough to lie inside one
-linear region f is affine in i, so what an affine fit leaves over is e: about 1e-16 for float64 arithmetic, 6e-8 for
-float32, and the grid where answers are rounded to digits. A segment on which every answer is the same tells nothing
-about a coarse grid, and a longer one is taken.
+The resolution ρ is measured, not assumed. At points x + τ_i δ, i = 1 … 6, of a segment that is short enough to lie
+inside one linear region f is affine in τ, so what an affine fit leaves over is e: about 1e-16 for float64 arithmetic,
+6e-8 for float32, and the grid where answers are rounded to digits. (Even steps might fall in with the grid.) A segment
+on which every answer is the same tells nothing about a coarse grid, and a longer one is taken.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 from neurecover.exceptions import UnsolvableError
 
 _LENGTHS = (1e-6, 1e-4, 1e-2, 1.0, 100.0)
-_STEPS = 6
+_STEPS = np.array([0.0, 0.71, 1.87, 3.14, 3.9, 5.0])
 _PLACES = 6
 _COARSE = 1e-11
 # The scale of a box whose answers are all zero.
@@ -170,7 +170,7 @@ class Box:
         growth = max(_rms(places - places.mean(axis=0)), 1e-6 * scale)
         left = np.zeros(0)
         for length in _LENGTHS:
-            segments = start + length * np.arange(_STEPS)[:, None] * direction
+            segments = start + length * _STEPS[:, None] * direction
             Y = np.stack([self(segment) for segment in segments])
             if length == _LENGTHS[0]:
                 self._check_steady(segments[0], Y[0])
@@ -200,8 +200,7 @@ def _rms(Y: np.ndarray) -> float:
 
 
 def _left_by_affine(y: np.ndarray) -> float:
-    """The largest residual of the best affine function of i through y_i (n, p)."""
-    i = np.arange(len(y))
-    basis = np.linalg.qr(np.column_stack([np.ones(len(y)), i - i.mean()]))[0]
+    """The largest residual of the best affine function of τ through y (6, p)."""
+    basis = np.linalg.qr(np.column_stack([np.ones(len(y)), _STEPS - _STEPS.mean()]))[0]
     centred = y - y[0]
     return float(np.abs(centred - basis @ (basis.T @ centred)).max())

@@ -6,8 +6,9 @@ planes with a free affine part,
     f(x) = L x + c + Σ_j J_j relu(w_j·x + b_j),
 
 can be fitted to n answers by damped least squares as they are. That brings the errors down to the rounding of one
-answer times √(parameters / n), and then the signs are solved for and the network without an affine part is fitted once
-more. Last, where that is possible, every unit is asked for by itself: `alone`.
+answer times √(parameters / n), and then the signs are solved for. Where that is possible every unit is asked for by
+itself: `alone`. Last, the network without an affine part is fitted to all these answers, each weighted by its rounding,
+which gives the error bars: `certificate.weighted`.
 
 Two kinks too near each other on a line are taken for one of a unit that is not there. Such a unit has no kink on other
 lines, so only units are believed that were seen on a second line.
@@ -18,11 +19,12 @@ The questions are rounded to float32 first, so that a box that works in float32 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from neurecover.activations import Activation, get
+from neurecover.certificate.weighted import Weighted, fit_weighted
 from neurecover.data import ArraySource
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network, Student
@@ -38,21 +40,26 @@ from neurecover.solve import Deadline, Outcome
 _FEWEST, _MOST, _WORK = 4.0, 100.0, 3e6
 # A unit whose row is worse than this after the fit may be none.
 _DOUBTFUL = 1e-3
+# Planes this near each other, as unit rows with their biases, may be one.
+_BESIDE = 0.1
 _ITERATIONS = 60
 _LINES, _AT_LEAST = 12, 3
 # From a start with all units in place the sum of squares falls to rounding in a few great leaps. A fit that gains less
 # than this in two iterations is there, or will not get there.
 _GAIN = 0.7
+# Beyond so many parameters the weighted fit, of cost n P², is left out.
+_PARAMETERS = 3_000
 # The sum of squares of a fit at the level of rounding, in units of n (ρ·scale)².
 _ROUNDING = 9.0
 
 
 @dataclass(frozen=True, eq=False)
 class CoarseNetwork:
-    """The network and the errors (k,) to expect of its rows."""
+    """The network and the errors (k,) to expect of its rows; `weighted` is the fit with error bars, if there is one."""
 
     network: Network
     errors: np.ndarray
+    weighted: Weighted | None
 
 
 def extract_coarse(
@@ -84,11 +91,30 @@ def extract_coarse(
         fitted, left = _fit_needed(box, source, believed, deadline)
         tell("fit", left)
         if is_rounding(box, left):
-            alone = refine_alone(box, oriented(fitted, activation, tolerance=1e-2), fitted.error, rng)
-            if alone is None:
-                return CoarseNetwork(fit_network(source, fitted, activation, deadline), fitted.error)
-            return CoarseNetwork(alone.network, alone.error)
+            return _finished(box, source, fitted, activation, rng, deadline)
     raise UnsolvableError(f"The units found on {_LINES} lines do not fit the answers to their rounding.")
+
+
+def _finished(
+    box: Box, source: ArraySource, planes: Planes, activation: Activation, rng: np.random.Generator, deadline: Deadline
+) -> CoarseNetwork:
+    """The signs solved for, every unit asked for by itself where that can be, and all answers fitted together."""
+    network = oriented(planes, activation, tolerance=1e-2)
+    alone = refine_alone(box, network, planes.error, rng)
+    X, Y = next(iter(source.blocks(source.count())))
+    error = planes.error
+    if alone is None:
+        network = fit_network(source, network, deadline)
+    else:
+        network, error = alone.network, alone.error
+        X, Y = np.concatenate([X, alone.X]), np.concatenate([Y, alone.Y])
+    weighted = None
+    if network.n_parameters <= _PARAMETERS and not deadline.passed:
+        weighted = fit_weighted(network, X, Y)
+    if weighted is None:
+        return CoarseNetwork(network, error, None)
+    spread = weighted.variances[: network.W.size].reshape(network.W.shape)
+    return CoarseNetwork(weighted.network, np.sqrt(spread.sum(axis=1)), weighted)
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,24 +184,46 @@ def fit_planes(source: ArraySource, planes: Planes, deadline: Deadline) -> tuple
 
 
 def _fit_needed(box: Box, source: ArraySource, planes: Planes, deadline: Deadline) -> tuple[Planes, float]:
-    """The planes fitted, without those that the answers do not need: a unit that is not there has nothing to do."""
+    """The planes fitted, without those that the answers do not need: a unit that is not there has nothing to do.
+
+    A unit measured badly on two lines is taken for two, side by side, that share its jump; one in their middle does.
+    """
     fitted, left = fit_planes(source, planes, deadline)
-    doubtful = fitted.error > _DOUBTFUL
-    if not doubtful.any():
-        return fitted, left
-    fewer, left_by_fewer = fit_planes(source, fitted.take(~doubtful), deadline)
-    needed = is_rounding(box, left) and not is_rounding(box, left_by_fewer)
-    return (fitted, left) if needed else (fewer, left_by_fewer)
+    for fewer_of in (_merged, lambda planes: planes.take(planes.error <= _DOUBTFUL)):
+        fewer = fewer_of(fitted)
+        if len(fewer) < len(fitted):
+            refitted, left_by_fewer = fit_planes(source, fewer, deadline)
+            if is_rounding(box, left_by_fewer) or not is_rounding(box, left):
+                fitted, left = refitted, left_by_fewer
+    return fitted, left
 
 
-def fit_network(source: ArraySource, planes: Planes, activation: Activation, deadline: Deadline) -> Network:
-    """The network of the fitted planes with its signs solved for, fitted once more without an affine part."""
-    network = oriented(planes, activation, tolerance=1e-2)
+def _merged(planes: Planes) -> Planes:
+    """Planes side by side as one with the sum of their jumps, in their middle by the size of these."""
+    points = np.column_stack([planes.W, planes.b])
+    size = np.linalg.norm(planes.J, axis=0)
+    order = np.argsort(-size, kind="stable")
+    W, b, J, kept = planes.W.copy(), planes.b.copy(), planes.J.copy(), np.ones(len(planes), dtype=bool)
+    for i in order:
+        sign = np.where(points @ points[i] >= 0.0, 1.0, -1.0)
+        near = kept & (np.linalg.norm(sign[:, None] * points - points[i], axis=1) < _BESIDE)
+        if not kept[i] or np.count_nonzero(near) == 1:
+            continue
+        middle = (sign * size * near) @ points / np.sum(size * near)
+        length = np.linalg.norm(middle[:-1])
+        W[i], b[i], J[:, i] = middle[:-1] / length, middle[-1] / length, planes.J[:, near].sum(axis=1)
+        kept[near] = False
+        kept[i] = True
+    return replace(planes, W=W, b=b, J=J).take(kept)
+
+
+def fit_network(source: ArraySource, network: Network, deadline: Deadline) -> Network:
+    """The network fitted to the answers."""
     V = np.column_stack([network.W, network.b])
-    start = Student(activation, V, np.vstack([network.A.T, network.c[None]]), bias=True, affine=False)
+    start = Student(network.activation, V, np.vstack([network.A.T, network.c[None]]), bias=True, affine=False)
     fitted, _ = _fit(source, start, deadline)
     d = network.n_inputs
-    return Network(fitted.V[:, :d], fitted.V[:, d], fitted.A, fitted.readout[-1], activation)
+    return Network(fitted.V[:, :d], fitted.V[:, d], fitted.A, fitted.readout[-1], network.activation)
 
 
 def is_rounding(box: Box, left: float) -> bool:

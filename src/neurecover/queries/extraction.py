@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from neurecover.certificate.weighted import Weighted
 from neurecover.models import DeepNetwork, Network
 
 
@@ -18,7 +19,7 @@ class Extraction:
     near it is rounding, and `exact` says whether it is explained by rounding, that of the answers and what it left in
     the weights. `errors` (k,) are those to expect of the rows of W, which have length one, from the rounding of what
     they were computed from. `unreached` has a sentence for each kind of unit that could not be seen, or hardly, and
-    `notes` what else the reader should know.
+    `notes` what else the reader should know. `weighted` is the fit that gives error bars where answers are coarse.
     """
 
     network: Network | DeepNetwork
@@ -29,3 +30,4 @@ class Extraction:
     errors: np.ndarray
     unreached: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    weighted: Weighted | None = None

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.activations import Activation, get
+from neurecover.certificate.weighted import Weighted
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network
 from neurecover.queries.box import Box
@@ -59,10 +60,11 @@ class _Wanted:
 
 @dataclass(frozen=True)
 class _Found:
-    """The network and the errors (k,) to expect of rows of length one."""
+    """The network and the errors (k,) to expect of rows of length one, from coarse answers by a weighted fit."""
 
     network: Network
     errors: np.ndarray
+    weighted: Weighted | None = None
 
     def expected_residual(self, box: Box) -> float:
         """What the errors δw_j come to in an answer, |A_j| ‖δw_j‖ ‖x‖ each, relative to the size of the terms."""
@@ -169,7 +171,7 @@ def _signed(known: Planes, regions: Regions, act: Activation) -> Network:
 
 def _search_coarse(box: Box, wanted: _Wanted, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
     coarse = extract_coarse(box, wanted.activation, rng, deadline, wanted.farther, tell)
-    return _Found(coarse.network, coarse.errors)
+    return _Found(coarse.network, coarse.errors, coarse.weighted)
 
 
 def _checked(box: Box, found: _Found, n_hidden: int | None, rng: np.random.Generator) -> Extraction:
@@ -189,7 +191,9 @@ def _checked(box: Box, found: _Found, n_hidden: int | None, rng: np.random.Gener
     # Where the weights are too uncertain to tell, a large residual must not pass for their uncertainty.
     expected = min(found.expected_residual(box), max(_UNCERTAIN, 30.0 * box.resolution))
     exact = residual < _RESIDUAL * (box.resolution + expected)
-    return Extraction(network, box.queries, residual, box.resolution, exact, found.errors, unreached, notes)
+    return Extraction(
+        network, box.queries, residual, box.resolution, exact, found.errors, unreached, notes, found.weighted
+    )
 
 
 def fresh_residual(box: Box, network: Network, rng: np.random.Generator) -> float:
