@@ -21,7 +21,9 @@ KINDS: dict[str, type[Network] | type[DeepNetwork] | type[Composite]] = {
 
 
 def load(path: str | Path) -> Model:
-    """Read a network that `save` wrote, a network's own or a recovery's."""
+    """Read a network that `save` wrote, a network's own or a recovery's; or the one in an `.onnx` file."""
+    if Path(path).suffix.lower() == ".onnx":
+        return Network.from_onnx(path)
     return from_arrays(read_npz(path), path)
 
 
