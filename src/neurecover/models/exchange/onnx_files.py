@@ -46,7 +46,7 @@ def read_onnx(path: str | os.PathLike[str]) -> Any:
     if elsewhere:
         raise ValueError(
             f"{file} keeps the weights {elsewhere[0]!r} in another file, which is not followed. "
-            "Save the model with its weights inside."
+            "Save it with its weights inside: torch.onnx.export(..., external_data=False)."
         )
     return model
 
