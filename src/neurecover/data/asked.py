@@ -26,8 +26,10 @@ _SUM = 1e-4  # probabilities add up to one within this, in single precision too
 
 @dataclass(frozen=True)
 class Asked:
-    """`ask` is put arrays (n, d). n_inputs is d where the model tells it, `single` whether it sees x in single precision,
-    `frame` where its inputs lie, if it knows."""
+    """`ask` is put arrays (n, d), and `single` says whether the model sees them in single precision.
+
+    n_inputs is d, and `frame` where the inputs of the model lie; both are None where it does not tell.
+    """
 
     ask: Callable[[np.ndarray], Any]
     n_inputs: int | None = None
@@ -62,9 +64,13 @@ def logits(P: Any) -> np.ndarray:
     """log p/(1 − p) of one column, log p_j/p_1 for j = 2 … of several that add up to one."""
     P = np.asarray(P)
     P = P.reshape(len(P), -1).astype(np.float64)
+    if not np.isfinite(P).all():
+        raise UnsolvableError("A probability is no number, so its logit is not known. Ask nearer to the model's data.")
     fits = P.size and P.min() >= 0.0 and P.max() <= 1.0 and (P.shape[1] == 1 or np.ptp(P.sum(axis=1)) <= 2.0 * _SUM)
     if not fits or (P.shape[1] > 1 and abs(P[0].sum() - 1.0) > _SUM):
-        raise ValueError("output='logit' takes probabilities, in rows that add up to one. Got other numbers instead.")
+        raise UnsolvableError(
+            "output='logit' takes probabilities in rows that add up to one. Got other numbers."
+        )
     if P.shape[1] == 1:
         P = np.hstack([1.0 - P, P])
     if P.min() <= 0.0:
@@ -90,9 +96,7 @@ def _from_file(path: str) -> Any:
     if suffix == ".npz":
         return load(path)
     if suffix in _PICKLES:
-        raise ValueError(
-            f"{path} may run code when it is read. Load it yourself and give the model, or export to ONNX."
-        )
+        raise ValueError(f"{path} may run code when it is read. Load it yourself and give the model.")
     raise ValueError(f"{path}: expected an .onnx file, or an .npz file with a saved network. Got {suffix!r} instead.")
 
 

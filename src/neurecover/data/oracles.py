@@ -99,6 +99,10 @@ class Oracle(Source):
             )
         return self._answer(X)
 
+    def drawn(self, n: int) -> np.ndarray:
+        """The inputs of the first n rows, up to 4096, without asking."""
+        return self._inputs(0)[:n]
+
     def with_samples(self, n: int) -> "Oracle":
         """The same oracle, seed included, limited to its first n rows."""
         limited = copy.copy(self)
@@ -163,6 +167,11 @@ class Oracle(Source):
                 if left == 0:
                     raise
                 time.sleep(PAUSE)
+            except UnsolvableError:
+                raise
+            except ValueError as error:
+                reach = float(np.abs(X).max(initial=0.0))
+                raise UnsolvableError(f"The model refused questions of size up to {reach:.3g}: {error}") from error
         self._asked[0] += len(X)
         check_real(Y.dtype, "the model's answer")
         if Y.ndim not in (1, 2) or len(Y) != len(X) or Y.shape[1:] == (0,):
@@ -184,7 +193,7 @@ def _width(told: int | None, known: int | None, around: int | None) -> int:
         raise ValueError("The model does not tell how many inputs it takes. Give n_inputs, or samples as like=X.")
     if len(widths) > 1:
         raise ValueError(
-            f"Expected one number of inputs. Got n_inputs={told}, {known} from the model and {around} from like instead."
+            f"Expected one number of inputs. Got n_inputs={told}, {known} of the model and {around} of like instead."
         )
     d = widths.pop()
     if d < 1:

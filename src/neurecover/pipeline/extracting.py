@@ -15,7 +15,7 @@ from neurecover.data import Oracle, unwhitened
 from neurecover.data.frames import Frame
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import DeepNetwork, Network
-from neurecover.pipeline.running import Progress, Run, running
+from neurecover.pipeline.running import Progress, Run, looked_at, running
 from neurecover.queries.box import Box
 from neurecover.queries.extraction import Extraction
 from neurecover.random import RandomStateLike
@@ -65,6 +65,7 @@ def extract(
             network, certificate = _certified(box, found, frame, n_hidden, run)
         except UnsolvableError as reason:
             network, certificate = _nothing(oracle, str(reason), box.queries, act)
+        certificate = looked_at(certificate, oracle)
         run.clock.stage("certify", certificate.verdict)
     return run.recovery(network, certificate, "queries", None, box.queries)
 

@@ -24,6 +24,7 @@ from neurecover.pipeline.running import (
     check_width,
     estimated,
     in_inputs,
+    looked_at,
     nothing,
     running,
     sized,
@@ -89,7 +90,8 @@ def recover(
                 solved = _solve_by_race(begin.given, begin.task, run)
             else:
                 solved = _solve_by(algorithm, begin.given, begin.task, run)
-    return run.recovery(solved.network, solved.certificate, solved.method, solved.estimate, begin.n_queries)
+    certificate = looked_at(solved.certificate, X)
+    return run.recovery(solved.network, certificate, solved.method, solved.estimate, begin.n_queries)
 
 
 def estimate(
