@@ -68,9 +68,7 @@ def logits(P: Any) -> np.ndarray:
         raise UnsolvableError("A probability is no number, so its logit is not known. Ask nearer to the model's data.")
     fits = P.size and P.min() >= 0.0 and P.max() <= 1.0 and (P.shape[1] == 1 or np.ptp(P.sum(axis=1)) <= 2.0 * _SUM)
     if not fits or (P.shape[1] > 1 and abs(P[0].sum() - 1.0) > _SUM):
-        raise UnsolvableError(
-            "output='logit' takes probabilities in rows that add up to one. Got other numbers."
-        )
+        raise UnsolvableError("output='logit' takes probabilities in rows that add up to one. Got other numbers.")
     if P.shape[1] == 1:
         P = np.hstack([1.0 - P, P])
     if P.min() <= 0.0:

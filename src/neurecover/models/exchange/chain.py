@@ -45,6 +45,11 @@ class Chain:
     def scale(self, factor: ArrayLike, shift: ArrayLike) -> None:
         """x ↦ factor ∘ x + shift, entry by entry; either may be one number where the width is known."""
         width = self._width or max(np.size(factor), np.size(shift))
+        if not {np.size(factor), np.size(shift)} <= {1, width}:
+            raise ValueError(
+                f"{self.origin}: expected one number for each of the {width} values. Got {np.size(factor)} to multiply "
+                f"with and {np.size(shift)} to add instead."
+            )
         factor = np.broadcast_to(np.asarray(factor, dtype=np.float64), (width,))
         shift = np.broadcast_to(np.asarray(shift, dtype=np.float64), (width,))
         if self._pending is None:

@@ -22,13 +22,19 @@ _ACTIVATIONS = {
     "Identity": "identity",
     "Softplus": "softplus",
 }
-_NOTHING = ("Flatten", "Dropout")  # on rows of numbers, and when evaluated
 
 
 def from_onnx(path: str | os.PathLike[str]) -> Network | DeepNetwork:
     """Gemm, MatMul, Add and one activation in a row; Identity, Flatten and Dropout are passed through."""
     graph = read_onnx(path).graph
-    walk = _Walk(graph, os.fspath(path))
+    try:
+        return _walked(graph, os.fspath(path))
+    except (TypeError, KeyError, IndexError) as error:  # names that are no text, options of another kind
+        raise ValueError(f"{path} is a damaged ONNX file ({error}).") from None
+
+
+def _walked(graph: Any, path: str) -> Network | DeepNetwork:
+    walk = _Walk(graph, path)
     inputs = [value.name for value in graph.input if value.name not in walk.constants]
     if len(inputs) != 1 or len(graph.output) != 1:
         raise ValueError(f"{path}: expected one input and one output. Got {len(inputs)} and {len(graph.output)}.")
@@ -84,12 +90,13 @@ class _Walk:
         if kind == "Gemm" and not options.get("transA", 0):
             B = self._weights(others[0]) * options.get("alpha", 1.0)
             rows = B if options.get("transB", 0) else B.T
-            bias = self._weights(others[1]).ravel() * options.get("beta", 1.0) if len(others) > 1 else np.zeros(1)
-            chain.affine(rows, np.broadcast_to(bias, (len(rows),)) if bias.size == 1 else bias)
+            chain.affine(rows)
+            if len(others) > 1:
+                chain.scale(1.0, self._row(others[1]) * options.get("beta", 1.0))
         elif kind == "MatMul":
             chain.affine(self._weights(others[0]).T)
         elif kind == "Add":
-            chain.scale(1.0, self._weights(others[0]).ravel())
+            chain.scale(1.0, self._row(others[0]))
         elif kind == "LeakyRelu":
             # The slope is kept in single precision; 0.01 there is what was written as 0.01.
             chain.activation(f"leaky_relu({np.float32(options.get('alpha', 0.01))!s})")
@@ -101,7 +108,7 @@ class _Walk:
             chain.activation("selu")
         elif kind in _ACTIVATIONS:
             chain.activation(_ACTIVATIONS[kind])
-        elif kind not in _NOTHING:
+        elif not (kind == "Flatten" and options.get("axis", 1) == 1) and not (kind == "Dropout" and len(others) < 2):
             raise ValueError(
                 f"{self.origin}: expected Gemm, MatMul, Add, Flatten and an activation. Got the node {kind} instead; "
                 "to ask the file instead of reading it, use neurecover.oracle."
@@ -122,6 +129,13 @@ class _Walk:
                 self.chain.activation(nodes[0].doc_string)
                 return result
         return None
+
+    def _row(self, name: str) -> np.ndarray:
+        """What is added to every row alike."""
+        array = self._weights(name)
+        if array.ndim > 1 and array.shape[-1] != array.size:
+            raise ValueError(f"{self.origin}: expected one row to add to all. Got {name!r} of shape {array.shape}.")
+        return array.ravel()
 
     def _weights(self, name: str) -> np.ndarray:
         if name not in self.constants:
