@@ -35,7 +35,8 @@ class Frame:
         mean, size = X.mean(axis=0), X.std(axis=0)
         size = np.where(size > 1e-14 * np.abs(mean), size, 0.0)
         Z = (X - mean) * np.divide(1.0, size, out=np.zeros_like(size), where=size > 0.0)
-        values, vectors = np.linalg.eigh((1.0 - _INDEPENDENT) * (Z.T @ Z) / len(X) + _INDEPENDENT * np.eye(len(size)))
+        R = Z.T @ Z / len(X) + np.diag((size == 0.0).astype(float))
+        values, vectors = np.linalg.eigh((1.0 - _INDEPENDENT) * R + _INDEPENDENT * np.eye(len(size)))
         root = (vectors * np.sqrt(values)) @ vectors.T
         return cls(mean, root * np.where(size > 0.0, size, 1.0))
 
