@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from neurecover.certificate import Certificate, Check, Verification, sign_ambiguities, verify
     from neurecover.data import open, oracle
     from neurecover.interop.halfspaces import HalfspaceIntersection, HalfspaceUnion
+    from neurecover.interop.regressor import NetworkRecovery
     from neurecover.matching import Comparison, compare
     from neurecover.models import Composite, DeepNetwork, Network, load
     from neurecover.models.risk import population_risk
@@ -23,6 +24,7 @@ _ROOMS = {
     "neurecover.certificate": ("Certificate", "Check", "Verification", "sign_ambiguities", "verify"),
     "neurecover.data": ("open", "oracle"),
     "neurecover.interop.halfspaces": ("HalfspaceIntersection", "HalfspaceUnion"),
+    "neurecover.interop.regressor": ("NetworkRecovery",),
     "neurecover.matching": ("Comparison", "compare"),
     "neurecover.models": ("Composite", "DeepNetwork", "Network", "load"),
     "neurecover.models.risk": ("population_risk",),
@@ -41,6 +43,7 @@ __all__ = [
     "HalfspaceIntersection",
     "HalfspaceUnion",
     "Network",
+    "NetworkRecovery",
     "Recovery",
     "Stage",
     "Verification",

@@ -84,7 +84,7 @@ def fit_weighted(network: Network, X: np.ndarray, Y: np.ndarray) -> Weighted | N
     converged = False
     for _ in range(_STEPS):
         information = _information(network, X, Y, model)
-        if information.scaled_inverse is None:
+        if information.weakest == 0.0:
             return None
         step = information.inverse @ information.score
         network = with_parameters(network, parameters(network) + step).normal_form()

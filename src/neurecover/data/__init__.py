@@ -4,6 +4,7 @@ from neurecover.data.arrays import ArraySource
 from neurecover.data.commands import CommandBox
 from neurecover.data.distinct import distinct_inputs
 from neurecover.data.limits import afford, time_limit
+from neurecover.data.looks import box_looks, classes_told
 from neurecover.data.loop import reduce, side_by_side
 from neurecover.data.mapped import Mapped, Whitening, unwhitened
 from neurecover.data.opening import as_source, open
@@ -23,6 +24,8 @@ __all__ = [
     "Whitening",
     "afford",
     "as_source",
+    "box_looks",
+    "classes_told",
     "distinct_inputs",
     "loaded",
     "open",

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 
 from neurecover.activations import Activation, get
 from neurecover.models import checks
+from neurecover.models.exchange.methods import Exchanged
 from neurecover.models.files import header, write_npz
 from neurecover.models.network import looks_back
 
@@ -23,7 +24,7 @@ Layer = tuple[np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class DeepNetwork:
+class DeepNetwork(Exchanged):
     """Layers (W, b), the last one (A, c) without activation. The arrays are float64 and read-only; b may be None."""
 
     layers: tuple[Layer, ...]

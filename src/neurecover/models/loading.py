@@ -22,10 +22,12 @@ KINDS: dict[str, type[Network] | type[DeepNetwork] | type[Composite]] = {
 
 
 def load(path: str | Path, activation: Activation | None = None) -> Model:
-    """Read a network that `save` wrote, a network's own or a recovery's.
+    """Read a network that `save` wrote, a network's own or a recovery's; or the one in an `.onnx` file.
 
     A file holds the name of the activation: one made by `Activation.from_function` needs to be given.
     """
+    if Path(path).suffix.lower() == ".onnx":
+        return Network.from_onnx(path)
     return from_arrays(read_npz(path), path, activation)
 
 

@@ -15,13 +15,14 @@ from numpy.typing import ArrayLike
 
 from neurecover.activations import Activation, get
 from neurecover.models import checks
+from neurecover.models.exchange.methods import Exchanged
 from neurecover.models.files import header, write_npz
 
 _ARRAYS = ("W", "b", "A", "c")
 
 
 @dataclass(frozen=True, eq=False, init=False)
-class Network:
+class Network(Exchanged):
     """y = A · act(W x + b) + c. The arrays are float64 and read-only; `b` and `c` default to zero."""
 
     W: np.ndarray

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,12 @@ from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.certificate import Certificate, certify_nothing
 from neurecover.certificate.from_queries import Asked, certify_queried
-from neurecover.data import Oracle
+from neurecover.data import Oracle, unwhitened
+from neurecover.data.frames import Frame
 from neurecover.exceptions import UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import DeepNetwork, Network
-from neurecover.pipeline.running import Progress, Run, running
+from neurecover.pipeline.running import Progress, Run, looked_at, running
 from neurecover.queries.box import Box
 from neurecover.queries.extraction import Extraction
 from neurecover.random import RandomStateLike
@@ -40,7 +42,7 @@ def extract(
 
     Parameters
     ----------
-    oracle : `neurecover.oracle(model, n_inputs)`.
+    oracle : `neurecover.oracle(model)`.
     n_hidden : the number of hidden units, or one number per hidden layer; None finds it.
     depth : the number of hidden layers; None takes it from n_hidden, or finds it.
     query_budget : how many questions may be asked in all; None for as many as it takes.
@@ -51,18 +53,21 @@ def extract(
     """
     if not isinstance(oracle, Oracle):
         raise ValueError(
-            f"extract asks a black box: wrap the model as neurecover.oracle(model, n_inputs). Got "
+            f"extract asks a black box: wrap the model as neurecover.oracle(model). Got "
             f"{type(oracle).__name__} instead."
         )
     act = activations.get(activation)
     widths, depth = _architecture(n_hidden, depth)
     with running("extract", random_state, time_budget, progress) as run:
-        box = Box(oracle.ask, oracle.n_inputs, batch=oracle.batch, budget=query_budget)
+        frame = oracle.frame
+        ask = oracle.ask if frame is None else lambda Z: oracle.ask(frame.inputs(Z))
+        box = Box(ask, oracle.n_inputs, batch=oracle.batch, budget=query_budget)
         try:
-            found = _extracted(box, widths, depth, act, run)
-            network, certificate = _certified(box, found, n_hidden, run)
+            found = _in_inputs(_extracted(box, widths, depth, act, run), frame)
+            network, certificate = _certified(box, found, frame, n_hidden, run)
         except UnsolvableError as reason:
             network, certificate = _nothing(oracle, str(reason), box.queries, act)
+        certificate = looked_at(certificate, oracle)
         run.clock.stage("certify", certificate.verdict)
     return run.recovery(network, certificate, "queries", None, box.queries)
 
@@ -109,19 +114,35 @@ def _stage_sentence(found: Extraction) -> str:
     return f"{units} units, {found.queries:,} questions, residual {found.residual:.1e}. {' '.join(found.notes)}".strip()
 
 
+def _in_inputs(found: Extraction, frame: Frame | None) -> Extraction:
+    """From z, the coordinates in which the box was asked, to x: w = M w_z, and errors that are alike in all of z."""
+    if frame is None:
+        return found
+    network = unwhitened(found.network, frame.whitening)
+    assert isinstance(network, Network | DeepNetwork)
+    M, V = frame.whitening.matrix, found.network.hidden_weights[0]
+    # ‖M δw‖/‖M w‖ against ‖δw‖/‖w‖, for the units of the first layer.
+    shrunk = np.linalg.norm(V, axis=1) / np.maximum(np.linalg.norm(V @ M.T, axis=1), 1e-300)
+    errors = found.errors.copy()
+    errors[: len(V)] *= np.linalg.norm(M) / np.sqrt(len(M)) * shrunk
+    return replace(found, network=network, errors=errors)
+
+
 def _certified(
-    box: Box, found: Extraction, n_hidden: int | tuple[int, ...] | None, run: Run
+    box: Box, found: Extraction, frame: Frame | None, n_hidden: int | tuple[int, ...] | None, run: Run
 ) -> tuple[Network | DeepNetwork, Certificate]:
     network = found.network.normal_form()
     d = box.n_inputs
-    X = np.concatenate([distance * run.rng.standard_normal((FRESH, d)) for distance in DISTANCES])
+    Z = np.concatenate([distance * run.rng.standard_normal((FRESH, d)) for distance in DISTANCES])
     holdout = Residuals(network, network.n_outputs, int(np.sum(network.n_hidden)))
-    answers = box(X)
+    answers, X = box(Z), Z if frame is None else frame.inputs(Z)
     holdout.update(X, answers)
     names = tuple(f"x{j}" for j in range(d)), tuple(f"y{j}" for j in range(network.n_outputs))
     run.clock.excerpt = Excerpt.of_answers(X, network, answers, network(X), *names)
     # In single precision, so that a box that works in it is asked what the network is.
     noisy = run.rng.standard_normal((NOISY, d)).astype(np.float32).astype(float)
+    # Error bars are worked out in the coordinates in which the box was asked.
+    weighted = found.weighted if frame is None else None
     asked = Asked(
         box.queries,
         found.residual,
@@ -129,8 +150,8 @@ def _certified(
         found.exact,
         float(np.max(found.errors, initial=0.0)),
         found.unreached,
-        found.weighted,
-        None if found.weighted is None else (noisy, box(noisy)),
+        weighted,
+        None if weighted is None else (noisy, box(noisy)),
     )
     return network, certify_queried(network, asked, holdout, n_hidden)
 

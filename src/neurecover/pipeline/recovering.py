@@ -26,6 +26,7 @@ from neurecover.pipeline.running import (
     diagnosed,
     estimated,
     in_inputs,
+    looked_at,
     nothing,
     running,
     sized,
@@ -91,7 +92,8 @@ def recover(
             solved = _solve_by_race(begin.given, begin.task, run)
         else:
             solved = _solve_by(algorithm, begin.given, begin.task, run)
-    return run.recovery(solved.network, solved.certificate, solved.method, solved.estimate, begin.n_queries)
+    certificate = looked_at(solved.certificate, X)
+    return run.recovery(solved.network, certificate, solved.method, solved.estimate, begin.n_queries)
 
 
 def estimate(

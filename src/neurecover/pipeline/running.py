@@ -14,7 +14,19 @@ import numpy as np
 from neurecover.activations import Activation
 from neurecover.algorithms import Algorithm, Call
 from neurecover.certificate import Certificate, Check, Evidence, certify, certify_nothing, certify_untested
-from neurecover.data import Oracle, Prepared, Source, as_source, loaded, prepared, reduce, time_limit, unwhitened
+from neurecover.data import (
+    Oracle,
+    Prepared,
+    Source,
+    as_source,
+    box_looks,
+    classes_told,
+    loaded,
+    prepared,
+    reduce,
+    time_limit,
+    unwhitened,
+)
 from neurecover.exceptions import OutOfTimeError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import Model, Network
@@ -122,6 +134,16 @@ def begun(
     return Begun(given, task, n_queries, _hopeless(given, task, algorithm))
 
 
+def looked_at(certificate: Certificate, source: Any) -> Certificate:
+    """Where a black box did not give its weights, how it looks where it was asked, if that says anything."""
+    if not isinstance(source, Oracle) or certificate.verdict in ("exact", "statistical"):
+        return certificate
+    sentence = box_looks(source)
+    if sentence is None:
+        return certificate
+    return replace(certificate, checks=(*certificate.checks, Check("box", False, None, None, sentence)))
+
+
 def check_width(n_hidden: int | None) -> None:
     if n_hidden is not None and (
         not isinstance(n_hidden, int | np.integer) or isinstance(n_hidden, bool) or n_hidden < 1
@@ -174,6 +196,10 @@ def _hopeless(given: Prepared, task: Task, algorithm: Algorithm) -> str | None:
         return "The outputs are constant, so they say nothing of any hidden unit."
     if given.whitening.rank == 0:
         return "The inputs are constant, so they say nothing of any hidden unit."
+    if algorithm.finds == "network" and task.activation.differentiable:
+        told = classes_told(given.source)
+        if told is not None:
+            return told
     width = task.n_hidden or 1
     wanted = task.n_parameters(width, affine=False) - width
     if wanted >= task.n_samples * task.n_outputs:

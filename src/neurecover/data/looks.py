@@ -1,0 +1,79 @@
+"""What answers look like when they are not what a network computes, and what can be done about it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.data.oracles import Oracle
+from neurecover.data.source import Source
+
+_ROWS = 4096  # of the outputs that are looked at
+_FEWEST = 20  # rows from which on labels and probabilities are no coincidence
+_SUM = 1e-5  # probabilities in single precision add up to one within this
+_LINES, _STRAIGHT = 16, 1e-6  # what rounding to single precision leaves of a straight line
+_FAR = (1e3, 1e6)
+
+
+def classes_told(source: Source) -> str | None:
+    """A sentence where the outputs are labels or probabilities, which a network's activation was put upon."""
+    return _classes(next(source.blocks(_ROWS))[1])
+
+
+def _classes(Y: np.ndarray) -> str | None:
+    if len(Y) < _FEWEST or Y.min() < 0.0 or Y.max() > 1.0:
+        return None
+    whole = Y.shape[1] > 1 and np.abs(Y.sum(axis=1) - 1.0).max() <= _SUM
+    if np.isin(Y, (0.0, 1.0)).all() and np.ptp(Y) > 0.0 and (whole or Y.shape[1] == 1):
+        return (
+            "The outputs are labels, which show no weights but those of halfspaces: see neurecover.HalfspaceUnion. "
+            "Give the logits log p/(1 − p) of a model that has probabilities p: neurecover.oracle(model, "
+            "output='logit')."
+        )
+    if whole:
+        return (
+            "The outputs are probabilities, every row adds up to one. Give the logits that a network computes, "
+            "log(Y[:, 1:] / Y[:, :1]), or ask for them: neurecover.oracle(model, output='logit'). If they are no "
+            "probabilities, leave out one column, which the others determine."
+        )
+    return None
+
+
+def box_looks(oracle: Oracle) -> str | None:
+    """A sentence where the box classifies, is constant, affine, clipped or saturated; it takes 64 questions.
+
+    An affine box has y(a) − 2 y((a + b)/2) + y(b) = 0; far out a box that clips its inputs, or whose units saturate, no
+    longer answers differently.
+    """
+    a, b = np.split(oracle.drawn(2 * _LINES), 2)
+    near = _answers(oracle, a, 0.5 * (a + b), b)
+    if near is None:
+        return "The box refuses questions between those that it has answered."
+    told = _classes(near.reshape(-1, near.shape[2]))
+    if told is not None:
+        return told
+    level = _STRAIGHT * float(np.abs(near).max())
+    if np.ptp(near, axis=(0, 1)).max() <= level:
+        return "The box gives the same answer wherever it was asked: ask where its inputs lie, with like=X."
+    if np.abs(near[0] - 2.0 * near[1] + near[2]).max() <= level:
+        return "The box is affine where it was asked, so no unit switches there: ask where its inputs lie, with like=X."
+    if oracle.bounds is not None:
+        return None
+    centre = 0.5 * (a + b).mean(axis=0)
+    far = _answers(oracle, *(centre + distance * (a[: _LINES // 2] - centre) for distance in _FAR))
+    if far is None:
+        return "The box refuses questions far from its inputs: tell the range it accepts as bounds=(low, high)."
+    if np.abs(far[0] - far[1]).max() <= max(level, _STRAIGHT * float(np.abs(far).max())):
+        return (
+            "Far out the answers of the box no longer change. Either it clips its inputs: tell the range as "
+            "bounds=(low, high). Or its units saturate: name them, activation='tanh' or 'sigmoid'."
+        )
+    return None
+
+
+def _answers(oracle: Oracle, *questions: np.ndarray) -> np.ndarray | None:
+    """The answers (len(questions), n, p), or None where the box refuses."""
+    try:
+        Y = oracle.ask(np.concatenate(questions))
+    except ValueError:
+        return None
+    return Y.reshape(len(questions), -1, Y.shape[1]).astype(np.float64) if np.isfinite(Y).all() else None

@@ -1,0 +1,69 @@
+"""Standard errors of what a fitted network predicts.
+
+With J = ∂y/∂θ at the fit and residuals r, the parameters have the covariance
+
+    C = F⁺ (Σ_i Jᵢᵀ rᵢ rᵢᵀ Jᵢ) F⁺ · n/(n − P/p),        F = Σ_i Jᵢᵀ Jᵢ,
+
+whether the noise is alike everywhere or not, and the prediction at x has diag(J(x) C J(x)ᵀ). Directions of θ that
+change no output are in the null space of both F and J(x), so the pseudo-inverse leaves them out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.models import DeepNetwork, Network, jacobian
+
+_BLOCK = 2**22  # numbers in a block of J
+_NULL = 1e-13  # of the largest eigenvalue of F scaled to unit diagonal
+
+
+@dataclass(frozen=True, eq=False)
+class PredictionErrors:
+    """`root` (P, q) has C = root rootᵀ at `network`, whose inputs are the user's less `mean`, divided by `size`."""
+
+    network: DeepNetwork
+    mean: np.ndarray
+    size: np.ndarray
+    root: np.ndarray
+
+    @classmethod
+    def of(cls, network: Network | DeepNetwork, X: np.ndarray, Y: np.ndarray) -> PredictionErrors:
+        """From the samples (n, d) and (n, p) that the network was fitted to."""
+        mean, size = X.mean(axis=0), X.std(axis=0)
+        size = np.where(size > 0.0, size, 1.0)
+        layers = ((network.W, network.b), (network.A, network.c)) if isinstance(network, Network) else network.layers
+        (W, b), *above = layers
+        inner = DeepNetwork([(W * size, b + W @ mean), *above], network.activation)
+        P, (n, p) = inner.n_parameters, Y.shape
+        F, meat = np.zeros((P, P)), np.zeros((P, P))
+        for rows in _blocks(n, p * P):
+            J = jacobian(inner, (X[rows] - mean) / size)
+            scores = np.einsum("npk,np->nk", J, Y[rows] - network(X[rows]))
+            flat = J.reshape(-1, P)
+            F += flat.T @ flat
+            meat += scores.T @ scores
+        scale = np.sqrt(np.diag(F))
+        scale = np.where(scale > 0.0, scale, 1.0)
+        values, vectors = np.linalg.eigh(F / scale / scale[:, None])
+        kept = values > _NULL * values.max(initial=0.0)
+        inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T / scale / scale[:, None]
+        spread, directions = np.linalg.eigh(inverse @ meat @ inverse)
+        root = directions * np.sqrt(np.maximum(spread, 0.0) * n / max(n - P / p, 1.0))
+        return cls(inner, mean, size, root)
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        """The standard errors (n, p) of the predictions at X (n, d)."""
+        p, P = self.network.n_outputs, self.network.n_parameters
+        errors = np.empty((len(X), p))
+        for rows in _blocks(len(X), p * P):
+            J = jacobian(self.network, (X[rows] - self.mean) / self.size)
+            errors[rows] = np.linalg.norm(J @ self.root, axis=2)
+        return errors
+
+
+def _blocks(n: int, width: int) -> list[slice]:
+    rows = max(_BLOCK // width, 1)
+    return [slice(start, start + rows) for start in range(0, n, rows)]

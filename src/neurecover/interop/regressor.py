@@ -1,0 +1,188 @@
+"""`recover` as a scikit-learn regressor."""
+
+from __future__ import annotations
+
+from numbers import Integral, Real
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, _fit_context
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from neurecover.activations import Activation
+from neurecover.interop.prediction_errors import PredictionErrors
+from neurecover.models.exchange.chain import layers_of
+from neurecover.pipeline import recover
+
+_FEWEST = 5  # samples that `recover` needs, to hold one out
+
+
+class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
+    """The network y = A·act(W x + b) + c behind the samples, or one of several hidden layers, as a regressor.
+
+    Where the samples come from such a network its weights are recovered, and `certificate_` says how far they can be
+    trusted. Where they do not, it predicts as well as the network found does, and the certificate says that too.
+
+    Parameters
+    ----------
+    n_hidden : int, tuple of int or None, default=None
+        The number of hidden units, or one number per hidden layer. None finds it.
+
+    method : str, default="auto"
+        "auto", or a name from :func:`neurecover.methods`.
+
+    activation : str or Activation, default="relu"
+        The hidden units' function, as in :class:`neurecover.Network`.
+
+    bias : bool, default=True
+        Whether biases and offsets are free; False fixes them at zero.
+
+    depth : int, default=1
+        The number of hidden layers, where `n_hidden` does not say it.
+
+    time_budget : float or None, default=None
+        Seconds after which no new work is begun. With one, two fits with the same seed may differ.
+
+    random_state : int, RandomState instance, Generator or None, default=None
+        The seed of the search. Pass an int for the same answer across calls.
+
+    Attributes
+    ----------
+    network_ : Network or DeepNetwork
+        The network found, in normal form.
+
+    certificate_ : Certificate
+        Its verdict, the checks that led to it, and the weights' standard errors.
+
+    recovery_ : Recovery
+        The whole answer of :func:`neurecover.recover`, with its stages.
+
+    coefs_ : list of ndarray of shape (n_in, n_out)
+        The weights layer by layer, laid out as in :class:`sklearn.neural_network.MLPRegressor`.
+
+    intercepts_ : list of ndarray of shape (n_out,)
+        The biases layer by layer.
+
+    n_outputs_ : int
+        The number of outputs.
+
+    n_features_in_ : int
+        The number of inputs seen during fit.
+
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Their names, where X had any.
+
+    See Also
+    --------
+    neurecover.recover : The function behind it, for files, streams and black boxes as well.
+    HalfspaceUnion : A classifier for labels alone.
+
+    References
+    ----------
+    .. [1] P. Awasthi, A. Tang, A. Vijayaraghavan, "Efficient algorithms for learning depth-2 neural networks with
+           general ReLU activations", NeurIPS 2021.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neurecover as nr
+    >>> X = np.random.default_rng(0).standard_normal((500, 3))
+    >>> y = np.maximum(X @ [1.0, -2.0, 0.5], 0.0) + 1.0
+    >>> model = nr.NetworkRecovery(random_state=0).fit(X, y)
+    >>> model.certificate_.verdict
+    'exact'
+    >>> model.network_.n_hidden
+    1
+    """
+
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_hidden": [Interval(Integral, 1, None, closed="left"), tuple, None],
+        "method": [str],
+        "activation": [str, Activation],
+        "bias": ["boolean"],
+        "depth": [Interval(Integral, 1, None, closed="left")],
+        "time_budget": [Interval(Real, 0, None, closed="left"), None],
+        "random_state": ["random_state", np.random.Generator],
+    }
+
+    def __init__(
+        self,
+        n_hidden: int | tuple[int, ...] | None = None,
+        method: str = "auto",
+        activation: str | Activation = "relu",
+        bias: bool = True,
+        depth: int = 1,
+        time_budget: float | None = None,
+        random_state: Any = None,
+    ) -> None:
+        self.n_hidden = n_hidden
+        self.method = method
+        self.activation = activation
+        self.bias = bias
+        self.depth = depth
+        self.time_budget = time_budget
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any) -> NetworkRecovery:
+        """Recover the network.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+            The outputs.
+
+        Returns
+        -------
+        self : object
+            The fitted regressor.
+        """
+        X, y = validate_data(
+            self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True, ensure_min_samples=_FEWEST
+        )
+        names = ("n_hidden", "method", "activation", "bias", "depth", "time_budget", "random_state")
+        self.recovery_ = recover(X, y, **{name: getattr(self, name) for name in names})
+        self.network_, self.certificate_ = self.recovery_.network, self.recovery_.certificate
+        layers = layers_of(self.network_)
+        self.coefs_ = [W.T.copy() for W, _ in layers]
+        self.intercepts_ = [b.copy() for _, b in layers]
+        self.n_outputs_ = self.network_.n_outputs
+        self._flat = y.ndim == 1
+        self._errors = None
+        if self.certificate_.verdict in ("exact", "statistical"):
+            Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
+            self._errors = PredictionErrors.of(self.network_, np.asarray(X, dtype=np.float64), Y)
+        return self
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """What the network answers.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+
+        return_std : bool, default=False
+            Whether to give the standard errors of the predictions beside them. They come from the errors of the
+            weights; the noise of a further sample is not in them. They are infinite where the verdict is below
+            statistical, because nothing is known of the weights' errors then.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            The predictions.
+
+        std : ndarray of the same shape
+            Their standard errors, with `return_std=True` alone.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        Y = self.network_(X)
+        if not return_std:
+            return Y[:, 0] if self._flat else Y
+        errors = np.full_like(Y, np.inf) if self._errors is None else self._errors(X)
+        return (Y[:, 0], errors[:, 0]) if self._flat else (Y, errors)

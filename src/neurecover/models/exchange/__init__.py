@@ -1,0 +1,1 @@
+"""Networks to and from other libraries: PyTorch modules, ONNX files, scikit-learn's perceptrons."""

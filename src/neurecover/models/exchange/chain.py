@@ -1,0 +1,107 @@
+"""A chain of affine maps and activations, as other libraries keep them, folded into the layers of a network:
+
+    x ↦ M₁ x + m₁ ↦ act(·) ↦ M₂ · + m₂ ↦ …
+
+Affine maps that follow each other become one, M₂ M₁ x + (M₂ m₁ + m₂), so that a scaler in front of a network is part of
+its first layer. One that stands alone is taken over bit by bit.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neurecover.activations import Activation, get
+from neurecover.models.deep import DeepNetwork
+from neurecover.models.network import Network
+
+
+class Chain:
+    """Steps are added in the order in which x passes them; `network` is what they come to. `origin` is for messages."""
+
+    def __init__(self, origin: str) -> None:
+        self.origin = origin
+        self._layers: list[tuple[np.ndarray, np.ndarray]] = []
+        self._pending: tuple[np.ndarray, np.ndarray] | None = None
+        self._activation: Activation | None = None
+
+    def affine(self, M: ArrayLike, m: ArrayLike | None = None) -> None:
+        """x ↦ M x + m, with M (rows, columns) and m (rows,), or zero."""
+        matrix = np.asarray(M, dtype=np.float64)
+        if matrix.ndim != 2:
+            raise ValueError(f"{self.origin}: expected weights with two dimensions. Got shape {matrix.shape} instead.")
+        shift = np.zeros(len(matrix)) if m is None else np.asarray(m, dtype=np.float64)
+        below = self._width
+        if below not in (None, matrix.shape[1]) or shift.shape != (len(matrix),):
+            raise ValueError(
+                f"{self.origin}: expected weights that fit the {'inputs' if below is None else below} below them. "
+                f"Got weights {matrix.shape} and a bias {shift.shape} instead."
+            )
+        if self._pending is not None:
+            first, offset = self._pending
+            matrix, shift = matrix @ first, matrix @ offset + shift
+        self._pending = matrix, shift
+
+    def scale(self, factor: ArrayLike, shift: ArrayLike) -> None:
+        """x ↦ factor ∘ x + shift, entry by entry; either may be one number where the width is known."""
+        width = self._width or max(np.size(factor), np.size(shift))
+        if not {np.size(factor), np.size(shift)} <= {1, width}:
+            raise ValueError(
+                f"{self.origin}: expected one number for each of the {width} values. Got {np.size(factor)} to multiply "
+                f"with and {np.size(shift)} to add instead."
+            )
+        factor = np.broadcast_to(np.asarray(factor, dtype=np.float64), (width,))
+        shift = np.broadcast_to(np.asarray(shift, dtype=np.float64), (width,))
+        if self._pending is None:
+            return self.affine(np.diag(factor), shift)
+        M, m = self._pending
+        self._pending = factor[:, None] * M, factor * m + shift
+        return None
+
+    def activation(self, spec: str | Activation) -> None:
+        """x ↦ act(x), entry by entry."""
+        try:
+            act = get(spec)
+        except ValueError as error:
+            raise ValueError(f"{self.origin}: {error}") from None
+        if str(act) == "identity":
+            return
+        if self._activation not in (None, act):
+            raise ValueError(
+                f"{self.origin}: expected one activation in all hidden layers. Got {self._activation} and then {act}; "
+                "an activation of the outputs is left out, as in the logits of a classifier."
+            )
+        if self._pending is None and self._layers:
+            self.affine(np.eye(len(self._layers[-1][0])))
+        if self._pending is None:
+            raise ValueError(f"{self.origin}: expected a linear layer first. Got the activation {act} instead.")
+        self._layers.append(self._pending)
+        self._activation, self._pending = act, None
+
+    def network(self) -> Network | DeepNetwork:
+        """One hidden layer as a `Network`, none or several as a `DeepNetwork`."""
+        if self._pending is None and not self._layers:
+            raise ValueError(f"{self.origin}: expected at least one linear layer. Got none instead.")
+        if self._pending is None:
+            self.affine(np.eye(len(self._layers[-1][0])))
+        assert self._pending is not None
+        act = self._activation or get("relu")
+        try:
+            if len(self._layers) == 1:
+                return Network(*self._layers[0], *self._pending, activation=act)
+            return DeepNetwork([*self._layers, self._pending], act)
+        except ValueError as error:
+            raise ValueError(f"{self.origin}: {error}") from None
+
+    @property
+    def _width(self) -> int | None:
+        if self._pending is not None:
+            return len(self._pending[0])
+        return len(self._layers[-1][0]) if self._layers else None
+
+
+def layers_of(network: Network | DeepNetwork) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """The pairs (W, b), …, (A, c) of either kind."""
+    if isinstance(network, Network):
+        return (network.W, network.b), (network.A, network.c)
+    return network.layers
