@@ -81,6 +81,7 @@ def certify(
         p_structure = information.score_test(variance)
         made += checks.noise(holdout, variance, n_equations, freedom, p_structure, evidence)
         made.append(checks.independence(serial.z()))
+        made.append(checks.output_digits(evidence.precision, np.sqrt(holdout.output_variance)))
         made += checks.precision(errors.arrays.largest(*_rows(normal)), _strength(normal, errors.arrays))
         if all(check.passed for check in made if check.name != "rounding"):
             made.append(checks.noise_level(variance, errors.arrays.largest(*_hidden(normal))))

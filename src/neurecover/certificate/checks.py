@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import erfc, fdtrc, fdtri
 
 from neurecover.certificate.verdict import Check
-from neurecover.statistics import Residuals
+from neurecover.statistics import OutputPrecision, Residuals
 
 EPS = float(np.finfo(np.float64).eps)
 ROUNDING = 100 * EPS  # of the size of the terms that are added up
@@ -23,6 +23,8 @@ HEAVY = 9.0  # kurtosis of the held-out residual; Laplace noise has 6
 MAX_PARAMETERS = 6_000  # beyond, the information matrix is not formed and nothing is certified
 FEW, MARGINAL = 4, 3.0  # equations per parameter; worth of a unit that noise explains (both calibrated on sweeps)
 MARGIN = 1  # samples at a kink beyond those that any unit can be laid through
+IN_DIGITS = {"single precision": "seven digits: ", "half precision": "three digits: ", "bfloat16": "two digits: "}
+STEPS = 3.0  # of the grid of an output to its standard deviation
 WIDE, WEAK = 0.1, 4.0  # largest standard error of a weight, least output weight in standard errors
 
 
@@ -32,7 +34,8 @@ class Evidence:
 
     asked is the number of units the caller gave (None: to be found), sign_choices how many assignments of signs fit
     (0: not determined), agreements how many independent descents ended at the same optimum, last_drop what the last
-    unit that was dropped was worth, N·log(Σr² without it / Σr² with it) per parameter.
+    unit that was dropped was worth, N·log(Σr² without it / Σr² with it) per parameter. `precision` is what grids the
+    outputs lie on, and at_rounding says whether the fit has reached their rounding: then no better one is to be found.
     """
 
     asked: int | tuple[int, ...] | None
@@ -40,6 +43,8 @@ class Evidence:
     agreements: int = 0
     converged: bool = True
     last_drop: float = 0.0
+    precision: OutputPrecision | None = None
+    at_rounding: bool = False
 
 
 def held_out(holdout: Residuals, rounding: np.ndarray) -> tuple[Check, Check]:
@@ -211,14 +216,14 @@ def noise(
             f"{n_equations} noisy equations for {n_free} parameters are fewer than {FEW} each: too few to tell noise "
             "from what is missing."
         )
-    open_width = evidence.asked is None and evidence.last_drop > MARGINAL
+    open_width = evidence.asked is None and evidence.last_drop > MARGINAL and not evidence.at_rounding
     spare = "No unit more is called for."
     if open_width:
         spare = (
             f"Whether there is one unit more is not clear: it would lower N·log Σr² by {evidence.last_drop:.1f} per "
             f"parameter, and noise explains {MARGINAL:g}."
         )
-    converged, agreed = evidence.converged, evidence.agreements > 0
+    converged, agreed = evidence.converged, evidence.agreements > 0 or evidence.at_rounding
     ratio = holdout.mse / noise_variance if noise_variance > 0.0 else np.inf
     p_holdout = float(fdtrc(N, freedom, ratio))
     structure = f"The residual correlates with no random unit (p = {p_structure:.1e})."
@@ -230,7 +235,7 @@ def noise(
         Check("load", enough, n_equations, FEW * n_free, load),
         Check("spare unit", not open_width, evidence.last_drop, MARGINAL, spare),
         Check("convergence", converged, None, None, _converged_sentence(converged)),
-        Check("agreement", agreed, evidence.agreements, 1, _agreement_sentence(agreed)),
+        Check("agreement", agreed, evidence.agreements, 1, _agreement_sentence(agreed, evidence.at_rounding)),
         Check("structure", p_structure >= SIGNIFICANCE, p_structure, SIGNIFICANCE, structure),
         Check(
             "generalisation",
@@ -240,6 +245,28 @@ def noise(
             f"The held-out error is {ratio:.3g} times the noise on the fitted samples (p = {p_holdout:.1e}).",
         ),
     ]
+
+
+def output_digits(precision: OutputPrecision | None, spread: np.ndarray) -> Check:
+    """Are the outputs on a grid, and if so is its step small against their standard deviations, spread (p,)?
+
+    A rounding error is as good as noise where the value could have been anywhere between two points of the grid. A
+    network that gives few different values makes errors that are a function of x, which no standard error covers.
+    """
+    named = [] if precision is None else [o for o, name in enumerate(precision.names) if name]
+    if precision is None or not named:
+        return Check("output digits", True, None, None, "The outputs carry the digits of double precision.")
+    steps = spread[named] / np.maximum(precision.step[named], 1e-300)
+    worst = named[int(np.argmin(steps))]
+    every = "The outputs carry" if len(set(precision.names)) == 1 else f"Output {worst} carries"
+    sentence = f"{every} {IN_DIGITS.get(precision.names[worst], '')}{precision.names[worst]}"
+    fewest = float(steps.min())
+    if fewest >= STEPS:
+        return Check("output digits", True, fewest, STEPS, f"{sentence}.")
+    sentence = (
+        f"{sentence}, {fewest:.1f} steps to a standard deviation: too coarse for rounding to be as good as noise."
+    )
+    return Check("output digits", False, fewest, STEPS, sentence)
 
 
 def independence(z: np.ndarray) -> Check:
@@ -285,7 +312,9 @@ def _converged_sentence(converged: bool) -> str:
     return "The last fit has converged." if converged else "The last fit was stopped before it had converged."
 
 
-def _agreement_sentence(agreed: bool) -> str:
+def _agreement_sentence(agreed: bool, at_rounding: bool) -> str:
+    if at_rounding:
+        return "No optimum is better by more than the rounding of the outputs."
     if agreed:
         return "A second descent from another start ended at this optimum."
     return "No second descent from another start ended at this optimum, so a better one may exist."

@@ -191,7 +191,15 @@ def _finished(
     final = polish(given.samples, found, task.bias, deadline)
     residual = f"relative residual {np.sqrt(final.relative_rss):.1e}"
     clock.stage("last fit", f"{residual} on all {given.moments.n} samples")
-    evidence = Evidence(task.n_hidden, found.sign_choices, found.agreements, final.converged, found.last_drop)
+    evidence = Evidence(
+        task.n_hidden,
+        found.sign_choices,
+        found.agreements,
+        final.converged,
+        found.last_drop,
+        given.precision,
+        task.coarse and final.relative_rss < task.level,
+    )
     certificate = certify(final.network, given.whitening, given.samples, residuals, evidence, rng, task.bias)
     clock.stage("certify", certificate.verdict)
     network = unwhitened(final.network, given.whitening).normal_form()

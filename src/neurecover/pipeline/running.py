@@ -17,12 +17,18 @@ from neurecover.data import Oracle, Prepared, Source, as_source, loaded, prepare
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network
 from neurecover.random import RandomStateLike, as_generator
+from neurecover.refine.descent import EXACT
 from neurecover.refine.task import Task
 from neurecover.results import Estimate, Recovery, Stage
 from neurecover.solve import Deadline
 from neurecover.statistics import Residuals
 
 Progress = Callable[[str, float], object]
+STORED, COMPUTED = (
+    4.0,
+    256.0,
+)  # Σ r² over the squares of the rounding errors of Y: stored rounded, computed in that float
+NOISE_LIKE = 1e-9  # share of Σ y² beyond which a fit at the level of rounding may be a wrong one, as it is with noise
 
 
 class Clock:
@@ -113,10 +119,21 @@ def begun(
     asked = algorithm.prepare(as_source(X, Y))
     source = loaded(asked, n_samples)
     given = prepared(source, bias, run.rng)
-    task = Task(activation, given.whitening.rank, source.n_outputs, given.moments.n, bias, n_hidden)
+    task = Task(activation, given.whitening.rank, source.n_outputs, given.moments.n, bias, n_hidden, _level(given))
     run.clock.stage("read", _read_sentence(given))
     n_queries = asked.queries if isinstance(asked, Oracle) else None
     return Begun(given, task, n_queries, _hopeless(given, task, algorithm))
+
+
+def _level(given: Prepared) -> float:
+    """Σ r² / Σ y² that the rounding of the outputs leaves, with a margin; EXACT where they have all digits.
+
+    The sums of a network computed in a shorter float lose digits on the way, not only at the end.
+    """
+    total = float(np.sum(np.diag(given.moments.covariance)[given.source.n_inputs :] + given.output_mean**2))
+    left = np.sum(np.where(given.precision.is_float, COMPUTED, STORED) * given.precision.rounding**2)
+    share = float(left) / total if total > 0.0 else 0.0
+    return max(EXACT, share) if share <= NOISE_LIKE else EXACT
 
 
 def check_width(n_hidden: int | None) -> None:

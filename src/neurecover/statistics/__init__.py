@@ -1,6 +1,7 @@
 """One-pass sums over samples, mergeable in any order; what leaves them does not grow with n."""
 
 from neurecover.statistics.base import Statistic
+from neurecover.statistics.digits import OutputDigits, OutputPrecision
 from neurecover.statistics.gauss_newton import (
     CurvatureProduct,
     GaussNewtonSums,
@@ -22,6 +23,8 @@ __all__ = [
     "InfluenceSums",
     "ModelSums",
     "Moments",
+    "OutputDigits",
+    "OutputPrecision",
     "PreactivationRange",
     "ReadoutSums",
     "Residuals",
