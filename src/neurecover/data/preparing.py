@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.data.arrays import ArraySource
-from neurecover.data.distinct import without_repeats
+from neurecover.data.distinct import with_gaps, without_repeats
 from neurecover.data.loop import reduce
 from neurecover.data.mapped import Mapped, Whitening
 from neurecover.data.oracles import Oracle
@@ -70,6 +70,8 @@ def prepared(source: Source, bias: bool, rng: np.random.Generator) -> Prepared:
     samples = Mapped(source, whitening)
     train, holdout = _divided(samples, moments.n, rng)
     precision = reduce(source, OutputDigits(source.n_outputs)).precision()
+    if isinstance(source, ArraySource):
+        precision = with_gaps(precision, source.collect()[1])
     return Prepared(source, moments, whitening, samples, train, holdout, n_given, precision)
 
 

@@ -10,7 +10,7 @@ from neurecover.statistics.gauss_newton import (
     UnitBlockSums,
 )
 from neurecover.statistics.hermite import HermiteCoefficients, HermiteSums, regression_degree
-from neurecover.statistics.influence import InfluenceSums, SerialResiduals
+from neurecover.statistics.influence import InfluenceSums, ProbeScores, SerialResiduals
 from neurecover.statistics.model_sums import ModelSums, UnitsOn, incoming
 from neurecover.statistics.moments import Moments
 from neurecover.statistics.residuals import Residuals
@@ -26,6 +26,7 @@ __all__ = [
     "OutputDigits",
     "OutputPrecision",
     "PreactivationRange",
+    "ProbeScores",
     "ReadoutSums",
     "Residuals",
     "SerialResiduals",

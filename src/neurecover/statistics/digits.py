@@ -7,7 +7,7 @@ anywhere between two points of the grid. Three grids are looked for, each by the
     y = m·10^(−decimals)                                digits after the point
     y = m·10^(E − figures),  |y| in [10^(E−1), 10^E)    significant figures
 
-Any other grid shows where it is coarse: most values occur more than once, and the gaps between them are its steps.
+Decimal grids are blurred by the float that holds their values, double or single precision.
 """
 
 from __future__ import annotations
@@ -18,11 +18,10 @@ import numpy as np
 
 from neurecover.statistics.base import Statistic, float64
 
-DOUBLE = 53  # bits of the mantissa
-SHORT = {8: "bfloat16", 11: "half precision", 24: "single precision"}
+SHORT = {8: "bfloat16", 11: "half precision", 24: "single precision"}  # by the bits of the mantissa
+SINGLE, DOUBLE = 24, 53
 MOST = 12  # decimals or figures looked for; more would not be told from double precision
-NONE = 99  # digits of an output on no grid of the kind
-VACUOUS = 0.1  # of a step: rounding may blur a grid by so much, or else any value is on it
+VACUOUS = 0.1  # of a step: where a float blurs a grid by more, every value is on it
 
 
 @dataclass(frozen=True)
@@ -44,73 +43,69 @@ class OutputPrecision:
 
 
 class OutputDigits(Statistic):
-    """The most bits, decimals and figures that a value of each output needs, and the mean squares of the steps."""
+    """The most bits, decimals and figures that a value of each output needs, and the mean squares of the steps.
 
-    maxima = frozenset({"bits", "decimals", "figures", "gap"})
+    decimals and figures have a row for double and one for single precision.
+    """
+
+    maxima = frozenset({"bits", "decimals", "figures", "largest"})
 
     def __init__(self, n_outputs: int) -> None:
-        self.sums = {"n": np.zeros((), dtype=np.int64)}
-        self.sums |= {name: np.zeros(n_outputs) for name in ("bits", "decimals", "figures", "gap", "binary", "decimal")}
+        self.sums = {"n": np.zeros((), dtype=np.int64), "bits": np.zeros(n_outputs), "largest": np.zeros(n_outputs)}
+        self.sums |= {"decimals": np.zeros((2, n_outputs)), "figures": np.zeros((2, n_outputs))}
+        self.sums |= {"binary": np.zeros(n_outputs), "decimal": np.zeros(n_outputs)}
         self.row_bytes = 64 * n_outputs
 
     def update(self, X: np.ndarray, Y: np.ndarray) -> None:
         _, Y = float64(X, Y)
-        sums = self.sums
+        sums, size = self.sums, np.abs(Y)
+        given = size > 0.0
+        mantissa, exponent = np.frexp(size)
+        whole = np.ldexp(mantissa, DOUBLE).astype(np.int64)
+        _, low = np.frexp((whole & -whole).astype(np.float64))  # the place of the last bit, from 1
+        place = np.floor(np.log10(size, out=np.zeros_like(size), where=given)) + 1.0
+        bits = np.where(given, DOUBLE + 1 - low, 0)
         sums["n"] += len(Y)
-        for o, y in enumerate(Y.T):
-            sums["gap"][o] = max(sums["gap"][o], _gap(y))
-            y = np.abs(y[y != 0.0])
-            mantissa, exponent = np.frexp(y)
-            whole = np.ldexp(mantissa, DOUBLE).astype(np.int64)
-            _, low = np.frexp((whole & -whole).astype(np.float64))  # the place of the last bit, from 1
-            bits = int(np.max(DOUBLE + 1 - low, initial=0))
-            place = np.floor(np.log10(y)) + 1.0
-            blur = 2.0 ** (1 - max(bits, 24)) * y if bits <= 24 else 2.0 ** (2 - DOUBLE) * y
-            sums["bits"][o] = max(sums["bits"][o], bits)
-            sums["decimals"][o] = max(sums["decimals"][o], _fewest(y, blur, np.zeros(len(y))))
-            sums["figures"][o] = max(sums["figures"][o], _fewest(y, blur, place))
-            with np.errstate(over="ignore"):  # beyond 1e154 the mean square of the steps has no number
-                sums["binary"][o] += np.sum(np.ldexp(1.0, 2 * exponent))
-                sums["decimal"][o] += np.sum(100.0**place)
+        np.maximum(sums["bits"], bits.max(axis=0, initial=0), out=sums["bits"])
+        np.maximum(sums["largest"], size.max(axis=0, initial=0.0), out=sums["largest"])
+        for row, blur in enumerate(_BLURS):
+            np.maximum(sums["decimals"][row], _needed(size, blur, 0.0 * place), out=sums["decimals"][row])
+            np.maximum(sums["figures"][row], _needed(size, blur, place), out=sums["figures"][row])
+        with np.errstate(over="ignore"):  # beyond 1e154 the mean square of the steps has no number
+            sums["binary"] += np.sum(np.where(given, np.ldexp(1.0, 2 * exponent), 0.0), axis=0)
+            sums["decimal"] += np.sum(np.where(given, 100.0**place, 0.0), axis=0)
 
     def precision(self) -> OutputPrecision:
         """The coarsest grid that holds every value of an output."""
-        names, steps = [], []
-        for bits, decimals, figures, gap, binary, decimal in zip(*list(self.sums.values())[1:]):
-            found = [(0.0, "")]
-            found += [(np.sqrt(binary / self.n) * 2.0**-b, name) for b, name in SHORT.items() if bits <= b][:1]
-            if decimals <= MOST:
-                found.append((10.0**-decimals, f"{decimals:.0f} decimal{'' if decimals == 1 else 's'}"))
-            if figures <= MOST:
-                unit = f"{figures:.0f} significant digit{'' if figures == 1 else 's'}"
-                found.append((np.sqrt(decimal / self.n) * 10.0**-figures, unit))
-            step, name = max(found)
-            if gap > 2.0 * step:
-                step, name = gap, f"steps of {gap:.2g}"
-            steps.append(step)
-            names.append(name)
-        return OutputPrecision(tuple(names), np.array(steps))
+        found = [max(self._grids(o)) for o in range(len(self.sums["bits"]))]
+        return OutputPrecision(tuple(name for _, name in found), np.array([step for step, _ in found]))
+
+    def _grids(self, o: int) -> list[tuple[float, str]]:
+        """The steps of the grids that hold every value, and their names."""
+        sums, found = self.sums, [(0.0, "")]
+        bits = sums["bits"][o]
+        found += [(float(np.sqrt(sums["binary"][o] / self.n)) * 2.0**-b, SHORT[b]) for b in SHORT if bits <= b][:1]
+        for row, blur in enumerate(_BLURS[: 2 if bits <= SINGLE else 1]):
+            decimals, figures = int(sums["decimals"][row, o]), int(sums["figures"][row, o])
+            if decimals <= MOST and blur * sums["largest"][o] * 10.0**decimals <= VACUOUS:
+                found.append((10.0**-decimals, f"{decimals} decimal{'' if decimals == 1 else 's'}"))
+            if 0 < figures <= MOST and blur * 10.0**figures <= VACUOUS:
+                step = float(np.sqrt(sums["decimal"][o] / self.n)) * 10.0**-figures
+                found.append((step, f"{figures} significant digit{'' if figures == 1 else 's'}"))
+        return found
 
 
-def _gap(y: np.ndarray) -> float:
-    """The middle gap between values if most occur more than once, else 0; the commonest is left out, which may be c."""
-    values, counts = np.unique(y, return_counts=True)
-    if len(values) < 3:
-        return 0.0
-    counts[np.argmax(counts)] = 0
-    repeated = counts[counts > 1].sum() > counts.sum() / 2
-    return float(np.median(np.diff(values))) if repeated else 0.0
+_BLURS = (2.0 ** (2 - DOUBLE), 2.0 ** (1 - SINGLE))
 
 
-def _fewest(y: np.ndarray, blur: np.ndarray, place: np.ndarray) -> int:
-    """The fewest digits q for which every y is a multiple of 10^(place − q), to within its blur; NONE if too many."""
-    most = 0
+def _needed(size: np.ndarray, blur: float, place: np.ndarray) -> np.ndarray:
+    """Per output the fewest digits q for which every |y| is a multiple of 10^(place − q), to blur·|y|; or MOST + 1."""
+    needed = np.zeros(size.shape[1])
     for q in range(MOST, -1, -1):
-        scale = 10.0 ** (q - place)
-        ok = np.abs(y * scale - np.rint(y * scale)) <= blur * scale
-        if not ok.all():
-            most = q + 1
+        with np.errstate(over="ignore", invalid="ignore"):
+            scaled = size * 10.0 ** (q - place)
+            off = ~(np.abs(scaled - np.rint(scaled)) <= blur * scaled)
+        needed = np.where((needed == 0) & off.any(axis=0), q + 1, needed)
+        if needed.all():
             break
-    if most > MOST or np.any(blur * 10.0 ** (most - place) > VACUOUS):
-        return NONE
-    return most
+    return needed
