@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from scipy.special import stdtrit
 
 from neurecover.certificate import checks
 from neurecover.certificate.checks import EPS, ROUNDING, Evidence
@@ -202,12 +203,16 @@ class _Errors:
 def _errors(
     information: Information, normal: Model, whitening: Whitening, samples: Source, variance: float, noisy: bool
 ) -> _Errors:
-    """σ² T F⁻¹ Tᵀ; under noise the variances are those that hold whatever the noise of single samples and outputs."""
+    """σ² T F⁻¹ Tᵀ; under noise the variances are those that hold whatever the noise of single samples and outputs.
+
+    1.96 standard errors are 95 % intervals.
+    """
     half = ToNormalForm(information, normal, whitening)(information.root)
     if noisy:
         moves = half @ information.root.T
         influence = reduce(samples, InfluenceSums(information.model, information.free, moves, information.inverse))
-        variances = influence.sums["squares"]
+        # A variance of ν degrees of freedom makes Student's t of a deviation: wider where few samples carry a weight.
+        variances = influence.sums["squares"] * (stdtrit(influence.carried_by, 0.975) / stdtrit(np.inf, 0.975)) ** 2
     else:
         influence = None
         variances = variance * np.einsum("ij,ij->i", half, half)

@@ -19,7 +19,7 @@ SINGULAR = 1e-13  # smallest eigenvalue of the scaled information
 EXACT_WEIGHTS = 1e-8  # the largest error that rounding may have left in a weight of an exact network
 SIGNIFICANCE = 1e-3  # of every test: one right network in a thousand is doubted by each
 GOOD_R2 = 0.9
-HEAVY = 9.0  # kurtosis of the held-out residual; Laplace noise has 6
+CARRIED = 5.0  # degrees of freedom of a standard error; below, Student's t says little about other noise than Gaussian
 MAX_PARAMETERS = 6_000  # beyond, the information matrix is not formed and nothing is certified
 FEW, MARGINAL = 4, 3.0  # equations per parameter; worth of a unit that noise explains (both calibrated on sweeps)
 MARGIN = 1  # samples at a kink beyond those that any unit can be laid through
@@ -208,11 +208,12 @@ def noise(
     above = f"The held-out error {holdout.mse:.3g} is not clearly below the outputs' variance {variance:.3g}."
     below = f"The held-out error {holdout.mse:.3g} is below the outputs' variance {variance:.3g}."
     signal = bool(holdout.mse <= limit)
-    kurtosis = influence.kurtosis
-    tails = f"The residual has kurtosis {kurtosis:.1f} (Gaussian 3)."
-    heavy = kurtosis > HEAVY and not evidence.at_rounding  # rounding errors are bounded, however they differ in size
-    if heavy:
-        tails = f"The residual has heavy tails (kurtosis {kurtosis:.1f}, Gaussian 3): least squares follows outliers."
+    fewest = float(influence.carried_by.min(initial=np.inf))
+    tails = f"The error of every weight rests on {fewest:.0f} residuals or more."
+    if fewest < CARRIED:
+        tails = (
+            f"The error of some weight rests on about {fewest:.1f} residuals, outliers or the only ones that show it."
+        )
     n_free = n_equations - freedom
     enough = n_equations >= FEW * n_free
     load = f"{n_equations} noisy equations for {n_free} parameters."
@@ -237,7 +238,7 @@ def noise(
         structure = f"The residual is not noise: it correlates with random units (p = {p_structure:.1e})."
     return [
         Check("signal", signal, holdout.mse, limit, below if signal else above),
-        Check("tails", not heavy, kurtosis, HEAVY, tails),
+        Check("tails", fewest >= CARRIED, fewest, CARRIED, tails),
         Check("load", enough, n_equations, FEW * n_free, load),
         Check("spare unit", not open_width, evidence.last_drop, MARGINAL, spare),
         Check("convergence", converged, None, None, _converged_sentence(converged)),

@@ -93,6 +93,12 @@ def _single(truth: Network, rng: np.random.Generator) -> Samples:
     return X, np.maximum(X @ W.T + b, np.float32(0)) @ A.T + c
 
 
+def _shortened(truth: Network) -> Network:
+    """The network with weights that single precision holds, so that it can be computed in it."""
+    W, b, A, c = (array.astype(np.float32).astype(np.float64) for array in (truth.W, truth.b, truth.A, truth.c))
+    return Network(W, b, A, c, truth.activation)
+
+
 FAMILIES: dict[str, tuple[int, Family]] = {
     "Gaussian": (1, _noise(lambda rng, shape: rng.standard_normal(shape))),
     "uniform": (1, _noise(lambda rng, shape: rng.uniform(-(3**0.5), 3**0.5, shape))),
@@ -132,7 +138,7 @@ def measure(family: str, seeds: range, track: Track) -> Row:
     p, draw = FAMILIES[family]
     z, claims, false = [], 0, 0
     for seed in track(seeds, family):
-        truth = teacher(D, K, p, bias=0.5, random_state=seed)
+        truth = _shortened(teacher(D, K, p, bias=0.5, random_state=seed))
         X, Y = draw(truth, np.random.default_rng([seed, 1]))
         found = recover(X, Y, K if seed % 2 else None, random_state=seed)
         if found.certificate.verdict != "statistical":

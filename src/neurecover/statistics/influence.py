@@ -22,18 +22,16 @@ from neurecover.statistics.base import Statistic, float64
 
 
 class InfluenceSums(Statistic):
-    """Σ (M g)² for M = `moves` (q, P) over the `free` parameters of a network; `inverse` (P, P) is F⁻¹.
+    """Σ (M g)² and Σ (M g)⁴ for M = `moves` (q, P) over the `free` parameters of a network; `inverse` (P, P) is F⁻¹.
 
-    Per output Σ r² and Σ r⁴ with the leverage taken back; Σ s and Σ s² for the squared residual s of a sample, all
-    outputs together, without a part in the fit.
+    Further Σ s and Σ s² for the squared residual s of a sample, all outputs together, without a part in the fit.
     """
 
     def __init__(self, model: Model, free: np.ndarray, moves: np.ndarray, inverse: np.ndarray) -> None:
         self.model, self.free, self.moves, self.inverse = model, free, moves, inverse
         self.settings = {"theta": parameters(model), "moves": moves}
         self.sums = {"n": np.zeros((), dtype=np.int64), "squares": np.zeros(len(moves))}
-        self.sums |= {"second": np.zeros(model.n_outputs), "fourth": np.zeros(model.n_outputs)}
-        self.sums |= {"left_out": np.zeros(()), "left_out_squared": np.zeros(())}
+        self.sums |= {"fourths": np.zeros(len(moves)), "left_out": np.zeros(()), "left_out_squared": np.zeros(())}
         self.row_bytes = 8 * (2 * model.n_outputs * len(free) + len(moves))
 
     def update(self, X: np.ndarray, Y: np.ndarray) -> None:
@@ -46,17 +44,17 @@ class InfluenceSums(Statistic):
         scores = np.einsum("nop,no->np", J, R)
         moved = scores @ self.moves.T
         self.sums["n"] += len(X)
-        self.sums["squares"] += np.einsum("nq,nq->q", moved, moved)
-        self.sums["second"] += np.sum(R**2, axis=0)
-        self.sums["fourth"] += np.sum(R**4, axis=0)
+        moved *= moved
+        self.sums["squares"] += moved.sum(axis=0)
+        self.sums["fourths"] += np.einsum("nq,nq->q", moved, moved)
         self.sums["left_out"] += left_out.sum()
         self.sums["left_out_squared"] += left_out @ left_out
 
     @property
-    def kurtosis(self) -> float:
-        """E r⁴ / (E r²)² of the output where it is largest: 3 for Gaussian noise."""
-        second, fourth = self.average("second"), self.average("fourth")
-        return float(np.divide(fourth, second**2, out=np.zeros_like(second), where=second**2 > 0).max())
+    def carried_by(self) -> np.ndarray:
+        """ν = 2 (Σ m²)²/Σ m⁴, the degrees of freedom of every variance Σ m²: its own variance is at most Σ m⁴."""
+        squares, fourths = self.sums["squares"], self.sums["fourths"]
+        return np.divide(2.0 * squares**2, fourths, out=np.full_like(squares, np.inf), where=fourths > 0.0)
 
     @property
     def freedom(self) -> float:
