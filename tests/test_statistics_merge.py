@@ -22,7 +22,9 @@ from neurecover.statistics import (
     InfluenceSums,
     ModelSums,
     Moments,
+    OutputDigits,
     PreactivationRange,
+    ProbeScores,
     ReadoutSums,
     Residuals,
     SerialResiduals,
@@ -74,6 +76,8 @@ FACTORIES: dict[str, Callable[[], Statistic]] = {
     "truncated": lambda: TruncatedSums(lambda X: np.hstack([X, X**2]), 2 * D, P, 1.5),
     "model": lambda: ModelSums(DEEP, DIRECTION[:2]),
     "units-on": lambda: UnitsOn(DEEP),
+    "output-digits": lambda: OutputDigits(P),
+    "probe-scores": lambda: ProbeScores(DEEP, np.arange(5), DIRECTION[:2], 1e-3 * np.ones((5, 2 * P))),
     "influence": lambda: InfluenceSums(DEEP, np.arange(5), np.eye(2, 5), 1e-3 * np.eye(5)),
 }
 every_statistic = pytest.mark.parametrize("build", FACTORIES.values(), ids=FACTORIES)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
+from scipy.special import stdtrit
 
 from neurecover.certificate import checks
 from neurecover.certificate.checks import EPS, ROUNDING, Evidence
@@ -32,6 +33,7 @@ from neurecover.statistics import (
     GaussNewtonSums,
     InfluenceSums,
     ModelSums,
+    ProbeScores,
     Residuals,
     SerialResiduals,
     UnitsOn,
@@ -63,7 +65,8 @@ def certify(
         return issue(tuple(made), holdout, holdout.n)
     white, normal = aligned(model, whitening)
     noisy = not made[0].passed
-    information = _information(white, samples, bias, _probes(white, rng, bias) if noisy else None)
+    probes = _probes(white, rng, bias) if noisy else None
+    information = _information(white, samples, bias, probes)
     serial = reduce(samples, SerialResiduals(white))
     n_equations, n_free = serial.n * model.n_outputs, information.n_determinable
     on = _units_on(white, samples, bias)
@@ -77,10 +80,11 @@ def certify(
     errors = _errors(information, normal, whitening, samples, max(variance, floor), noisy)
     made.append(_signs(normal, errors, evidence))
     made.append(checks.kinks(on.on, on.off, on.wanted, not noisy))
-    if noisy:
-        p_structure = information.score_test(variance)
-        made += checks.noise(holdout, variance, n_equations, freedom, p_structure, evidence)
+    if errors.influence is not None:
+        p_structure = _structure(information, variance, probes, samples)
+        made += checks.noise(holdout, errors.influence, n_equations, freedom, p_structure, evidence)
         made.append(checks.independence(serial.z()))
+        made.append(checks.output_digits(evidence.precision, np.sqrt(holdout.output_variance)))
         made += checks.precision(errors.arrays.largest(*_rows(normal)), _strength(normal, errors.arrays))
         if all(check.passed for check in made if check.name != "rounding"):
             made.append(checks.noise_level(variance, errors.arrays.largest(*_hidden(normal))))
@@ -171,13 +175,29 @@ def _probes(white: Model, rng: np.random.Generator, bias: bool) -> np.ndarray:
     return np.hstack([probes, np.zeros((len(probes), 1))]) if padded else probes
 
 
+def _structure(information: Information, variance: float, probes: np.ndarray | None, samples: Source) -> float:
+    """The probability, if the residual is noise, of correlating with the probes as it does.
+
+    Where noise of one variance does not explain it, noise that differs from sample to sample may.
+    """
+    p_value = information.score_test(variance)
+    if p_value >= checks.SIGNIFICANCE or probes is None:
+        return p_value
+    scores = ProbeScores(information.model, information.free, probes, information.explained)
+    return max(p_value, reduce(samples, scores).p_value())
+
+
 @dataclass(frozen=True)
 class _Errors:
-    """Standard errors by name, the variances behind them, and H with a covariance in proportion to H Hᵀ."""
+    """Standard errors by name, the variances behind them, and H with a covariance in proportion to H Hᵀ.
+
+    `influence` are the sums behind them under noise.
+    """
 
     arrays: ParameterArrays
     variances: np.ndarray
     half: np.ndarray
+    influence: InfluenceSums | None
 
     def covariance(self, own: np.ndarray) -> np.ndarray:
         """σ² T F⁻¹ Tᵀ of the parameters `own`, scaled to their variances."""
@@ -190,16 +210,21 @@ class _Errors:
 def _errors(
     information: Information, normal: Model, whitening: Whitening, samples: Source, variance: float, noisy: bool
 ) -> _Errors:
-    """σ² T F⁻¹ Tᵀ; under noise the variances are those that hold whatever the noise of single samples and outputs."""
+    """σ² T F⁻¹ Tᵀ; under noise the variances are those that hold whatever the noise of single samples and outputs.
+
+    1.96 standard errors are 95 % intervals.
+    """
     half = ToNormalForm(information, normal, whitening)(information.root)
     if noisy:
         afford(4.0 * len(half) ** 3)
         moves = half @ information.root.T
-        influence = InfluenceSums(information.model, information.free, moves, information.inverse)
-        variances = reduce(samples, influence).sums["squares"]
+        influence = reduce(samples, InfluenceSums(information.model, information.free, moves, information.inverse))
+        # A variance of ν degrees of freedom makes Student's t of a deviation: wider where few samples carry a weight.
+        variances = influence.sums["squares"] * (stdtrit(influence.carried_by, 0.975) / stdtrit(np.inf, 0.975)) ** 2
     else:
+        influence = None
         variances = variance * np.einsum("ij,ij->i", half, half)
-    return _Errors(ParameterArrays(by_name(normal, np.sqrt(variances))), variances, half)
+    return _Errors(ParameterArrays(by_name(normal, np.sqrt(variances))), variances, half, influence)
 
 
 def _signs(normal: Model, errors: _Errors, evidence: Evidence) -> Check:

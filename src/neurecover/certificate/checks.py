@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import erfc, fdtrc, fdtri
 
 from neurecover.certificate.verdict import Check
-from neurecover.statistics import Residuals
+from neurecover.statistics import InfluenceSums, OutputPrecision, Residuals
 
 EPS = float(np.finfo(np.float64).eps)
 ROUNDING = 100 * EPS  # of the size of the terms that are added up
@@ -19,10 +19,12 @@ SINGULAR = 1e-13  # smallest eigenvalue of the scaled information
 EXACT_WEIGHTS = 1e-8  # the largest error that rounding may have left in a weight of an exact network
 SIGNIFICANCE = 1e-3  # of every test: one right network in a thousand is doubted by each
 GOOD_R2 = 0.9
-HEAVY = 9.0  # kurtosis of the held-out residual; Laplace noise has 6
+CARRIED = 5.0  # degrees of freedom of a standard error; below, Student's t says little about other noise than Gaussian
 MAX_PARAMETERS = 6_000  # beyond, the information matrix is not formed and nothing is certified
 FEW, MARGINAL = 4, 3.0  # equations per parameter; worth of a unit that noise explains (both calibrated on sweeps)
 MARGIN = 1  # samples at a kink beyond those that any unit can be laid through
+IN_DIGITS = {"single precision": "seven digits: ", "half precision": "three digits: ", "bfloat16": "two digits: "}
+STEPS = 3.0  # of the grid of an output to its standard deviation
 WIDE, WEAK = 0.1, 4.0  # largest standard error of a weight, least output weight in standard errors
 
 
@@ -32,7 +34,8 @@ class Evidence:
 
     asked is the number of units the caller gave (None: to be found), sign_choices how many assignments of signs fit
     (0: not determined), agreements how many independent descents ended at the same optimum, last_drop what the last
-    unit that was dropped was worth, N·log(Σr² without it / Σr² with it) per parameter.
+    unit that was dropped was worth, N·log(Σr² without it / Σr² with it) per parameter. `precision` is what grids the
+    outputs lie on, and at_rounding says whether the fit has reached their rounding: then no better one is to be found.
     """
 
     asked: int | tuple[int, ...] | None
@@ -40,6 +43,8 @@ class Evidence:
     agreements: int = 0
     converged: bool = True
     last_drop: float = 0.0
+    precision: OutputPrecision | None = None
+    at_rounding: bool = False
 
 
 def held_out(holdout: Residuals, rounding: np.ndarray) -> tuple[Check, Check]:
@@ -195,19 +200,25 @@ def found_width(exact: bool) -> Check:
 
 
 def noise(
-    holdout: Residuals, noise_variance: float, n_equations: int, freedom: int, p_structure: float, evidence: Evidence
+    holdout: Residuals, influence: InfluenceSums, n_equations: int, freedom: int, p_structure: float, evidence: Evidence
 ) -> list[Check]:
-    """Is the residual noise, and the optimum the right one?"""
+    """Is the residual noise, and the optimum the right one?
+
+    The held-out error is compared with what a sample without a part in the fit leaves, by the F distribution with the
+    degrees of freedom that the spread of these squares says: those of the samples for Gaussian noise, else fewer.
+    """
     variance = float(holdout.output_variance.mean())
     N = holdout.n * len(holdout.origin)
     limit = float(variance * fdtri(N, N, SIGNIFICANCE))
     above = f"The held-out error {holdout.mse:.3g} is not clearly below the outputs' variance {variance:.3g}."
     below = f"The held-out error {holdout.mse:.3g} is below the outputs' variance {variance:.3g}."
     signal = bool(holdout.mse <= limit)
-    kurtosis = holdout.kurtosis
-    tails = f"The residual has kurtosis {kurtosis:.1f} (Gaussian 3)."
-    if kurtosis > HEAVY:
-        tails = f"The residual has heavy tails (kurtosis {kurtosis:.1f}, Gaussian 3): least squares follows outliers."
+    fewest = float(influence.carried_by.min(initial=np.inf))
+    tails = f"The error of every weight rests on {fewest:.0f} residuals or more."
+    if fewest < CARRIED:
+        tails = (
+            f"The error of some weight rests on about {fewest:.1f} residuals, outliers or the only ones that show it."
+        )
     n_free = n_equations - freedom
     enough = n_equations >= FEW * n_free
     load = f"{n_equations} noisy equations for {n_free} parameters."
@@ -216,35 +227,58 @@ def noise(
             f"{n_equations} noisy equations for {n_free} parameters are fewer than {FEW} each: too few to tell noise "
             "from what is missing."
         )
-    open_width = evidence.asked is None and evidence.last_drop > MARGINAL
+    open_width = evidence.asked is None and evidence.last_drop > MARGINAL and not evidence.at_rounding
     spare = "No unit more is called for."
     if open_width:
         spare = (
             f"Whether there is one unit more is not clear: it would lower N·log Σr² by {evidence.last_drop:.1f} per "
             f"parameter, and noise explains {MARGINAL:g}."
         )
-    converged, agreed = evidence.converged, evidence.agreements > 0
-    ratio = holdout.mse / noise_variance if noise_variance > 0.0 else np.inf
-    p_holdout = float(fdtrc(N, freedom, ratio))
+    converged, agreed = evidence.converged, evidence.agreements > 0 or evidence.at_rounding
+    left_out = float(influence.average("left_out")) / len(holdout.origin)
+    ratio = holdout.mse / left_out if left_out > 0.0 else np.inf
+    p_holdout = float(fdtrc(influence.freedom * holdout.n, influence.freedom * influence.n, ratio))
     structure = f"The residual correlates with no random unit (p = {p_structure:.1e})."
     if p_structure < SIGNIFICANCE:
         structure = f"The residual is not noise: it correlates with random units (p = {p_structure:.1e})."
     return [
         Check("signal", signal, holdout.mse, limit, below if signal else above),
-        Check("tails", kurtosis <= HEAVY, kurtosis, HEAVY, tails),
+        Check("tails", fewest >= CARRIED, fewest, CARRIED, tails),
         Check("load", enough, n_equations, FEW * n_free, load),
         Check("spare unit", not open_width, evidence.last_drop, MARGINAL, spare),
         Check("convergence", converged, None, None, _converged_sentence(converged)),
-        Check("agreement", agreed, evidence.agreements, 1, _agreement_sentence(agreed)),
+        Check("agreement", agreed, evidence.agreements, 1, _agreement_sentence(agreed, evidence.at_rounding)),
         Check("structure", p_structure >= SIGNIFICANCE, p_structure, SIGNIFICANCE, structure),
         Check(
             "generalisation",
             p_holdout >= SIGNIFICANCE,
             ratio,
             None,
-            f"The held-out error is {ratio:.3g} times the noise on the fitted samples (p = {p_holdout:.1e}).",
+            f"The held-out error is {ratio:.3g} times what the fit leaves of other samples (p = {p_holdout:.1e}).",
         ),
     ]
+
+
+def output_digits(precision: OutputPrecision | None, spread: np.ndarray) -> Check:
+    """Are the outputs on a grid, and if so is its step small against their standard deviations, spread (p,)?
+
+    A rounding error is as good as noise where the value could have been anywhere between two points of the grid. A
+    network that gives few different values makes errors that are a function of x, which no standard error covers.
+    """
+    named = [] if precision is None else [o for o, name in enumerate(precision.names) if name]
+    if precision is None or not named:
+        return Check("output digits", True, None, None, "The outputs carry the digits of double precision.")
+    steps = spread[named] / np.maximum(precision.step[named], 1e-300)
+    worst = named[int(np.argmin(steps))]
+    every = "The outputs carry" if len(set(precision.names)) == 1 else f"Output {worst} carries"
+    sentence = f"{every} {IN_DIGITS.get(precision.names[worst], '')}{precision.names[worst]}"
+    fewest = float(steps.min())
+    if fewest >= STEPS:
+        return Check("output digits", True, fewest, STEPS, f"{sentence}.")
+    sentence = (
+        f"{sentence}, {fewest:.1f} steps to a standard deviation: too coarse for rounding to be as good as noise."
+    )
+    return Check("output digits", False, fewest, STEPS, sentence)
 
 
 def independence(z: np.ndarray) -> Check:
@@ -290,7 +324,9 @@ def _converged_sentence(converged: bool) -> str:
     return "The last fit has converged." if converged else "The last fit was stopped before it had converged."
 
 
-def _agreement_sentence(agreed: bool) -> str:
+def _agreement_sentence(agreed: bool, at_rounding: bool) -> str:
+    if at_rounding:
+        return "No optimum is better by more than the rounding of the outputs."
     if agreed:
         return "A second descent from another start ended at this optimum."
     return "No second descent from another start ended at this optimum, so a better one may exist."

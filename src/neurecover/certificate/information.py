@@ -127,14 +127,20 @@ class Information:
     def inverse(self) -> np.ndarray:
         return self.root @ self.root.T
 
+    @cached_property
+    def explained(self) -> np.ndarray:
+        """F⁻¹ Σ Jᵀe: by how much the parameters make up for each probe, (P, E)."""
+        return self.root @ (self.root.T @ self.cross)
+
     def score_test(self, noise_variance: float) -> float:
         """The probability, if the residual is noise of this variance, of correlating with the probes as it does.
 
         Rao's test for adding the probes to the readout: S = gᵀ (F_ee − F_eθ F⁻¹ F_θe)⁻¹ g / σ² is χ² with one degree of
         freedom per probe and output. g is the part of Σ h_e r that no change of the parameters explains.
         """
-        P = len(self.F)
-        solved = self.inverse @ self.cross
+        if noise_variance <= 0.0:
+            return 1.0
+        P, solved = len(self.F), self.explained
         schur = self.own - self.cross.T @ solved
         g = self.score[P:] - solved.T @ self.score[:P]
         scale = np.sqrt(np.maximum(np.diag(self.own), 1e-300))

@@ -30,6 +30,7 @@ IDENTIFIABLE = (
     "kinks",
 )
 NOISE = (
+    "output digits",
     "signal",
     "tails",
     "load",
@@ -47,7 +48,7 @@ NEEDS = {
     "statistical": (*IDENTIFIABLE, *NOISE),
     "approximate": ("prediction",),
 }
-ALWAYS_SAID = ("rounding", "digits", "noise")  # among the reasons even where they passed
+ALWAYS_SAID = ("rounding", "digits", "noise", "output digits")  # among the reasons even where they passed
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Rows that repeat others, which add nothing to what the samples say."""
+"""What occurs more than once: rows that add nothing to what the samples say, and values of outputs on a coarse grid."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import numpy as np
 
 from neurecover.data.arrays import ArraySource
 from neurecover.data.source import Source
+from neurecover.statistics import OutputPrecision
 
 
 def first_occurrences(rows: np.ndarray) -> np.ndarray:
@@ -39,3 +40,21 @@ def distinct_inputs(source: Source, most_bytes: int) -> Source:
     X, Y = source.collect()
     kept = first_occurrences(X)
     return source if len(kept) == len(X) else ArraySource(X[kept], Y[kept], origin=source.origin)
+
+
+def with_gaps(precision: OutputPrecision, Y: np.ndarray) -> OutputPrecision:
+    """The precision with any other coarse grid: most values occur more than once, and the gaps are its steps."""
+    gaps = np.array([_gap(y) for y in np.asarray(Y, dtype=np.float64).T])
+    coarser = gaps > 2.0 * precision.step
+    names = tuple(f"steps of {gap:.2g}" if new else name for new, gap, name in zip(coarser, gaps, precision.names))
+    return OutputPrecision(names, np.where(coarser, gaps, precision.step))
+
+
+def _gap(y: np.ndarray) -> float:
+    """The middle gap between values if most are repeated, else 0; the commonest is left out, which may be c alone."""
+    values, counts = np.unique(y, return_counts=True)
+    if len(values) < 3:
+        return 0.0
+    counts[np.argmax(counts)] = 0
+    repeated = counts[counts > 1].sum() > counts.sum() / 2
+    return float(np.median(np.diff(values))) if repeated else 0.0

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.data.arrays import ArraySource
-from neurecover.data.distinct import without_repeats
+from neurecover.data.distinct import with_gaps, without_repeats
 from neurecover.data.loop import reduce
 from neurecover.data.mapped import Mapped, Whitening
 from neurecover.data.oracles import Oracle
 from neurecover.data.rows import split
 from neurecover.data.source import SMALLEST, Source
-from neurecover.statistics import Moments
+from neurecover.statistics import Moments, OutputDigits, OutputPrecision
 
 HOLDOUT = 0.1
 FEWEST = 5  # samples
@@ -24,7 +24,8 @@ IN_MEMORY = 512 * 2**20  # bytes; larger sources are read again for every pass
 class Prepared:
     """`samples` are those of `source`, whitened; `train` and `holdout` are disjoint parts of them.
 
-    `n_given` is how many rows there were before those that repeat others were left out.
+    `n_given` is how many rows there were before those that repeat others were left out, `precision` the digits of the
+    outputs.
     """
 
     source: Source
@@ -34,6 +35,7 @@ class Prepared:
     train: Source
     holdout: Source
     n_given: int
+    precision: OutputPrecision
 
     @property
     def output_mean(self) -> np.ndarray:
@@ -67,7 +69,10 @@ def prepared(source: Source, bias: bool, rng: np.random.Generator) -> Prepared:
     whitening = Whitening.of(mean, moments.covariance[:d, :d] if bias else moments.xx)
     samples = Mapped(source, whitening)
     train, holdout = _divided(samples, moments.n, rng)
-    return Prepared(source, moments, whitening, samples, train, holdout, n_given)
+    precision = reduce(source, OutputDigits(source.n_outputs)).precision()
+    if isinstance(source, ArraySource):
+        precision = with_gaps(precision, source.collect()[1])
+    return Prepared(source, moments, whitening, samples, train, holdout, n_given, precision)
 
 
 def second_moments(source: Source, bias: bool = True) -> Moments:

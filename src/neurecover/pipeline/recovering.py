@@ -200,7 +200,15 @@ def _finished(
     final = polish(given.samples, found, task.bias, deadline)
     residual = f"relative residual {np.sqrt(final.relative_rss):.1e}"
     clock.stage("last fit", f"{residual} on all {given.moments.n} samples")
-    evidence = Evidence(task.n_hidden, found.sign_choices, found.agreements, final.converged, found.last_drop)
+    evidence = Evidence(
+        task.n_hidden,
+        found.sign_choices,
+        found.agreements,
+        final.converged,
+        found.last_drop,
+        given.precision,
+        task.coarse and final.relative_rss < task.level,
+    )
     certificate = certified(run, final.network, given, residuals, evidence, task.bias)
     network = unwhitened(final.network, given.whitening).normal_form()
     assert isinstance(network, Network)

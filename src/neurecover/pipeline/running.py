@@ -32,6 +32,7 @@ from neurecover.excerpt import Excerpt
 from neurecover.models import Model, Network
 from neurecover.pipeline.progress import Progress, Reporter, displayed
 from neurecover.random import RandomStateLike, as_generator
+from neurecover.refine.descent import EXACT
 from neurecover.refine.task import Task
 from neurecover.results import Estimate, Recovery, Stage
 from neurecover.solve import Deadline
@@ -39,6 +40,9 @@ from neurecover.statistics import Residuals
 
 logger = logging.getLogger("neurecover")
 LATE, LATE_SHARE = 1.0, 0.1  # seconds, and share of the time budget, that a certificate may take after its end
+# Σ r² over the squares of the rounding errors of Y: stored rounded, computed in that float.
+STORED, COMPUTED = 4.0, 256.0
+NOISE_LIKE = 1e-9  # share of Σ y² beyond which a fit at the level of rounding may be a wrong one, as it is with noise
 
 
 class Clock:
@@ -128,7 +132,7 @@ def begun(
     asked = algorithm.prepare(as_source(X, Y))
     source = loaded(asked, n_samples)
     given = prepared(source, bias, run.rng)
-    task = Task(activation, given.whitening.rank, source.n_outputs, given.moments.n, bias, n_hidden)
+    task = Task(activation, given.whitening.rank, source.n_outputs, given.moments.n, bias, n_hidden, _level(given))
     run.clock.stage("read", _read_sentence(given))
     n_queries = asked.queries if isinstance(asked, Oracle) else None
     return Begun(given, task, n_queries, _hopeless(given, task, algorithm))
@@ -142,6 +146,17 @@ def looked_at(certificate: Certificate, source: Any) -> Certificate:
     if sentence is None:
         return certificate
     return replace(certificate, checks=(*certificate.checks, Check("box", False, None, None, sentence)))
+
+
+def _level(given: Prepared) -> float:
+    """Σ r² / Σ y² that the rounding of the outputs leaves, with a margin; EXACT where they have all digits.
+
+    The sums of a network computed in a shorter float lose digits on the way, not only at the end.
+    """
+    total = float(np.sum(np.diag(given.moments.covariance)[given.source.n_inputs :] + given.output_mean**2))
+    left = np.sum(np.where(given.precision.is_float, COMPUTED, STORED) * given.precision.rounding**2)
+    share = float(left) / total if total > 0.0 else 0.0
+    return max(EXACT, share) if share <= NOISE_LIKE else EXACT
 
 
 def check_width(n_hidden: int | None) -> None:

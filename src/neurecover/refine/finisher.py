@@ -59,14 +59,14 @@ def finish(
         candidate = replace(settle(source, task, narrowed, deadline), last_drop=last_drop)
         progress("shrink", candidate.relative_rss)
         if exact:
-            unsettled += not (candidate.exact and candidate.sign_choices)
+            unsettled += not (_found(candidate, task) and candidate.sign_choices)
         else:
             agreements = agreements + 1 if best is not None and _same(candidate, best, task) else 0
         if best is None or _better(candidate, best, task):
             best = candidate
         best = replace(best, descents=count, agreements=agreements)
         wide = None
-        if last or agreements or (best.exact and best.sign_choices) or unsettled > UNSETTLED:
+        if last or agreements or (_found(best, task) and best.sign_choices) or unsettled > UNSETTLED:
             break
     assert best is not None
     return best
@@ -159,8 +159,11 @@ def narrow(source: Source, descent: Descent, task: Task, deadline: Deadline) -> 
 
 def _leaner(source: Source, descent: Descent, task: Task, deadline: Deadline) -> Descent:
     """The first fit with all superfluous units gone that is as good; a rough one is refined before it is given up."""
+    N = task.n_samples * task.n_outputs
     for fewer in _all_at_once(source, descent, task, deadline):
-        if fewer.rss < max(EXACT * descent.total, descent.rss * (descent.relative_rss > EXACT)):
+        gone = descent.student.n_hidden - fewer.student.n_hidden
+        slack = 1.0 + max(gone, 0) * task.n_parameters_per_unit * np.log(N) / N
+        if fewer.rss < max(EXACT * descent.total, slack * descent.rss * (descent.relative_rss > EXACT)):
             return fewer
     if descent.relative_rss < EXACT or deadline.passed:
         return descent
@@ -206,6 +209,10 @@ def _with_affine(student: Student) -> Student:
     return replace(student, readout=np.vstack([student.readout[:k], zeros, student.readout[k:]]), affine=True)
 
 
+def _found(fit: Finished, task: Task) -> bool:
+    return fit.relative_rss < task.level
+
+
 def _same(a: Finished, b: Finished, task: Task) -> bool:
     # Σ r² is smooth only between the kinks, so one optimum has many shallow pits.
     share = b.rss / (task.n_samples * task.n_outputs)
@@ -214,6 +221,6 @@ def _same(a: Finished, b: Finished, task: Task) -> bool:
 
 def _better(a: Finished, b: Finished, task: Task) -> bool:
     # Between fits that are both exact the narrower network is the better one: an affine part costs units.
-    if a.exact and b.exact:
+    if _found(a, task) and _found(b, task):
         return a.network.n_hidden < b.network.n_hidden
     return _bayes(a.relative_rss, a.network.n_parameters, task) < _bayes(b.relative_rss, b.network.n_parameters, task)

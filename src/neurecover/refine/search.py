@@ -16,7 +16,7 @@ import numpy as np
 
 from neurecover.data import Source
 from neurecover.models import Student
-from neurecover.refine.descent import EXACT, Descent, is_large
+from neurecover.refine.descent import Descent, is_large
 from neurecover.refine.held import Held, hold
 from neurecover.refine.shrink import most_useful
 from neurecover.refine.starts import POOL, greedy_units, random_units, scaled_units, units_through_samples
@@ -53,7 +53,7 @@ def descend(
 
 def good_enough(task: Task, width: int) -> float:
     """Σ r² / Σ y² at which units are taken away: where steps are cheap at rounding, else as soon as all are there."""
-    return NEARLY if is_large(width * (task.n_inputs + task.bias)) else EXACT
+    return max(task.level, NEARLY if is_large(width * (task.n_inputs + task.bias)) else 0.0)
 
 
 def hops(

@@ -8,6 +8,7 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.models import Student
+from neurecover.refine.descent import EXACT
 
 WIDER, SLIGHTLY_WIDER = 1.5, 1.15  # student units per teacher unit, for p < k and for p ≥ k (measured)
 LOAD = 0.5  # parameters of the student per equation, at the most
@@ -15,7 +16,10 @@ LOAD = 0.5  # parameters of the student per equation, at the most
 
 @dataclass(frozen=True)
 class Task:
-    """What is fitted: y ≈ A·act(W x + b) + c with `n_hidden` units (None: to be found) on n samples."""
+    """What is fitted: y ≈ A·act(W x + b) + c with `n_hidden` units (None: to be found) on n samples.
+
+    `level` is Σ r² / Σ y² at which a fit has reached the rounding of the outputs: there is no better one to be found.
+    """
 
     activation: Activation
     n_inputs: int
@@ -23,6 +27,12 @@ class Task:
     n_samples: int
     bias: bool
     n_hidden: int | None
+    level: float = EXACT
+
+    @property
+    def coarse(self) -> bool:
+        """Whether the outputs carry fewer digits than double precision, and the level is theirs."""
+        return self.level > EXACT
 
     @property
     def can_be_affine(self) -> bool:

@@ -1,6 +1,7 @@
 """One-pass sums over samples, mergeable in any order; what leaves them does not grow with n."""
 
 from neurecover.statistics.base import Statistic
+from neurecover.statistics.digits import OutputDigits, OutputPrecision
 from neurecover.statistics.gauss_newton import (
     CurvatureProduct,
     GaussNewtonSums,
@@ -9,7 +10,7 @@ from neurecover.statistics.gauss_newton import (
     UnitBlockSums,
 )
 from neurecover.statistics.hermite import HermiteCoefficients, HermiteSums, regression_degree
-from neurecover.statistics.influence import InfluenceSums, SerialResiduals
+from neurecover.statistics.influence import InfluenceSums, ProbeScores, SerialResiduals
 from neurecover.statistics.model_sums import ModelSums, UnitsOn, incoming
 from neurecover.statistics.moments import Moments
 from neurecover.statistics.residuals import Residuals
@@ -22,7 +23,10 @@ __all__ = [
     "InfluenceSums",
     "ModelSums",
     "Moments",
+    "OutputDigits",
+    "OutputPrecision",
     "PreactivationRange",
+    "ProbeScores",
     "ReadoutSums",
     "Residuals",
     "SerialResiduals",

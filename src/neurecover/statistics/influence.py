@@ -5,35 +5,105 @@ With scores g_i = Σ_o J_ioᵀ r_io the estimate moves by F⁻¹ g_i when sample
     Σ_i (M g_i)²,        M = T F⁻¹,
 
 are the variances of T θ̂ whatever the variances of the noise [White 1980]. A residual is smaller than its noise by the
-sample's leverage h_io = J_io F⁻¹ J_ioᵀ; r/√(1 − h) takes that back on average (HC2) [MacKinnon & White 1985].
+sample's leverage h_io = J_io F⁻¹ J_ioᵀ; r/√(1 − h) takes that back on average (HC2) [MacKinnon & White 1985], and
+r/(1 − h) is what is left of a sample that has no part in the fit.
+
+The same goes for what the network lacks. Where a unit e(x) on one output is added, its score is Σ_i u_i with
+u = Σ_o z_o r_o and z the part of e that no change of the parameters explains, and Σ u uᵀ is its covariance.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import fdtrc
 
 from neurecover.models import Model, jacobian, parameters
 from neurecover.statistics.base import Statistic, float64
 
 
 class InfluenceSums(Statistic):
-    """Σ (M g)² for M = `moves` (q, P) over the `free` parameters of a network; `inverse` (P, P) is F⁻¹."""
+    """Σ (M g)² and Σ (M g)⁴ for M = `moves` (q, P) over the `free` parameters of a network; `inverse` (P, P) is F⁻¹.
+
+    Further Σ s and Σ s² for the squared residual s of a sample, all outputs together, without a part in the fit.
+    """
 
     def __init__(self, model: Model, free: np.ndarray, moves: np.ndarray, inverse: np.ndarray) -> None:
         self.model, self.free, self.moves, self.inverse = model, free, moves, inverse
         self.settings = {"theta": parameters(model), "moves": moves}
         self.sums = {"n": np.zeros((), dtype=np.int64), "squares": np.zeros(len(moves))}
+        self.sums |= {"fourths": np.zeros(len(moves)), "left_out": np.zeros(()), "left_out_squared": np.zeros(())}
         self.row_bytes = 8 * (2 * model.n_outputs * len(free) + len(moves))
 
     def update(self, X: np.ndarray, Y: np.ndarray) -> None:
         X, Y = float64(X, Y)
         J = jacobian(self.model, X)[:, :, self.free]
         leverage = np.einsum("nop,nop->no", J @ self.inverse, J)
-        R = (Y - self.model(X)) / np.sqrt(np.clip(1.0 - leverage, 1e-3, 1.0))
+        share = np.clip(1.0 - leverage, 1e-3, 1.0)
+        R = (Y - self.model(X)) / np.sqrt(share)
+        left_out = np.sum(R**2 / share, axis=1)
         scores = np.einsum("nop,no->np", J, R)
         moved = scores @ self.moves.T
         self.sums["n"] += len(X)
-        self.sums["squares"] += np.einsum("nq,nq->q", moved, moved)
+        moved *= moved
+        self.sums["squares"] += moved.sum(axis=0)
+        self.sums["fourths"] += np.einsum("nq,nq->q", moved, moved)
+        self.sums["left_out"] += left_out.sum()
+        self.sums["left_out_squared"] += left_out @ left_out
+
+    @property
+    def carried_by(self) -> np.ndarray:
+        """ν = 2 (Σ m²)²/Σ m⁴, the degrees of freedom of every variance Σ m²: its own variance is at most Σ m⁴."""
+        squares, fourths = self.sums["squares"], self.sums["fourths"]
+        return np.divide(2.0 * squares**2, fourths, out=np.full_like(squares, np.inf), where=fourths > 0.0)
+
+    @property
+    def freedom(self) -> float:
+        """2 E[s]²/Var[s], the degrees of freedom of a χ² with this spread: p for Gaussian noise on p outputs."""
+        mean, square = float(self.average("left_out")), float(self.average("left_out_squared"))
+        return 2.0 * mean**2 / max(square - mean**2, 1e-300)
+
+
+class ProbeScores(Statistic):
+    """Per output Σ u and Σ u uᵀ for `probes` (e, D), hidden units that a network lacks, added to that output.
+
+    `explained` (P, p·e) is F⁻¹ Σ Jᵀe, by how much the `free` parameters make up for each.
+    """
+
+    def __init__(self, model: Model, free: np.ndarray, probes: np.ndarray, explained: np.ndarray) -> None:
+        self.model, self.free, self.probes, self.explained = model, free, probes, explained
+        self.settings = {"theta": parameters(model), "probes": probes, "explained": explained}
+        p, e = model.n_outputs, len(probes)
+        self.sums = {"n": np.zeros((), dtype=np.int64), "score": np.zeros((p, e)), "covariance": np.zeros((p, e, e))}
+        self.row_bytes = 8 * (2 * p * len(free) + 4 * p * e)
+
+    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+        X, Y = float64(X, Y)
+        R = Y - self.model(X)
+        J = jacobian(self.model, X)[:, :, self.free]
+        extended = np.column_stack([X, np.ones(len(X))])[:, : self.probes.shape[1]]
+        values = self.model.activation(extended @ self.probes.T)
+        made_up = np.einsum("nop,no->np", J, R) @ self.explained
+        self.sums["n"] += len(X)
+        for o, u in enumerate(np.split(made_up, R.shape[1], axis=1)):
+            u = values * R[:, o : o + 1] - u
+            self.sums["score"][o] += u.sum(axis=0)
+            self.sums["covariance"][o] += u.T @ u
+
+    def p_value(self) -> float:
+        """The probability of the largest of these scores under noise of any kind, by Hotelling's T² for every output.
+
+        S = gᵀ V⁻¹ g with g = Σu, V = Σuuᵀ lies below n, and S (n − e) / (e (n − S)) is F with e and n − e degrees.
+        """
+        smallest, n = 1.0, self.n
+        for g, V in zip(self.sums["score"], self.sums["covariance"]):
+            scale = np.sqrt(np.maximum(np.diag(V), 1e-300))
+            values, vectors = np.linalg.eigh(V / scale / scale[:, None])
+            kept = np.flatnonzero(values > 1e-10 * len(values))[-max(n // 5, 1) :]
+            S = float(np.sum((vectors[:, kept].T @ (g / scale)) ** 2 / values[kept]))
+            e = len(kept)
+            if e:
+                smallest = min(smallest, float(fdtrc(e, n - e, S * (n - e) / (e * max(n - S, 1e-300)))))
+        return min(1.0, len(self.sums["score"]) * smallest)
 
 
 class SerialResiduals(Statistic):
