@@ -108,7 +108,7 @@ def _check(f: Scalar, what: str) -> None:
     if value.shape != z.shape or not np.isfinite(value).all():
         raise ValueError(
             f"{what} needs to give one finite number for each of an array. Got shape {value.shape} for {z.shape} with "
-            f"{np.count_nonzero(~np.isfinite(value))} that are not finite. numpy.vectorize helps a function of one number."
+            f"{np.count_nonzero(~np.isfinite(value))} not finite; numpy.vectorize helps a function of one number."
         )
     if not np.array_equal(np.asarray(f(z[::-1].copy()), dtype=float), value[::-1]):
         raise ValueError(f"{what} needs to act on each number by itself. Reversing the array changed its values.")

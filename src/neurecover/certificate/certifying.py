@@ -82,7 +82,9 @@ def certify(
     made.append(checks.kinks(on.on, on.off, on.wanted, not noisy))
     if errors.influence is not None:
         p_structure = _structure(information, variance, probes, samples)
-        made += checks.noise(holdout, errors.influence, n_equations, freedom, p_structure, evidence)
+        made += checks.noise(
+            holdout, _left_out(errors.influence, model.n_outputs), n_equations, freedom, p_structure, evidence
+        )
         made.append(checks.independence(serial.z()))
         made.append(checks.output_digits(evidence.precision, np.sqrt(holdout.output_variance)))
         made += checks.precision(errors.arrays.largest(*_rows(normal)), _strength(normal, errors.arrays))
@@ -225,6 +227,11 @@ def _errors(
         influence = None
         variances = variance * np.einsum("ij,ij->i", half, half)
     return _Errors(ParameterArrays(by_name(normal, np.sqrt(variances))), variances, half, influence)
+
+
+def _left_out(influence: InfluenceSums, p: int) -> checks.LeftOut:
+    mse, fewest = float(influence.average("left_out")) / p, float(influence.carried_by.min(initial=np.inf))
+    return checks.LeftOut(mse, influence.freedom, influence.n, fewest)
 
 
 def _signs(normal: Model, errors: _Errors, evidence: Evidence) -> Check:

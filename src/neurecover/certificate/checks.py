@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import erfc, fdtrc, fdtri
 
 from neurecover.certificate.verdict import Check
-from neurecover.statistics import InfluenceSums, OutputPrecision, Residuals
+from neurecover.statistics import OutputPrecision, Residuals
 
 EPS = float(np.finfo(np.float64).eps)
 ROUNDING = 100 * EPS  # of the size of the terms that are added up
@@ -199,8 +199,19 @@ def found_width(exact: bool) -> Check:
     return Check("found width", True, None, None, f"The number of units was found: one {unseen} is not seen.")
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """What samples leave that had no part in the fit: the mean square of an output, over n samples whose squares have
+    `freedom` degrees of freedom each, and by how many residuals the error of every weight is carried at the least."""
+
+    mse: float
+    freedom: float
+    n: int
+    carried_by: float = np.inf
+
+
 def noise(
-    holdout: Residuals, influence: InfluenceSums, n_equations: int, freedom: int, p_structure: float, evidence: Evidence
+    holdout: Residuals, left_out: LeftOut, n_equations: int, freedom: int, p_structure: float, evidence: Evidence
 ) -> list[Check]:
     """Is the residual noise, and the optimum the right one?
 
@@ -213,7 +224,7 @@ def noise(
     above = f"The held-out error {holdout.mse:.3g} is not clearly below the outputs' variance {variance:.3g}."
     below = f"The held-out error {holdout.mse:.3g} is below the outputs' variance {variance:.3g}."
     signal = bool(holdout.mse <= limit)
-    fewest = float(influence.carried_by.min(initial=np.inf))
+    fewest = left_out.carried_by
     tails = f"The error of every weight rests on {fewest:.0f} residuals or more."
     if fewest < CARRIED:
         tails = (
@@ -235,9 +246,8 @@ def noise(
             f"parameter, and noise explains {MARGINAL:g}."
         )
     converged, agreed = evidence.converged, evidence.agreements > 0 or evidence.at_rounding
-    left_out = float(influence.average("left_out")) / len(holdout.origin)
-    ratio = holdout.mse / left_out if left_out > 0.0 else np.inf
-    p_holdout = float(fdtrc(influence.freedom * holdout.n, influence.freedom * influence.n, ratio))
+    ratio = holdout.mse / left_out.mse if left_out.mse > 0.0 else np.inf
+    p_holdout = float(fdtrc(left_out.freedom * holdout.n, left_out.freedom * left_out.n, ratio))
     structure = f"The residual correlates with no random unit (p = {p_structure:.1e})."
     if p_structure < SIGNIFICANCE:
         structure = f"The residual is not noise: it correlates with random units (p = {p_structure:.1e})."

@@ -108,8 +108,10 @@ def _noise(asked: Asked, fit: Weighted, wanted: int | tuple[int, ...] | None) ->
     serial = pairs.sum(axis=0) / np.sqrt(np.maximum(np.sum(pairs**2, axis=0), 1e-300))
     errors = by_name(network, np.sqrt(fit.variances))
     strength = np.linalg.norm(network.A, axis=0) / np.maximum(np.linalg.norm(errors["A"], axis=0), 1e-300)
-    made = checks.noise(fresh, fit.chi2, fit.n_equations, fit.freedom, _structure(X, Z), evidence)
+    left_out = checks.LeftOut(fit.chi2, network.n_outputs, fit.n_equations // network.n_outputs)
+    made = checks.noise(fresh, left_out, fit.n_equations, fit.freedom, _structure(X, Z), evidence)
     made.append(checks.independence(serial))
+    made.append(Check("output digits", True, None, None, "Every answer has the digits of its rounding."))
     made += checks.precision(float(errors["W"].max(initial=0.0)), strength)
     largest = float(max(errors["W"].max(initial=0.0), errors["b"].max(initial=0.0)))
     sentence = (
