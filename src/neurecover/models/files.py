@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -49,13 +50,19 @@ def existing(path: str | os.PathLike[str]) -> Path:
 
 def write_npz(path: str | Path, arrays: dict[str, np.ndarray]) -> None:
     """Write the arrays to exactly this path, whatever its suffix; if that fails, what was there before stays."""
+    write_whole(path, lambda target: _write_archive(target, arrays))
+
+
+def write_whole(path: str | Path, write: Callable[[Path], object]) -> None:
+    """Let `write` make a file under another name and move it into place."""
     # Through a link to the file itself; a device or a pipe cannot be replaced and is written to.
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
-        return _write_archive(target, arrays)
+        write(target)
+        return
     beside = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        _write_archive(beside, arrays)
+        write(beside)
         os.replace(beside, target)
     finally:
         beside.unlink(missing_ok=True)
