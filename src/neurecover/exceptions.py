@@ -1,7 +1,8 @@
-"""What is raised that is not about bad input."""
+"""What is raised that is not about bad input, and a hint for what is."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 
 import numpy as np
 
@@ -25,3 +26,9 @@ def breakdown(what: str) -> Iterator[None]:
         yield
     except np.linalg.LinAlgError as error:
         raise UnsolvableError(f"{what} broke down numerically ({error}).") from None
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """A question for the end of an error message, empty where nothing known is like the word."""
+    near = get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f" Did you mean {near[0]!r}?" if near else ""

@@ -10,7 +10,7 @@ import numpy as np
 from rich import box
 from rich.console import Console
 from rich.panel import Panel
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from neurecover.algorithms import Algorithm
@@ -119,6 +119,15 @@ def rows_table(rows: list[dict[str, str]]) -> Table:
     for row in rows:
         table.add_row(*(_short(value) for value in row.values()))
     return table
+
+
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """A line on standard error that shows the time it takes; nothing if that is no terminal."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+        progress.add_task(what, total=None)
+        yield
 
 
 @contextmanager

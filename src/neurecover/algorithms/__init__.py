@@ -3,6 +3,7 @@
 from importlib import import_module
 
 from neurecover.algorithms.base import Algorithm, Call
+from neurecover.exceptions import did_you_mean
 
 _MODULES = {
     "least_squares": "least_squares",
@@ -36,5 +37,6 @@ def methods() -> tuple[Algorithm, ...]:
 def get_method(name: str) -> Algorithm:
     """The algorithm of that name."""
     if name not in _MODULES:
-        raise ValueError(f"method needs to be 'auto' or one of {', '.join(_MODULES)}. Got {name!r} instead.")
+        hint = did_you_mean(name, _MODULES)
+        raise ValueError(f"method needs to be 'auto' or one of {', '.join(_MODULES)}. Got {name!r} instead.{hint}")
     return import_module(f"neurecover.algorithms.{_MODULES[name]}").ALGORITHM

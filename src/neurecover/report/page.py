@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from neurecover.data import as_source
 from neurecover.excerpt import ROWS, Excerpt
 from neurecover.matching import compare
 from neurecover.models import Model
+from neurecover.models.files import write_whole
 from neurecover.report.figures import (
     as_svg,
     draw_fit,
@@ -45,13 +45,7 @@ def write_report(
 ) -> None:
     """Write the report to exactly this path; if that fails, what was there before stays."""
     text = report_page(recovery, truth, X, Y)
-    target = Path(os.path.realpath(path))
-    beside = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        os.replace(beside, target)
-    finally:
-        beside.unlink(missing_ok=True)
+    write_whole(path, lambda target: target.write_text(text, encoding="utf-8"))
 
 
 def report_page(recovery: Recovery, truth: Model | None = None, X: Any = None, Y: Any = None) -> str:

@@ -1,0 +1,80 @@
+"""The application that the commands belong to, its exit statuses, and how it ends."""
+
+import io
+import sys
+import traceback
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+import neurecover as nr
+from neurecover import terminal
+from neurecover.terminal import complain, say
+
+OK, DEFECT, BAD_INPUT, APPROXIMATE, FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 130
+STATUS = {"exact": OK, "statistical": OK, "approximate": APPROXIMATE, "failed": FAILED}
+
+# Recent releases of typer carry a click of their own, and both have this class above BadParameter.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+app = typer.Typer(
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Show the version and stop.")] = False,
+) -> None:
+    """Recover the weights of a hidden network from samples of its inputs and outputs.
+
+    Begin with `neurecover demo`; every command has examples in its own --help.
+
+    Exit status: 0 for an exact or statistical verdict, 3 for approximate, 4 for failed, 2 for bad input.
+    """
+    if version:
+        say(f"neurecover {nr.__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        say(context.get_help())
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command line and leave with its exit status."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without ‖ or ² gets a question mark
+    sys.exit(_status(arguments))
+
+
+def _status(arguments: list[str] | None) -> int:
+    try:
+        status = app(arguments, prog_name="neurecover", standalone_mode=False)
+    except UsageError as error:
+        context = getattr(error, "ctx", None)
+        command = context.command_path if context is not None else "neurecover"
+        message: str = error.format_message()  # type: ignore[attr-defined]
+        complain(f"{message if message.endswith(('.', '?')) else message + '.'} See `{command} --help`.")
+        return BAD_INPUT
+    except (KeyboardInterrupt, typer.Abort):
+        status = INTERRUPTED
+    except (ValueError, ImportError, OSError, MemoryError, OverflowError) as error:
+        complain(_sentence(error))
+        return BAD_INPUT
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(frame.filename).name}, line {frame.lineno}"
+        complain(f"{type(error).__name__} in {where}: {error}. This is a defect of neurecover, please report it.")
+        return DEFECT
+    if status == INTERRUPTED:
+        terminal.err.print("interrupted")
+    return status or OK
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename or 'The system'}: {error.strerror.lower()}."
+    return str(error) or type(error).__name__

@@ -1,0 +1,70 @@
+"""Answers for programs: one JSON object on standard output, in which what is no finite number is null."""
+
+import dataclasses
+import json
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import neurecover as nr
+from neurecover.models import Model
+
+
+def answer(facts: Mapping[str, Any]) -> None:
+    """Write the object, on one line."""
+    sys.stdout.write(as_json(facts) + "\n")
+
+
+def as_json(facts: Mapping[str, Any]) -> str:
+    return json.dumps(plain(facts), ensure_ascii=False, allow_nan=False)
+
+
+def recovery_facts(recovery: nr.Recovery, out: Path | None) -> dict[str, Any]:
+    """What a `Recovery` holds, but for the excerpt of its samples."""
+    certificate = recovery.certificate
+    return {
+        "verdict": certificate.verdict,
+        "reasons": certificate.reasons,
+        "network": network_facts(recovery.network),
+        "standard_errors": certificate.standard_errors,
+        "determined": certificate.determined,
+        "holdout_mse": certificate.holdout_mse,
+        "noise_variance": certificate.noise_variance,
+        "n_samples": certificate.n_samples,
+        "n_holdout": certificate.n_holdout,
+        "n_queries": recovery.n_queries,
+        "method": recovery.method,
+        "seconds": recovery.seconds,
+        "checks": certificate.checks,
+        "stages": recovery.stages,
+        "versions": recovery.versions,
+        "file": out,
+    }
+
+
+def network_facts(network: Model | None) -> dict[str, Any] | None:
+    """The arrays of a network by the names of its file, its kind and its sizes."""
+    if network is None:
+        return None
+    sizes = {name: getattr(network, name) for name in ("n_inputs", "n_hidden", "n_outputs", "n_parameters")}
+    arrays = {} if isinstance(network, nr.Composite) and not network.can_be_saved else network.to_arrays()
+    return sizes | arrays
+
+
+def plain(value: Any) -> Any:
+    """Numbers, texts, lists and objects alone; floating-point numbers that can be read back to the last bit."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, Mapping):
+        return {str(name): plain(entry) for name, entry in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, list | tuple):
+        return [plain(entry) for entry in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

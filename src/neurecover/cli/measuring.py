@@ -1,0 +1,99 @@
+"""The commands that measure: bench and reproduce."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from neurecover import terminal
+from neurecover.cli.app import BAD_INPUT, OK, app
+from neurecover.cli.options import among, check_folder
+from neurecover.exceptions import did_you_mean
+from neurecover.terminal import complain, say
+
+if TYPE_CHECKING:  # experiments load every paper's code
+    from neurecover.experiments import Experiment
+
+SHOWN_ROWS = 40
+
+
+def _benchmarks() -> "dict[str, Experiment]":
+    from neurecover import experiments
+
+    return experiments.benchmarks()
+
+
+def _reproductions() -> "dict[str, Experiment]":
+    from neurecover import experiments
+
+    return experiments.reproductions()
+
+
+Folder = Annotated[Path, typer.Option("--out", "-o", help="The folder for the tables and pictures.")]
+Benchmark = Annotated[
+    str | None,
+    typer.Argument(
+        help="A benchmark, or all; without a name they are listed.",
+        autocompletion=among(lambda: [*_benchmarks(), "all"]),
+    ),
+]
+Figure = Annotated[
+    str | None,
+    typer.Argument(
+        help="A figure, or all; without a name they are listed.",
+        autocompletion=among(lambda: [*_reproductions(), "all"]),
+    ),
+]
+
+
+@app.command()
+def bench(name: Benchmark = None, out: Folder = Path("results")) -> None:
+    """Run a benchmark and save its table.
+
+    \b
+    Examples:
+      neurecover bench
+      neurecover bench finisher --out results
+    """
+    run_experiments("benchmark", _benchmarks(), name, out)
+
+
+@app.command()
+def reproduce(name: Figure = None, out: Folder = Path("results")) -> None:
+    """Measure a figure of one of the papers anew and save its table.
+
+    \b
+    Examples:
+      neurecover reproduce
+      neurecover reproduce gklw19-fig2 --out results
+    """
+    run_experiments("figure", _reproductions(), name, out)
+
+
+def run_experiments(what: str, known: "dict[str, Experiment]", name: str | None, folder: Path) -> None:
+    """Run one experiment by its name, or all of them; list them without a name."""
+    from neurecover.experiments.experiment import read_rows
+
+    if name is None:
+        terminal.out.print(terminal.experiments_table(known))
+        return
+    if name != "all" and name not in known:
+        hint = did_you_mean(name, known)
+        raise ValueError(f"There is no {what} {name!r}.{hint} Known are {', '.join([*known, 'all'])}.")
+    folder.mkdir(parents=True, exist_ok=True)
+    check_folder(folder)
+    status = OK
+    for experiment in known.values() if name == "all" else [known[name]]:
+        try:
+            with terminal.tracking() as track:
+                paths = experiment.save(folder, track)
+        except ImportError as error:
+            complain(f"{experiment.name}: {error}")
+            status = BAD_INPUT
+            continue
+        say(f"{experiment.name}: {experiment.title}")
+        rows = read_rows(paths[0])
+        if len(rows) <= SHOWN_ROWS:
+            terminal.out.print(terminal.rows_table(rows))
+        say(f"Wrote {', '.join(map(str, paths))}.\n")
+    raise typer.Exit(status)

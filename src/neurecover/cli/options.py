@@ -1,0 +1,109 @@
+"""Options that several commands share, and what is made of them: columns, widths, files to read and to write."""
+
+import re
+import tempfile
+from collections.abc import Callable, Iterable
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import neurecover as nr
+from neurecover.data import Source
+
+
+def among(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
+    """For a shell: the known words that begin as the one that is typed."""
+    return lambda incomplete: [word for word in known() if word.startswith(incomplete)]
+
+
+Samples = Annotated[list[Path], typer.Argument(help="An .npz, .npy, .csv or .parquet file, or a pair X.npy Y.npy.")]
+Inputs = Annotated[str | None, typer.Option(help="Input columns of a table, as names or positions: x1,x2 or 0,1.")]
+Outputs = Annotated[str | None, typer.Option(help="Output columns of a table; the last one if none begins with y.")]
+Widths = Annotated[str | None, typer.Option(help="Hidden units, or one number per layer: 20,10; found if not given.")]
+Seed = Annotated[int, typer.Option(min=0, help="Same seed, same result.")]
+Activation = Annotated[str, typer.Option(help="The hidden units' function: relu, leaky_relu(0.1), sigmoid, …")]
+Method = Annotated[
+    str,
+    typer.Option(
+        help="auto, or a name from `neurecover methods`.",
+        autocompletion=among(lambda: ["auto", *(method.name for method in nr.methods())]),
+    ),
+]
+TimeBudget = Annotated[float | None, typer.Option(help="Seconds after which no new work is begun.")]
+NoBias = Annotated[bool, typer.Option("--no-bias", help="Fix all biases and the offset at zero.")]
+Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON object on standard output.")]
+
+
+def opened(samples: list[Path], inputs: str | None = None, outputs: str | None = None) -> Source:
+    """The samples of a file or of a pair of files."""
+    for path in samples if len(samples) <= 2 else ():
+        check_there(path)
+    where = samples[0] if len(samples) == 1 else tuple(samples)
+    try:
+        return nr.open(where, inputs=_columns(inputs), outputs=_columns(outputs))  # type: ignore[arg-type]
+    except ValueError as error:
+        if re.search(r"expected members X and Y\. Got .*\bactivation\b", str(error)):
+            raise ValueError(
+                f"{samples[0]} holds a network, and samples are needed here: a file with X and Y."
+            ) from None
+        raise
+
+
+def loaded(path: Path) -> nr.Network | nr.DeepNetwork | nr.Composite:
+    """The network of a file; one that holds samples instead is said to."""
+    check_there(path)
+    try:
+        return nr.load(path)
+    except ValueError as error:
+        if re.search(r"It holds X, Y\.", str(error)):
+            raise ValueError(f"{path} holds samples, and a network is needed here.") from None
+        raise
+
+
+def widths(text: str | None) -> int | tuple[int, ...] | None:
+    """One number, or one per hidden layer."""
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",")]
+    if not all(word.isdigit() and int(word) >= 1 for word in words):
+        raise ValueError(f"--hidden needs whole numbers from 1, as in 20 or 20,10. Got {text!r} instead.")
+    return int(words[0]) if len(words) == 1 else tuple(map(int, words))
+
+
+def check_there(path: Path) -> None:
+    """Refuse a file that is not there, with the name of one that is."""
+    if not path.exists():
+        beside = {other.stem: str(other) for other in path.parent.iterdir()} if path.parent.is_dir() else {}
+        near = get_close_matches(path.stem, beside, n=1)
+        hint = f" Did you mean {beside[near[0]]!r}?" if near else ""
+        raise FileNotFoundError(f"There is no file {path}.{hint}")
+
+
+def check_target(path: Path, suffix: str = ".npz", others: list[Path] | None = None) -> None:
+    """Refuse what cannot be written, or is one of the files read, while no work is lost yet."""
+    if path.suffix.lower() != suffix:
+        raise ValueError(f"{path}: expected a file name that ends in {suffix}. Got {path.suffix or 'none'!r} instead.")
+    if path.is_dir():
+        raise ValueError(f"{path}: expected a file to write. Got a directory instead.")
+    if not path.parent.is_dir():
+        raise ValueError(f"{path}: there is no folder {path.parent} to write to.")
+    check_folder(path.parent)
+    if path.resolve() in {other.resolve() for other in others or []}:
+        raise ValueError(f"{path}: writing there would overwrite the samples. Choose another name.")
+
+
+def check_folder(folder: Path) -> None:
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise ValueError(f"{folder}: nothing can be written there ({error.strerror}).") from None
+
+
+def _columns(text: str | None) -> list[str | int] | None:
+    """Names and positions; whole numbers are positions, a negative one counted from the end."""
+    if text is None:
+        return None
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    return [int(word) if re.fullmatch(r"-?\d+", word) else word for word in words]

@@ -1,0 +1,81 @@
+"""The commands that come before there is anything to recover: simulate, methods."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import neurecover as nr
+from neurecover import terminal
+from neurecover.cli import machine
+from neurecover.cli.app import app
+from neurecover.cli.options import Activation, Json, Seed, among, check_target
+from neurecover.models import write_npz
+from neurecover.simulate.names import NAMES
+from neurecover.simulate.teachers import KINDS
+from neurecover.terminal import say, working
+
+
+@app.command()
+def simulate(
+    out: Annotated[Path, typer.Option("--out", "-o", help="The .npz file for the samples X and Y.")],
+    truth: Annotated[Path | None, typer.Option(help="An .npz file for the network itself.")] = None,
+    inputs: Annotated[int, typer.Option(min=1, help="Input dimensions.")] = 10,
+    hidden: Annotated[int, typer.Option(min=1, help="Hidden units.")] = 10,
+    outputs: Annotated[int, typer.Option(min=1, help="Outputs.")] = 1,
+    samples: Annotated[int, typer.Option(min=1, help="How many samples.")] = 5_000,
+    kind: Annotated[
+        str, typer.Option(help=f"The geometry of the units: {', '.join(KINDS)}.", autocompletion=among(lambda: KINDS))
+    ] = "sphere",
+    condition: Annotated[float | None, typer.Option(help="Condition number, for --kind conditioned.")] = None,
+    angle: Annotated[float | None, typer.Option(help="Radians between pairs, for --kind near_parallel.")] = None,
+    bias: Annotated[float, typer.Option(min=0, help="Standard deviation of the biases.")] = 0.7,
+    noise: Annotated[float, typer.Option(min=0, help="Standard deviation of Gaussian noise on the outputs.")] = 0.0,
+    distribution: Annotated[str, typer.Option(help=f"Inputs: {', '.join(NAMES)}; or student(5).")] = "gaussian",
+    activation: Activation = "relu",
+    seed: Seed = 0,
+) -> None:
+    """Draw a random network and samples of it.
+
+    \b
+    Examples:
+      neurecover simulate --inputs 6 --hidden 4 --samples 3000 --out samples.npz --truth truth.npz
+      neurecover simulate --inputs 6 --hidden 4 --noise 0.02 --distribution "student(5)" --out noisy.npz
+    """
+    check_target(out)
+    if truth is not None:
+        check_target(truth, others=[out])
+    network = nr.simulate.teacher(
+        inputs,
+        hidden,
+        outputs,
+        kind=kind,
+        bias=bias,
+        condition=condition,
+        angle=angle,
+        activation=activation,
+        random_state=seed,
+    )
+    with working("simulate"):
+        X, Y = nr.simulate.sample(network, samples, inputs=distribution, noise=noise, random_state=seed)
+        write_npz(out, {"X": X, "Y": Y})
+    say(f"Wrote {samples:,} samples to {out}: X has {inputs} columns and Y has {outputs}.")
+    if truth is not None:
+        network.save(truth)
+        say(f"Wrote the network of {hidden} hidden units behind them to {truth}.")
+
+
+@app.command()
+def methods(json: Json = False) -> None:
+    """List the methods, their papers and what they assume.
+
+    \b
+    Examples:
+      neurecover methods
+      neurecover methods --json
+    """
+    if json:
+        facts = ("name", "paper", "assumes", "finds", "forms")
+        machine.answer({"methods": [{name: getattr(method, name) for name in facts} for method in nr.methods()]})
+    else:
+        terminal.out.print(terminal.methods_table(nr.methods()))
