@@ -48,7 +48,22 @@ NEEDS = {
     "statistical": (*IDENTIFIABLE, *NOISE),
     "approximate": ("prediction",),
 }
-ALWAYS_SAID = ("rounding", "digits", "noise", "output digits")  # among the reasons even where they passed
+# Halfspaces from labels (`from_labels`) have neither an information matrix nor a residual whose size could be noise.
+NEEDS_OF_LABELS = {
+    "statistical": (
+        "labels",
+        "inputs",
+        "units",
+        "signal",
+        "generalisation",
+        "structure",
+        "strength",
+        "spare unit",
+        "precision",
+    ),
+    "approximate": ("prediction",),
+}
+ALWAYS_SAID = ("rounding", "digits", "noise", "output digits", "labels")  # among the reasons even where they passed
 
 
 @dataclass(frozen=True)
@@ -128,7 +143,7 @@ class Certificate:
     @property
     def identifiable(self) -> bool:
         """Whether the samples determine every weight, noise or not."""
-        return passed(self.checks, IDENTIFIABLE)
+        return passed(self.checks, [name for name in needs_of(self.checks)["statistical"] if name in IDENTIFIABLE])
 
     @property
     def reasons(self) -> tuple[str, ...]:
@@ -147,15 +162,20 @@ def passed(checks: Iterable[Check], names: Iterable[str]) -> bool:
     return all(results and all(results) for results in made.values())
 
 
+def needs_of(checks: tuple[Check, ...]) -> dict[str, tuple[str, ...]]:
+    """The checks that every verdict needs, which labels need others for than outputs do."""
+    return NEEDS_OF_LABELS if any(check.name == "labels" for check in checks) else NEEDS
+
+
 def verdict_of(checks: tuple[Check, ...]) -> str:
     """The best verdict all of whose checks were made and passed."""
-    return next((verdict for verdict, names in NEEDS.items() if passed(checks, names)), "failed")
+    return next((verdict for verdict, names in needs_of(checks).items() if passed(checks, names)), "failed")
 
 
 def reasons_of(checks: tuple[Check, ...]) -> tuple[str, ...]:
     """What stood in the way of a better verdict, then what is said in any case, then what belongs to no verdict."""
     verdict = verdict_of(checks)
-    wanted = {name for names in NEEDS.values() for name in names} | {"time"}
+    wanted = {name for names in needs_of(checks).values() for name in names} | {"time"}
     against = [] if verdict in ("exact", "statistical") else [c for c in checks if not c.passed and c.name in wanted]
     said = [c for c in checks if c not in against and c.name in ALWAYS_SAID]
     besides = [c for c in checks if c.name not in wanted and c.name not in ALWAYS_SAID]

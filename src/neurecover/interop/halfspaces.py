@@ -8,22 +8,27 @@ labels were flipped on either side as well. An intersection {x : all nᵢ·x ≤
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from numbers import Integral
+from typing import Any, ClassVar
 
 import numpy as np
-from scipy.special import expit, log_ndtr
-from sklearn.base import BaseEstimator, ClassifierMixin
+from scipy.special import expit
+from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
+from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from neurecover.algorithms.gp18.union_search import UnionFound, find_union
+from neurecover.algorithms.gp18.union import UnionFit
+from neurecover.algorithms.gp18.union_evidence import divided, labelled, log_outside
+from neurecover.algorithms.gp18.union_posterior import settled
+from neurecover.algorithms.gp18.union_search import find_union
+from neurecover.certificate import ParameterArrays
+from neurecover.certificate.from_labels import certify_labelled
 from neurecover.data import ArraySource, Mapped, Whitening, reduce, subsample
 from neurecover.random import as_generator
 from neurecover.statistics import Moments
 
-_WIDE = 0.2  # an expected angle, in radians, beyond which normals are not determined
 _SUREST = 15.0  # log-odds beyond which Gaussian tails are not to be believed
-_GATHERED = 5.0  # standard errors by which wrong labels may be more frequent near the boundary than far from it
 
 
 @dataclass(frozen=True)
@@ -46,6 +51,12 @@ class Halfspaces:
     def threshold_errors(self) -> np.ndarray:
         return np.sqrt(self.covariance[:, -1, -1])
 
+    @property
+    def standard_errors(self) -> ParameterArrays:
+        """Those of every entry, by the names normals and thresholds."""
+        own = np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
+        return ParameterArrays({"normals": own[:, :-1], "thresholds": own[:, -1]})
+
     def __len__(self) -> int:
         return len(self.thresholds)
 
@@ -57,13 +68,32 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
     max_samples: int
     random_state: Any
     _is_union: bool
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_halfspaces": [Interval(Integral, 1, None, closed="left"), None],
+        "max_samples": [Interval(Integral, 2, None, closed="left")],
+        "random_state": ["random_state", np.random.Generator],
+    }
 
     def _label(self) -> Any:
         """The class that is the union, or the intersection; None for the class that sorts last."""
         raise NotImplementedError
 
+    @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> _HalfspaceClassifier:
-        """Find the halfspaces from X (n, d), Gaussian of any mean and covariance, and two classes y (n,)."""
+        """Find the halfspaces.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            Gaussian inputs of any mean and covariance.
+        y : array-like of shape (n_samples,)
+            Two classes.
+
+        Returns
+        -------
+        self : object
+            The fitted classifier.
+        """
         X, y = validate_data(self, X, y, dtype=np.float64, ensure_min_samples=2)
         check_classification_targets(y)
         self.classes_, coded = np.unique(y, return_inverse=True)
@@ -78,15 +108,18 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
         if whitening.rank == 0:
             raise ValueError("All inputs are equal, so they show no halfspace. Give inputs that vary.")
         labels = subsample(Mapped(source, whitening), self.max_samples, int(rng.integers(2**31)))
-        found = find_union(labels, rng, self.n_halfspaces)
-        fit = found.fit
+        train, held_out = divided(labels, rng)
+        found = find_union(train, rng, self.n_halfspaces)
+        judged = settled(train, found.fit, rng)
+        # The held-out labels have spoken; now they join.
+        fit = settled(labels, judged, rng)
         assert fit.flips is not None
-        self.halfspaces_ = _in_inputs(found, whitening)
+        self.halfspaces_ = _in_inputs(fit, whitening)
         self.tan_alpha_ = self.halfspaces_.angle_errors
         self.flip_rates_ = fit.flips if self._union_class == 1 else fit.flips[::-1]
-        self.training_error_ = fit.error
         self.criteria_ = found.criteria
-        self.notes_ = _notes(found, _gathered(labels, found))
+        errors = self.halfspaces_.standard_errors
+        self.certificate_ = certify_labelled(labelled(found, judged, fit, labels, held_out, errors, whitening))
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
@@ -94,10 +127,7 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         half = self.halfspaces_
-        # The distance from a boundary whose normal and threshold have errors has those of (x, −1)·(n, t).
-        ones = np.column_stack([X, -np.ones(len(X))])
-        spread = np.sqrt(np.maximum(np.einsum("nj,kjl,nl->nk", ones, half.covariance, ones), 1e-24))
-        outside = log_ndtr((half.thresholds - X @ half.normals.T) / spread).sum(axis=1)
+        outside = log_outside(X, half.normals, half.thresholds, half.covariance)
         odds = np.log(-np.expm1(np.minimum(outside, -np.finfo(float).tiny))) - outside
         odds = np.clip(odds, -_SUREST, _SUREST)
         return odds if self._union_class == 1 else -odds
@@ -125,9 +155,6 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
                 "Only binary classification is supported. The type of the target is multiclass. "
                 f"Got {len(self.classes_)} classes instead."
             )
-        k = self.n_halfspaces
-        if k is not None and (isinstance(k, bool) or not isinstance(k, int | np.integer) or k < 1):
-            raise ValueError(f"n_halfspaces needs to be a whole number from 1, or None to have it found. Got {k!r}.")
         label = self._label()
         if label is not None and label not in self.classes_:
             raise ValueError(
@@ -136,17 +163,59 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
 
 
 class HalfspaceUnion(_HalfspaceClassifier):
-    """One class is the union of n_halfspaces halfspaces {nᵢ·x > tᵢ} [GP18, Theorem 6].
+    """One class is the union of halfspaces {nᵢ·x > tᵢ} [1]_.
 
-    n_halfspaces=None finds their number by the Bayesian information criterion. union_label is the class that is the
-    union; None takes the one that sorts last. At most max_samples rows are used.
+    Parameters
+    ----------
+    n_halfspaces : int, default=None
+        The number of halfspaces; None finds it by the Bayesian information criterion.
+    max_samples : int, default=200_000
+        The most rows that are used, drawn at random where there are more.
+    random_state : int, RandomState, Generator or None, default=None
+        Same seed, same answer.
+    union_label : object, default=None
+        The class that is the union; None takes the one that sorts last.
 
-    After `fit`, `halfspaces_` holds the normals and thresholds with their errors, `tan_alpha_` the angles to expect
-    between the normals and the true ones, `flip_rates_` the rates of wrong labels in either class, `criteria_` the
-    criterion of every number of halfspaces tried, and `notes_` says in plain sentences how far to trust all this.
+    Attributes
+    ----------
+    certificate_ : Certificate
+        How far the halfspaces can be trusted: "statistical", with standard errors of normals and thresholds,
+        "approximate" or "failed", by checks on labels that had no part in the fit.
+    halfspaces_ : Halfspaces
+        `normals` (k, d), `thresholds` (k,), and their errors.
+    tan_alpha_ : ndarray of shape (k,)
+        The angle to be expected between every normal and the true one (root mean square).
+    flip_rates_ : ndarray of shape (2,)
+        The rates of wrong labels among the samples of either class.
+    criteria_ : dict
+        The Bayesian information criterion of every number of halfspaces that was tried.
+    classes_ : ndarray of shape (2,)
+        The classes.
+    n_features_in_ : int
+        The number of inputs.
+
+    References
+    ----------
+    .. [1] S. Goel and R. Panigrahy, "Recovering the Lowest Layer of Deep Networks with High Threshold Activations",
+       2018, Theorem 6 [GP18].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neurecover import HalfspaceUnion
+    >>> X = np.random.default_rng(0).standard_normal((2_000, 2))
+    >>> model = HalfspaceUnion(random_state=0).fit(X, (X > 1.0).any(axis=1))
+    >>> model.certificate_.verdict, len(model.halfspaces_)
+    ('statistical', 2)
+    >>> model.predict([[2.0, 0.0], [0.0, 0.0]])
+    array([ True, False])
     """
 
     _is_union = True
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **_HalfspaceClassifier._parameter_constraints,
+        "union_label": "no_validation",
+    }
 
     def __init__(
         self,
@@ -165,13 +234,56 @@ class HalfspaceUnion(_HalfspaceClassifier):
 
 
 class HalfspaceIntersection(_HalfspaceClassifier):
-    """One class is the intersection of halfspaces {nᵢ·x ≤ tᵢ}, whose complement is a union [GP18, Theorem 6].
+    """One class is the intersection of halfspaces {nᵢ·x ≤ tᵢ}, whose complement is a union [1]_.
 
-    intersection_label is that class; None takes the one that sorts last. Other parameters and attributes are those of
-    `HalfspaceUnion`.
+    Parameters
+    ----------
+    n_halfspaces : int, default=None
+        The number of halfspaces; None finds it by the Bayesian information criterion.
+    max_samples : int, default=200_000
+        The most rows that are used, drawn at random where there are more.
+    random_state : int, RandomState, Generator or None, default=None
+        Same seed, same answer.
+    intersection_label : object, default=None
+        The class that is the intersection; None takes the one that sorts last.
+
+    Attributes
+    ----------
+    certificate_ : Certificate
+        How far the halfspaces can be trusted, as for `HalfspaceUnion`.
+    halfspaces_ : Halfspaces
+        `normals` (k, d), which point out of the intersection, `thresholds` (k,), and their errors.
+    tan_alpha_ : ndarray of shape (k,)
+        The angle to be expected between every normal and the true one (root mean square).
+    flip_rates_ : ndarray of shape (2,)
+        The rates of wrong labels among the samples of either class.
+    criteria_ : dict
+        The Bayesian information criterion of every number of halfspaces that was tried.
+    classes_ : ndarray of shape (2,)
+        The classes.
+    n_features_in_ : int
+        The number of inputs.
+
+    References
+    ----------
+    .. [1] S. Goel and R. Panigrahy, "Recovering the Lowest Layer of Deep Networks with High Threshold Activations",
+       2018, Theorem 6 [GP18].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from neurecover import HalfspaceIntersection
+    >>> X = np.random.default_rng(0).standard_normal((2_000, 2))
+    >>> model = HalfspaceIntersection(random_state=0).fit(X, (X <= 1.0).all(axis=1))
+    >>> model.certificate_.verdict, len(model.halfspaces_)
+    ('statistical', 2)
     """
 
     _is_union = False
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        **_HalfspaceClassifier._parameter_constraints,
+        "intersection_label": "no_validation",
+    }
 
     def __init__(
         self,
@@ -189,9 +301,9 @@ class HalfspaceIntersection(_HalfspaceClassifier):
         return self.intersection_label
 
 
-def _in_inputs(found: UnionFound, whitening: Whitening) -> Halfspaces:
+def _in_inputs(fit: UnionFit, whitening: Whitening) -> Halfspaces:
     """w·z > t with z = Bᵀ(x − μ) is n·x > T with u = B w, n = u/‖u‖, T = (t + u·μ)/‖u‖; errors to first order."""
-    fit, B = found.fit, whitening.matrix
+    B = whitening.matrix
     assert fit.covariance is not None
     U = fit.W @ B.T
     size = np.linalg.norm(U, axis=1)
@@ -203,53 +315,9 @@ def _in_inputs(found: UnionFound, whitening: Whitening) -> Halfspaces:
         J[:d, :r] = (B - np.outer(n, n @ B)) / size[i]
         J[d, :r] = (whitening.mean @ B - T * (n @ B)) / size[i]
         J[d, r] = 1.0 / size[i]
-        covariance[i] = J @ fit.covariance[i] @ J.T
+        C = J @ fit.covariance[i] @ J.T
+        # A unit vector that is off by e across itself is short by ‖e‖²/2 along itself, where first order has no error.
+        across = C[:d, :d]
+        C[:d, :d] = across + 0.25 * (np.trace(across) ** 2 + 2.0 * np.sum(across**2)) * np.outer(n, n)
+        covariance[i] = C
     return Halfspaces(normals, thresholds, covariance)
-
-
-def _gathered(labels: ArraySource, found: UnionFound) -> float:
-    """By how many standard errors wrong labels are more frequent near the boundary than far from it, on its worse side.
-
-    Flipped labels are as frequent everywhere; a set of another shape is contradicted near the boundary.
-    """
-    X, Y = labels.collect()
-    fit = found.fit
-    depth = np.max(X @ fit.W.T - fit.threshold, axis=1)
-    # Within its own error the boundary has wrong labels whatever the shape.
-    clear = np.abs(depth) > 4.0 * fit.tan_alpha.max()
-    depth, Y = depth[clear], Y[clear]
-    wrong = (depth > 0.0) != (Y[:, 0] > 0.5)
-    worst = 0.0
-    for side in (depth > 0.0, depth <= 0.0):
-        near = np.abs(depth[side]) < np.median(np.abs(depth[side])) if side.any() else np.zeros(0, dtype=bool)
-        if not near.any() or near.all():
-            continue
-        rate, far = wrong[side][near].mean(), wrong[side][~near].mean()
-        pooled = wrong[side].mean()
-        error = np.sqrt(max(pooled * (1.0 - pooled), 1.0 / len(wrong)) * (1.0 / near.sum() + 1.0 / (~near).sum()))
-        worst = max(worst, float((rate - far) / error))
-    return worst
-
-
-def _notes(found: UnionFound, gathered: float) -> tuple[str, ...]:
-    fit = found.fit
-    assert fit.flips is not None
-    k = len(fit.W)
-    notes = [
-        f"{1.0 - fit.error:.2%} of the training labels lie on the right side of {k} halfspaces; an estimated "
-        f"{fit.flips[1]:.2%} of the labels inside the union and {fit.flips[0]:.2%} outside are wrong."
-    ]
-    if np.isfinite(found.margin) and not found.sure:
-        nearest = f"the next best criterion is {found.margin:.1f} above its own"
-        reason = nearest if found.explained else "some samples stay unexplained"
-        notes.append(f"The number of halfspaces is not certain: {reason}.")
-    doubts = []
-    if found.criteria and min(found.criteria, key=found.criteria.__getitem__) == 0:
-        doubts.append("labels that do not depend on the inputs explain them as well")
-    if fit.tan_alpha.max() > _WIDE:
-        doubts.append(f"an angle of {fit.tan_alpha.max():.2f} is to be expected between a normal and the true one")
-    if gathered > _GATHERED:
-        doubts.append(f"wrong labels gather at the boundary ({gathered:.0f} standard errors), so it has another shape")
-    if doubts:
-        notes.append(f"The normals are not to be relied on: {'; '.join(doubts)}.")
-    return tuple(notes)

@@ -27,26 +27,22 @@ _NARROW, _WIDE = 0.3, 0.5  # tan α of the units of Step 1, and of other starts
 _RANDOM_STARTS = 2
 _LOAD = 5  # samples per parameter, at the least
 _SPLITS = 2  # units that are tried as two
-_SURE = 10.0  # difference in BIC, odds of e⁵, that makes a number certain
 
 
 @dataclass(frozen=True)
 class UnionFound:
     """The fit on all samples, and the criterion BIC(k) of every number of units that was tried on those of the search.
 
-    `margin` is by how much BIC at the number taken is below the next best, infinite where the number was given.
     `explained` is whether flipped labels account for all samples that are missed.
     """
 
     fit: UnionFit
     criteria: dict[int, float]
-    margin: float
     explained: bool
 
-    @property
-    def sure(self) -> bool:
-        """Whether no other number of units comes near, and nothing is left that another unit could explain."""
-        return self.margin >= _SURE and self.explained
+    def gap(self, k: int) -> float:
+        """By how much BIC is higher with k units than with those of the fit; nan where k was not tried."""
+        return self.criteria.get(k, np.nan) - self.criteria[len(self.fit.W)]
 
 
 def find_union(labels: Source, rng: np.random.Generator, n_hidden: int | None = None) -> UnionFound:
@@ -54,15 +50,11 @@ def find_union(labels: Source, rng: np.random.Generator, n_hidden: int | None = 
     n = labels.count()
     sample = labels if n <= SEARCH_ROWS else subsample(labels, SEARCH_ROWS, int(rng.integers(2**31)))
     search = _Search.of(sample, labels, rng)
-    if n_hidden is not None:
-        best, margin = search.of_size(n_hidden), np.inf
-        criteria = {0: search.nothing(), n_hidden: search.criterion(best)}
-    else:
-        best, criteria, margin = search.counted()
+    best, criteria = search.counted() if n_hidden is None else search.asked(n_hidden)
     if sample is not labels:
         best = fit_union(labels, best.W, best.threshold, best.tan_alpha, flips=best.flips)
     explained = missed(labels, best).by_chance and not splits(labels, best)
-    return UnionFound(best, criteria, margin, explained)
+    return UnionFound(best, criteria, explained)
 
 
 @dataclass(frozen=True)
@@ -93,8 +85,18 @@ class _Search:
         assert best is not None
         return self._resplit(best)
 
-    def counted(self) -> tuple[UnionFit, dict[int, float], float]:
-        """The number of units by BIC: from that of Step 1 up and down as long as it falls; and by how much it did."""
+    def asked(self, k: int) -> tuple[UnionFit, dict[int, float]]:
+        """The best fit of k units, and its criterion beside those of one unit less, of one more and of none."""
+        best = self.of_size(k)
+        criteria = {0: self.nothing(), k: self.criterion(best)}
+        if k > 1:
+            criteria[k - 1] = self.criterion(self._narrower(best))
+        if k < self._most:
+            criteria[k + 1] = self.criterion(self._best_of(self._grown(best)))
+        return best, criteria
+
+    def counted(self) -> tuple[UnionFit, dict[int, float]]:
+        """The number of units by BIC: from that of Step 1 up and down as long as it falls."""
         first = self.step_one(None)
         here = self._fit(self._mean_start() if first is None or len(first.W) > self._most else first)
         fits = {len(here.W): here}
@@ -110,7 +112,7 @@ class _Search:
                 criteria[k - 1] = self.criterion(fits[k - 1])
             if not wider and not narrower:
                 break
-        return fits[k], criteria, min(value for m, value in criteria.items() if m != k) - criteria[k]
+        return fits[k], criteria
 
     @property
     def _most(self) -> int:
@@ -157,12 +159,18 @@ class _Search:
 
     def _wider(self, fit: UnionFit) -> UnionFit:
         """One unit more, where samples are missed; or as many from Step 1, where that fits better."""
+        first = self.step_one(len(fit.W) + 1)
+        return self._best_of([*self._grown(fit), *([] if first is None else [first])])
+
+    def _grown(self, fit: UnionFit) -> list[UnionFit]:
+        """Starts with a unit more, where samples are missed or in place of one that may be two."""
         lost = missed(self.sample, fit)
         if lost.count == 0:  # nothing shows the way
             lost = replace(lost, mean=self.rng.standard_normal(self.sample.n_inputs))
-        starts = [grown(fit, lost), self.step_one(len(fit.W) + 1), *splits(self.sample, fit)[:_SPLITS]]
-        fits = [self._fit(start) for start in starts if start is not None]
-        return max(fits, key=lambda found: found.log_likelihood)
+        return [grown(fit, lost), *splits(self.sample, fit)[:_SPLITS]]
+
+    def _best_of(self, starts: list[UnionFit]) -> UnionFit:
+        return max((self._fit(start) for start in starts), key=lambda found: found.log_likelihood)
 
     def _resplit(self, fit: UnionFit) -> UnionFit:
         """The fit, or one in which a unit that stands for two is split and what does least is dropped."""

@@ -1,0 +1,157 @@
+"""The certificate of halfspaces that were learned from labels.
+
+Labels are right or wrong and nothing between, so no boundary is ever exact: the best verdict is `statistical`. It needs
+held-out labels to be wrong no more often than the flipped ones and the errors of the boundaries explain, wrong labels
+to lie like flipped ones do, every halfspace to be called for and no other, and errors that are an answer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import bdtrc
+
+from neurecover.certificate import checks
+from neurecover.certificate.checks import SIGNIFICANCE, WIDE
+from neurecover.certificate.verdict import Certificate, Check, ParameterArrays
+
+SURE = 10.0  # difference of two BIC, odds of e⁵ ≈ 150, that settles a number of halfspaces
+GATHERED = 5.0  # standard errors by which wrong labels may be more frequent near the boundary than far from it
+PREDICTS = 0.5  # share of the mistakes of a constant that a predictor avoids
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """What labels have shown of k halfspaces.
+
+    share is that of the labels inside. wrong of n_holdout held-out labels are on the wrong side, where the model of the
+    other samples expects the rate `expected`, and the rarer class has n_rarer of them. `fewer`, `more` and `none` are
+    BIC with one halfspace less or more, or without any, above that of k; nan where that was not to be tried.
+    explained says whether flipped labels account for all that is missed, gathered by how many standard errors wrong
+    labels gather at the boundary, and worth is what an explained label adds to the log-likelihood. `errors` are the
+    standard errors of normals (k, d) and thresholds (k,); `turn` is the largest angle and `shift` the largest error of
+    a threshold, in standard deviations of the inputs, to be expected.
+    """
+
+    n_samples: int
+    share: float
+    rank: int
+    n_inputs: int
+    n_holdout: int
+    wrong: int
+    expected: float
+    n_rarer: int
+    n_halfspaces: int
+    fewer: float
+    more: float
+    none: float
+    explained: bool
+    gathered: float
+    worth: float
+    turn: float
+    shift: float
+    errors: ParameterArrays
+
+
+def certify_labelled(seen: Labelled) -> Certificate:
+    """The certificate of a union or an intersection."""
+    labels = f"{seen.n_samples} labels, {seen.share:.1%} of them inside, {seen.n_holdout} held out."
+    made = (
+        Check("labels", True, seen.n_samples, None, labels),
+        checks.inputs(seen.rank, seen.n_inputs),
+        checks.units(seen.n_halfspaces),
+        _prediction(seen),
+        _signal(seen),
+        _generalisation(seen),
+        _structure(seen),
+        _strength(seen),
+        _spare(seen),
+        _precision(seen),
+        _resolution(seen),
+    )
+    certificate = Certificate(made, seen.wrong / seen.n_holdout, None, seen.n_samples, seen.n_holdout, seen.errors)
+    if certificate.verdict == "statistical":
+        return certificate
+    return Certificate(made, certificate.holdout_mse, None, seen.n_samples, seen.n_holdout)
+
+
+def _prediction(seen: Labelled) -> Check:
+    avoided = 1.0 - seen.wrong / seen.n_rarer if seen.n_rarer else float(seen.wrong == 0)
+    good = avoided >= PREDICTS
+    less = "" if good else f", less than {PREDICTS:.0%}"
+    sentence = f"It avoids {max(avoided, 0.0):.0%} of the mistakes that a constant makes on held-out labels{less}."
+    return Check("prediction", good, avoided, PREDICTS, sentence)
+
+
+def _signal(seen: Labelled) -> Check:
+    clear = seen.none >= SURE
+    sentence = f"Labels that do not depend on the inputs have a criterion {seen.none:.1f} above that of the halfspaces."
+    if not clear:
+        sentence = f"Labels that do not depend on the inputs explain them as well (BIC differs by {seen.none:.1f})."
+    return Check("signal", clear, seen.none, SURE, sentence)
+
+
+def _generalisation(seen: Labelled) -> Check:
+    """Wrong held-out labels are binomial where the model is right."""
+    p_value = float(bdtrc(seen.wrong - 1, seen.n_holdout, min(seen.expected, 1.0))) if seen.wrong else 1.0
+    sentence = (
+        f"{seen.wrong} of {seen.n_holdout} held-out labels are on the wrong side; flipped labels and the errors of the "
+        f"boundaries explain {seen.expected * seen.n_holdout:.1f} (p = {p_value:.1e})."
+    )
+    return Check("generalisation", p_value >= SIGNIFICANCE, p_value, SIGNIFICANCE, sentence)
+
+
+def _structure(seen: Labelled) -> Check:
+    gathered = seen.gathered > GATHERED
+    sentence = "Wrong labels are no more frequent at the boundary than far from it."
+    if gathered:
+        sentence = (
+            f"The boundary has another shape: wrong labels gather at it ({seen.gathered:.0f} standard errors), and "
+            "flipped ones would lie everywhere."
+        )
+    return Check("structure", not gathered, seen.gathered, GATHERED, sentence)
+
+
+def _strength(seen: Labelled) -> Check:
+    gap = seen.none if np.isnan(seen.fewer) else seen.fewer
+    called = gap >= SURE
+    sentence = f"With one halfspace less the criterion is {gap:.1f} higher: all {seen.n_halfspaces} are called for."
+    if not called:
+        sentence = f"The number of halfspaces is not certain: with one less the criterion differs by only {gap:.1f}."
+    return Check("strength", called, gap, SURE, sentence)
+
+
+def _spare(seen: Labelled) -> Check:
+    enough = seen.explained and seen.more >= SURE
+    sentence = f"With one halfspace more the criterion is {seen.more:.1f} higher: no further one is called for."
+    if not seen.explained:
+        sentence = "The number of halfspaces is not certain: some samples inside stay unexplained."
+    elif np.isnan(seen.more):
+        sentence = "The number of halfspaces is not certain: the samples are too few to try one more."
+    elif not enough:
+        sentence = f"The number of halfspaces is not certain: with one more the criterion differs by {seen.more:.1f}."
+    return Check("spare unit", enough, None if np.isnan(seen.more) else seen.more, SURE, sentence)
+
+
+def _precision(seen: Labelled) -> Check:
+    widest = max(seen.turn, seen.shift)
+    sentence = f"An angle of {seen.turn:.2g} is to be expected between a normal and the true one"
+    if widest <= WIDE:
+        return Check("precision", True, widest, WIDE, f"{sentence}.")
+    # Errors of a boundary fall as 1/n.
+    wanted = seen.n_samples * widest / WIDE
+    offset = f", and {seen.shift:.2g} standard deviations between thresholds"
+    tail = f": too wide to be an answer. About {wanted:.0g} samples would do."
+    return Check("precision", False, widest, WIDE, sentence + offset + tail)
+
+
+def _resolution(seen: Labelled) -> Check:
+    """What the labels cannot show, which decides nothing.
+
+    A halfspace more costs (d + 1) log n of BIC, and a label that it explains is worth 2 log (1 − η₁)/η₀. A boundary
+    between two true ones misses half of what lies between them.
+    """
+    least = ((seen.n_inputs + 1) * np.log(seen.n_samples) + SURE) / seen.worth
+    sentence = f"A halfspace with fewer than about {np.ceil(least):.0f} labels that no other one explains is not seen."
+    return Check("found width", True, least, None, sentence)
