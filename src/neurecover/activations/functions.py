@@ -44,7 +44,7 @@ class Function(Activation):
             _homogeneity(z, right, left),
             _reflection(right, left),
             _odd_slope(z, right, left),
-            bool(np.all(left == 0.0) and np.all(np.diff(np.concatenate([[0.0], right])) > 0.0)),
+            bool(np.all(left == 0.0) and f(np.zeros(1))[0] == 0.0 and _increases(np.concatenate([[0.0], right]), z)),
         )
 
     @property
@@ -62,6 +62,10 @@ class Function(Activation):
     @property
     def rectified(self) -> bool:
         return self.one_sided
+
+    @property
+    def differentiable(self) -> bool:
+        return bool(np.any(self.derivative(np.linspace(-3.0, 3.0, 24)) != 0.0))
 
     @property
     def growth(self) -> float:
@@ -93,7 +97,7 @@ class Function(Activation):
             return np.asarray(self.back(y), dtype=float)
         zero = float(self(0.0))
         z = np.geomspace(0.01, 8.0, 60)
-        if not np.all(np.diff(np.concatenate([[zero], self(z)])) > 0.0):
+        if not _increases(np.concatenate([[zero], self(z)]), z):
             raise ValueError(f"{self} does not increase on z ≥ 0. Give its inverse: from_function(f, inverse=…).")
         return increasing_inverse(self, self._invertible(y, f"y > {zero:g}", lambda y: y > zero))
 
@@ -112,6 +116,12 @@ def _check(f: Scalar, what: str) -> None:
         )
     if not np.array_equal(np.asarray(f(z[::-1].copy()), dtype=float), value[::-1]):
         raise ValueError(f"{what} needs to act on each number by itself. Reversing the array changed its values.")
+
+
+def _increases(values: np.ndarray, z: np.ndarray) -> bool:
+    """Strictly up to z = 3, and without falling beyond, where a table may end."""
+    steps = np.diff(values)
+    return bool(np.all(steps[z <= 3.0] > 0.0) and np.all(steps >= 0.0))
 
 
 def _holds(left: np.ndarray, right: np.ndarray) -> bool:

@@ -278,6 +278,8 @@ def _units_on(white: Model, samples: Source, bias: bool) -> _Sides:
     D, p = incoming(white) - (not bias), white.n_outputs
     wanted = np.maximum((D + p - 1) // p, D - checks.MARGIN)
     on = seen.sums["on"]
+    if white.activation.rectified and white.activation.homogeneity != 1.0:
+        return _Sides(on, wanted + checks.MARGIN, wanted)  # a unit says nothing where it is off
     if white.activation.homogeneity != 1.0 or not white.activation.odd_slope:
         return _Sides(np.maximum(on, wanted + checks.MARGIN), wanted + checks.MARGIN, wanted)  # no kink to be seen
     return _Sides(on, seen.n - on, wanted)

@@ -181,4 +181,6 @@ def reasons_of(checks: tuple[Check, ...]) -> tuple[str, ...]:
     besides = [c for c in checks if c.name not in wanted and c.name not in ALWAYS_SAID]
     # How far the residual is from rounding is said, but decides nothing where there is noise.
     against.sort(key=lambda check: check.name == "rounding")
-    return tuple(dict.fromkeys(check.sentence for check in (*against, *said, *besides)))
+    # What to do comes before what stood in the way.
+    advice = [c for c in besides if against and c.name == "activation"]
+    return tuple(dict.fromkeys(check.sentence for check in (*advice, *against, *said, *besides)))

@@ -39,6 +39,8 @@ def recover_deep_network(
     widths, depth = _architecture(n_hidden, depth)
     if method not in ("auto", METHOD):
         raise ValueError(f"Several hidden layers are found by {METHOD} alone. Got method={method!r} instead.")
+    if activation == "auto":
+        raise ValueError("activation='auto' needs one hidden layer. Give the activation of several by name.")
     act = activations.get(activation)
     with running("recover", random_state, time_budget, progress) as run, side_by_side():
         begin = begun(run, X, Y, n_samples, get_method(METHOD), act, bias, None)

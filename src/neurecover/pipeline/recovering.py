@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from neurecover.algorithms import Algorithm, Call, get_method, methods
 from neurecover.certificate import Certificate, Check, Evidence
 from neurecover.data import Prepared, Source, reduce, side_by_side, subsample, unwhitened
 from neurecover.models import Network
+from neurecover.pipeline.choosing import before_hint, chosen_activation, with_hint
 from neurecover.pipeline.running import (
     Progress,
     Run,
@@ -62,7 +64,7 @@ def recover(
     X, Y : arrays (n, d) and (n,) or (n, p); or X alone as a path, a data source or an oracle.
     n_hidden : the number of hidden units, or one number per hidden layer, (20, 10); None finds it.
     method : "auto", or a name from `neurecover.methods()`.
-    activation : the hidden units' function, as in `neurecover.Network`.
+    activation : the hidden units' function, as in `neurecover.Network`; "auto" finds the likeliest of those with names.
     bias : whether b and c are free; False fixes both at zero.
     depth : the number of hidden layers, where n_hidden does not say it.
     random_state : int, numpy Generator or RandomState, or None. Same seed, same answer (unless time runs out).
@@ -79,7 +81,8 @@ def recover(
         return recover_deep_network(
             X, Y, n_hidden, depth, method, activation, bias, random_state, time_budget, progress, n_samples
         )
-    act = activations.get(activation)
+    open_activation = activation == "auto"
+    act = activations.get("relu" if open_activation else activation)
     check_width(n_hidden)
     algorithm = get_method("least_squares") if method == "auto" else _network_method(method)
     with running("recover", random_state, time_budget, progress) as run, side_by_side():
@@ -88,11 +91,19 @@ def recover(
             return run.recovery(
                 *nothing(begin.given, begin.task, begin.hopeless), algorithm.name, None, begin.n_queries
             )
+        given, task = begin.given, begin.task
+        starts: list[np.ndarray] = []
+        said: list[Check] = []
+        sought = before_hint(run)
+        if open_activation:
+            task, starts, *said = chosen_activation(_search_sample(given, task, run.rng), task, sought)
         if method == "auto":
-            solved = _solve_by_race(begin.given, begin.task, run)
+            solved = _solve_by_race(given, task, starts, sought)
         else:
-            solved = _solve_by(algorithm, begin.given, begin.task, run)
-    certificate = looked_at(solved.certificate, X)
+            solved = _solve_by(algorithm, given, task, sought)
+        certificate = replace(solved.certificate, checks=(*solved.certificate.checks, *said))
+        certificate = with_hint(certificate, lambda: _search_sample(given, task, run.rng), given, task, run)
+    certificate = looked_at(certificate, X)
     return run.recovery(solved.network, certificate, solved.method, solved.estimate, begin.n_queries)
 
 
@@ -161,10 +172,10 @@ def _solve_by(algorithm: Algorithm, given: Prepared, task: Task, run: Run) -> _S
     return _Solved(network, certificate, algorithm.name, in_inputs(found, given))
 
 
-def _solve_by_race(given: Prepared, task: Task, run: Run) -> _Solved:
-    """Random starts first; the algorithms in reserve are called when they have not sufficed."""
+def _solve_by_race(given: Prepared, task: Task, starts: list[np.ndarray], run: Run) -> _Solved:
+    """The starts that there are and random ones first; the algorithms in reserve are called when they have not sufficed."""
     reserve = _Reserve(Call(given.train, sized(task, given.train), run.rng, run.deadline))
-    network, certificate, _ = _finished(given, task, reserve.starts(), run)
+    network, certificate, _ = _finished(given, task, chain(starts, reserve.starts()), run)
     run.clock.stages += [Stage(e.method, e.seconds, " ".join(e.notes) or "an estimate") for e in reserve.called]
     last = reserve.called[-1] if reserve.called else None
     return _Solved(network, certificate, last.method if last else "least_squares", in_inputs(last, given))

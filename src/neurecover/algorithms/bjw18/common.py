@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from neurecover.algorithms.bjw18.patterns import ExactWeights, is_rectified, output_rank, output_span
+from neurecover.algorithms.bjw18.patterns import ExactWeights, output_rank, output_span
 from neurecover.data import Source, Whitening, second_moments, subsample
 from neurecover.exceptions import UnsolvableError
 from neurecover.refine.task import Task
@@ -67,7 +67,7 @@ def refuse_exact(name: str, task: Task) -> str | None:
     """What every exact method needs: no bias, a rectified activation, k ≤ min(d, p)."""
     if task.bias:
         return f"{name} is for networks without biases: pass bias=False."
-    if not is_rectified(task.activation):
+    if not task.activation.rectified:
         return f"{name} needs an activation that is zero for z ≤ 0 and injective above. Got {task.activation} instead."
     k = task.n_hidden
     if k is not None and k > min(task.n_inputs, task.n_outputs):

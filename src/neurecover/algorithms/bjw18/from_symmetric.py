@@ -12,7 +12,7 @@ import numpy as np
 from neurecover import activations
 from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.bjw18.common import as_estimate, refuse_exact, samples_for_patterns, units_of_rank
-from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights, is_rectified
+from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights
 from neurecover.algorithms.gklw19.learner import learn
 from neurecover.algorithms.gklw19.reflection import symmetry_test
 from neurecover.data import ArraySource, Source
@@ -28,7 +28,7 @@ def exact_from(source: Source, k: int, rng: np.random.Generator) -> ExactWeights
 
 
 def _refuse(task: Task) -> str | None:
-    if str(task.activation) != "relu" and is_rectified(task.activation):
+    if str(task.activation) != "relu" and task.activation.rectified:
         return f"exact_from finds its start by relu(z) − relu(−z) = z. Got {task.activation} instead; try exact_tensor."
     return refuse_exact("exact_from", task)
 

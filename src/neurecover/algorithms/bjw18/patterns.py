@@ -23,13 +23,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from neurecover.activations import Activation, SidedPower
+from neurecover.activations import Activation
 from neurecover.data import Whitening
 from neurecover.models import Network
 
 EPS = float(np.finfo(np.float64).eps)
 SAME_ROW = 1e-9  # relative misfit of act(w·x) to the row h that it is meant to be
 ALIKE = 0.5  # cosine above which the unit found is the one that the start meant
+SIZES = 10.0 ** np.arange(-3.0, 3.01, 0.25)  # c over the largest h, the reciprocal of act at the unit's largest z
+ROUGHLY = 500  # samples for that
+STEPS = 30  # of Gauss–Newton; the best c of the grid is within 1.4 of the right one, and five or six suffice
 EXACT_RESIDUAL = 1e-11  # relative to the outputs
 
 
@@ -87,11 +90,6 @@ class ExactWeights:
     @property
     def exact(self) -> bool:
         return self.found == len(self.units) and self.residual <= EXACT_RESIDUAL
-
-
-def is_rectified(activation: Activation) -> bool:
-    """Whether act(z) = 0 for z ≤ 0 and act is injective above [BJW18, §9.1]."""
-    return isinstance(activation, SidedPower) and activation.left == 0.0 and activation.exponent > 0.0
 
 
 def output_span(Y: np.ndarray, k: int) -> OutputSpan:
@@ -200,8 +198,8 @@ def _from_off_samples(
     on = ~is_off & (h > 1e3 * span.rounding)
     if np.count_nonzero(on) < d:
         return unknown
-    w = _weights(Z[on], h[on], activation)
-    misfit = float(np.linalg.norm(activation(Z @ w) - h) / np.linalg.norm(h))
+    w, size = _weights(Z[on], h[on], activation)
+    misfit = float(np.linalg.norm(size * activation(Z @ w) - h) / np.linalg.norm(h))
     found = misfit <= SAME_ROW and _cosine(w, start) > ALIKE
     return ExactUnit(w, found, null, second, gap, misfit, int(np.count_nonzero(is_off)))
 
@@ -220,14 +218,41 @@ def zero_group(h: np.ndarray, rounding: float) -> tuple[np.ndarray, float]:
     return np.abs(h) <= values[cut], float(np.exp(logs[cut - first + 1] - logs[cut - first]))
 
 
-def _weights(Z: np.ndarray, h: np.ndarray, activation: Activation) -> np.ndarray:
-    """w of act(w·z) = h on samples where the unit is on.
+def _weights(Z: np.ndarray, h: np.ndarray, activation: Activation) -> tuple[np.ndarray, float]:
+    """w and c of c·act(w·z) = h on samples where the unit is on.
+
+    A homogeneous act takes c into w. For another [BJW18, §9.1] act⁻¹(h/c) is linear in z at one c alone: the c that
+    leaves the least misfit among those on a logarithmic grid, then Gauss–Newton steps in w and log c.
+    """
+    if activation.homogeneity is not None:
+        return _linear(Z, h, activation)[0], 1.0
+    with np.errstate(all="ignore"):  # h/c may be more than act can be
+        few = slice(None, None, 1 + len(h) // ROUGHLY)
+        tried = [_linear(Z[few], h[few] / c, activation) for c in h.max() * SIZES]
+    best = int(np.argmin([misfit for _, misfit in tried]))
+    w, log_c = tried[best][0], float(np.log(h.max() * SIZES[best]))
+    for _ in range(STEPS):
+        z, c = Z @ w, np.exp(log_c)
+        J = np.column_stack([c * activation.derivative(z)[:, None] * Z, c * activation(z)])
+        step = np.linalg.lstsq(J, h - c * activation(z), rcond=None)[0]
+        w, log_c = w + step[:-1], log_c + float(np.clip(step[-1], -1.0, 1.0))
+        if np.linalg.norm(step) <= EPS * np.linalg.norm(w):
+            break
+    return w, float(np.exp(log_c))
+
+
+def _linear(Z: np.ndarray, h: np.ndarray, activation: Activation) -> tuple[np.ndarray, float]:
+    """w of act(w·z) = h, and the misfit relative to h.
 
     h carries the same rounding everywhere, and act⁻¹ multiplies it by 1/act′: the rows are weighted by act′.
     """
     z = activation.inverse(h)
+    if not np.isfinite(z).all():  # more than act can be
+        return np.zeros(Z.shape[1]), np.inf
     weight = activation.derivative(z)
-    return np.linalg.lstsq(Z * weight[:, None], z * weight, rcond=None)[0]
+    w = np.linalg.lstsq(Z * weight[:, None], z * weight, rcond=None)[0]
+    misfit = float(np.linalg.norm(activation(Z @ w) - h) / np.linalg.norm(h))
+    return w, misfit if np.isfinite(misfit) else np.inf
 
 
 def _cosine(u: np.ndarray, v: np.ndarray) -> float:
