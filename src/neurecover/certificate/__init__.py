@@ -3,6 +3,7 @@
 from neurecover.certificate.ambiguity import SignAmbiguities, sign_ambiguities
 from neurecover.certificate.certifying import certify, certify_nothing, certify_untested
 from neurecover.certificate.checks import Evidence
+from neurecover.certificate.determined import scaled_to_determined
 from neurecover.certificate.verdict import VERDICTS, Certificate, Check, ParameterArrays, verdict_of
 from neurecover.certificate.verification import Verification, verify
 
@@ -17,6 +18,7 @@ __all__ = [
     "certify",
     "certify_nothing",
     "certify_untested",
+    "scaled_to_determined",
     "sign_ambiguities",
     "verdict_of",
     "verify",

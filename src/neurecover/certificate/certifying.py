@@ -6,18 +6,21 @@ from the Jacobian otherwise; everything after that is the same.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from scipy.special import stdtrit
 
 from neurecover.certificate import checks
+from neurecover.certificate.away import NEAR, AwayFromKinks
 from neurecover.certificate.checks import EPS, ROUNDING, Evidence
+from neurecover.certificate.determined import MOST, seen_weights, seldom, signs_are_determined
 from neurecover.certificate.information import Information, ToNormalForm, aligned, array_names, by_name
+from neurecover.certificate.open_weights import open_weights
 from neurecover.certificate.rivals import SignRivals, sign_rivals
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, passed, verdict_of
-from neurecover.data import Source, Whitening, afford, distinct_inputs, reduce
+from neurecover.data import Mapped, Source, Whitening, afford, distinct_inputs, reduce
 from neurecover.models import (
     Composite,
     DeepNetwork,
@@ -65,21 +68,27 @@ def certify(
         return issue(tuple(made), holdout, holdout.n)
     white, normal = aligned(model, whitening)
     noisy = not made[0].passed
+    on = _units_on(white, samples, bias, 0.0 if noisy else NEAR)
+    everything, samples = samples, AwayFromKinks(samples, white) if on.at_kink else samples
     probes = _probes(white, rng, bias) if noisy else None
     information = _information(white, samples, bias, probes)
     serial = reduce(samples, SerialResiduals(white))
     n_equations, n_free = serial.n * model.n_outputs, information.n_determinable
-    on = _units_on(white, samples, bias)
     made.append(checks.equations(n_equations, n_free))
     made.append(checks.information(information.weakest, int(np.count_nonzero(on.on == 0))))
+    raw = _in_memory(everything)
+    rare = None if raw is None or isinstance(normal, Composite) else seldom(normal, raw)
+    made.append(checks.columns(rare))
+    made.append(checks.kinks(on.on, on.off, on.wanted, not noisy))
+    freedom = n_equations - n_free
+    variance = float(serial.sums["squared"].sum()) / max(freedom, 1)
+    floor = (EPS * float(size.max())) ** 2
+    if not noisy and raw is not None and not passed(made, ("inputs", "information", "columns", "kinks")):
+        return _partly(made, normal, raw, on, bias, float(np.sqrt(max(variance, floor))), holdout)
     if not passed(made, ("equations", "information")):
         return issue(tuple(made), holdout, serial.n)
-    freedom = n_equations - n_free
-    variance = float(serial.sums["squared"].sum()) / freedom
-    floor = (EPS * float(size.max())) ** 2
     errors = _errors(information, normal, whitening, samples, max(variance, floor), noisy)
     made.append(_signs(normal, errors, evidence))
-    made.append(checks.kinks(on.on, on.off, on.wanted, not noisy))
     if errors.influence is not None:
         p_structure = _structure(information, variance, probes, samples)
         made += checks.noise(
@@ -95,6 +104,30 @@ def certify(
     if evidence.asked is None and verdict_of(tuple(made)) in ("exact", "statistical"):
         made.append(checks.found_width(exact=not noisy))
     return issue(tuple(made), holdout, serial.n, variance, errors.arrays)
+
+
+def _in_memory(samples: Source) -> Source | None:
+    """The inputs as they are, where they fit in memory."""
+    raw = samples.parent if isinstance(samples, Mapped) else None
+    return raw if raw is not None and 8 * raw.count() * raw.n_inputs <= IN_MEMORY else None
+
+
+def _partly(
+    made: list[Check], normal: Model, raw: Source, on: _Sides, bias: bool, level: float, holdout: Residuals
+) -> Certificate:
+    """The certificate of a network that fits to rounding without every weight being determined."""
+    nothing = issue(tuple(made), holdout, raw.count())
+    if isinstance(normal, Composite) or normal.activation.name == "exp" or normal.n_parameters > MOST:
+        return nothing
+    if not passed(made, ("prediction", "width", "affine part")):
+        return nothing
+    few, low = ((side < on.wanted + checks.MARGIN) for side in (np.minimum(on.on, on.off), on.off))
+    seen = seen_weights(normal, raw, bias, level, few, low)
+    determined = np.concatenate([np.isfinite(error).ravel() for error in seen.errors.values()])
+    if not determined.any() or not signs_are_determined(normal, seen.errors):
+        return nothing
+    made = [*made, checks.open_part(open_weights(seen.errors, seen.unseen), int(np.count_nonzero(~determined)))]
+    return replace(nothing, checks=tuple(made), standard_errors=ParameterArrays(seen.errors))
 
 
 def issue(
@@ -269,10 +302,11 @@ class _Sides:
     on: np.ndarray
     off: np.ndarray
     wanted: np.ndarray
+    at_kink: int
 
 
-def _units_on(white: Model, samples: Source, bias: bool) -> _Sides:
-    seen = reduce(distinct_inputs(samples, IN_MEMORY), UnitsOn(white))
+def _units_on(white: Model, samples: Source, bias: bool, near: float) -> _Sides:
+    seen = reduce(distinct_inputs(samples, IN_MEMORY), UnitsOn(white, near))
     # A unit of D weights and p output weights, its scale free, passes through (D + p − 1)/p samples. Several outputs
     # would do with fewer than D; as many as the unit has weights are asked for all the same.
     D, p = incoming(white) - (not bias), white.n_outputs
@@ -281,8 +315,8 @@ def _units_on(white: Model, samples: Source, bias: bool) -> _Sides:
     if white.activation.rectified and white.activation.homogeneity != 1.0:
         return _Sides(on, wanted + checks.MARGIN, wanted)  # a unit says nothing where it is off
     if white.activation.homogeneity != 1.0 or not white.activation.odd_slope:
-        return _Sides(np.maximum(on, wanted + checks.MARGIN), wanted + checks.MARGIN, wanted)  # no kink to be seen
-    return _Sides(on, seen.n - on, wanted)
+        return _Sides(np.maximum(on, wanted + checks.MARGIN), wanted + checks.MARGIN, wanted, 0)  # no kink to be seen
+    return _Sides(on, seen.sums["off"], wanted, int(seen.sums["at_kink"]))
 
 
 def _strength(normal: Model, errors: ParameterArrays) -> np.ndarray:

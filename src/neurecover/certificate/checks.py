@@ -159,6 +159,23 @@ def information(weakest: float, never_on: int) -> Check:
     return Check("information", False, weakest, SINGULAR, sentence)
 
 
+def columns(seldom: np.ndarray | None) -> Check:
+    """Does every input differ from its usual value in enough rows? seldom (k, d) says for which weights it does not."""
+    if seldom is None:
+        return Check("columns", True, None, None, "The samples are too many to count what is usual in every column.")
+    rare = np.flatnonzero(seldom.any(axis=0))
+    if len(rare) == 0:
+        return Check("columns", True, 0, 0, "Every input differs from its usual value in enough samples.")
+    listed = ", ".join(map(str, rare[:6])) + (f" and {len(rare) - 6} more" if len(rare) > 6 else "")
+    sentence = f"Inputs {listed} differ from their usual value in too few samples with some unit on: other weights fit."
+    return Check("columns", False, int(np.count_nonzero(seldom)), 0, sentence)
+
+
+def open_part(sentence: str, n_open: int) -> Check:
+    """What is exact although not all is; it decides nothing."""
+    return Check("open weights", True, n_open, 0, sentence)
+
+
 def kinks(on: np.ndarray, off: np.ndarray, wanted: np.ndarray, exact: bool) -> Check:
     """Does every unit have more different samples on each side of its kink than it has weights?
 

@@ -81,6 +81,7 @@ def certify_queried(
         Check("size", True, n_parameters, None, f"There are {n_parameters} parameters, each of them measured."),
         checks.equations(n_answers, n_parameters - n_units),
         _information(asked),
+        Check("columns", True, None, None, "Every input was varied on its own."),
         _kinks(asked, n_units),
     ]
     variance, errors = None, None

@@ -27,6 +27,7 @@ IDENTIFIABLE = (
     "size",
     "equations",
     "information",
+    "columns",
     "kinks",
 )
 NOISE = (
@@ -63,7 +64,8 @@ NEEDS_OF_LABELS = {
     ),
     "approximate": ("prediction",),
 }
-ALWAYS_SAID = ("rounding", "digits", "noise", "output digits", "labels")  # among the reasons even where they passed
+# Among the reasons even where they passed.
+ALWAYS_SAID = ("rounding", "digits", "noise", "output digits", "open weights", "labels")
 
 
 @dataclass(frozen=True)
@@ -116,7 +118,8 @@ class Certificate:
     """How far the weights can be trusted.
 
     `verdict` and `reasons` follow from the checks. noise_variance is None where the residual is not shown to be noise,
-    and standard_errors are there for the verdicts exact and statistical.
+    and standard_errors are there for the verdicts exact and statistical. They are there too where some weights are
+    open, infinite, and the others exact.
     """
 
     checks: tuple[Check, ...]
@@ -130,7 +133,8 @@ class Certificate:
     def determined(self) -> ParameterArrays | None:
         """A mask per array of the network, True where the samples determine the weight; None where that is not known.
 
-        They determine all where the verdict is exact or statistical, and otherwise nothing is vouched for.
+        They determine all where the verdict is exact or statistical. Where the residual is rounding and some weights
+        are open the others are exact, the rows of the network having unit norm over what is determined of them.
         """
         if self.standard_errors is None:
             return None

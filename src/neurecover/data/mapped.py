@@ -51,17 +51,17 @@ class Whitening:
 
 
 class Mapped(Source):
-    """A source whose inputs go through a whitening."""
+    """A source whose inputs, those of `parent`, go through a whitening."""
 
     def __init__(self, parent: Source, whitening: Whitening) -> None:
-        self._parent, self._whitening = parent, whitening
+        self.parent, self._whitening = parent, whitening
         self.origin = f"{parent.origin} (whitened)"
         self.n_samples = parent.n_samples
         self.input_names = tuple(f"z{j}" for j in range(whitening.rank))
         self.output_names = parent.output_names
 
     def _blocks(self, rows: int) -> Blocks:
-        for X, Y in self._parent.blocks(rows):
+        for X, Y in self.parent.blocks(rows):
             yield self._whitening.inputs(X), Y
 
 

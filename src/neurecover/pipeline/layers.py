@@ -10,9 +10,9 @@ from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms import get_method
 from neurecover.certificate import Evidence
-from neurecover.data import reduce, side_by_side, unwhitened
+from neurecover.data import reduce, side_by_side
 from neurecover.exceptions import UnsolvableError
-from neurecover.pipeline.running import Progress, begun, certified, nothing, running
+from neurecover.pipeline.running import Progress, begun, certified, nothing, running, shown
 from neurecover.random import RandomStateLike
 from neurecover.refine.deep_finisher import finish_deep
 from neurecover.refine.model_fit import fit_model
@@ -69,8 +69,7 @@ def recover_deep_network(
         clock.stage("last fit", f"{residual} on all {given.moments.n} samples")
         evidence = Evidence(widths, found.sign_choices, found.agreements, final.converged)
         certificate = certified(run, final.network, given, residuals, evidence, bias)
-    network = unwhitened(final.network, given.whitening).normal_form()
-    return run.recovery(network, certificate, METHOD, None, begin.n_queries)
+    return run.recovery(shown(final.network, given, certificate), certificate, METHOD, None, begin.n_queries)
 
 
 def _architecture(n_hidden: int | tuple[int, ...] | None, depth: int) -> tuple[tuple[int, ...] | None, int]:

@@ -16,7 +16,7 @@ from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms import Algorithm, Call, get_method, methods
 from neurecover.certificate import Certificate, Check, Evidence
-from neurecover.data import Prepared, Source, reduce, side_by_side, subsample, unwhitened
+from neurecover.data import Prepared, Source, reduce, side_by_side, subsample
 from neurecover.models import Network
 from neurecover.pipeline.choosing import before_hint, chosen_activation, with_hint
 from neurecover.pipeline.running import (
@@ -31,6 +31,7 @@ from neurecover.pipeline.running import (
     looked_at,
     nothing,
     running,
+    shown,
     sized,
 )
 from neurecover.random import RandomStateLike
@@ -221,7 +222,7 @@ def _finished(
         task.coarse and final.relative_rss < task.level,
     )
     certificate = certified(run, final.network, given, residuals, evidence, task.bias)
-    network = unwhitened(final.network, given.whitening).normal_form()
+    network = shown(final.network, given, certificate)
     assert isinstance(network, Network)
     return network, certificate, final.network
 

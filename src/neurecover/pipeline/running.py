@@ -13,7 +13,15 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.algorithms import Algorithm, Call
-from neurecover.certificate import Certificate, Check, Evidence, certify, certify_nothing, certify_untested
+from neurecover.certificate import (
+    Certificate,
+    Check,
+    Evidence,
+    certify,
+    certify_nothing,
+    certify_untested,
+    scaled_to_determined,
+)
 from neurecover.data import (
     Oracle,
     Prepared,
@@ -29,7 +37,7 @@ from neurecover.data import (
 )
 from neurecover.exceptions import OutOfTimeError, UnsolvableError
 from neurecover.excerpt import Excerpt
-from neurecover.models import Model, Network
+from neurecover.models import Composite, Model, Network
 from neurecover.pipeline.progress import Progress, Reporter, displayed
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.refine.descent import EXACT
@@ -233,6 +241,14 @@ def nothing(given: Prepared, task: Task, reason: str) -> tuple[Network, Certific
     residuals = reduce(given.holdout, Residuals(lambda X: np.tile(c, (len(X), 1)), p, origin=c))
     constant = bool(residuals.mse <= (1e-12 * float(np.abs(c).max(initial=0.0))) ** 2)
     return network, certify_nothing(reason, residuals, constant, given.moments.n)
+
+
+def shown(model: Model, given: Prepared, certificate: Certificate) -> Model:
+    """The network in the coordinates of the inputs, its rows of unit norm over what is determined of them."""
+    normal = unwhitened(model, given.whitening).normal_form()
+    if certificate.verdict != "approximate" or certificate.determined is None or isinstance(normal, Composite):
+        return normal
+    return scaled_to_determined(normal, certificate.determined)
 
 
 def sized(task: Task, source: Source) -> Task:

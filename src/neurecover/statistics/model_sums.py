@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from neurecover.models import Model, jacobian, parameters
+from neurecover.models import DeepNetwork, Model, Network, jacobian, parameters
 from neurecover.statistics.base import Statistic, add_gram, float64, symmetric
 
 
@@ -53,19 +53,50 @@ class ModelSums(Statistic):
 
 
 class UnitsOn(Statistic):
-    """How often every hidden unit of a network is on, its preactivation positive, layer after layer."""
+    """How often every hidden unit of a network is on, and how often off, layer after layer.
 
-    def __init__(self, model: Model) -> None:
-        self.model = model
-        self.settings = {"theta": parameters(model)}
-        self.sums = {"n": np.zeros((), dtype=np.int64), "on": np.zeros(len(incoming(model)), dtype=np.int64)}
-        self.row_bytes = 16 * max(len(incoming(model)), 1)
+    A sample at a kink, |w·h + b| ≤ near·(|w||h| + |b|), is neither; `at_kink` counts those at the kink of any unit.
+    """
+
+    def __init__(self, model: Model, near: float = 0.0) -> None:
+        self.model, self.near = model, near
+        self.settings = {"theta": parameters(model), "near": np.array(near)}
+        k = len(incoming(model))
+        self.sums = {"n": np.zeros((), dtype=np.int64), "at_kink": np.zeros((), dtype=np.int64)}
+        self.sums |= {"on": np.zeros(k, dtype=np.int64), "off": np.zeros(k, dtype=np.int64)}
+        self.row_bytes = 32 * max(k, 1)
 
     def update(self, X: np.ndarray, Y: np.ndarray) -> None:
         X, Y = float64(X, Y)
-        counts = [np.count_nonzero(Z > 0.0, axis=0) for Z in self.model.preactivations(X)]
+        side = sides(self.model, X, self.near)
         self.sums["n"] += len(X)
-        self.sums["on"] += np.concatenate(counts) if counts else np.zeros(0, dtype=np.int64)
+        self.sums["at_kink"] += np.count_nonzero((side == 0).any(axis=1))
+        self.sums["on"] += np.count_nonzero(side > 0, axis=0)
+        self.sums["off"] += np.count_nonzero(side < 0, axis=0)
+
+
+def sides(model: Model, X: np.ndarray, near: float) -> np.ndarray:
+    """(n, units): 1 where a unit is on, −1 where it is off or its preactivation zero, 0 at the kink if near > 0."""
+    parts, H = [np.zeros((len(X), 0))], X
+    # A threshold is a bias reversed, and of a deep network every layer has weights of its own.
+    biases = _biases(model)
+    for Z, W, b in zip(model.preactivations(X), model.hidden_weights, biases):
+        if near == 0.0:
+            parts.append(np.where(Z > 0.0, 1, -1))
+            continue
+        blur = near * (np.linalg.norm(H, axis=1)[:, None] * np.linalg.norm(W, axis=1) + np.abs(b))
+        parts.append(np.where(np.abs(Z) <= blur, 0, np.where(Z > 0.0, 1, -1)))
+        H = model.activation(Z)
+    return np.hstack(parts)
+
+
+def _biases(model: Model) -> list[np.ndarray]:
+    if isinstance(model, Network):
+        return [model.b]
+    if isinstance(model, DeepNetwork):
+        return [b for _, b in model.layers[:-1]]
+    above = model.upper
+    return [model.threshold, *(_biases(above) if isinstance(above, Network | DeepNetwork) else [])]
 
 
 def incoming(model: Model) -> np.ndarray:

@@ -37,7 +37,7 @@ def own_inputs(source: Source) -> OwnInputs:
     """The inputs in their own axes, in which weights are 0 or 1; UnsolvableError unless they look standard normal."""
     own = OwnInputs(source, None)
     if isinstance(source, Mapped):
-        own = OwnInputs(source._parent, source._whitening)
+        own = OwnInputs(source.parent, source._whitening)
     d = own.source.n_inputs
     moments = reduce(own.source, Moments(d, own.source.n_outputs))
     mean = moments.mean[:d]

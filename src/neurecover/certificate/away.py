@@ -1,0 +1,31 @@
+"""Samples away from kinks: without noise one at a kink says no more than that the unit is not far on.
+
+An exact fit can put the kink of a unit right through a sample at which the unit is off, z = 0 to rounding. Counted as
+on, that sample would seem to determine weights that no other sample shows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.data import Source
+from neurecover.data.source import Blocks
+from neurecover.models import Model
+from neurecover.statistics.model_sums import sides
+
+NEAR = 1e-9  # of |w||x| + |b|; a sample is so near to a kink by chance once in 1e9
+
+
+class AwayFromKinks(Source):
+    """The samples of a source that are at no kink of a network."""
+
+    def __init__(self, samples: Source, model: Model) -> None:
+        self._samples, self._model = samples, model
+        self.origin = f"{samples.origin} (away from kinks)"
+        self.n_samples = None
+        self.input_names, self.output_names = samples.input_names, samples.output_names
+
+    def _blocks(self, rows: int) -> Blocks:
+        for X, Y in self._samples.blocks(rows):
+            kept = (sides(self._model, np.asarray(X, dtype=np.float64), NEAR) != 0).all(axis=1)
+            yield X[kept], Y[kept]

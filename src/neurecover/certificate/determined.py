@@ -1,0 +1,206 @@
+"""Which weights the samples determine, where they do not determine all.
+
+Directions N along which no output of the samples changes are the null space of F = Σ JᵀJ on the inputs as they are.
+Among them is the free scale of every unit, G_j, along which its row (w_j, b_j) grows as the column above shrinks. It
+has to be fixed by weights that are determined themselves, or one open weight would make the whole row open: for some
+set D_j of a row's weights every null direction is in proportion to them there,
+
+    n_i = α w_i  for i in D_j,        n ← n − α G_j,
+
+and D_j is the largest such set. A weight is determined when all null directions vanish at it afterwards. The network is
+then written with ‖w_j‖ = 1 over D_j, so that what is determined does not depend on what is not.
+
+A weight can be determined to first order and still be invented: whether a unit is on where an input is other than
+usual, which is seldom, depends on that very weight. As many rows are asked for as contradict another choice (`seldom`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from neurecover.certificate.ambiguity import sign_ambiguities
+from neurecover.certificate.away import NEAR, AwayFromKinks
+from neurecover.certificate.checks import EXACT_WEIGHTS
+from neurecover.certificate.information import by_name
+from neurecover.data import Source, reduce
+from neurecover.models import DeepNetwork, Network, are_biases, free_directions, parameters, with_parameters
+from neurecover.statistics import ModelSums
+from neurecover.statistics.model_sums import sides
+
+MOST = 2_000  # parameters: the null space takes all eigenvectors
+NULL = 1e-11  # eigenvalue of F, scaled to unit diagonal: the error of the others is below EXACT_WEIGHTS at rounding
+DEAD = 1e-26  # F_aa over the largest: a weight whose effect is below rounding for every sample
+STILL = 1e-8  # what a null direction may move a weight by that counts as determined, its largest move being 1
+REFERENCES = 20  # weights of a row, largest first, that are tried as members of D_j
+SAME_SIGNS = 1e-7  # relative size of Σ A_j w_j that counts as zero, as in `rivals`
+GLANCE = 64  # rows in which a column has a value twice if it is other than usual in few rows
+
+Layered = Network | DeepNetwork
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Errors by name of `scaled_to_determined`, infinite where a weight is open, and a mask of those that are `unseen`.
+
+    Those are open because too few samples show them, the others because samples show them only together with others.
+    """
+
+    errors: dict[str, np.ndarray]
+    unseen: dict[str, np.ndarray]
+
+
+def seen_weights(normal: Layered, inputs: Source, bias: bool, level: float, few: np.ndarray, low: np.ndarray) -> Seen:
+    """What samples without noise determine of a network in normal form; level is the rms of their rounding errors.
+
+    few (units,) says which hidden units have their kink seen by too few samples, and low (units,) which of them because
+    they are seldom off: such a unit hides in the constant of the layer above.
+    """
+    theta, P = parameters(normal), len(parameters(normal))
+    F = reduce(AwayFromKinks(inputs, normal), ModelSums(normal)).curvature()
+    free = np.ones(P, dtype=bool) if bias else ~are_biases(normal)
+    size = np.where(free, np.diag(F), 0.0)
+    live = size > DEAD * size.max(initial=1e-300)
+    G = free_directions(normal)
+    unseen = free & ~live
+    unseen |= free & (G[:, few[: G.shape[1]]] != 0.0).any(axis=1)
+    unseen |= free & _constants_above(normal, low)
+    unseen[: normal.hidden_weights[0].size] |= seldom(normal, inputs).ravel()
+    scale = np.sqrt(size[live])
+    values, vectors = np.linalg.eigh(F[np.ix_(live, live)] / scale / scale[:, None])
+    null = values < NULL
+    N, scales = np.zeros((P, np.count_nonzero(null))), np.zeros((P, np.count_nonzero(null)))
+    N[live], scales[live] = vectors[:, null] / scale[:, None], vectors[:, null]
+    N = N / np.maximum(np.abs(N).max(axis=0, initial=0.0), 1e-300)
+    open_ = unseen.copy()
+    fixed = np.zeros_like(G)
+    if G.shape[1]:
+        for unit, row in enumerate(_rows(normal)):
+            N, members = _without_scale(N, G[:, unit], theta, row, unseen)
+            fixed[members, unit] = theta[members]
+    open_ |= free & (np.abs(N).max(axis=1, initial=0.0) > STILL)
+    half = np.zeros((P, np.count_nonzero(~null)))
+    half[live] = vectors[:, ~null] / np.sqrt(values[~null]) / scale[:, None]
+    if G.shape[1]:
+        fixed = np.where(fixed.any(axis=0), fixed, G)
+        half -= G @ np.linalg.solve(fixed.T @ G, fixed.T @ half)
+    errors = level * np.linalg.norm(half, axis=1)
+    open_ |= free & (errors > EXACT_WEIGHTS * np.maximum(1.0, np.abs(theta)))
+    errors = np.where(open_, np.inf, errors * _rescaled(normal, open_)[1])
+    return Seen(by_name(normal, errors), by_name(normal, unseen))
+
+
+def signs_are_determined(normal: Layered, errors: Mapping[str, np.ndarray]) -> bool:
+    """Whether, layer by layer, no other signs fit the weights on columns that are determined for every unit."""
+    if not normal.activation.odd_slope:
+        return True
+    names = list(errors)
+    for layer, ((W, b), (A, c)) in enumerate(pairwise(_layers(normal))):
+        known = np.isfinite(errors[names[2 * layer]]).all(axis=0)
+        above = np.isfinite(errors[names[2 * layer + 2]]).all(axis=1)
+        if not known.any() or not above.any():
+            return False
+        if not sign_ambiguities(Network(W[:, known], b, A[above], c[above], normal.activation), SAME_SIGNS).unique:
+            return False
+    return True
+
+
+def _without_scale(
+    N: np.ndarray, direction: np.ndarray, theta: np.ndarray, row: np.ndarray, unseen: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """N with a unit's free scale taken out so that it vanishes on the largest possible part D of its row; and D.
+
+    Largest with the bias and the weights above counted in: one weight alone is in proportion to itself.
+    """
+    w, around = theta[row], np.flatnonzero((direction != 0.0) & ~unseen)
+    tried = [i for i in np.argsort(-np.abs(w))[:REFERENCES] if w[i] != 0.0 and not unseen[row[i]]]
+    best, members, most = N, np.zeros(0, dtype=int), 0
+    for i in tried:
+        if row[i] in members:
+            continue
+        left = N - np.outer(direction, N[row[i]] / w[i])
+        still = np.abs(left).max(axis=1, initial=0.0) <= STILL
+        if np.count_nonzero(still[around]) > most:
+            most = int(np.count_nonzero(still[around]))
+            best, members = left, row[still[row] & ~unseen[row]]
+    return best, members
+
+
+def seldom(normal: Layered, inputs: Source) -> np.ndarray:
+    """Which weights of the first layer, (k, d), too few rows show for any other choice to be contradicted.
+
+    An input that is other than usual (its median) in m rows gives m·p equations for the weights of k units: more than
+    k are asked for. Of these rows two equations at least have to see the unit on, one to tell its weight and one to
+    contradict a wrong one.
+    """
+    X, Y = inputs.collect()
+    X = np.asarray(X, dtype=np.float64)
+    (k, d), p = normal.hidden_weights[0].shape, Y.shape[1]
+    rare = np.zeros((k, d), dtype=bool)
+    glance = np.sort(X[:GLANCE], axis=0)
+    columns = np.flatnonzero((np.diff(glance, axis=0) == 0.0).any(axis=0)) if len(X) > GLANCE else np.arange(d)
+    if len(columns) == 0:
+        return rare
+    unusual = X[:, columns] != np.median(X[:, columns], axis=0)
+    rows = np.count_nonzero(unusual, axis=0)
+    k_on = sides(normal, X, NEAR)[:, :k] > 0 if normal.activation.homogeneity == 1.0 else np.ones((len(X), k))
+    shown = k_on.astype(np.float64).T @ unusual
+    rare[:, columns] = (p * rows <= k) | (p * shown < 2)
+    return rare
+
+
+def _layers(normal: Layered) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    return ((normal.W, normal.b), (normal.A, normal.c)) if isinstance(normal, Network) else normal.layers
+
+
+def _rows(normal: Layered) -> list[np.ndarray]:
+    """Where the weights of every hidden unit, without its bias, stand among the parameters."""
+    rows, start = [], 0
+    for W, b in _layers(normal)[:-1]:
+        rows += [np.arange(start + j * W.shape[1], start + (j + 1) * W.shape[1]) for j in range(len(W))]
+        start += W.size + b.size
+    return rows
+
+
+def _constants_above(normal: Layered, units: np.ndarray) -> np.ndarray:
+    """The biases of the layers above the given hidden units, as a mask of the parameters."""
+    mask, start, unit = np.zeros(len(parameters(normal)), dtype=bool), 0, 0
+    for (W, b), (above, c) in pairwise(_layers(normal)):
+        start += W.size + b.size
+        if units[unit : unit + len(W)].any():
+            mask[start + above.size : start + above.size + c.size] = True
+        unit += len(W)
+    return mask
+
+
+def scaled_to_determined(normal: Layered, determined: Mapping[str, np.ndarray]) -> Layered:
+    """The network in normal form with every row of unit norm over its determined weights."""
+    return _rescaled(normal, ~np.concatenate([mask.ravel() for mask in determined.values()]))[0]
+
+
+def _rescaled(normal: Layered, open_: np.ndarray) -> tuple[Layered, np.ndarray]:
+    """The network with every row of unit norm over its determined weights, and the factor of every parameter."""
+    theta, factor = parameters(normal), np.ones(len(open_))
+    G = free_directions(normal)
+    for unit, row in enumerate(_rows(normal)):
+        length = float(np.linalg.norm((theta * factor)[row][~open_[row]]))
+        if G.shape[1] == 0 or length == 0.0:
+            continue
+        own = np.append(row, _bias_of(normal, unit))
+        h = normal.activation.homogeneity or 0.0
+        above = np.setdiff1d(np.flatnonzero(G[:, unit] != 0.0), own)
+        factor[own] /= length
+        factor[above] *= length**h
+    return with_parameters(normal, theta * factor), factor  # type: ignore[type-var]
+
+
+def _bias_of(normal: Layered, unit: int) -> int:
+    start = 0
+    for W, b in _layers(normal)[:-1]:
+        if unit < len(W):
+            return start + W.size + unit
+        start, unit = start + W.size + b.size, unit - len(W)
+    raise IndexError(unit)
