@@ -313,7 +313,7 @@ def _units_on(white: Model, samples: Source, bias: bool, near: float) -> _Sides:
     wanted = np.maximum((D + p - 1) // p, D - checks.MARGIN)
     on = seen.sums["on"]
     if white.activation.rectified and white.activation.homogeneity != 1.0:
-        return _Sides(on, wanted + checks.MARGIN, wanted)  # a unit says nothing where it is off
+        return _Sides(on, wanted + checks.MARGIN, wanted, 0)  # a unit says nothing where it is off
     if white.activation.homogeneity != 1.0 or not white.activation.odd_slope:
         return _Sides(np.maximum(on, wanted + checks.MARGIN), wanted + checks.MARGIN, wanted, 0)  # no kink to be seen
     return _Sides(on, seen.sums["off"], wanted, int(seen.sums["at_kink"]))
