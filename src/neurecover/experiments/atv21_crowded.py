@@ -25,14 +25,14 @@ FOUND = 0.99  # |cos| from which a unit counts as found
 N = 100_000
 # d, k, seeds of the method alone and of these the ones that the finisher goes on from.
 CROWDED = (
-    (8, 8, 5, 3),
-    (8, 10, 5, 3),
-    (8, 12, 5, 3),
-    (8, 14, 5, 3),
-    (8, 16, 5, 3),
-    (12, 16, 20, 2),
-    (12, 24, 3, 1),
-    (15, 20, 2, 1),
+    (8, 8, 3, 1),
+    (8, 10, 3, 1),
+    (8, 12, 3, 1),
+    (8, 14, 3, 1),
+    (8, 16, 3, 1),
+    (12, 16, 20, 1),
+    (12, 24, 2, 1),
+    (15, 20, 1, 1),
 )
 
 
