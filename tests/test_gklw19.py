@@ -9,7 +9,13 @@ import pytest
 
 from neurecover.activations import get
 from neurecover.algorithms import Call
-from neurecover.algorithms.gklw19.distinguishing import augmented, distinguish, gaussian_augmented, smallest
+from neurecover.algorithms.gklw19.distinguishing import (
+    augmented,
+    distinguish,
+    distinguishing_matrix,
+    gaussian_augmented,
+    smallest,
+)
 from neurecover.algorithms.gklw19.learner import ALGORITHM, OURS, PAPER, PAPER_IN_PRACTICE, Settings, learn
 from neurecover.algorithms.gklw19.pure_neuron import (
     Spectrum,
@@ -224,6 +230,20 @@ def test_lemma_19_is_the_limit_of_the_samples() -> None:
     Q = np.linalg.qr(rng.standard_normal((4, 4)))[0]
     turned, plain = (np.linalg.svd(gaussian_augmented(V), compute_uv=False) for V in (W @ Q, W))
     np.testing.assert_allclose(turned, plain, atol=1e-12)
+
+
+def test_the_distinguishing_matrix_of_inputs_and_of_none() -> None:
+    rng = np.random.default_rng(2)
+    W, X = rng.standard_normal((3, 4)), rng.standard_normal((50, 4))
+    M = distinguishing_matrix(W, X)
+    # By hand, with all sixteen products of the inputs: the singular values are the same.
+    Z = X @ W.T
+    columns = [np.minimum(Z[:, i] * Z[:, j], 0.0) for i, j in ((0, 1), (0, 2), (1, 2))]
+    whole = np.einsum("na,nb,nc->abc", X, X, np.column_stack([*columns, np.ones(50)])).reshape(16, 4) / 50
+    np.testing.assert_allclose(np.linalg.svd(M)[1], np.linalg.svd(whole)[1], rtol=1e-12)
+    np.testing.assert_array_equal(distinguishing_matrix(W), gaussian_augmented(W))
+    with pytest.raises(ValueError, match="each of the 4 columns"):
+        distinguishing_matrix(W, X[:, :3])
 
 
 def test_units_that_never_differ_are_not_distinguished() -> None:

@@ -70,8 +70,8 @@ def run_crowded(track: Track) -> list[Row]:
 
 D, K = 6, 9
 TAUS = (0.03, 0.1, 0.2, 0.3, 0.5, 0.7, 1.0)
-SAMPLES = (10_000, 30_000, 100_000)
-LEARNT_TAUS = (0.2, 0.3, 0.5, 1.0)
+SAMPLES = (10_000, 40_000)
+LEARNT_TAUS = (0.3, 0.5, 1.0)
 VALUE_SEEDS, ERROR_SEEDS = 50, 3
 
 
