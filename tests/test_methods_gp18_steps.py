@@ -143,7 +143,7 @@ def test_a_layer_that_predicts_too_little_activity_is_not_certain() -> None:
     seen = seen_activity(truth(X))
     assert seen is not None
     for k, certain in ((3, True), (2, False)):  # all units, and one too few
-        active = np.any(X @ truth.W[:k].T > truth.threshold[:k], axis=1)
+        active = np.any(truth.threshold[:k] < X @ truth.W[:k].T, axis=1)
         agreement = float(np.mean(active == (seen.of(truth(X)) > 0.5)))
         end = Boundary(truth.W[:k], truth.threshold[:k], np.zeros(k), agreement, len(X), ())
         notes: list[str] = []
