@@ -1,5 +1,7 @@
 """The method `hermite` from samples: coefficients with errors, units, affine parts, the start for the finisher."""
 
+from math import factorial
+
 import numpy as np
 import pytest
 from scipy.linalg import subspace_angles
@@ -13,11 +15,18 @@ from neurecover.algorithms.atv21.coefficients import (
     gaussian_test,
     low_coefficients,
 )
-from neurecover.algorithms.atv21.learner import ALGORITHM, learn, output_weights, printed_directions
+from neurecover.algorithms.atv21.learner import (
+    ALGORITHM,
+    learn,
+    learn_as_printed,
+    output_weights,
+    printed_directions,
+)
+from neurecover.algorithms.atv21.looks import looks, sharper_coefficients
 from neurecover.algorithms.atv21.steps import Units, population_coefficients
 from neurecover.algorithms.atv21.units import seen_units
 from neurecover.data import ArraySource, reduce
-from neurecover.experiments.atv21 import worst_cosine
+from neurecover.experiments.atv21 import cosines, worst_cosine
 from neurecover.matching import compare
 from neurecover.models import Network
 from neurecover.pipeline import estimated
@@ -152,6 +161,37 @@ def test_the_gaussian_test() -> None:
         assert "not Gaussian" in test.sentence
 
 
+def test_more_units_than_inputs_are_found_from_samples() -> None:
+    found = []
+    for seed in range(100, 103):
+        truth = simulate.teacher(6, 9, random_state=seed)
+        network = learn(data(truth, 40_000, seed), RELU, np.random.default_rng(seed), n_hidden=9).network
+        found.append(int(np.count_nonzero(cosines(network.W, truth) >= 0.99)))
+    assert sum(count == 9 for count in found) >= 2
+
+
+def test_what_a_network_leaves_sharpens_the_coefficients() -> None:
+    truth = simulate.teacher(5, 7, random_state=1)
+    source, rng = data(truth, 10_000, 1), np.random.default_rng(1)
+    close = Network(truth.W + 0.02 * rng.standard_normal((7, 5)), truth.b, truth.A)
+    exact = population_coefficients(truth, tuple(range(7)))
+    plain = estimate_coefficients(source, 6, rng)
+    sharp = sharper_coefficients(source, close, np.eye(5), 6, rng)
+    for j in range(2, 7):
+        gaps = [c.tensors[j] * c.scale[:, None] - exact[j] for c in (plain, sharp)]
+        squares = [float(inner(gap, gap, 5, j)[0]) for gap in gaps]
+        assert squares[1] < 0.1 * squares[0]
+        # The errors it states are those it has: the mean square of N coordinates within a factor of two.
+        own = squares[1] / factorial(j) / n_packed(5, j)
+        assert 0.5 < own / (sharp.errors[j] * sharp.scale[0]) ** 2 < 2.0
+
+
+def test_looks_go_to_order_six_for_many_units_only() -> None:
+    assert looks(100_000, 15, crowded=True) == (4, 6)
+    assert looks(100_000, 12, crowded=False) == (4, 4)
+    assert looks(100_000, 40, crowded=False) == ()
+
+
 def test_least_squares_in_a_ball() -> None:
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((500, 4)), rng.standard_normal((500, 2))
@@ -173,6 +213,37 @@ def test_truncation_leaves_out_what_is_large() -> None:
     sums = reduce(ArraySource(X, Y), TruncatedSums(lambda X: X, 1, 1, 10.0))
     assert int(sums.sums["kept"]) == 2
     assert sums.solution()[0, 0] == pytest.approx(2.0)
+
+
+def test_algorithm_5_leaves_out_samples_beyond_tau() -> None:
+    truth = simulate.teacher(4, 3, random_state=0)
+    X, Y = simulate.sample(truth, 5_000, random_state=0)
+    units = Units(truth.W, truth.b, truth.A)
+    features = np.column_stack([truth.hidden(X), np.ones(len(X))])
+    tau = float(np.quantile(np.linalg.norm(features, axis=1), 0.9))
+    beyond = np.linalg.norm(features, axis=1) >= tau
+    spoilt = ArraySource(X, np.where(beyond[:, None], 1e3, Y))
+    network = output_weights(spoilt, units, RELU, affine=False, bound=tau)
+    np.testing.assert_allclose(network.A, truth.A, atol=1e-9)
+    assert np.abs(output_weights(spoilt, units, RELU, affine=False).A - truth.A).max() > 1.0
+
+
+def test_algorithm_5_keeps_to_its_ball_and_its_bound() -> None:
+    truth = simulate.teacher(4, 3, random_state=0)
+    source = data(truth, 20_000)
+    free, inside, cut = (
+        learn_as_printed(source, RELU, np.random.default_rng(0), 3, **how)
+        for how in ({}, {"radius": 0.05}, {"bound": 1e-3})
+    )
+    X, Y = source.collect()
+    z = X @ inside.units.W.T + inside.units.b
+    features = np.hstack([RELU(z), RELU(-z), X, np.ones((len(X), 1))])
+    # f = β·φ with ‖β‖ ≤ radius, whatever units β is consolidated to.
+    assert np.all(np.abs(inside.network(X)[:, 0]) <= 0.05 * np.linalg.norm(features, axis=1) + 1e-9)
+    assert np.abs(free.network(X)[:, 0]).max() > 0.5 * np.abs(Y).max()
+    assert free.network.n_hidden <= len(free.units.W) + 2
+    # No sample has features that small, the constant being 1, so nothing is left to regress on.
+    np.testing.assert_allclose(cut.network(X), 0.0, atol=1e-12)
 
 
 def test_algorithm_5_solves_the_output_weights() -> None:

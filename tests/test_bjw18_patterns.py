@@ -67,6 +67,21 @@ def test_a_pattern_that_leaves_weights_open_is_reported_and_still_fits() -> None
     assert found.unique.count(False) == 1
 
 
+def test_another_network_of_the_same_outputs_is_counted() -> None:
+    # On the axes relu(x₁) + relu(x₂) = relu(x₁ + x₂), so a unit along (1, 1) may stand for one of the two.
+    X = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
+    net = Network(np.eye(2), None, np.eye(2))
+    few = enumeration.sign_patterns(X, net(X), 2)
+    assert few.exact
+    assert few.alternatives > 0
+    assert not few.determined
+    rng = np.random.default_rng(0)
+    many = np.vstack([X, rng.standard_normal((30, 2))])
+    whole = enumeration.sign_patterns(many, net(many), 2)
+    assert whole.alternatives == 0
+    assert whole.determined
+
+
 def test_progress_counts_to_the_total_and_the_budget_is_kept() -> None:
     net = teacher(3, 3, 3, bias=0.0, random_state=0)
     X = inputs("uniform", 0, 20, 3)

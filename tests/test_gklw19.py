@@ -2,14 +2,21 @@
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from neurecover.activations import get
 from neurecover.algorithms import Call
-from neurecover.algorithms.gklw19.distinguishing import augmented, distinguish, gaussian_augmented, smallest
-from neurecover.algorithms.gklw19.learner import ALGORITHM, OURS, PAPER_IN_PRACTICE, Settings, learn
+from neurecover.algorithms.gklw19.distinguishing import (
+    augmented,
+    distinguish,
+    distinguishing_matrix,
+    gaussian_augmented,
+    smallest,
+)
+from neurecover.algorithms.gklw19.learner import ALGORITHM, OURS, PAPER, PAPER_IN_PRACTICE, Settings, learn
 from neurecover.algorithms.gklw19.pure_neuron import (
     Spectrum,
     count_units,
@@ -23,7 +30,7 @@ from neurecover.algorithms.gklw19.pure_neuron import (
     reduction,
 )
 from neurecover.algorithms.gklw19.reflection import symmetry_test
-from neurecover.data import ArraySource, oracle, reduce
+from neurecover.data import ArraySource, Mapped, Whitening, oracle, reduce, split
 from neurecover.data.reflected import Reflected, with_reflections
 from neurecover.experiments.gklw19 import paper_errors
 from neurecover.matching import compare
@@ -225,6 +232,20 @@ def test_lemma_19_is_the_limit_of_the_samples() -> None:
     np.testing.assert_allclose(turned, plain, atol=1e-12)
 
 
+def test_the_distinguishing_matrix_of_inputs_and_of_none() -> None:
+    rng = np.random.default_rng(2)
+    W, X = rng.standard_normal((3, 4)), rng.standard_normal((50, 4))
+    M = distinguishing_matrix(W, X)
+    # By hand, with all sixteen products of the inputs: the singular values are the same.
+    Z = X @ W.T
+    columns = [np.minimum(Z[:, i] * Z[:, j], 0.0) for i, j in ((0, 1), (0, 2), (1, 2))]
+    whole = np.einsum("na,nb,nc->abc", X, X, np.column_stack([*columns, np.ones(50)])).reshape(16, 4) / 50
+    np.testing.assert_allclose(np.linalg.svd(M)[1], np.linalg.svd(whole)[1], rtol=1e-12)
+    np.testing.assert_array_equal(distinguishing_matrix(W), gaussian_augmented(W))
+    with pytest.raises(ValueError, match="each of the 4 columns"):
+        distinguishing_matrix(W, X[:, :3])
+
+
 def test_units_that_never_differ_are_not_distinguished() -> None:
     rng = np.random.default_rng(10)
     apart = Network(np.eye(3)[:2], None, np.eye(2))
@@ -317,3 +338,71 @@ def test_the_hidden_gradient_is_a_gradient() -> None:
     ]
     slope = -2.0 * np.vdot(reduce(source, HiddenGradient(student)).sums["descent"], direction)
     assert (losses[1] - losses[0]) / 2e-6 == pytest.approx(slope, rel=1e-5)
+
+
+def test_halving_takes_the_span_from_one_half_and_the_weights_from_the_other() -> None:
+    net = teacher(5, 5, 5, bias=0.0, random_state=0)
+    X, Y = sample(net, 4_000, random_state=0)
+    source = ArraySource(X, Y)
+    found = learn(source, 5, net.activation, np.random.default_rng(4), PAPER)[0]
+    whitening = Whitening.of(np.zeros(5), X.T @ X / len(X))
+    halves = split(Mapped(source, whitening), 0.5, int(np.random.default_rng(4).integers(2**31)))
+    first, second = (linear_part(half, regress=False).L for half in halves)
+    np.testing.assert_allclose(found.linear.L, first, rtol=1e-12)
+    # With p = k the directions cancel in ½ A W, which is then the linear part of the half that the weights are from.
+    np.testing.assert_allclose(0.5 * found.network.A @ found.network.W, second @ whitening.matrix.T, atol=1e-11)
+    assert np.abs(first - second).max() > 1e-3
+
+
+def test_the_gradient_of_section_4_moves_w_alone_and_to_a_minimum() -> None:
+    net = teacher(6, 6, 6, kind="orthonormal", bias=0.0, random_state=5)
+    X, Y = sample(net, 3_000, random_state=5)
+    source = ArraySource(X, Y)
+    settings = (replace(PAPER_IN_PRACTICE, hidden="algorithm 1"), PAPER_IN_PRACTICE)
+    before, after = (learn(source, 6, net.activation, np.random.default_rng(0), form)[0] for form in settings)
+    np.testing.assert_array_equal(after.network.A, before.network.A)
+    assert after.mse < 0.75 * before.mse
+    slopes = [_gradient(source, found.network) for found in (before, after)]
+    assert slopes[1] < 1e-2 * slopes[0]
+
+
+def _gradient(source: ArraySource, network: Network) -> float:
+    student = Student(network.activation, network.W, network.A.T, bias=False, affine=False)
+    return float(np.linalg.norm(reduce(source, HiddenGradient(student)).average("descent")))
+
+
+def test_the_pointwise_detector_needs_no_moment_to_converge() -> None:
+    net = teacher(6, 6, 6, bias=0.0, random_state=6)
+    X, Y = sample(net, 200, random_state=6)
+    reduced = reduction(0.5 * net.A @ net.W, 6)
+    sums = detector_sums(ArraySource(X, Y), reduced, (0.5, 0.5))
+    pointwise = pointwise_spectrum(sums)
+    # relu(z)(relu(z) − z) = 0 on every sample: with L exact, 200 asymmetric ones give the null space to rounding.
+    assert pointwise.values[-6:].max() < 1e-6 * pointwise.values[0]
+    assert pointwise.values[-7] > 1e-4 * pointwise.values[0]
+    pure = np.linalg.inv(reduced.projection @ net.A)
+    for z in pure / np.linalg.norm(pure, axis=1, keepdims=True):
+        inside = np.tensordot(pointwise.null_space(6), np.outer(z, z), axes=2)
+        assert np.linalg.norm(inside) == pytest.approx(1.0, abs=1e-8)
+
+
+def test_section_4_at_32_by_32() -> None:
+    net = teacher(32, 32, 32, kind="orthonormal", bias=0.0, random_state=10)
+    errors = []
+    for n in (2_500, 10_000):
+        X, Y = sample(net, n, random_state=10)
+        found = learn(ArraySource(X, Y), 32, net.activation, np.random.default_rng(0), PAPER_IN_PRACTICE)[0]
+        errors.append(paper_errors(found.network, net, X[:1000], Y[:1000]))
+    assert errors[1].W < 0.5 * errors[0].W
+    assert max(errors[1].W, errors[1].A) < 0.3
+
+
+def test_every_start_of_the_alternating_least_squares_finds_all_components() -> None:
+    rng = np.random.default_rng(0)
+    Z = np.linalg.qr(rng.standard_normal((24, 24)))[0]
+    slices = np.tensordot(rng.standard_normal((240, 24)), np.einsum("ia,ib->iab", Z, Z), axes=1).transpose(1, 2, 0)
+    noise = 1e-3 * rng.standard_normal(slices.shape)
+    noisy = slices + noise + noise.transpose(1, 0, 2)
+    for _ in range(3):
+        found = alternating_least_squares(noisy, 24, rng, restarts=1, max_iterations=50)
+        assert np.abs(Z @ found.U.T).max(axis=1).min() > 0.99

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from neurecover.algorithms.gp18 import lowest_layer
 from neurecover.algorithms.gp18.activity import seen_activity
 from neurecover.algorithms.gp18.lowest_layer import two_steps
-from neurecover.algorithms.gp18.step_two import boundary
+from neurecover.algorithms.gp18.step_two import Boundary, boundary
 from neurecover.algorithms.gp18.tan_alpha import estimate_tan_alpha, refine_estimate, turn_estimate
 from neurecover.algorithms.gp18.union import fit_union
 from neurecover.algorithms.gp18.union_splits import splits
@@ -134,6 +135,20 @@ def test_what_cannot_be_certain_is_said(outputs: str) -> None:
     layer = two_steps(ArraySource(X, y), activation, np.random.default_rng(0), n_hidden=4)
     assert not layer.certain
     assert any(words in note for note in layer.notes), layer.notes
+
+
+def test_a_layer_that_predicts_too_little_activity_is_not_certain() -> None:
+    truth = composite_teacher(4, 3, products(3), random_state=2)
+    X = np.random.default_rng(0).standard_normal((20_000, 4))
+    seen = seen_activity(truth(X))
+    assert seen is not None
+    for k, certain in ((3, True), (2, False)):  # all units, and one too few
+        active = np.any(truth.threshold[:k] < X @ truth.W[:k].T, axis=1)
+        agreement = float(np.mean(active == (seen.of(truth(X)) > 0.5)))
+        end = Boundary(truth.W[:k], truth.threshold[:k], np.zeros(k), agreement, len(X), ())
+        notes: list[str] = []
+        assert lowest_layer._certain(seen, end, notes) == certain
+        assert any("less than a correct layer reaches" in note for note in notes) != certain
 
 
 def test_noisy_outputs_at_rest_are_seen() -> None:

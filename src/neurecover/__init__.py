@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from neurecover import simulate
     from neurecover.algorithms import methods
+    from neurecover.algorithms.gklw19.distinguishing import distinguishing_matrix
     from neurecover.certificate import Certificate, Check, Verification, sign_ambiguities, verify
     from neurecover.data import open, oracle
     from neurecover.interop.halfspaces import HalfspaceIntersection, HalfspaceUnion
@@ -21,6 +22,7 @@ __version__ = "0.1.0"
 # Where each public name lives; a room is loaded when one of its names is asked for.
 _ROOMS = {
     "neurecover.algorithms": ("methods",),
+    "neurecover.algorithms.gklw19.distinguishing": ("distinguishing_matrix",),
     "neurecover.certificate": ("Certificate", "Check", "Verification", "sign_ambiguities", "verify"),
     "neurecover.data": ("open", "oracle"),
     "neurecover.interop.halfspaces": ("HalfspaceIntersection", "HalfspaceUnion"),
@@ -48,6 +50,7 @@ __all__ = [
     "Stage",
     "Verification",
     "compare",
+    "distinguishing_matrix",
     "estimate",
     "extract",
     "load",

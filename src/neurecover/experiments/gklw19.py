@@ -2,22 +2,21 @@
 
 Four forms side by side: Algorithm 3 as printed, the changes that §4 of the paper describes (CP by alternating least
 squares of 10k elements with 10 restarts, then W by gradient descent), this package's estimate, and that estimate after
-least squares. The paper does not say how its alternating least squares starts. From Gaussian or orthonormal starts, all
-ten restarts usually miss one of 32 units, here as in tensorly, so this form falls behind the paper's own figure there.
+least squares. The paper does not say how its alternating least squares starts: see `tensors.alternating`.
 Every point of a picture is a mean over rows of the saved table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
 from neurecover.algorithms.gklw19.learner import OURS, PAPER, PAPER_IN_PRACTICE, learn
 from neurecover.data import ArraySource
 from neurecover.experiments.experiment import Experiment, Row, Track
+from neurecover.experiments.gklw19_figures import drawing
 from neurecover.matching import compare
 from neurecover.models import Network, Student
 from neurecover.refine.search import descend
@@ -167,63 +166,22 @@ def _figure_4(track: Track) -> list[Row]:
     return measure(of_W + of_A, track)
 
 
-def _draw(axis: str, logarithmic: bool) -> Callable[[list[dict[str, str]], Path], None]:
-    """A picture with one panel per group of rows: solid W, dashed A, dotted MSE, one colour for each form."""
-
-    def draw(rows: list[dict[str, str]], path: Path) -> None:
-        import matplotlib
-
-        matplotlib.use("Agg")
-        import matplotlib.pyplot as plt
-
-        panels = list(dict.fromkeys(row["panel"] for row in rows))
-        figure, axes = plt.subplots(1, len(panels), figsize=(5 * len(panels), 4.2), squeeze=False)
-        for ax, panel in zip(axes[0], panels):
-            mine = [row for row in rows if row["panel"] == panel]
-            roots = panel == "dimension"
-            names = (
-                {"root_error_W": "-", "root_error_A": "--"} if roots else {"error_W": "-", "error_A": "--", "mse": ":"}
-            )
-            for colour, form in enumerate(dict.fromkeys(row["form"] for row in mine)):
-                for name, line in names.items():
-                    x, y = _means([row for row in mine if row["form"] == form], name)
-                    label = form if line == "-" else None
-                    ax.plot(x, np.maximum(y, 1e-16), line, marker=".", color=f"C{colour}", label=label)
-            ax.set(yscale="log", title=panel, xlabel="dimension" if roots else axis)
-            ax.set_ylabel("root of the error per unit" if roots else "squared error: W (—), A (- -), outputs (···)")
-            if logarithmic and not roots:
-                ax.set_xscale("log")
-        axes[0][0].legend(fontsize=8)
-        figure.tight_layout()
-        figure.savefig(path, dpi=130)
-        plt.close(figure)
-
-    return draw
-
-
-def _means(rows: list[dict[str, str]], name: str) -> tuple[np.ndarray, np.ndarray]:
-    x = np.array([float(row["x"]) for row in rows])
-    y = np.array([float(row[name]) for row in rows])
-    places = np.unique(x)
-    return places, np.array([y[x == place].mean() for place in places])
-
-
 FIGURE_2 = Experiment(
     "gklw19-fig2",
     "[GKLW19, Fig. 2] Errors in W, A and outputs against the number of samples and the dimension",
     _figure_2,
-    _draw("training samples", logarithmic=True),
+    drawing("training samples", logarithmic=True),
 )
 FIGURE_3 = Experiment(
     "gklw19-fig3",
     "[GKLW19, Fig. 3] Errors against label noise, 10 × 10, 10,000 samples",
     _figure_3,
-    _draw("standard deviation of the label noise", logarithmic=False),
+    drawing("standard deviation of the label noise", logarithmic=False),
 )
 FIGURE_4 = Experiment(
     "gklw19-fig4",
     "[GKLW19, Fig. 4] Errors against condition numbers, 10 × 10, 20,000 samples",
     _figure_4,
-    _draw("condition number", logarithmic=True),
+    drawing("condition number", logarithmic=True),
 )
 REPRODUCTIONS = (FIGURE_2, FIGURE_3, FIGURE_4)

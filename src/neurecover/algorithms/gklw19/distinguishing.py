@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.data import Source, reduce
+from neurecover.data import ArraySource, Source, reduce
 from neurecover.models import Network
 from neurecover.statistics.opposite_signs import DistinguishingSums
 from neurecover.tensors import multiplicities, pack
@@ -54,6 +54,21 @@ def distinguish(network: Network, source: Source) -> Distinguishing | None:
     if columns > rows:
         return Distinguishing(0.0, 0.0, False)
     return Distinguishing(smallest(augmented(W, source)), smallest(gaussian_augmented(W)), True)
+
+
+def distinguishing_matrix(W: np.ndarray, X: np.ndarray | None = None) -> np.ndarray:
+    """M of hidden weights W (k, d): N, a column for every pair of units, with E[x ⊗ x] beside it [GKLW19, Def. 1].
+
+    The means are over the inputs X (n, d), or over x ~ N(0, I) in closed form without them. The shape is
+    (d(d + 1)/2, k(k − 1)/2 + 1), and `M[:, :-1]` is N. Singular values are those of the paper's d² rows.
+    """
+    W = np.atleast_2d(np.asarray(W, dtype=float))
+    if X is None:
+        return gaussian_augmented(W)
+    X = np.asarray(X, dtype=float)
+    if X.ndim != 2 or X.shape[1] != W.shape[1]:
+        raise ValueError(f"X needs a column for each of the {W.shape[1]} columns of W. Got shape {X.shape} instead.")
+    return augmented(W, ArraySource(X, np.zeros((len(X), 1))))
 
 
 def augmented(W: np.ndarray, source: Source) -> np.ndarray:

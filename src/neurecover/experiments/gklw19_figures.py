@@ -1,0 +1,88 @@
+"""Pictures of the tables of [GKLW19, Figures 2–4].
+
+Above, the three forms whose errors the paper's figure shows; below, in a panel of its own, the estimate after least
+squares, which without noise is at rounding and would squeeze the others together. A colour is a form and a line style
+an error; lines are means over the trials, and the shade goes from the least to the largest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+SQUARED = {"error_W": ("-", "W, squared"), "error_A": ("--", "A, squared"), "mse": (":", "outputs, mean square")}
+ROOTS = {"root_error_W": "-", "root_error_A": "--"}
+ROUNDING = 1e-32  # the square of rounding: zero has no place on a logarithmic axis
+
+
+def drawing(axis: str, logarithmic: bool) -> Callable[[list[dict[str, str]], Path], None]:
+    """How to draw a table: one column for every value of its `panel`; `axis` names x."""
+
+    def draw(rows: list[dict[str, str]], path: Path) -> None:
+        import matplotlib
+
+        matplotlib.use("Agg")
+        import matplotlib.pyplot as plt
+        from matplotlib.lines import Line2D
+
+        panels = list(dict.fromkeys(row["panel"] for row in rows))
+        forms = list(dict.fromkeys(row["form"] for row in rows))
+        figure, axes = plt.subplots(
+            2,
+            len(panels),
+            figsize=(4.2 * len(panels) + 0.6, 6.4),
+            height_ratios=(2.4, 1.0),
+            sharex="col",
+            squeeze=False,
+            layout="constrained",
+        )
+        for column, panel in zip(axes.T, panels):
+            roots = panel == "dimension"
+            lines = ROOTS if roots else {name: line for name, (line, _) in SQUARED.items()}
+            mine = [row for row in rows if row["panel"] == panel]
+            for number, form in enumerate(forms):
+                ax = column[1] if form == forms[-1] else column[0]
+                for name, line in lines.items():
+                    x, low, mean, high = _spread([row for row in mine if row["form"] == form], name)
+                    ax.plot(x, mean, line, marker=".", color=f"C{number}")
+                    ax.fill_between(x, low, high, color=f"C{number}", alpha=0.12, linewidth=0)
+            scale = "log" if logarithmic and not roots else "linear"
+            column[1].set(xlabel="dimension" if roots else axis, xscale=scale)
+            column[0].set(title=panel)
+            _ticks(column[1], x, scale)
+            for ax in column:
+                ax.set(yscale="log", ylabel="root of error per unit" if roots else "error")
+                ax.grid(alpha=0.3)
+        handles = [Line2D([], [], color=f"C{i}", label=form) for i, form in enumerate(forms)]
+        styles = [*SQUARED.values()]
+        handles += [Line2D([], [], color="black", linestyle=line, label=label) for line, label in styles]
+        figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9, frameon=False)
+        figure.savefig(path, dpi=130)
+        plt.close(figure)
+
+    return draw
+
+
+def _spread(rows: list[dict[str, str]], name: str) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """x, and the least, the mean and the largest over the trials at each."""
+    x = np.array([float(row["x"]) for row in rows])
+    y = np.maximum([float(row[name]) for row in rows], ROUNDING)
+    places = np.unique(x)
+    groups = [y[x == place] for place in places]
+    low, mean, high = (np.array([how(group) for group in groups]) for how in (np.min, np.mean, np.max))
+    return places, low, mean, high
+
+
+def _ticks(ax, places: np.ndarray, scale: str) -> None:  # type: ignore[no-untyped-def]
+    """The measured places, those with room for their labels: 17 % of the axis."""
+    from matplotlib.ticker import NullLocator
+
+    at = np.log(places) if scale == "log" else places
+    kept = [0]
+    for i in range(1, len(at)):
+        if at[i] - at[kept[-1]] >= 0.17 * (at[-1] - at[0]):
+            kept.append(i)
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xticks(places[kept], [f"{place:,g}" if place < 1000 else f"{int(place):,}" for place in places[kept]])
