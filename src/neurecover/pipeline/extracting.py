@@ -91,6 +91,7 @@ def _extracted(
                 box,
                 activation=activation,
                 n_hidden=widths[0] if widths else None,
+                doubted=depth is None and str(activation) == "relu",
                 rng=run.rng,
                 deadline=run.deadline,
                 progress=tell,

@@ -17,6 +17,7 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.queries.box import Box
 from neurecover.queries.deep_bends import is_straight, straight_units
 from neurecover.queries.deep_cells import Known
+from neurecover.queries.deep_climbing import extreme_points
 from neurecover.queries.deep_level import Level, refilled, search_line, with_unit
 from neurecover.queries.deep_output import Output, failures, fit_output, samples_wanted
 from neurecover.queries.deep_points import extreme_line, random_points
@@ -29,6 +30,8 @@ _RETURNS = 12
 _AGAIN = 4
 # Lines towards where a unit that is always on might change.
 _CHASES = 6
+# Questions for units that hardly ever change, before a network is taken to be complete.
+_EXTREMES = 500
 # Layers up to this width are tested for units of deeper layers before they are closed.
 _FEW = 16
 
@@ -58,12 +61,21 @@ class Answers:
     def __init__(self, box: Box, rng: np.random.Generator) -> None:
         self._box, self._rng = box, rng
         self.X, self.Y = np.zeros((0, box.n_inputs)), np.zeros((0, box.n_outputs))
+        self._extremes: set[int] = set()
 
     def at_least(self, n: int, known: Known) -> None:
         missing = n - len(self.X)
         if missing > 0:
-            X = random_points(known, missing, self._rng)
-            self.X, self.Y = np.vstack([self.X, X]), np.vstack([self.Y, self._box(X)])
+            self._add(random_points(known, missing, self._rng))
+
+    def at_extremes(self, n: int, known: Known) -> None:
+        """Also n where the values of the highest known layer are extreme, once for every such layer."""
+        if known.layers and len(known.layers) not in self._extremes:
+            self._extremes.add(len(known.layers))
+            self._add(extreme_points(known, n, self._rng))
+
+    def _add(self, X: np.ndarray) -> None:
+        self.X, self.Y = np.vstack([self.X, X]), np.vstack([self.Y, self._box(X)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,15 +99,10 @@ class Stage:
     output: Output | None
 
 
-def solve_layers(
-    box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress, first: Level | None = None
-) -> Solution:
-    """The network of the box; UnsolvableError where some layer cannot be found.
-
-    `first` are units of the first layer that are known from before.
-    """
+def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> Solution:
+    """The network of the box; UnsolvableError where some layer cannot be found."""
     answers = Answers(box, rng)
-    levels = [Level.above(Known(box.n_inputs)) if first is None else first]
+    levels = [Level.above(Known(box.n_inputs))]
     returns = 0
     while True:
         number = len(levels)
@@ -210,6 +217,7 @@ def _fitted(level: Level, answers: Answers, rng: np.random.Generator, before: _F
     if output is None:
         return _Fit()
     answers.at_least(output.network.n_parameters // output.network.n_outputs + 100, known)
+    answers.at_extremes(_EXTREMES, known)
     wrong = failures(output.network, answers.X, answers.Y)
     if 3 * np.count_nonzero(wrong) > len(wrong):
         return _Fit()

@@ -65,22 +65,6 @@ def extreme_line(known: Known, g: np.ndarray, rng: np.random.Generator) -> tuple
     return usual, 10.0 * best[int(rng.integers(3))]
 
 
-def jointly_on(known: Known, theta: np.ndarray, feature: int, near: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Points (·, d) with θ·φ(x) > 0 and φ_feature(x) > 0, as clearly as can be found without queries; maybe none.
-
-    `near` is a point of the surface θ·φ(x) = 0.
-    """
-
-    def margin(X: np.ndarray) -> np.ndarray:
-        phi = known.features(X)
-        return np.minimum(phi @ theta, phi[:, feature]) / np.linalg.norm(phi, axis=1)
-
-    spread = rng.choice([0.1, 0.5, 2.0], (_CANDIDATES, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
-    cloud = near + spread * rng.standard_normal((_CANDIDATES, len(near)))
-    best = _climbed(margin, np.vstack([random_points(known, _CANDIDATES, rng), cloud]), rng)
-    return best[margin(best) > 1e-4]
-
-
 def _climbed(height: Callable[[np.ndarray], np.ndarray], X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Twenty points of greatest height, after steps at random, ever shorter, from the best of X (n, d)."""
     best = X[np.argsort(-height(X))[:20]]

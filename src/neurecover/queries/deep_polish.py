@@ -19,7 +19,8 @@ from scipy.linalg import cho_factor, cho_solve
 from neurecover.models import DeepNetwork
 from neurecover.models.derivatives import free_directions, jacobian, parameters, with_parameters
 from neurecover.queries.deep_cells import Known
-from neurecover.queries.deep_points import jointly_on, points_on, random_points
+from neurecover.queries.deep_climbing import jointly_on
+from neurecover.queries.deep_points import points_on, random_points
 from neurecover.solve.deadline import Deadline
 
 _STEPS = 8

@@ -23,6 +23,7 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network
 from neurecover.queries.box import Box
 from neurecover.queries.coarse import extract_coarse
+from neurecover.queries.deep_probe import local_kinks
 from neurecover.queries.design import add_regions, expected_errors
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.joint import measure_output_weights, refine_jointly
@@ -45,17 +46,25 @@ _FAINT, _FAINT_COARSE = 1e-6, 1e3
 _REGIONS = 1.3
 # How many times the rounding expected of it a residual may be and count as rounding.
 _RESIDUAL, _UNCERTAIN = 4.0, 1e-8
+# Planes that are looked at away from the line where there may be several layers, how many of them may be gone, and the
+# radius, relative to the point, within which a kink is looked for.
+_LOOKED_AT, _GONE, _LOCAL = 12, 3, 1e-3
 # Answers coarser than this show no kinks.
 _COARSEST = 1e-3
 
 
+class SeveralLayersError(UnsolvableError):
+    """The units are not those of one hidden layer."""
+
+
 @dataclass(frozen=True)
 class _Wanted:
-    """What is looked for, how accurately, and how many times as far out as usual."""
+    """What is looked for, how accurately, how many times as far out as usual, and whether there may be more layers."""
 
     activation: Activation
     accuracy: float | None
     farther: float
+    doubted: bool
 
 
 @dataclass(frozen=True)
@@ -78,11 +87,15 @@ def extract_shallow(
     activation: str | Activation = "relu",
     n_hidden: int | None = None,
     accuracy: float | None = None,
+    doubted: bool = False,
     rng: np.random.Generator,
     deadline: Deadline,
     progress: Progress | None = None,
 ) -> Extraction:
     """The network with one hidden layer behind the box; UnsolvableError where there is none to be seen.
+
+    doubted says that there may be several: the planes of the first line are then looked at elsewhere before all else,
+    and SeveralLayersError is raised if they do not go on.
 
     accuracy is the error wanted of a row of W of length one: the smaller, the more questions, up to about twice those
     of the first pass. Where it is not told it is between 1e-12 for a small network and 1e-9 for a large one. n_hidden,
@@ -103,8 +116,8 @@ def extract_shallow(
         if deadline.passed:
             break
         try:
-            found = search(box, _Wanted(act, accuracy, farther), rng, deadline, tell)
-        except NotPiecewiseLinearError:
+            found = search(box, _Wanted(act, accuracy, farther, doubted), rng, deadline, tell)
+        except (NotPiecewiseLinearError, SeveralLayersError):
             raise
         except UnsolvableError as error:
             reason = str(error)
@@ -129,7 +142,7 @@ def _doubted(extraction: Extraction) -> Extraction:
 
 
 def _search_fine(box: Box, wanted: _Wanted, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
-    known, regions = _all_units(box, wanted.farther, rng, deadline, tell)
+    known, regions = _all_units(box, wanted, rng, deadline, tell)
     if not len(regions):
         raise UnsolvableError("The box has no kinks along a line: it has no hidden units that could be seen.")
     network = _signed(known, regions, wanted.activation)
@@ -144,21 +157,39 @@ def _search_fine(box: Box, wanted: _Wanted, rng: np.random.Generator, deadline: 
 
 
 def _all_units(
-    box: Box, farther: float, rng: np.random.Generator, deadline: Deadline, tell: Progress
+    box: Box, wanted: _Wanted, rng: np.random.Generator, deadline: Deadline, tell: Progress
 ) -> tuple[Planes, Regions]:
     """Units from one line after the other, until a line has no kink that they do not explain."""
     d, p = box.n_inputs, box.n_outputs
     known, regions = Planes.none(d, p), Regions.none(d, p)
-    for _ in range(_LINES):
+    for number in range(_LINES):
         if deadline.passed:
             raise UnsolvableError("The time was over before all units were found.")
-        line = scan_line(box, rng, farther)
+        line = scan_line(box, rng, wanted.farther)
         units = units_on_line(box, line.x, line.v, line.kinks, known, rng=rng)
         known, regions = Planes.together([known, units.planes]), regions + units.regions
         tell("units", float(len(known)))
+        if number == 0 and wanted.doubted:
+            _check_planes_go_on(box, known, rng)
         if units.explained.all():
             return known, regions
     raise UnsolvableError(f"After {_LINES} lines there still are kinks that no plane explains.")
+
+
+def _check_planes_go_on(box: Box, planes: Planes, rng: np.random.Generator) -> None:
+    """The plane of a unit in a first layer has its kink everywhere; those above bend at every plane below them.
+
+    A few planes are looked at in one place each, as far from the line as usual questions are.
+    """
+    some = planes.take(np.argsort(planes.error, kind="stable")[:_LOOKED_AT])
+    X = rng.standard_normal((len(some), box.n_inputs))
+    X -= (np.sum(X * some.W, axis=1) + some.b)[:, None] * some.W
+    found = local_kinks(box, X, some.W, np.maximum(_LOCAL, 10.0 * some.error) * np.linalg.norm(X, axis=1))
+    gone = np.count_nonzero(found.straight)
+    if gone >= _GONE and 4 * gone >= len(some):
+        raise SeveralLayersError(
+            f"{gone} of {len(some)} planes end somewhere, so there is more than one layer of units."
+        )
 
 
 def _signed(known: Planes, regions: Regions, act: Activation) -> Network:

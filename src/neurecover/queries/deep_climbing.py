@@ -1,0 +1,72 @@
+"""Points that random ones hardly meet, found by steepest ascent and without queries.
+
+A unit that is hardly ever on, or off, is so where the values h below it point in an extreme direction: such points are
+those of greatest g·h(x) / ‖x‖, for g at random.
+
+Some pairs of units, one above the other, are on together in a small part of the inputs that random points do not meet.
+Both values, z = θ·φ(x) and q_i(x), are piecewise linear with gradients that the known layers give, so the smaller one
+is raised step by step until both are positive.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.queries.deep_cells import Known
+from neurecover.queries.deep_points import random_points
+
+_STARTS = 200
+_STEPS = np.geomspace(0.5, 0.01, 50)
+# The part of the point's size that both values must reach.
+_CLEAR = 1e-4
+
+
+def jointly_on(known: Known, theta: np.ndarray, feature: int, near: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Points (·, d), twenty at most, with θ·φ(x) > 0 and φ_feature(x) > 0, the clearest first; maybe none.
+
+    `near` is a point of the surface θ·φ(x) = 0, and the known layers have their signs.
+    """
+    W, b = known.layers[-1]
+    below = Known(known.n_inputs, known.layers[:-1])
+    theta, row = theta / np.linalg.norm(theta), np.append(W[feature], b[feature]) / np.linalg.norm(W[feature])
+    spread = rng.choice([0.1, 0.5, 2.0], (_STARTS, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
+    X = np.vstack([random_points(known, _STARTS, rng), near + spread * rng.standard_normal((_STARTS, len(near)))])
+    best, height = X, np.full(len(X), -np.inf)
+    for step in _STEPS:
+        z, q = known.features(X) @ theta, below.features(X) @ row
+        size = 1.0 + np.linalg.norm(X, axis=1)
+        reached = np.minimum(z, q) / size
+        higher = reached > height
+        best, height = np.where(higher[:, None], X, best), np.where(higher, reached, height)
+        up = np.where((z < q)[:, None], gradients(known, theta, X), gradients(below, row, X))
+        length = np.linalg.norm(up, axis=1)
+        length[length == 0.0] = 1.0
+        X = X + (step * size / length)[:, None] * up
+    order = np.argsort(-height)[:20]
+    return best[order[height[order] > _CLEAR]]
+
+
+def extreme_points(known: Known, n: int, rng: np.random.Generator) -> np.ndarray:
+    """Points (n, d) at which the highest known values h are as large as can be along directions g at random."""
+    X = random_points(known, n, rng)
+    size = np.linalg.norm(X, axis=1, keepdims=True)
+    theta = np.zeros((n, known.n_features))
+    theta[:, :-1] = rng.standard_normal((n, known.n_features - 1))
+    for step in _STEPS[::2]:
+        up = gradients(known, theta, X)
+        length = np.linalg.norm(up, axis=1, keepdims=True)
+        X = X + step * size * up / np.where(length > 0.0, length, 1.0)
+        X *= size / np.linalg.norm(X, axis=1, keepdims=True)
+    return X
+
+
+def gradients(known: Known, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """The gradients (n, d) of θ·φ(x), θ (f,) or (n, f): backwards through the layers, masked by the units on."""
+    on, H = [], X
+    for W, b in known.layers:
+        H = np.maximum(H @ W.T + b, 0.0)
+        on.append(H > 0.0)
+    G = np.broadcast_to(theta[..., :-1], (len(X), theta.shape[-1] - 1))
+    for (W, _), mask in zip(reversed(known.layers), reversed(on)):
+        G = (G * mask) @ W
+    return G
