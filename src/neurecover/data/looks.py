@@ -38,11 +38,11 @@ def _classes(Y: np.ndarray) -> str | None:
     return None
 
 
-def box_looks(oracle: Oracle) -> str | None:
+def box_looks(oracle: Oracle, homogeneous: bool = True) -> str | None:
     """A sentence where the box classifies, is constant, affine, clipped or saturated; it takes 64 questions.
 
     An affine box has y(a) − 2 y((a + b)/2) + y(b) = 0; far out a box that clips its inputs, or whose units saturate, no
-    longer answers differently.
+    longer answers differently, which `homogeneous` units such as relu do.
     """
     a, b = np.split(oracle.drawn(2 * _LINES), 2)
     near = _answers(oracle, a, 0.5 * (a + b), b)
@@ -56,7 +56,7 @@ def box_looks(oracle: Oracle) -> str | None:
         return "The box gives the same answer wherever it was asked: ask where its inputs lie, with like=X."
     if np.abs(near[0] - 2.0 * near[1] + near[2]).max() <= level:
         return "The box is affine where it was asked, so no unit switches there: ask where its inputs lie, with like=X."
-    if oracle.bounds is not None:
+    if oracle.bounds is not None or not homogeneous:
         return None
     centre = 0.5 * (a + b).mean(axis=0)
     far = _answers(oracle, *(centre + distance * (a[: _LINES // 2] - centre) for distance in _FAR))

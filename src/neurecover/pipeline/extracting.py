@@ -67,7 +67,7 @@ def extract(
             network, certificate = _certified(box, found, frame, n_hidden, run)
         except UnsolvableError as reason:
             network, certificate = _nothing(oracle, str(reason), box.queries, act)
-        certificate = looked_at(certificate, oracle)
+        certificate = looked_at(certificate, oracle, act)
         run.clock.stage("certify", certificate.verdict)
     return run.recovery(network, certificate, "queries", None, box.queries)
 

@@ -104,7 +104,7 @@ def recover(
             solved = _solve_by(algorithm, given, task, sought)
         certificate = replace(solved.certificate, checks=(*solved.certificate.checks, *said))
         certificate = with_hint(certificate, lambda: _search_sample(given, task, run.rng), given, task, run)
-    certificate = looked_at(certificate, X)
+    certificate = looked_at(certificate, X, solved.network.activation)
     return run.recovery(solved.network, certificate, solved.method, solved.estimate, begin.n_queries)
 
 

@@ -146,11 +146,11 @@ def begun(
     return Begun(given, task, n_queries, _hopeless(given, task, algorithm))
 
 
-def looked_at(certificate: Certificate, source: Any) -> Certificate:
+def looked_at(certificate: Certificate, source: Any, activation: Activation) -> Certificate:
     """Where a black box did not give its weights, how it looks where it was asked, if that says anything."""
     if not isinstance(source, Oracle) or certificate.verdict in ("exact", "statistical"):
         return certificate
-    sentence = box_looks(source)
+    sentence = box_looks(source, activation.homogeneity is not None)
     if sentence is None:
         return certificate
     return replace(certificate, checks=(*certificate.checks, Check("box", False, None, None, sentence)))
