@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.certificate import Certificate, Check, ParameterArrays
+from neurecover.certificate import Certificate, Check, ParameterArrays, advice
 from neurecover.excerpt import Excerpt
 from neurecover.models import Composite, Model, from_arrays, read_npz, write_npz
 
@@ -96,7 +96,10 @@ class Recovery(Generic[M]):
             rows.append(("queries", f"{self.n_queries:,}, {ratio:.2f} per parameter"))
         held_out = f"mean squared error {certificate.holdout_mse:.3g} on {certificate.n_holdout} of "
         rows.append(("held out", f"{held_out}{certificate.n_samples} samples"))
-        rows += [("because" if i == 0 else "", reason) for i, reason in enumerate(certificate.reasons)]
+        tips = advice(certificate)
+        rows += [("try" if i == 0 else "", tip) for i, tip in enumerate(tips)]
+        reasons = [reason for reason in certificate.reasons if reason not in tips]
+        rows += [("because" if i == 0 else "", reason) for i, reason in enumerate(reasons)]
         return rows + [
             ("stages" if i == 0 else "", f"{stage.name}: {stage.detail} ({stage.seconds:.2f} s)")
             for i, stage in enumerate(self.stages)

@@ -4,6 +4,7 @@ from neurecover.certificate.ambiguity import SignAmbiguities, sign_ambiguities
 from neurecover.certificate.certifying import certify, certify_nothing, certify_untested
 from neurecover.certificate.checks import Evidence
 from neurecover.certificate.determined import scaled_to_determined
+from neurecover.certificate.remedies import advice
 from neurecover.certificate.verdict import VERDICTS, Certificate, Check, ParameterArrays, verdict_of
 from neurecover.certificate.verification import Verification, verify
 
@@ -15,6 +16,7 @@ __all__ = [
     "ParameterArrays",
     "SignAmbiguities",
     "Verification",
+    "advice",
     "certify",
     "certify_nothing",
     "certify_untested",

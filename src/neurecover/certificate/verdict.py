@@ -183,8 +183,10 @@ def reasons_of(checks: tuple[Check, ...]) -> tuple[str, ...]:
     against = [] if verdict in ("exact", "statistical") else [c for c in checks if not c.passed and c.name in wanted]
     said = [c for c in checks if c not in against and c.name in ALWAYS_SAID]
     besides = [c for c in checks if c.name not in wanted and c.name not in ALWAYS_SAID]
-    # How far the residual is from rounding is said, but decides nothing where there is noise.
-    against.sort(key=lambda check: check.name == "rounding")
+    # What comes last decides least: an affine rest and a poor prediction follow from whatever else went wrong, and how
+    # far the residual is from rounding decides nothing where there is noise.
+    last = ("affine part", "prediction", "rounding")
+    against.sort(key=lambda check: last.index(check.name) + 1 if check.name in last else 0)
     # What to do comes before what stood in the way.
     advice = [c for c in besides if against and c.name == "activation"]
     return tuple(dict.fromkeys(check.sentence for check in (*advice, *against, *said, *besides)))

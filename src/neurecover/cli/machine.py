@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 import neurecover as nr
+from neurecover.certificate import advice
 from neurecover.models import Model
 
 
@@ -28,6 +29,7 @@ def recovery_facts(recovery: nr.Recovery, out: Path | None) -> dict[str, Any]:
     certificate = recovery.certificate
     return {
         "verdict": certificate.verdict,
+        "try": advice(certificate),
         "reasons": certificate.reasons,
         "network": network_facts(recovery.network),
         "standard_errors": certificate.standard_errors,

@@ -26,7 +26,7 @@ BETTER = 2.0  # ratio of mean squared errors that a hint is worth
 def chosen_activation(sample: Source, task: Task, run: Run) -> tuple[Task, list[np.ndarray], Check]:
     """The task with the likeliest activation, hidden weights to begin with, and the sentence that says why."""
     fit, other = split(sample, 0.2, int(run.rng.integers(2**31)))
-    deadline = Deadline.after(min(RACE_SECONDS, run.deadline.seconds_left / 3.0))
+    deadline = Deadline.after(min(RACE_SECONDS, run.deadline.seconds_left / 3.0), run.deadline.pulse)
     order = race(fit, other, sized(task, fit), run.rng, deadline, progress=_report(run))
     best = order[0] if order else Contestant(task.activation, np.inf, task.student(np.empty((0, 0)), False), False)
     sentence = f"The activation was found: {best.activation} {_lead(best, order[1:])}."
@@ -43,7 +43,7 @@ def with_hint(
     if certificate.verdict in ("exact", "statistical") or at_rounding or run.deadline.passed:
         return certificate
     spent = time.monotonic() - run.clock.began
-    deadline = Deadline.after(min(HINT_SECONDS, spent, run.deadline.seconds_left))
+    deadline = Deadline.after(min(HINT_SECONDS, spent, run.deadline.seconds_left), run.deadline.pulse)
     sample = draw()
     order = race(
         sample,
@@ -67,8 +67,10 @@ def with_hint(
 
 def before_hint(run: Run) -> Run:
     """The run with a deadline that leaves time for a hint."""
-    moment = run.deadline.moment
-    return run if moment is None else replace(run, deadline=Deadline(moment - HINT_SHARE * run.deadline.seconds_left))
+    deadline = run.deadline
+    if deadline.moment is None:
+        return run
+    return replace(run, deadline=replace(deadline, moment=deadline.moment - HINT_SHARE * deadline.seconds_left))
 
 
 def _lead(best: Contestant, others: list[Contestant]) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from neurecover.algorithms import methods
-from neurecover.certificate import Check, Verification, verify
+from neurecover.certificate import Check, Verification, advice, verify
 from neurecover.certificate.verdict import NEEDS
 from neurecover.data import as_source
 from neurecover.excerpt import ROWS, Excerpt
@@ -57,6 +57,7 @@ def report_page(recovery: Recovery, truth: Model | None = None, X: Any = None, Y
         "r": recovery,
         "network": described(recovery.network),
         "meaning": MEANING[verdict],
+        "tips": advice(recovery.certificate),
         # What a verdict vouches for needs these; below, every check that failed stands in the way of a better one.
         "needed": NEEDS[verdict] if verdict in ("exact", "statistical") else (),
         "checks": sorted((check for check in checks if _needed(check)), key=lambda check: check.passed),
