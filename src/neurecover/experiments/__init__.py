@@ -1,6 +1,7 @@
 """Benchmarks and the papers' figures, by name."""
 
 from neurecover.experiments import (
+    activations,
     atv21,
     bench_statistics,
     bjw18,
@@ -24,6 +25,7 @@ def benchmarks() -> dict[str, Experiment]:
         finisher.FINISHER,
         finisher.NOISE,
         choices.CHOICES,
+        activations.TABLE,
         extract.EXTRACT,
         peers.PEERS,
         *atv21.EXPERIMENTS,
