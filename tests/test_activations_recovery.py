@@ -48,7 +48,7 @@ def test_sigmoid_is_found_as_the_tanh_it_is() -> None:
 
 
 def test_with_noise_the_least_error_decides() -> None:
-    truth, X, Y = planted("tanh", 2, n=3000)
+    _, X, Y = planted("tanh", 2, n=3000)
     noise = 0.02 * Y.std() * np.random.default_rng(0).standard_normal(Y.shape)
     found = nr.recover(X, Y + noise, 5, activation="auto", random_state=0, time_budget=30)
     assert str(found.network.activation) == "tanh"

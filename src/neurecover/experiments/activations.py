@@ -14,7 +14,7 @@ from neurecover.simulate import sample, teacher
 ACTIVATIONS = ("tanh", "softplus", "gelu", "silu", "elu", "selu", "sigmoid")
 D = K = 10
 N, FIRST_SEED, SECONDS = 600, 1000, 60.0  # wall seconds that a recovery may take
-TOLD = {"units and activation": 20, "activation": 20, "units": 10}  # and how many seeds
+TOLD = {"units and activation": 20, "activation": 10, "units": 5}  # and how many seeds
 
 
 def _row(activation: str, told: str, track: Track) -> Row:

@@ -167,7 +167,7 @@ def _solve_by(algorithm: Algorithm, given: Prepared, task: Task, run: Run) -> _S
 
 
 def _solve_by_race(given: Prepared, task: Task, starts: list[np.ndarray], run: Run) -> _Solved:
-    """The starts that there are and random ones first; the algorithms in reserve are called when they have not sufficed."""
+    """The given starts and random ones first; the algorithms in reserve are called when these have not sufficed."""
     reserve = _Reserve(Call(given.train, sized(task, given.train), run.rng, run.deadline))
     network, certificate, _ = _finished(given, task, chain(starts, reserve.starts()), run)
     run.clock.stages += [Stage(e.method, e.seconds, " ".join(e.notes) or "an estimate") for e in reserve.called]
