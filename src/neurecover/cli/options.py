@@ -23,7 +23,7 @@ Inputs = Annotated[str | None, typer.Option(help="Input columns of a table, as n
 Outputs = Annotated[str | None, typer.Option(help="Output columns of a table; the last one if none begins with y.")]
 Widths = Annotated[str | None, typer.Option(help="Hidden units, or one number per layer: 20,10; found if not given.")]
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same result.")]
-Activation = Annotated[str, typer.Option(help="The hidden units' function: relu, leaky_relu(0.1), sigmoid, …")]
+Activation = Annotated[str, typer.Option(help="The hidden units' function: relu, leaky_relu(0.1), tanh, softplus, …")]
 Method = Annotated[
     str,
     typer.Option(

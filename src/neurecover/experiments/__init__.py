@@ -1,6 +1,7 @@
 """Benchmarks and the papers' figures, by name."""
 
 from neurecover.experiments import (
+    activations,
     atv21,
     atv21_crowded,
     bench_statistics,
@@ -29,6 +30,7 @@ def benchmarks() -> dict[str, Experiment]:
         choices.CHOICES,
         coverage.COVERAGE,
         engine.ENGINE,
+        activations.TABLE,
         extract.EXTRACT,
         peers.PEERS,
         *atv21.EXPERIMENTS,

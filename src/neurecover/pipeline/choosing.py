@@ -20,7 +20,7 @@ RACE_SECONDS = 30.0  # of the race for "auto", and no more than a third of the t
 HINT_SECONDS = 10.0  # of the search for a better activation, and no more than what was spent on the given one
 HINT_ROUNDS = (11, 11, 3, 3)  # as `refine.activation_race.ROUNDS`
 HINT_SHARE = 0.2  # of the time there is, kept for it
-BETTER = 2.0  # ratio of mean squared errors that a hint is worth
+BETTER, CLEARLY = 2.0, 100.0  # ratio of mean squared errors that a hint is worth, solved by the other one and not
 
 
 def chosen_activation(sample: Source, task: Task, run: Run) -> tuple[Task, list[np.ndarray], Check]:
@@ -56,7 +56,7 @@ def with_hint(
         progress=_report(run),
     )
     run.clock.stage("other activations", ", ".join(f"{one.activation} {np.sqrt(one.mse):.1e}" for one in order[:3]))
-    if not order or order[0].mse * BETTER > certificate.holdout_mse:
+    if not order or order[0].mse * (BETTER if order[0].solved else CLEARLY) > certificate.holdout_mse:
         return certificate
     best = order[0].activation
     ratio = np.sqrt(certificate.holdout_mse / max(order[0].mse, 1e-300))
