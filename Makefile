@@ -30,10 +30,12 @@ format: $(VENV)/.dev
 bench: $(VENV)/.peers
 	$(BIN)/neurecover bench all --out results
 
-# The documentation is plain Markdown: the figures are written from the saved tables, and the examples are run.
+# Figures from the saved tables, pictures from the gallery's own examples, the site from the pages and the docstrings.
 docs: $(VENV)/.dev
 	$(BIN)/python docs/make_figures.py
-	$(BIN)/python -m pytest tests/test_docs.py
+	$(BIN)/python docs/make_pictures.py
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build
+	@echo "docs/_build/index.html"
 
 $(VENV)/.core: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -53,4 +55,4 @@ $(VENV)/.peers: $(VENV)/.dev
 	touch $@
 
 clean:
-	rm -rf $(VENV) results .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) docs/_build results .pytest_cache .ruff_cache .mypy_cache

@@ -9,7 +9,7 @@ release = version = neurecover.__version__
 extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
-    "sphinx.ext.napoleon",
+    "numpydoc",
     "sphinx.ext.mathjax",
     "sphinx_copybutton",
     "sphinx_design",
@@ -26,4 +26,4 @@ html_theme_options = {
 }
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
-napoleon_google_docstring = False
+numpydoc_show_class_members = False

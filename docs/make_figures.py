@@ -31,9 +31,9 @@ NOTES = {
     "and ratios are medians over the data sets that the competitor solved in 15 seconds. Up to 6 seconds each, "
     "neurecover solves at least three times as many as the best peer at width k, which was asked; given 15 seconds, "
     "2.5 times.",
-    "activations": "Exact is the verdict `exact` and a weight error of at most 1e-10, on seeds from 1000 on that nothing "
-    "was chosen on. Where the activation is to be found it is among eleven; a sigmoid comes back as tanh, the same "
-    "function.",
+    "activations": "Exact is the verdict `exact` and a weight error of at most 1e-10, on seeds from 1000 on that none "
+    "of its settings saw. Where the activation is to be found it is among eleven; a sigmoid comes back as tanh, the "
+    "same function.",
     "atv21-samples": "Run again once: the first run let the moment fit drop weak units although k was given elsewhere.",
     "bjw18-exact": "The condition numbers of both W and A are bounded by 30.",
     "bjw18-patterns": "Only networks are drawn whose units are each on at three independent inputs; without that, one "
@@ -50,7 +50,7 @@ def page() -> str:
     parts = [
         "# Figures",
         "",
-        "Each table is the last saved run of the command above it, in [results](results) with the versions and the "
+        "Each table is the last saved run of the command above it, in `docs/results` with the versions and the "
         "machine it ran on. `python docs/make_figures.py` writes this page from them.",
     ]
     experiments = {"bench": benchmarks(), "reproduce": reproductions()}

@@ -46,7 +46,7 @@ class Comparison:
     stands for all. `unmatched` lists the units of the network, then of the truth, that found no partner. These three
     are about the first hidden layer; `layers` has them, and its own errors, for every one.
 
-    `weight_error`, `bias_error` and `max_angle` are the largest ‖ŵ − w‖, |b̂ − b| and angle in radians over
+    `weight_error`, `bias_error` and `max_angle` are the largest ‖ŵ − w‖, abs(b̂ − b) and angle in radians over
     the pairs of all hidden layers: they say nothing about unmatched units, and are infinite when one network has units
     and the other has none. `output_weight_error` is ‖Â − A‖_F / ‖A‖_F, an absent partner having a = 0, and
     `offset_error` is ‖ĉ − c‖ / ‖(A, c)‖_F; so neither depends on the scale of the outputs, and c = 0 is no
