@@ -127,7 +127,7 @@ def figure(value: object) -> str:
         number = float(str(value))
     except ValueError:
         return str(value)
-    return str(value) if number == int(number) and abs(number) < 1e9 else f"{number:.4g}"
+    return str(value) if abs(number) < 1e9 and number == int(number) else f"{number:.4g}"
 
 
 if __name__ == "__main__":
