@@ -18,6 +18,7 @@ from neurecover.certificate.checks import EPS, ROUNDING, Evidence
 from neurecover.certificate.determined import MOST, seen_weights, seldom, signs_are_determined
 from neurecover.certificate.information import Information, ToNormalForm, aligned, array_names, by_name
 from neurecover.certificate.open_weights import open_weights
+from neurecover.certificate.resolution import shown
 from neurecover.certificate.rivals import SignRivals, sign_rivals
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, passed, verdict_of
 from neurecover.data import Mapped, Source, Whitening, afford, distinct_inputs, reduce
@@ -74,12 +75,12 @@ def certify(
     information = _information(white, samples, bias, probes)
     serial = reduce(samples, SerialResiduals(white))
     n_equations, n_free = serial.n * model.n_outputs, information.n_determinable
-    made.append(checks.equations(n_equations, n_free))
+    made.append(checks.equations(n_equations, n_free, serial.n))
     made.append(checks.information(information.weakest, int(np.count_nonzero(on.on == 0))))
     raw = _in_memory(everything)
     rare = None if raw is None or isinstance(normal, Composite) else seldom(normal, raw)
     made.append(checks.columns(rare))
-    made.append(checks.kinks(on.on, on.off, on.wanted, not noisy))
+    made.append(checks.kinks(on.on, on.off, on.wanted, not noisy, serial.n))
     freedom = n_equations - n_free
     variance = float(serial.sums["squared"].sum()) / max(freedom, 1)
     floor = (EPS * float(size.max())) ** 2
@@ -96,13 +97,13 @@ def certify(
         )
         made.append(checks.independence(serial.z()))
         made.append(checks.output_digits(evidence.precision, np.sqrt(holdout.output_variance)))
-        made += checks.precision(errors.arrays.largest(*_rows(normal)), _strength(normal, errors.arrays))
+        made += checks.precision(errors.arrays.largest(*_rows(normal)), _strength(normal, errors.arrays), serial.n)
         if all(check.passed for check in made if check.name != "rounding"):
             made.append(checks.noise_level(variance, errors.arrays.largest(*_hidden(normal))))
     else:
         made.append(checks.digits(errors.arrays.largest(*_hidden(normal))))
     if evidence.asked is None and verdict_of(tuple(made)) in ("exact", "statistical"):
-        made.append(checks.found_width(exact=not noisy))
+        made.append(checks.found_width(shown(white, samples, on.wanted + checks.MARGIN, ROUNDING * size, noisy)))
     return issue(tuple(made), holdout, serial.n, variance, errors.arrays)
 
 

@@ -47,6 +47,15 @@ class Evidence:
     at_rounding: bool = False
 
 
+@dataclass(frozen=True)
+class Shown:
+    """What a unit must have to be seen: the size of its part of an output, an angle to others, samples at its kink."""
+
+    size: float
+    angle: float
+    samples: int
+
+
 def held_out(holdout: Residuals, rounding: np.ndarray) -> tuple[Check, Check]:
     """Is the residual on samples without a part in the fit at the level of rounding; does the network predict them?
 
@@ -96,11 +105,14 @@ def inputs(rank: int, n_inputs: int) -> Check:
 def width(evidence: Evidence, n_hidden: int | tuple[int, ...]) -> Check:
     """Is the number of units the one that was asked for?"""
     asked = evidence.asked
-    kept = asked is None or not evidence.sign_choices or asked == n_hidden
-    if kept:
+    if asked is None or asked == n_hidden:
         return Check("width", True, None, None, "The number of units is the one asked for, or was to be found.")
-    sentence = f"{asked} units were asked for and {n_hidden} are needed to fit these samples."
-    return Check("width", False, None, None, sentence)
+    sentence = f"{asked} units were asked for and {n_hidden} are given"
+    if not evidence.sign_choices:
+        return Check(
+            "width", False, None, None, f"{sentence}: an affine part is left and is written as pairs of units."
+        )
+    return Check("width", False, None, None, f"{sentence}: these samples take no other number.")
 
 
 def signs(choices: int, p_value: float, complete: bool, n_hidden: int) -> Check:
@@ -135,10 +147,20 @@ def size(n_parameters: int) -> Check:
     return Check("size", False, n_parameters, MAX_PARAMETERS, sentence)
 
 
-def equations(n_equations: int, n_free: int) -> Check:
+def would_do(n_samples: int, factor: float) -> str:
+    """About how many samples would settle it, rounded up to two digits, where `factor` times as many do."""
+    wanted = n_samples * factor
+    if not np.isfinite(wanted) or wanted > 1e9:
+        return ""
+    unit = 10.0 ** max(np.floor(np.log10(wanted)) - 1.0, 0.0)
+    return f" About {int(np.ceil(wanted / unit) * unit):,} samples would do."
+
+
+def equations(n_equations: int, n_free: int, n_samples: int) -> Check:
     if n_equations > n_free:
         return Check("equations", True, n_equations, n_free, f"{n_equations} equations for {n_free} parameters.")
-    sentence = f"{n_equations} equations cannot determine {n_free} parameters."
+    more = would_do(n_samples, (1 + n_free) / max(n_equations, 1))
+    sentence = f"{n_equations} equations cannot determine {n_free} parameters.{more}"
     return Check("equations", False, n_equations, n_free, sentence)
 
 
@@ -176,7 +198,7 @@ def open_part(sentence: str, n_open: int) -> Check:
     return Check("open weights", True, n_open, 0, sentence)
 
 
-def kinks(on: np.ndarray, off: np.ndarray, wanted: np.ndarray, exact: bool) -> Check:
+def kinks(on: np.ndarray, off: np.ndarray, wanted: np.ndarray, exact: bool, n_samples: int) -> Check:
     """Does every unit have more different samples on each side of its kink than it has weights?
 
     `wanted` is how many samples a unit can be laid through whatever they are; each one beyond agrees with an invented
@@ -197,6 +219,7 @@ def kinks(on: np.ndarray, off: np.ndarray, wanted: np.ndarray, exact: bool) -> C
     sentence = (
         f"{len(few)} of {len(fewest)} units have fewer samples on one side of their kink than weights and a margin of "
         f"{MARGIN} ({least} for {int(wanted[worst])} weights): other networks may fit these samples as well."
+        f"{would_do(n_samples, limit / least if least else np.inf)}"
     )
     return Check("kinks", False, least, limit, sentence)
 
@@ -210,10 +233,17 @@ def digits(largest: float) -> Check:
     return Check("digits", largest <= EXACT_WEIGHTS, largest, EXACT_WEIGHTS, sentence)
 
 
-def found_width(exact: bool) -> Check:
+def found_width(shown: Shown | None) -> Check:
     """What a width that was found cannot see; it decides nothing."""
-    unseen = "that is off for all of these samples" if exact else "too weak for this noise, or too like another,"
-    return Check("found width", True, None, None, f"The number of units was found: one {unseen} is not seen.")
+    if shown is None:
+        sentence = "The number of units was found: one that is off wherever there was a question is not seen."
+        return Check("found width", True, None, None, sentence)
+    sentence = (
+        "The number of units was found. One more would not have shown if its part of every output is below about "
+        f"{shown.size:.0e}, if it lies within about {shown.angle:.1g} rad of another, or if fewer than "
+        f"{shown.samples} samples see it on, or off."
+    )
+    return Check("found width", True, shown.size, None, sentence)
 
 
 @dataclass(frozen=True)
@@ -253,7 +283,7 @@ def noise(
     if not enough:
         load = (
             f"{n_equations} noisy equations for {n_free} parameters are fewer than {FEW} each: too few to tell noise "
-            "from what is missing."
+            f"from what is missing.{would_do(left_out.n, FEW * n_free / n_equations)}"
         )
     open_width = evidence.asked is None and evidence.last_drop > MARGINAL and not evidence.at_rounding
     spare = "No unit more is called for."
@@ -322,16 +352,20 @@ def independence(z: np.ndarray) -> Check:
     return Check("independence", False, p_value, SIGNIFICANCE, sentence)
 
 
-def precision(widest: float, strength: np.ndarray) -> list[Check]:
+def precision(widest: float, strength: np.ndarray, n_samples: int) -> list[Check]:
     """Are the standard errors narrow enough to be an answer?
 
     widest is the largest of a weight of a unit row, strength (k,) the output weights of the units over their errors.
+    Errors fall with the root of the number of samples.
     """
     wide = f"A weight's standard error is {widest:.2f} of a unit vector, more than {WIDE}: too wide to be an answer."
+    wide += would_do(n_samples, (widest / WIDE) ** 2)
     narrow = f"The largest standard error of a weight is {widest:.2f} of a unit vector."
     weakest = float(strength.min(initial=np.inf))
     strong = f"Every unit's output weight is {weakest:.1f} standard errors from zero or more."
     weak = f"A unit's output weight is only {weakest:.1f} standard errors from zero: it may not exist."
+    if weakest > 0.0:
+        weak += would_do(n_samples, (WEAK / weakest) ** 2)
     return [
         Check("precision", widest <= WIDE, widest, WIDE, narrow if widest <= WIDE else wide),
         Check("strength", weakest >= WEAK, weakest, WEAK, strong if weakest >= WEAK else weak),
@@ -342,7 +376,7 @@ def noise_level(noise_variance: float, largest: float) -> Check:
     """What the residual is, told where every check of it has passed."""
     sentence = (
         f"The residual is noise of standard deviation {np.sqrt(noise_variance):.3g}; "
-        f"the largest standard error of a weight is {largest:.2e}."
+        f"the largest standard error of a weight is {largest:.2e}. Noise on the inputs themselves would not be seen."
     )
     return Check("noise", True, noise_variance, None, sentence)
 

@@ -79,7 +79,7 @@ def certify_queried(
         checks.affine_part(1),
         checks.derivative(network.activation.differentiable, str(network.activation)),
         Check("size", True, n_parameters, None, f"There are {n_parameters} parameters, each of them measured."),
-        checks.equations(n_answers, n_parameters - n_units),
+        checks.equations(n_answers, n_parameters - n_units, asked.n_queries),
         _information(asked),
         Check("columns", True, None, None, "Every input was varied on its own."),
         _kinks(asked, n_units),
@@ -92,7 +92,7 @@ def certify_queried(
     else:
         made.append(checks.digits(asked.largest_error))
     if wanted is None:
-        made.append(checks.found_width(exact=asked.weighted is None))
+        made.append(checks.found_width(None))
     return issue(tuple(made), holdout, asked.n_queries, variance, errors)
 
 
@@ -113,7 +113,7 @@ def _noise(asked: Asked, fit: Weighted, wanted: int | tuple[int, ...] | None) ->
     made = checks.noise(fresh, left_out, fit.n_equations, fit.freedom, _structure(X, Z), evidence)
     made.append(checks.independence(serial))
     made.append(Check("output digits", True, None, None, "Every answer has the digits of its rounding."))
-    made += checks.precision(float(errors["W"].max(initial=0.0)), strength)
+    made += checks.precision(float(errors["W"].max(initial=0.0)), strength, fit.n_equations // network.n_outputs)
     largest = float(max(errors["W"].max(initial=0.0), errors["b"].max(initial=0.0)))
     sentence = (
         f"The answers are rounded, by {np.sqrt(fit.variance):.1e} for inputs of size one, and a fit weighted by the "

@@ -181,7 +181,9 @@ def reasons_of(checks: tuple[Check, ...]) -> tuple[str, ...]:
     verdict = verdict_of(checks)
     wanted = {name for names in needs_of(checks).values() for name in names} | {"time"}
     against = [] if verdict in ("exact", "statistical") else [c for c in checks if not c.passed and c.name in wanted]
-    said = [c for c in checks if c not in against and c.name in ALWAYS_SAID]
+    # That outputs carry all digits goes without saying.
+    plain = [c for c in checks if c.name == "output digits" and c.figure is None]
+    said = [c for c in checks if c not in against and c not in plain and c.name in ALWAYS_SAID]
     besides = [c for c in checks if c.name not in wanted and c.name not in ALWAYS_SAID]
     # What comes last decides least: an affine rest and a poor prediction follow from whatever else went wrong, and how
     # far the residual is from rounding decides nothing where there is noise.
