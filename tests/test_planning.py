@@ -10,7 +10,7 @@ from neurecover.simulate import sample, teacher
 
 
 def test_the_bound_of_one_unit_that_is_always_on_is_that_of_a_regression() -> None:
-    """y = a·w·x for x₁ > 0 and w = e₁: with the scale held by a, δw across w and δa are a regression on (a x₂, a x₃, x₁)."""
+    """y = a·w·x for x₁ > 0 and w = e₁: δw across w and δa are a regression on (a x₂, a x₃, x₁)."""
     X = np.random.default_rng(0).standard_normal((500, 3))
     X[:, 0] = np.abs(X[:, 0]) + 0.1
     (found,) = unit_variances(Network([[1.0, 0.0, 0.0]], None, [[2.0]]), X, bias=False)

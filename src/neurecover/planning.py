@@ -82,7 +82,7 @@ def samples_needed(
 
     Parameters
     ----------
-    network : the network, or one like it; None for random ones of n_inputs, n_hidden and n_outputs, whose median counts.
+    network : the network, or one like it; None for random ones of n_inputs, n_hidden and n_outputs: their median.
     bias : whether b and c are free.
     noise : the standard deviation of the noise on every output.
     error : the wanted root mean square of ‖ŵ − w‖ for the worst unit row; None for what a `statistical` verdict takes.
