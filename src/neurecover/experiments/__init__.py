@@ -16,6 +16,7 @@ from neurecover.experiments import (
     gp18,
     peers,
     torture,
+    trained,
 )
 from neurecover.experiments.experiment import Experiment
 
@@ -35,6 +36,7 @@ def benchmarks() -> dict[str, Experiment]:
         extract.EXTRACT,
         peers.PEERS,
         torture.TORTURE,
+        trained.TRAINED,
         *atv21.EXPERIMENTS,
         *atv21_crowded.EXPERIMENTS,
         *gklw19_bench.BENCHMARKS,
