@@ -141,9 +141,7 @@ def export(
         text = machine.as_json(machine.network_facts(net) or {}) + "\n"
         write_whole(out, lambda target: target.write_text(text, encoding="utf-8"))
     elif isinstance(net, nr.Composite):
-        raise ValueError(
-            f"{network} holds a Composite, and ONNX files hold networks alone: write .npz or .json."
-        )
+        raise ValueError(f"{network} holds a Composite, and ONNX files hold networks alone: write .npz or .json.")
     else:
         net.to_onnx(out, dtype=dtype)
     say(f"Wrote the network to {out}.")
