@@ -63,7 +63,7 @@ def test_where_nothing_else_is_known_it_says_what_may_be_lacking() -> None:
 def test_reasons_that_follow_from_others_come_last() -> None:
     affine, inputs = (Check(name, False, 0, 1, name) for name in ("affine part", "inputs"))
     rounding = Check("rounding", False, 1.0, 0.1, "rounding")
-    assert certificate(affine, rounding, inputs).reasons == ("inputs", "affine part", "rounding")
+    assert certificate(affine, rounding, inputs).reasons[:3] == ("inputs", "affine part", "rounding")
 
 
 def test_units_that_stand_for_an_affine_part_say_nothing_of_samples() -> None:

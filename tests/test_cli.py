@@ -99,9 +99,11 @@ def test_without_a_command_there_is_help(run: Run) -> None:
 def test_the_examples_of_every_help_run(run: Run) -> None:
     """In one folder, in the order that makes the files; programs and measurements of hours are left out."""
     pytest.importorskip("matplotlib")
+    pytest.importorskip("onnxruntime")
     X, Y = save_samples("samples.npz")
     np.savetxt("table.csv", np.column_stack([X, Y]), delimiter=",", header="a,b,c,y", comments="", fmt="%.17g")
     small_teacher().save("truth.npz")
+    small_teacher().to_onnx("model.onnx")
     for command in COMMANDS:
         text = run(command, "--help").out
         examples = re.findall(r"^    (neurecover .*)$", text, re.MULTILINE)
@@ -171,6 +173,12 @@ def test_report_and_export_write_what_they_say(run: Run, tmp_path: Path) -> None
     X = np.random.default_rng(0).standard_normal((10, 3))
     np.testing.assert_array_equal(rebuilt(X), net(X))
     assert run("export", "net.npz", "bare.npz").status == 0
+    pytest.importorskip("onnxruntime")
+    assert run("export", "net.npz", "net.onnx").status == 0
+    np.testing.assert_allclose(nr.load("net.onnx")(X), net(X), rtol=1e-14)
+    outcome = run("extract", "net.onnx", "--out", "back.npz")
+    assert outcome.status == 0
+    assert nr.compare(nr.load("back.npz"), net).weight_error < 1e-10
     with np.load("bare.npz") as bare:
         assert set(bare.files) == {"format_version", "kind", "activation", "W", "b", "A", "c"}
 
@@ -387,7 +395,11 @@ def test_methods_are_listed(run: Run) -> None:
         (["report", "found.npz", "-o", "found.pdf"], ["found.pdf", ".html"]),
         (["report", "found.npz", "--truth", "other.npz"], ["n_inputs", "3 and 4"]),
         (["report", "found.npz", "--samples", "wide.npz"], ["wide.npz", "n_inputs=3"]),
-        (["export", "net.npz", "net.onx"], ["net.onx", ".json or "]),
+        (["export", "net.npz", "net.onx"], ["net.onx", ".onnx, .json, .npz"]),
+        (["export", "net.npz", "net.json", "--dtype", "float32"], [".onnx", "float32"]),
+        (["export", "net.npz", "net.onnx", "--dtype", "float16"], ["float16", "float32"]),
+        (["extract", "model.onx"], ["There is no file model.onx"]),
+        (["extract", "text.onnx"], ["text.onnx"]),
         (["export", "net.npz", "net.npz"], ["overwrite"]),
         (["export", "samples.npz", "net.json"], ["samples.npz holds samples"]),
         (["extract"], ["one thing to ask"]),
@@ -419,6 +431,7 @@ def test_what_cannot_be_used_is_refused_in_one_line(arguments: list[str], words:
     X, Y = save_samples("samples.npz", n=50)
     Path("samples.txt").write_bytes(Path("samples.npz").read_bytes())
     Path("text.npz").write_text("hello")
+    Path("text.onnx").write_text("hello")
     Path("cut.npz").write_bytes(Path("samples.npz").read_bytes()[:1500])
     Path("folder.npz").mkdir()
     np.save("table.npy", X)

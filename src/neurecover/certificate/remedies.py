@@ -55,6 +55,8 @@ def advice(certificate: Certificate) -> tuple[str, ...]:
         failed = {name: check for name, check in failed.items() if name not in SEEN_IN_UNITS}
     if not said and wrong:
         said.append(LACKING if "rounding" in failed else AFFINE)
+    if "convergence" in failed:
+        failed.pop("agreement", None)  # no second descent had the time to agree
     said += [sentence for name, sentence in REMEDIES.items() if name in failed]
     return tuple(said[:3])
 

@@ -13,6 +13,8 @@ from neurecover.cli.options import Inputs, Json, Outputs, Samples, check_target,
 from neurecover.models.files import write_whole
 from neurecover.terminal import say, working
 
+FORMS = (".onnx", ".json", ".npz")
+
 
 @app.command()
 def verify(
@@ -114,30 +116,35 @@ def report(
 def export(
     network: Annotated[Path, typer.Argument(help="A file that `recover`, `extract` or `simulate --truth` wrote.")],
     out: Annotated[Path, typer.Argument(help="The file to write; its suffix says in which form.")],
+    dtype: Annotated[str, typer.Option(help="float64, or float32 for an .onnx file.")] = "float64",
 ) -> None:
     """Write a network for other programs.
 
-    As .json for any language, or as .npz with its arrays alone; both hold every weight to the last bit.
+    As .onnx for any runtime of it, as .json for any language, or as .npz with its arrays alone; all hold every weight
+    to the last bit, but for --dtype float32.
 
     \b
     Examples:
+      neurecover export net.npz model.onnx --dtype float32
       neurecover export net.npz net.json
       neurecover export net.npz bare.npz
     """
-    net = loaded(network)
-    if out.suffix.lower() not in _WRITERS:
-        raise ValueError(f"{out}: expected a name that ends in {' or '.join(_WRITERS)}. Got {out.suffix or 'none'!r}.")
-    check_target(out, out.suffix.lower(), others=[network])
-    _WRITERS[out.suffix.lower()](net, out)
+    net, suffix = loaded(network), out.suffix.lower()
+    if suffix not in FORMS:
+        raise ValueError(f"{out}: expected a name that ends in {', '.join(FORMS)}. Got {out.suffix or 'none'!r}.")
+    if dtype != "float64" and suffix != ".onnx":
+        raise ValueError(f"--dtype is for .onnx files; {suffix} holds float64. Got {dtype!r} instead.")
+    check_target(out, suffix, others=[network])
+    if suffix == ".npz":
+        net.save(out)
+    elif suffix == ".json":
+        text = machine.as_json(machine.network_facts(net) or {}) + "\n"
+        write_whole(out, lambda target: target.write_text(text, encoding="utf-8"))
+    elif isinstance(net, nr.Composite):
+        raise ValueError(f"{network} holds a Composite, and ONNX files hold networks alone: write .npz or .json.")
+    else:
+        net.to_onnx(out, dtype=dtype)
     say(f"Wrote the network to {out}.")
-
-
-def _write_json(net: nr.Network | nr.DeepNetwork | nr.Composite, path: Path) -> None:
-    text = machine.as_json(machine.network_facts(net) or {}) + "\n"
-    write_whole(path, lambda target: target.write_text(text, encoding="utf-8"))
-
-
-_WRITERS = {".json": _write_json, ".npz": lambda net, path: net.save(path)}
 
 
 def _recovery(path: Path) -> nr.Recovery | None:

@@ -21,6 +21,7 @@ from neurecover.cli.options import (
     TimeBudget,
     Widths,
     check_target,
+    check_there,
     loaded,
     opened,
     widths,
@@ -100,7 +101,9 @@ def recover(
 
 @app.command()
 def extract(
-    model: Annotated[Path | None, typer.Argument(help="A saved network to be asked, in place of --command.")] = None,
+    model: Annotated[
+        Path | None, typer.Argument(help="An .onnx file or a saved network to be asked, in place of --command.")
+    ] = None,
     command: Annotated[
         str | None, typer.Option(help="A program that reads rows of inputs and prints rows of outputs.")
     ] = None,
@@ -125,6 +128,7 @@ def extract(
     \b
     Examples:
       neurecover extract truth.npz --out net.npz
+      neurecover extract model.onnx --out net.npz
       neurecover extract --command "python model.py" --inputs 10 --keep answers.bin --out net.npz
     """
     if (command is None) == (model is None):
@@ -133,9 +137,11 @@ def extract(
         check_target(out, others=[] if model is None else [model])
     if command is not None and inputs is None:
         raise ValueError("--command needs --inputs, the number of inputs per row.")
-    asked: Any = loaded(model) if model is not None else CommandBox(command or "")
+    if model is not None:
+        check_there(model)
+    asked: Any = CommandBox(command) if command is not None else _box(model or Path())
     recovery = nr.extract(
-        nr.oracle(asked, asked.n_inputs if inputs is None else inputs, batch=batch, keep=keep, random_state=seed),
+        nr.oracle(asked, inputs, batch=batch, keep=keep, random_state=seed),
         n_hidden=widths(hidden),
         depth=depth,
         query_budget=budget,
@@ -195,6 +201,11 @@ def estimate(
         if written is not None:
             say(f"Wrote the network to {written}.")
     raise typer.Exit(OK if found.network is not None else FAILED)
+
+
+def _box(path: Path) -> Any:
+    """What is asked: an ONNX file as it stands, in its own precision, or a saved network."""
+    return path if path.suffix.lower() == ".onnx" else loaded(path)
 
 
 def _show(recovery: nr.Recovery, out: Path | None, json: bool) -> NoReturn:

@@ -40,6 +40,11 @@ class LayerTable:
     def hidden(self) -> bool:
         return self.name.startswith("hidden")
 
+    def taken(self, rows: np.ndarray) -> LayerTable:
+        """The table of these units, in this order."""
+        parts = (None if part is None else part[rows] for part in (self.values, self.errors, self.determined))
+        return LayerTable(self.name, tuple(self.units[j] for j in rows), self.columns, *parts)  # type: ignore[arg-type]
+
 
 def layer_tables(
     model: Model,
