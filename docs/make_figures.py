@@ -1,6 +1,7 @@
 """Write docs/figures.md from the tables in docs/results: every figure there is one that a saved run holds."""
 
 import json
+import math
 import statistics
 from pathlib import Path
 
@@ -123,6 +124,8 @@ def figure(value: object) -> str:
     try:
         number = float(str(value))
     except ValueError:
+        return str(value)
+    if not math.isfinite(number):
         return str(value)
     return str(value) if number == int(number) and abs(number) < 1e9 else f"{number:.4g}"
 
