@@ -1,6 +1,7 @@
 """Write docs/figures.md from the tables in docs/results: every figure there is one that a saved run holds."""
 
 import json
+import math
 import statistics
 from pathlib import Path
 
@@ -127,7 +128,9 @@ def figure(value: object) -> str:
         number = float(str(value))
     except ValueError:
         return str(value)
-    return str(value) if abs(number) < 1e9 and number == int(number) else f"{number:.4g}"
+    if not math.isfinite(number):
+        return str(value)
+    return str(value) if number == int(number) and abs(number) < 1e9 else f"{number:.4g}"
 
 
 if __name__ == "__main__":
