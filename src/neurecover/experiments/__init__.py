@@ -31,7 +31,7 @@ def benchmarks() -> dict[str, Experiment]:
         coverage.COVERAGE,
         engine.ENGINE,
         activations.TABLE,
-        extract.EXTRACT,
+        *extract.EXTRACTS,
         peers.PEERS,
         *atv21.EXPERIMENTS,
         *atv21_crowded.EXPERIMENTS,
