@@ -1,5 +1,6 @@
 """Weights from questions through the public surface: what comes out, what it cost, and what is refused."""
 
+import re
 import sys
 from collections.abc import Callable
 from itertools import pairwise
@@ -13,8 +14,10 @@ from sklearn.ensemble import GradientBoostingRegressor
 from sklearn.neural_network import MLPRegressor
 
 import neurecover as nr
+from neurecover.certificate.from_queries import Asked, certify_queried
 from neurecover.data import CommandBox
 from neurecover.data.answers import KeptAnswers
+from neurecover.statistics import Residuals
 
 
 def he(dims: tuple[int, ...], seed: int) -> nr.DeepNetwork:
@@ -219,3 +222,47 @@ def test_arguments() -> None:
     found = nr.extract(box, n_hidden=4, random_state=0)
     assert found.certificate.verdict == "approximate"
     assert "4 units were asked for and 3 are needed" in found.certificate.reasons[0]
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_signs_that_may_change_together_are_seen_in_every_layer(layer: int) -> None:
+    # a relu(z + s) − a relu(z + t) is, up to a constant, the same with both units reversed.
+    layers = [(W.copy(), b.copy()) for W, b in he((6, 5, 4, 1), 0).layers]
+    W, b = layers[layer]
+    W[1], b[1] = W[0], b[0] + 0.3
+    layers[layer + 1][0][:, 1] = -layers[layer + 1][0][:, 0]
+    network = nr.DeepNetwork(layers).normal_form()
+    asked = Asked(10_000, 1e-15, 2e-16, True, 1e-14, ())
+    holdout = Residuals(network, 1, 9)
+    X = np.random.default_rng(0).standard_normal((24, 6))
+    holdout.update(X, network(X))
+    certificate = certify_queried(network, asked, holdout, None)
+    assert certificate.verdict == "approximate"
+    assert "choices of the units' signs give the same function" in " ".join(certificate.reasons)
+    plain = he((6, 5, 4, 1), 0).normal_form()
+    holdout = Residuals(plain, 1, 9)
+    holdout.update(X, plain(X))
+    assert certify_queried(plain, asked, holdout, None).verdict == "exact"
+
+
+def test_the_certificate_says_how_faint_a_unit_would_be_missed() -> None:
+    truth = shallow((6, 5, 1), 0)
+    A = truth.A.copy()
+    A[0, 2] = 1e-15
+    found = nr.extract(nr.oracle(nr.Network(truth.W, truth.b, A, truth.c), 6), random_state=0)
+    assert found.network.n_hidden == 4
+    check = next(check for check in found.certificate.checks if check.name == "found width")
+    assert check.figure is not None
+    assert 1e-15 < check.figure < 1e-10
+    assert "adds less than about" in " ".join(found.certificate.reasons)
+
+
+def test_progress_tells_layer_units_queries_and_time_left() -> None:
+    said: list[str] = []
+    nr.extract(
+        nr.oracle(he((8, 6, 5, 1), 3), 8),
+        random_state=0,
+        time_budget=300,
+        progress=lambda stage, figure: said.append(stage),
+    )
+    assert any(re.fullmatch(r"units of hidden layer 2: 5, [\d,]+ queries, \d+ s left", stage) for stage in said), said

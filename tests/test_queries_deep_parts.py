@@ -5,9 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from neurecover.models import DeepNetwork
+from neurecover.exceptions import UnsolvableError
+from neurecover.models import DeepNetwork, Network
 from neurecover.queries.box import Box
 from neurecover.queries.deep_cells import Known
+from neurecover.queries.deep_climbing import extreme_points, gradients, jointly_on
 from neurecover.queries.deep_output import fit_output
 from neurecover.queries.deep_points import points_on, random_points
 from neurecover.queries.deep_polish import polish, polishing_points
@@ -15,6 +17,7 @@ from neurecover.queries.deep_signs import signs_by_moving, signs_from_above, wit
 from neurecover.queries.deep_span import gradient_span, lifted
 from neurecover.queries.deep_surface import first_surface
 from neurecover.queries.deep_tracing import trace
+from neurecover.queries.shallow import SeveralLayersError, extract_shallow
 from neurecover.solve.deadline import Deadline
 
 
@@ -160,3 +163,66 @@ def test_points_on_a_surface_lie_on_it():
     where = points_on(known, theta, 30, np.random.default_rng(0), near)
     assert len(where.points) >= 20
     assert np.abs(known.features(where.points) @ theta).max() < 1e-9
+
+
+def test_gradients_are_those_of_differences():
+    known = Known(5, he_network((5, 6, 4, 1), 0).layers[:2])
+    rng = np.random.default_rng(0)
+    X, theta = rng.standard_normal((20, 5)), rng.standard_normal(5)
+    steps = 1e-7 * np.eye(5)
+    ahead = np.stack([(known.features(X + h) - known.features(X - h)) @ theta for h in steps], axis=1) / 2e-7
+    np.testing.assert_allclose(gradients(known, theta, X), ahead, atol=1e-6)
+
+
+def a_rare_pair() -> tuple[Known, np.ndarray]:
+    """A unit above that is on together with unit 0 of the layer below only in a corner of the inputs."""
+    network = he_network((8, 8, 6, 1), 1)
+    known = Known(8, network.layers[:1])
+    X = random_points(known, 4000, np.random.default_rng(0))
+    H = known.hidden(X)
+    w = np.append(-np.ones(8), 0.0)
+    w[0], w[3] = 0.2, 1.5
+    together = H @ w[:-1] / np.linalg.norm(X, axis=1)
+    w[-1] = -float(np.quantile(together[H[:, 0] > 0.0], 0.999)) * 2.0
+    return known, w
+
+
+def test_units_are_brought_on_together_where_random_points_hardly_do():
+    known, theta = a_rare_pair()
+    rng = np.random.default_rng(1)
+    X = random_points(known, 400, rng)
+    assert np.mean((known.features(X) @ theta > 0.0) & (known.hidden(X)[:, 0] > 0.0)) < 0.05
+    found = jointly_on(known, theta, 0, X[0], rng)
+    assert len(found) >= 10
+    assert np.all(known.features(found) @ theta > 0.0)
+    assert np.all(known.hidden(found)[:, 0] > 0.0)
+
+
+def test_extreme_points_switch_units_that_hardly_ever_change():
+    known = Known(12, he_network((12, 8, 6, 1), 3).layers[:1])
+    rng = np.random.default_rng(0)
+    X, extreme = random_points(known, 4000, rng), extreme_points(known, 2000, rng)
+    gains = []
+    for g in rng.standard_normal((10, 8)):
+        # A unit without bias, in direction g but for what makes one random point in a thousand switch it.
+        usual, rare = ((known.hidden(Z) @ g) / np.linalg.norm(Z, axis=1) for Z in (X, extreme))
+        gains.append(np.mean(rare > np.quantile(usual, 0.999)) / 1e-3)
+    assert np.median(gains) > 10.0
+
+
+def test_one_layer_is_told_from_several():
+    told = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        try:
+            extract_shallow(
+                Box(he_network((10, 10, 8, 1), seed), 10), doubted=True, rng=rng, deadline=Deadline.after(None)
+            )
+        except SeveralLayersError:
+            told += 1
+        except UnsolvableError:
+            pass
+        (W, b), (A, c) = he_network((10, 10, 1), seed).layers
+        box = Box(Network(W, b, A, c), 10)
+        assert extract_shallow(box, doubted=True, rng=rng, deadline=Deadline.after(None)).exact
+    assert told >= 7

@@ -28,6 +28,8 @@ from neurecover.models import DeepNetwork, Network
 from neurecover.statistics import Residuals
 
 PROBES = 40  # random units that the residuals of fresh answers must not correlate with
+# A slope over 1/64 of an interval, extrapolated over all of it, and eight roundings: what a kink is told from.
+VISIBLE = 8 * 64
 COARSE = 1e-11  # relative rounding of the answers beyond which they do not have the digits of double precision
 
 
@@ -49,6 +51,11 @@ class Asked:
     unreached: tuple[str, ...]
     weighted: Weighted | None = None
     fresh: tuple[np.ndarray, np.ndarray] | None = None
+
+    @property
+    def faintest(self) -> float:
+        """The part of the answers that a unit must add for its kink to stand out from their rounding."""
+        return max(VISIBLE * self.resolution, self.residual)
 
     @property
     def coarse(self) -> bool:
@@ -92,7 +99,7 @@ def certify_queried(
     else:
         made.append(checks.digits(asked.largest_error))
     if wanted is None:
-        made.append(checks.found_width(None))
+        made.append(Check("found width", True, asked.faintest, None, _width_sentence(asked)))
     return issue(tuple(made), holdout, asked.n_queries, variance, errors)
 
 
@@ -134,6 +141,13 @@ def _structure(X: np.ndarray, Z: np.ndarray) -> float:
 def _residual_sentence(asked: Asked) -> str:
     level = "which rounding explains" if asked.at_rounding else "more than rounding explains"
     return f"On fresh questions, near and far, the residual is {asked.residual:.1e} of the answers, {level}."
+
+
+def _width_sentence(asked: Asked) -> str:
+    return (
+        f"The number of units was found: one that adds less than about {asked.faintest:.0e} of the answers, or that is "
+        "on or off wherever the box was asked, is not seen."
+    )
 
 
 def _information(asked: Asked) -> Check:

@@ -33,7 +33,7 @@ def benchmarks() -> dict[str, Experiment]:
         coverage.COVERAGE,
         engine.ENGINE,
         activations.TABLE,
-        extract.EXTRACT,
+        *extract.EXTRACTS,
         peers.PEERS,
         torture.TORTURE,
         trained.TRAINED,

@@ -22,7 +22,7 @@ _VERSIONED = ("neurecover", "numpy", "scipy", "scikit-learn", "torch", "tensorly
 
 @dataclass(frozen=True)
 class Experiment:
-    """`run(track)` measures and returns rows with the same keys; `draw(rows, path)` makes a picture of saved rows.
+    """`run(track)` measures rows with the same keys, one after the other; `draw(rows, path)` makes a picture of them.
 
     track(items, label) goes through the items and shows how far it has got. The rows that `draw` receives come from the
     CSV file, so all their values are text.
@@ -30,19 +30,22 @@ class Experiment:
 
     name: str
     title: str
-    run: Callable[[Track], list[Row]] = field(repr=False)
+    run: Callable[[Track], Iterable[Row]] = field(repr=False)
     draw: Callable[[list[dict[str, str]], Path], None] | None = field(repr=False, default=None)
 
     def save(self, folder: Path, track: Track) -> list[Path]:
-        """Run, write NAME.csv and NAME.json, then draw NAME.png from the table."""
+        """Run, write NAME.csv row by row and NAME.json, then draw NAME.png from the table."""
         folder.mkdir(parents=True, exist_ok=True)
         began = time.time()
-        rows = self.run(track)
         table = folder / f"{self.name}.csv"
         with table.open("w", newline="") as file:
-            writer = csv.DictWriter(file, fieldnames=list(rows[0]) if rows else [])
-            writer.writeheader()
-            writer.writerows(rows)
+            writer: csv.DictWriter | None = None
+            for row in self.run(track):
+                if writer is None:
+                    writer = csv.DictWriter(file, fieldnames=list(row))
+                    writer.writeheader()
+                writer.writerow(row)
+                file.flush()
         record = folder / f"{self.name}.json"
         facts = {"experiment": self.name, "title": self.title, "seconds": round(time.time() - began, 1), **machine()}
         record.write_text(json.dumps(facts, indent=2) + "\n")

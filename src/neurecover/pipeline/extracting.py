@@ -80,8 +80,11 @@ def _extracted(
     from neurecover.queries.shallow import extract_shallow
 
     def tell(stage: str, figure: float) -> None:
-        """Figures other than residuals, such as the units found so far, belong to the name of the stage."""
-        run.report(*(("check", figure) if stage == "residual" else (f"{stage}: {figure:g}", np.nan)))
+        """The queries so far and the time left; figures other than residuals belong to the name of the stage too."""
+        left = "" if run.deadline.moment is None else f", {run.deadline.seconds_left:.0f} s left"
+        so_far = f"{box.queries:,} queries{left}"
+        name, residual = ("check", figure) if stage == "residual" else (f"{stage}: {figure:g}", np.nan)
+        run.report(f"{name}, {so_far}", residual)
 
     found: Extraction | None = None
     reason = ""

@@ -21,6 +21,7 @@ from neurecover.queries.deep_climbing import extreme_points
 from neurecover.queries.deep_level import Level, refilled, search_line, with_unit
 from neurecover.queries.deep_output import Output, failures, fit_output, samples_wanted
 from neurecover.queries.deep_points import extreme_line, random_points
+from neurecover.queries.deep_polish import polish
 from neurecover.queries.deep_signs import signs_by_moving, signs_from_above, with_signs
 from neurecover.solve.deadline import Deadline
 
@@ -128,7 +129,7 @@ def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadl
             continue
         tell(f"units of hidden layer {number}", float(stage.level.n_units))
         if stage.output is not None:
-            return Solution(stage.output, (*levels[:-1], stage.level))
+            return Solution(stage.output, tuple(level for level in (*levels[:-1], stage.level) if level.n_units))
         levels[-1] = replace(_without_bent(box, stage.level, rng), closed=True)
         if number == (plan.depth or plan.deepest):
             raise UnsolvableError(f"No output layer fits on {number} hidden layers.")
@@ -168,7 +169,7 @@ def _search(
         if level.missing is not None:
             return Stage(level, None)
         if plan.may_be_last(number) and level.known.open is None and (_seen(level) > tried or fit.ends):
-            fit = _fitted(level, answers, rng, fit if _seen(level) == tried else _Fit())
+            fit = _fitted(level, answers, rng, fit if _seen(level) == tried else _Fit(), deadline)
             tried = _seen(level)
             if fit.output is not None and fit.ends is None:
                 return _completed(box, level, answers, fit.output, rng)
@@ -203,13 +204,12 @@ class _Fit:
     chases: int = 0
 
 
-def _fitted(level: Level, answers: Answers, rng: np.random.Generator, before: _Fit) -> _Fit:
+def _fitted(level: Level, answers: Answers, rng: np.random.Generator, before: _Fit, deadline: Deadline) -> _Fit:
     """The output layer on top of this one, if it fits at least most answers.
 
     A unit that hardly ever changes is not missed by a fit to few answers. Further answers show it: those that the
     network does not give lie on the other side of its surface than those that it does give. If all are given but only
-    with
-    units that are always on, these are pursued to where they would change.
+    with units that are always on, these are pursued to where they would change.
     """
     known = level.known
     answers.at_least(samples_wanted(known, level.n_units), known)
@@ -219,6 +219,11 @@ def _fitted(level: Level, answers: Answers, rng: np.random.Generator, before: _F
     answers.at_least(output.network.n_parameters // output.network.n_outputs + 100, known)
     answers.at_extremes(_EXTREMES, known)
     wrong = failures(output.network, answers.X, answers.Y)
+    if wrong.any():
+        # Weights that were read off where they hardly show leave small errors, and no unit is missing.
+        polished = polish(output.network, answers.X, answers.Y, deadline).network
+        if not failures(polished, answers.X, answers.Y).any():
+            output, wrong = replace(output, network=polished), np.zeros(len(wrong), dtype=bool)
     if 3 * np.count_nonzero(wrong) > len(wrong):
         return _Fit()
     if wrong.any():

@@ -52,6 +52,9 @@ def fit_output(known: Known, rows: np.ndarray, X: np.ndarray, Y: np.ndarray) -> 
     if not residual < EXACT:
         return None
     a, beta, gamma = solution[:k], solution[k:-1], solution[-1]
+    if k == 0 and known.layers:
+        # Nothing above the known layers bends: they are all there is.
+        return Output(DeepNetwork([*known.layers, (beta.T, gamma)]), residual, 0, np.zeros_like(beta))
     signs, rest = _signs(W, a, beta)
     c = gamma - 0.5 * (a * (signs * b)[:, None]).sum(axis=0)
     layer = (signs[:, None] * W, signs * b)
