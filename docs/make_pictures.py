@@ -1,4 +1,4 @@
-"""The pictures of the gallery: its blocks are run, and what they save is put beside the page."""
+"""The picture at the top of the README, and those of the gallery: its blocks are run, and what they save is kept."""
 
 import os
 import re
@@ -8,11 +8,44 @@ from pathlib import Path
 
 import matplotlib
 
-DOCS = Path(__file__).parent
+import neurecover as nr
+from neurecover.report.figures import INK, SERIES, STYLE, draw_weights
+from neurecover.report.layers import layer_tables, recovery_tables
+
+DOCS = Path(__file__).parent.resolve()
+
+
+def draw_front(path: Path) -> None:
+    """The top of the README: the hidden layer of the truth and of what was found, and every weight with its 95 % interval."""
+    from matplotlib import rc_context
+    from matplotlib.figure import Figure
+
+    truth = nr.simulate.teacher(n_inputs=8, n_hidden=6, random_state=1).normal_form()
+    X, Y = nr.simulate.sample(truth, 1_500, noise=0.2, random_state=1)
+    found = nr.recover(X, Y, random_state=0)  # the number of hidden units is not told
+    paired = nr.compare(found.network, truth).permutation
+    sought, hidden = layer_tables(truth)[0], recovery_tables(found)[0]
+    with rc_context(STYLE):
+        figure = Figure(figsize=(10.5, 3.1), layout="constrained")
+        left, middle, right = figure.subplots(1, 3)
+        draw_weights(left, sought)
+        left.set_title("hidden: 6 units of 8 weights and a bias")
+        draw_weights(middle, hidden.taken(paired))
+        middle.set_title(f"found from {len(X):,} noisy samples: {found.certificate.verdict}")
+        true, estimate = sought.values.ravel(), hidden.values[paired].ravel()
+        assert hidden.errors is not None
+        error = 1.96 * hidden.errors[paired].ravel()
+        right.plot([true.min(), true.max()], [true.min(), true.max()], color=INK, linewidth=0.8)
+        right.errorbar(true, estimate, error, fmt=".", color=SERIES[0], markersize=4, elinewidth=0.9)
+        right.set_title("every weight with its 95 % interval")
+        right.set_xlabel("hidden")
+        right.set_ylabel("found")
+        figure.savefig(path, dpi=110)
 
 
 def main() -> None:
     matplotlib.use("Agg")
+    draw_front(DOCS / "pictures" / "front.png")
     text = (DOCS / "gallery.md").read_text(encoding="utf-8")
     wanted = set(re.findall(r"\(pictures/(\w+\.png)\)", text))
     with tempfile.TemporaryDirectory() as folder:
