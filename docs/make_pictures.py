@@ -16,7 +16,7 @@ DOCS = Path(__file__).parent.resolve()
 
 
 def draw_front(path: Path) -> None:
-    """The top of the README: the hidden layer of the truth and of what was found, and every weight with its 95 % interval."""
+    """The top of the README: a hidden layer, the one that was found, and every weight with its 95 % interval."""
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 

@@ -152,7 +152,7 @@ def would_do(n_samples: int, factor: float) -> str:
     wanted = n_samples * factor
     if not np.isfinite(wanted) or wanted > 1e9:
         return ""
-    unit = 10.0 ** max(np.floor(np.log10(wanted)) - 1.0, 0.0)
+    unit = 10.0 ** max(np.floor(np.log10(max(wanted, 1.0))) - 1.0, 0.0)
     return f" About {int(np.ceil(wanted / unit) * unit):,} samples would do."
 
 
