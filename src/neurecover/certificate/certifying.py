@@ -46,6 +46,7 @@ from neurecover.statistics import (
 )
 
 N_PROBES = 40
+SHARED = 2.0  # wider errors where outputs were computed in a short float, whose errors partial sums share (measured)
 IN_MEMORY = 512 * 2**20  # bytes of inputs up to which repeated ones are counted once
 TERM_SAMPLES = 4_000  # samples from which the size of the terms of a forward pass is taken
 
@@ -264,6 +265,8 @@ def _errors(
         influence = reduce(samples, InfluenceSums(information.model, information.free, moves, information.inverse))
         # A variance of ν degrees of freedom makes Student's t of a deviation: wider where few samples carry a weight.
         variances = influence.sums["squares"] * (stdtrit(influence.carried_by, 0.975) / stdtrit(np.inf, 0.975)) ** 2
+        if precision is not None and precision.is_float.any():
+            variances *= SHARED**2
         variances = _along_rows(normal, variances + _shared_rounding(information, moves, samples, precision))
     else:
         influence = None

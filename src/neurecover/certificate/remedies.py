@@ -20,6 +20,8 @@ REMEDIES = {
     "width": "Leave the number of units to be found: n_hidden=None.",
     "information": "Give samples that switch every unit on and off: inputs that spread wider than these.",
     "kinks": "Give samples on both sides of every unit's kink: inputs that spread wider than these.",
+    "columns": "Give rows in which every input differs from its usual value, or leave out those that hardly ever do.",
+    "output digits": "Give outputs with more digits.",
     "tails": "Look at the samples with the largest residuals: a few outliers may decide the fit.",
     "independence": "Give independent samples: rows that follow on from each other say less than their number.",
     "convergence": "Give it more time: a larger time_budget, or none.",
