@@ -29,7 +29,7 @@ from neurecover.results import Recovery
 from neurecover.simulate import hostile
 from neurecover.simulate.hostile import Hostile
 
-SEEDS = 12  # 93 families, the width given or not: 2,232 runs
+SEEDS = 12  # 91 families, the width told or not: 2,184 runs
 SECONDS = 2.0  # of the clock for one problem, most of which take a tenth of one
 EXACT = 1e-6
 UNSEEN = 1e-12  # of the largest output: what rounding leaves between two networks that agree on the samples
