@@ -17,7 +17,7 @@ from neurecover.refine.task import Task
 from neurecover.solve import Deadline
 
 RACE_SECONDS = 30.0  # of the race for "auto", and no more than a third of the time there is
-HINT_SECONDS = 10.0  # of the search for a better activation, and no more than what was spent on the given one
+HINT_SECONDS = 5.0  # of the search for a better activation, and no more than half of what the given one took
 HINT_ROUNDS = (11, 11, 3, 3)  # as `refine.activation_race.ROUNDS`
 HINT_SHARE = 0.2  # of the time there is, kept for it
 BETTER, CLEARLY = 2.0, 100.0  # ratio of mean squared errors that a hint is worth, solved by the other one and not
@@ -39,11 +39,12 @@ def with_hint(
     certificate: Certificate, draw: Callable[[], Source], given: Prepared, task: Task, run: Run
 ) -> Certificate:
     """The certificate with a sentence on a better activation, where the fit is poor and there is one."""
-    at_rounding = passed(certificate.checks, ("rounding",))
-    if certificate.verdict in ("exact", "statistical") or at_rounding or run.deadline.passed:
+    enough = [("rounding",), ("structure", "generalisation")]  # nothing is left, or nothing but noise
+    fits = certificate.verdict in ("exact", "statistical") or any(passed(certificate.checks, names) for names in enough)
+    if fits or run.deadline.passed:
         return certificate
     spent = time.monotonic() - run.clock.began
-    deadline = Deadline.after(min(HINT_SECONDS, spent, run.deadline.seconds_left), run.deadline.pulse)
+    deadline = Deadline.after(min(HINT_SECONDS, spent / 2.0, run.deadline.seconds_left), run.deadline.pulse)
     sample = draw()
     order = race(
         sample,
