@@ -29,6 +29,7 @@ ORDER = (
     "certificate",
     "excerpt",
     "results",
+    "planning",
     "algorithms",
     "queries",
     "pipeline",
@@ -48,7 +49,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "data": {"matching", "simulate"},
     "refine": {"matching", "simulate", "tensors"},
     "certificate": {"matching", "simulate", "tensors"},
-    "algorithms": {"matching", "simulate"},
+    "algorithms": {"matching", "simulate", "planning"},
     "queries": {"matching", "simulate"},
     "pipeline": {"matching", "simulate"},
 }

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from neurecover.models import Composite, DeepNetwork, Network, load
     from neurecover.models.risk import population_risk
     from neurecover.pipeline import estimate, extract, recover, recover_lowest_layer
+    from neurecover.planning import Plan, samples_needed
     from neurecover.results import Estimate, Recovery, Stage
 
 __version__ = "0.1.0"
@@ -31,6 +32,7 @@ _ROOMS = {
     "neurecover.models": ("Composite", "DeepNetwork", "Network", "load"),
     "neurecover.models.risk": ("population_risk",),
     "neurecover.pipeline": ("estimate", "extract", "recover", "recover_lowest_layer"),
+    "neurecover.planning": ("Plan", "samples_needed"),
     "neurecover.results": ("Estimate", "Recovery", "Stage"),
 }
 _HOMES = {name: room for room, names in _ROOMS.items() for name in names}
@@ -46,6 +48,7 @@ __all__ = [
     "HalfspaceUnion",
     "Network",
     "NetworkRecovery",
+    "Plan",
     "Recovery",
     "Stage",
     "Verification",
@@ -60,6 +63,7 @@ __all__ = [
     "population_risk",
     "recover",
     "recover_lowest_layer",
+    "samples_needed",
     "sign_ambiguities",
     "simulate",
     "verify",

@@ -36,6 +36,7 @@ from neurecover.statistics import (
     GaussNewtonSums,
     InfluenceSums,
     ModelSums,
+    OutputPrecision,
     ProbeScores,
     Residuals,
     SerialResiduals,
@@ -87,7 +88,7 @@ def certify(
         return _partly(made, normal, raw, on, bias, float(np.sqrt(max(variance, floor))), holdout)
     if not passed(made, ("equations", "information")):
         return issue(tuple(made), holdout, serial.n)
-    errors = _errors(information, normal, whitening, samples, max(variance, floor), noisy)
+    errors = _errors(information, normal, whitening, samples, max(variance, floor), noisy, evidence.precision)
     made.append(_signs(normal, errors, evidence))
     if errors.influence is not None:
         p_structure = _structure(information, variance, probes, samples)
@@ -243,7 +244,13 @@ class _Errors:
 
 
 def _errors(
-    information: Information, normal: Model, whitening: Whitening, samples: Source, variance: float, noisy: bool
+    information: Information,
+    normal: Model,
+    whitening: Whitening,
+    samples: Source,
+    variance: float,
+    noisy: bool,
+    precision: OutputPrecision | None,
 ) -> _Errors:
     """σ² T F⁻¹ Tᵀ; under noise the variances are those that hold whatever the noise of single samples and outputs.
 
@@ -256,10 +263,39 @@ def _errors(
         influence = reduce(samples, InfluenceSums(information.model, information.free, moves, information.inverse))
         # A variance of ν degrees of freedom makes Student's t of a deviation: wider where few samples carry a weight.
         variances = influence.sums["squares"] * (stdtrit(influence.carried_by, 0.975) / stdtrit(np.inf, 0.975)) ** 2
+        variances = _along_rows(normal, variances + _shared_rounding(information, moves, samples, precision))
     else:
         influence = None
         variances = variance * np.einsum("ij,ij->i", half, half)
     return _Errors(ParameterArrays(by_name(normal, np.sqrt(variances))), variances, half, influence)
+
+
+def _shared_rounding(
+    information: Information, moves: np.ndarray, samples: Source, precision: OutputPrecision | None
+) -> np.ndarray | float:
+    """(n₀ M e_c)² s²/12 for outputs on a grid of step s: where all units are off an output is c, rounded once for all.
+
+    The residual there is the same for all of them and may be zero, so that their scores say nothing of it.
+    """
+    white = information.model
+    if precision is None or not isinstance(white, Network) or len(information.free) < white.n_parameters:
+        return 0.0
+    preactivations = (white.preactivations(np.asarray(X, dtype=np.float64))[0] for X, _ in samples.blocks(65_536))
+    off = sum(int(np.count_nonzero(np.all(Z <= 0.0, axis=1))) for Z in preactivations)
+    return (off * moves[:, -white.n_outputs :]) ** 2 @ precision.rounding**2
+
+
+def _along_rows(normal: Model, variances: np.ndarray) -> np.ndarray:
+    """A unit row that is off by e across itself is short by ‖e‖²/2 along itself, where first order has no error.
+
+    E[‖e‖⁴]/4 = ((tr C)² + 2 tr C²)/4 ≤ ¾ (tr C)² for Gaussian e of covariance C.
+    """
+    variances, start = variances.copy(), 0
+    for W in normal.hidden_weights:
+        own = variances[start : start + W.size].reshape(W.shape)
+        variances[start : start + W.size] += (0.75 * W**2 * own.sum(axis=1, keepdims=True) ** 2).ravel()
+        start += W.size + len(W)
+    return variances
 
 
 def _left_out(influence: InfluenceSums, p: int) -> checks.LeftOut:

@@ -15,6 +15,7 @@ from neurecover.experiments import (
     gklw19_bench,
     gp18,
     peers,
+    torture,
 )
 from neurecover.experiments.experiment import Experiment
 
@@ -33,6 +34,7 @@ def benchmarks() -> dict[str, Experiment]:
         activations.TABLE,
         extract.EXTRACT,
         peers.PEERS,
+        torture.TORTURE,
         *atv21.EXPERIMENTS,
         *atv21_crowded.EXPERIMENTS,
         *gklw19_bench.BENCHMARKS,

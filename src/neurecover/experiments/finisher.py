@@ -7,14 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from neurecover.certificate.information import Information
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.matching import compare
 from neurecover.models import Network
 from neurecover.pipeline import recover
+from neurecover.planning import unit_variances
 from neurecover.results import Recovery
 from neurecover.simulate import sample, teacher
-from neurecover.statistics import ModelSums
 
 
 @dataclass(frozen=True)
@@ -132,15 +131,7 @@ def _run_noise(track: Track) -> list[Row]:
 
 def cramer_rao(truth: Network, X: np.ndarray, noise: float) -> float:
     """The least possible Σ‖δw‖² of an unbiased estimate in normal form: σ² tr of the w-blocks of F⁻¹."""
-    sums = ModelSums(truth)
-    sums.update(X, truth(X))
-    inverse = Information.of_model(sums).inverse
-    d, bound = truth.n_inputs, 0.0
-    for j, w in enumerate(truth.W):  # unit rows: δw is what is orthogonal to w
-        block = inverse[j * d : (j + 1) * d, j * d : (j + 1) * d]
-        project = np.eye(d) - np.outer(w, w)
-        bound += float(np.trace(project @ block @ project))
-    return noise**2 * bound
+    return noise**2 * float(unit_variances(truth, X).sum())
 
 
 def _draw_noise(rows: list[dict[str, str]], path: Path) -> None:

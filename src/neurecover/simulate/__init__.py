@@ -1,6 +1,6 @@
-"""Synthetic data: hidden networks, input distributions, noise, smoothing and provably ambiguous pairs."""
+"""Synthetic data: hidden networks, input distributions, noise, smoothing, provably hard and hostile problems."""
 
-from neurecover.simulate import hard
+from neurecover.simulate import hard, hostile
 from neurecover.simulate.composites import composite_teacher, powers, products, tower, union
 from neurecover.simulate.counterexamples import sign_ambiguous
 from neurecover.simulate.inputs import (
@@ -39,6 +39,7 @@ __all__ = [
     "composite_teacher",
     "distribution",
     "hard",
+    "hostile",
     "powers",
     "products",
     "sample",

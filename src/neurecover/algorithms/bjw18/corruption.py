@@ -8,26 +8,23 @@ corrupted entries come back as a mask.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.algorithms.base import Algorithm, Call
+from neurecover.algorithms.bjw18.aside import GROSS, set_aside
 from neurecover.algorithms.bjw18.common import as_estimate, kurtosis_notes, refuse_exact
 from neurecover.algorithms.bjw18.patterns import ExactWeights
 from neurecover.algorithms.bjw18.tensor import exact_tensor
-from neurecover.certificate import Check
-from neurecover.data import ArraySource, Prepared, Source, subsample
-from neurecover.data.repaired import Repaired
+from neurecover.data import ArraySource, Source, subsample
 from neurecover.exceptions import UnsolvableError
 from neurecover.refine.task import Task
 from neurecover.results import Estimate
 from neurecover.tensors.robust import LowRankSparse, separate
 
 MAX_ROWS = 10_000  # the pursuit holds about eight arrays of that many samples
-GROSS = 1e-6  # of the outputs' size: an output further from the network than this is corrupted
-MOST_ASIDE = 0.25  # share of corrupted outputs beyond which the rest is no evidence
 
 
 @dataclass(frozen=True)
@@ -60,22 +57,6 @@ def sparse_noise(source: Source, k: int | None, activation: Activation, rng: np.
     scale = float(np.sqrt(np.mean(parts.L[known] ** 2)))
     mask = np.abs(Y - exact.network(X)) > GROSS * scale if exact.exact else parts.mask
     return SparseNoise(exact, mask, parts, kurtosis_notes(X))
-
-
-def set_aside(given: Prepared, found: Estimate) -> tuple[Prepared, tuple[Check, ...]]:
-    """The samples with every output that the network contradicts replaced by what the network says."""
-    assert found.network is not None
-    d = given.source.n_inputs
-    tolerance = GROSS * float(np.sqrt(np.diag(given.moments.second)[d:].max(initial=0.0)))
-    train, holdout, samples = (
-        Repaired(part, found.network, tolerance) for part in (given.train, given.holdout, given.samples)
-    )
-    share = holdout.share
-    if share > MOST_ASIDE:
-        return given, ()
-    off = f"{share:.1%} of the held-out outputs are off by more than {tolerance:.1e}"
-    aside = Check("corrupted outputs", True, share, MOST_ASIDE, f"{off} and were set aside as corrupted.")
-    return replace(given, train=train, holdout=holdout, samples=samples), (aside,)
 
 
 def _refuse(task: Task) -> str | None:

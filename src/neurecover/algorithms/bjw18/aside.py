@@ -1,0 +1,102 @@
+"""Outputs that are set aside as corrupted, and whether they look like errors.
+
+An output that a network contradicts is an error, or the network lacks a unit that writes to this output alone. Errors
+fall anywhere: the rows i in which an output is set aside are a random choice of s among n, so that with features φ(x),
+here x and x² of whitened inputs, their sum has the covariance of a sample without replacement and
+
+    s (mean over set aside − mean over all)ᵀ Cov(φ)⁻¹ (…) / (1 − s/n)  ~  χ²,
+
+whatever the errors are. A unit is on in a halfspace, and the mean over its samples is off by φ(t)/Φ(−t) ≥ 1.27 for at
+most a quarter of all. One that is on for few samples is told by the plane itself: where the rows can be cut off from
+all others by a plane they may be its own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+from scipy.special import chdtrc
+
+from neurecover.certificate import Check
+from neurecover.certificate.checks import SIGNIFICANCE
+from neurecover.data import Prepared, subsample
+from neurecover.data.repaired import Repaired, Uncontradicted
+from neurecover.results import Estimate
+
+GROSS = 1e-6  # of the outputs' size: an output further from the network than this is corrupted
+MOST_ASIDE = 0.25  # share of one output's samples beyond which the rest is no evidence
+FEWEST = 5  # held-out samples without a corrupted output, below which nothing is left to judge by
+MANY = 5  # set-aside outputs per weight of a unit, from which the means have the power to show one
+MAX_ROWS = 100_000  # that the places are looked at on
+
+
+def set_aside(given: Prepared, found: Estimate) -> tuple[Prepared, tuple[Check, ...]]:
+    """The samples to fit with every output that the network contradicts replaced by what the network says.
+
+    Held-out samples stay as they are: those with a contradicted output are left out. Where that leaves too few, or
+    what would be set aside does not look like errors, all stays as it was and the check says why.
+    """
+    assert found.network is not None
+    d = given.source.n_inputs
+    tolerance = GROSS * float(np.sqrt(np.diag(given.moments.second)[d:].max(initial=0.0)))
+    holdout = Uncontradicted(given.holdout, found.network, tolerance)
+    X, Y = subsample(given.samples, MAX_ROWS, 0).collect()
+    mask = np.abs(Y - found.network(X)) > tolerance
+    if not mask.any():
+        return given, (Check("corrupted outputs", True, 0.0, MOST_ASIDE, "No output is corrupted."),)
+    off = f"{mask.mean():.1%} of the outputs are off by more than {tolerance:.1e}"
+    worst = float(mask.mean(axis=0).max())
+    if worst > MOST_ASIDE:
+        sentence = f"{off}, in one of them {worst:.0%}: too many to be set aside."
+        return given, (Check("corrupted outputs", False, worst, MOST_ASIDE, sentence),)
+    kept = holdout.count()
+    if kept < FEWEST:
+        sentence = f"{off}, and only {kept} held-out samples have none of them: too few to judge by."
+        return given, (Check("corrupted outputs", False, kept, FEWEST, sentence),)
+    doubt = _doubt(X, mask)
+    if doubt is not None:
+        return given, (Check("corrupted outputs", False, None, None, f"{off}, but {doubt}, so nothing was set aside."),)
+    sentence = (
+        f"{off} and were set aside as corrupted: where they are has nothing to do with the inputs. The network is "
+        f"judged on {kept} held-out samples without such an output."
+    )
+    aside = Check("corrupted outputs", True, worst, MOST_ASIDE, sentence)
+    train, samples = (Repaired(part, found.network, tolerance) for part in (given.train, given.samples))
+    return replace(given, train=train, holdout=holdout, samples=samples), (aside,)
+
+
+def _doubt(X: np.ndarray, mask: np.ndarray) -> str | None:
+    """Why the set-aside entries of some output are no errors, as a clause; None where nothing says so."""
+    hit = np.flatnonzero(mask.any(axis=0))
+    for o in hit:
+        rows = mask[:, o]
+        if rows.sum() < MANY * (X.shape[1] + 1):
+            if cut_off(X, rows):
+                return f"those of output {o} lie beyond a plane, as those of a unit would"
+            continue
+        p_value = place_p_value(X, rows)
+        if p_value < SIGNIFICANCE / len(hit):
+            return f"where output {o} is off depends on the inputs (p = {p_value:.1e})"
+    return None
+
+
+def place_p_value(X: np.ndarray, rows: np.ndarray) -> float:
+    """The probability that s random rows have means of x and x² as far from those of all n as these."""
+    n, s = len(X), int(rows.sum())
+    features = np.hstack([X, X**2])
+    centred = features - features.mean(axis=0)
+    off = centred[rows].mean(axis=0)
+    covariance = centred.T @ centred / n
+    squared = s * float(off @ np.linalg.pinv(covariance, hermitian=True) @ off) / max(1.0 - s / n, 1.0 / n)
+    return float(chdtrc(np.linalg.matrix_rank(covariance, hermitian=True), squared))
+
+
+def cut_off(X: np.ndarray, rows: np.ndarray) -> bool:
+    """Whether some plane has these rows on one side and all others on the other: w·x + b ≥ 1 here and ≤ −1 there."""
+    from scipy.optimize import linprog
+
+    side = np.where(rows, -1.0, 1.0)
+    constraints = side[:, None] * np.column_stack([X, np.ones(len(X))])
+    free = [(None, None)] * constraints.shape[1]
+    return linprog(np.zeros(constraints.shape[1]), constraints, -np.ones(len(X)), bounds=free).status == 0

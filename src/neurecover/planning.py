@@ -1,0 +1,166 @@
+"""How many samples a wanted error takes.
+
+With noise of standard deviation σ no unbiased estimate of the weights has a covariance below σ² (n F)⁻¹ [Cramér–Rao],
+where F is the information of one sample, and the last fit reaches it (`neurecover bench noise`). A unit row w of the
+normal form then has E‖δw‖² = (σ²/n) tr(P F⁻¹ P), P = I − w wᵀ, so that an error ε of the worst unit takes
+
+    n = σ²/ε² · max over units of tr(P F⁻¹ P).
+
+Without noise recovery is exact or it is not. What that takes is measured: so many equations per parameter
+(`neurecover bench finisher`, docs/results/finisher.csv), and for every unit more samples on either side of its kink
+than it has weights, the number of which is binomial.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.certificate.checks import FEW, WIDE
+from neurecover.certificate.information import Information
+from neurecover.models import Network
+from neurecover.random import RandomStateLike, as_generator
+from neurecover.results import in_columns
+from neurecover.simulate import distribution, teacher
+from neurecover.simulate.inputs import Distribution
+from neurecover.statistics import ModelSums
+
+# Equations per parameter at which recovery was exact: 5.1 to 5.4 for d = k = 10 to 50 in 98 of 100 and better; 7.2 for
+# twice as many units as inputs. With the width to be found, 10.8 in 95 of 100. Rows of docs/results/finisher.csv.
+PER_PARAMETER, PER_PARAMETER_CROWDED, PER_PARAMETER_FOUND = 5.5, 7.5, 11.0
+DRAWS = 9  # networks of typical sizes, whose median is the answer
+ROWS = 20_000  # inputs on which the information is taken, or a hundred per parameter
+
+
+@dataclass(frozen=True)
+class Plan:
+    """`n_samples` is the answer, and `because` says which of its needs decides; `needs` has the number for each.
+
+    error is the root mean square of ‖ŵ − w‖ to be expected of the worst unit with so many samples, 0.0 without noise.
+    """
+
+    n_samples: int
+    error: float
+    noise: float
+    n_parameters: int
+    needs: dict[str, int]
+
+    @property
+    def because(self) -> str:
+        return max(self.needs, key=self.needs.__getitem__)
+
+    def rows(self) -> list[tuple[str, str]]:
+        """The summary as pairs of a label and a text."""
+        expected = "exact" if self.noise == 0.0 else f"{self.error:.2g} in the weights of the worst unit"
+        rows = [
+            ("samples", f"{self.n_samples:,} for {self.n_parameters:,} parameters"),
+            ("error", f"{expected}, noise {self.noise:g}"),
+        ]
+        needs = sorted(self.needs.items(), key=lambda need: -need[1])
+        return rows + [("because" if i == 0 else "", f"{n:,}: {what}") for i, (what, n) in enumerate(needs)]
+
+    def summary(self) -> str:
+        """A few lines for a person."""
+        return in_columns(self.rows())
+
+
+def samples_needed(
+    network: Network | None = None,
+    *,
+    n_inputs: int | None = None,
+    n_hidden: int | None = None,
+    n_outputs: int = 1,
+    bias: bool = True,
+    noise: float = 0.0,
+    error: float | None = None,
+    inputs: str | Distribution = "gaussian",
+    told: bool = True,
+    random_state: RandomStateLike = None,
+) -> Plan:
+    """How many samples recovery takes: of the network given, or of typical ones of a size.
+
+    Parameters
+    ----------
+    network : the network, or one like it; None for random ones of n_inputs, n_hidden and n_outputs: their median.
+    bias : whether b and c are free.
+    noise : the standard deviation of the noise on every output.
+    error : the wanted root mean square of ‖ŵ − w‖ for the worst unit row; None for what a `statistical` verdict takes.
+    inputs : the distribution of the inputs, by name or as a callable (rng, n, d) → (n, d).
+    told : whether recovery will be told the number of units.
+    random_state : of the networks and inputs on which the information is taken.
+    """
+    if not (np.isfinite(noise) and noise >= 0.0):
+        raise ValueError(f"noise needs to be a standard deviation, 0 or more. Got {noise!r} instead.")
+    if error is not None and not (np.isfinite(error) and error > 0.0):
+        raise ValueError(f"error needs to be a number above 0. Got {error!r} instead.")
+    rng = as_generator(random_state, "samples_needed")
+    if network is not None:
+        return _plan(network, bias, noise, error, distribution(inputs), told, rng)
+    if n_inputs is None or n_hidden is None:
+        raise ValueError("samples_needed needs a network, or n_inputs and n_hidden. Got neither.")
+    size = 0.7 * bias  # in standard deviations of the inputs, as in the tables
+    typical = [teacher(n_inputs, n_hidden, n_outputs, bias=size, random_state=rng) for _ in range(DRAWS)]
+    plans = [_plan(one, bias, noise, error, distribution(inputs), told, rng) for one in typical]
+    return sorted(plans, key=lambda plan: plan.n_samples)[DRAWS // 2]
+
+
+def unit_variances(network: Network, X: np.ndarray, bias: bool = True) -> np.ndarray:
+    """tr(P F⁻¹ P) of every unit, (k,), F the information of all samples X: the least E‖δw‖² for noise of variance 1."""
+    normal = network.normal_form()
+    sums = ModelSums(normal)
+    sums.update(X, normal(X))
+    inverse = Information.of_model(sums, bias).inverse
+    d = normal.n_inputs
+    blocks = [inverse[j * d : (j + 1) * d, j * d : (j + 1) * d] for j in range(normal.n_hidden)]
+    across = [np.eye(d) - np.outer(w, w) for w in normal.W]
+    return np.array([np.trace(P @ block @ P) for P, block in zip(across, blocks)])
+
+
+def _plan(
+    network: Network,
+    bias: bool,
+    noise: float,
+    error: float | None,
+    inputs: Distribution,
+    told: bool,
+    rng: np.random.Generator,
+) -> Plan:
+    (k, d), p = network.W.shape, network.n_outputs
+    free = network.n_parameters - k - (0 if bias else k + p)
+    X = np.asarray(inputs(rng, max(ROWS, 100 * free), d), dtype=float)
+    load = _per_parameter(network, told)
+    needs = {f"{load:g} equations per parameter": _ceil(load * free / p)}
+    needs[f"more than {d + bias} samples on either side of every kink"] = _at_kinks(network, X, d + bias)
+    if noise > 0.0:
+        worst = float(unit_variances(network, X, bias).max()) * len(X)
+        wanted = WIDE if error is None else error
+        needs[f"an error of {wanted:g} by the Cramér–Rao bound"] = _ceil(noise**2 * worst / wanted**2)
+        needs[f"{FEW} noisy equations per parameter"] = _ceil(FEW * free / p)
+    n = max(needs.values())
+    expected = noise * np.sqrt(worst / n) if noise > 0.0 else 0.0
+    return Plan(n, float(expected), float(noise), free, needs)
+
+
+def _per_parameter(network: Network, told: bool) -> float:
+    if not told:
+        return PER_PARAMETER_FOUND
+    return PER_PARAMETER_CROWDED if network.n_hidden > network.n_inputs else PER_PARAMETER
+
+
+def _at_kinks(network: Network, X: np.ndarray, weights: int) -> int:
+    """The n at which n q ≥ weights + 2 + 3 √(n q) for the share q of inputs on the rarer side of any kink."""
+    on = np.mean(X @ network.W.T + network.b > 0.0, axis=0)
+    rarer = np.minimum(on, 1.0 - on)
+    unit = int(np.argmin(rarer))
+    if rarer[unit] == 0.0:
+        raise ValueError(
+            f"Unit {unit} does not switch on any of {len(X)} such inputs, so that no number of samples shows it. "
+            "Give inputs that reach its kink."
+        )
+    root = 1.5 + np.sqrt(2.25 + weights + 2.0)
+    return _ceil(root**2 / float(rarer[unit]))
+
+
+def _ceil(number: float) -> int:
+    return int(np.ceil(number))
