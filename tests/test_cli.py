@@ -31,7 +31,7 @@ ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"}
 
 COMMANDS = (
     *("demo", "recover", "extract", "estimate", "verify", "compare", "report", "export"),
-    *("simulate", "methods", "bench", "reproduce"),
+    *("simulate", "plan", "methods", "bench", "reproduce"),
 )
 
 
@@ -137,6 +137,8 @@ def test_json_is_one_object_that_says_what_the_screen_says(run: Run) -> None:
 
     facts = json.loads(run("verify", "net.npz", "samples.npz", "--json").out)
     assert facts["n_samples"] == 400
+    facts = json.loads(run("plan", "truth.npz", "--noise", "0.1", "--json").out)
+    assert facts["n_samples"] == nr.samples_needed(small_teacher(), noise=0.1, random_state=0).n_samples
     facts = json.loads(run("compare", "net.npz", "truth.npz", "--json").out)
     assert facts["weight_error"] == nr.compare(recovery.network, small_teacher()).weight_error
     facts = json.loads(run("extract", "truth.npz", "--json").out)
@@ -408,6 +410,8 @@ def test_methods_are_listed(run: Run) -> None:
         (["extract", "ne.npz"], ["Did you mean 'net.npz'?"]),
         (["estimate", "samples.npz", "--method", "least_squares"], ["recover"]),
         (["estimate", "samples.npz", "--form", "papr"], ["best or paper"]),
+        (["plan"], ["--inputs and --hidden"]),
+        (["plan", "--inputs", "3", "--hidden", "2", "--error", "0"], ["error"]),
         (["--verison"], ["--version"]),
         (["verify", "net.npz", "wide.npz"], ["wide.npz", "n_inputs=3", "Got 5"]),
         (["verify", "table.npy", "samples.npz"], ["table.npy is not a readable .npz file"]),

@@ -1,4 +1,4 @@
-"""The commands that come before there is anything to recover: simulate, methods."""
+"""The commands that come before there is anything to recover: simulate, plan, methods."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ import neurecover as nr
 from neurecover import terminal
 from neurecover.cli import machine
 from neurecover.cli.app import app
-from neurecover.cli.options import Activation, Json, Seed, among, check_target
+from neurecover.cli.options import Activation, Json, NoBias, Seed, among, check_target, loaded
 from neurecover.models import write_npz
 from neurecover.simulate.names import NAMES
 from neurecover.simulate.teachers import KINDS
@@ -63,6 +63,51 @@ def simulate(
     if truth is not None:
         network.save(truth)
         say(f"Wrote the network of {hidden} hidden units behind them to {truth}.")
+
+
+@app.command()
+def plan(
+    network: Annotated[Path | None, typer.Argument(help="A network like the hidden one; else give the sizes.")] = None,
+    inputs: Annotated[int | None, typer.Option(min=1, help="Input dimensions.")] = None,
+    hidden: Annotated[int | None, typer.Option(min=1, help="Hidden units.")] = None,
+    outputs: Annotated[int, typer.Option(min=1, help="Outputs.")] = 1,
+    noise: Annotated[float, typer.Option(min=0, help="Standard deviation of the noise on the outputs.")] = 0.0,
+    error: Annotated[float | None, typer.Option(help="The wanted error of a unit's weights, ‖ŵ − w‖.")] = None,
+    distribution: Annotated[str, typer.Option(help=f"Inputs: {', '.join(NAMES)}; or student(5).")] = "gaussian",
+    no_bias: NoBias = False,
+    not_told: Annotated[bool, typer.Option("--not-told", help="The number of units is to be found.")] = False,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Say how many samples a recovery takes.
+
+    \b
+    Examples:
+      neurecover plan --inputs 6 --hidden 4 --noise 0.1 --error 0.05
+      neurecover plan truth.npz --noise 0.1
+    """
+    like = None if network is None else loaded(network)
+    if like is not None and not isinstance(like, nr.Network):
+        raise ValueError(f"{network}: plan needs a network of one hidden layer. Got {type(like).__name__} instead.")
+    if like is None and (inputs is None or hidden is None):
+        raise ValueError("plan needs the file of a network, or --inputs and --hidden.")
+    with working("plan"):
+        needed = nr.samples_needed(
+            like,
+            n_inputs=inputs,
+            n_hidden=hidden,
+            n_outputs=outputs,
+            bias=not no_bias,
+            noise=noise,
+            error=error,
+            inputs=distribution,
+            told=not not_told,
+            random_state=seed,
+        )
+    if json:
+        machine.answer(machine.plain(needed))
+    else:
+        terminal.out.print(terminal.summary_grid(needed.rows()))
 
 
 @app.command()
