@@ -30,6 +30,8 @@ class Block:
 
 def blocks(page: Path) -> list[Block]:
     text = page.read_text(encoding="utf-8")
+    # A block in braces is a directive of the site; it is taken out whole, so that its end begins no other block.
+    text = re.sub(r"^```\{.*?^```$", lambda match: "\n" * match[0].count("\n"), text, flags=re.MULTILINE | re.DOTALL)
     found = re.finditer(r"^```(\w*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
     return [Block(page, text[: match.start()].count("\n") + 1, match[1], match[2]) for match in found]
 
