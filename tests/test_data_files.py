@@ -46,7 +46,7 @@ TABLE = "a,Yb,c,y2\n1,2,3,4\n5,6,7,8\n"
 @pytest.mark.parametrize(
     ("inputs", "outputs", "input_names", "output_names"),
     [
-        (None, None, ("a", "c"), ("Yb", "y2")),
+        (None, None, ("a", "Yb", "c"), ("y2",)),
         (None, ["c"], ("a", "Yb", "y2"), ("c",)),
         (None, "c", ("a", "Yb", "y2"), ("c",)),
         (["y2", "a"], ["c", "Yb"], ("y2", "a"), ("c", "Yb")),
@@ -297,7 +297,7 @@ def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"\.npz, \.npy, \.csv, \.parquet, \.pq\. Got '\.txt'"):
         data.open(_write(tmp_path / "s.txt", TABLE))
     (tmp_path / "d.parquet").mkdir()
-    with pytest.raises(ValueError, match="Got a directory"):
+    with pytest.raises(ValueError, match=r"expected a folder of Parquet files. Got one without any"):
         data.open(tmp_path / "d.parquet")
 
 

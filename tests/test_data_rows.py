@@ -39,7 +39,9 @@ def _numbered(n: int) -> tuple[np.ndarray, np.ndarray]:
 def _csv(folder: Path, n: int) -> data.Source:
     X, Y = _numbered(n)
     np.savetxt(folder / "s.csv", np.column_stack([X, Y]), delimiter=",")
-    return data.open(folder / "s.csv")
+    source = data.open(folder / "s.csv")
+    source.count()
+    return source
 
 
 def test_split_is_a_partition_decided_by_the_stream_of_the_seed(tmp_path: Path) -> None:
@@ -55,10 +57,21 @@ def test_split_is_a_partition_decided_by_the_stream_of_the_seed(tmp_path: Path) 
         X, Y = holdout.collect()
         np.testing.assert_array_equal(Y[:, 0], 2 * X[:, 0])
         assert holdout.input_names == source.input_names
-        if source.n_samples is not None:
-            assert (train.n_samples, holdout.n_samples) == (np.sum(~expected), np.sum(expected))
-        else:
-            assert train.n_samples is None
+        assert (train.n_samples, holdout.n_samples) == (np.sum(~expected), np.sum(expected))
+
+
+def test_streamed_rows_are_divided_by_their_values_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("neurecover.data.source.IN_MEMORY", 1_000)
+    X, Y = _numbered(4_000)
+    order = np.random.default_rng(1).permutation(4_000)
+    parts = [split(source, 0.3, 5) for source in (ArraySource(X, Y), ArraySource(X[order], Y[order]))]
+    for rows in (7, 5_000):
+        held = [np.sort(np.concatenate([X[:, 0] for X, _ in part.blocks(rows)])) for _, part in parts]
+        kept = [np.sort(np.concatenate([X[:, 0] for X, _ in part.blocks(rows)])) for part, _ in parts]
+        np.testing.assert_array_equal(*held)
+        np.testing.assert_array_equal(np.sort(np.concatenate([held[0], kept[0]])), X[:, 0])
+    # Binomial(4000, 0.3): four standard deviations are 116 rows.
+    assert abs(len(held[0]) - 1_200) < 116
 
 
 def test_split_counts_exactly_beyond_one_stretch_of_the_stream() -> None:
@@ -100,9 +113,8 @@ def test_fractions_outside_the_open_interval_are_refused(fraction: float) -> Non
 def test_a_part_without_rows_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"held-out rows.*Got none of 2 rows at fraction 1e-06"):
         split(ArraySource(*_numbered(2)), 1e-6, 0)
-    _, holdout = split(_csv(tmp_path, 2), 1e-6, 0)
-    with pytest.raises(ValueError, match="Got 0 rows"):
-        list(holdout.blocks(10))
+    with pytest.raises(ValueError, match="Got none of 2 rows"):
+        split(_csv(tmp_path, 2), 1e-6, 0)
 
 
 def test_subsample_keeps_order_and_pairs_and_does_not_depend_on_the_source(tmp_path: Path) -> None:
@@ -178,8 +190,11 @@ def test_reduce_sizes_blocks_by_the_memory_of_a_row_and_reports_progress(tmp_pat
     assert statistic.sums["largest"] == 300
     assert seen == [(300, 1000), (600, 1000), (900, 1000), (1000, 1000)]
     seen.clear()
-    reduce(_csv(tmp_path, 10), Products(2, 1), lambda done, total: seen.append((done, total)))
+    _csv(tmp_path, 10)
+    source = data.open(tmp_path / "s.csv")
+    reduce(source, Products(2, 1), lambda done, total: seen.append((done, total)))
     assert seen == [(10, None)]
+    assert source.n_samples == 10
 
 
 @pytest.mark.parametrize("allowed", [1, 2, 3])

@@ -207,7 +207,7 @@ def test_a_file_a_source_and_an_oracle_go_where_arrays_go(tmp_path: Path) -> Non
 
 
 def test_more_data_than_memory_is_streamed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(import_module("neurecover.data.preparing"), "IN_MEMORY", 0)
+    monkeypatch.setattr(import_module("neurecover.data.source"), "IN_MEMORY", 50_000)
     truth = nr.simulate.teacher(5, 4, kind="gaussian", random_state=0)
     inputs, outputs = nr.simulate.sample(truth, 3_000, random_state=0)
     np.savez(tmp_path / "large.npz", X=inputs, Y=outputs)

@@ -19,13 +19,15 @@ NEAR = 1e-9  # of |w||x| + |b|; a sample is so near to a kink by chance once in 
 class AwayFromKinks(Source):
     """The samples of a source that are at no kink of a network."""
 
+    parent: Source
+
     def __init__(self, samples: Source, model: Model) -> None:
-        self._samples, self._model = samples, model
+        self.parent, self._model = samples, model
         self.origin = f"{samples.origin} (away from kinks)"
         self.n_samples = None
         self.input_names, self.output_names = samples.input_names, samples.output_names
 
     def _blocks(self, rows: int) -> Blocks:
-        for X, Y in self._samples.blocks(rows):
+        for X, Y in self.parent.blocks(rows):
             kept = (sides(self._model, np.asarray(X, dtype=np.float64), NEAR) != 0).all(axis=1)
             yield X[kept], Y[kept]

@@ -41,6 +41,7 @@ from neurecover.statistics import (
     ProbeScores,
     Residuals,
     SerialResiduals,
+    Together,
     UnitsOn,
     incoming,
 )
@@ -71,11 +72,19 @@ def certify(
         return issue(tuple(made), holdout, holdout.n)
     white, normal = aligned(model, whitening)
     noisy = not made[0].passed
-    on = _units_on(white, samples, bias, 0.0 if noisy else NEAR)
-    everything, samples = samples, AwayFromKinks(samples, white) if on.at_kink else samples
-    probes = _probes(white, rng, bias) if noisy else None
-    information = _information(white, samples, bias, probes)
-    serial = reduce(samples, SerialResiduals(white))
+    everything, probes = samples, _probes(white, rng, bias) if noisy else None
+    curvature, serial, near = _curvature(white, bias, probes), SerialResiduals(white), 0.0 if noisy else NEAR
+    if samples.base.streams:  # all in one pass
+        seen = reduce(samples, Together(curvature=curvature, serial=serial, on=UnitsOn(white, near)))
+        curvature, serial = seen.part("curvature", type(curvature)), seen.part("serial", SerialResiduals)
+        on = _sides(white, seen.part("on", UnitsOn), bias)
+    else:
+        on = _sides(white, reduce(distinct_inputs(samples, IN_MEMORY), UnitsOn(white, near)), bias)
+    if on.at_kink:
+        samples, curvature, serial = AwayFromKinks(samples, white), curvature.blank(), serial.blank()
+    if serial.n == 0:
+        curvature, serial = reduce(samples, curvature), reduce(samples, serial)
+    information = _information(white, curvature, bias)
     n_equations, n_free = serial.n * model.n_outputs, information.n_determinable
     made.append(checks.equations(n_equations, n_free, serial.n))
     made.append(checks.information(information.weakest, int(np.count_nonzero(on.on == 0))))
@@ -190,13 +199,19 @@ def _structural(model: Model, whitening: Whitening, evidence: Evidence, bias: bo
     ]
 
 
-def _information(white: Model, samples: Source, bias: bool, probes: np.ndarray | None) -> Information:
-    if isinstance(white, Network):
-        V = np.hstack([white.W, white.b[:, None]]) if bias else white.W
-        readout = np.vstack([white.A.T, white.c[None]]) if bias else white.A.T
-        student = Student(white.activation, V, readout, bias, affine=False)
-        return Information.of_network(white, reduce(samples, GaussNewtonSums(student, probes)))
-    return Information.of_model(reduce(samples, ModelSums(white, probes)), bias)
+def _curvature(white: Model, bias: bool, probes: np.ndarray | None) -> GaussNewtonSums | ModelSums:
+    if not isinstance(white, Network):
+        return ModelSums(white, probes)
+    V = np.hstack([white.W, white.b[:, None]]) if bias else white.W
+    readout = np.vstack([white.A.T, white.c[None]]) if bias else white.A.T
+    return GaussNewtonSums(Student(white.activation, V, readout, bias, affine=False), probes)
+
+
+def _information(white: Model, curvature: GaussNewtonSums | ModelSums, bias: bool) -> Information:
+    if isinstance(curvature, ModelSums):
+        return Information.of_model(curvature, bias)
+    assert isinstance(white, Network)
+    return Information.of_network(white, curvature)
 
 
 def _probes(white: Model, rng: np.random.Generator, bias: bool) -> np.ndarray:
@@ -345,8 +360,7 @@ class _Sides:
     at_kink: int
 
 
-def _units_on(white: Model, samples: Source, bias: bool, near: float) -> _Sides:
-    seen = reduce(distinct_inputs(samples, IN_MEMORY), UnitsOn(white, near))
+def _sides(white: Model, seen: UnitsOn, bias: bool) -> _Sides:
     # A unit of D weights and p output weights, its scale free, passes through (D + p − 1)/p samples. Several outputs
     # would do with fewer than D; as many as the unit has weights are asked for all the same.
     D, p = incoming(white) - (not bias), white.n_outputs

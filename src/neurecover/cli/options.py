@@ -42,7 +42,7 @@ def opened(samples: list[Path], inputs: str | None = None, outputs: str | None =
         check_there(path)
     where = samples[0] if len(samples) == 1 else tuple(samples)
     try:
-        return nr.open(where, inputs=_columns(inputs), outputs=_columns(outputs))  # type: ignore[arg-type]
+        return nr.open(where, inputs=_columns(inputs), outputs=_columns(outputs))
     except ValueError as error:
         if re.search(r"expected members X and Y\. Got .*\bactivation\b", str(error)):
             raise ValueError(

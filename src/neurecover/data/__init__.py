@@ -6,7 +6,7 @@ from neurecover.data.distinct import distinct_inputs
 from neurecover.data.limits import afford, time_limit
 from neurecover.data.looks import box_looks, classes_told
 from neurecover.data.loop import reduce, side_by_side
-from neurecover.data.mapped import Mapped, Whitening, unwhitened
+from neurecover.data.mapped import Mapped, Whitened, Whitening, unwhitened
 from neurecover.data.opening import as_source, open
 from neurecover.data.oracles import Oracle, oracle
 from neurecover.data.preparing import Prepared, loaded, prepared, second_moments
@@ -21,6 +21,7 @@ __all__ = [
     "Prepared",
     "Rows",
     "Source",
+    "Whitened",
     "Whitening",
     "afford",
     "as_source",

@@ -8,9 +8,9 @@ from neurecover.data.source import Blocks, Source, check_real, check_shapes, num
 
 
 class ArraySource(Source):
-    """X (n, d) and Y (n,) or (n, p): anything that numpy turns into an array of real numbers.
+    """X (n, d) and Y (n,) or (n, p): anything that numpy turns into an array of real numbers, or a table.
 
-    Arrays and memory maps are not copied. The columns of a pandas frame keep their names, others
+    Arrays and memory maps are not copied. The columns of a table keep their names, others
     are called x0, x1, … and y0, y1, …
     """
 
@@ -27,12 +27,15 @@ class ArraySource(Source):
     def taken(self, rows: np.ndarray) -> "ArraySource":
         """The samples of the given rows, with the names of these."""
         part = ArraySource(self._X[rows], self._Y[rows], origin=self.origin)
-        part.input_names, part.output_names = self.input_names, self.output_names
+        part.input_names, part.output_names, part.held = self.input_names, self.output_names, self.held
         return part
 
     def _blocks(self, rows: int) -> Blocks:
-        for start in range(0, len(self._X), rows):
-            yield self._X[start : start + rows], self._Y[start : start + rows]
+        return self._blocks_from(rows, 0)
+
+    def _blocks_from(self, rows: int, start: int) -> Blocks:
+        for first in range(start, len(self._X), rows):
+            yield self._X[first : first + rows], self._Y[first : first + rows]
 
 
 def _real_array(values: Any, what: str) -> np.ndarray:
@@ -47,7 +50,17 @@ def _real_array(values: Any, what: str) -> np.ndarray:
 
 
 def _names(values: Any, letter: str, count: int) -> tuple[str, ...]:
-    columns = getattr(values, "columns", None)
-    if columns is not None and len(columns) == count:
+    columns = getattr(values, "column_names", getattr(values, "columns", None))
+    if columns is not None and not callable(columns) and len(columns) == count:
         return tuple(str(name) for name in columns)
     return numbered(letter, count)
+
+
+class Block(ArraySource):
+    """One block of another source, as it was read and checked there."""
+
+    _piece = True
+
+    def __init__(self, X: np.ndarray, Y: np.ndarray, source: Source) -> None:
+        self.origin, self.input_names, self.output_names = source.origin, source.input_names, source.output_names
+        self._X, self._Y, self.n_samples = X, Y, len(X)

@@ -1,5 +1,6 @@
 """Which columns of a table are inputs and which are outputs."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from neurecover.data.source import check_columns
 
 Column = str | SupportsIndex
 Columns = Column | Iterable[Column]
+
+_OUTPUT = re.compile(r"[yY](_?[0-9]+)?")
 
 
 @dataclass(frozen=True)
@@ -24,14 +27,14 @@ class Choice:
 def choose(names: Sequence[str], inputs: Columns | None, outputs: Columns | None, origin: str) -> Choice:
     """Resolve names and positions; a negative position counts from the last column.
 
-    Outputs default to the columns whose name starts with y or Y, or else to the last column;
+    Outputs default to the columns named y, y0, y1, … or y_0, y_1, …, or else to the last column;
     inputs default to all that is left. Columns named as inputs are never outputs by default.
     """
     check_columns(len(names), origin)
     chosen_inputs = [] if inputs is None else _positions(names, inputs, "inputs", origin)
     if outputs is None:
         free = _left(names, chosen_inputs)
-        chosen_outputs = [j for j in free if names[j].lower().startswith("y")] or free[-1:]
+        chosen_outputs = [j for j in free if _OUTPUT.fullmatch(names[j])] or free[-1:]
     else:
         chosen_outputs = _positions(names, outputs, "outputs", origin)
     if inputs is None:

@@ -31,6 +31,7 @@ class CsvSource(Source):
     """
 
     n_samples = None
+    reads_ahead = True
 
     def __init__(self, path: Path, inputs: Columns | None = None, outputs: Columns | None = None) -> None:
         arrow("csv")
@@ -45,6 +46,9 @@ class CsvSource(Source):
         self._names = names
         self.input_names = self._choice.input_names
         self.output_names = self._choice.output_names
+
+    def _files(self) -> list[Path]:
+        return [self._path]
 
     def _blocks(self, rows: int) -> Blocks:
         pa = arrow()

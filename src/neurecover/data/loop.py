@@ -1,8 +1,10 @@
 """The one loop over data: feed every block of a source to a statistic.
 
 A statistic is a sum over samples whose size does not depend on n, so the value of the loop is the
-same, up to rounding, for every block size and for every number of threads.
+same, up to rounding, for every block size and for every number of threads or machines.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,11 +16,15 @@ from typing import TypeVar
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+from neurecover.data.ahead import ahead
+from neurecover.data.arrays import Block
 from neurecover.data.limits import afford
+from neurecover.data.passes import Pass, begin_pass
 from neurecover.data.source import Source
 from neurecover.statistics import Statistic
 
 THREAD_BYTES = 4 * 2**20  # working memory of a block below which a thread is not worth its start (measured)
+READ_BYTES = 16 * 2**20  # of samples that are read from a file at a time
 
 Progress = Callable[[int, int | None], object]
 S = TypeVar("S", bound=Statistic)
@@ -33,21 +39,59 @@ def reduce(source: Source, statistic: S, progress: Progress | None = None, block
     after each block; total is None where the source does not know its length. OutOfTimeError within a `time_limit`
     that has passed.
     """
-    source_bytes = 8 * (source.n_inputs + source.n_outputs)
-    rows = max(1, block_bytes // (statistic.row_bytes + source_bytes))
+    base = source.base
+    if base.streams or base.elsewhere:
+        with begin_pass(base, statistic) as current:
+            statistic = _streamed(source, current, progress, block_bytes)
+        if base.n_samples is None:
+            base.n_samples = current.done
+        return statistic
     done = 0
-    for X, Y in source.blocks(rows):
+    for X, Y in source.blocks(_rows(source, statistic, block_bytes)):
         afford()
-        work = len(X) * statistic.row_bytes
-        parts = min(_threads.get(), work // THREAD_BYTES, work // max(statistic.n_bytes, 1))
-        if parts < 2:
-            statistic.update(X, Y)
-        else:
-            _update_in_parts(statistic, np.array_split(X, parts), np.array_split(Y, parts))
+        _update(statistic, X, Y)
         done += len(X)
         if progress is not None:
             progress(done, source.n_samples)
     return statistic
+
+
+def add_block(source: Source, statistic: Statistic, X: np.ndarray, Y: np.ndarray, block_bytes: int) -> None:
+    """Add one block of the base of a source, seen as the source sees it."""
+    view = source.on(Block(X, Y, source.base))
+    for X_part, Y_part in view.blocks(_rows(source, statistic, block_bytes)):
+        _update(statistic, X_part, Y_part)
+
+
+def _streamed(source: Source, current: Pass[S], progress: Progress | None, block_bytes: int) -> S:
+    """One pass over a base that is read block by block, from where the pass was broken off."""
+    base, statistic = source.base, current.statistic
+    if current.complete:
+        return statistic
+    if base.elsewhere:
+        return base.reduced(source, current, progress, block_bytes)  # type: ignore[attr-defined]
+    rows = max(1, READ_BYTES // (8 * (base.n_inputs + base.n_outputs)))
+    blocks = base.blocks_from(rows, current.position)
+    for X, Y in ahead(blocks) if base.reads_ahead else blocks:
+        afford()
+        add_block(source, statistic, X, Y, block_bytes)
+        current.advance(len(X))
+        if progress is not None:
+            progress(current.done, base.n_samples)
+    return statistic
+
+
+def _rows(source: Source, statistic: Statistic, block_bytes: int) -> int:
+    return max(1, block_bytes // (statistic.row_bytes + 8 * (source.n_inputs + source.n_outputs)))
+
+
+def _update(statistic: Statistic, X: np.ndarray, Y: np.ndarray) -> None:
+    work = len(X) * statistic.row_bytes
+    parts = min(_threads.get(), work // THREAD_BYTES, work // max(statistic.n_bytes, 1))
+    if parts < 2:
+        statistic.update(X, Y)
+    else:
+        _update_in_parts(statistic, np.array_split(X, parts), np.array_split(Y, parts))
 
 
 @contextmanager
@@ -58,12 +102,19 @@ def side_by_side() -> Iterator[None]:
     a step of a descent takes longer than with one (`neurecover bench choices`).
     """
     allowed = max((library["num_threads"] for library in _blas().info()), default=1)
-    with _blas().limit(limits=1):
+    with one_blas_thread():
         before = _threads.set(allowed)
         try:
             yield
         finally:
             _threads.reset(before)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Within it a matrix product uses the thread that calls it."""
+    with _blas().limit(limits=1):
+        yield
 
 
 @cache

@@ -8,6 +8,7 @@ import numpy as np
 
 from neurecover.data.source import Blocks, Source
 from neurecover.models import Composite, DeepNetwork, Model, Network, replace_arrays
+from neurecover.statistics import Statistic, Together
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class Whitening:
 class Mapped(Source):
     """A source whose inputs, those of `parent`, go through a whitening."""
 
+    parent: Source
+
     def __init__(self, parent: Source, whitening: Whitening) -> None:
         self.parent, self._whitening = parent, whitening
         self.origin = f"{parent.origin} (whitened)"
@@ -63,6 +66,18 @@ class Mapped(Source):
     def _blocks(self, rows: int) -> Blocks:
         for X, Y in self.parent.blocks(rows):
             yield self._whitening.inputs(X), Y
+
+
+class Whitened(Together):
+    """Statistics of samples whose inputs go through a whitening first."""
+
+    def __init__(self, whitening: Whitening, **parts: Statistic) -> None:
+        super().__init__(**parts)
+        self.whitening = whitening
+        self.row_bytes += 8 * sum(whitening.matrix.shape)
+
+    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+        super().update(self.whitening.inputs(X), Y)
 
 
 def unwhitened(model: Model, whitening: Whitening) -> Model:

@@ -20,6 +20,8 @@ UNREADABLE = (ValueError, EOFError, TokenError, SyntaxError, TypeError, Recursio
 class NpySource(Source):
     """One array (n, columns) whose columns, named "0", "1", …, are split in inputs and outputs."""
 
+    reads_ahead = True
+
     def __init__(self, path: Path, inputs: Columns | None = None, outputs: Columns | None = None) -> None:
         self.origin = str(path)
         self._table = _mapped(path)
@@ -34,14 +36,22 @@ class NpySource(Source):
         self.output_names = self._choice.output_names
         self.n_samples = len(self._table)
 
+    def _files(self) -> list[Path]:
+        return [Path(str(self._table.filename))]
+
     def _blocks(self, rows: int) -> Blocks:
-        for start in range(0, len(self._table), rows):
-            block = _rows(self._table, start, rows)
+        return self._blocks_from(rows, 0)
+
+    def _blocks_from(self, rows: int, start: int) -> Blocks:
+        for first in range(start, len(self._table), rows):
+            block = _rows(self._table, first, rows)
             yield block[:, self._choice.inputs], block[:, self._choice.outputs]
 
 
 class _Pair(Source):
     """X (n, d) in one file and Y (n,) or (n, p) in another."""
+
+    reads_ahead = True
 
     def __init__(self, x_path: Path, y_path: Path) -> None:
         self.origin = f"{x_path} and {y_path}"
@@ -51,10 +61,16 @@ class _Pair(Source):
         self.output_names = numbered("y", self._Y[:1].size)
         self.n_samples = len(self._X)
 
+    def _files(self) -> list[Path]:
+        return [Path(str(self._X.filename)), Path(str(self._Y.filename))]
+
     def _blocks(self, rows: int) -> Blocks:
-        for start in range(0, len(self._X), rows):
-            Y = _rows(self._Y, start, rows)
-            yield _rows(self._X, start, rows), Y.reshape(len(Y), -1)
+        return self._blocks_from(rows, 0)
+
+    def _blocks_from(self, rows: int, start: int) -> Blocks:
+        for first in range(start, len(self._X), rows):
+            Y = _rows(self._Y, first, rows)
+            yield _rows(self._X, first, rows), Y.reshape(len(Y), -1)
 
 
 def npy_pair(x_path: Path, y_path: Path) -> Source:

@@ -42,6 +42,8 @@ class NpzSource(Source):
     file on disk, which is memory-mapped, so memory stays bounded there too.
     """
 
+    reads_ahead = True
+
     def __init__(self, path: Path) -> None:
         self.origin = str(path)
         self._path = path
@@ -52,6 +54,9 @@ class NpzSource(Source):
         self.n_samples = self._x.shape[0]
         self.input_names = numbered("x", self._x.columns)
         self.output_names = numbered("y", self._y.columns)
+
+    def _files(self) -> list[Path]:
+        return [self._path]
 
     def _blocks(self, rows: int) -> Blocks:
         with self._archive() as archive:

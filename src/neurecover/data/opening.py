@@ -11,11 +11,13 @@ from neurecover.data.npy import NpySource, npy_pair
 from neurecover.data.npz import NpzSource
 from neurecover.data.parquet import ParquetSource
 from neurecover.data.source import Source
+from neurecover.data.tables import arrow_table, is_table, table_source
+from neurecover.data.zarr import ZarrSource, is_zarr
 from neurecover.models.files import existing
 
 PathLike = str | os.PathLike[str]
 
-_TABLES: dict[str, type[NpySource] | type[CsvSource] | type[ParquetSource]] = {
+_TABLES: dict[str, type[NpySource] | type[CsvSource] | type[ParquetSource] | type[ZarrSource]] = {
     ".npy": NpySource,
     ".csv": CsvSource,
     ".parquet": ParquetSource,
@@ -23,21 +25,39 @@ _TABLES: dict[str, type[NpySource] | type[CsvSource] | type[ParquetSource]] = {
 }
 
 
-def open(
-    path: PathLike | tuple[PathLike, PathLike], inputs: Columns | None = None, outputs: Columns | None = None
-) -> Source:
-    """The samples of a file, chosen by its suffix: .npz, .npy, .csv, .parquet or .pq.
+def open(data: Any, inputs: Columns | None = None, outputs: Columns | None = None, *, client: Any = None) -> Source:
+    """The samples of a file, a folder, a table or a Dask collection.
 
-    An .npz archive holds X and Y, and so does a pair of files ("X.npy", "Y.npy"). In the other
-    formats inputs and outputs are lists of column names or positions; the outputs default to the
-    columns whose name starts with y, or else to the last one, the inputs to all that is left.
+    A path is opened by its suffix: .npz, .npy, .csv, .parquet or .pq, a folder of Parquet files, a Zarr store. An .npz
+    archive or a Zarr group holds X and Y, and so does a pair of files ("X.npy", "Y.npy") or of Dask arrays. Tables are
+    pandas and polars frames, Arrow tables, and objects with `__dataframe__`. Of the others, inputs and outputs are
+    lists of column names or positions; the outputs default to the columns named y, y0, y_1, …, or else to the last
+    one, the inputs to all that is left.
+
+    client : a `distributed.Client` on whose workers a Dask collection is reduced; None for Dask's own choice.
     """
-    if isinstance(path, tuple | list):
+    dask = is_dask(data) or (isinstance(data, tuple | list) and any(is_dask(part) for part in data))
+    if dask:
+        from neurecover.data.cluster import DaskSource
+
+        return DaskSource(data, inputs, outputs, client)
+    if client is not None:
+        raise ValueError(f"client goes with a Dask array or data frame. Got {type(data).__name__} instead.")
+    if isinstance(data, tuple | list):
         _refuse_columns(inputs, outputs, "A pair of .npy files")
-        if len(path) != 2 or any(Path(part).suffix.lower() != ".npy" for part in path):
-            raise ValueError(f"Expected one path or a pair (X.npy, Y.npy). Got {[str(part) for part in path]} instead.")
-        return npy_pair(existing(path[0]), existing(path[1]))
-    file = existing(path)
+        if len(data) != 2 or any(Path(part).suffix.lower() != ".npy" for part in data):
+            raise ValueError(f"Expected one path or a pair (X.npy, Y.npy). Got {[str(part) for part in data]} instead.")
+        return npy_pair(existing(data[0]), existing(data[1]))
+    if is_table(data):
+        return table_source(data, inputs, outputs)
+    if not isinstance(data, str | os.PathLike):
+        raise ValueError(
+            f"Expected a path, a table or a Dask collection. Got {type(data).__name__} instead; arrays X and Y go "
+            "straight to recover."
+        )
+    file = _found(data)
+    if file.is_dir():
+        return ZarrSource(file, inputs, outputs) if is_zarr(file) else ParquetSource(file, inputs, outputs)
     suffix = file.suffix.lower()
     if suffix == ".npz":
         _refuse_columns(inputs, outputs, f"{file}: an .npz archive")
@@ -49,16 +69,35 @@ def open(
 
 
 def as_source(X: Any, Y: Any = None) -> Source:
-    """X itself if it is a source, the file if it is a path, otherwise the arrays X and Y."""
+    """X itself if it is a source, what `open` makes of a path or a table, otherwise the arrays X and Y."""
     if isinstance(X, Source | str | os.PathLike):
         if Y is not None:
             raise ValueError(
                 f"A source or a file holds its own outputs. Got Y as a {type(Y).__name__} beside it instead."
             )
         return X if isinstance(X, Source) else open(X)
+    if is_dask(X) or is_dask(Y):
+        return open(X if Y is None else (X, Y))
+    if Y is None and is_table(X):
+        return open(X)
     if Y is None:
         raise ValueError(f"Inputs given as an array need the outputs Y beside them. Got X as {type(X).__name__} alone.")
-    return ArraySource(X, Y)
+    return ArraySource(_plain(X), _plain(Y))
+
+
+def is_dask(value: Any) -> bool:
+    """Whether it is a Dask collection; the library is not loaded to find out."""
+    return callable(getattr(value, "__dask_graph__", None)) and hasattr(value, "dask")
+
+
+def _plain(values: Any) -> Any:
+    """A table that numpy cannot read by itself, as one that it can."""
+    return arrow_table(values) if is_table(values) and not hasattr(values, "__array__") else values
+
+
+def _found(path: PathLike) -> Path:
+    folder = Path(path)
+    return folder if folder.is_dir() else existing(path)
 
 
 def _refuse_columns(inputs: Columns | None, outputs: Columns | None, what: str) -> None:

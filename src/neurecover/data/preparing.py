@@ -11,13 +11,35 @@ from neurecover.data.distinct import with_gaps, without_repeats
 from neurecover.data.loop import reduce
 from neurecover.data.mapped import Mapped, Whitening
 from neurecover.data.oracles import Oracle
-from neurecover.data.rows import split
+from neurecover.data.rows import Kept, split
 from neurecover.data.source import SMALLEST, Source
-from neurecover.statistics import Moments, OutputDigits, OutputPrecision
+from neurecover.statistics import Divided, Division, Moments, OutputDigits, OutputPrecision, RowSample, Together
 
 HOLDOUT = 0.1
 FEWEST = 5  # samples
-IN_MEMORY = 512 * 2**20  # bytes; larger sources are read again for every pass
+SAMPLE = 32 * 2**20  # bytes of the rows that are kept in memory of samples that are streamed
+UNUSUAL = 8  # of them, one in so many more with unusual inputs
+FIRST = 4_096  # rows that say what is usual
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What a first pass over streamed samples leaves for the search: whitened rows that are not held out.
+
+    `division` says which rows are; `sample` holds the others that were kept, unusual ones first.
+    """
+
+    division: Division
+    sample: ArraySource
+    n_unusual: int
+
+    def part(self, n: int) -> ArraySource:
+        """The unusual rows and random ones beside them, n in all; the sample itself if it has no more."""
+        if n >= self.sample.count():
+            return self.sample
+        unusual = min(self.n_unusual, n // UNUSUAL)
+        first = self.n_unusual - unusual
+        return self.sample.taken(np.r_[first : self.n_unusual, self.n_unusual : self.n_unusual + n - unusual])
 
 
 @dataclass(frozen=True)
@@ -25,7 +47,7 @@ class Prepared:
     """`samples` are those of `source`, whitened; `train` and `holdout` are disjoint parts of them.
 
     `n_given` is how many rows there were before those that repeat others were left out, `precision` the digits of the
-    outputs.
+    outputs. `stream` is there where the samples are too many to be held.
     """
 
     source: Source
@@ -36,6 +58,7 @@ class Prepared:
     holdout: Source
     n_given: int
     precision: OutputPrecision
+    stream: Stream | None = None
 
     @property
     def output_mean(self) -> np.ndarray:
@@ -50,8 +73,10 @@ def loaded(source: Source, n_samples: int | None) -> Source:
                 "n_samples goes with an oracle, which is asked that often. Leave it out for given samples."
             )
         source = source.with_samples(n_samples)
-    if source.n_samples is not None and not isinstance(source, ArraySource) and _fits(source, source.n_samples):
-        return ArraySource(*source.collect(), origin=source.origin)
+    if not source.streams and not isinstance(source, ArraySource):
+        held = ArraySource(*source.collect(), origin=source.origin)
+        held.input_names, held.output_names = source.input_names, source.output_names
+        return held
     return source
 
 
@@ -60,13 +85,13 @@ def prepared(source: Source, bias: bool, rng: np.random.Generator) -> Prepared:
 
     Rows that repeat others exactly are left out where the samples are in memory: a copy in both parts would be no test.
     """
+    if source.streams:
+        return _prepared_stream(source, bias, rng)
     n_given = source.count()
-    if isinstance(source, ArraySource) and _fits(source, n_given):
+    if isinstance(source, ArraySource):
         source = without_repeats(source)
     moments = second_moments(source, bias)
-    d = source.n_inputs
-    mean = moments.mean[:d] if bias else np.zeros(d)
-    whitening = Whitening.of(mean, moments.covariance[:d, :d] if bias else moments.xx)
+    whitening = _whitening(moments, bias)
     samples = Mapped(source, whitening)
     train, holdout = _divided(samples, moments.n, rng)
     precision = reduce(source, OutputDigits(source.n_outputs)).precision()
@@ -80,6 +105,11 @@ def second_moments(source: Source, bias: bool = True) -> Moments:
     X, Y = next(source.blocks(1))
     origin = np.concatenate([X[0], Y[0]]).astype(np.float64) if bias else None
     moments = reduce(source, Moments(source.n_inputs, source.n_outputs, origin=origin))
+    _check_enough(source, moments)
+    return moments
+
+
+def _check_enough(source: Source, moments: Moments) -> None:
     if moments.n < FEWEST:
         raise ValueError(
             f"{source.origin}: expected at least {FEWEST} samples, to hold one out. Got {moments.n} instead."
@@ -92,7 +122,41 @@ def second_moments(source: Source, bias: bool = True) -> Moments:
             f"{source.origin}, column {name!r}: expected values of size {SMALLEST:.0e} or more. "
             f"Got {size[faint[0]]:.1e} instead; give the column in other units."
         )
-    return moments
+
+
+def _whitening(moments: Moments, bias: bool) -> Whitening:
+    d = moments.n_inputs
+    mean = moments.mean[:d] if bias else np.zeros(d)
+    return Whitening.of(mean, moments.covariance[:d, :d] if bias else moments.xx)
+
+
+def _prepared_stream(source: Source, bias: bool, rng: np.random.Generator) -> Prepared:
+    """Moments and a sample of the rows in one pass; a source that turns out to be small is held after all."""
+    d, p = source.n_inputs, source.n_outputs
+    first_X, first_Y = (np.asarray(part, dtype=np.float64) for part in next(source.blocks(FIRST)))
+    origin = np.concatenate([first_X[0], first_Y[0]]) if bias else None
+    seeds = rng.integers(2**63, size=2)
+    division = Division(HOLDOUT, int(seeds[0]))
+    size = max(SAMPLE // (8 * (d + p)), 1)
+    kept = RowSample(p, size, size // UNUSUAL, int(seeds[1]), first_X.mean(axis=0), first_X.std(axis=0))
+    sums = reduce(
+        source,
+        Together(moments=Moments(d, p, origin=origin), digits=OutputDigits(p), rows=Divided(division, train=kept)),
+    )
+    moments, rows = sums.part("moments", Moments), sums.part("rows", Divided).part("train", RowSample)
+    if not source.streams:
+        return prepared(loaded(source, None), bias, rng)
+    _check_enough(source, moments)
+    whitening = _whitening(moments, bias)
+    unusual, random = rows.unusual, rows.random
+    together = np.vstack([unusual, random])
+    sample = ArraySource(whitening.inputs(together[:, :d]), together[:, d:])
+    sample.held = True
+    train, holdout = (Mapped(Kept(source, division, held_out=held_out), whitening) for held_out in (False, True))
+    train.n_samples, holdout.n_samples = rows.n, moments.n - rows.n
+    stream, precision = Stream(division, sample, len(unusual)), sums.part("digits", OutputDigits).precision()
+    samples = Mapped(source, whitening)
+    return Prepared(source, moments, whitening, samples, train, holdout, moments.n, precision, stream)
 
 
 def _divided(samples: Source, n: int, rng: np.random.Generator) -> tuple[Source, Source]:
@@ -102,10 +166,6 @@ def _divided(samples: Source, n: int, rng: np.random.Generator) -> tuple[Source,
         train, holdout = split(samples, fraction, int(rng.integers(2**31)))
         if 0.8 * fraction * n <= holdout.count() < n:
             break
-    if samples.n_inputs == 0 or not _fits(samples, n):
+    if samples.n_inputs == 0:
         return train, holdout
     return ArraySource(*train.collect()), ArraySource(*holdout.collect())
-
-
-def _fits(source: Source, n: int) -> bool:
-    return 8 * n * (source.n_inputs + source.n_outputs) <= IN_MEMORY

@@ -10,14 +10,16 @@ from neurecover.data.source import Blocks, Source
 class Repaired(Source):
     """A source in which every y with |y − predict(x)| > tolerance is predict(x) instead."""
 
+    parent: Source
+
     def __init__(self, parent: Source, predict: Callable[[np.ndarray], np.ndarray], tolerance: float) -> None:
-        self._parent, self._predict, self._tolerance = parent, predict, tolerance
+        self.parent, self._predict, self._tolerance = parent, predict, tolerance
         self.origin = f"{parent.origin} (gross errors set aside)"
         self.n_samples = parent.n_samples
         self.input_names, self.output_names = parent.input_names, parent.output_names
 
     def _blocks(self, rows: int) -> Blocks:
-        for X, Y in self._parent.blocks(rows):
+        for X, Y in self.parent.blocks(rows):
             wrong, predicted = self._wrong(X, Y)
             yield X, np.where(wrong, predicted, Y)
 

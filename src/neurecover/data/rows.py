@@ -1,13 +1,15 @@
 """Some of the rows of a source: a random split in two, and a random sample of n.
 
-Both draw one uniform number u_i per row, in the order of the rows. Who is chosen depends on the
-seed and on i alone, not on the block size or the kind of source.
+Arrays draw one uniform number u_i per row, in the order of the rows. Who is chosen depends on the seed and on i alone,
+not on the block size. Rows that are streamed have numbers that depend on their own values instead (`Division`), so that
+it does not matter either in which order, or on which machine, they are read.
 """
 
 import numpy as np
 
 from neurecover.data.arrays import ArraySource
 from neurecover.data.source import Blocks, Source
+from neurecover.statistics import Division
 
 _STRETCH = 2**16
 
@@ -15,8 +17,10 @@ _STRETCH = 2**16
 class Rows(Source):
     """The rows i of a parent with u_i < fraction, or the others; u_i is the i-th double of the seed."""
 
+    parent: Source
+
     def __init__(self, parent: Source, fraction: float, seed: np.random.SeedSequence, *, below: bool) -> None:
-        self._parent = parent
+        self.parent = parent
         self._fraction = fraction
         self._seed = seed
         self._below = below
@@ -32,7 +36,7 @@ class Rows(Source):
 
     def _blocks(self, rows: int) -> Blocks:
         rng = np.random.default_rng(self._seed)
-        for X, Y in self._parent.blocks(rows):
+        for X, Y in self.parent.blocks(rows):
             mine = self._chosen(rng, len(X))
             yield X[mine], Y[mine]
 
@@ -46,10 +50,35 @@ class Rows(Source):
         )
 
 
-def split(source: Source, fraction: float, seed: int | None) -> tuple[Rows, Rows]:
-    """(train, holdout): row i is held out when the i-th double of default_rng(seed) is < fraction."""
+class Kept(Source):
+    """The rows that a division holds out, or all others."""
+
+    parent: Source
+
+    def __init__(self, parent: Source, division: Division, *, held_out: bool) -> None:
+        self.parent, self._division, self._held_out = parent, division, held_out
+        self.origin = f"{parent.origin} ({'held-out' if held_out else 'training'} rows)"
+        self.input_names, self.output_names = parent.input_names, parent.output_names
+        self.n_samples = None
+
+    def _blocks(self, rows: int) -> Blocks:
+        for X, Y in self.parent.blocks(rows):
+            mine = self._division.held_out(X, Y) == self._held_out
+            yield X[mine], Y[mine]
+
+
+def split(source: Source, fraction: float, seed: int | None) -> tuple[Source, Source]:
+    """(train, holdout): row i is held out when the i-th double of default_rng(seed) is < fraction.
+
+    A streamed source is divided below all views of it, by the values as they are read.
+    """
     if not 0 < fraction < 1:
         raise ValueError(f"The held-out fraction lies strictly between 0 and 1. Got {fraction} instead.")
+    if source.base.streams:
+        division = Division(fraction, int(np.random.default_rng(seed).integers(2**63)))
+        base = source.base
+        train, holdout = (source.on(Kept(base, division, held_out=held_out)) for held_out in (False, True))
+        return train, holdout
     # One sequence serves both parts and every pass, so that even seed=None gives a partition.
     sequence = np.random.SeedSequence(seed)
     return Rows(source, fraction, sequence, below=False), Rows(source, fraction, sequence, below=True)

@@ -5,14 +5,20 @@ over it yields the same rows in the same order every time, whatever the block si
 block in memory at a time.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Optional
+from zlib import crc32
 
 import numpy as np
 
 Blocks = Iterator[tuple[np.ndarray, np.ndarray]]
 LARGEST, SMALLEST = 1e100, 1e-100  # of values; their squares and products stay within the range of doubles
 MOST_COLUMNS = 20_000  # the second moments of as many fill 3 GB
+FIRST_ROWS = 65_536  # by which arrays are told apart
+IN_MEMORY = 128 * 2**20  # bytes of samples in double precision beyond which they are streamed
 
 
 class Source(ABC):
@@ -26,6 +32,11 @@ class Source(ABC):
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
     n_samples: int | None
+    reads_ahead = False  # whether blocks take long to be read, and may be in a thread of their own
+    held = False  # whether they are few enough to be gone through again and again, whatever their number
+    elsewhere = False  # whether the source adds up its own rows, where they are (`reduced`)
+    parent: Optional["Source"] = None  # the source that this one is a view of
+    _piece = False  # whether this is a view of one block, checked already and possibly without any row chosen
 
     @property
     def n_inputs(self) -> int:
@@ -37,6 +48,26 @@ class Source(ABC):
         """The dimension p of y."""
         return len(self.output_names)
 
+    @property
+    def streams(self) -> bool:
+        """Whether the samples are too many, or may be, for a search to go through all of them again and again."""
+        if self.held:
+            return False
+        return self.n_samples is None or 8 * self.n_samples * (self.n_inputs + self.n_outputs) > IN_MEMORY
+
+    @property
+    def base(self) -> "Source":
+        """The source that the rows are read from, below all views of them."""
+        return self if self.parent is None else self.parent.base
+
+    def on(self, base: "Source") -> "Source":
+        """The same view of another base, such as one block of this one's; its number of rows is not known."""
+        if self.parent is None:
+            return base
+        view = copy.copy(self)
+        view.parent, view._piece, view.n_samples = self.parent.on(base), base._piece, None
+        return view
+
     def blocks(self, rows: int) -> Blocks:
         """One pass: pairs X (m, d), Y (m, p) with 1 ≤ m ≤ rows, every value finite.
 
@@ -45,7 +76,11 @@ class Source(ABC):
         """
         if rows < 1:
             raise ValueError(f"A block holds at least one row. Got rows={rows} instead.")
-        return self._checked(rows)
+        return self._blocks(rows) if self._piece else self._checked(self._blocks(rows), 0)
+
+    def blocks_from(self, rows: int, start: int) -> Blocks:
+        """The blocks of `blocks(rows)` without the first `start` rows, at which one of them begins."""
+        return self._checked(self._blocks_from(rows, start), start)
 
     def collect(self) -> tuple[np.ndarray, np.ndarray]:
         """The whole source as two float64 arrays X (n, d) and Y (n, p)."""
@@ -58,17 +93,40 @@ class Source(ABC):
             self.n_samples = sum(len(X) for X, _ in self.blocks(65_536))
         return self.n_samples
 
+    def identity(self) -> list[object]:
+        """What tells these samples from others when a run goes on later, to be written as JSON.
+
+        Files count by name, size and time of their last change, other sources by their first rows.
+        """
+        what: list[object] = [type(self).__name__, self.n_samples, list(self.input_names), list(self.output_names)]
+        files = self._files()
+        if files:
+            return [*what, *([str(file), file.stat().st_size, file.stat().st_mtime_ns] for file in files)]
+        X, Y = next(self.blocks(FIRST_ROWS))
+        return [*what, crc32(np.ascontiguousarray(X).tobytes()), crc32(np.ascontiguousarray(Y).tobytes())]
+
+    def _files(self) -> list[Path]:
+        """The files that the samples are in."""
+        return []
+
     @abstractmethod
     def _blocks(self, rows: int) -> Blocks:
         """One pass over the raw rows, at most `rows` at a time; values are checked by `blocks`."""
+
+    def _blocks_from(self, rows: int, start: int) -> Blocks:
+        """The blocks of `_blocks(rows)` from row `start` on; a source that can begin in the middle does so."""
+        done = 0
+        for X, Y in self._blocks(rows):
+            if done >= start:
+                yield X, Y
+            done += len(X)
 
     def _where(self, row: int) -> str:
         """How a person finds sample `row` (counted from 0) at the origin."""
         return f"row {row}"
 
-    def _checked(self, rows: int) -> Blocks:
-        done = 0
-        for X, Y in self._blocks(rows):
+    def _checked(self, raw: Blocks, done: int) -> Blocks:
+        for X, Y in raw:
             if len(X) == 0:
                 continue
             X, Y = _floating(X), _floating(Y)

@@ -15,6 +15,7 @@ from neurecover.experiments import (
     gklw19_bench,
     gp18,
     peers,
+    scale,
     torture,
     trained,
 )
@@ -35,6 +36,7 @@ def benchmarks() -> dict[str, Experiment]:
         activations.TABLE,
         *extract.EXTRACTS,
         peers.PEERS,
+        scale.SCALE,
         torture.TORTURE,
         trained.TRAINED,
         *atv21.EXPERIMENTS,

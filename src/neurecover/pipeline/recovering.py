@@ -18,6 +18,7 @@ from neurecover.algorithms import Algorithm, Call, get_method, methods
 from neurecover.certificate import Certificate, Check, Evidence
 from neurecover.data import Prepared, Source, reduce, side_by_side, subsample
 from neurecover.models import Network
+from neurecover.pipeline.checkpoints import Folder, begin_records, kept_search, steady_seed
 from neurecover.pipeline.choosing import before_hint, chosen_activation, with_hint
 from neurecover.pipeline.running import (
     Progress,
@@ -36,12 +37,15 @@ from neurecover.pipeline.running import (
 )
 from neurecover.random import RandomStateLike
 from neurecover.refine.finisher import finish
+from neurecover.refine.passes import LARGEST, fit_in_passes
 from neurecover.refine.settling import Finished, polish
 from neurecover.refine.task import Task
 from neurecover.results import Estimate, Recovery, Stage
 from neurecover.statistics import Residuals
 
 SEARCH_LOAD = 10  # samples per parameter that the search looks at; the last fit takes all
+START_LOAD = 100  # samples per parameter that bring the search close enough for two steps on all (`refine.passes`)
+PASSES = 5  # over streamed samples: moments and a sample of rows, two steps, the certificate, its standard errors
 RANDOM_ROUNDS, RESERVE_INPUTS = 3, 20  # when "auto" calls on other methods, and up to how many inputs
 
 
@@ -57,6 +61,7 @@ def recover(
     time_budget: float | None = None,
     progress: bool | Progress = False,
     n_samples: int | None = None,
+    checkpoint: Folder | None = None,
 ) -> Recovery:
     """The network y = A·act(W x + b) + c behind the samples, or one of several hidden layers, with a certificate.
 
@@ -73,10 +78,14 @@ def recover(
     progress : True for a line on standard error, or a callable progress(stage, residual) that hears several times a
         second how far it has come; residual is √(Σ r² / Σ y²) of the fit at hand, nan where there is none yet.
     n_samples : how often to ask, when X is an oracle.
+    checkpoint : a folder in which a run over more samples than memory holds keeps where it is; the same call after it
+        was broken off goes on from there and ends with the same network to the last bit.
 
     Data that cannot be solved gives a `Recovery` whose verdict says so. Data that is not data raises ValueError.
     """
     if isinstance(n_hidden, tuple) or depth != 1:
+        if checkpoint is not None:
+            raise ValueError("checkpoint= is for one hidden layer. Leave it out for several.")
         from neurecover.pipeline.layers import recover_deep_network
 
         return recover_deep_network(
@@ -86,8 +95,16 @@ def recover(
     act = activations.get("relu" if open_activation else activation)
     check_width(n_hidden)
     algorithm = get_method("least_squares") if method == "auto" else _network_method(method)
+    random_state = steady_seed(checkpoint, random_state)
+
+    def prepare(source: Source) -> None:
+        run.passes.planned = PASSES
+        if checkpoint is not None:
+            options = {"n_hidden": n_hidden, "method": method, "activation": str(act), "bias": bias}
+            begin_records(run, checkpoint, source, random_state, options)
+
     with running("recover", random_state, time_budget, progress) as run, side_by_side():
-        begin = begun(run, X, Y, n_samples, algorithm, act, bias, n_hidden)
+        begin = begun(run, X, Y, n_samples, algorithm, act, bias, n_hidden, prepare)
         if begin.hopeless is not None:
             return run.recovery(
                 *nothing(begin.given, begin.task, begin.hopeless), algorithm.name, None, begin.n_queries
@@ -192,39 +209,53 @@ def _finished(
 
     Returned are the network in the coordinates of the inputs, its certificate, and the network on whitened inputs.
     """
-    rng, deadline, clock = run.rng, run.deadline, run.clock
-    sample = _search_sample(given, task, rng)
+    found, residuals = _fitted(given, task, starts, run)
+    evidence = Evidence(
+        task.n_hidden,
+        found.sign_choices,
+        found.agreements,
+        found.converged,
+        found.last_drop,
+        given.precision,
+        task.coarse and found.relative_rss < task.level,
+    )
+    certificate = certified(run, found.network, given, residuals, evidence, task.bias)
+    network = shown(found.network, given, certificate)
+    assert isinstance(network, Network)
+    return network, certificate, found.network
+
+
+def _fitted(given: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run) -> tuple[Finished, Residuals]:
+    """The network fitted to all samples, and what it left on the held-out ones before these joined the fit."""
+    deadline, clock = run.deadline, run.clock
+    sample = _search_sample(given, task, run.rng)
 
     def report(stage: str, rss: float) -> None:
         run.report(stage, float(np.sqrt(rss)))
 
     run.report("search", np.nan)
-    found = finish(sample, sized(task, sample), rng, deadline, starts, report)
-    clock.stage("search", _search_sentence(found, sample.count()))
-    if sample is not given.train:
-        run.report("refine", np.nan)
-        found = polish(given.train, found, task.bias, deadline)
-        residual = f"relative residual {np.sqrt(found.relative_rss):.1e}"
-        clock.stage("refine", f"{residual} on {given.train.count()} samples")
-    held_out = Residuals(found.network, found.network.n_outputs, found.network.n_hidden, given.output_mean)
-    residuals = reduce(given.holdout, held_out)
-    run.report("last fit", np.nan)
-    final = polish(given.samples, found, task.bias, deadline)
-    residual = f"relative residual {np.sqrt(final.relative_rss):.1e}"
-    clock.stage("last fit", f"{residual} on all {given.moments.n} samples")
-    evidence = Evidence(
-        task.n_hidden,
-        found.sign_choices,
-        found.agreements,
-        final.converged,
-        found.last_drop,
-        given.precision,
-        task.coarse and final.relative_rss < task.level,
+    found = kept_search(
+        run, task.activation, lambda: finish(sample, sized(task, sample), run.rng, deadline, starts, report)
     )
-    certificate = certified(run, final.network, given, residuals, evidence, task.bias)
-    network = shown(final.network, given, certificate)
-    assert isinstance(network, Network)
-    return network, certificate, final.network
+    clock.stage("search", _search_sentence(found, sample.count()))
+    train = given.train
+    if given.stream is not None:
+        train = given.stream.part(START_LOAD * found.network.n_parameters)
+    if sample is not train:
+        run.report("refine", np.nan)
+        found = polish(train, found, task.bias, deadline)
+        clock.stage("refine", f"{_residual(found)} on {train.count()} samples")
+    run.report("last fit", np.nan)
+    if given.stream is not None and found.network.n_parameters <= LARGEST:
+        streamed = fit_in_passes(given, found, task.bias)
+        final, residuals = streamed.finished, streamed.holdout
+    else:
+        held_out = Residuals(found.network, found.network.n_outputs, found.network.n_hidden, given.output_mean)
+        residuals = reduce(given.holdout, held_out)
+        final = polish(given.samples, found, task.bias, deadline)
+    passes = f" after {run.passes.made} passes" if run.passes.made else ""
+    clock.stage("last fit", f"{_residual(final)} on all {given.moments.n} samples{passes}")
+    return final, residuals
 
 
 class _Reserve:
@@ -249,6 +280,8 @@ class _Reserve:
 def _search_sample(given: Prepared, task: Task, rng: np.random.Generator) -> Source:
     width = task.width(True) if task.n_hidden else 64
     wanted = max(2_000, SEARCH_LOAD * task.n_parameters(width, affine=True))
+    if given.stream is not None:
+        return given.stream.part(wanted)
     if wanted >= 0.9 * given.train.count():
         return given.train
     return subsample(given.train, wanted, int(rng.integers(2**31)))
@@ -262,11 +295,13 @@ def _as_starts(found: Estimate | None, bias: bool) -> list[np.ndarray]:
     return [*first, *found.starts]
 
 
+def _residual(found: Finished) -> str:
+    return f"relative residual {np.sqrt(found.relative_rss):.1e}"
+
+
 def _search_sentence(found: Finished, n: int) -> str:
-    return (
-        f"{found.network.n_hidden} units, relative residual {np.sqrt(found.relative_rss):.1e} on {n} samples "
-        f"after {found.descents} descent{'' if found.descents == 1 else 's'}"
-    )
+    descents = f"{found.descents} descent{'' if found.descents == 1 else 's'}"
+    return f"{found.network.n_hidden} units, {_residual(found)} on {n} samples after {descents}"
 
 
 def _network_method(name: str) -> Algorithm:

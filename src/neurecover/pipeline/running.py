@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -35,6 +35,7 @@ from neurecover.data import (
     time_limit,
     unwhitened,
 )
+from neurecover.data.passes import Passes, counted
 from neurecover.exceptions import OutOfTimeError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import Composite, Model, Network
@@ -77,6 +78,7 @@ class Run:
     deadline: Deadline
     report: Reporter
     late: float
+    passes: Passes
     clock: Clock = field(default_factory=Clock)
 
     def overtime(self) -> AbstractContextManager[None]:
@@ -107,8 +109,9 @@ def running(
     reporter = Reporter(progress if callable(progress) else lambda stage, residual: None)
     deadline = Deadline.after(time_budget, reporter.pulse)
     late = max(LATE, LATE_SHARE * (time_budget or 0.0))
-    with displayed(reporter, deadline) if progress and not callable(progress) else nullcontext():
-        yield Run(as_generator(random_state, purpose), deadline, reporter, late)
+    shown = displayed(reporter, deadline) if progress and not callable(progress) else nullcontext()
+    with shown, counted(reporter) as passes:
+        yield Run(as_generator(random_state, purpose), deadline, reporter, late, passes)
 
 
 @dataclass(frozen=True)
@@ -134,11 +137,16 @@ def begun(
     activation: Activation,
     bias: bool,
     n_hidden: int | None,
+    prepare: Callable[[Source], object] = lambda source: None,
 ) -> Begun:
-    """Read the samples as the algorithm wants them asked, and see whether there is anything to be done."""
+    """Read the samples as the algorithm wants them asked, and see whether there is anything to be done.
+
+    `prepare` sees the source before the first pass over it.
+    """
     run.report("read", float("nan"))
     asked = algorithm.prepare(as_source(X, Y))
     source = loaded(asked, n_samples)
+    prepare(source)
     given = prepared(source, bias, run.rng)
     task = Task(activation, given.whitening.rank, source.n_outputs, given.moments.n, bias, n_hidden, _level(given))
     run.clock.stage("read", _read_sentence(given))
@@ -264,4 +272,10 @@ def in_inputs(found: Estimate | None, given: Prepared) -> Estimate | None:
 def _read_sentence(given: Prepared) -> str:
     repeats = given.n_given - given.moments.n
     left_out = f", {repeats} that repeat others left out" if repeats else ""
-    return f"{given.moments.n} samples{left_out}, {given.whitening.rank} input dimensions"
+    source = given.source
+    columns = f"inputs {_listed(source.input_names)}; outputs {_listed(source.output_names)}"
+    return f"{given.moments.n} samples{left_out}, {given.whitening.rank} input dimensions; {columns}"
+
+
+def _listed(names: tuple[str, ...]) -> str:
+    return ", ".join(names) if len(names) <= 6 else f"{', '.join(names[:3])}, …, {names[-1]} ({len(names)} in all)"

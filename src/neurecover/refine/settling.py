@@ -61,7 +61,7 @@ def settle(source: Source, task: Task, descent: Descent, deadline: Deadline) -> 
     else:
         descent = descend(source, student, deadline, patient=True)
     return Finished(
-        as_network(_away_from_samples(source, descent.student)),
+        as_network(away_from_samples(descent.student, reduce(source, PreactivationRange(descent.student)))),
         descent.rss,
         descent.relative_rss,
         sign_choices,
@@ -126,7 +126,7 @@ def _turned(student: Student, flip: np.ndarray, slope: float) -> Student:
     return replace(student, V=np.where(flip[:, None], -student.V, student.V), readout=readout, affine=False)
 
 
-def _away_from_samples(source: Source, student: Student) -> Student:
+def away_from_samples(student: Student, seen: PreactivationRange) -> Student:
     """Units that no sample switches, moved so far that others will not either: where their kink lies is unknown.
 
     A unit that is on for every sample is a linear function of them: b grows by t and c shrinks by A_j·slope·t. One
@@ -135,7 +135,7 @@ def _away_from_samples(source: Source, student: Student) -> Student:
     act = student.activation
     if not student.bias or act.homogeneity != 1.0 or not act.odd_slope:
         return student
-    extremes = reduce(source, PreactivationRange(student)).sums
+    extremes = seen.sums
     on, off = -extremes["lowest"] > 0, extremes["highest"] <= 0
     V, readout = student.V.copy(), student.readout.copy()
     shift = np.where(on, extremes["highest"], 0.0)
@@ -162,15 +162,19 @@ def as_network(student: Student) -> Network:
     return Network(W, b, A, c, student.activation)
 
 
-def polish(source: Source, found: Finished, bias: bool, deadline: Deadline) -> Finished:
-    """The same units fitted to these samples, to the end."""
-    network = found.network
+def as_student(network: Network, bias: bool) -> Student:
+    """The network as a student without an affine part."""
     V = np.hstack([network.W, network.b[:, None]]) if bias else network.W
     readout = np.vstack([network.A.T, network.c[None]]) if bias else network.A.T
-    descent = descend(source, Student(network.activation, V, readout, bias, affine=False), deadline, patient=True)
+    return Student(network.activation, V, readout, bias, affine=False)
+
+
+def polish(source: Source, found: Finished, bias: bool, deadline: Deadline) -> Finished:
+    """The same units fitted to these samples, to the end."""
+    descent = descend(source, as_student(found.network, bias), deadline, patient=True)
     return replace(
         found,
-        network=as_network(_away_from_samples(source, descent.student)),
+        network=as_network(away_from_samples(descent.student, reduce(source, PreactivationRange(descent.student)))),
         rss=descent.rss,
         relative_rss=descent.relative_rss,
         converged=not descent.running,

@@ -14,9 +14,13 @@ from neurecover.statistics.influence import InfluenceSums, ProbeScores, SerialRe
 from neurecover.statistics.model_sums import ModelSums, UnitsOn, incoming
 from neurecover.statistics.moments import Moments
 from neurecover.statistics.residuals import Residuals
+from neurecover.statistics.row_sample import RowSample
+from neurecover.statistics.together import Divided, Division, Together
 
 __all__ = [
     "CurvatureProduct",
+    "Divided",
+    "Division",
     "GaussNewtonSums",
     "HermiteCoefficients",
     "HermiteSums",
@@ -29,8 +33,10 @@ __all__ = [
     "ProbeScores",
     "ReadoutSums",
     "Residuals",
+    "RowSample",
     "SerialResiduals",
     "Statistic",
+    "Together",
     "UnitBlockSums",
     "UnitsOn",
     "incoming",

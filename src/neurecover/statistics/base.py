@@ -63,7 +63,7 @@ class Statistic(ABC):
 
     def to_arrays(self) -> dict[str, np.ndarray]:
         """Sums and settings, to be stored; `from_arrays` of an equally built statistic reads them back."""
-        return {name: value.copy() for name, value in (self.sums | dict(self.settings)).items()}
+        return {name: value.copy("K") for name, value in (self.sums | dict(self.settings)).items()}
 
     def from_arrays(self, arrays: Mapping[str, np.ndarray]) -> Self:
         """A statistic built like this one that holds the given sums."""

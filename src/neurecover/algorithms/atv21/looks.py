@@ -29,14 +29,16 @@ MOST_FEATURES = 60_000  # of one sample; beyond, the tensors are too large
 class Unexplained(Source):
     """A source whose outputs are what a prediction leaves of them, y − predict(x)."""
 
+    parent: Source
+
     def __init__(self, parent: Source, predict: Callable[[np.ndarray], np.ndarray]) -> None:
-        self._parent, self._predict = parent, predict
+        self.parent, self._predict = parent, predict
         self.origin = f"{parent.origin} (less a network)"
         self.n_samples = parent.n_samples
         self.input_names, self.output_names = parent.input_names, parent.output_names
 
     def _blocks(self, rows: int) -> Blocks:
-        for X, Y in self._parent.blocks(rows):
+        for X, Y in self.parent.blocks(rows):
             yield X, Y - self._predict(np.asarray(X, dtype=np.float64))
 
 

@@ -20,6 +20,7 @@ from neurecover.data import Source
 from neurecover.data.source import Blocks
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
+from neurecover.statistics.together import row_numbers
 
 
 class Rejected(Source):
@@ -36,21 +37,21 @@ class Rejected(Source):
             raise ValueError(
                 f"ceiling needs to be a positive number, at least the largest output. Got {ceiling} instead."
             )
-        self._parent, self._ceiling, self._seed = parent, ceiling, seed
+        self.parent, self._ceiling, self._seed = parent, ceiling, seed
         self.origin = f"{parent.origin} (rejection)"
         self.input_names, self.output_names = parent.input_names, parent.output_names
         self.n_samples = None
 
     def _blocks(self, rows: int) -> Blocks:
-        rng = np.random.default_rng(self._seed)
-        for X, Y in self._parent.blocks(rows):
+        assert self.parent is not None
+        for X, Y in self.parent.blocks(rows):
             chance = Y[:, 0] / self._ceiling
             if chance.min() < 0.0 or chance.max() > 1.0:
                 raise ValueError(
                     f"Rejection needs outputs from 0 to the ceiling {self._ceiling:g}. Got one of "
                     f"{Y.min() if chance.min() < 0.0 else Y.max():g} instead."
                 )
-            kept = rng.random(len(X)) < chance
+            kept = row_numbers(X, Y, self._seed) * 2.0**-64 < chance
             yield X[kept], np.ones((int(kept.sum()), 1))
 
 

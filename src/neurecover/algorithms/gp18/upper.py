@@ -19,28 +19,32 @@ _SPARSE = 5.0  # standard errors below which a coefficient is dropped and the re
 class Hidden(Source):
     """The samples (u(W x − t), y) of a layer: the inputs of the upper part with its outputs."""
 
+    parent: Source
+
     def __init__(self, parent: Source, layer: Composite) -> None:
-        self._parent, self._layer = parent, layer
+        self.parent, self._layer = parent, layer
         self.origin = f"{parent.origin} (hidden values)"
         self.n_samples = parent.n_samples
         self.input_names = numbered("h", layer.n_hidden)
         self.output_names = parent.output_names
 
     def _blocks(self, rows: int) -> Blocks:
-        for X, Y in self._parent.blocks(rows):
+        for X, Y in self.parent.blocks(rows):
             yield self._layer.hidden(X), Y
 
 
 class _Monomials(Source):
     """Monomials of the hidden values in place of the inputs."""
 
+    parent: Source
+
     def __init__(self, parent: Source, exponents: np.ndarray) -> None:
-        self._parent, self._exponents = parent, exponents
+        self.parent, self._exponents = parent, exponents
         self.origin, self.n_samples, self.output_names = parent.origin, parent.n_samples, parent.output_names
         self.input_names = numbered("m", len(exponents))
 
     def _blocks(self, rows: int) -> Blocks:
-        for H, Y in self._parent.blocks(rows):
+        for H, Y in self.parent.blocks(rows):
             yield monomials(np.asarray(H, dtype=float), self._exponents), Y
 
 

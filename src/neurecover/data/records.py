@@ -1,0 +1,118 @@
+"""The folder in which a run keeps where it is, so that it can be broken off at any moment and go on.
+
+`run.json` says what is computed from which samples (the fingerprint); `pass-3.npz` holds the sums of the third pass and
+how many rows are in them; `search.npz` what was found between passes. A file is written beside its place and moved
+there in one step, so that what is found later is whole: the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Record:
+    """The sums of a pass, the rows in them, where the next ones are, and whether there are none."""
+
+    arrays: dict[str, np.ndarray]
+    done: int
+    position: int
+    complete: bool
+
+
+def recorded(folder: Path) -> dict[str, Any]:
+    """The fingerprint of the run whose records are in the folder; empty where there are none."""
+    path = folder / "run.json"
+    if not path.exists():
+        return {}
+    try:
+        found = json.loads(path.read_text())
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise ValueError(f"{path} cannot be read as a checkpoint: give another folder, or empty it.")
+    return found
+
+
+class Records:
+    """A folder of records for one computation, described by `fingerprint`; another one's folder is refused."""
+
+    def __init__(self, folder: str | os.PathLike[str], fingerprint: Mapping[str, Any]) -> None:
+        self.folder = Path(folder)
+        wanted = json.loads(json.dumps({"version": VERSION, **fingerprint}))
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OSError(f"The checkpoint folder {self.folder} cannot be made ({error.strerror}).") from None
+        found = recorded(self.folder)
+        if not found:
+            if any(file.suffix != ".part" for file in self.folder.iterdir()):
+                raise ValueError(f"{self.folder} is not empty and holds no checkpoint: give another folder.")
+            self._put(self.folder / "run.json", json.dumps(wanted, indent=1).encode())
+            return
+        other = [name for name in sorted({*wanted, *found}) if wanted.get(name) != found.get(name)]
+        if other:
+            name = other[0]
+            raise ValueError(
+                f"The checkpoint in {self.folder} is of another run: its {name} is {found.get(name)!r}. Got "
+                f"{wanted.get(name)!r} instead; give another folder, or empty it to begin anew."
+            )
+
+    def read(self, number: int) -> Record | None:
+        """What is recorded of a pass, if anything."""
+        arrays = self.get(f"pass-{number}")
+        if arrays is None:
+            return None
+        done, position, complete = (int(value) for value in arrays.pop("_where"))
+        return Record(arrays, done, position, bool(complete))
+
+    def write(self, number: int, record: Record) -> None:
+        """Record a pass in place of what was recorded of it before."""
+        where = np.array([record.done, record.position, record.complete])
+        self.keep(f"pass-{number}", {**record.arrays, "_where": where})
+
+    def get(self, name: str) -> dict[str, np.ndarray] | None:
+        """Arrays that were kept under a name."""
+        path = self.folder / f"{name}.npz"
+        if not path.exists():
+            return None
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                return {key: archive[key] for key in archive.files}
+        except (ValueError, OSError, zipfile.BadZipFile) as error:
+            raise ValueError(f"{path} is damaged ({error}): remove it to compute that part anew.") from None
+
+    def keep(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
+        path = self.folder / f"{name}.npz"
+        beside = path.with_suffix(f".{os.getpid()}.part")
+        try:
+            with beside.open("wb") as file:
+                np.savez(file, **arrays)  # type: ignore[arg-type]
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(beside, path)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise OSError(
+                f"The checkpoint in {self.folder} cannot be written ({error.strerror}): make room there; what was "
+                "recorded before is whole, and the same call goes on from it."
+            ) from None
+
+    def _put(self, path: Path, content: bytes) -> None:
+        beside = path.with_suffix(f".{os.getpid()}.part")
+        try:
+            beside.write_bytes(content)
+            os.replace(beside, path)
+        except OSError as error:
+            beside.unlink(missing_ok=True)
+            raise OSError(f"The checkpoint in {self.folder} cannot be written ({error.strerror}).") from None

@@ -1,0 +1,164 @@
+"""Time and memory against the number of samples n, inputs d and units k, for samples that are streamed from files.
+
+Every row is a `recover` in a process of its own, on noisy samples of a random network. Time is that of the processor; a
+pass is timed between its first block and its last. The certificate's pass, the heaviest, makes per row about
+
+    2·[(k+1)(k+2)/2 · D(D+1)/2 + (k+1+e)·k·D + (k+1+e)²] + P²     floating-point operations,      D = d + 1, e = 40,
+
+for the pairs of gates and inputs, the probes and the scores of P parameters; their rate is set beside that of a matrix
+product in the same process.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neurecover.certificate.certifying import N_PROBES
+from neurecover.experiments.experiment import Experiment, Row, Track
+from neurecover.simulate import sample, teacher
+
+NOISE, PIECE = 0.1, 2**16
+USUAL = {"n": 1_000_000, "d": 20, "k": 6, "kind": "parquet", "workers": 0}
+VARIED: list[dict[str, Any]] = [
+    *({"varied": "n", "n": n} for n in (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)),
+    *({"varied": "d", "d": d, "n": 300_000} for d in (30, 100, 300)),
+    *({"varied": "k", "k": k} for k in (3, 12)),
+    {"varied": "kind", "kind": "npy"},
+    *({"varied": "workers", "workers": workers} for workers in (1, 2)),
+]
+EXPECTED = {"n": 1.0, "d": 2.0}  # powers with which the certificate's pass grows; k enters through k² and (k d)²
+
+
+def _run(track: Track) -> list[Row]:
+    rows = [_measured(USUAL | case) for case in track(VARIED, "sizes")]
+    for varied, expected in EXPECTED.items():
+        mine = [row for row in rows if row["varied"] == varied and row["pass seconds"]]
+        if len(mine) < 2:
+            continue
+        sizes, seconds = ([float(row[name]) for row in mine] for name in (varied, "pass seconds"))  # type: ignore[arg-type]
+        slope = float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
+        blank: Row = dict.fromkeys(rows[0])
+        rows.append({**blank, "varied": f"power of {varied}", "pass seconds": round(slope, 2), "share": expected})
+    return rows
+
+
+def _measured(case: dict[str, Any]) -> Row:
+    """One case in a process of its own, whose peak memory is then its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        command = [sys.executable, "-m", "neurecover.experiments.scale", json.dumps(case), folder]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return case | json.loads(done.stdout.splitlines()[-1])
+
+
+def _recovered(case: dict[str, Any], folder: Path) -> Row:
+    """What a process of its own measures: recover from files, here or on worker processes."""
+    import resource
+    from contextlib import ExitStack
+
+    from neurecover import pipeline
+    from neurecover.data import open as open_samples
+
+    truth, place = _written(case, folder)
+    told: list[tuple[str, float]] = []
+
+    def progress(stage: str, _: float) -> None:
+        told.append((stage, time.process_time()))
+
+    with ExitStack() as stack:
+        source = open_samples(place)
+        if case["workers"]:
+            from dask import dataframe
+            from distributed import Client, LocalCluster
+
+            cluster = LocalCluster(case["workers"], threads_per_worker=1, dashboard_address=None)
+            client = stack.enter_context(Client(stack.enter_context(cluster)))
+            source = open_samples(dataframe.read_parquet(place, split_row_groups=1), client=client)
+        began, wall = time.process_time(), time.perf_counter()
+        found = pipeline.recover(source, n_hidden=case["k"], random_state=0, progress=progress)
+        seconds, wall = time.process_time() - began, time.perf_counter() - wall
+    errors = found.certificate.standard_errors
+    whole = single = np.nan
+    if errors is not None:
+        true, W = truth.normal_form().W, found.network.W
+        apart = np.square(W - true[np.square(W[:, None] - true).sum(axis=2).argmin(axis=1)])
+        whole, single = apart.sum() / np.square(errors["W"]).sum(), np.mean(apart / np.square(errors["W"]))
+    per_pass, count = _certificate_pass(told, case)
+    return {
+        "verdict": found.certificate.verdict,
+        "passes": count,
+        "CPU seconds": round(seconds, 2),
+        "wall seconds": round(wall, 2),
+        "peak MB": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024),
+        "error² / bound": round(float(whole), 3),  # the weights of the weakest unit have most part in both
+        "mean z²": round(float(single), 3),
+        "pass seconds": per_pass and round(per_pass, 2),
+        "share": per_pass and round(_operations(case) * case["n"] / per_pass / _product_rate(), 2),
+    }
+
+
+def _written(case: dict[str, Any], folder: Path) -> tuple[Any, Any]:
+    """The network and the files of its samples in single precision, written piece by piece."""
+    n, d = case["n"], case["d"]
+    truth = teacher(d, case["k"], random_state=0)
+    pieces = [min(PIECE, n - first) for first in range(0, n, PIECE)]
+    made = (sample(truth, m, noise=NOISE, random_state=1 + i) for i, m in enumerate(pieces))
+    if case["kind"] == "npy":
+        X, Y = (
+            np.lib.format.open_memmap(folder / f"{name}.npy", "w+", np.float32, (n, width))
+            for name, width in (("X", d), ("Y", 1))
+        )
+        for i, (x, y) in enumerate(made):
+            X[i * PIECE : i * PIECE + len(x)], Y[i * PIECE : i * PIECE + len(x)] = x, y
+        return truth, (folder / "X.npy", folder / "Y.npy")
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    names = [*(f"x{j}" for j in range(d)), "y"]
+    schema = pa.schema([(name, pa.float32()) for name in names])
+    with pq.ParquetWriter(folder / "samples.parquet", schema, use_dictionary=False) as writer:
+        for x, y in made:
+            writer.write_table(pa.table(list(np.hstack([x, y]).T.astype(np.float32)), schema=schema))
+    return truth, folder / "samples.parquet"
+
+
+def _certificate_pass(told: list[tuple[str, float]], case: dict[str, Any]) -> tuple[float | None, int]:
+    """The seconds of the last pass, from the times of its blocks, and how many passes there were."""
+    numbers = [int(stage.split()[1]) for stage, _ in told if stage.startswith("pass ")]
+    if not numbers:
+        return None, 0
+    times = [moment for stage, moment in told if stage.startswith(f"pass {numbers[-1]} ")]
+    blocks = len(times)
+    return (times[-1] - times[0]) * blocks / (blocks - 1) if blocks > 1 else None, len(set(numbers))
+
+
+def _operations(case: dict[str, Any]) -> float:
+    d, k = case["d"], case["k"]
+    D, h, P = d + 1, k + 1 + N_PROBES, k * (d + 1) + k + 1
+    return float((k + 1) * (k + 2) * D * (D + 1) / 2 + 2 * h * k * D + 2 * h * h + P * P)
+
+
+def _product_rate(size: int = 1_200, times: int = 5) -> float:
+    """Operations per second of a matrix product with one thread."""
+    from threadpoolctl import threadpool_limits
+
+    A = np.ones((size, size))
+    with threadpool_limits(1):
+        A @ A
+        began = time.process_time()
+        for _ in range(times):
+            A @ A
+    return 2.0 * size**3 * times / (time.process_time() - began)
+
+
+SCALE = Experiment("scale", "Time and memory for samples larger than memory", _run)
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(_recovered(json.loads(sys.argv[1]), Path(sys.argv[2]))) + "\n")

@@ -1,0 +1,60 @@
+"""A run that can be broken off and go on: what identifies it, and what it keeps between its passes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neurecover.activations import Activation
+from neurecover.data import Source
+from neurecover.data.records import Records, recorded
+from neurecover.models import Network
+from neurecover.pipeline.running import Run
+from neurecover.random import RandomStateLike
+from neurecover.refine.settling import Finished
+
+Folder = str | os.PathLike[str]
+
+
+def steady_seed(checkpoint: Folder | None, random_state: RandomStateLike) -> RandomStateLike:
+    """The seed of a run that keeps records: the one given, that of the run to go on with, or a new one."""
+    if checkpoint is None or random_state is not None:
+        return random_state
+    before = recorded(Path(checkpoint))
+    return before["seed"] if "seed" in before else int(np.random.default_rng().integers(2**31))
+
+
+def begin_records(run: Run, checkpoint: Folder, source: Source, seed: RandomStateLike, options: dict[str, Any]) -> None:
+    """Keep records of the run in a folder; one of another run, of other samples or options, is refused."""
+    if not isinstance(seed, int | np.integer):
+        raise ValueError("checkpoint= needs random_state to be a whole number or None, to be the same when it goes on.")
+    what = {"samples": source.identity(), "seed": int(seed), "release": version("neurecover"), "numpy": np.__version__}
+    run.passes.records = Records(checkpoint, {**what, **options})
+
+
+def kept_search(run: Run, activation: Activation, search: Callable[[], Finished]) -> Finished:
+    """What the search found, from the records where it has ended before; random numbers go on as they did then."""
+    records = run.passes.records
+    if records is None:
+        return search()
+    kept = records.get("search")
+    if kept is None:
+        found = search()
+        network = found.network
+        facts = [found.rss, found.relative_rss, found.last_drop]
+        counts = [found.sign_choices, found.descents, found.agreements, found.converged, run.passes.made]
+        state = np.frombuffer(json.dumps(run.rng.bit_generator.state).encode(), dtype=np.uint8)
+        arrays = {"W": network.W, "b": network.b, "A": network.A, "c": network.c}
+        records.keep("search", {**arrays, "facts": np.array(facts), "counts": np.array(counts), "random": state})
+        return found
+    run.rng.bit_generator.state = json.loads(kept["random"].tobytes().decode())
+    rss, relative_rss, last_drop = (float(fact) for fact in kept["facts"])
+    choices, descents, agreements, converged, run.passes.made = (int(count) for count in kept["counts"])
+    network = Network(kept["W"], kept["b"], kept["A"], kept["c"], activation)
+    return Finished(network, rss, relative_rss, choices, descents, agreements, bool(converged), last_drop)
