@@ -1,11 +1,8 @@
 """Time and memory against the number of samples n, inputs d and units k, for samples that are streamed from files.
 
 Every row is a `recover` in a process of its own, on noisy samples of a random network. Time is that of the processor; a
-pass is timed between its first block and its last. The certificate's pass, the heaviest, makes per row about
-
-    2·[(k+1)(k+2)/2 · D(D+1)/2 + (k+1+e)·k·D + (k+1+e)²] + P²     floating-point operations,      D = d + 1, e = 40,
-
-for the pairs of gates and inputs, the probes and the scores of P parameters; their rate is set beside that of a matrix
+pass is timed between its first block and its last. The last pass, for the errors of P parameters, is the heaviest: it
+makes 4 P² floating-point operations per row in matrix products, whose rate is set beside that of one large matrix
 product in the same process.
 """
 
@@ -21,7 +18,6 @@ from typing import Any
 
 import numpy as np
 
-from neurecover.certificate.certifying import N_PROBES
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.simulate import sample, teacher
 
@@ -34,7 +30,7 @@ VARIED: list[dict[str, Any]] = [
     {"varied": "kind", "kind": "npy"},
     *({"varied": "workers", "workers": workers} for workers in (1, 2)),
 ]
-EXPECTED = {"n": 1.0, "d": 2.0}  # powers with which the certificate's pass grows; k enters through k² and (k d)²
+EXPECTED = {"n": 1.0, "d": 2.0}  # powers with which the last pass grows
 
 
 def _run(track: Track) -> list[Row]:
@@ -90,7 +86,7 @@ def _recovered(case: dict[str, Any], folder: Path) -> Row:
         true, W = truth.normal_form().W, found.network.W
         apart = np.square(W - true[np.square(W[:, None] - true).sum(axis=2).argmin(axis=1)])
         whole, single = apart.sum() / np.square(errors["W"]).sum(), np.mean(apart / np.square(errors["W"]))
-    per_pass, count = _certificate_pass(told, case)
+    per_pass, count = _last_pass(told, case)
     return {
         "verdict": found.certificate.verdict,
         "passes": count,
@@ -129,7 +125,7 @@ def _written(case: dict[str, Any], folder: Path) -> tuple[Any, Any]:
     return truth, folder / "samples.parquet"
 
 
-def _certificate_pass(told: list[tuple[str, float]], case: dict[str, Any]) -> tuple[float | None, int]:
+def _last_pass(told: list[tuple[str, float]], case: dict[str, Any]) -> tuple[float | None, int]:
     """The seconds of the last pass, from the times of its blocks, and how many passes there were."""
     numbers = [int(stage.split()[1]) for stage, _ in told if stage.startswith("pass ")]
     if not numbers:
@@ -140,9 +136,7 @@ def _certificate_pass(told: list[tuple[str, float]], case: dict[str, Any]) -> tu
 
 
 def _operations(case: dict[str, Any]) -> float:
-    d, k = case["d"], case["k"]
-    D, h, P = d + 1, k + 1 + N_PROBES, k * (d + 1) + k + 1
-    return float((k + 1) * (k + 2) * D * (D + 1) / 2 + 2 * h * k * D + 2 * h * h + P * P)
+    return 4.0 * (case["k"] * (case["d"] + 2) + 1) ** 2
 
 
 def _product_rate(size: int = 1_200, times: int = 5) -> float:
