@@ -121,7 +121,7 @@ def certify(
 def _in_memory(samples: Source) -> Source | None:
     """The inputs as they are, where they fit in memory."""
     raw = samples.parent if isinstance(samples, Mapped) else None
-    return raw if raw is not None and 8 * raw.count() * raw.n_inputs <= IN_MEMORY else None
+    return raw if raw is not None and not raw.base.streams else None
 
 
 def _partly(

@@ -36,7 +36,8 @@ class InfluenceSums(Statistic):
 
     def update(self, X: np.ndarray, Y: np.ndarray) -> None:
         X, Y = float64(X, Y)
-        J = jacobian(self.model, X)[:, :, self.free]
+        J = jacobian(self.model, X)
+        J = J if len(self.free) == J.shape[2] else J[:, :, self.free]  # a copy as large as itself
         leverage = np.einsum("nop,nop->no", J @ self.inverse, J)
         share = np.clip(1.0 - leverage, 1e-3, 1.0)
         R = (Y - self.model(X)) / np.sqrt(share)
