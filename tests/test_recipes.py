@@ -105,7 +105,7 @@ def test_a_check(package: Path) -> None:
         "def units(",
         code("A check").split("import Check\n")[1] + "\n\ndef units(",
     )
-    edit(package / "certificate" / "verdict.py", 'IDENTIFIABLE = (\n', 'IDENTIFIABLE = (\n    "spread",\n')
+    edit(package / "certificate" / "verdict.py", "IDENTIFIABLE = (\n", 'IDENTIFIABLE = (\n    "spread",\n')
     question = DATA + (
         "r = nr.recover(X, Y, 2, bias=False, random_state=0)\n"
         'print(r.certificate.verdict, [c.figure for c in r.certificate.checks if c.name == "spread"])\n'

@@ -31,14 +31,16 @@ class Repaired(Source):
 class Uncontradicted(Source):
     """The rows of a source, as they are, in which every output has |y − predict(x)| ≤ tolerance."""
 
+    parent: Source
+
     def __init__(self, parent: Source, predict: Callable[[np.ndarray], np.ndarray], tolerance: float) -> None:
-        self._parent, self._predict, self._tolerance = parent, predict, tolerance
+        self.parent, self._predict, self._tolerance = parent, predict, tolerance
         self.origin = f"{parent.origin} (rows with gross errors left out)"
         self.n_samples = None
         self.input_names, self.output_names = parent.input_names, parent.output_names
 
     def _blocks(self, rows: int) -> Blocks:
-        for X, Y in self._parent.blocks(rows):
+        for X, Y in self.parent.blocks(rows):
             kept = np.all(np.abs(Y - self._predict(np.asarray(X, dtype=np.float64))) <= self._tolerance, axis=1)
             if kept.any():
                 yield X[kept], Y[kept]

@@ -63,7 +63,7 @@ def set_aside(given: Prepared, found: Estimate) -> tuple[Prepared, tuple[Check, 
     )
     aside = Check("corrupted outputs", True, worst, MOST_ASIDE, sentence)
     train, samples = (Repaired(part, found.network, tolerance) for part in (given.train, given.samples))
-    return replace(given, train=train, holdout=holdout, samples=samples), (aside,)
+    return replace(given, train=train, holdout=holdout, samples=samples, stream=None), (aside,)
 
 
 def _doubt(X: np.ndarray, mask: np.ndarray) -> str | None:
