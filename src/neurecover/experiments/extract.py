@@ -91,7 +91,7 @@ def trained_network(dims: tuple[int, ...], data: str, seed: int) -> Network | De
 
     X, y = getattr(datasets, f"load_{data}")(return_X_y=True)
     X, y = (X - X.mean(axis=0)) / X.std(axis=0), (y - y.mean()) / y.std()
-    model = MLPRegressor(dims[1:-1], max_iter=400, tol=0.0, n_iter_no_change=400, random_state=seed)
+    model = MLPRegressor(hidden_layer_sizes=dims[1:-1], max_iter=400, tol=0.0, n_iter_no_change=400, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.fit(X, y)

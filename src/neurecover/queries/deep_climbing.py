@@ -17,6 +17,8 @@ from neurecover.queries.deep_points import random_points
 
 _STARTS = 200
 _STEPS = np.geomspace(0.5, 0.01, 50)
+# How far out points may go, relative to usual ones: beyond, a bias no longer shows.
+_FARTHEST = 5.0
 # The part of the point's size that both values must reach.
 _CLEAR = 1e-4
 
@@ -31,6 +33,7 @@ def jointly_on(known: Known, theta: np.ndarray, feature: int, near: np.ndarray, 
     theta, row = theta / np.linalg.norm(theta), np.append(W[feature], b[feature]) / np.linalg.norm(W[feature])
     spread = rng.choice([0.1, 0.5, 2.0], (_STARTS, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
     X = np.vstack([random_points(known, _STARTS, rng), near + spread * rng.standard_normal((_STARTS, len(near)))])
+    farthest = _FARTHEST * max(np.sqrt(len(near)), float(np.linalg.norm(near)))
     best, height = X, np.full(len(X), -np.inf)
     for step in _STEPS:
         z, q = known.features(X) @ theta, below.features(X) @ row
@@ -42,6 +45,7 @@ def jointly_on(known: Known, theta: np.ndarray, feature: int, near: np.ndarray, 
         length = np.linalg.norm(up, axis=1)
         length[length == 0.0] = 1.0
         X = X + (step * size / length)[:, None] * up
+        X *= np.minimum(1.0, farthest / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300))
     order = np.argsort(-height)[:20]
     return best[order[height[order] > _CLEAR]]
 

@@ -98,7 +98,7 @@ def extract_shallow(
     and SeveralLayersError is raised if they do not go on.
 
     accuracy is the error wanted of a row of W of length one: the smaller, the more questions, up to about twice those
-    of the first pass. Where it is not told it is between 1e-12 for a small network and 1e-9 for a large one. n_hidden,
+    of the first pass. Where it is not told it is between 2e-13 for a small network and 1e-9 for a large one. n_hidden,
     where it is told, is only compared with what is found.
     """
     act = get(activation)
@@ -150,7 +150,7 @@ def _search_fine(box: Box, wanted: _Wanted, rng: np.random.Generator, deadline: 
         network = refine_jointly(measure_output_weights(box, network, rng), regions)
         network = measure_output_weights(box, network, rng)
     most = int(np.ceil(_REGIONS * len(known) / box.n_outputs))
-    accuracy = wanted.accuracy or float(np.clip(1e-15 * network.n_parameters**1.5, 1e-12, 1e-9))
+    accuracy = wanted.accuracy or float(np.clip(3e-16 * network.n_parameters**1.5, 2e-13, 1e-9))
     regions = add_regions(box, network, regions, accuracy, most, rng=rng)
     network = refine_jointly(network, regions)
     return _Found(network, expected_errors(network, regions))
