@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -201,10 +202,15 @@ class Recovery(Generic[M]):
 
 def versions() -> dict[str, str]:
     """The releases that a figure depends on, by name."""
+    return dict(_installed())
+
+
+@cache
+def _installed() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for name in ("neurecover", "numpy", "scipy"):
         try:
-            found[name] = version(name)
+            found[name] = version(name)  # reads and parses a file
         except PackageNotFoundError:  # run from its source
             continue
     return found

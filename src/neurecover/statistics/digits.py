@@ -21,6 +21,7 @@ from neurecover.statistics.base import Statistic, float64
 SHORT = {8: "bfloat16", 11: "half precision", 24: "single precision"}  # by the bits of the mantissa
 SINGLE, DOUBLE = 24, 53
 MOST = 12  # decimals or figures looked for; more would not be told from double precision
+HEAD = 8  # rows of a block that show, as a rule, that there is no grid
 VACUOUS = 0.1  # of a step: where a float blurs a grid by more, every value is on it
 
 
@@ -58,6 +59,13 @@ class OutputDigits(Statistic):
 
     def update(self, X: np.ndarray, Y: np.ndarray) -> None:
         _, Y = float64(X, Y)
+        self.sums["n"] += len(Y)
+        self._look(Y[:HEAD])
+        full = (self.sums["bits"] > SINGLE) & np.all(self.sums["decimals"] > MOST, axis=0)
+        if not np.all(full & np.all(self.sums["figures"] > MOST, axis=0)):  # else no grid is left, whatever follows
+            self._look(Y[HEAD:])
+
+    def _look(self, Y: np.ndarray) -> None:
         sums, size = self.sums, np.abs(Y)
         given = size > 0.0
         mantissa, exponent = np.frexp(size)
@@ -65,7 +73,6 @@ class OutputDigits(Statistic):
         _, low = np.frexp((whole & -whole).astype(np.float64))  # the place of the last bit, from 1
         place = np.floor(np.log10(size, out=np.zeros_like(size), where=given)) + 1.0
         bits = np.where(given, DOUBLE + 1 - low, 0)
-        sums["n"] += len(Y)
         np.maximum(sums["bits"], bits.max(axis=0, initial=0), out=sums["bits"])
         np.maximum(sums["largest"], size.max(axis=0, initial=0.0), out=sums["largest"])
         for row, blur in enumerate(_BLURS):
