@@ -18,6 +18,7 @@ import numpy as np
 from scipy.special import chdtrc, chdtri
 
 from neurecover.certificate.ambiguity import sign_ambiguities
+from neurecover.data import afford
 from neurecover.models import Network
 
 CERTAIN = 1e-6  # the probability at which v_S = 0 is excluded: 2^k sets are looked at
@@ -53,6 +54,7 @@ def sign_rivals(layer: Network, variances: np.ndarray, covariance: Callable[[], 
     if len(flips) == 1:
         return SignRivals(flips, 0.0, found.complete)
     maps, C = [_map(layer, j) for j in range(k)], covariance()
+    afford(len(flips) * (p * d) ** 2 * len(C))
     values = np.array([_p_value(layer, np.flatnonzero(flip), maps, C) for flip in flips])
     kept = (values > CERTAIN) | ~flips.any(axis=1)
     others = values[kept & flips.any(axis=1)]

@@ -19,6 +19,7 @@ import numpy as np
 from scipy.linalg import qr
 
 ENUMERATE, MEET, MAX_SOLUTIONS = 16, 40, 32
+MOST_PAIRS = 2**20
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,9 @@ def find_flips(
     complete = True
     if k - rank <= ENUMERATE:
         flips = _enumerate_free(columns, target, pivots[:rank], pivots[rank:])
-    elif k <= MEET:
-        flips = _meet_in_the_middle(columns, target, tolerance * scale)
     else:
-        flips, complete = _rounded(columns, target), False
+        met = _meet_in_the_middle(columns, target, tolerance * scale) if k <= MEET else None
+        flips, complete = (_rounded(columns, target), False) if met is None else (met, True)
     misfit = np.linalg.norm(flips @ columns.T - target, axis=1) / scale
     order = np.argsort(misfit, kind="stable")
     keep = order[: max(1, min(max_solutions, np.count_nonzero(misfit <= tolerance)))]
@@ -87,8 +87,11 @@ def _enumerate_free(columns: np.ndarray, target: np.ndarray, bound: np.ndarray, 
     return flips
 
 
-def _meet_in_the_middle(columns: np.ndarray, target: np.ndarray, tolerance: float) -> np.ndarray:
-    """Subset sums of the first half against target less those of the second, matched along one random direction."""
+def _meet_in_the_middle(columns: np.ndarray, target: np.ndarray, tolerance: float) -> np.ndarray | None:
+    """Subset sums of the first half against target less those of the second, matched along one random direction.
+
+    None where more than MOST_PAIRS match, as they do for a coarse tolerance.
+    """
     half = columns.shape[1] // 2
     direction = np.random.default_rng(0).standard_normal(len(target))
     direction /= np.linalg.norm(direction)
@@ -98,10 +101,14 @@ def _meet_in_the_middle(columns: np.ndarray, target: np.ndarray, tolerance: floa
     wanted = direction @ target - _subset_sums(second)
     low = np.searchsorted(left, wanted - tolerance, sorter=order)
     high = np.searchsorted(left, wanted + tolerance, side="right", sorter=order)
-    pairs = [(order[i], j) for j in np.flatnonzero(high > low) for i in range(low[j], high[j])]
-    if not pairs:
+    counts = high - low
+    total = int(counts.sum())
+    if total > MOST_PAIRS:
+        return None
+    if total == 0:
         return _rounded(columns, target)
-    lefts, rights = np.array(pairs).T
+    rights = np.repeat(np.arange(len(wanted)), counts)
+    lefts = order[np.arange(total) - np.repeat(np.cumsum(counts) - counts - low, counts)]
     return np.hstack([_bits(lefts, half), _bits(rights, columns.shape[1] - half)]).astype(float)
 
 
