@@ -40,15 +40,15 @@ def certificate(*failed: Check, n: int = 100) -> nr.Certificate:
 
 
 def test_the_number_of_samples_is_what_the_failed_checks_lack() -> None:
-    wide = precision(0.3, np.array([10.0]))[0]  # three times the error allowed: nine times the samples
+    wide = precision(0.3, np.array([10.0]), 100)[0]  # three times the error allowed: nine times the samples
     assert not wide.passed
     assert advice(certificate(wide))[0] == "Give about 900 samples or more; there are 100."
-    weak = precision(0.01, np.array([2.0]))[1]  # half of the four standard errors wanted: four times the samples
+    weak = precision(0.01, np.array([2.0]), 100)[1]  # half of the four standard errors wanted: four times the samples
     assert advice(certificate(weak))[0] == "Give about 400 samples or more; there are 100."
     assert advice(certificate(wide, weak))[0] == "Give about 900 samples or more; there are 100."
-    short = equations(100, 250)
+    short = equations(100, 250, 100)
     assert advice(certificate(short))[0] == "Give about 250 samples or more; there are 100."
-    hopeless = precision(50.0, np.array([10.0]))[0]
+    hopeless = precision(50.0, np.array([10.0]), 100)[0]
     assert "thousands of times" in advice(certificate(hopeless))[0]
 
 
@@ -56,7 +56,7 @@ def test_where_nothing_else_is_known_it_says_what_may_be_lacking() -> None:
     rounding, structure = (Check(name, False, 1.0, 0.1, name) for name in ("rounding", "structure"))
     assert "more units" in advice(certificate(structure, rounding))[0]
     # The standard errors of a wrong network say nothing of how many samples the right one takes.
-    wide = precision(0.3, np.array([10.0]))[0]
+    wide = precision(0.3, np.array([10.0]), 100)[0]
     assert "samples or more" not in " ".join(advice(certificate(structure, rounding, wide)))
 
 

@@ -378,7 +378,7 @@ def test_methods_are_listed(run: Run) -> None:
         (["recover", "samples.npz", "--time-budget", "nan"], ["nan"]),
         (["recover", "samples.npz", "--outputs", "y"], ["no columns are chosen"]),
         (["recover", "nowhere.npz"], ["There is no file nowhere.npz"]),
-        (["recover", "."], ["directory"]),
+        (["recover", "."], ["folder"]),
         (["recover", "samples.txt"], ["samples.txt", ".npz", ".csv"]),
         (["recover", "text.npz"], ["text.npz"]),
         (["recover", "cut.npz"], ["cut.npz"]),

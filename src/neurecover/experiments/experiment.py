@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
+from itertools import chain
 from pathlib import Path
 from typing import TypeVar
 
@@ -37,13 +38,12 @@ class Experiment:
         """Run, write NAME.csv row by row and NAME.json, then draw NAME.png from the table."""
         folder.mkdir(parents=True, exist_ok=True)
         began = time.time()
-        table = folder / f"{self.name}.csv"
+        table, rows = folder / f"{self.name}.csv", iter(self.run(track))
+        first = next(rows)  # what cannot run leaves no file behind
         with table.open("w", newline="") as file:
-            writer: csv.DictWriter | None = None
-            for row in self.run(track):
-                if writer is None:
-                    writer = csv.DictWriter(file, fieldnames=list(row))
-                    writer.writeheader()
+            writer = csv.DictWriter(file, fieldnames=list(first))
+            writer.writeheader()
+            for row in chain([first], rows):
                 writer.writerow(row)
                 file.flush()
         record = folder / f"{self.name}.json"

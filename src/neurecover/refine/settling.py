@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import chdtri
 
 from neurecover.data import Source, reduce
 from neurecover.models import Network, Student
@@ -51,9 +52,10 @@ def settle(source: Source, task: Task, descent: Descent, deadline: Deadline) -> 
         sign_choices = 0
     elif student.affine:
         settled, sign_choices = _without_affine(source, descent, deadline)
-        allowed = max(
-            EXACT * descent.total, descent.rss * (1.0 + 4.0 * task.n_inputs * task.n_outputs / task.n_samples)
-        )
+        # The affine part gives up d·p parameters: noise lets Σ r²/σ² grow by χ² with as many degrees of freedom.
+        freedom = task.n_inputs * task.n_outputs
+        growth = max(4.0 * freedom, float(chdtri(freedom, 1e-6)))
+        allowed = max(EXACT * descent.total, descent.rss * (1.0 + growth / task.n_samples))
         if settled.rss <= allowed:
             descent = settled
         else:
