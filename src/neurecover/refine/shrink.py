@@ -58,8 +58,6 @@ def merged(student: Student, angle: float) -> Student:
     The cluster's function on samples that do not separate its kinks is (Σ Aᵢ vᵢᵀ) x̃ on one side; its best single
     unit is the leading singular pair of that matrix.
     """
-    from scipy.sparse.csgraph import connected_components
-
     V = student.V
     if len(V) < 2:
         return student
@@ -67,9 +65,12 @@ def merged(student: Student, angle: float) -> Student:
     cosine = unit @ unit.T
     if student.affine:
         cosine = np.abs(cosine)
-    n_clusters, label = connected_components(cosine > np.cos(angle), directed=False)
-    if n_clusters == len(V):
+    close = cosine > np.cos(angle)
+    if np.count_nonzero(close) <= len(V):  # each to itself alone, the usual case
         return student
+    from scipy.sparse.csgraph import connected_components
+
+    n_clusters, label = connected_components(close, directed=False)
     kept, rows = [], []
     for cluster in range(n_clusters):
         members = np.flatnonzero(label == cluster)

@@ -61,8 +61,8 @@ class OutputDigits(Statistic):
         _, Y = float64(X, Y)
         self.sums["n"] += len(Y)
         self._look(Y[:HEAD])
-        full = (self.sums["bits"] > SINGLE) & np.all(self.sums["decimals"] > MOST, axis=0)
-        if not np.all(full & np.all(self.sums["figures"] > MOST, axis=0)):  # else no grid is left, whatever follows
+        full = (self.sums["bits"] > SINGLE) & (self.sums["decimals"][0] > MOST) & (self.sums["figures"][0] > MOST)
+        if not full.all():  # else no grid is left, whatever follows
             self._look(Y[HEAD:])
 
     def _look(self, Y: np.ndarray) -> None:
@@ -76,6 +76,8 @@ class OutputDigits(Statistic):
         np.maximum(sums["bits"], bits.max(axis=0, initial=0), out=sums["bits"])
         np.maximum(sums["largest"], size.max(axis=0, initial=0.0), out=sums["largest"])
         for row, blur in enumerate(_BLURS):
+            if row and np.all(sums["bits"] > SINGLE):
+                break  # no value is in single precision
             np.maximum(sums["decimals"][row], _needed(size, blur, 0.0 * place), out=sums["decimals"][row])
             np.maximum(sums["figures"][row], _needed(size, blur, place), out=sums["figures"][row])
         with np.errstate(over="ignore"):  # beyond 1e154 the mean square of the steps has no number
