@@ -135,3 +135,12 @@ def test_collections_are_opened_without_being_computed() -> None:
         nr.open((lazy[:, :5], lazy[:10, 5]))
     with pytest.raises(ValueError, match="client goes with a Dask array"):
         nr.open(pd.DataFrame({"a": [1.0]}), client=object())
+
+
+def test_without_a_client_the_partitions_are_worked_on_here() -> None:
+    import dask.array as da
+
+    truth = nr.simulate.teacher(3, 2, random_state=0)
+    X, Y = nr.simulate.sample(truth, 600, random_state=0)
+    r = nr.recover(da.from_array(X, chunks=(100, 3)), da.from_array(Y, chunks=(100, 1)), 2, random_state=0)
+    assert r.certificate.verdict == "exact"

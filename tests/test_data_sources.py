@@ -246,3 +246,11 @@ def test_as_source_passes_a_source_through_and_wants_outputs_once(
 def test_repr_says_what_is_known(arrays: tuple[np.ndarray, np.ndarray], tmp_path: Path) -> None:
     assert repr(ArraySource(*arrays)) == "<ArraySource the arrays: 137 samples, 3 inputs, 2 outputs>"
     assert "unknown number of samples" in repr(_csv(*arrays, tmp_path))
+
+
+def test_a_masked_array_and_a_model_in_the_place_of_samples_are_refused() -> None:
+    X = np.ma.masked_array(np.zeros((5, 2)), mask=np.eye(5, 2))
+    with pytest.raises(ValueError, match="masked"):
+        data.as_source(X, np.zeros(5))
+    with pytest.raises(ValueError, match="oracle"):
+        data.as_source(lambda X: X)

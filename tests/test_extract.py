@@ -266,3 +266,12 @@ def test_progress_tells_layer_units_queries_and_time_left() -> None:
         progress=lambda stage, figure: said.append(stage),
     )
     assert any(re.fullmatch(r"units of hidden layer 2: 5, [\d,]+ queries, \d+ s left", stage) for stage in said), said
+
+
+@pytest.mark.parametrize("activation", ["gelu", "softplus"])
+def test_smooth_units_end_in_a_sentence_that_says_what_to_do(activation: str) -> None:
+    truth = nr.simulate.teacher(5, 4, activation=activation, random_state=0)
+    found = nr.extract(nr.oracle(truth, n_inputs=5), random_state=0)
+    assert found.certificate.verdict == "failed"
+    assert "activation='auto'" in found.certificate.reasons[0]
+    assert found.n_queries < 200_000

@@ -46,6 +46,8 @@ def _real_array(values: Any, what: str) -> np.ndarray:
             f"{what}: expected a rectangular array of numbers. Got rows of unequal length instead."
         ) from None
     check_real(array.dtype, what)
+    if np.ma.is_masked(values):
+        raise ValueError(f"{what}: expected every value. Got a masked array instead; drop the rows that are masked.")
     return array
 
 

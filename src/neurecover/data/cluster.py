@@ -132,7 +132,7 @@ class DaskSource(Source):
         return 1 if client is None else max(sum(client.nthreads().values()), 1)
 
     def _result(self, future: Any) -> Any:
-        if not hasattr(future, "result"):
+        if self._dask.is_dask_collection(future):  # there is no client
             return future.compute()
         distributed = optional("distributed", "A cluster", "cluster")
         lost = (distributed.CancelledError, distributed.comm.core.CommClosedError, TimeoutError)

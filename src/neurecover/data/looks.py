@@ -65,7 +65,7 @@ def box_looks(oracle: Oracle, homogeneous: bool = True) -> str | None:
     if np.abs(far[0] - far[1]).max() <= max(level, _STRAIGHT * float(np.abs(far).max())):
         return (
             "Far out the answers of the box no longer change. Either it clips its inputs: tell the range as "
-            "bounds=(low, high). Or its units saturate: name them, activation='tanh' or 'sigmoid'."
+            "bounds=(low, high). Or its units saturate: take recover with activation='tanh' or 'auto'."
         )
     return None
 

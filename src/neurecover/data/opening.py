@@ -80,6 +80,11 @@ def as_source(X: Any, Y: Any = None) -> Source:
         return open(X if Y is None else (X, Y))
     if Y is None and is_table(X):
         return open(X)
+    if Y is None and (callable(X) or hasattr(X, "predict")):
+        raise ValueError(
+            f"A model is asked through an oracle: neurecover.oracle(model), with n_samples. Got a "
+            f"{type(X).__name__} instead."
+        )
     if Y is None:
         raise ValueError(f"Inputs given as an array need the outputs Y beside them. Got X as {type(X).__name__} alone.")
     return ArraySource(_plain(X), _plain(Y))

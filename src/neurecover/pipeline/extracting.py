@@ -27,6 +27,8 @@ FRESH = 8  # questions that nothing was computed from, at each of the distances
 NOISY = 400  # more of them, for the tests of noise where answers are coarse
 DISTANCES = (0.3, 1.0, 10.0)  # of the fresh questions, in units of √d
 
+SMOOTH = "Smooth units are found from samples: neurecover.recover(neurecover.oracle(model), n_samples=2000, activation='auto')."
+
 
 def extract(
     oracle: Any,
@@ -77,6 +79,7 @@ def _extracted(
 ) -> Extraction:
     """One hidden layer first, unless more are asked for; several where one does not answer as the box does."""
     from neurecover.queries.deep_extraction import extract_deep
+    from neurecover.queries.scan import NotPiecewiseLinearError
     from neurecover.queries.shallow import extract_shallow
 
     def tell(stage: str, figure: float) -> None:
@@ -100,6 +103,8 @@ def _extracted(
                 progress=tell,
             )
             run.clock.stage("one hidden layer", _stage_sentence(found))
+        except NotPiecewiseLinearError as error:
+            raise UnsolvableError(f"{error} {SMOOTH}") from None  # nor would several layers be
         except UnsolvableError as error:
             reason = str(error)
             run.clock.stage("one hidden layer", reason)

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -104,7 +105,7 @@ def running(
     purpose: str, random_state: RandomStateLike, time_budget: float | None, progress: bool | Progress
 ) -> Iterator[Run]:
     """A run, its arguments checked; progress goes nowhere, to the caller's function, or to a line on standard error."""
-    if time_budget is not None and not time_budget >= 0:
+    if time_budget is not None and not (isinstance(time_budget, Real) and time_budget >= 0):
         raise ValueError(f"time_budget needs to be a number of seconds from 0. Got {time_budget!r} instead.")
     reporter = Reporter(progress if callable(progress) else lambda stage, residual: None)
     deadline = Deadline.after(time_budget, reporter.pulse)

@@ -71,7 +71,7 @@ def draw_weights(axis: Axes, table: LayerTable) -> None:
         return _nothing(axis)
     image = np.zeros((len(values), len(table.columns), 4))
     for part in (slice(0, m), slice(m, None)):
-        largest = max(float(np.abs(values[:, part]).max(initial=0.0)), 1e-300)
+        largest = max(float(np.abs(values[:, part]).max(initial=0.0)), 1e-9 * float(np.abs(values).max()), 1e-300)
         image[:, part, :3] = np.where(values[:, part, None] < 0.0, NEGATIVE, POSITIVE) / 255
         image[:, part, 3] = np.abs(values[:, part]) / largest
     axis.imshow(image, aspect="auto", interpolation="nearest")
