@@ -71,3 +71,29 @@ def test_intervals_cover_under_other_noise_than_gaussian(family: str) -> None:
 def test_rows_that_depend_on_one_another_get_no_error_bars() -> None:
     row = measure("AR(0.9) in inputs and noise", range(501, 503, 2), lambda items, label: items)
     assert row["statistical"] == 0
+
+
+def test_a_kink_that_noise_may_have_made_is_not_vouched_for() -> None:
+    """The unit is on for every row, so the truth is straight; a kink through the last few rows explains noise alone."""
+    truth = nr.Network([[1.0]], [1.001], [[1.0]], [0.0])
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        X = np.sin(2.0 * rng.uniform(-1.0, 1.0, 300))[:, None]
+        Y = truth(X) + 0.01 * rng.standard_normal((300, 1))
+        r = nr.recover(X, Y, n_hidden=1, random_state=0, time_budget=3)
+        assert r.certificate.verdict not in ("exact", "statistical"), seed
+
+
+@pytest.mark.parametrize("how", ["steps that are no decimals", "clipped noise"])
+def test_values_that_noise_does_not_repeat(how: str) -> None:
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        X, truth = rng.standard_normal((300, 2)), nr.Network([[0.6, 0.8]], [-0.3], [[1.0]], [0.1234567])
+        Y = truth(X)
+        if how == "clipped noise":
+            Y = Y + 0.05 * rng.standard_normal(Y.shape)
+            Y = np.minimum(Y, np.quantile(Y, 0.95))
+        else:
+            Y = np.round(Y / 0.00037) * 0.00037
+        r = nr.recover(X, Y, n_hidden=1, random_state=0, time_budget=3)
+        assert r.certificate.verdict not in ("exact", "statistical"), seed

@@ -106,8 +106,12 @@ def certify(
         made += checks.noise(
             holdout, _left_out(errors.influence, model.n_outputs), n_equations, freedom, p_structure, evidence
         )
+        if isinstance(white, Network) and on.bent is not None:
+            gain = np.sum(white.A**2 / np.maximum(serial.sums["squared"] / serial.n, 1e-300)[:, None], axis=0)
+            made.append(checks.bends(on.bent * gain, incoming(white)))
         made.append(checks.independence(serial.z()))
-        made.append(checks.output_digits(evidence.precision, np.sqrt(holdout.output_variance)))
+        spread, noise = np.sqrt(holdout.output_variance), np.sqrt(serial.sums["squared"] / serial.n)
+        made.append(checks.output_digits(evidence.precision, spread, noise))
         made += checks.precision(errors.arrays.largest(*_rows(normal)), _strength(normal, errors.arrays), serial.n)
         if all(check.passed for check in made if check.name != "rounding"):
             made.append(checks.noise_level(variance, errors.arrays.largest(*_hidden(normal))))
@@ -358,6 +362,7 @@ class _Sides:
     off: np.ndarray
     wanted: np.ndarray
     at_kink: int
+    bent: np.ndarray | None = None  # Σ z² on the side with less of it, times the square of the change of slope
 
 
 def _sides(white: Model, seen: UnitsOn, bias: bool) -> _Sides:
@@ -370,7 +375,8 @@ def _sides(white: Model, seen: UnitsOn, bias: bool) -> _Sides:
         return _Sides(on, wanted + checks.MARGIN, wanted, 0)  # a unit says nothing where it is off
     if white.activation.homogeneity != 1.0 or not white.activation.odd_slope:
         return _Sides(np.maximum(on, wanted + checks.MARGIN), wanted + checks.MARGIN, wanted, 0)  # no kink to be seen
-    return _Sides(on, seen.sums["off"], wanted, int(seen.sums["at_kink"]))
+    bent = np.minimum(seen.sums["on_squared"], seen.sums["off_squared"]) * (2.0 - white.activation.odd_slope) ** 2
+    return _Sides(on, seen.sums["off"], wanted, int(seen.sums["at_kink"]), bent)
 
 
 def _strength(normal: Model, errors: ParameterArrays) -> np.ndarray:

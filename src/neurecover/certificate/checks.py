@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import erfc, fdtrc, fdtri
+from scipy.special import chdtri, erfc, fdtrc, fdtri
 
 from neurecover.certificate.verdict import Check
 from neurecover.statistics import OutputPrecision, Residuals
@@ -17,6 +17,8 @@ EPS = float(np.finfo(np.float64).eps)
 ROUNDING = 100 * EPS  # of the size of the terms that are added up
 SINGULAR = 1e-13  # smallest eigenvalue of the scaled information
 EXACT_WEIGHTS = 1e-8  # the largest error that rounding may have left in a weight of an exact network
+CHANCE = 1e-6  # of a kink that noise invents
+FEWEST_TIES = 3  # samples with one value of an output, which noise without a grid does not give
 SIGNIFICANCE = 1e-3  # of every test: one right network in a thousand is doubted by each
 GOOD_R2 = 0.9
 CARRIED = 5.0  # degrees of freedom of a standard error; below, Student's t says little about other noise than Gaussian
@@ -316,12 +318,24 @@ def noise(
     ]
 
 
-def output_digits(precision: OutputPrecision | None, spread: np.ndarray) -> Check:
+def output_digits(precision: OutputPrecision | None, spread: np.ndarray, noise: np.ndarray) -> Check:
     """Are the outputs on a grid, and if so is its step small against their standard deviations, spread (p,)?
+
+    And is no value as common as noise, of standard deviations `noise` (p,), cannot make it?
 
     A rounding error is as good as noise where the value could have been anywhere between two points of the grid. A
     network that gives few different values makes errors that are a function of x, which no standard error covers.
     """
+    if precision is not None and precision.ties is not None:
+        # Noise of standard deviation σ puts a share of step/(2.5 σ) on one value at the most.
+        allowed = FEWEST_TIES + precision.n * precision.step / np.maximum(noise, 1e-300)
+        tied = np.flatnonzero(precision.ties > allowed)
+        if len(tied):
+            sentence = (
+                f"{precision.ties[tied[0]]} samples have exactly the same value of output {tied[0]}, which no noise "
+                "gives: it is clipped, or rounded where it does not vary."
+            )
+            return Check("output digits", False, float(precision.ties[tied[0]]), float(allowed[tied[0]]), sentence)
     named = [] if precision is None else [o for o, name in enumerate(precision.names) if name]
     if precision is None or not named:
         return Check("output digits", True, None, None, "The outputs carry the digits of double precision.")
@@ -336,6 +350,23 @@ def output_digits(precision: OutputPrecision | None, spread: np.ndarray) -> Chec
         f"{sentence}, {fewest:.1f} steps to a standard deviation: too coarse for rounding to be as good as noise."
     )
     return Check("output digits", False, fewest, STEPS, sentence)
+
+
+def bends(energy: np.ndarray, n_weights: np.ndarray) -> Check:
+    """Does every kink stand out of the noise?
+
+    energy (k,) is Σ (A_j z_j)²/σ² on the side of the kink where it is less: what Σ r²/σ² would grow by, at the most,
+    without the kink. Noise alone makes a unit of D weights worth χ² with D degrees of freedom.
+    """
+    limit = chdtri(n_weights, CHANCE)
+    if np.all(energy >= limit):
+        return Check("kinks", True, float(np.min(energy, initial=np.inf)), None, "Every kink stands out of the noise.")
+    faintest = int(np.argmin(energy / limit))
+    sentence = (
+        f"The kink of unit {faintest} does not stand out of the noise: without it Σ r²/σ² would grow by "
+        f"{energy[faintest]:.2g} at the most, and noise alone can make {limit[faintest]:.2g} of it."
+    )
+    return Check("kinks", False, float(energy[faintest]), float(limit[faintest]), sentence)
 
 
 def independence(z: np.ndarray) -> Check:

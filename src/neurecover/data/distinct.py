@@ -47,7 +47,14 @@ def with_gaps(precision: OutputPrecision, Y: np.ndarray) -> OutputPrecision:
     gaps = np.array([_gap(y) for y in np.asarray(Y, dtype=np.float64).T])
     coarser = gaps > 2.0 * precision.step
     names = tuple(f"steps of {gap:.2g}" if new else name for new, gap, name in zip(coarser, gaps, precision.names))
-    return OutputPrecision(names, np.where(coarser, gaps, precision.step))
+    ties = np.array([_most_equal(y) for y in np.asarray(Y).T])
+    return OutputPrecision(names, np.where(coarser, gaps, precision.step), len(Y), ties)
+
+
+def _most_equal(y: np.ndarray) -> int:
+    """How many samples have the commonest value."""
+    edges = np.flatnonzero(np.diff(np.sort(y), prepend=np.nan, append=np.nan) != 0.0)
+    return int(np.diff(edges).max(initial=0))
 
 
 def _gap(y: np.ndarray) -> float:

@@ -27,7 +27,7 @@ FRESH = 8  # questions that nothing was computed from, at each of the distances
 NOISY = 400  # more of them, for the tests of noise where answers are coarse
 DISTANCES = (0.3, 1.0, 10.0)  # of the fresh questions, in units of √d
 
-SMOOTH = "Smooth units are found from samples: neurecover.recover(neurecover.oracle(model), n_samples=2000, activation='auto')."
+SMOOTH = "Smooth units are found from samples: neurecover.recover(oracle, n_samples=2000, activation='auto')."
 
 
 def extract(

@@ -27,10 +27,15 @@ VACUOUS = 0.1  # of a step: where a float blurs a grid by more, every value is o
 
 @dataclass(frozen=True)
 class OutputPrecision:
-    """Per output a name for the grid, empty where there is none, and the root mean square of its step, (p,)."""
+    """Per output a name for the grid, empty where there is none, and the root mean square of its step, (p,).
+
+    `ties` (p,) are the most of n samples that share one value, None where they were not counted.
+    """
 
     names: tuple[str, ...]
     step: np.ndarray
+    n: int = 0
+    ties: np.ndarray | None = None
 
     @property
     def rounding(self) -> np.ndarray:

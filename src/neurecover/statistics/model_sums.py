@@ -53,7 +53,7 @@ class ModelSums(Statistic):
 
 
 class UnitsOn(Statistic):
-    """How often every hidden unit of a network is on, and how often off, layer after layer.
+    """How often every hidden unit of a network is on, and how often off, layer after layer, and Σ z² on either side.
 
     A sample at a kink, |w·h + b| ≤ near·(|w||h| + |b|), is neither; `at_kink` counts those at the kink of any unit.
     """
@@ -64,7 +64,8 @@ class UnitsOn(Statistic):
         k = len(incoming(model))
         self.sums = {"n": np.zeros((), dtype=np.int64), "at_kink": np.zeros((), dtype=np.int64)}
         self.sums |= {"on": np.zeros(k, dtype=np.int64), "off": np.zeros(k, dtype=np.int64)}
-        self.row_bytes = 32 * max(k, 1)
+        self.sums |= {"on_squared": np.zeros(k), "off_squared": np.zeros(k)}
+        self.row_bytes = 48 * max(k, 1)
 
     def update(self, X: np.ndarray, Y: np.ndarray) -> None:
         X, Y = float64(X, Y)
@@ -73,6 +74,9 @@ class UnitsOn(Statistic):
         self.sums["at_kink"] += np.count_nonzero((side == 0).any(axis=1))
         self.sums["on"] += np.count_nonzero(side > 0, axis=0)
         self.sums["off"] += np.count_nonzero(side < 0, axis=0)
+        Z = np.hstack([np.zeros((len(X), 0)), *self.model.preactivations(X)])
+        self.sums["on_squared"] += np.sum(np.maximum(Z, 0.0) ** 2, axis=0)
+        self.sums["off_squared"] += np.sum(np.minimum(Z, 0.0) ** 2, axis=0)
 
 
 def sides(model: Model, X: np.ndarray, near: float) -> np.ndarray:
