@@ -97,3 +97,15 @@ def test_values_that_noise_does_not_repeat(how: str) -> None:
             Y = np.round(Y / 0.00037) * 0.00037
         r = nr.recover(X, Y, n_hidden=1, random_state=0, time_budget=3)
         assert r.certificate.verdict not in ("exact", "statistical"), seed
+
+
+def test_two_units_on_one_plane_may_be_one_and_a_straight_function() -> None:
+    """The truth has a unit that is always on; relu(z) and relu(−z) on the plane of another give the same function."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 2))
+    truth = nr.Network([[0.6, 0.8], [1.0, 0.0]], [0.1, 50.0], [[1.0, 0.7]])
+    for noise in (0.0, 0.01):
+        Y = truth(X) + noise * rng.standard_normal((400, 1))
+        for k in (2, None):
+            r = nr.recover(X, Y, n_hidden=k, random_state=0, time_budget=5)
+            assert r.certificate.verdict not in ("exact", "statistical"), (noise, k)

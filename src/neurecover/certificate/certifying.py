@@ -49,6 +49,7 @@ from neurecover.statistics import (
 N_PROBES = 40
 SHARED = 2.0  # wider errors where outputs were computed in a short float, whose errors partial sums share (measured)
 IN_MEMORY = 512 * 2**20  # bytes of inputs up to which repeated ones are counted once
+TWINS = 1e-7  # difference of weights that counts as none without noise
 TERM_SAMPLES = 4_000  # samples from which the size of the terms of a forward pass is taken
 
 
@@ -101,6 +102,7 @@ def certify(
         return issue(tuple(made), holdout, serial.n)
     errors = _errors(information, normal, whitening, samples, max(variance, floor), noisy, evidence.precision)
     made.append(_signs(normal, errors, evidence))
+    made.append(_twins(normal, errors.arrays))
     if errors.influence is not None:
         p_structure = _structure(information, variance, probes, samples)
         made += checks.noise(
@@ -335,6 +337,23 @@ def _signs(normal: Model, errors: _Errors, evidence: Evidence) -> Check:
         choices, p_value = max(choices, len(rivals.flips)), max(p_value, rivals.p_value)
         complete, n_units = complete and rivals.complete, max(n_units, rivals.flips.shape[1])
     return checks.signs(choices, p_value, complete, n_units)
+
+
+def _twins(normal: Model, errors: ParameterArrays) -> Check:
+    """The two units of a layer whose planes are least apart, in standard errors, on whichever side they are on."""
+    least, pair = np.inf, (0, 0)
+    if normal.activation.odd_slope and normal.activation.homogeneity == 1.0 and not isinstance(normal, Composite):
+        arrays, names = normal.to_arrays(), array_names(normal)[:-2]
+        for W, b in zip(names[::2], names[1::2]):
+            V = np.column_stack([arrays[W], arrays[b]])
+            variances = np.column_stack([errors[W], errors[b]]) ** 2 + TWINS**2
+            for i in range(1, len(V)):
+                spread = np.sqrt(variances[i] + variances[:i])
+                same, mirrored = (np.max(np.abs(V[i] - sign * V[:i]) / spread, axis=1) for sign in (1.0, -1.0))
+                apart = np.minimum(same, mirrored)
+                if apart.min() < least:
+                    least, pair = float(apart.min()), (int(np.argmin(apart)), i)
+    return checks.twins(least, pair)
 
 
 def _rivals_of_layers(normal: Model, errors: _Errors) -> list[SignRivals]:

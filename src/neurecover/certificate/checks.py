@@ -17,6 +17,7 @@ EPS = float(np.finfo(np.float64).eps)
 ROUNDING = 100 * EPS  # of the size of the terms that are added up
 SINGULAR = 1e-13  # smallest eigenvalue of the scaled information
 EXACT_WEIGHTS = 1e-8  # the largest error that rounding may have left in a weight of an exact network
+APART = 5.0  # standard errors between two planes: weights of one plane differ by more once in two million times
 CHANCE = 1e-6  # of a kink that noise invents
 FEWEST_TIES = 3  # samples with one value of an output, which noise without a grid does not give
 SIGNIFICANCE = 1e-3  # of every test: one right network in a thousand is doubted by each
@@ -350,6 +351,18 @@ def output_digits(precision: OutputPrecision | None, spread: np.ndarray, noise: 
         f"{sentence}, {fewest:.1f} steps to a standard deviation: too coarse for rounding to be as good as noise."
     )
     return Check("output digits", False, fewest, STEPS, sentence)
+
+
+def twins(apart: float, pair: tuple[int, int]) -> Check:
+    """Do no two units share a plane? relu(z) and relu(−z) together make a straight function, which may as well be that
+    of a unit that is on for every sample."""
+    if apart > APART:
+        return Check("signs", True, apart, APART, "No two units share a plane.")
+    sentence = (
+        f"Units {pair[0]} and {pair[1]} switch on one plane, {apart:.1f} standard errors apart: together they may be "
+        "one unit and a straight function, which a unit that is always on would give as well."
+    )
+    return Check("signs", False, apart, APART, sentence)
 
 
 def bends(energy: np.ndarray, n_weights: np.ndarray) -> Check:
