@@ -86,7 +86,7 @@ def _unseen_units(case: Hostile, recovery: Recovery, told: bool) -> bool:
 
 
 def _unseen_inputs(case: Hostile, recovery: Recovery) -> bool:
-    return case.blurred and any("noise on the inputs" in reason for reason in recovery.certificate.reasons)
+    return case.blurred and any("noise on the inputs" in reason.lower() for reason in recovery.certificate.reasons)
 
 
 def _worst(recovery: Recovery, truth: Network | None, bias: bool) -> float:
