@@ -420,7 +420,8 @@ def noise_level(noise_variance: float, largest: float) -> Check:
     """What the residual is, told where every check of it has passed."""
     sentence = (
         f"The residual is noise of standard deviation {np.sqrt(noise_variance):.3g}; "
-        f"the largest standard error of a weight is {largest:.2e}. Noise on the inputs, or rows chosen by their outputs, would not be seen."
+        f"the largest standard error of a weight is {largest:.2e}. "
+        "Noise on the inputs, or rows chosen by their outputs, would not be seen."
     )
     return Check("noise", True, noise_variance, None, sentence)
 
