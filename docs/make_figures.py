@@ -64,8 +64,10 @@ def page() -> str:
 
 
 def section(verb: str, name: str, table: Path) -> list[str]:
-    facts = json.loads(table.with_suffix(".json").read_text())
-    lines = [f"`neurecover {verb} {name}`, {facts['seconds']:.0f} s on {facts['machine']}."]
+    lines = [f"`neurecover {verb} {name}`, ended before its last rows."]
+    if (record := table.with_suffix(".json")).exists():  # it is written when the run is over
+        facts = json.loads(record.read_text())
+        lines = [f"`neurecover {verb} {name}`, {facts['seconds']:.0f} s on {facts['machine']}."]
     if name in NOTES:
         lines += ["", NOTES[name]]
     rows: list[dict] = read_rows(table)
