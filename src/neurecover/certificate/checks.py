@@ -355,7 +355,7 @@ def output_digits(precision: OutputPrecision | None, spread: np.ndarray, noise: 
 
 def twins(apart: float, pair: tuple[int, int]) -> Check:
     """Do no two units share a plane? relu(z) and relu(−z) together make a straight function, which may as well be that
-    of a unit that is on for every sample."""
+    of a unit that is on for every sample. Of the name of `signs`, both of which have to pass."""
     if apart > APART:
         return Check("signs", True, apart, APART, "No two units share a plane.")
     sentence = (
@@ -369,7 +369,8 @@ def bends(energy: np.ndarray, n_weights: np.ndarray) -> Check:
     """Does every kink stand out of the noise?
 
     energy (k,) is Σ (A_j z_j)²/σ² on the side of the kink where it is less: what Σ r²/σ² would grow by, at the most,
-    without the kink. Noise alone makes a unit of D weights worth χ² with D degrees of freedom.
+    without the kink. Noise alone makes a unit of D weights worth χ² with D degrees of freedom. Of the name of `kinks`,
+    both of which have to pass.
     """
     limit = chdtri(n_weights, CHANCE)
     if np.all(energy >= limit):

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg.blas import dsyrk, ssyrk
 
 from neurecover.models.deep_student import DeepStudent, Pass
-from neurecover.statistics.base import Statistic, float64, symmetric
+from neurecover.statistics.base import Statistic, float64, no_readout, symmetric
 
 
 class DeepReadoutSums(Statistic):
@@ -28,12 +28,7 @@ class DeepReadoutSums(Statistic):
         self.student = student
         self.settings = {f"V{layer}": V for layer, V in enumerate(student.hidden)} | {"readout": student.readout}
         q, p = student.readout.shape
-        self.sums = {
-            "n": np.zeros((), dtype=np.int64),
-            "hh": np.zeros((q, q)),
-            "hr": np.zeros((q, p)),
-            "rr": np.zeros(()),
-        }
+        self.sums = no_readout(q, p)
         self.row_bytes = 8 * (3 * q + 2 * p)
 
     def update(self, X: np.ndarray, Y: np.ndarray) -> None:

@@ -19,7 +19,7 @@ from functools import lru_cache
 import numpy as np
 
 from neurecover.models import Student
-from neurecover.statistics.base import Statistic, float64, row_products, unpack_symmetric
+from neurecover.statistics.base import Statistic, float64, no_readout, row_products, unpack_symmetric
 
 
 class ReadoutSums(Statistic):
@@ -33,12 +33,7 @@ class ReadoutSums(Statistic):
         self.student, self.inputs_known = student, inputs_known
         self.settings = {"V": student.V, "readout": student.readout}
         q, p = student.readout.shape
-        self.sums = {
-            "n": np.zeros((), dtype=np.int64),
-            "hh": np.zeros((q, q)),
-            "hr": np.zeros((q, p)),
-            "rr": np.zeros(()),
-        }
+        self.sums = no_readout(q, p)
         self.row_bytes = 8 * (3 * q + 2 * p)
 
     def update(self, X: np.ndarray, Y: np.ndarray) -> None:
