@@ -9,6 +9,7 @@ import pytest
 from neurecover.activations import get
 from neurecover.models import Student
 from neurecover.statistics import CurvatureProduct, GaussNewtonSums, ReadoutSums, UnitBlockSums
+from neurecover.statistics.base import FEW, row_products
 
 N, D, K = 60, 3, 4
 STEP = 1e-5
@@ -148,3 +149,11 @@ def test_the_gradient_is_that_of_the_sum_of_squares(student: Student) -> None:
     direction = np.random.default_rng(2).standard_normal(student.V.shape)
     slope = (rss(student.V + STEP * direction) - rss(student.V - STEP * direction)) / (2 * STEP)
     assert slope == pytest.approx(np.vdot(gradient, direction), rel=1e-5, abs=1e-5)
+
+
+@pytest.mark.parametrize("columns", [1, FEW, FEW + 1])
+def test_products_of_rows_are_the_upper_triangle_of_outer_products(columns: int) -> None:
+    Z = np.random.default_rng(columns).standard_normal((5, columns))
+    outer = Z[:, None] * Z
+    np.testing.assert_array_equal(row_products(Z), outer[np.triu_indices(5)])
+    np.testing.assert_array_equal(row_products(Z, "a test"), outer[np.triu_indices(5)])

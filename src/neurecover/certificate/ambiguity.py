@@ -11,6 +11,7 @@ and no two rows of W being parallel this is all that the function leaves open bu
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -18,20 +19,25 @@ from neurecover.models import Network, replace_arrays
 from neurecover.refine.signs import find_flips
 
 MAX_CHOICES = 4_096
+ROUNDED = 1e-12  # of the trace: eigenvalues well above rounding
 
 
 @dataclass(frozen=True, eq=False)
 class SignAmbiguities:
     """Every assignment of signs with the same function, the given one first.
 
-    `networks` are the networks themselves and `signs` (s, k) has −1 for the units that are reversed.
-
-    `complete` is False where the assignments are too many to be searched or listed.
+    `signs` (s, k) has −1 for the units of `network` that are reversed; `complete` is False where the assignments are
+    too many to be searched or listed.
     """
 
-    networks: tuple[Network, ...]
+    network: Network
     signs: np.ndarray
     complete: bool
+
+    @cached_property
+    def networks(self) -> tuple[Network, ...]:
+        """The networks themselves."""
+        return tuple(turned(self.network, row) for row in self.signs)
 
     @property
     def unique(self) -> bool:
@@ -50,16 +56,18 @@ def sign_ambiguities(network: Network, tolerance: float = 1e-9) -> SignAmbiguiti
     live = np.flatnonzero(size > 0.0)
     flips, complete = np.zeros((1, len(live)), dtype=bool), True
     if m and len(live):
-        A, W = network.A[:, live] / np.linalg.norm(network.A[:, live], axis=0), network.W[live]
-        A = A * size[live] / np.linalg.norm(W, axis=1)
-        nothing = np.zeros((network.n_outputs, network.n_inputs))
-        search = find_flips(A, W, nothing, m, tolerance, max_solutions=MAX_CHOICES)
-        flips = search.flips[search.misfit <= tolerance]
-        complete = search.complete and len(flips) < MAX_CHOICES
+        A, W = network.A[:, live], network.W[live]
+        # ‖Σ_S A_j w_jᵀ‖² = sᵀ M s ≥ λ_min(M), so that independent A_j w_jᵀ leave nothing to be searched.
+        M = (A.T @ A) * (W @ W.T)
+        if np.linalg.eigvalsh(M)[0] <= max(tolerance**2, ROUNDED) * np.trace(M):
+            nothing = np.zeros((network.n_outputs, network.n_inputs))
+            search = find_flips(A, W, nothing, m, tolerance, max_solutions=MAX_CHOICES)
+            flips = search.flips[search.misfit <= tolerance]
+            complete = search.complete and len(flips) < MAX_CHOICES
     order = np.lexsort((*flips.T[::-1], flips.sum(axis=1)))  # none turned comes first
     signs = np.ones((len(flips), k), dtype=int)
     signs[:, live] = np.where(flips[order], -1, 1)
-    return SignAmbiguities(tuple(turned(network, row) for row in signs), signs, complete)
+    return SignAmbiguities(network, signs, complete)
 
 
 def turned(network: Network, signs: np.ndarray) -> Network:

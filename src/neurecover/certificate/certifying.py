@@ -50,6 +50,7 @@ N_PROBES = 40
 SHARED = 2.0  # wider errors where outputs were computed in a short float, whose errors partial sums share (measured)
 IN_MEMORY = 512 * 2**20  # bytes of inputs up to which repeated ones are counted once
 TWINS = 1e-7  # difference of weights that counts as none without noise
+TWIN_PAIRS = 2**18  # weights of pairs of units that are compared at a time
 TERM_SAMPLES = 4_000  # samples from which the size of the terms of a forward pass is taken
 
 
@@ -347,12 +348,16 @@ def _twins(normal: Model, errors: ParameterArrays) -> Check:
         for W, b in zip(names[::2], names[1::2]):
             V = np.column_stack([arrays[W], arrays[b]])
             variances = np.column_stack([errors[W], errors[b]]) ** 2 + TWINS**2
-            for i in range(1, len(V)):
-                spread = np.sqrt(variances[i] + variances[:i])
-                same, mirrored = (np.max(np.abs(V[i] - sign * V[:i]) / spread, axis=1) for sign in (1.0, -1.0))
+            some = max(1, TWIN_PAIRS // V.size)
+            for first in range(0, len(V), some):
+                own = slice(first, first + some)
+                spread = np.sqrt(variances[own, None] + variances)
+                same, mirrored = (np.max(np.abs(V[own, None] - sign * V) / spread, axis=2) for sign in (1.0, -1.0))
                 apart = np.minimum(same, mirrored)
+                np.fill_diagonal(apart[:, first:], np.inf)
                 if apart.min() < least:
-                    least, pair = float(apart.min()), (int(np.argmin(apart)), i)
+                    i, j = np.unravel_index(np.argmin(apart), apart.shape)
+                    least, pair = float(apart[i, j]), (min(first + int(i), int(j)), max(first + int(i), int(j)))
     return checks.twins(least, pair)
 
 
@@ -368,7 +373,7 @@ def _rivals_of_layers(normal: Model, errors: _Errors) -> list[SignRivals]:
     for number in range(len(layers) - 1):
         (W, b), (A, c) = layers[number], layers[number + 1]
         own = np.r_[starts[number] : starts[number] + W.size, starts[number + 1] : starts[number + 1] + A.size]
-        layer = Network(W, b, A, c, normal.activation)
+        layer = normal if isinstance(normal, Network) else Network(W, b, A, c, normal.activation)
         rivals.append(sign_rivals(layer, errors.variances[own], partial(errors.covariance, own)))
     return rivals
 

@@ -67,17 +67,17 @@ class Information:
         F = np.zeros((size + p * width, size + p * width))
         F[:size, :size], hm = sums.curvature()
         F[:size, :size].reshape(m, D, m, D)[...] *= (A.T @ A)[:, None, :, None]
+        F[size:, :size] = (np.repeat(A, D, axis=1)[:, None] * hm).reshape(p * width, size)
+        F[:size, size:] = F[size:, :size].T
         for o in range(p):
             rows = slice(size + o * width, size + (o + 1) * width)
             F[rows, rows] = s["hh"]
-            F[rows, :size] = hm * np.repeat(A[o], D)
-            F[:size, rows] = F[rows, :size].T
         hidden = np.einsum("jdo,oj->jd", s["mr"].reshape(m, D, -1), A)
         score = np.concatenate([hidden.ravel(), s["hr"].T.ravel()])
         free, order, probes = _student_order(network, student.bias, n_probes)
         score = score[np.concatenate([order, probes])]
-        grid = np.ix_
-        return cls(network, free, F[grid(order, order)], F[grid(order, probes)], F[grid(probes, probes)], score)
+        known, missing = F[order], F[probes]
+        return cls(network, free, known[:, order], known[:, probes], missing[:, probes], score)
 
     @cached_property
     def scale(self) -> np.ndarray:
@@ -180,11 +180,11 @@ class ToNormalForm:
 
     def __init__(self, information: Information, normal: Model, whitening: Whitening) -> None:
         self.k, (d, r) = len(normal.hidden_weights[0]), whitening.matrix.shape
-        self.P, self.free, self.whitening = len(parameters(information.model)), information.free, whitening
+        self.whitening = whitening
         self.sign = 1.0 if isinstance(normal, Composite) else -1.0  # t = t_z + w·mean, b = b_z − w·mean
-        self.varies = np.concatenate(
-            [np.ones(self.k * d, dtype=bool), np.isin(np.arange(self.k * r, self.P), self.free)]
-        )
+        after_W = np.zeros(len(parameters(information.model)) - self.k * r, dtype=bool)
+        after_W[information.free[self.k * r :] - self.k * r] = True
+        self.varies = np.concatenate([np.ones(self.k * d, dtype=bool), after_W])
         G = free_directions(normal)
         open_scales = ~np.any(G[~self.varies] != 0.0, axis=0)
         self.G, N = G[:, open_scales], _fixed_by_normal_form(normal)[:, open_scales]
@@ -197,14 +197,14 @@ class ToNormalForm:
         return moved
 
     def _on_inputs(self, M: np.ndarray) -> np.ndarray:
-        """L M."""
-        whole = M
-        if len(self.free) < self.P:
-            whole = np.zeros((self.P, M.shape[1]))
-            whole[self.free] = M
-        moved = _first_layer_to_inputs(whole, self.k, self.whitening, self.sign)
-        if len(self.free) < self.P:
-            moved[~self.varies] = 0.0
+        """L M: w = M w_z and b = b_z ∓ w·mean, b where it is free; the weights above stay as they are."""
+        (d, r), k, q = self.whitening.matrix.shape, self.k, M.shape[1]
+        moved = np.zeros((len(self.varies), q))
+        W, b = moved[: k * d].reshape(k, d, q), moved[k * d : k * (d + 1)]
+        np.matmul(self.whitening.matrix, M[: k * r].reshape(k, r, q), out=W)
+        moved[k * d :][self.varies[k * d :]] = M[k * r :]
+        if self.varies[k * d : k * (d + 1)].any():
+            b += self.sign * (self.whitening.mean @ W)
         return moved
 
 
@@ -245,14 +245,6 @@ def _student_order(network: Network, bias: bool, n_probes: int) -> tuple[np.ndar
     if bias:
         free = np.arange(network.n_parameters)
     return free, np.concatenate([in_W, in_b, in_A, in_c]), probes
-
-
-def _first_layer_to_inputs(C: np.ndarray, k: int, whitening: Whitening, sign: float) -> np.ndarray:
-    """L C, with L the linear map of the parameters from whitened inputs to the inputs: w = M w_z, b = b_z ∓ w·mean."""
-    d, r = whitening.matrix.shape
-    W = whitening.matrix @ C[: k * r].reshape(k, r, -1)
-    b = C[k * r : k * (r + 1)] + sign * (whitening.mean @ W)
-    return np.vstack([W.reshape(k * d, -1), b, C[k * (r + 1) :]])
 
 
 def _fixed_by_normal_form(normal: Model) -> np.ndarray:

@@ -44,24 +44,20 @@ def distinct_inputs(source: Source, most_bytes: int) -> Source:
 
 def with_gaps(precision: OutputPrecision, Y: np.ndarray) -> OutputPrecision:
     """The precision with any other coarse grid: most values occur more than once, and the gaps are its steps."""
-    gaps = np.array([_gap(y) for y in np.asarray(Y, dtype=np.float64).T])
+    columns = np.sort(np.asarray(Y, dtype=np.float64), axis=0)
+    gaps, ties = np.zeros(Y.shape[1]), np.ones(Y.shape[1], dtype=int)
+    for j in np.flatnonzero(np.any(columns[1:] == columns[:-1], axis=0)):
+        values, counts = np.unique(columns[:, j], return_counts=True)
+        gaps[j], ties[j] = _gap(values, counts), counts.max()
     coarser = gaps > 2.0 * precision.step
     names = tuple(f"steps of {gap:.2g}" if new else name for new, gap, name in zip(coarser, gaps, precision.names))
-    ties = np.array([_most_equal(y) for y in np.asarray(Y).T])
     return OutputPrecision(names, np.where(coarser, gaps, precision.step), len(Y), ties)
 
 
-def _most_equal(y: np.ndarray) -> int:
-    """How many samples have the commonest value."""
-    edges = np.flatnonzero(np.diff(np.sort(y), prepend=np.nan, append=np.nan) != 0.0)
-    return int(np.diff(edges).max(initial=0))
-
-
-def _gap(y: np.ndarray) -> float:
+def _gap(values: np.ndarray, counts: np.ndarray) -> float:
     """The middle gap between values if most are repeated, else 0; the commonest is left out, which may be c alone."""
-    values, counts = np.unique(y, return_counts=True)
     if len(values) < 3:
         return 0.0
-    counts[np.argmax(counts)] = 0
-    repeated = counts[counts > 1].sum() > counts.sum() / 2
+    others = np.delete(counts, np.argmax(counts))
+    repeated = others[others > 1].sum() > others.sum() / 2
     return float(np.median(np.diff(values))) if repeated else 0.0

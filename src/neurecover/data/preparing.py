@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.data.arrays import ArraySource
+from neurecover.data.arrays import ArraySource, Block
 from neurecover.data.distinct import with_gaps, without_repeats
 from neurecover.data.loop import reduce
 from neurecover.data.mapped import Mapped, Whitening
@@ -168,4 +168,4 @@ def _divided(samples: Source, n: int, rng: np.random.Generator) -> tuple[Source,
             break
     if samples.n_inputs == 0:
         return train, holdout
-    return ArraySource(*train.collect()), ArraySource(*holdout.collect())
+    return Block(*train.collect(), train), Block(*holdout.collect(), holdout)

@@ -141,7 +141,7 @@ class GaussNewtonSums(ReadoutSums):
     def curvature(self) -> tuple[np.ndarray, np.ndarray]:
         """Σ m mᵀ (m·D, m·D) and Σ h mᵀ (q, m·D)."""
         student, (m, D) = self.student, self.student.V.shape
-        with_on = self.sums["pairs"].ravel()[_positions(m, D)]
+        with_on = self.sums["pairs"].ravel().take(_positions(m, D))
         mm, on = with_on[: m * D], with_on[m * D :]  # the last rows are Σ x̃ mᵀ
         if self.degree is None:
             return mm, self.sums["hm"]
