@@ -52,7 +52,7 @@ def test_left_out_residuals_are_those_of_a_fit_without_the_sample() -> None:
     others = np.array([Y[i, 0] - np.delete(Y, i).mean() for i in range(40)])
     np.testing.assert_allclose(sums.sums["left_out"], np.sum(others**2), rtol=1e-12)
     np.testing.assert_allclose(sums.sums["left_out_squared"], np.sum(others**4), rtol=1e-12)
-    assert sums.freedom == pytest.approx(2 * np.mean(others**2) ** 2 / np.var(others**2))
+    assert sums.influence().freedom == pytest.approx(2 * np.mean(others**2) ** 2 / np.var(others**2))
 
 
 @pytest.mark.parametrize("family", ["t with 3 degrees of freedom", "in proportion to the output"])

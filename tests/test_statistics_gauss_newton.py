@@ -10,6 +10,7 @@ from neurecover.activations import get
 from neurecover.models import Student
 from neurecover.statistics import CurvatureProduct, GaussNewtonSums, ReadoutSums, UnitBlockSums
 from neurecover.statistics.base import FEW, row_products
+from neurecover.statistics.regions import divide
 
 N, D, K = 60, 3, 4
 STEP = 1e-5
@@ -157,3 +158,35 @@ def test_products_of_rows_are_the_upper_triangle_of_outer_products(columns: int)
     outer = Z[:, None] * Z
     np.testing.assert_array_equal(row_products(Z), outer[np.triu_indices(5)])
     np.testing.assert_array_equal(row_products(Z, "a test"), outer[np.triu_indices(5)])
+
+
+@pytest.mark.parametrize("activation", ["relu", "leaky_relu(0.1)", "abs"])
+@pytest.mark.parametrize("n_probes", [0, 2])
+def test_sums_by_region_are_those_over_pairs_of_units(
+    activation: str, n_probes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows on the kinks among them, and a bias, so that some region is met by many rows."""
+    student = _build(activation, True, False, 2)
+    rng = np.random.default_rng(3)
+    X, Y = rng.integers(-2, 3, (2_000, D)).astype(float), rng.standard_normal((2_000, 2))
+    student = replace(student, V=np.round(student.V))
+    probes = rng.standard_normal((n_probes, D + 1))
+    monkeypatch.setattr("neurecover.statistics.regions.CALL", 0.0)
+    assert divide(student.extended(X) @ student.V.T, D + 1) is not None
+    by_region = GaussNewtonSums(student, probes)
+    by_region.update(X, Y)
+    monkeypatch.setattr("neurecover.statistics.gauss_newton.divide", lambda Z, n_inputs: None)
+    monkeypatch.setattr("neurecover.statistics.gate_pairs.PIECE", 100_000)
+    by_pairs = GaussNewtonSums(student, probes)
+    by_pairs.update(X, Y)
+    for name, value in by_pairs.sums.items():
+        np.testing.assert_allclose(by_region.sums[name], value, rtol=1e-12, atol=1e-10, err_msg=name)
+
+
+def test_many_regions_are_not_worth_sorting() -> None:
+    Z = np.random.default_rng(0).standard_normal((1_000, 10))
+    assert divide(Z, 10) is None
+    few = divide(Z[:, :3], 50)
+    assert few is not None
+    assert np.all(np.diff(few.starts) > 0)
+    np.testing.assert_array_equal(np.sort(few.order), np.arange(1_000))

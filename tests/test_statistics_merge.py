@@ -29,6 +29,7 @@ from neurecover.statistics import (
     ReadoutSums,
     Residuals,
     RowSample,
+    ScoreSums,
     SerialResiduals,
     Statistic,
     Together,
@@ -81,6 +82,7 @@ FACTORIES: dict[str, Callable[[], Statistic]] = {
     "units-on": lambda: UnitsOn(DEEP),
     "output-digits": lambda: OutputDigits(P),
     "probe-scores": lambda: ProbeScores(DEEP, np.arange(5), DIRECTION[:2], 1e-3 * np.ones((5, 2 * P))),
+    "scores": lambda: ScoreSums(Student(get("relu"), DIRECTION[:, :D], np.ones((K, P)), False, False)),
     "influence": lambda: InfluenceSums(DEEP, np.arange(5), np.eye(2, 5), 1e-3 * np.eye(5)),
 }
 every_statistic = pytest.mark.parametrize("build", FACTORIES.values(), ids=FACTORIES)

@@ -16,9 +16,16 @@ from neurecover.certificate import checks
 from neurecover.certificate.away import NEAR, AwayFromKinks
 from neurecover.certificate.checks import EPS, ROUNDING, Evidence
 from neurecover.certificate.determined import MOST, seen_weights, seldom, signs_are_determined
-from neurecover.certificate.information import Information, ToNormalForm, aligned, array_names, by_name
+from neurecover.certificate.information import (
+    Information,
+    ToNormalForm,
+    aligned,
+    array_names,
+    by_name,
+    in_network_order,
+)
 from neurecover.certificate.open_weights import open_weights
-from neurecover.certificate.resolution import shown
+from neurecover.certificate.resolution import WITHIN, shown
 from neurecover.certificate.rivals import SignRivals, sign_rivals
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, passed, verdict_of
 from neurecover.data import Mapped, Source, Whitening, afford, distinct_inputs, reduce
@@ -35,12 +42,15 @@ from neurecover.models import (
 )
 from neurecover.statistics import (
     GaussNewtonSums,
+    Influence,
     InfluenceSums,
     ModelSums,
     OutputPrecision,
     ProbeScores,
     Residuals,
+    ScoreSums,
     SerialResiduals,
+    Statistic,
     Together,
     UnitsOn,
     incoming,
@@ -76,10 +86,16 @@ def certify(
     noisy = not made[0].passed
     everything, probes = samples, _probes(white, rng, bias) if noisy else None
     curvature, serial, near = _curvature(white, bias, probes), SerialResiduals(white), 0.0 if noisy else NEAR
+    scores, close = None, UnitsOn(white, WITHIN)
     if samples.base.streams:  # all in one pass
-        seen = reduce(samples, Together(curvature=curvature, serial=serial, on=UnitsOn(white, near)))
+        wanted: dict[str, Statistic] = {"curvature": curvature, "serial": serial, "close": close}
+        wanted["on"] = UnitsOn(white, near)
+        if noisy and isinstance(curvature, GaussNewtonSums) and ScoreSums.is_for(curvature.student):
+            wanted["scores"] = ScoreSums(curvature.student)
+        seen = reduce(samples, Together(**wanted))
         curvature, serial = seen.part("curvature", type(curvature)), seen.part("serial", SerialResiduals)
-        on = _sides(white, seen.part("on", UnitsOn), bias)
+        on, close = _sides(white, seen.part("on", UnitsOn), bias), seen.part("close", UnitsOn)
+        scores = seen.part("scores", ScoreSums) if "scores" in wanted else None
     else:
         on = _sides(white, reduce(distinct_inputs(samples, IN_MEMORY), UnitsOn(white, near)), bias)
     if on.at_kink:
@@ -101,7 +117,7 @@ def certify(
         return _partly(made, normal, raw, on, bias, float(np.sqrt(max(variance, floor))), holdout)
     if not passed(made, ("equations", "information")):
         return issue(tuple(made), holdout, serial.n)
-    errors = _errors(information, normal, whitening, samples, max(variance, floor), noisy, evidence.precision)
+    errors = _errors(information, normal, whitening, samples, scores, max(variance, floor), noisy, evidence.precision)
     made.append(_signs(normal, errors, evidence))
     made.append(_twins(normal, errors.arrays))
     if errors.influence is not None:
@@ -121,7 +137,9 @@ def certify(
     else:
         made.append(checks.digits(errors.arrays.largest(*_hidden(normal))))
     if evidence.asked is None and verdict_of(tuple(made)) in ("exact", "statistical"):
-        made.append(checks.found_width(shown(white, samples, on.wanted + checks.MARGIN, ROUNDING * size, noisy)))
+        close = close if close.n else reduce(samples, close)
+        limits = shown(white, close, on.wanted + checks.MARGIN, ROUNDING * size, serial if noisy else None)
+        made.append(checks.found_width(limits))
     return issue(tuple(made), holdout, serial.n, variance, errors.arrays)
 
 
@@ -257,7 +275,7 @@ class _Errors:
     arrays: ParameterArrays
     variances: np.ndarray
     half: np.ndarray
-    influence: InfluenceSums | None
+    influence: Influence | None
 
     def covariance(self, own: np.ndarray) -> np.ndarray:
         """σ² T F⁻¹ Tᵀ of the parameters `own`, scaled to their variances."""
@@ -272,32 +290,50 @@ def _errors(
     normal: Model,
     whitening: Whitening,
     samples: Source,
+    scores: ScoreSums | None,
     variance: float,
     noisy: bool,
     precision: OutputPrecision | None,
 ) -> _Errors:
     """σ² T F⁻¹ Tᵀ; under noise the variances are those that hold whatever the noise of single samples and outputs.
 
-    1.96 standard errors are 95 % intervals.
+    They are those of `scores` where these are summed already. 1.96 standard errors are 95 % intervals.
     """
     half = ToNormalForm(information, normal, whitening)(information.root)
     if noisy:
         afford(4.0 * len(half) ** 3)
         moves = half @ information.root.T
-        influence = reduce(samples, InfluenceSums(information.model, information.free, moves, information.inverse))
+        influence = _influence(information, moves, samples, scores)
         # A variance of ν degrees of freedom makes Student's t of a deviation: wider where few samples carry a weight.
-        variances = influence.sums["squares"] * (stdtrit(influence.carried_by, 0.975) / stdtrit(np.inf, 0.975)) ** 2
+        variances = influence.variances * (stdtrit(influence.carried_by, 0.975) / stdtrit(np.inf, 0.975)) ** 2
         if precision is not None and precision.is_float.any():
             variances *= SHARED**2
-        variances = _along_rows(normal, variances + _shared_rounding(information, moves, samples, precision))
+        variances = _along_rows(normal, variances + _shared_rounding(information, moves, samples, scores, precision))
     else:
         influence = None
         variances = variance * np.einsum("ij,ij->i", half, half)
     return _Errors(ParameterArrays(by_name(normal, np.sqrt(variances))), variances, half, influence)
 
 
+def _influence(information: Information, moves: np.ndarray, samples: Source, scores: ScoreSums | None) -> Influence:
+    if scores is None:
+        sums = InfluenceSums(information.model, information.free, moves, information.inverse)
+        return reduce(samples, sums).influence()
+    afford(4.0 * len(moves) ** 3)
+    white = information.model
+    assert isinstance(white, Network)
+    B = in_network_order(white, scores.student.bias, scores.covariance())
+    n_inputs = (len(moves) - white.n_outputs) // white.n_hidden - 1 - white.n_outputs
+    variances = np.einsum("ij,ij->i", moves @ B, moves)
+    return scores.influence(variances, information.n_determinable, n_inputs)
+
+
 def _shared_rounding(
-    information: Information, moves: np.ndarray, samples: Source, precision: OutputPrecision | None
+    information: Information,
+    moves: np.ndarray,
+    samples: Source,
+    scores: ScoreSums | None,
+    precision: OutputPrecision | None,
 ) -> np.ndarray | float:
     """(n₀ M e_c)² s²/12 for outputs on a grid of step s: where all units are off an output is c, rounded once for all.
 
@@ -306,8 +342,11 @@ def _shared_rounding(
     white = information.model
     if precision is None or not isinstance(white, Network) or len(information.free) < white.n_parameters:
         return 0.0
-    preactivations = (white.preactivations(np.asarray(X, dtype=np.float64))[0] for X, _ in samples.blocks(65_536))
-    off = sum(int(np.count_nonzero(np.all(Z <= 0.0, axis=1))) for Z in preactivations)
+    if scores is not None:
+        off = int(scores.sums["off"])
+    else:
+        preactivations = (white.preactivations(np.asarray(X, dtype=np.float64))[0] for X, _ in samples.blocks(65_536))
+        off = sum(int(np.count_nonzero(np.all(Z <= 0.0, axis=1))) for Z in preactivations)
     return (off * moves[:, -white.n_outputs :]) ** 2 @ precision.rounding**2
 
 
@@ -324,9 +363,9 @@ def _along_rows(normal: Model, variances: np.ndarray) -> np.ndarray:
     return variances
 
 
-def _left_out(influence: InfluenceSums, p: int) -> checks.LeftOut:
-    mse, fewest = float(influence.average("left_out")) / p, float(influence.carried_by.min(initial=np.inf))
-    return checks.LeftOut(mse, influence.freedom, influence.n, fewest)
+def _left_out(influence: Influence, p: int) -> checks.LeftOut:
+    fewest = float(influence.carried_by.min(initial=np.inf))
+    return checks.LeftOut(influence.left_out / p, influence.freedom, influence.n, fewest)
 
 
 def _signs(normal: Model, errors: _Errors, evidence: Evidence) -> Check:

@@ -229,6 +229,12 @@ def array_names(model: Model) -> tuple[str, ...]:
     return ("W", "threshold", *(("coefficients",) if isinstance(above, Polynomial) else upper))
 
 
+def in_network_order(network: Network, bias: bool, of_student: np.ndarray) -> np.ndarray:
+    """A matrix over the parameters of a network's student, in the order of its free parameters."""
+    _, order, _ = _student_order(network, bias, 0)
+    return of_student[order][:, order]
+
+
 def _student_order(network: Network, bias: bool, n_probes: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The free parameters of the network, where each stands among those of its student, and where the probes stand."""
     (k, d), p = network.W.shape, network.n_outputs

@@ -15,23 +15,26 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.certificate.checks import Shown
-from neurecover.data import Source, reduce
 from neurecover.models import DeepNetwork, Model, Network
 from neurecover.statistics import SerialResiduals, UnitsOn, incoming
 
 WITHIN = 0.1  # φ₀, wide enough to hold many samples and narrow enough for their density to be that at the kink
 
 
-def shown(white: Model, samples: Source, needed: np.ndarray, rounding: np.ndarray, noisy: bool) -> Shown:
-    """For a network on whitened inputs; needed (units,) samples at a kink, rounding (p,) of every output."""
+def shown(
+    white: Model, close: UnitsOn, needed: np.ndarray, rounding: np.ndarray, serial: SerialResiduals | None
+) -> Shown:
+    """For a network on whitened inputs; needed (units,) samples at a kink, rounding (p,) of every output.
+
+    `close` are the samples WITHIN the kinks, and `serial` the residuals where there is noise.
+    """
     k, p = len(white.hidden_weights[0]), white.n_outputs
     D = int(incoming(white)[0]) if k else 1
-    sides = reduce(samples, UnitsOn(white, WITHIN)).sums
+    sides = close.sums
     near = np.maximum(sides["n"] - sides["on"] - sides["off"], 1)[:k]
     angle = float(np.max(WITHIN * np.sqrt(D) * needed[:k] / near, initial=0.0))
     size = float(rounding.max())
-    if noisy:
-        serial = reduce(samples, SerialResiduals(white))
+    if serial is not None:
         variance = float(serial.sums["squared"].max()) / serial.n
         size = float(np.sqrt(variance * (D + p) * np.log(serial.n * p) / serial.n))
         angle = max(angle, float(np.max((75.0 * size**2 / _strength(white) ** 2) ** (1 / 3), initial=0.0)))

@@ -45,7 +45,7 @@ from neurecover.statistics import Residuals
 
 SEARCH_LOAD = 10  # samples per parameter that the search looks at; the last fit takes all
 START_LOAD = 100  # samples per parameter that bring the search close enough for two steps on all (`refine.passes`)
-PASSES = 5  # over streamed samples: moments and a sample of rows, two steps, the certificate, its standard errors
+PASSES = 4  # over streamed samples: moments and a sample of rows, two steps, the certificate
 RANDOM_ROUNDS, RESERVE_INPUTS = 3, 20  # when "auto" calls on other methods, and up to how many inputs
 
 

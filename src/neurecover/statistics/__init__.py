@@ -10,11 +10,12 @@ from neurecover.statistics.gauss_newton import (
     UnitBlockSums,
 )
 from neurecover.statistics.hermite import HermiteCoefficients, HermiteSums, regression_degree
-from neurecover.statistics.influence import InfluenceSums, ProbeScores, SerialResiduals
+from neurecover.statistics.influence import Influence, InfluenceSums, ProbeScores, SerialResiduals
 from neurecover.statistics.model_sums import ModelSums, UnitsOn, incoming
 from neurecover.statistics.moments import Moments
 from neurecover.statistics.residuals import Residuals
 from neurecover.statistics.row_sample import RowSample
+from neurecover.statistics.scores import ScoreSums
 from neurecover.statistics.together import Divided, Division, Together
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "GaussNewtonSums",
     "HermiteCoefficients",
     "HermiteSums",
+    "Influence",
     "InfluenceSums",
     "ModelSums",
     "Moments",
@@ -34,6 +36,7 @@ __all__ = [
     "ReadoutSums",
     "Residuals",
     "RowSample",
+    "ScoreSums",
     "SerialResiduals",
     "Statistic",
     "Together",

@@ -14,12 +14,12 @@ that steps stay accurate when it is at the level of rounding.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import numpy as np
 
 from neurecover.models import Student
-from neurecover.statistics.base import Statistic, float64, no_readout, row_products, unpack_symmetric
+from neurecover.statistics.base import Statistic, float64, no_readout
+from neurecover.statistics.gate_pairs import PIECE, add_gate_pairs, feature_products, gated_products, no_pairs
+from neurecover.statistics.regions import Regions, can_divide, divide
 
 
 class ReadoutSums(Statistic):
@@ -100,10 +100,7 @@ class UnitBlockSums(ReadoutSums):
 class GaussNewtonSums(ReadoutSums):
     """The readout sums, Σ m rᵀ and, packed, the curvature Σ m mᵀ; see `curvature`.
 
-    Block (i, j) of Σ m mᵀ is Σ gᵢgⱼ x̃x̃ᵀ with the gates g = act'(z), symmetric in (i, j) and in x̃x̃ᵀ: a product of
-    two lists of pairs, a quarter of the entries and half the time of Σ m mᵀ itself. For an activation that is
-    homogeneous of degree c, c·act(z) = act'(z)·z [Euler], so Σ h mᵀ is in the same pairs once a gate that is always
-    on stands for the affine features.
+    Σ h mᵀ follows from the same `pairs` where the activation is homogeneous.
 
     `probes` (e, D) are hidden units that the student does not have: their values follow h in every sum (q + e rows)
     and do not enter the residual.
@@ -117,11 +114,13 @@ class GaussNewtonSums(ReadoutSums):
         self.degree = None if len(self.probes) else student.activation.homogeneity or None
         q, p = len(student.readout) + len(self.probes), student.n_outputs
         self.sums |= {"hh": np.zeros((q, q)), "hr": np.zeros((q, p)), "mr": np.zeros((m * D, p))}
-        self.sums["pairs"] = np.zeros(((m + 1) * (m + 2) // 2, D * (D + 1) // 2))
-        self.row_bytes += 8 * (sum(self.sums["pairs"].shape) + D * p + len(self.probes))
+        self.sums["pairs"] = no_pairs(m, D)
+        self._divides = can_divide(student.activation, m)
+        self.row_bytes += 8 * (D * p + len(self.probes))
+        self.row_bytes += 8 * (2 * D + q) if self._divides else 8 * sum(self.sums["pairs"].shape)
         if self.degree is None:
             self.sums["hm"] = np.zeros((q, m * D))
-            self.row_bytes += 8 * m * D
+            self.row_bytes += 8 * q if self._divides else 8 * m * D
 
     def _probed(self, h: np.ndarray, X_extended: np.ndarray) -> np.ndarray:
         return np.hstack([h, self.student.activation(X_extended @ self.probes.T)]) if len(self.probes) else h
@@ -129,37 +128,32 @@ class GaussNewtonSums(ReadoutSums):
     def update(self, X: np.ndarray, Y: np.ndarray) -> None:
         X_extended, Z, h, R = self._readout(X, Y)
         m, D = self.student.V.shape
-        gates = np.ones((m + 1, len(Z)))
-        gates[:m] = self.student.activation.derivative(Z).T
-        rows = np.ascontiguousarray(X_extended.T)
-        self.sums["pairs"] += row_products(gates, "gates") @ row_products(rows, "inputs").T
+        gates = self.student.activation.derivative(Z)
+        regions = divide(Z, D) if self._divides else None
+        add_gate_pairs(self.sums["pairs"], gates, X_extended, regions)
         inputs_by_residuals = X_extended[:, :, None] * R[:, None, :]
-        self.sums["mr"] += (gates[:m] @ inputs_by_residuals.reshape(len(Z), -1)).reshape(m * D, -1)
+        self.sums["mr"] += (gates.T @ inputs_by_residuals.reshape(len(Z), -1)).reshape(m * D, -1)
         if self.degree is None:
-            self.sums["hm"] += ((gates[:m, None] * rows).reshape(m * D, -1) @ h).T
+            self._add_features(h, gates, X_extended, regions)
+
+    def _add_features(self, h: np.ndarray, gates: np.ndarray, X: np.ndarray, regions: Regions | None) -> None:
+        """Σ h mᵀ where it is not in the pairs."""
+        (m, D), q = self.student.V.shape, h.shape[1]
+        if regions is not None:
+            for own, moments in regions.products(h, X):
+                hm = np.tensordot(moments, gates[regions.members[own]], (0, 0))  # (q, D, m)
+                self.sums["hm"] += hm.transpose(0, 2, 1).reshape(q, m * D)
+            return
+        rows = max(1, PIECE // (8 * m * D))
+        for first in range(0, len(X), rows):
+            own = slice(first, first + rows)
+            M = gates[own, :, None] * X[own, None, :]
+            self.sums["hm"] += h[own].T @ M.reshape(-1, m * D)
 
     def curvature(self) -> tuple[np.ndarray, np.ndarray]:
         """Σ m mᵀ (m·D, m·D) and Σ h mᵀ (q, m·D)."""
-        student, (m, D) = self.student, self.student.V.shape
-        with_on = self.sums["pairs"].ravel().take(_positions(m, D))
-        mm, on = with_on[: m * D], with_on[m * D :]  # the last rows are Σ x̃ mᵀ
-        if self.degree is None:
-            return mm, self.sums["hm"]
-        units = (student.V[:, None, :] @ mm.reshape(m, D, m * D))[:, 0] / self.degree
-        return mm, np.vstack([units, on if student.affine else on[D - student.bias :]])
-
-
-@lru_cache(maxsize=4)
-def _positions(m: int, D: int) -> np.ndarray:
-    """Where the entries of the ((m + 1)·D, m·D) matrix stand among the pairs of m + 1 gates and of D inputs."""
-    gates, inputs = _triangle(m + 1), _triangle(D)
-    n_inputs = D * (D + 1) // 2
-    return (n_inputs * gates[:, None, :m, None] + inputs[:, None, :]).reshape((m + 1) * D, m * D)
-
-
-def _triangle(q: int) -> np.ndarray:
-    """The position of (i, j), and of (j, i), in the upper triangle read row by row."""
-    return unpack_symmetric(np.arange(q * (q + 1) // 2))
+        mm, on = gated_products(self.sums["pairs"], *self.student.V.shape)
+        return mm, self.sums["hm"] if self.degree is None else feature_products(self.student, mm, on, self.degree)
 
 
 class CurvatureProduct(Statistic):

@@ -14,11 +14,32 @@ u = Σ_o z_o r_o and z the part of e that no change of the parameters explains, 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.special import fdtrc
 
 from neurecover.models import Model, jacobian, parameters
 from neurecover.statistics.base import Statistic, float64
+
+
+@dataclass(frozen=True)
+class Influence:
+    """The variances of every parameter, the degrees of freedom of each, and what is left of n samples out of the fit.
+
+    `left_out` is the mean of a sample's squared residual s out of the fit, and `left_out_squared` that of s².
+    """
+
+    variances: np.ndarray
+    carried_by: np.ndarray
+    left_out: float
+    left_out_squared: float
+    n: int
+
+    @property
+    def freedom(self) -> float:
+        """2 E[s]²/Var[s], the degrees of freedom of a χ² with this spread: p for Gaussian noise on p outputs."""
+        return 2.0 * self.left_out**2 / max(self.left_out_squared - self.left_out**2, 1e-300)
 
 
 class InfluenceSums(Statistic):
@@ -51,17 +72,15 @@ class InfluenceSums(Statistic):
         self.sums["left_out"] += left_out.sum()
         self.sums["left_out_squared"] += left_out @ left_out
 
-    @property
-    def carried_by(self) -> np.ndarray:
-        """ν = 2 (Σ m²)²/Σ m⁴, the degrees of freedom of every variance Σ m²: its own variance is at most Σ m⁴."""
-        squares, fourths = self.sums["squares"], self.sums["fourths"]
-        return np.divide(2.0 * squares**2, fourths, out=np.full_like(squares, np.inf), where=fourths > 0.0)
+    def influence(self) -> Influence:
+        squares, left_out = self.sums["squares"], float(self.average("left_out"))
+        carried_by = freedom(squares, self.sums["fourths"])
+        return Influence(squares, carried_by, left_out, float(self.average("left_out_squared")), self.n)
 
-    @property
-    def freedom(self) -> float:
-        """2 E[s]²/Var[s], the degrees of freedom of a χ² with this spread: p for Gaussian noise on p outputs."""
-        mean, square = float(self.average("left_out")), float(self.average("left_out_squared"))
-        return 2.0 * mean**2 / max(square - mean**2, 1e-300)
+
+def freedom(squares: np.ndarray, fourths: np.ndarray) -> np.ndarray:
+    """ν = 2 (Σ m²)²/Σ m⁴, the degrees of freedom of a variance Σ m², whose own variance is at most Σ m⁴."""
+    return np.divide(2.0 * squares**2, fourths, out=np.full_like(squares, np.inf), where=fourths > 0.0)
 
 
 class ProbeScores(Statistic):
