@@ -8,8 +8,10 @@ from scipy.optimize import linear_sum_assignment
 
 import neurecover as nr
 from neurecover.certificate import Evidence, certify, scaled_to_determined
+from neurecover.certificate.alone import alone
 from neurecover.certificate.open_weights import open_weights
 from neurecover.data import ArraySource, prepared, reduce
+from neurecover.models import jacobian
 from neurecover.statistics import Residuals
 
 Change = Callable[[nr.Network, np.ndarray, np.random.Generator], np.ndarray]
@@ -69,6 +71,19 @@ def wrong_weights(found: nr.Recovery, truth: nr.Network) -> int:
     return wrong
 
 
+def certified(network: nr.Network, X: np.ndarray) -> nr.Certificate:
+    """The certificate of a network as that of its own answers."""
+    rng = np.random.default_rng(2)
+    given = prepared(ArraySource(X, network(X)), True, rng)
+    matrix, mean = given.whitening.matrix, given.whitening.mean
+    # What the inputs do not span has no effect.
+    W = np.linalg.lstsq((X - mean) @ matrix, (X - mean) @ network.W.T, rcond=None)[0].T
+    on_white = nr.Network(W, network.b + network.W @ mean, network.A, network.c)
+    np.testing.assert_allclose(on_white((X - mean) @ matrix), network(X), atol=1e-12)
+    holdout = reduce(given.holdout, Residuals(on_white, network.n_outputs, 2, given.output_mean))
+    return certify(on_white, given.whitening, given.samples, holdout, Evidence(network.n_hidden), rng)
+
+
 @pytest.mark.parametrize(
     ("change", "least"), [(rare, 0), (one_hot, 3), (dead, 5), (constant, 3), (doubled, 3), (counts, 0)]
 )
@@ -107,15 +122,63 @@ def test_a_kink_right_through_a_sample_proves_nothing() -> None:
     X = X[(X @ W[0] + truth.b[0] < 1e-12) | (X[:, 0] == 0.0)]
     np.testing.assert_allclose(other(X), truth(X), atol=1e-13)  # two networks, the same samples
     assert np.abs(W - truth.W).max() > 0.1
-    given = prepared(ArraySource(X, truth(X)), True, rng)
-    on_white = nr.Network(
-        np.linalg.solve(given.whitening.matrix, W.T).T, truth.b + W @ given.whitening.mean, truth.A, truth.c
-    )
-    holdout = reduce(given.holdout, Residuals(on_white, 2, 2, given.output_mean))
-    certificate = certify(on_white, given.whitening, given.samples, holdout, Evidence(2), rng)
+    certificate = certified(other, X)
     assert certificate.verdict == "approximate"
     assert certificate.determined is not None
     assert np.argwhere(~certificate.determined.W).tolist() == [[0, 0]]
+
+
+def in_categories(n: int, n_categories: int) -> np.ndarray:
+    """A uniform input, and the columns that indicate one of some categories."""
+    rng = np.random.default_rng(5)
+    return np.column_stack([rng.uniform(-1, 1, n), np.eye(n_categories)[np.arange(n) % n_categories]])
+
+
+@pytest.mark.parametrize("n_off", [0, 1, 6])
+def test_a_unit_can_be_turned_where_nothing_fixes_the_constant(n_off: int) -> None:
+    """One unit is on for a category, the other for two more: of a fourth the samples with all units off show c.
+
+    Without those the unit turned with its output weight fits as well, and one of them alone proves nothing.
+    """
+    X = in_categories(240, 3)
+    X = np.vstack(
+        [np.column_stack([X, np.zeros(240)]), np.column_stack([X[:n_off, :1], np.tile(np.eye(4)[3], (n_off, 1))])]
+    )
+    A, c = np.array([[1.5, -1.0]]), np.zeros(1)
+    truth = nr.Network([[1.0, 2.0, -9.0, -9.0, -9.0], [0.5, -9.0, 6.0, 5.0, -9.0]], None, A, c)
+    # 1.5 (x + 2) = −1.5 (−x + 2) + 6, and the other unit takes 6 off its own categories.
+    turned = nr.Network([[-1.0, 2.0, -9.0, -9.0, -9.0], [0.5, -9.0, 12.0, 11.0, -9.0]], None, A * [[-1.0, 1.0]], [6.0])
+    np.testing.assert_allclose(turned(X[:240]), truth(X[:240]), atol=1e-12)
+    for network in (truth, turned) if n_off == 0 else (truth,):
+        certificate = certified(network, X)
+        assert certificate.verdict == "approximate"
+        assert (certificate.determined is not None and certificate.determined.W[0, 0]) == (n_off == 6)
+
+
+def test_two_units_in_proportion_may_be_one() -> None:
+    """In the second category both units are x on the same samples, as good as one with the sum of their weights."""
+    X = in_categories(200, 2)
+    one = nr.Network([[1.0, -9.0, 0.0], [1.0, 0.0, -9.0]], None, [[2.0, 1.0], [1.0, -1.0]], [0.3, 0.4])
+    two = nr.Network([[1.0, -9.0, 0.0], [1.0, 0.0, 0.0]], None, [[1.0, 1.0], [2.0, -1.0]], [0.3, 0.4])
+    np.testing.assert_allclose(one(X), two(X), atol=1e-12)
+    determined = certified(two, X).determined
+    assert determined is None or not determined.A.any()
+
+
+def test_an_equation_alone_is_found() -> None:
+    """Against the leverages themselves, from an orthonormal basis: one sample has all units off and shows c, alone."""
+    rng = np.random.default_rng(3)
+    net = nr.simulate.teacher(3, 2, 1, bias=0.5, random_state=3).normal_form()
+    X = rng.standard_normal((400, 3))
+    on = X @ net.W.T + net.b > 0.0
+    X = np.vstack([X[on.sum(axis=1) == 1], X[~on.any(axis=1)][:1]])
+    J = jacobian(net, X)[:, 0]
+    U, S, Vt = np.linalg.svd(J, full_matrices=False)
+    kept = S[0] * 1e-9 < S
+    left = 1.0 - np.sum(U[:, kept] ** 2, axis=1)
+    np.testing.assert_array_equal(np.flatnonzero(left < 1e-8), [len(X) - 1])
+    rows = alone(net, np.arange(J.shape[1]), Vt[kept].T / S[kept], ArraySource(X, net(X)))
+    np.testing.assert_allclose(rows, J[-1:], atol=1e-12)
 
 
 def test_sentences_name_units_and_columns() -> None:

@@ -13,6 +13,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from neurecover.certificate import checks
+from neurecover.certificate.alone import alone
 from neurecover.certificate.away import NEAR, AwayFromKinks
 from neurecover.certificate.checks import EPS, ROUNDING, Evidence
 from neurecover.certificate.determined import MOST, seen_weights, seldom, signs_are_determined
@@ -110,10 +111,12 @@ def certify(
     rare = None if raw is None or isinstance(normal, Composite) else seldom(normal, raw)
     made.append(checks.columns(rare))
     made.append(checks.kinks(on.on, on.off, on.wanted, not noisy, serial.n))
+    if not noisy and raw is not None and passed(made, ("equations", "information")):
+        made.append(checks.contradicted(len(alone(white, information.free, information.root, samples)), n_equations))
     freedom = n_equations - n_free
     variance = float(serial.sums["squared"].sum()) / max(freedom, 1)
     floor = (EPS * float(size.max())) ** 2
-    if not noisy and raw is not None and not passed(made, ("inputs", "information", "columns", "kinks")):
+    if not noisy and raw is not None and not passed(made, ("inputs", "equations", "information", "columns", "kinks")):
         return _partly(made, normal, raw, on, bias, float(np.sqrt(max(variance, floor))), holdout)
     if not passed(made, ("equations", "information")):
         return issue(tuple(made), holdout, serial.n)

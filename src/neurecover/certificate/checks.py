@@ -167,6 +167,17 @@ def equations(n_equations: int, n_free: int, n_samples: int) -> Check:
     return Check("equations", False, n_equations, n_free, sentence)
 
 
+def contradicted(n_alone: int, n_equations: int) -> Check:
+    """Could every equation be contradicted by others? Of the name of `equations`, both of which have to pass."""
+    if n_alone == 0:
+        sentence = "Every equation is one of several that determine the same weights."
+        return Check("equations", True, 0, 0, sentence)
+    sentence = (
+        f"{n_alone} of {n_equations} equations are alone in determining some weight, and would be met whatever it is."
+    )
+    return Check("equations", False, n_alone, 0, sentence)
+
+
 def time_ended() -> Check:
     sentence = "The time budget ended before the weights were tested: give a larger time_budget."
     return Check("time", False, None, None, sentence)

@@ -11,7 +11,13 @@ and D_j is the largest such set. A weight is determined when all null directions
 then written with ‖w_j‖ = 1 over D_j, so that what is determined does not depend on what is not.
 
 A weight can be determined to first order and still be invented: whether a unit is on where an input is other than
-usual, which is seldom, depends on that very weight. As many rows are asked for as contradict another choice (`seldom`).
+usual, which is seldom, depends on that very weight. As many rows are asked for as contradict another choice (`seldom`),
+and an equation that no other contradicts counts for nothing (`alone`). A unit may even be turned,
+
+    (w_j, A_j) → −(w_j, A_j)    with A_j z_j(x) moved by a null direction until z_j > 0 again,
+
+unless z_j is the same along all of them for some sample with the unit on: then A_j z_j > 0 fixes the sign of A_j. And
+where two units are in proportion, z_i = α z_j, on all samples with one of them on, they may as well be one there.
 """
 
 from __future__ import annotations
@@ -22,6 +28,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from neurecover.certificate.alone import alone
 from neurecover.certificate.ambiguity import sign_ambiguities
 from neurecover.certificate.away import NEAR, AwayFromKinks
 from neurecover.certificate.checks import EXACT_WEIGHTS
@@ -35,6 +42,7 @@ MOST = 2_000  # parameters: the null space takes all eigenvectors
 NULL = 1e-11  # eigenvalue of F, scaled to unit diagonal: the error of the others is below EXACT_WEIGHTS at rounding
 DEAD = 1e-26  # F_aa over the largest: a weight whose effect is below rounding for every sample
 STILL = 1e-8  # what a null direction may move a weight by that counts as determined, its largest move being 1
+PROPORTIONAL = 1e-7  # relative difference of two units that counts as none
 REFERENCES = 20  # weights of a row, largest first, that are tried as members of D_j
 SAME_SIGNS = 1e-7  # relative size of Σ A_j w_j that counts as zero, as in `rivals`
 GLANCE = 64  # rows in which a column has a value twice if it is other than usual in few rows
@@ -60,7 +68,8 @@ def seen_weights(normal: Layered, inputs: Source, bias: bool, level: float, few:
     they are seldom off: such a unit hides in the constant of the layer above.
     """
     theta, P = parameters(normal), len(parameters(normal))
-    F = reduce(AwayFromKinks(inputs, normal), ModelSums(normal)).curvature()
+    inputs_away = AwayFromKinks(inputs, normal)
+    F = reduce(inputs_away, ModelSums(normal)).curvature()
     free = np.ones(P, dtype=bool) if bias else ~are_biases(normal)
     size = np.where(free, np.diag(F), 0.0)
     live = size > DEAD * size.max(initial=1e-300)
@@ -70,7 +79,12 @@ def seen_weights(normal: Layered, inputs: Source, bias: bool, level: float, few:
     unseen |= free & _constants_above(normal, low)
     unseen[: normal.hidden_weights[0].size] |= seldom(normal, inputs).ravel()
     scale = np.sqrt(size[live])
-    values, vectors = np.linalg.eigh(F[np.ix_(live, live)] / scale / scale[:, None])
+    scaled = F[np.ix_(live, live)] / scale / scale[:, None]
+    values, vectors = np.linalg.eigh(scaled)
+    root = vectors[:, values >= NULL] / np.sqrt(values[values >= NULL]) / scale[:, None]
+    uncontradicted = alone(normal, np.flatnonzero(live), root, inputs_away) / scale
+    if len(uncontradicted):
+        values, vectors = np.linalg.eigh(scaled - uncontradicted.T @ uncontradicted)
     null = values < NULL
     N, scales = np.zeros((P, np.count_nonzero(null))), np.zeros((P, np.count_nonzero(null)))
     N[live], scales[live] = vectors[:, null] / scale[:, None], vectors[:, null]
@@ -81,6 +95,8 @@ def seen_weights(normal: Layered, inputs: Source, bias: bool, level: float, few:
         for unit, row in enumerate(_rows(normal)):
             N, members = _without_scale(N, G[:, unit], theta, row, unseen)
             fixed[members, unit] = theta[members]
+        loose = _turnable(normal, inputs_away, N) | _in_proportion(normal, inputs_away)
+        open_ |= free & (G[:, loose] != 0.0).any(axis=1)
     open_ |= free & (np.abs(N).max(axis=1, initial=0.0) > STILL)
     half = np.zeros((P, np.count_nonzero(~null)))
     half[live] = vectors[:, ~null] / np.sqrt(values[~null]) / scale[:, None]
@@ -127,6 +143,44 @@ def _without_scale(
             most = int(np.count_nonzero(still[around]))
             best, members = left, row[still[row] & ~unseen[row]]
     return best, members
+
+
+def _in_proportion(normal: Layered, inputs: Source) -> np.ndarray:
+    """Which hidden units are, where they or another unit of their layer are on, a multiple of each other."""
+    X = np.asarray(inputs.collect()[0], dtype=np.float64)
+    found: list[np.ndarray] = []
+    for Z in normal.preactivations(X):
+        H = np.maximum(Z, 0.0)
+        own = np.maximum(np.einsum("ni,ni->i", H, H), 1e-300)
+        alike = np.zeros(len(own), dtype=bool)
+        for i, share in enumerate((H.T @ Z) / own[:, None]):  # of z_i in z_j, by least squares where z_i > 0
+            on = H[:, i] > 0.0
+            left = np.linalg.norm(Z[on] - np.outer(Z[on, i], share), axis=0)
+            same = left <= PROPORTIONAL * np.linalg.norm(Z[on], axis=0)
+            same[i] = False
+            alike[same] = True
+            alike[i] |= same.any()
+        found.append(alike)
+    return np.concatenate(found)
+
+
+def _turnable(normal: Layered, inputs: Source, N: np.ndarray) -> np.ndarray:
+    """Which hidden units are on for no sample at which all directions of N (P, q) leave their preactivation."""
+    fixed: list[np.ndarray] = []
+    X = np.asarray(inputs.collect()[0], dtype=np.float64)
+    H, start = np.hstack([X, np.ones((len(X), 1))]), 0
+    moved = np.zeros((N.shape[1], *X.shape))  # of the inputs of a layer
+    for W, b in _layers(normal)[:-1]:
+        steps = N[start : start + W.size + b.size].T
+        V = np.concatenate([steps[:, : W.size].reshape(-1, *W.shape), steps[:, W.size :, None]], axis=2)
+        Z, move = H @ np.column_stack([W, b]).T, H @ V.transpose(0, 2, 1) + moved @ W.T
+        size = np.linalg.norm(H, axis=1)[:, None]
+        still = np.abs(move).max(axis=0, initial=0.0) <= STILL * size
+        fixed.append((still & (Z > 0.0)).any(axis=0))
+        start += W.size + b.size
+        moved = normal.activation.derivative(Z) * move
+        H = np.hstack([normal.activation(Z), np.ones((len(X), 1))])
+    return ~np.concatenate(fixed)
 
 
 def seldom(normal: Layered, inputs: Source) -> np.ndarray:
