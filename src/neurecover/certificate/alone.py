@@ -16,10 +16,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from neurecover.data import Source, afford
-from neurecover.models import Model, Network, jacobian, with_parameters
+from neurecover.models import Model, Network, jacobian
 
 DRAWS = 4  # of g: their mean square is below 1e-3 of its expectation twice in 1e6 times
 ALONE = 1e-6  # 1 − h: rounding leaves 1e-15 of an output, so that one in 1e9 wrong answers passes
+CLEAR = 1e-3  # far above what rounding leaves
 BLOCK = 16 * 2**20  # bytes of what is formed at a time
 
 
@@ -32,42 +33,60 @@ def alone(model: Model, free: np.ndarray, root: np.ndarray, samples: Source) -> 
     per_sample = 4 * DRAWS * units * (d + p + 1) if isinstance(model, Network) else 4 * DRAWS * p * len(free)
     rows = max(1, BLOCK // (8 * (p * len(free) if not isinstance(model, Network) else units + d + p)))
 
-    def blocks() -> Iterator[np.ndarray]:
+    def read() -> Iterator[_Shallow | _Any]:
         for X, _ in samples.blocks(rows):
             afford(2.0 * per_sample * len(X))
-            yield np.asarray(X, dtype=np.float64)
+            X = np.asarray(X, dtype=np.float64)
+            yield _Shallow(model, X) if isinstance(model, Network) else _Any(model, X)
 
+    held = list(read()) if samples.count() <= rows else None
     rng = np.random.default_rng(0)
-    left = [rng.standard_normal((DRAWS, len(X), p)) for X in blocks()]
-    for _ in range(2):  # the second time takes out what rounding has left of the first
-        gradient = sum(_backward(model, X, g)[:, free] for X, g in zip(blocks(), left))
+    left = [rng.standard_normal((DRAWS, len(block.X), p)) for block in held or read()]
+    for again in range(2):  # the second time takes out what rounding has left of the first
+        gradient = sum(block.backward(g)[:, free] for block, g in zip(held or read(), left))
         steps = np.zeros((DRAWS, model.n_parameters))
         steps[:, free] = (gradient @ root) @ root.T
-        left = [g - _forward(model, X, steps) for X, g in zip(blocks(), left)]
+        left = [g - block.forward(steps) for block, g in zip(held or read(), left)]
+        if not again and all(np.mean(g**2, axis=0).min(initial=1.0) > CLEAR for g in left):
+            break
     found = [np.zeros((0, len(free)))]
-    for X, g in zip(blocks(), left):
+    for block, g in zip(held or read(), left):
         sample, output = np.nonzero(np.mean(g**2, axis=0) < ALONE)
         if len(sample):
-            found.append(jacobian(model, X[sample])[np.arange(len(sample)), output][:, free])
+            found.append(jacobian(model, block.X[sample])[np.arange(len(sample)), output][:, free])
     return np.vstack(found)
 
 
-def _backward(model: Model, X: np.ndarray, g: np.ndarray) -> np.ndarray:
-    """Jᵀ g for g (draws, n, p), a row each."""
-    if not isinstance(model, Network):
-        return np.tensordot(g, jacobian(model, X), axes=2)
-    Z = model.preactivations(X)[0]
-    gated = model.activation.derivative(Z) * (g @ model.A)
-    of_A = g.transpose(0, 2, 1) @ model.activation(Z)
-    parts = (gated.transpose(0, 2, 1) @ X, gated.sum(axis=1), of_A, g.sum(axis=1))
-    return np.hstack([part.reshape(len(g), -1) for part in parts])
+class _Any:
+    """Some samples, with the Jacobian of any network there."""
+
+    def __init__(self, model: Model, X: np.ndarray) -> None:
+        self.X, self.J = X, jacobian(model, X)
+
+    def backward(self, g: np.ndarray) -> np.ndarray:
+        """Jᵀ g for g (draws, n, p), a row each."""
+        return np.tensordot(g, self.J, axes=2)
+
+    def forward(self, steps: np.ndarray) -> np.ndarray:
+        """J δ for every row δ of `steps`, (draws, n, p)."""
+        return np.moveaxis(self.J @ steps.T, 2, 0)
 
 
-def _forward(model: Model, X: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """J δ for every row δ of `steps`, (draws, n, p)."""
-    if not isinstance(model, Network):
-        return np.moveaxis(jacobian(model, X) @ steps.T, 2, 0)
-    Z = model.preactivations(X)[0]
-    slope, H = model.activation.derivative(Z), model.activation(Z)
-    moved = [with_parameters(model, step) for step in steps]
-    return np.array([(slope * (X @ m.W.T + m.b)) @ model.A.T + H @ m.A.T + m.c for m in moved])
+class _Shallow:
+    """The same for one hidden layer, without its Jacobian."""
+
+    def __init__(self, model: Network, X: np.ndarray) -> None:
+        self.X, self.A = X, model.A
+        Z = model.preactivations(X)[0]
+        self.slope, self.H = model.activation.derivative(Z), model.activation(Z)
+
+    def backward(self, g: np.ndarray) -> np.ndarray:
+        gated = self.slope * (g @ self.A)
+        parts = (gated.transpose(0, 2, 1) @ self.X, gated.sum(axis=1), g.transpose(0, 2, 1) @ self.H, g.sum(axis=1))
+        return np.hstack([part.reshape(len(g), -1) for part in parts])
+
+    def forward(self, steps: np.ndarray) -> np.ndarray:
+        (p, k), d = self.A.shape, self.X.shape[1]
+        W, b, A, c = np.split(steps, np.cumsum([k * d, k, p * k]), axis=1)
+        moved = self.slope * (self.X @ W.reshape(-1, k, d).transpose(0, 2, 1) + b[:, None])
+        return moved @ self.A.T + self.H @ A.reshape(-1, p, k).transpose(0, 2, 1) + c[:, None]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isfinite, sqrt
 
 import numpy as np
 
@@ -62,19 +63,18 @@ class FitPoint:
     def moved(self, step: np.ndarray) -> FitPoint | None:
         change = step.reshape(self.student.V.shape)
         readout = self.student.readout + self._system.follow(change)
-        moved = replace(self.student, V=self.student.V + change, readout=readout)
+        student = replace(self.student, V=self.student.V + change, readout=readout)
         with np.errstate(over="ignore", invalid="ignore"):  # a step too long for exp or a power is rejected
-            sums = readout_sums(self.source, moved)
-        if not np.isfinite(sums["rr"]) or not np.isfinite(sums["hh"]).all():
+            sums = readout_sums(self.source, student)
+        if not isfinite(sums["rr"]) or not np.isfinite(sums["hh"]).all():
             return None
-        best = ReadoutFactor(sums)
-        if not self.projected:
-            return replace(self, student=moved, loss=best.rss, hh=sums["hh"])
-        loss = best.best_rss
-        # The error left in a step bounds the next decrease: it should be no larger than the last one, |r′|/|r|.
-        tolerance = float(np.clip(np.sqrt(loss / self.loss), TIGHT, LOOSE))
-        student = replace(moved, readout=readout + best.step)
-        return replace(self, student=student, loss=loss, hh=sums["hh"], tolerance=tolerance)
+        best, tolerance = ReadoutFactor(sums), self.tolerance
+        loss = best.rss
+        if self.projected:
+            student, loss = replace(student, readout=readout + best.step), best.best_rss
+            # The error left in a step bounds the next decrease: it should be no larger than the last one, |r′|/|r|.
+            tolerance = min(max(sqrt(loss / self.loss), TIGHT), LOOSE)
+        return FitPoint(self.source, student, loss, self.scale, sums["hh"], self.projected, self.deadline, tolerance)
 
 
 def is_large(n_weights: int) -> bool:

@@ -18,7 +18,7 @@ class ReadoutFactor:
 
     def __init__(self, sums: dict[str, np.ndarray]) -> None:
         hh = sums["hh"]
-        scale = np.sqrt(np.diag(hh))
+        scale = np.sqrt(hh.diagonal())
         self.scale = np.where(scale > 0, scale, 1.0)
         scaled = hh / self.scale / self.scale[:, None]
         self.factor = _cholesky_with_ridge(scaled)
@@ -74,7 +74,7 @@ def dense_system(sums: GaussNewtonSums) -> HiddenSystem:
     mm, hm = sums.curvature()
     readout.couple(A, hm)
     weights = A.T @ A
-    diagonal = np.repeat(np.diag(weights), D) * np.diag(mm)
+    diagonal = np.repeat(weights.diagonal(), D) * mm.diagonal()
     # All of this is in the lower triangle of matrices in Fortran order, as LAPACK wants it.
     S = dsyrk(-1.0, readout.E, beta=1.0, c=mm.T, trans=1, lower=1, overwrite_c=1)
     S.T.reshape(m, D, m, D)[...] *= weights[:, None, :, None]

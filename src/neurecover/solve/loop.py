@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from enum import Enum
+from math import sqrt
 from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
@@ -121,7 +122,7 @@ class Loop(Generic[P]):
                 break
             self._iterate()
             if deadline is not None:
-                deadline.pulse(float(np.sqrt(self.point.loss / max(self.point.scale, 1e-300))))
+                deadline.pulse(sqrt(self.point.loss / max(self.point.scale, 1e-300)))
         return self
 
     def _iterate(self) -> None:
