@@ -89,3 +89,16 @@ def test_rounded_outputs_are_no_exact_answer(decimals: int) -> None:
     assert (found.certificate.verdict == "statistical") == (decimals == 4)
     assert found.certificate.verdict != "exact"
     assert f"{decimals} decimals" in named[0].sentence
+
+
+def test_single_precision_does_not_widen_errors_where_noise_is_far_larger() -> None:
+    truth = nr.simulate.teacher(4, 3, random_state=0)
+    X, Y = nr.simulate.sample(truth, 2_000, noise=0.1, random_state=1)
+    single, double = (
+        nr.recover(X.astype(kind).astype(float), Y.astype(kind), n_hidden=3, random_state=0).certificate
+        for kind in (np.float32, np.float64)
+    )
+    assert single.verdict == double.verdict == "statistical"
+    assert single.standard_errors is not None
+    assert double.standard_errors is not None
+    np.testing.assert_allclose(single.standard_errors["W"], double.standard_errors["W"], rtol=1e-3)

@@ -310,7 +310,8 @@ def _errors(
         # A variance of ν degrees of freedom makes Student's t of a deviation: wider where few samples carry a weight.
         variances = influence.variances * (stdtrit(influence.carried_by, 0.975) / stdtrit(np.inf, 0.975)) ** 2
         if precision is not None and precision.is_float.any():
-            variances *= SHARED**2
+            rounding = min(1.0, float(precision.largest.max()) / variance)  # the part of the noise that it may be
+            variances = variances * (1.0 + (SHARED**2 - 1.0) * rounding)
         variances = _along_rows(normal, variances + _shared_rounding(information, moves, samples, scores, precision))
     else:
         influence = None

@@ -50,8 +50,6 @@ from neurecover.statistics import Residuals
 
 logger = logging.getLogger("neurecover")
 LATE, LATE_SHARE = 1.0, 0.1  # seconds, and share of the time budget, that a certificate may take after its end
-# Σ r² over the squares of the rounding errors of Y: stored rounded, computed in that float.
-STORED, COMPUTED = 4.0, 256.0
 NOISE_LIKE = 1e-9  # share of Σ y² beyond which a fit at the level of rounding may be a wrong one, as it is with noise
 
 
@@ -171,7 +169,7 @@ def _level(given: Prepared) -> float:
     The sums of a network computed in a shorter float lose digits on the way, not only at the end.
     """
     total = float(np.sum(np.diag(given.moments.covariance)[given.source.n_inputs :] + given.output_mean**2))
-    left = np.sum(np.where(given.precision.is_float, COMPUTED, STORED) * given.precision.rounding**2)
+    left = np.sum(given.precision.largest)
     share = float(left) / total if total > 0.0 else 0.0
     return max(EXACT, share) if share <= NOISE_LIKE else EXACT
 

@@ -20,6 +20,7 @@ from neurecover.statistics.base import Statistic, float64
 
 SHORT = {8: "bfloat16", 11: "half precision", 24: "single precision"}  # by the bits of the mantissa
 SINGLE, DOUBLE = 24, 53
+STORED, COMPUTED = 4.0, 256.0  # Σ r² over the squares of the rounding errors of Y, at the most (measured)
 MOST = 12  # decimals or figures looked for; more would not be told from double precision
 HEAD = 8  # rows of a block that show, as a rule, that there is no grid
 VACUOUS = 0.1  # of a step: where a float blurs a grid by more, every value is on it
@@ -41,6 +42,11 @@ class OutputPrecision:
     def rounding(self) -> np.ndarray:
         """The root mean square of the rounding errors, (p,)."""
         return self.step / np.sqrt(12.0)
+
+    @property
+    def largest(self) -> np.ndarray:
+        """The mean square that rounding may leave of an output, (p,): stored rounded, or computed in that float."""
+        return np.where(self.is_float, COMPUTED, STORED) * self.rounding**2
 
     @property
     def is_float(self) -> np.ndarray:
