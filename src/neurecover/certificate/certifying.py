@@ -28,6 +28,7 @@ from neurecover.certificate.information import (
 from neurecover.certificate.open_weights import open_weights
 from neurecover.certificate.resolution import WITHIN, shown
 from neurecover.certificate.rivals import SignRivals, sign_rivals
+from neurecover.certificate.shapes import shape_test
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, passed, verdict_of
 from neurecover.data import Mapped, Source, Whitening, afford, distinct_inputs, reduce
 from neurecover.models import (
@@ -128,6 +129,9 @@ def certify(
         made += checks.noise(
             holdout, _left_out(errors.influence, model.n_outputs), n_equations, freedom, p_structure, evidence
         )
+        followed = shape_test(information, whitening, samples, rng)
+        if followed is not None:
+            made.append(checks.shape(*followed))
         if isinstance(white, Network) and on.bent is not None:
             gain = np.sum(white.A**2 / np.maximum(serial.sums["squared"] / serial.n, 1e-300)[:, None], axis=0)
             made.append(checks.bends(on.bent * gain, incoming(white)))

@@ -330,6 +330,15 @@ def noise(
     ]
 
 
+def shape(p_value: float, followed: str) -> Check:
+    """Does the residual follow no step, bend or power? Of the name of `structure`, both of which have to pass."""
+    if p_value >= SIGNIFICANCE:
+        sentence = f"The residual follows no step, bend or power of what the network is made of (p = {p_value:.1e})."
+        return Check("structure", True, p_value, SIGNIFICANCE, sentence)
+    sentence = f"The residual is not noise: it follows {followed} (p = {p_value:.1e})."
+    return Check("structure", False, p_value, SIGNIFICANCE, sentence)
+
+
 def output_digits(precision: OutputPrecision | None, spread: np.ndarray, noise: np.ndarray) -> Check:
     """Are the outputs on a grid, and if so is its step small against their standard deviations, spread (p,)?
 

@@ -16,6 +16,7 @@ from neurecover.statistics.moments import Moments
 from neurecover.statistics.residuals import Residuals
 from neurecover.statistics.row_sample import RowSample
 from neurecover.statistics.scores import ScoreSums
+from neurecover.statistics.shape_scores import ShapeCross, ShapeScores
 from neurecover.statistics.together import Divided, Division, Together
 
 __all__ = [
@@ -38,6 +39,8 @@ __all__ = [
     "RowSample",
     "ScoreSums",
     "SerialResiduals",
+    "ShapeCross",
+    "ShapeScores",
     "Statistic",
     "Together",
     "UnitBlockSums",

@@ -174,7 +174,7 @@ class _Search:
 
     def _resplit(self, fit: UnionFit) -> UnionFit:
         """The fit, or one in which a unit that stands for two is split and what does least is dropped."""
-        for start in splits(self.sample, fit)[:_SPLITS]:
+        for start in splits(self.sample, fit)[:_SPLITS] if len(fit.W) > 1 else []:
             least = int(np.argmin(missed(self.sample, start).alone[: len(fit.W) - 1]))
             again = self._fit(without(start, least))
             if again.log_likelihood > fit.log_likelihood + 1.0:

@@ -1,0 +1,80 @@
+"""Whether a residual has one of many given shapes, each tried by itself.
+
+A function e(x) added to output o has the score Σ_i u_i with u = e r_o − c·g, where g = Σ_o Jᵀr_o is the sample's own
+score and c = F⁻¹ Σ Jᵀe what a change of the parameters explains of e. Under noise of any kind, independent from sample
+to sample,
+
+    z = Σ u / √(Σ u²),        t = z √((n − 1)/(n − z²)),
+
+is about Student's t, of ν = 2 (Σ u²)²/Σ u⁴ degrees of freedom where few samples carry it [Rao 1948; White 1980].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from scipy.special import stdtr
+
+from neurecover.models import Model, jacobian, parameters
+from neurecover.statistics.base import Statistic, float64
+
+Features = Callable[[np.ndarray], np.ndarray]
+EXPLAINED = 1e-8  # share of Σ (e r)² that is left of a shape which the parameters make themselves
+
+
+class ShapeCross(Statistic):
+    """Per output Σ Jᵀe, (p, P, Q), for the `free` parameters P and Q shapes e."""
+
+    def __init__(self, model: Model, free: np.ndarray, shapes: Features, n_shapes: int) -> None:
+        self.model, self.free, self.shapes = model, free, shapes
+        self.settings = {"theta": parameters(model)}
+        self.sums = {"n": np.zeros((), dtype=np.int64), "cross": np.zeros((model.n_outputs, len(free), n_shapes))}
+        self.row_bytes = 8 * (2 * model.n_outputs * len(free) + 3 * n_shapes)
+
+    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+        X, Y = float64(X, Y)
+        J, E = jacobian(self.model, X)[:, :, self.free], self.shapes(X)
+        self.sums["n"] += len(X)
+        for o in range(Y.shape[1]):
+            self.sums["cross"][o] += J[:, o].T @ E
+
+
+class ShapeScores(Statistic):
+    """Per output and shape Σ u, Σ u², Σ u⁴ and Σ (e r)², (p, Q) each; `explained` (p, P, Q) is F⁻¹ Σ Jᵀe."""
+
+    def __init__(self, model: Model, free: np.ndarray, shapes: Features, explained: np.ndarray) -> None:
+        self.model, self.free, self.shapes, self.explained = model, free, shapes, explained
+        self.settings = {"theta": parameters(model), "explained": explained}
+        p, P, n_shapes = explained.shape
+        names = ("score", "squares", "fourths", "whole")
+        self.sums = {"n": np.zeros((), dtype=np.int64)} | {name: np.zeros((p, n_shapes)) for name in names}
+        self.row_bytes = 8 * (2 * p * P + 4 * n_shapes)
+
+    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+        X, Y = float64(X, Y)
+        R, E = Y - self.model(X), self.shapes(X)
+        own = np.einsum("nop,no->np", jacobian(self.model, X)[:, :, self.free], R)
+        self.sums["n"] += len(X)
+        for o in range(R.shape[1]):
+            u = E * R[:, o : o + 1]
+            self.sums["whole"][o] += np.einsum("nq,nq->q", u, u)
+            u -= own @ self.explained[o]
+            self.sums["score"][o] += u.sum(axis=0)
+            u *= u
+            self.sums["squares"][o] += u.sum(axis=0)
+            self.sums["fourths"][o] += np.einsum("nq,nq->q", u, u)
+
+    def worst(self) -> tuple[float, int, int]:
+        """The probability, under noise, of the largest of these scores, by Bonferroni; its output and its shape."""
+        s, n = self.sums, self.n
+        tried = s["squares"] > EXPLAINED * s["whole"]
+        if n < 2 or not tried.any():
+            return 1.0, 0, 0
+        squares = np.where(tried, s["squares"], 1.0)
+        z2 = np.minimum(s["score"] ** 2 / squares, n * (1.0 - 1e-12))
+        t = np.sqrt(z2 * (n - 1) / (n - z2))
+        freedom = np.minimum(2.0 * squares**2 / np.where(tried, np.maximum(s["fourths"], 1e-300), 1.0), n - 1)
+        p_values = np.where(tried, 2.0 * stdtr(np.maximum(freedom, 1.0), -t), 1.0)
+        output, shape = np.unravel_index(int(np.argmin(p_values)), p_values.shape)
+        return min(1.0, np.count_nonzero(tried) * float(p_values[output, shape])), int(output), int(shape)
