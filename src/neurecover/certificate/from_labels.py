@@ -17,6 +17,9 @@ from neurecover.certificate.checks import SIGNIFICANCE, WIDE
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays
 
 SURE = 10.0  # difference of two BIC, odds of e⁵ ≈ 150, that settles a number of halfspaces
+# Labels that one halfspace more may explain. An outermost sample has a halfspace of its own, so one flipped label is
+# explained by it; two side by side are flipped with the square of the rate.
+OUTERMOST = 1.5
 GATHERED = 5.0  # standard errors by which wrong labels may be more frequent near the boundary than far from it
 PREDICTS = 0.5  # share of the mistakes of a constant that a predictor avoids
 
@@ -29,9 +32,10 @@ class Labelled:
     other samples expects the rate `expected`, and the rarer class has n_rarer of them. `fewer`, `more` and `none` are
     BIC with one halfspace less or more, or without any, above that of k; nan where that was not to be tried.
     explained says whether flipped labels account for all that is missed, gathered by how many standard errors wrong
-    labels gather at the boundary, and worth is what an explained label adds to the log-likelihood. `errors` are the
-    standard errors of normals (k, d) and thresholds (k,); `turn` is the largest angle and `shift` the largest error of
-    a threshold, in standard deviations of the inputs, to be expected.
+    labels gather at the boundary, worth is what an explained label adds to the log-likelihood, and further how many
+    labels one halfspace more explains. `errors` are the standard errors of normals (k, d) and thresholds (k,); `turn`
+    is the largest angle and `shift` the largest error of a threshold, in standard deviations of the inputs, to be
+    expected.
     """
 
     n_samples: int
@@ -49,6 +53,7 @@ class Labelled:
     explained: bool
     gathered: float
     worth: float
+    further: float
     turn: float
     shift: float
     errors: ParameterArrays
@@ -123,14 +128,16 @@ def _strength(seen: Labelled) -> Check:
 
 
 def _spare(seen: Labelled) -> Check:
-    enough = seen.explained and seen.more >= SURE
+    enough = seen.explained and seen.more >= SURE and seen.further < OUTERMOST
     sentence = f"With one halfspace more the criterion is {seen.more:.1f} higher: no further one is called for."
     if not seen.explained:
         sentence = "The number of halfspaces is not certain: some samples inside stay unexplained."
     elif np.isnan(seen.more):
         sentence = "The number of halfspaces is not certain: the samples are too few to try one more."
-    elif not enough:
+    elif seen.more < SURE:
         sentence = f"The number of halfspaces is not certain: with one more the criterion differs by {seen.more:.1f}."
+    elif not enough:
+        sentence = f"The number of halfspaces is not certain: one more explains {seen.further:.1f} labels."
     return Check("spare unit", enough, None if np.isnan(seen.more) else seen.more, SURE, sentence)
 
 
@@ -153,5 +160,8 @@ def _resolution(seen: Labelled) -> Check:
     between two true ones misses half of what lies between them.
     """
     least = ((seen.n_inputs + 1) * np.log(seen.n_samples) + SURE) / seen.worth
-    sentence = f"A halfspace with fewer than about {np.ceil(least):.0f} labels that no other one explains is not seen."
+    sentence = (
+        f"A halfspace with fewer than about {np.ceil(least):.0f} labels that no other one explains is not seen, and "
+        "beside another one it would turn that by more than its error."
+    )
     return Check("found width", True, least, None, sentence)

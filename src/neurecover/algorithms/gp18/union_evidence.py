@@ -40,6 +40,7 @@ def labelled(
     share = float(labels.collect()[1].mean())
     assert fit.covariance is not None
     assert fit.flips is not None
+    worth = max(float(np.log((1.0 - fit.flips[1]) / fit.flips[0])), 0.01)
     return Labelled(
         n_samples=labels.count(),
         share=share,
@@ -55,7 +56,8 @@ def labelled(
         none=found.gap(0),
         explained=found.explained,
         gathered=_gathered(labels, fit),
-        worth=max(float(np.log((1.0 - fit.flips[1]) / fit.flips[0])), 0.01),
+        worth=worth,
+        further=0.5 * (found.price - found.gap(k + 1)) / worth,
         turn=float(fit.tan_alpha.max()),
         shift=float(np.sqrt(fit.covariance[:, -1, -1].max())),
         errors=errors,

@@ -33,12 +33,13 @@ _SPLITS = 2  # units that are tried as two
 class UnionFound:
     """The fit on all samples, and the criterion BIC(k) of every number of units that was tried on those of the search.
 
-    `explained` is whether flipped labels account for all samples that are missed.
+    `explained` is whether flipped labels account for all samples that are missed, and a unit costs `price` of BIC.
     """
 
     fit: UnionFit
     criteria: dict[int, float]
     explained: bool
+    price: float
 
     def gap(self, k: int) -> float:
         """By how much BIC is higher with k units than with those of the fit; nan where k was not tried."""
@@ -54,7 +55,7 @@ def find_union(labels: Source, rng: np.random.Generator, n_hidden: int | None = 
     if sample is not labels:
         best = fit_union(labels, best.W, best.threshold, best.tan_alpha, flips=best.flips)
     explained = missed(labels, best).by_chance and not splits(labels, best)
-    return UnionFound(best, criteria, explained)
+    return UnionFound(best, criteria, explained, (labels.n_inputs + 1) * float(np.log(sample.count())))
 
 
 @dataclass(frozen=True)
