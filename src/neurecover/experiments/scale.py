@@ -1,9 +1,10 @@
 """Time and memory against the number of samples n, inputs d and units k, for samples that are streamed from files.
 
 Every row is a `recover` in a process of its own, on noisy samples of a random network. Time is that of the processor; a
-pass is timed between its first block and its last. The last pass, for the errors of P parameters, is the heaviest: it
-makes 4 P² floating-point operations per row in matrix products, whose rate is set beside that of one large matrix
-product in the same process.
+pass is timed between its first block and its last. The last pass is the heaviest: it sums the information of P
+parameters and the covariance of their scores, 4 P² floating-point operations per row as these are defined. `share` is
+their rate as a share of that of one large matrix product in the same process; it is above one where sums by region of
+the input spare most of them.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ VARIED: list[dict[str, Any]] = [
     *({"varied": "k", "k": k} for k in (3, 12)),
     {"varied": "kind", "kind": "npy"},
     *({"varied": "workers", "workers": workers} for workers in (1, 2)),
+    {"varied": "all", "n": 10_000_000, "d": 50, "k": 10},
 ]
 EXPECTED = {"n": 1.0, "d": 2.0}  # powers with which the last pass grows
 
