@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -27,6 +28,7 @@ FRESH = 8  # questions that nothing was computed from, at each of the distances
 NOISY = 400  # more of them, for the tests of noise where answers are coarse
 DISTANCES = (0.3, 1.0, 10.0)  # of the fresh questions, in units of √d
 
+_RELU = activations.get("relu")
 SMOOTH = "Smooth units are found from samples: neurecover.recover(oracle, n_samples=2000, activation='auto')."
 
 
@@ -35,7 +37,7 @@ def extract(
     n_hidden: int | tuple[int, ...] | None = None,
     depth: int | None = None,
     query_budget: int | None = None,
-    activation: str | Activation = "relu",
+    activation: str | Activation = "auto",
     random_state: RandomStateLike = None,
     time_budget: float | None = None,
     progress: bool | Progress = False,
@@ -48,7 +50,9 @@ def extract(
     n_hidden : the number of hidden units, or one number per hidden layer; None finds it.
     depth : the number of hidden layers; None takes it from n_hidden, or finds it.
     query_budget : how many questions may be asked in all; None for as many as it takes.
-    activation : relu, leaky_relu or abs for one hidden layer, relu for several.
+    activation : "auto" takes relu for a box of straight pieces, in one hidden layer or several, and tanh for one that
+        bends smoothly and levels off. Or one of relu, leaky_relu, abs, tanh and sigmoid, in one hidden layer but for
+        relu. (sigmoid(z) = (1 + tanh(z/2))/2, so that a network of one is a network of the other.)
     random_state, time_budget, progress : as in `neurecover.recover`.
 
     A box that is no such network gives a `Recovery` whose verdict says so.
@@ -58,7 +62,7 @@ def extract(
             f"extract asks a black box: wrap the model as neurecover.oracle(model). Got "
             f"{type(oracle).__name__} instead."
         )
-    act = activations.get(activation)
+    act = None if isinstance(activation, str) and activation.strip() == "auto" else _asked_for(activation)
     widths, depth = _architecture(n_hidden, depth)
     with running("extract", random_state, time_budget, progress) as run:
         frame = oracle.frame
@@ -68,26 +72,67 @@ def extract(
             found = _in_inputs(_extracted(box, widths, depth, act, run), frame)
             network, certificate = _certified(box, found, frame, n_hidden, run)
         except UnsolvableError as reason:
-            network, certificate = _nothing(oracle, str(reason), box.queries, act)
-        certificate = looked_at(certificate, oracle, act)
+            network, certificate = _nothing(oracle, str(reason), box.queries, act or _RELU)
+        certificate = looked_at(certificate, oracle, network.activation)
         run.clock.stage("certify", certificate.verdict)
     return run.recovery(network, certificate, "queries", None, box.queries)
 
 
 def _extracted(
-    box: Box, widths: tuple[int, ...] | None, depth: int | None, activation: Activation, run: Run
+    box: Box, widths: tuple[int, ...] | None, depth: int | None, activation: Activation | None, run: Run
+) -> Extraction:
+    """Straight pieces or units that saturate, whichever the box looks like where the activation is not told."""
+    from neurecover.queries.curvature import is_curved
+    from neurecover.queries.scan import NotPiecewiseLinearError
+
+    tell = _teller(box, run)
+    if activation is not None and activation.homogeneity is None:
+        return _saturating(box, widths, depth, activation, run, tell)
+    if activation is None and depth in (None, 1) and is_curved(box, run.rng):
+        return _saturating(box, widths, depth, activations.get("tanh"), run, tell)
+    try:
+        return _straight(box, widths, depth, activation or _RELU, run, tell)
+    except NotPiecewiseLinearError as error:
+        if activation is not None or depth not in (None, 1):
+            raise UnsolvableError(f"{error} {SMOOTH}") from None
+        return _saturating(box, widths, depth, activations.get("tanh"), run, tell)
+
+
+def _saturating(
+    box: Box,
+    widths: tuple[int, ...] | None,
+    depth: int | None,
+    activation: Activation,
+    run: Run,
+    tell: Callable[[str, float], None],
+) -> Extraction:
+    from neurecover.queries.saturating import extract_saturating
+
+    if depth not in (None, 1):
+        raise ValueError(f"extract reads one hidden layer of {activation}, and several of relu. Got depth={depth}.")
+    width = widths[0] if widths else None
+    try:
+        found = extract_saturating(
+            box, activation=activation, n_hidden=width, rng=run.rng, deadline=run.deadline, progress=tell
+        )
+    except UnsolvableError as reason:
+        raise UnsolvableError(f"{reason} {SMOOTH}") from None
+    run.clock.stage("one hidden layer", _stage_sentence(found))
+    return found
+
+
+def _straight(
+    box: Box,
+    widths: tuple[int, ...] | None,
+    depth: int | None,
+    activation: Activation,
+    run: Run,
+    tell: Callable[[str, float], None],
 ) -> Extraction:
     """One hidden layer first, unless more are asked for; several where one does not answer as the box does."""
     from neurecover.queries.deep_extraction import extract_deep
     from neurecover.queries.scan import NotPiecewiseLinearError
     from neurecover.queries.shallow import extract_shallow
-
-    def tell(stage: str, figure: float) -> None:
-        """The queries so far and the time left; figures other than residuals belong to the name of the stage too."""
-        left = "" if run.deadline.moment is None else f", {run.deadline.seconds_left:.0f} s left"
-        so_far = f"{box.queries:,} queries{left}"
-        name, residual = ("check", figure) if stage == "residual" else (f"{stage}: {figure:g}", np.nan)
-        run.report(f"{name}, {so_far}", residual)
 
     found: Extraction | None = None
     reason = ""
@@ -103,8 +148,8 @@ def _extracted(
                 progress=tell,
             )
             run.clock.stage("one hidden layer", _stage_sentence(found))
-        except NotPiecewiseLinearError as error:
-            raise UnsolvableError(f"{error} {SMOOTH}") from None  # nor would several layers be
+        except NotPiecewiseLinearError:
+            raise  # nor would several layers be
         except UnsolvableError as error:
             reason = str(error)
             run.clock.stage("one hidden layer", reason)
@@ -115,6 +160,33 @@ def _extracted(
     deep = extract_deep(box, n_hidden=widths, depth=depth, rng=run.rng, deadline=run.deadline, progress=tell)
     run.clock.stage("several hidden layers", _stage_sentence(deep))
     return deep
+
+
+def _teller(box: Box, run: Run) -> Callable[[str, float], None]:
+    def tell(stage: str, figure: float) -> None:
+        """The queries so far and the time left; figures other than residuals belong to the name of the stage too."""
+        left = "" if run.deadline.moment is None else f", {run.deadline.seconds_left:.0f} s left"
+        so_far = f"{box.queries:,} queries{left}"
+        name, residual = ("check", figure) if stage == "residual" else (f"{stage}: {figure:g}", np.nan)
+        run.report(f"{name}, {so_far}", residual)
+
+    return tell
+
+
+def _asked_for(activation: str | Activation) -> Activation:
+    """The activation, if there is a way to it; ValueError, with the way there is, if not."""
+    from neurecover.queries.planes import slopes_of
+    from neurecover.queries.steps import limits_of
+
+    act = activations.get(activation)
+    try:
+        _ = slopes_of(act) if act.homogeneity is not None else limits_of(act)
+    except ValueError:
+        raise ValueError(
+            f"extract reads units of relu, leaky_relu, abs, tanh and sigmoid by chosen questions. Got {act} instead: "
+            f"samples do for it, neurecover.recover(oracle, n_samples=2000, activation={str(act)!r})."
+        ) from None
+    return act
 
 
 def _stage_sentence(found: Extraction) -> str:
