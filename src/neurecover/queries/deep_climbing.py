@@ -1,7 +1,7 @@
 """Points that random ones hardly meet, found by steepest ascent and without queries.
 
 A unit that is hardly ever on, or off, is so where the values h below it point in an extreme direction: such points are
-those of greatest g·h(x) / ‖x‖, for g at random.
+those of greatest g·h(x) / ‖h(x)‖, for g at random.
 
 Some pairs of units, one above the other, are on together in a small part of the inputs that random points do not meet.
 Both values, z = θ·φ(x) and q_i(x), are piecewise linear with gradients that the known layers give, so the smaller one
@@ -51,12 +51,32 @@ def jointly_on(known: Known, theta: np.ndarray, feature: int, near: np.ndarray, 
 
 
 def extreme_points(known: Known, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Points (n, d) at which the highest known values h are as large as can be along directions g at random."""
-    X = random_points(known, n, rng)
+    """Points (n, d) at which the highest known values h point in extreme directions, as far apart as can be had.
+
+    Of ten times as many that are climbed to for g at random, the one that is farthest from those taken comes next.
+    """
+    g = rng.standard_normal((10 * n, known.n_features - 1))
+    # In dense directions no few values of h outweigh the rest.
+    X = climbed(known, g * (rng.random(g.shape) < rng.choice([0.3, 1.0], (len(g), 1))), rng)
+    H = known.hidden(X)
+    U = H / np.maximum(np.linalg.norm(H, axis=1, keepdims=True), 1e-300)
+    chosen = [0]
+    apart = np.linalg.norm(U - U[0], axis=1)
+    while len(chosen) < n:
+        chosen.append(int(apart.argmax()))
+        apart = np.minimum(apart, np.linalg.norm(U - U[chosen[-1]], axis=1))
+    return X[chosen]
+
+
+def climbed(known: Known, g: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """For every row of g (n, f − 1) a point at which g·h / ‖h‖ is as large as steepest ascent from anywhere gets."""
+    X = random_points(known, len(g), rng)
     size = np.linalg.norm(X, axis=1, keepdims=True)
-    theta = np.zeros((n, known.n_features))
-    theta[:, :-1] = rng.standard_normal((n, known.n_features - 1))
-    for step in _STEPS[::2]:
+    theta = np.zeros((len(g), known.n_features))
+    for step in _STEPS:
+        H = known.hidden(X)
+        U = H / np.maximum(np.linalg.norm(H, axis=1, keepdims=True), 1e-3 * size)
+        theta[:, :-1] = g - np.sum(g * U, axis=1, keepdims=True) * U
         up = gradients(known, theta, X)
         length = np.linalg.norm(up, axis=1, keepdims=True)
         X = X + step * size * up / np.where(length > 0.0, length, 1.0)

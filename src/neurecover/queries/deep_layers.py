@@ -19,8 +19,9 @@ from neurecover.queries.deep_bends import is_straight, straight_units
 from neurecover.queries.deep_cells import Known
 from neurecover.queries.deep_climbing import extreme_points
 from neurecover.queries.deep_level import Level, refilled, search_line, with_unit
+from neurecover.queries.deep_lines import extreme_line
 from neurecover.queries.deep_output import Output, failures, fit_output, samples_wanted
-from neurecover.queries.deep_points import extreme_line, random_points
+from neurecover.queries.deep_points import random_points
 from neurecover.queries.deep_polish import polish
 from neurecover.queries.deep_signs import signs_by_moving, signs_from_above, with_signs
 from neurecover.solve.deadline import Deadline

@@ -14,7 +14,8 @@ import numpy as np
 from neurecover.queries.box import Box
 from neurecover.queries.deep_cells import Known
 from neurecover.queries.deep_check import checked
-from neurecover.queries.deep_points import points_on, random_line
+from neurecover.queries.deep_lines import random_line
+from neurecover.queries.deep_points import points_on
 from neurecover.queries.deep_probe import unit_normal
 from neurecover.queries.deep_surface import Surface, first_surface
 from neurecover.queries.deep_tracing import trace
