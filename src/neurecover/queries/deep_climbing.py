@@ -16,7 +16,7 @@ from neurecover.queries.deep_cells import Known
 from neurecover.queries.deep_points import random_points
 
 _STARTS = 200
-_STEPS = np.geomspace(0.5, 0.01, 50)
+_STEPS = np.geomspace(0.5, 0.005, 60)
 # How far out points may go, relative to usual ones: beyond, a bias no longer shows.
 _FARTHEST = 5.0
 # The part of the point's size that both values must reach.
@@ -32,7 +32,8 @@ def jointly_on(known: Known, theta: np.ndarray, feature: int, near: np.ndarray, 
     below = Known(known.n_inputs, known.layers[:-1])
     theta, row = theta / np.linalg.norm(theta), np.append(W[feature], b[feature]) / np.linalg.norm(W[feature])
     spread = rng.choice([0.1, 0.5, 2.0], (_STARTS, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
-    X = np.vstack([random_points(known, _STARTS, rng), near + spread * rng.standard_normal((_STARTS, len(near)))])
+    around = near + spread * rng.standard_normal((_STARTS, len(near)))
+    X = np.vstack([random_points(known, _STARTS, rng), around, climbed(known, np.tile(theta[:-1], (_STARTS, 1)), rng)])
     farthest = _FARTHEST * max(np.sqrt(len(near)), float(np.linalg.norm(near)))
     best, height = X, np.full(len(X), -np.inf)
     for step in _STEPS:
@@ -41,13 +42,17 @@ def jointly_on(known: Known, theta: np.ndarray, feature: int, near: np.ndarray, 
         reached = np.minimum(z, q) / size
         higher = reached > height
         best, height = np.where(higher[:, None], X, best), np.where(higher, reached, height)
-        up = np.where((z < q)[:, None], gradients(known, theta, X), gradients(below, row, X))
-        length = np.linalg.norm(up, axis=1)
-        length[length == 0.0] = 1.0
-        X = X + (step * size / length)[:, None] * up
+        # Both where both are off, else the smaller one.
+        up = np.where(((z < 0.0) | (z < q))[:, None], _unit_rows(gradients(known, theta, X)), 0.0)
+        up += np.where(((q < 0.0) | (q < z))[:, None], _unit_rows(gradients(below, row, X)), 0.0)
+        X = X + (step * size)[:, None] * _unit_rows(up)
         X *= np.minimum(1.0, farthest / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300))
     order = np.argsort(-height)[:20]
     return best[order[height[order] > _CLEAR]]
+
+
+def _unit_rows(G: np.ndarray) -> np.ndarray:
+    return G / np.maximum(np.linalg.norm(G, axis=1, keepdims=True), 1e-300)
 
 
 def extreme_points(known: Known, n: int, rng: np.random.Generator) -> np.ndarray:
@@ -77,9 +82,7 @@ def climbed(known: Known, g: np.ndarray, rng: np.random.Generator) -> np.ndarray
         H = known.hidden(X)
         U = H / np.maximum(np.linalg.norm(H, axis=1, keepdims=True), 1e-3 * size)
         theta[:, :-1] = g - np.sum(g * U, axis=1, keepdims=True) * U
-        up = gradients(known, theta, X)
-        length = np.linalg.norm(up, axis=1, keepdims=True)
-        X = X + step * size * up / np.where(length > 0.0, length, 1.0)
+        X = X + step * size * _unit_rows(gradients(known, theta, X))
         X *= size / np.linalg.norm(X, axis=1, keepdims=True)
     return X
 

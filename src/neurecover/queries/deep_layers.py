@@ -120,13 +120,14 @@ def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadl
             continue
         missing = stage.level.missing
         if missing is not None:
-            larger = with_unit(levels[-2], missing.unit, missing.point)
+            where = number - 1 - missing.down
+            larger = with_unit(levels[where], missing.unit, missing.point)
             returns += 1
             if returns > _RETURNS or larger.n_units == 1 or not is_straight(box, larger, larger.n_units - 1, rng):
                 levels[-1] = replace(stage.level, missing=None, below=None)
                 continue
-            tell("a unit turned up in hidden layer", number - 1.0)
-            levels[-2:] = [larger, _above(box, larger, rng)]
+            tell("a unit turned up in hidden layer", where + 1.0)
+            levels[where:] = [larger, _above(box, larger, rng)]
             continue
         tell(f"units of hidden layer {number}", float(stage.level.n_units))
         if stage.output is not None:
