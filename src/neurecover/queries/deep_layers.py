@@ -193,7 +193,8 @@ def _completed(box: Box, level: Level, answers: Answers, output: Output, rng: np
     if not level.unseen.any():
         return Stage(level, output)
     level = refilled(box, level, rng)
-    return Stage(level, fit_output(level.known, level.theta, answers.X, answers.Y) or output)
+    again = fit_output(level.known, level.theta, answers.X, answers.Y, level.unseen)
+    return Stage(level, output if again is None or again.always_on > output.always_on else again)
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,11 +216,16 @@ def _fitted(level: Level, answers: Answers, rng: np.random.Generator, before: _F
     """
     known = level.known
     answers.at_least(samples_wanted(known, level.n_units), known)
-    output = fit_output(known, level.theta, answers.X, answers.Y)
+    output = fit_output(known, level.theta, answers.X, answers.Y, level.unseen)
     if output is None:
         return _Fit()
     answers.at_least(output.network.n_parameters // output.network.n_outputs + 100, known)
     answers.at_extremes(_EXTREMES, known)
+    if output.always_on and level.unseen.any():
+        # A weight that was not seen, of a unit that is on there, looks like a unit that is always on.
+        polished = polish(output.bare, answers.X, answers.Y, deadline).network
+        if not failures(polished, answers.X, answers.Y).any():
+            return _Fit(Output(polished, output.residual, 0, np.zeros_like(output.rest), polished), True)
     wrong = failures(output.network, answers.X, answers.Y)
     if wrong.any():
         # Weights that were read off where they hardly show leave small errors, and no unit is missing.
