@@ -20,7 +20,7 @@ from neurecover.exceptions import UnsolvableError
 
 _LENGTHS = (1e-6, 1e-4, 1e-2, 1.0, 100.0)
 _STEPS = np.array([0.0, 0.71, 1.87, 3.14, 3.9, 5.0])
-_PLACES = 6
+_PLACES, _SPARE = 6, 6
 _COARSE = 1e-11
 # The scale of a box whose answers are all zero.
 _NOTHING = 1e-290
@@ -164,6 +164,7 @@ class Box:
     def _probed(self) -> _Probe:
         rng = np.random.default_rng(0)
         start, direction = rng.standard_normal((2, 2, 1, self.n_inputs))
+        more, ways = rng.standard_normal((2, _SPARE, 1, self.n_inputs))
         # Answers at a few other places too: at one of them alone the terms may happen to cancel.
         places = self(rng.standard_normal((_PLACES, self.n_inputs)))
         scale = max(_rms(places), _NOTHING)
@@ -176,6 +177,10 @@ class Box:
                 self._check_steady(segments[0], Y[0])
             scale = max(scale, _rms(Y))
             varies = np.ptp(Y, axis=1).max(axis=1) > 0
+            if not varies.any():
+                # A box that is flat here may not be elsewhere, and there a longer segment would cross its kinks.
+                Y = np.stack([self(segment) for segment in more + length * _STEPS[:, None] * ways])
+                varies = np.ptp(Y, axis=1).max(axis=1) > 0
             if varies.any():
                 left = np.array([_left_by_affine(y) for y in Y[varies]])
                 break

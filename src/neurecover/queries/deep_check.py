@@ -2,8 +2,8 @@
 
 A unit of the layer right above the known ones has a surface θ·φ(x) = 0 that holds everywhere. The surface of a deeper
 unit bends at units that are not known yet, so at far points of θ·φ(x) = 0 its kink is gone. That is the test: at
-random points of the surface the box must have a kink, right there. Not at all of them, because units above may hide
-it.
+random points of the surface the box must have a kink, right there. Units above may hide it, but only by being off one
+and all, and then the box is flat: a point where it is straight and not flat speaks against the surface.
 
 The kinks found on the way lie at x* with φ(x*)·θ = 0, exact to rounding and far apart: f of them determine θ anew,
 better than the gradients it was first made of.
@@ -31,34 +31,41 @@ _AGREE = 1e-10
 # What is left of a unit row φ tells something new about θ if it is longer than this.
 _TOLD = 1e-2
 _ROUNDS = 5
+# Kinks that must be found among the first points, and for one point without a kink.
+_FEWEST, _TO_ONE = 3, 12
 
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """φ (n, f) at the kinks that were found, of length one, and how far off they were relative to the point's size."""
+    """φ (n, f) at the kinks that were found, of length one, and how far off they were relative to the point's size.
+
+    `against` counts the points that have none although the box is not flat there.
+    """
 
     phi: np.ndarray
     offsets: np.ndarray
+    against: int
 
     def take(self, index: np.ndarray) -> _Seen:
-        return _Seen(self.phi[index], self.offsets[index])
+        return _Seen(self.phi[index], self.offsets[index], self.against)
 
 
 def checked(
     box: Box, known: Known, theta: np.ndarray, unseen: np.ndarray, x: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray | None:
-    """θ corrected by the kinks found on its surface; None if these are missing: all of four, or half of twelve.
+    """θ corrected by the kinks found on its surface; None if there are too few, or points that speak against it.
 
     x is a point of the surface. Where features `unseen` (f,) are not zero, θ is not known and is not tested.
     """
     theta = theta / np.linalg.norm(theta)
-    few = points_on(known, theta, 4, rng, x, unseen)
-    seen = _look(box, known, few)
-    if not len(seen.phi):
-        return None
-    more = points_on(known, theta, 8, rng, x, unseen)
-    seen = _joined(seen, _look(box, known, more))
-    if 2 * len(seen.phi) < len(few.points) + len(more.points):
+    seen = _Seen(np.zeros((0, known.n_features)), np.zeros(0), 0)
+    for count in (4, 8, 16):
+        seen = _joined(seen, _look(box, known, points_on(known, theta, count, rng, x, unseen)))
+        if seen.against:
+            return None
+        if count > 4 and len(seen.phi) >= _FEWEST:
+            break
+    if len(seen.phi) < _FEWEST:
         return None
     if not known.n_units and np.median(seen.offsets) < _ACCURATE:
         return theta
@@ -85,6 +92,8 @@ def _checked_throughout(box: Box, known: Known, theta: np.ndarray, seen: _Seen, 
         rest = phi[left] - (phi[left] @ told) @ told.T
         triangle, order = qr(rest.T, mode="r", pivoting=True) if len(left) else (np.zeros((0, 0)), left)
         missing = int(np.count_nonzero(np.abs(np.diag(triangle)) > _TOLD))
+        if seen.against * _TO_ONE > len(seen.phi):
+            return None
         if not missing and len(seen.phi) >= told.shape[1] + 3:
             return _corrected(theta, seen.phi)
         if not len(left):
@@ -96,9 +105,10 @@ def _checked_throughout(box: Box, known: Known, theta: np.ndarray, seen: _Seen, 
 
 @dataclass(frozen=True, eq=False)
 class KinksAt:
-    """Whether the box has the predicted kink at each point, and how far along the normal from it."""
+    """Whether the box has the predicted kink at each point or clearly has none, and how far along the normal it is."""
 
     hit: np.ndarray
+    none: np.ndarray
     position: np.ndarray
 
 
@@ -107,18 +117,26 @@ def kinks_at(box: Box, where: OnSurface) -> KinksAt:
     size = 1.0 + np.linalg.norm(where.points, axis=1)
     radius = np.minimum(_RADIUS * size, 0.7 * where.room)
     found = local_kinks(box, where.points, where.normals, radius)
-    return KinksAt(found.visible & (np.abs(found.position) < _NEAR * radius), found.position)
+    hit = found.visible & (np.abs(found.position) < _NEAR * radius)
+    return KinksAt(hit, found.straight & ~found.flat, found.position)
+
+
+def holds(box: Box, where: OnSurface) -> bool:
+    """Whether the box has the predicted kinks at points of a surface, up to one in twelve."""
+    found = kinks_at(box, where)
+    return bool(_TO_ONE * np.count_nonzero(found.none) <= np.count_nonzero(found.hit))
 
 
 def _look(box: Box, known: Known, where: OnSurface) -> _Seen:
     found = kinks_at(box, where)
     points, offsets = where.points[found.hit], found.position[found.hit]
     kinks = points + offsets[:, None] * where.normals[found.hit]
-    return _Seen(_unit_rows(known.features(kinks)), np.abs(offsets) / (1.0 + np.linalg.norm(points, axis=1)))
+    size = 1.0 + np.linalg.norm(points, axis=1)
+    return _Seen(_unit_rows(known.features(kinks)), np.abs(offsets) / size, int(np.count_nonzero(found.none)))
 
 
 def _joined(a: _Seen, b: _Seen) -> _Seen:
-    return _Seen(np.vstack([a.phi, b.phi]), np.append(a.offsets, b.offsets))
+    return _Seen(np.vstack([a.phi, b.phi]), np.append(a.offsets, b.offsets), a.against + b.against)
 
 
 def _unit_rows(phi: np.ndarray) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Points that random ones hardly meet, found by steepest ascent and without queries.
 
 A unit that is hardly ever on, or off, is so where the values h below it point in an extreme direction: such points are
-those of greatest g·h(x) / ‖x‖, for g at random.
+those of greatest g·h(x) / ‖h(x)‖, for g at random.
 
 Some pairs of units, one above the other, are on together in a small part of the inputs that random points do not meet.
 Both values, z = θ·φ(x) and q_i(x), are piecewise linear with gradients that the known layers give, so the smaller one
@@ -16,7 +16,7 @@ from neurecover.queries.deep_cells import Known
 from neurecover.queries.deep_points import random_points
 
 _STARTS = 200
-_STEPS = np.geomspace(0.5, 0.01, 50)
+_STEPS = np.geomspace(0.5, 0.005, 60)
 # How far out points may go, relative to usual ones: beyond, a bias no longer shows.
 _FARTHEST = 5.0
 # The part of the point's size that both values must reach.
@@ -32,7 +32,8 @@ def jointly_on(known: Known, theta: np.ndarray, feature: int, near: np.ndarray, 
     below = Known(known.n_inputs, known.layers[:-1])
     theta, row = theta / np.linalg.norm(theta), np.append(W[feature], b[feature]) / np.linalg.norm(W[feature])
     spread = rng.choice([0.1, 0.5, 2.0], (_STARTS, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
-    X = np.vstack([random_points(known, _STARTS, rng), near + spread * rng.standard_normal((_STARTS, len(near)))])
+    around = near + spread * rng.standard_normal((_STARTS, len(near)))
+    X = np.vstack([random_points(known, _STARTS, rng), around, climbed(known, np.tile(theta[:-1], (_STARTS, 1)), rng)])
     farthest = _FARTHEST * max(np.sqrt(len(near)), float(np.linalg.norm(near)))
     best, height = X, np.full(len(X), -np.inf)
     for step in _STEPS:
@@ -41,25 +42,47 @@ def jointly_on(known: Known, theta: np.ndarray, feature: int, near: np.ndarray, 
         reached = np.minimum(z, q) / size
         higher = reached > height
         best, height = np.where(higher[:, None], X, best), np.where(higher, reached, height)
-        up = np.where((z < q)[:, None], gradients(known, theta, X), gradients(below, row, X))
-        length = np.linalg.norm(up, axis=1)
-        length[length == 0.0] = 1.0
-        X = X + (step * size / length)[:, None] * up
+        # Both where both are off, else the smaller one.
+        up = np.where(((z < 0.0) | (z < q))[:, None], _unit_rows(gradients(known, theta, X)), 0.0)
+        up += np.where(((q < 0.0) | (q < z))[:, None], _unit_rows(gradients(below, row, X)), 0.0)
+        X = X + (step * size)[:, None] * _unit_rows(up)
         X *= np.minimum(1.0, farthest / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300))
     order = np.argsort(-height)[:20]
     return best[order[height[order] > _CLEAR]]
 
 
+def _unit_rows(G: np.ndarray) -> np.ndarray:
+    return G / np.maximum(np.linalg.norm(G, axis=1, keepdims=True), 1e-300)
+
+
 def extreme_points(known: Known, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Points (n, d) at which the highest known values h are as large as can be along directions g at random."""
-    X = random_points(known, n, rng)
+    """Points (n, d) at which the highest known values h point in extreme directions, as far apart as can be had.
+
+    Of ten times as many that are climbed to for g at random, the one that is farthest from those taken comes next.
+    """
+    g = rng.standard_normal((10 * n, known.n_features - 1))
+    # In dense directions no few values of h outweigh the rest.
+    X = climbed(known, g * (rng.random(g.shape) < rng.choice([0.3, 1.0], (len(g), 1))), rng)
+    H = known.hidden(X)
+    U = H / np.maximum(np.linalg.norm(H, axis=1, keepdims=True), 1e-300)
+    chosen = [0]
+    apart = np.linalg.norm(U - U[0], axis=1)
+    while len(chosen) < n:
+        chosen.append(int(apart.argmax()))
+        apart = np.minimum(apart, np.linalg.norm(U - U[chosen[-1]], axis=1))
+    return X[chosen]
+
+
+def climbed(known: Known, g: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """For every row of g (n, f − 1) a point at which g·h / ‖h‖ is as large as steepest ascent from anywhere gets."""
+    X = random_points(known, len(g), rng)
     size = np.linalg.norm(X, axis=1, keepdims=True)
-    theta = np.zeros((n, known.n_features))
-    theta[:, :-1] = rng.standard_normal((n, known.n_features - 1))
-    for step in _STEPS[::2]:
-        up = gradients(known, theta, X)
-        length = np.linalg.norm(up, axis=1, keepdims=True)
-        X = X + step * size * up / np.where(length > 0.0, length, 1.0)
+    theta = np.zeros((len(g), known.n_features))
+    for step in _STEPS:
+        H = known.hidden(X)
+        U = H / np.maximum(np.linalg.norm(H, axis=1, keepdims=True), 1e-3 * size)
+        theta[:, :-1] = g - np.sum(g * U, axis=1, keepdims=True) * U
+        X = X + step * size * _unit_rows(gradients(known, theta, X))
         X *= size / np.linalg.norm(X, axis=1, keepdims=True)
     return X
 

@@ -74,7 +74,6 @@ class _Found:
     residual: float
     errors: np.ndarray
     always_on: int
-    unseen: tuple[int, ...]
 
 
 def _silent(stage: str, figure: float) -> None:
@@ -121,8 +120,7 @@ def _finished(
     network = polished.network
     if inner is not box:
         network = lifted(box, network, span, rng)
-    unseen = tuple(int(level.unseen.sum()) for level in solution.levels)
-    return _Found(network, fresh_residual(box, network, rng), polished.errors, output.always_on, unseen)
+    return _Found(network, fresh_residual(box, network, rng), polished.errors, output.always_on)
 
 
 def fresh_residual(box: Box, network: DeepNetwork, rng: np.random.Generator) -> float:
@@ -140,12 +138,6 @@ def fresh_residual(box: Box, network: DeepNetwork, rng: np.random.Generator) -> 
 
 def _unreached(found: _Found, n_hidden: tuple[int, ...] | None) -> tuple[str, ...]:
     sentences = []
-    for number, count in enumerate(found.unseen, start=1):
-        if count:
-            sentences.append(
-                f"{count} weights of hidden layer {number} belong to pairs of units that were never met together; "
-                "they are set to zero."
-            )
     count = int(np.count_nonzero(found.errors > _DETERMINED))
     if count:
         sentences.append(f"{count} hidden units have weights that the answers hardly determine; see their errors.")

@@ -19,8 +19,9 @@ from neurecover.queries.deep_bends import is_straight, straight_units
 from neurecover.queries.deep_cells import Known
 from neurecover.queries.deep_climbing import extreme_points
 from neurecover.queries.deep_level import Level, refilled, search_line, with_unit
+from neurecover.queries.deep_lines import extreme_line
 from neurecover.queries.deep_output import Output, failures, fit_output, samples_wanted
-from neurecover.queries.deep_points import extreme_line, random_points
+from neurecover.queries.deep_points import random_points
 from neurecover.queries.deep_polish import polish
 from neurecover.queries.deep_signs import signs_by_moving, signs_from_above, with_signs
 from neurecover.solve.deadline import Deadline
@@ -119,13 +120,14 @@ def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadl
             continue
         missing = stage.level.missing
         if missing is not None:
-            larger = with_unit(levels[-2], missing.unit, missing.point)
+            where = number - 1 - missing.down
+            larger = with_unit(levels[where], missing.unit, missing.point)
             returns += 1
             if returns > _RETURNS or larger.n_units == 1 or not is_straight(box, larger, larger.n_units - 1, rng):
                 levels[-1] = replace(stage.level, missing=None, below=None)
                 continue
-            tell("a unit turned up in hidden layer", number - 1.0)
-            levels[-2:] = [larger, _above(box, larger, rng)]
+            tell("a unit turned up in hidden layer", where + 1.0)
+            levels[where:] = [larger, _above(box, larger, rng)]
             continue
         tell(f"units of hidden layer {number}", float(stage.level.n_units))
         if stage.output is not None:
@@ -191,7 +193,8 @@ def _completed(box: Box, level: Level, answers: Answers, output: Output, rng: np
     if not level.unseen.any():
         return Stage(level, output)
     level = refilled(box, level, rng)
-    return Stage(level, fit_output(level.known, level.theta, answers.X, answers.Y) or output)
+    again = fit_output(level.known, level.theta, answers.X, answers.Y, level.unseen)
+    return Stage(level, output if again is None or again.always_on > output.always_on else again)
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,11 +216,16 @@ def _fitted(level: Level, answers: Answers, rng: np.random.Generator, before: _F
     """
     known = level.known
     answers.at_least(samples_wanted(known, level.n_units), known)
-    output = fit_output(known, level.theta, answers.X, answers.Y)
+    output = fit_output(known, level.theta, answers.X, answers.Y, level.unseen)
     if output is None:
         return _Fit()
     answers.at_least(output.network.n_parameters // output.network.n_outputs + 100, known)
     answers.at_extremes(_EXTREMES, known)
+    if output.always_on and level.unseen.any():
+        # A weight that was not seen, of a unit that is on there, looks like a unit that is always on.
+        polished = polish(output.bare, answers.X, answers.Y, deadline).network
+        if not failures(polished, answers.X, answers.Y).any():
+            return _Fit(Output(polished, output.residual, 0, np.zeros_like(output.rest), polished), True)
     wrong = failures(output.network, answers.X, answers.Y)
     if wrong.any():
         # Weights that were read off where they hardly show leave small errors, and no unit is missing.

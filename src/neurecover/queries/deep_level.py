@@ -14,7 +14,8 @@ import numpy as np
 from neurecover.queries.box import Box
 from neurecover.queries.deep_cells import Known
 from neurecover.queries.deep_check import checked
-from neurecover.queries.deep_points import points_on, random_line
+from neurecover.queries.deep_lines import random_line
+from neurecover.queries.deep_points import points_on
 from neurecover.queries.deep_probe import unit_normal
 from neurecover.queries.deep_surface import Surface, first_surface
 from neurecover.queries.deep_tracing import trace
@@ -43,17 +44,18 @@ class Unit:
 
 @dataclass(frozen=True, eq=False)
 class Missing:
-    """A unit of the layer below that was not known, and a point of its surface."""
+    """A unit that was not known of a layer so many below, and a point of its surface."""
 
     unit: Unit
     point: np.ndarray
+    down: int
 
 
 @dataclass(frozen=True, eq=False)
 class Level:
     """`theta` (k, f), the surfaces found so far above `known`, and a point (k, d) of each; what the lines have shown.
 
-    `below` is the level underneath, and `missing` a unit of it that turned up on a line.
+    `below` is the level underneath, and `missing` a unit of it, or of one below it, that turned up on a line.
     `unseen` (k, f) marks weights that could not be read off, since the surface was never met with that unit on.
 
     `deeper` counts kinks that belong to no unit of this layer, `stale` the lines since the last new unit; `closed`
@@ -132,10 +134,23 @@ def _search_part(
             level = with_unit(level, unit, points[i])
             continue
         level = replace(level, deeper=level.deeper + 1)
-        lower = None if level.below is None else _unit_at(box, level.below.known, points[i], jump, rng)
-        if lower is not None:
-            return replace(level, missing=Missing(lower, points[i]))
+        missing = _missing_below(box, level, points[i], jump, rng)
+        if missing is not None:
+            return replace(level, missing=missing)
     return level
+
+
+def _missing_below(
+    box: Box, level: Level, x: np.ndarray, jump: np.ndarray | None, rng: np.random.Generator
+) -> Missing | None:
+    """The unit of a lower layer whose surface passes through x, if there is one that was not known."""
+    below, down = level.below, 1
+    while below is not None:
+        unit = _unit_at(box, below.known, x, jump, rng)
+        if unit is not None:
+            return Missing(unit, x, down)
+        below, down = below.below, down + 1
+    return None
 
 
 class _Regions:

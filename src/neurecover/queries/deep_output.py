@@ -26,13 +26,14 @@ _REWEIGHTINGS = 40
 class Output:
     """The whole network, what the fit leaves over relative to the answers, and how many units are always on.
 
-    rest (k_m, p) is ρ, what these units add to the slopes by the values h below them.
+    rest (k_m, p) is ρ, what these units add to the slopes by the values h below them, and `bare` the network without.
     """
 
     network: DeepNetwork
     residual: float
     always_on: int
     rest: np.ndarray
+    bare: DeepNetwork
 
 
 def samples_wanted(known: Known, n_units: int) -> int:
@@ -41,8 +42,15 @@ def samples_wanted(known: Known, n_units: int) -> int:
     return int(2.5 * (n_units + below + 1)) + 30
 
 
-def fit_output(known: Known, rows: np.ndarray, X: np.ndarray, Y: np.ndarray) -> Output | None:
-    """The network whose last hidden layer has the given rows (k, k_m + 1) up to sign; None if it is not exact."""
+def fit_output(
+    known: Known, rows: np.ndarray, X: np.ndarray, Y: np.ndarray, unseen: np.ndarray | None = None
+) -> Output | None:
+    """The network whose last hidden layer has the given rows (k, k_m + 1) up to sign; None if it is not exact.
+
+    Weights `unseen` (k, k_m + 1) are zero in the rows because the unit never changes where the one below is on. If it
+    is always on there, they show as a straight share of h_i, and are read off from it.
+    """
+    unseen = np.zeros(rows.shape, dtype=bool) if unseen is None else unseen
     rows = rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
     W, b, k = rows[:, :-1], rows[:, -1], len(rows)
     H = known.hidden(X)
@@ -54,13 +62,19 @@ def fit_output(known: Known, rows: np.ndarray, X: np.ndarray, Y: np.ndarray) -> 
     a, beta, gamma = solution[:k], solution[k:-1], solution[-1]
     if k == 0 and known.layers:
         # Nothing above the known layers bends: they are all there is.
-        return Output(DeepNetwork([*known.layers, (beta.T, gamma)]), residual, 0, np.zeros_like(beta))
-    signs, rest = _signs(W, a, beta)
+        network = DeepNetwork([*known.layers, (beta.T, gamma)])
+        return Output(network, residual, 0, np.zeros_like(beta), network)
+    signs, rest = _signs(W, a, beta, ~unseen[:, :-1].any(axis=0))
     c = gamma - 0.5 * (a * (signs * b)[:, None]).sum(axis=0)
     layer = (signs[:, None] * W, signs * b)
+    for i in np.flatnonzero(unseen[:, :-1].any(axis=0)):
+        share = a[unseen[:, i]]
+        layer[0][unseen[:, i], i] = np.linalg.lstsq(share.T, rest[i], rcond=None)[0]
+        rest[i] -= layer[0][unseen[:, i], i] @ share
+    bare = DeepNetwork([*known.layers, layer, (a.T, c)])
     if np.abs(rest).max(initial=0.0) < 1e-5 * np.abs(beta).max(initial=1e-300):
-        return Output(DeepNetwork([*known.layers, layer, (a.T, c)]), residual, 0, np.zeros_like(rest))
-    return _with_linear_part(known, layer, a, c, rest, residual)
+        return Output(bare, residual, 0, np.zeros_like(rest), bare)
+    return _with_linear_part(bare, rest, residual)
 
 
 def _robust_fit(basis: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
@@ -98,30 +112,34 @@ def failures(network: DeepNetwork, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     return np.abs(network(X) - Y).max(axis=1) > EXACT * size
 
 
-def _signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """s with ½ Σ s_j a_j w_j = β as nearly as possible, and what is left of β, (k_m, p)."""
+def _signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray, sure: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """s with ½ Σ s_j a_j w_j = β as nearly as possible, by the `sure` (k_m,) rows, and what is left of β, (k_m, p).
+
+    All rows count where those that are sure are too few.
+    """
     k = len(W)
-    terms = 0.5 * (W[:, :, None] * a[:, None, :]).reshape(k, beta.size)
-    solution = np.linalg.lstsq(terms.T, beta.ravel(), rcond=None)[0]
+    terms = 0.5 * W[:, :, None] * a[:, None, :]
+    if np.count_nonzero(sure) * beta.shape[1] < k:
+        sure = np.ones_like(sure)
+    solution = np.linalg.lstsq(terms[:, sure].reshape(k, -1).T, beta[sure].ravel(), rcond=None)[0]
     signs = np.where(solution > 0.0, 1.0, -1.0)
-    return signs, beta - (signs @ terms).reshape(beta.shape)
+    return signs, beta - np.einsum("j,jip->ip", signs, terms)
 
 
-def _with_linear_part(
-    known: Known, layer: tuple[np.ndarray, np.ndarray], a: np.ndarray, c: np.ndarray, rest: np.ndarray, residual: float
-) -> Output | None:
+def _with_linear_part(bare: DeepNetwork, rest: np.ndarray, residual: float) -> Output:
     """ρ·h as units that are on everywhere: h ≥ 0 lets relu(ρ⁺·h) − relu(ρ⁻·h) do it, two units an output at most.
 
     Inputs may be negative; for them relu(ρ·x) − relu(−ρ·x) does it.
     """
+    *known, (W, b), (A, c) = bare.layers
     small = 1e-9 * np.abs(rest).max()
     extra, columns = [], []
     for output, rho in enumerate(rest.T):
         for sign in (1.0, -1.0):
-            part = np.maximum(sign * rho, 0.0) if known.layers else sign * rho
+            part = np.maximum(sign * rho, 0.0) if known else sign * rho
             if np.abs(part).max() > small:
                 extra.append(part)
                 columns.append(sign * np.eye(rest.shape[1])[output])
-    W, b = np.vstack([layer[0], *extra]), np.append(layer[1], np.zeros(len(extra)))
-    network = DeepNetwork([*known.layers, (W, b), (np.hstack([a.T, np.array(columns).T]), c)])
-    return Output(network, residual, len(extra), rest)
+    W, b = np.vstack([W, *extra]), np.append(b, np.zeros(len(extra)))
+    network = DeepNetwork([*known, (W, b), (np.hstack([A, np.array(columns).T]), c)])
+    return Output(network, residual, len(extra), rest, bare)

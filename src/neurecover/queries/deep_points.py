@@ -1,4 +1,4 @@
-"""Where to ask: points and lines at random, and points on a surface that is known.
+"""Where to ask: points at random, and points on a surface that is known.
 
 Gaussian points at several distances reach most cells. Few of them lie where nearly all units of a layer are on or
 nearly all are off; if the first layer's W is square such cells are reached on purpose, by x = W⁻¹(z − b) with z of
@@ -7,7 +7,6 @@ chosen signs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,54 +30,6 @@ def random_points(known: Known, n: int, rng: np.random.Generator) -> np.ndarray:
             off = rng.random(Z.shape) < rng.uniform(0.0, 0.9, (len(chosen), 1))
             X[chosen] = np.linalg.solve(W, (np.where(off, -Z, Z) - b).T).T
     return X
-
-
-def random_line(known: Known, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """A point and a direction of length √d.
-
-    Units that are nearly always on, or off, change where the values h below them point in an extreme direction. So most
-    lines join the two of many points at which g·h / ‖h‖, with g at random, is largest and least.
-    """
-    X = random_points(known, _CANDIDATES, rng)
-    H = known.hidden(X)
-    g = rng.standard_normal(H.shape[1]) * (rng.random(H.shape[1]) < rng.choice([0.3, 1.0]))
-    height = (H @ g) / (np.linalg.norm(H, axis=1) + 0.1)
-    extreme = known.layers and rng.random() < 0.7
-    p, q = X[[height.argmax(), height.argmin()]] if extreme and height.argmax() != height.argmin() else X[:2]
-    return p, direction_to(p, q)
-
-
-def extreme_line(known: Known, g: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """From a usual point to one at which g·h / ‖h‖ is as small as can be found without queries.
-
-    A unit with weights along g that is on at all usual points changes on the way, if it changes anywhere.
-    """
-
-    def depth(X: np.ndarray) -> np.ndarray:
-        H = known.hidden(X)
-        return -(H @ g) / (np.linalg.norm(H, axis=1) + 1e-3)
-
-    X = random_points(known, 10 * _CANDIDATES, rng)
-    usual = X[np.argsort(depth(X))[len(X) // 2]]
-    best = _climbed(depth, X, rng)
-    # Far out the bias no longer matters.
-    return usual, 10.0 * best[int(rng.integers(3))]
-
-
-def _climbed(height: Callable[[np.ndarray], np.ndarray], X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Twenty points of greatest height, after steps at random, ever shorter, from the best of X (n, d)."""
-    best = X[np.argsort(-height(X))[:20]]
-    for spread in np.geomspace(1.0, 0.02, 30):
-        size = spread * np.linalg.norm(best, axis=1, keepdims=True) / np.sqrt(X.shape[1])
-        moved = best + size * rng.standard_normal((10, *best.shape))
-        both = np.vstack([best, moved.reshape(-1, X.shape[1])])
-        best = both[np.argsort(-height(both))[:20]]
-    return best
-
-
-def direction_to(p: np.ndarray, q: np.ndarray) -> np.ndarray:
-    """The direction from p to q, as long as a standard Gaussian vector."""
-    return (q - p) * (np.sqrt(len(p)) / np.linalg.norm(q - p))
 
 
 @dataclass(frozen=True, eq=False)

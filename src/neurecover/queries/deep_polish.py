@@ -124,8 +124,8 @@ def polishing_points(
     """At least n points (·, d) that see every weight: every unit is on, and off, at more points than it has weights.
 
     anchors are points (k_l, d) of the units' surfaces, layer by layer. Random points come first. Where a unit is hardly
-    ever on, or hardly ever off, points beside its surface are added; where it is hardly ever on together with a unit
-    below, points at which both are.
+    ever on, or hardly ever off, points beside its surface are added; where it is hardly ever on, or off, while a unit
+    below is on, points at which it is.
     """
     X = random_points(Known(network.n_inputs, network.layers[:1]), n, rng)
     for number, points in enumerate(anchors):
@@ -144,18 +144,23 @@ def polishing_points(
 def _together(
     known: Known, theta: np.ndarray, points: np.ndarray, X: np.ndarray, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Points for the pairs of units, one of this layer and one below, that X shows on together too rarely."""
+    """Points for the pairs of units, one of this layer and one below, that X shows too rarely.
+
+    A weight shows where the unit below is on, and apart from the weights of other units where its own unit is on in
+    some places and off in others.
+    """
     phi = known.features(X)
-    counts = (phi @ theta.T > 0.0).T.astype(float) @ (phi[:, :-1] > 0.0)
     found = []
-    for j, i in np.argwhere(counts < _PAIRED)[:_PAIRS]:
-        start = jointly_on(known, theta[j], int(i), points[j], rng)
+    for side in (1.0, -1.0):
+        counts = (side * (phi @ theta.T) > 0.0).T.astype(float) @ (phi[:, :-1] > 0.0)
+        for j, i in np.argwhere(counts < _PAIRED)[:_PAIRS]:
+            start = jointly_on(known, side * theta[j], int(i), points[j], rng)
 
-        def inside(X: np.ndarray, j: int = j, i: int = i) -> np.ndarray:
-            phi = known.features(X)
-            return (phi @ theta[j] > 0.0) & (phi[:, i] > 0.0)
+            def inside(X: np.ndarray, row: np.ndarray = side * theta[j], i: int = i) -> np.ndarray:
+                phi = known.features(X)
+                return (phi @ row > 0.0) & (phi[:, i] > 0.0)
 
-        found.append(_wandered(inside, start[: 2 * _PAIRED], rng))
+            found.append(_wandered(inside, start[: 2 * _PAIRED], rng))
     return found
 
 

@@ -22,11 +22,12 @@ _VISIBLE = 300.0
 
 @dataclass(frozen=True, eq=False)
 class LocalKinks:
-    """Per segment: where the two pieces meet, whether they differ visibly, and whether f is straight all along."""
+    """Per segment: where the two pieces meet, whether they differ visibly, whether f is straight all along, or flat."""
 
     position: np.ndarray
     visible: np.ndarray
     straight: np.ndarray
+    flat: np.ndarray
 
 
 def local_kinks(box: Box, X: np.ndarray, V: np.ndarray, radius: np.ndarray, arm: float = 0.5) -> LocalKinks:
@@ -51,7 +52,9 @@ def local_kinks(box: Box, X: np.ndarray, V: np.ndarray, radius: np.ndarray, arm:
         position = np.sum((start - stop) * turn, axis=1) / square
     bend = np.sqrt(square) * width[:, 0]
     gap = np.abs(start - stop).max(axis=1) * arm
-    return LocalKinks(position, bend > _VISIBLE * noise, (bend < 30.0 * noise) & (gap < 30.0 * noise))
+    straight = (bend < 30.0 * noise) & (gap < 30.0 * noise)
+    flat = np.abs(f[:, 3] - f[:, 0]).max(axis=1) < _VISIBLE * noise
+    return LocalKinks(position, bend > _VISIBLE * noise, straight, flat)
 
 
 def confirmed(

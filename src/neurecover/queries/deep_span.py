@@ -21,22 +21,28 @@ from neurecover.queries.gradients import measure_gradients, orthonormal_basis
 
 # Singular values of unit gradients below this come from rounding.
 _RANK = 1e-8
-_SPARE = 3
+# Gradients without news that end the search, and points in all that may be flat or beside a kink.
+_SPARE, _FLAT = 4, 60
 
 
 def gradient_span(box: Box, rng: np.random.Generator) -> np.ndarray:
     """An orthonormal basis (d, r) of the span of the box's gradients; r = d if they span everything.
 
-    Gradients are added until three in a row bring nothing new.
+    Gradients are added until four in a row bring nothing new. Where the box is flat there is none to be added.
     """
     d = box.n_inputs
     basis = orthonormal_basis(rng, d)
     span = np.zeros((d, 0))
-    idle = 0
-    while idle < _SPARE and span.shape[1] < d:
+    idle = flat = 0
+    while idle < _SPARE and flat < _FLAT and span.shape[1] < d:
         X = rng.standard_normal((1, d)) * rng.choice([0.5, 1.0, 3.0])
+        u = rng.standard_normal((1, d))
+        if np.array_equal(*box(np.vstack([X, X + 1e-3 * u]))):
+            flat += 1
+            continue
         asked = measure_gradients(box, X, basis, np.full(1, 1e-3 * np.sqrt(d)), rng=rng)
         if not asked.sound[0]:
+            flat += 1
             continue
         grown = span
         for g in asked.full()[0]:
