@@ -17,6 +17,7 @@ from neurecover.statistics import Divided, Division, Moments, OutputDigits, Outp
 
 HOLDOUT = 0.1
 FEWEST = 5  # samples
+SCARCE = 50  # samples with another value of a column than the others, ten times the units that they may have to show
 SAMPLE = 32 * 2**20  # bytes of the rows that are kept in memory of samples that are streamed
 UNUSUAL = 8  # of them, one in so many more with unusual inputs
 FIRST = 4_096  # rows that say what is usual
@@ -93,7 +94,8 @@ def prepared(source: Source, bias: bool, rng: np.random.Generator) -> Prepared:
     moments = second_moments(source, bias)
     whitening = _whitening(moments, bias)
     samples = Mapped(source, whitening)
-    train, holdout = _divided(samples, moments.n, rng)
+    scarce = _scarce(source.collect()[0]) if isinstance(source, ArraySource) and len(source.input_names) else False
+    train, holdout = _divided(samples, moments.n, rng, scarce)
     precision = reduce(source, OutputDigits(source.n_outputs)).precision()
     if isinstance(source, ArraySource):
         precision = with_gaps(precision, source.collect()[1])
@@ -159,13 +161,25 @@ def _prepared_stream(source: Source, bias: bool, rng: np.random.Generator) -> Pr
     return Prepared(source, moments, whitening, samples, train, holdout, moments.n, precision, stream)
 
 
-def _divided(samples: Source, n: int, rng: np.random.Generator) -> tuple[Source, Source]:
-    """Training and held-out samples; kept as arrays where they are small."""
+def _divided(samples: Source, n: int, rng: np.random.Generator, scarce: np.ndarray | bool) -> tuple[Source, Source]:
+    """Training and held-out samples; kept as arrays where they are small. Those that are `scarce` are not held out."""
     fraction = max(HOLDOUT, min(FEWEST / n, 0.5))
-    for _ in range(100):
-        train, holdout = split(samples, fraction, int(rng.integers(2**31)))
-        if 0.8 * fraction * n <= holdout.count() < n:
-            break
     if samples.n_inputs == 0:
-        return train, holdout
-    return Block(*train.collect(), train), Block(*holdout.collect(), holdout)
+        return split(samples, fraction, int(rng.integers(2**31)))
+    X, Y = samples.collect()
+    for _ in range(100):
+        held = (rng.random(n) < fraction) & np.logical_not(scarce)
+        if 0.8 * fraction * n <= np.count_nonzero(held) < n:
+            break
+    return Block(X[~held], Y[~held], samples), Block(X[held], Y[held], samples)
+
+
+def _scarce(X: np.ndarray) -> np.ndarray | bool:
+    """The rows that are among few in which some column has another value than in nearly all.
+
+    Held out they would be missing where nothing else shows that column. If they are most rows, none is.
+    """
+    differs = np.median(X, axis=0) != X
+    count = differs.sum(axis=0)
+    rows = differs[:, (count > 0) & (count < SCARCE)].any(axis=1)
+    return rows if np.count_nonzero(rows) < 0.2 * len(rows) else False

@@ -38,14 +38,17 @@ from neurecover.pipeline.running import (
 from neurecover.random import RandomStateLike
 from neurecover.refine.finisher import finish
 from neurecover.refine.passes import LARGEST, fit_in_passes
+from neurecover.refine.rare_columns import start_from_common_columns
 from neurecover.refine.settling import Finished, polish
 from neurecover.refine.task import Task
 from neurecover.results import Estimate, Recovery, Stage
+from neurecover.solve import Deadline
 from neurecover.statistics import Residuals
 
 SEARCH_LOAD = 10  # samples per parameter that the search looks at; the last fit takes all
 START_LOAD = 100  # samples per parameter that bring the search close enough for two steps on all (`refine.passes`)
 PASSES = 4  # over streamed samples: moments and a sample of rows, two steps, the certificate
+COMMON_SHARE = 0.3  # of the time left, for a search in the columns that vary in most samples
 RANDOM_ROUNDS, RESERVE_INPUTS = 3, 20  # when "auto" calls on other methods, and up to how many inputs
 
 
@@ -234,9 +237,12 @@ def _fitted(given: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run)
         run.report(stage, float(np.sqrt(rss)))
 
     run.report("search", np.nan)
-    found = kept_search(
-        run, task.activation, lambda: finish(sample, sized(task, sample), run.rng, deadline, starts, report)
-    )
+
+    def search() -> Finished:
+        first = [] if given.stream is not None else _from_common_columns(given, task, run)
+        return finish(sample, sized(task, sample), run.rng, deadline, chain(first, starts), report)
+
+    found = kept_search(run, task.activation, search)
     clock.stage("search", _search_sentence(found, sample.count()))
     train = given.train
     if given.stream is not None:
@@ -256,6 +262,16 @@ def _fitted(given: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run)
     passes = f" after {run.passes.made} passes" if run.passes.made else ""
     clock.stage("last fit", f"{_residual(final)} on all {given.moments.n} samples{passes}")
     return final, residuals
+
+
+def _from_common_columns(given: Prepared, task: Task, run: Run) -> list[np.ndarray]:
+    """Where some inputs hardly vary, units to begin with from the others, for a share of the time."""
+    left = run.deadline.seconds_left
+    within = Deadline.after(None if left == float("inf") else COMMON_SHARE * left, run.deadline.pulse)
+    start = start_from_common_columns(
+        given, task, lambda source, smaller: finish(source, smaller, run.rng, within), run.rng
+    )
+    return [] if start is None else [start]
 
 
 class _Reserve:
