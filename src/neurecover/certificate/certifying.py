@@ -130,9 +130,8 @@ def certify(
             holdout, _left_out(errors.influence, model.n_outputs), n_equations, freedom, p_structure, evidence
         )
         # Two further passes, which streams are spared: where rows are that many the probes see what is left of a shape.
-        followed = None if samples.base.streams else shape_test(information, whitening, samples, rng)
-        if followed is not None:
-            made.append(checks.shape(*followed))
+        if not samples.base.streams:
+            made += checks.shape(shape_test(information, whitening, samples, rng))
         if isinstance(white, Network) and on.bent is not None:
             gain = np.sum(white.A**2 / np.maximum(serial.sums["squared"] / serial.n, 1e-300)[:, None], axis=0)
             made.append(checks.bends(on.bent * gain, incoming(white)))

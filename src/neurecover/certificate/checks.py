@@ -330,13 +330,18 @@ def noise(
     ]
 
 
-def shape(p_value: float, followed: str) -> Check:
-    """Does the residual follow no step, bend or power? Of the name of `structure`, both of which have to pass."""
-    if p_value >= SIGNIFICANCE:
-        sentence = f"The residual follows no step, bend or power of what the network is made of (p = {p_value:.1e})."
-        return Check("structure", True, p_value, SIGNIFICANCE, sentence)
-    sentence = f"The residual is not noise: it follows {followed} (p = {p_value:.1e})."
-    return Check("structure", False, p_value, SIGNIFICANCE, sentence)
+def shape(followed: tuple[float, str] | None) -> list[Check]:
+    """Does the residual follow no slope, step, bend or power? Of the name of `structure`, both of which have to pass.
+
+    A p-value and the likeliest of them in words, or None where there was too much to do.
+    """
+    if followed is None:
+        return []
+    p_value, what = followed
+    sentence = f"The residual follows no slope, step, bend or power of what the network is made of (p = {p_value:.1e})."
+    if p_value < SIGNIFICANCE:
+        sentence = f"The residual is not noise: it follows {what} (p = {p_value:.1e})."
+    return [Check("structure", p_value >= SIGNIFICANCE, p_value, SIGNIFICANCE, sentence)]
 
 
 def output_digits(precision: OutputPrecision | None, spread: np.ndarray, noise: np.ndarray) -> Check:
