@@ -140,7 +140,8 @@ def certify(
         made.append(checks.output_digits(evidence.precision, spread, noise))
         made += checks.precision(errors.arrays.largest(*_rows(normal)), _strength(normal, errors.arrays), serial.n)
         if all(check.passed for check in made if check.name != "rounding"):
-            made.append(checks.noise_level(variance, errors.arrays.largest(*_hidden(normal))))
+            misfit = float(np.sqrt(variance * n_free / n_equations))
+            made.append(checks.noise_level(variance, errors.arrays.largest(*_hidden(normal)), misfit))
     else:
         made.append(checks.digits(errors.arrays.largest(*_hidden(normal))))
     if evidence.asked is None and verdict_of(tuple(made)) in ("exact", "statistical"):

@@ -442,12 +442,16 @@ def precision(widest: float, strength: np.ndarray, n_samples: int) -> list[Check
     ]
 
 
-def noise_level(noise_variance: float, largest: float) -> Check:
-    """What the residual is, told where every check of it has passed."""
+def noise_level(noise_variance: float, largest: float, misfit: float) -> Check:
+    """What the residual is, told where every check of it has passed.
+
+    misfit is σ √(P/n), as far as noise moves P parameters from the function behind n samples: within it any is as good.
+    """
     sentence = (
         f"The residual is noise of standard deviation {np.sqrt(noise_variance):.3g}; "
         f"the largest standard error of a weight is {largest:.2e}. "
-        "Noise on the inputs, or rows chosen by their outputs, would not be seen."
+        "Noise on the inputs, rows chosen by their outputs, or a function that differs from the network by less than "
+        f"about {misfit:.1g} would not be seen."
     )
     return Check("noise", True, noise_variance, None, sentence)
 

@@ -10,8 +10,9 @@ Where no network is behind the samples, or they do not determine it, every claim
 
 A claim is `excluded` where the certificate itself says what it cannot see, and that is what is wrong: the width was to
 be found, units are missing, and on these samples f̂ − f is at the level of rounding or, under noise of variance σ², has
-Σ(f̂ − f)² ≤ σ² times the quantile of χ² that projected noise has, one degree of freedom a parameter; or the inputs given
-are not those that the outputs belong to.
+Σ(f̂ − f)² ≤ σ² times the quantile of χ² that projected noise has, one degree of freedom a parameter; no network is
+behind the samples, and the function that is differs by no more than that under noise; or the inputs given are not those
+that the outputs belong to, or were chosen by the outputs.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ def judge(case: Hostile, recovery: Recovery, told: bool) -> Judgement:
     if verdict not in CLAIMS:
         return Judgement(verdict, True, False, 0.0)
     worst = _worst(recovery, case.truth, case.bias)
-    excluded = worst > 1.0 and (_unseen_units(case, recovery, told) or _unseen_inputs(case, recovery))
+    unseen = (_unseen_units(case, recovery, told), _within_noise(case, recovery), _named(case, recovery))
+    excluded = worst > 1.0 and any(unseen)
     return Judgement(verdict, worst <= 1.0, excluded, worst)
 
 
@@ -81,12 +83,26 @@ def _unseen_units(case: Hostile, recovery: Recovery, told: bool) -> bool:
     off = np.sum((found(case.X) - Y) ** 2, axis=0)
     if certificate.verdict == "exact":
         return bool(np.all(np.sqrt(off / len(Y)) <= UNSEEN * np.abs(Y).max(axis=0)))
-    assert certificate.noise_variance is not None
-    return bool(off.sum() <= certificate.noise_variance * float(chdtri(truth.n_parameters, CHANCE)))
+    return _is_noise(float(off.sum()), recovery, truth.n_parameters)
 
 
-def _unseen_inputs(case: Hostile, recovery: Recovery) -> bool:
-    return case.blurred and any("noise on the inputs" in reason.lower() for reason in recovery.certificate.reasons)
+def _within_noise(case: Hostile, recovery: Recovery) -> bool:
+    """Is it the function behind the samples as far as noise lets it be known, though that is no network?"""
+    if case.truth is not None or case.plain is None or recovery.certificate.verdict != "statistical":
+        return False
+    named = any("a function that differs" in reason for reason in recovery.certificate.reasons)
+    off = float(np.sum((recovery.network(case.X) - case.plain) ** 2))
+    return named and _is_noise(off, recovery, recovery.network.n_parameters)
+
+
+def _is_noise(off: float, recovery: Recovery, n_parameters: int) -> bool:
+    variance = recovery.certificate.noise_variance
+    assert variance is not None
+    return bool(off <= variance * float(chdtri(n_parameters, CHANCE)))
+
+
+def _named(case: Hostile, recovery: Recovery) -> bool:
+    return bool(case.unseen) and any(case.unseen in reason.lower() for reason in recovery.certificate.reasons)
 
 
 def _worst(recovery: Recovery, truth: Network | None, bias: bool) -> float:

@@ -148,7 +148,7 @@ def noise_on_inputs(rng: np.random.Generator) -> Hostile:
     net = network(rng)
     X = rows(rng, net, 400, 1_200)
     given = X + rng.uniform(0.05, 0.3) * rng.standard_normal(X.shape)
-    return Hostile(given, net(X), net.n_hidden, net, blurred=True)
+    return Hostile(given, net(X), net.n_hidden, net, unseen="noise on the inputs")
 
 
 def outliers(rng: np.random.Generator) -> Hostile:
@@ -198,7 +198,7 @@ def selected(rng: np.random.Generator) -> Hostile:
     X = rng.standard_normal((1_200, net.n_inputs))
     Y = net(X) + 0.2 * rng.standard_normal((1_200, 1))
     kept = Y[:, 0] < np.quantile(Y, 0.7)
-    return Hostile(X[kept], Y[kept], net.n_hidden, net)
+    return Hostile(X[kept], Y[kept], net.n_hidden, net, unseen="rows chosen by their outputs")
 
 
 def sparse_corruption(rng: np.random.Generator) -> Hostile:
