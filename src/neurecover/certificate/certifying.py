@@ -56,6 +56,7 @@ from neurecover.statistics import (
     Together,
     UnitsOn,
     incoming,
+    sketched,
 )
 
 N_PROBES = 40
@@ -326,7 +327,9 @@ def _errors(
 
 def _influence(information: Information, moves: np.ndarray, samples: Source, scores: ScoreSums | None) -> Influence:
     if scores is None:
-        sums = InfluenceSums(information.model, information.free, moves, information.inverse)
+        sums = InfluenceSums(information.model, information.free, moves, sketched(information.root))
+        equations, P = samples.count() * information.model.n_outputs, len(information.free)
+        afford(2.0 * equations * P * sums.root.shape[1] + 2.0 * samples.count() * moves.size)
         return reduce(samples, sums).influence()
     afford(4.0 * len(moves) ** 3)
     white = information.model
