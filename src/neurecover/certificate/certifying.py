@@ -142,7 +142,7 @@ def certify(
         made += checks.precision(errors.arrays.largest(*_rows(normal)), _strength(normal, errors.arrays), serial.n)
         if all(check.passed for check in made if check.name != "rounding"):
             misfit = float(np.sqrt(variance * n_free / n_equations))
-            made.append(checks.noise_level(variance, errors.arrays.largest(*_hidden(normal)), misfit))
+            made.append(checks.noise_level(variance, errors.arrays.largest(*_hidden(normal)), misfit, bias))
     else:
         made.append(checks.digits(errors.arrays.largest(*_hidden(normal))))
     if evidence.asked is None and verdict_of(tuple(made)) in ("exact", "statistical"):

@@ -442,16 +442,17 @@ def precision(widest: float, strength: np.ndarray, n_samples: int) -> list[Check
     ]
 
 
-def noise_level(noise_variance: float, largest: float, misfit: float) -> Check:
+def noise_level(noise_variance: float, largest: float, misfit: float, bias: bool) -> Check:
     """What the residual is, told where every check of it has passed.
 
     misfit is σ √(P/n), as far as noise moves P parameters from the function behind n samples: within it any is as good.
+    bias=False says that the caller has no biases.
     """
     sentence = (
         f"The residual is noise of standard deviation {np.sqrt(noise_variance):.3g}; "
         f"the largest standard error of a weight is {largest:.2e}. "
         "Noise on the inputs, rows chosen by their outputs, or a function that differs from the network by less than "
-        f"about {misfit:.1g} would not be seen."
+        f"about {misfit:.1g} would not be seen{'' if bias else ', nor small biases, which were not sought'}."
     )
     return Check("noise", True, noise_variance, None, sentence)
 

@@ -69,5 +69,6 @@ def shape_test(
     n_shapes = PER_DIRECTION * len(shapes.names) + 2 * model.n_outputs
     cross = reduce(samples, ShapeCross(model, free, shapes, n_shapes)).sums["cross"]
     explained = information.root @ (information.root.T @ cross)
-    p_value, _, shape = reduce(samples, ShapeScores(model, free, shapes, explained)).worst()
-    return p_value, shapes.described(shape)
+    p_value, which = reduce(samples, ShapeScores(model, free, shapes, explained)).worst()
+    held = which >= model.n_outputs * n_shapes
+    return p_value, "a bias that was held at zero" if held else shapes.described(which % n_shapes)
