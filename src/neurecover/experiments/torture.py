@@ -10,8 +10,8 @@ Where no network is behind the samples, or they do not determine it, every claim
 
 A claim is `excluded` where the certificate itself says what it cannot see, and that is what is wrong: the width was to
 be found, units are missing, and on these samples f̂ − f is at the level of rounding or, under noise of variance σ², has
-Σ(f̂ − f)² ≤ σ² times the quantile of χ² that projected noise has, one degree of freedom a parameter; no network is
-behind the samples, and the function that is differs by no more than that under noise; or the inputs given are not those
+√Σ(f̂ − f)² ≤ σ times the root of the quantile of χ² that projected noise has, one degree of freedom a parameter, and
+what the sentence says of a unit that is not seen; no network is behind the samples, and the function that is differs by no more than that under noise; or the inputs given are not those
 that the outputs belong to, or were chosen by the outputs.
 """
 
@@ -83,7 +83,8 @@ def _unseen_units(case: Hostile, recovery: Recovery, told: bool) -> bool:
     off = np.sum((found(case.X) - Y) ** 2, axis=0)
     if certificate.verdict == "exact":
         return bool(np.all(np.sqrt(off / len(Y)) <= UNSEEN * np.abs(Y).max(axis=0)))
-    return _is_noise(float(off.sum()), recovery, truth.n_parameters)
+    size = next(check.figure for check in certificate.checks if check.name == "found width") or 0.0
+    return _is_noise(float(off.sum()), recovery, truth.n_parameters, size)
 
 
 def _within_noise(case: Hostile, recovery: Recovery) -> bool:
@@ -95,10 +96,12 @@ def _within_noise(case: Hostile, recovery: Recovery) -> bool:
     return named and _is_noise(off, recovery, recovery.network.n_parameters)
 
 
-def _is_noise(off: float, recovery: Recovery, n_parameters: int) -> bool:
-    variance = recovery.certificate.noise_variance
-    assert variance is not None
-    return bool(off <= variance * float(chdtri(n_parameters, CHANCE)))
+def _is_noise(off: float, recovery: Recovery, n_parameters: int, size: float = 0.0) -> bool:
+    """Is Σ(f̂ − f)² what noise makes of it, beside a unit whose part of an output has the root mean square `size`?"""
+    certificate = recovery.certificate
+    assert certificate.noise_variance is not None
+    by_noise = certificate.noise_variance * float(chdtri(n_parameters, CHANCE))
+    return bool(np.sqrt(off) <= np.sqrt(by_noise) + size * np.sqrt(certificate.n_samples * recovery.network.n_outputs))
 
 
 def _named(case: Hostile, recovery: Recovery) -> bool:
