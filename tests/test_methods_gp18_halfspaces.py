@@ -150,9 +150,11 @@ def test_labels_that_are_noise_are_no_halfspaces() -> None:
 
 @pytest.mark.parametrize(
     ("k", "asked", "n", "flipped"),
-    [(2, 2, 60, 0.0), (2, 2, 150, 0.05), (2, 3, 800, 0.0)],
+    [(2, 2, 60, 0.0), (2, 2, 150, 0.05), (2, 3, 800, 0.0), (2, 1, 500, 0.0)],
 )
-def test_few_samples_and_halfspaces_too_many_are_not_vouched_for(k: int, asked: int, n: int, flipped: float) -> None:
+def test_few_samples_and_a_wrong_number_of_halfspaces_are_not_vouched_for(
+    k: int, asked: int, n: int, flipped: float
+) -> None:
     for seed in range(3):
         _, X, y, _ = flipped_union(3, k, n, (flipped, flipped), seed)
         certificate = HalfspaceUnion(asked, random_state=0).fit(X, y).certificate_

@@ -31,6 +31,8 @@ from neurecover.statistics import (
     RowSample,
     ScoreSums,
     SerialResiduals,
+    ShapeCross,
+    ShapeScores,
     Statistic,
     Together,
     UnitBlockSums,
@@ -83,6 +85,8 @@ FACTORIES: dict[str, Callable[[], Statistic]] = {
     "output-digits": lambda: OutputDigits(P),
     "probe-scores": lambda: ProbeScores(DEEP, np.arange(5), DIRECTION[:2], 1e-3 * np.ones((5, 2 * P))),
     "scores": lambda: ScoreSums(Student(get("relu"), DIRECTION[:, :D], np.ones((K, P)), False, False)),
+    "shape-cross": lambda: ShapeCross(DEEP, np.arange(5), np.square, D),
+    "shape-scores": lambda: ShapeScores(DEEP, np.arange(5), np.square, np.ones((5, P * D + DEEP.n_parameters - 5))),
     "influence": lambda: InfluenceSums(DEEP, np.arange(5), np.eye(2, 5), 1e-3 * np.eye(5)),
 }
 every_statistic = pytest.mark.parametrize("build", FACTORIES.values(), ids=FACTORIES)

@@ -61,7 +61,7 @@ def test_variances_are_those_with_leverages_where_samples_are_many(bias: bool, p
     information = Information.of_network(network, curvature)
     every = np.zeros((network.n_parameters, len(information.free)))
     every[information.free] = information.inverse
-    exact = InfluenceSums(network, information.free, every, information.inverse)
+    exact = InfluenceSums(network, information.free, every, information.root)
     exact.update(X, Y)
     wanted = exact.influence()
     B = in_network_order(network, bias, scores.covariance())

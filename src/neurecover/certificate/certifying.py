@@ -56,6 +56,7 @@ from neurecover.statistics import (
     Together,
     UnitsOn,
     incoming,
+    sketched,
 )
 
 N_PROBES = 40
@@ -130,9 +131,8 @@ def certify(
             holdout, _left_out(errors.influence, model.n_outputs), n_equations, freedom, p_structure, evidence
         )
         # Two further passes, which streams are spared: where rows are that many the probes see what is left of a shape.
-        followed = None if samples.base.streams else shape_test(information, whitening, samples, rng)
-        if followed is not None:
-            made.append(checks.shape(*followed))
+        if not samples.base.streams:
+            made += checks.shape(shape_test(information, whitening, samples, rng))
         if isinstance(white, Network) and on.bent is not None:
             gain = np.sum(white.A**2 / np.maximum(serial.sums["squared"] / serial.n, 1e-300)[:, None], axis=0)
             made.append(checks.bends(on.bent * gain, incoming(white)))
@@ -141,7 +141,8 @@ def certify(
         made.append(checks.output_digits(evidence.precision, spread, noise))
         made += checks.precision(errors.arrays.largest(*_rows(normal)), _strength(normal, errors.arrays), serial.n)
         if all(check.passed for check in made if check.name != "rounding"):
-            made.append(checks.noise_level(variance, errors.arrays.largest(*_hidden(normal))))
+            misfit = float(np.sqrt(variance * n_free / n_equations))
+            made.append(checks.noise_level(variance, errors.arrays.largest(*_hidden(normal)), misfit, bias))
     else:
         made.append(checks.digits(errors.arrays.largest(*_hidden(normal))))
     if evidence.asked is None and verdict_of(tuple(made)) in ("exact", "statistical"):
@@ -326,7 +327,9 @@ def _errors(
 
 def _influence(information: Information, moves: np.ndarray, samples: Source, scores: ScoreSums | None) -> Influence:
     if scores is None:
-        sums = InfluenceSums(information.model, information.free, moves, information.inverse)
+        sums = InfluenceSums(information.model, information.free, moves, sketched(information.root))
+        equations, P = samples.count() * information.model.n_outputs, len(information.free)
+        afford(2.0 * equations * P * sums.root.shape[1] + 2.0 * samples.count() * moves.size)
         return reduce(samples, sums).influence()
     afford(4.0 * len(moves) ** 3)
     white = information.model

@@ -330,13 +330,18 @@ def noise(
     ]
 
 
-def shape(p_value: float, followed: str) -> Check:
-    """Does the residual follow no step, bend or power? Of the name of `structure`, both of which have to pass."""
-    if p_value >= SIGNIFICANCE:
-        sentence = f"The residual follows no step, bend or power of what the network is made of (p = {p_value:.1e})."
-        return Check("structure", True, p_value, SIGNIFICANCE, sentence)
-    sentence = f"The residual is not noise: it follows {followed} (p = {p_value:.1e})."
-    return Check("structure", False, p_value, SIGNIFICANCE, sentence)
+def shape(followed: tuple[float, str] | None) -> list[Check]:
+    """Does the residual follow no slope, step, bend or power? Of the name of `structure`, both of which have to pass.
+
+    A p-value and the likeliest of them in words, or None where there was too much to do.
+    """
+    if followed is None:
+        return []
+    p_value, what = followed
+    sentence = f"The residual follows no slope, step, bend or power of what the network is made of (p = {p_value:.1e})."
+    if p_value < SIGNIFICANCE:
+        sentence = f"The residual is not noise: it follows {what} (p = {p_value:.1e})."
+    return [Check("structure", p_value >= SIGNIFICANCE, p_value, SIGNIFICANCE, sentence)]
 
 
 def output_digits(precision: OutputPrecision | None, spread: np.ndarray, noise: np.ndarray) -> Check:
@@ -437,12 +442,17 @@ def precision(widest: float, strength: np.ndarray, n_samples: int) -> list[Check
     ]
 
 
-def noise_level(noise_variance: float, largest: float) -> Check:
-    """What the residual is, told where every check of it has passed."""
+def noise_level(noise_variance: float, largest: float, misfit: float, bias: bool) -> Check:
+    """What the residual is, told where every check of it has passed.
+
+    misfit is σ √(P/n), as far as noise moves P parameters from the function behind n samples: within it any is as good.
+    bias=False says that the caller has no biases.
+    """
     sentence = (
         f"The residual is noise of standard deviation {np.sqrt(noise_variance):.3g}; "
         f"the largest standard error of a weight is {largest:.2e}. "
-        "Noise on the inputs, or rows chosen by their outputs, would not be seen."
+        "Noise on the inputs, rows chosen by their outputs, or a function that differs from the network by less than "
+        f"about {misfit:.1g} would not be seen{'' if bias else ', nor small biases, which were not sought'}."
     )
     return Check("noise", True, noise_variance, None, sentence)
 

@@ -1,8 +1,8 @@
-"""Shapes that a residual could have, which no unit of the network makes: steps, bends and squares.
+"""Shapes that a residual could have, which no unit of the network makes: slopes, steps, bends and powers.
 
 Along the rows of the first layer and along every input, t = (v·x − mean)/deviation:
 
-    1[t > q]  and  max(t − q, 0)  at quartiles q of the normal distribution,    t²,  t³,
+    1[t > q]  and  max(t − q, 0)  at quartiles q of the normal distribution,    t,  t²,  t³,
 
 and f², f³ of the network's own outputs [Ramsey 1969]. Each is held against the residual by itself (`ShapeScores`): the
 largest of Q single tests at level α/Q sees a jump of a size that a joint test of Q degrees of freedom does not.
@@ -20,7 +20,7 @@ from neurecover.models import Model
 from neurecover.statistics import ShapeCross, ShapeScores
 
 QUARTILES = (-0.6745, 0.0, 0.6745)
-PER_DIRECTION = 2 * len(QUARTILES) + 2
+PER_DIRECTION = 2 * len(QUARTILES) + 3
 WORK = 2e9  # multiplications that the test may take; beyond it some directions are left out
 
 
@@ -45,13 +45,13 @@ class Shapes:
     def __call__(self, X: np.ndarray) -> np.ndarray:
         T, f = X @ self.directions.T, self.model(X)  # whitened: of mean zero and deviation one
         parts = [part for q in QUARTILES for part in ((q < T).astype(np.float64), np.maximum(T - q, 0.0))]
-        return np.hstack([*parts, T**2, T**3, f**2, f**3])
+        return np.hstack([*parts, T, T**2, T**3, f**2, f**3])
 
     def described(self, shape: int) -> str:
         m = len(self.names)
         if shape >= PER_DIRECTION * m:
             return "a power of the network's own output"
-        kinds = [kind for _ in QUARTILES for kind in ("a step", "a bend")] + ["the square", "the cube"]
+        kinds = [kind for _ in QUARTILES for kind in ("a step", "a bend")] + ["a slope", "the square", "the cube"]
         return f"{kinds[shape // m]} along {self.names[shape % m]}"
 
 
@@ -69,5 +69,6 @@ def shape_test(
     n_shapes = PER_DIRECTION * len(shapes.names) + 2 * model.n_outputs
     cross = reduce(samples, ShapeCross(model, free, shapes, n_shapes)).sums["cross"]
     explained = information.root @ (information.root.T @ cross)
-    p_value, _, shape = reduce(samples, ShapeScores(model, free, shapes, explained)).worst()
-    return p_value, shapes.described(shape)
+    p_value, which = reduce(samples, ShapeScores(model, free, shapes, explained)).worst()
+    held = which >= model.n_outputs * n_shapes
+    return p_value, "a bias that was held at zero" if held else shapes.described(which % n_shapes)

@@ -10,8 +10,10 @@ Where no network is behind the samples, or they do not determine it, every claim
 
 A claim is `excluded` where the certificate itself says what it cannot see, and that is what is wrong: the width was to
 be found, units are missing, and on these samples f̂ − f is at the level of rounding or, under noise of variance σ², has
-Σ(f̂ − f)² ≤ σ² times the quantile of χ² that projected noise has, one degree of freedom a parameter; or the inputs given
-are not those that the outputs belong to.
+√Σ(f̂ − f)² ≤ σ times the root of the quantile of χ² that projected noise has, one degree of freedom a parameter, and
+what the sentence says of a unit that is not seen; no network is behind the samples, and the function that is differs by
+no more than that noise; the inputs given are not those that the outputs belong to, or rows were chosen by them; or the
+caller has biases fixed at zero, and small ones are there.
 """
 
 from __future__ import annotations
@@ -67,7 +69,8 @@ def judge(case: Hostile, recovery: Recovery, told: bool) -> Judgement:
     if verdict not in CLAIMS:
         return Judgement(verdict, True, False, 0.0)
     worst = _worst(recovery, case.truth, case.bias)
-    excluded = worst > 1.0 and (_unseen_units(case, recovery, told) or _unseen_inputs(case, recovery))
+    unseen = (_unseen_units(case, recovery, told), _within_noise(case, recovery), _named(case, recovery))
+    excluded = worst > 1.0 and any(unseen)
     return Judgement(verdict, worst <= 1.0, excluded, worst)
 
 
@@ -81,12 +84,29 @@ def _unseen_units(case: Hostile, recovery: Recovery, told: bool) -> bool:
     off = np.sum((found(case.X) - Y) ** 2, axis=0)
     if certificate.verdict == "exact":
         return bool(np.all(np.sqrt(off / len(Y)) <= UNSEEN * np.abs(Y).max(axis=0)))
+    size = next(check.figure for check in certificate.checks if check.name == "found width") or 0.0
+    return _is_noise(float(off.sum()), recovery, truth.n_parameters, size)
+
+
+def _within_noise(case: Hostile, recovery: Recovery) -> bool:
+    """Is it the function behind the samples as far as noise lets it be known, though that is no network?"""
+    if case.truth is not None or case.plain is None or recovery.certificate.verdict != "statistical":
+        return False
+    named = any("a function that differs" in reason for reason in recovery.certificate.reasons)
+    off = float(np.sum((recovery.network(case.X) - case.plain) ** 2))
+    return named and _is_noise(off, recovery, recovery.network.n_parameters)
+
+
+def _is_noise(off: float, recovery: Recovery, n_parameters: int, size: float = 0.0) -> bool:
+    """Is Σ(f̂ − f)² what noise makes of it, beside a unit whose part of an output has the root mean square `size`?"""
+    certificate = recovery.certificate
     assert certificate.noise_variance is not None
-    return bool(off.sum() <= certificate.noise_variance * float(chdtri(truth.n_parameters, CHANCE)))
+    by_noise = certificate.noise_variance * float(chdtri(n_parameters, CHANCE))
+    return bool(np.sqrt(off) <= np.sqrt(by_noise) + size * np.sqrt(certificate.n_samples * recovery.network.n_outputs))
 
 
-def _unseen_inputs(case: Hostile, recovery: Recovery) -> bool:
-    return case.blurred and any("noise on the inputs" in reason.lower() for reason in recovery.certificate.reasons)
+def _named(case: Hostile, recovery: Recovery) -> bool:
+    return bool(case.unseen) and any(case.unseen in reason.lower() for reason in recovery.certificate.reasons)
 
 
 def _worst(recovery: Recovery, truth: Network | None, bias: bool) -> float:

@@ -81,9 +81,9 @@ class Run:
     clock: Clock = field(default_factory=Clock)
 
     def overtime(self) -> AbstractContextManager[None]:
-        """The limit for what is due even where the time is over."""
+        """The limit for what is due even where the time is over, one for all of it."""
         moment = self.deadline.moment
-        return time_limit(None if moment is None else max(moment, time.monotonic()) + self.late)
+        return time_limit(None if moment is None else moment + self.late)
 
     def recovery(
         self,

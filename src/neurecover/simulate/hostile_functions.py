@@ -168,10 +168,10 @@ def _claimed(
 ) -> Hostile:
     """Samples of a function for which a width is claimed, with a little noise, or none, or the one that is given."""
     X = rng.standard_normal((int(rng.integers(150, 600)), d))
-    Y = np.asarray(function(X), dtype=float)
+    plain = np.asarray(function(X), dtype=float)
     scale = 0.03 * int(rng.integers(2)) if noise is None else noise
-    Y = Y + scale * Y.std(axis=0) * rng.standard_normal(Y.shape)
-    return Hostile(X, Y, k or int(rng.integers(2, 5)), None)
+    Y = plain + scale * plain.std(axis=0) * rng.standard_normal(plain.shape)
+    return Hostile(X, Y, k or int(rng.integers(2, 5)), None, plain=plain)
 
 
 FAMILIES = (

@@ -229,7 +229,7 @@ def hidden_column(rng: np.random.Generator) -> Hostile:
     """A column that the network reads is not given."""
     net = network(rng, int(rng.integers(3, 5)))
     case = clean(net, rows(rng, net, 400, 900))
-    return Hostile(case.X[:, :-1], case.Y, net.n_hidden, None, blurred=True)
+    return Hostile(case.X[:, :-1], case.Y, net.n_hidden, None, unseen="noise on the inputs")
 
 
 def _series(rng: np.random.Generator, n: int, width: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from neurecover.statistics.gauss_newton import (
     UnitBlockSums,
 )
 from neurecover.statistics.hermite import HermiteCoefficients, HermiteSums, regression_degree
-from neurecover.statistics.influence import Influence, InfluenceSums, ProbeScores, SerialResiduals
+from neurecover.statistics.influence import Influence, InfluenceSums, ProbeScores, SerialResiduals, sketched
 from neurecover.statistics.model_sums import ModelSums, UnitsOn, incoming
 from neurecover.statistics.moments import Moments
 from neurecover.statistics.residuals import Residuals
@@ -47,4 +47,5 @@ __all__ = [
     "UnitsOn",
     "incoming",
     "regression_degree",
+    "sketched",
 ]

@@ -42,14 +42,25 @@ class Influence:
         return 2.0 * self.left_out**2 / max(self.left_out_squared - self.left_out**2, 1e-300)
 
 
-class InfluenceSums(Statistic):
-    """Σ (M g)² and Σ (M g)⁴ for M = `moves` (q, P) over the `free` parameters of a network; `inverse` (P, P) is F⁻¹.
+SKETCH = 64  # columns that stand for all where those are more: a leverage is then off by √(2/64) of itself
 
+
+def sketched(root: np.ndarray) -> np.ndarray:
+    """R Ξ/√m with Ξ standard normal: E[‖J R Ξ‖²]/m = ‖J R‖², at m columns instead of P."""
+    if root.shape[1] <= 4 * SKETCH:
+        return root
+    return root @ (np.random.default_rng(0).standard_normal((root.shape[1], SKETCH)) / np.sqrt(SKETCH))
+
+
+class InfluenceSums(Statistic):
+    """Σ (M g)² and Σ (M g)⁴ for M = `moves` (q, P) over the `free` parameters of a network.
+
+    `root` (P, m) is one of F⁻¹ = R Rᵀ, of which h = ‖J R‖²; of fewer columns on average only (`sketched`).
     Further Σ s and Σ s² for the squared residual s of a sample, all outputs together, without a part in the fit.
     """
 
-    def __init__(self, model: Model, free: np.ndarray, moves: np.ndarray, inverse: np.ndarray) -> None:
-        self.model, self.free, self.moves, self.inverse = model, free, moves, inverse
+    def __init__(self, model: Model, free: np.ndarray, moves: np.ndarray, root: np.ndarray) -> None:
+        self.model, self.free, self.moves, self.root = model, free, moves, root
         self.settings = {"theta": parameters(model), "moves": moves}
         self.sums = {"n": np.zeros((), dtype=np.int64), "squares": np.zeros(len(moves))}
         self.sums |= {"fourths": np.zeros(len(moves)), "left_out": np.zeros(()), "left_out_squared": np.zeros(())}
@@ -59,7 +70,8 @@ class InfluenceSums(Statistic):
         X, Y = float64(X, Y)
         J = jacobian(self.model, X)
         J = J if len(self.free) == J.shape[2] else J[:, :, self.free]  # a copy as large as itself
-        leverage = np.einsum("nop,nop->no", J @ self.inverse, J)
+        along = J @ self.root
+        leverage = np.einsum("nop,nop->no", along, along)
         share = np.clip(1.0 - leverage, 1e-3, 1.0)
         R = (Y - self.model(X)) / np.sqrt(share)
         left_out = np.sum(R**2 / share, axis=1)
