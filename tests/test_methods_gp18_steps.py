@@ -259,7 +259,8 @@ def test_a_layer_becomes_a_whole_network(upper: str, n_upper: int | tuple[int, .
     given = Composite(layer.W, layer.threshold, Or())
     fitted = fit_upper(train, given, upper, rng=rng, n_upper=n_upper, deadline=Deadline.after(1.0))
     assert isinstance(fitted.upper, kind)
-    np.testing.assert_array_equal(fitted.W, given.W)  # the layer stays as it is
+    if upper != "deep":  # which is fitted together with the layer
+        np.testing.assert_array_equal(fitted.W, given.W)
     whole = polished(fitted, train, holdout, rng)
     assert explained(whole, holdout) >= explained(fitted, holdout) > 0.99
     if upper != "deep":  # its own descents may end in another minimum that explains nearly all

@@ -14,6 +14,7 @@ from neurecover.experiments import (
     gklw19,
     gklw19_bench,
     gp18,
+    gp18_layers,
     peers,
     scale,
     torture,
@@ -44,6 +45,7 @@ def benchmarks() -> dict[str, Experiment]:
         *gklw19_bench.BENCHMARKS,
         *bjw18.EXPERIMENTS,
         *(experiment for experiment in gp18.EXPERIMENTS if experiment is not gp18.THRESHOLD),
+        gp18_layers.LAYERS,
     )
     return {experiment.name: experiment for experiment in every}
 

@@ -19,7 +19,7 @@ from neurecover.algorithms.atv21.learner import learn, printed_directions
 from neurecover.algorithms.atv21.steps import algorithm_1, population_coefficients, tensor_directions
 from neurecover.algorithms.atv21.units import seen_units
 from neurecover.data import ArraySource
-from neurecover.experiments.experiment import Experiment, Row, Track
+from neurecover.experiments.experiment import Experiment, Row, Track, fresh_seeds
 from neurecover.matching import compare
 from neurecover.models import Network
 from neurecover.pipeline import recover
@@ -101,7 +101,7 @@ def run_samples(track: Track) -> list[Row]:
     stages: dict[str, list[float]] = {}
     squares: dict[str, list[float]] = {}
     exact, seconds = 0, []
-    for seed in track(range(n_seeds), "samples"):
+    for seed in track(fresh_seeds(n_seeds), "samples"):
         truth = simulate.teacher(d, k, random_state=seed)
         X, Y = simulate.sample(truth, n, random_state=seed)
         for name, W in direction_stages(X, Y, k, seed).items():
@@ -160,7 +160,7 @@ def run_subspace(track: Track) -> list[Row]:
     """d = 100, k = 5, n = 50,000: the span from low orders, then everything in five dimensions."""
     n_seeds, d, k, n = 20, 100, 5, 50_000
     first, second, cosines, seconds, exact = [], [], [], [], 0
-    for seed in track(range(n_seeds), "k < d"):
+    for seed in track(fresh_seeds(n_seeds), "k < d"):
         truth = simulate.teacher(d, k, random_state=seed)
         X, Y = simulate.sample(truth, n, random_state=seed)
         rng = as_generator(seed, "atv21-subspace")
@@ -190,7 +190,7 @@ def run_subspace(track: Track) -> list[Row]:
 def run_large_biases(track: Track) -> list[Row]:
     """Eight units of which one has b = 6 and one b = −6: the samples show neither switch."""
     rows: list[Row] = []
-    for seed in track(range(5), "b = ±6"):
+    for seed in track(fresh_seeds(5), "b = ±6"):
         plain = simulate.teacher(8, 8, random_state=seed)
         b = plain.b.copy()
         b[:2] = 6.0, -6.0
@@ -222,7 +222,7 @@ def run_wrong_assumptions(track: Track) -> list[Row]:
     cases["n = 50"] = (50, 5, "gaussian")
     rows: list[Row] = []
     for name, case in cases.items():
-        results = [_trial(seed, *case) for seed in track(range(5), name)]
+        results = [_trial(seed, *case) for seed in track(fresh_seeds(5), name)]
         right = [weights_are_right(result.network, truth) for result, truth in results]
         exact = [result.certificate.verdict == "exact" for result, _ in results]
         rows.append(

@@ -7,6 +7,7 @@ there are; W + (τ/√d) E has s_k(W^⊙2) > 0 almost surely, and the curves say
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from neurecover import simulate
 from neurecover.algorithms.atv21.learner import learn
 from neurecover.data import ArraySource
 from neurecover.experiments.atv21 import RELU, cosines, squared_error, weights_are_right
-from neurecover.experiments.experiment import Experiment, Row, Track
+from neurecover.experiments.experiment import Experiment, Row, Track, fresh_seeds
 from neurecover.models import Network
 from neurecover.pipeline import recover
 from neurecover.random import as_generator
@@ -36,11 +37,10 @@ CROWDED = (
 )
 
 
-def run_crowded(track: Track) -> list[Row]:
-    rows: list[Row] = []
+def run_crowded(track: Track) -> Iterator[Row]:
     for d, k, seeds, finished in CROWDED:
         found, angles, seconds, exact = [], [], [], 0
-        for seed in track(range(seeds), f"d = {d}, k = {k}"):
+        for trial, seed in enumerate(track(fresh_seeds(seeds), f"d = {d}, k = {k}")):
             truth = simulate.teacher(d, k, random_state=seed)
             X, Y = simulate.sample(truth, N, random_state=seed)
             began = time.process_time()
@@ -48,24 +48,21 @@ def run_crowded(track: Track) -> list[Row]:
             seconds.append(time.process_time() - began)
             found.append(int(np.count_nonzero(cosines(W, truth) >= FOUND)))
             angles.append(np.sqrt(squared_error(W, truth)))
-            if seed < finished:
+            if trial < finished:
                 result = recover(X, Y, n_hidden=k, method="hermite", random_state=seed)
                 exact += result.certificate.verdict == "exact" and weights_are_right(result.network, truth)
-        rows.append(
-            {
-                "d": d,
-                "k": k,
-                "k/d": round(k / d, 2),
-                "seeds": seeds,
-                "units with |cos| ≥ 0.99, median": float(np.median(found)),
-                "fewest": min(found),
-                "required": "median ≥ 15" if (d, k) == (12, 16) else "",
-                "root mean square angle, median": float(np.median(angles)),
-                "CPU seconds, median": round(float(np.median(seconds)), 1),
-                "exact after the finisher": f"{exact} of {finished}",
-            }
-        )
-    return rows
+        yield {
+            "d": d,
+            "k": k,
+            "k/d": round(k / d, 2),
+            "seeds": seeds,
+            "units with |cos| ≥ 0.99, median": float(np.median(found)),
+            "fewest": min(found),
+            "required": "median ≥ 15" if (d, k) == (12, 16) else "",
+            "root mean square angle, median": float(np.median(angles)),
+            "CPU seconds, median": round(float(np.median(seconds)), 1),
+            "exact after the finisher": f"{exact} of {finished}",
+        }
 
 
 D, K = 6, 9

@@ -20,7 +20,7 @@ from neurecover.algorithms.bjw18.projection import noisy_tensor
 from neurecover.algorithms.bjw18.tensor import exact_tensor
 from neurecover.data import ArraySource
 from neurecover.exceptions import UnsolvableError
-from neurecover.experiments.experiment import Experiment, Row, Track
+from neurecover.experiments.experiment import Experiment, Row, Track, fresh_seeds
 from neurecover.matching import compare
 from neurecover.models import Network
 from neurecover.pipeline import recover
@@ -272,7 +272,7 @@ def _run_sparse_noise(track: Track) -> list[Row]:
     for p, share, required in GROSS_ERRORS:
         masks, errors = [], []
         began = time.process_time()
-        for seed in track(range(20), f"{p} outputs, {share:.0%} wrong"):
+        for seed in track(fresh_seeds(20), f"{p} outputs, {share:.0%} wrong"):
             net = teacher(8, 5, p, kind="gaussian", bias=0.0, random_state=seed)
             X, Y = sample(net, 2_000, noise=SparseGross(share, 100.0), random_state=seed)
             try:

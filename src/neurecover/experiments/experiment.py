@@ -60,6 +60,11 @@ class Experiment:
         return [picture]
 
 
+def fresh_seeds(count: int) -> range:
+    """Seeds that no setting was chosen on; tests and studies use small ones."""
+    return range(7_000, 7_000 + count)
+
+
 def read_rows(path: Path) -> list[dict[str, str]]:
     """The rows of a saved table, as text."""
     with path.open(newline="") as file:

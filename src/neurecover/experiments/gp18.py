@@ -20,7 +20,7 @@ from neurecover.algorithms.gp18.lowest_layer import two_steps
 from neurecover.algorithms.gp18.whole import fit_upper, polished
 from neurecover.data import ArraySource, prepared, reduce, unwhitened
 from neurecover.exceptions import UnsolvableError
-from neurecover.experiments.experiment import Experiment, Row, Track
+from neurecover.experiments.experiment import Experiment, Row, Track, fresh_seeds
 from neurecover.interop.halfspaces import HalfspaceUnion
 from neurecover.matching import compare
 from neurecover.models import Composite
@@ -32,7 +32,7 @@ from neurecover.solve import Deadline
 from neurecover.statistics import HermiteSums
 from neurecover.tensors import rank_one, unpack
 
-SEEDS = range(20)
+SEEDS = fresh_seeds(20)
 
 
 def cosines(W: np.ndarray, truth: np.ndarray) -> np.ndarray:
@@ -103,7 +103,7 @@ def both_steps(track: Track) -> list[Row]:
 def searches(track: Track) -> list[Row]:
     """Step 2 by the paper's random search, by turning along the slab's mean, and by maximum likelihood."""
     rows: list[Row] = []
-    for seed in track(range(3), "searches"):
+    for seed in track(fresh_seeds(3), "searches"):
         truth = composite_teacher(8, 8, products(8), kind="tilted", random_state=seed)
         X = np.random.default_rng([seed, 1]).standard_normal((100_000, 8))
         for search in ("paper", "turn", "likelihood"):

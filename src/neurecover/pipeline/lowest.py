@@ -54,7 +54,7 @@ def recover_lowest_layer(
     X, Y : Gaussian inputs (n, d) and outputs (n,) or (n, 1); or X alone as a path, a data source or an oracle.
     n_hidden : the units of the first layer, at most d; None finds them.
     upper : "polynomial", sparse and of degree up to max_degree; "network", one hidden layer of n_upper units (None
-        finds them); or "deep", hidden layers of the widths n_upper.
+        finds them); or "deep", hidden layers of the widths n_upper, peeled one after the other from the lowest up.
     method : how the first layer is found, a name from `neurecover.methods()` that finds a composite.
 
     The other parameters are those of `recover`.

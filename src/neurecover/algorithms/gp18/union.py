@@ -28,6 +28,7 @@ _STAGES, _STEPS = 25, 8  # of sharpening, and of Fisher scoring in each
 _GAIN = 0.05  # of log-likelihood, below which a stage ends
 _FASTEST, _FINEST, _WIDEST = 0.5, 1e-7, 1.0  # tan α may halve from one stage to the next, and stays within bounds
 _FARTHEST = 20.0  # a threshold, in standard deviations of the inputs, at which a unit has no samples
+_LONGEST = 1e100  # of a step; its square is still a number
 _SETTLED = 0.05  # relative change of tan α at the end
 _ENOUGH = 1e-3  # share of samples on the wrong side, beyond those flipped, up to which no unit needs to be moved
 
@@ -163,7 +164,8 @@ def _stepped(here: UnionScore, tan: np.ndarray, damping: float) -> UnionScore:
     information, ascent = B.T @ here.information @ B, B.T @ score
     step = B @ damped_step(information, ascent, damping)
     turn = step[: k * (d + 1)].reshape(k, d + 1)
-    V = here.V + turn[:, :d]
+    # Nothing bounds the step of a unit that no sample tells anything of; where a long one leads is where it points.
+    V = here.V + np.clip(turn[:, :d], -_LONGEST, _LONGEST)
     V /= np.linalg.norm(V, axis=1, keepdims=True) * tan[:, None]
     flips = here.flips
     if flips is not None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from neurecover import activations
 from neurecover.activations import Activation
+from neurecover.algorithms.gp18.peeling import SOLVED, can_be_peeled, peel
 from neurecover.algorithms.gp18.step_two import NEVER
 from neurecover.algorithms.gp18.upper import Hidden, fit_polynomial
 from neurecover.data import ArraySource, Source, Whitening, reduce, subsample, unwhitened
@@ -28,7 +29,6 @@ _JOINT_WORK = 2e9  # multiply–adds of a step for which more samples than that 
 _NEARLY = 0.3  # how far below its threshold a unit may be for the fit to be told that it is at rest
 _AT_REST = 200  # samples without an active unit: they all say the same, so that a few are enough
 _DEEP_STARTS = 20
-_SOLVED = 1e-20  # relative mean squared residual at which no further start is tried
 
 
 def fit_upper(
@@ -45,8 +45,9 @@ def fit_upper(
     """The layer with an upper part fitted to its hidden values; the layer's own upper part is not looked at.
 
     upper is "polynomial", sparse and of degree up to max_degree; "network", one hidden layer of n_upper units (None
-    finds them) by the finisher; or "deep", hidden layers of the widths n_upper by least squares from random starts.
-    activation is that of the upper network.
+    finds them) by the finisher; or "deep", hidden layers of the widths n_upper. These are peeled one by one, which
+    moves the given layer too; where their activation is not the layer's, or smooth, they are found by least squares
+    from random starts. activation is that of the upper network.
     """
     if upper not in UPPERS:
         raise ValueError(f"upper must be one of {', '.join(UPPERS)}. Got {upper!r} instead.")
@@ -62,6 +63,8 @@ def fit_upper(
     else:
         if not isinstance(n_upper, tuple) or not n_upper:
             raise ValueError(f"upper='deep' needs the widths of its layers, as n_upper=(6, 4). Got {n_upper} instead.")
+        if can_be_peeled(layer, act):
+            return peel(train, layer, n_upper, rng, deadline)
         top = _upper_deep(hidden, n_upper, act, rng, deadline)
     return Composite(layer.W, layer.threshold, top, layer.activation)
 
@@ -114,7 +117,7 @@ def _upper_deep(
         loss = fit.rss / max(float(Y.size * Y.var()), 1e-300)
         if loss < least:
             best, least = fit.network, loss
-        if least < _SOLVED or deadline.passed:
+        if least < SOLVED or deadline.passed:
             break
     assert best is not None
     return best

@@ -1,0 +1,70 @@
+"""The layers above a known first one, peeled one after the other [GP18, Appendix E].
+
+The values of a layer that is known are the inputs of what is above it, whose own lowest layer is sought in them as the
+first was in x, and so on up. They are not Gaussian, so that no moments show it: the search is the one that `refine` has
+for several layers, which finds the planes of the lowest layer first and is then left with one layer less.
+
+A first layer that is off by an angle leaves a residual of that size whatever is above it, so every try ends with a fit
+of all layers together. Without noise a residual at the level of rounding says that the try was right.
+"""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+
+from neurecover.activations import Activation
+from neurecover.data import ArraySource, Source, Whitening, subsample, unwhitened
+from neurecover.models import Composite, DeepNetwork
+from neurecover.refine.deep_problem import Problem
+from neurecover.refine.deep_search import candidates
+from neurecover.refine.deep_settling import settle_deep
+from neurecover.refine.model_fit import fit_model
+from neurecover.solve import Deadline
+
+_SAMPLES = 6_000  # that the tries look at
+_TOGETHER = 0.7  # of them at most have several active units: one alone shows the part above along one axis
+_AT_REST = 100
+_TRIES = 16
+_STEPS = 60  # of the fit of all layers
+SOLVED = 1e-20  # relative Σ r² at which no further try is made
+
+
+def can_be_peeled(layer: Composite, activation: Activation) -> bool:
+    """Whether all layers have one activation, piecewise linear with two slopes: what the search knows."""
+    return layer.activation == activation and activation.homogeneity == 1.0 and bool(activation.odd_slope)
+
+
+def peel(
+    train: Source, layer: Composite, widths: tuple[int, ...], rng: np.random.Generator, deadline: Deadline
+) -> Composite:
+    """The network of which `layer` is the first layer, up to a small angle, with hidden layers of `widths` above it.
+
+    The layer's own upper part is not looked at. At least one try is made.
+    """
+    X, Y = subsample(train, 20 * _SAMPLES, int(rng.integers(2**31))).collect()
+    rows = _telling(layer.threshold < X @ layer.W.T)
+    X, Y = X[rows], Y[rows]
+    H = layer.hidden(X)
+    whitening = Whitening.of(H.mean(axis=0), np.cov(H, rowvar=False, bias=True).reshape(H.shape[1], -1))
+    problem = Problem.of(ArraySource(whitening.inputs(H), Y), layer.activation, True, None)
+    samples = problem.samples(len(H), rng)
+    best, least = layer, np.inf
+    for candidate in islice(candidates(samples, widths, rng, deadline), _TRIES):
+        above = unwhitened(settle_deep(problem, candidate.fit, deadline).fit.network, whitening)
+        assert isinstance(above, DeepNetwork)
+        whole = Composite(layer.W, layer.threshold, above, layer.activation)
+        fit = fit_model(ArraySource(X, Y), whole, deadline, _STEPS, damping=1e-3)
+        if fit.rss < least:
+            best, least = fit.network, fit.rss
+        if fit.relative_rss < SOLVED or deadline.passed:
+            break
+    return best
+
+
+def _telling(active: np.ndarray) -> np.ndarray:
+    """The samples to look at, for the activity (n, k) of the units: several active, then one, then a few at rest."""
+    count = active.sum(axis=1)
+    several, one = np.flatnonzero(count > 1)[: int(_TOGETHER * _SAMPLES)], np.flatnonzero(count == 1)
+    return np.concatenate([several, one[: _SAMPLES - len(several)], np.flatnonzero(count == 0)[:_AT_REST]])
