@@ -69,7 +69,7 @@ class Oracle(Source):
         self.frame = way.frame if like is None else Frame.like(like)
         d = _width(n_inputs, way.n_inputs, None if self.frame is None else len(self.frame.mean))
         self.origin = "the oracle"
-        self._model, self._single, self._retries = way.ask, way.single, retries
+        self._model, self.single, self._retries = way.ask, way.single, retries
         self._kept = None if keep is None else KeptAnswers(self._put, d, keep)
         self.bounds = None if bounds is None else _checked_bounds(bounds, d)
         self._distribution = distribution or self._drawn
@@ -138,7 +138,7 @@ class Oracle(Source):
                 f"The distribution was asked for shape {(CHUNK, self.n_inputs)}. Got shape {X.shape} instead."
             )
         # What goes on record is what the model sees.
-        return X.astype(np.float32).astype(np.float64) if self._single else X
+        return X.astype(np.float32).astype(np.float64) if self.single else X
 
     def _drawn(self, rng: np.random.Generator, n: int, d: int) -> np.ndarray:
         """Gaussian around the frame; uniform within bounds, or folded back into them where there is a frame."""
