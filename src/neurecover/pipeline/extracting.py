@@ -14,7 +14,7 @@ from neurecover.activations import Activation
 from neurecover.certificate import Certificate, certify_nothing
 from neurecover.certificate.from_queries import COARSE, Asked, certify_queried
 from neurecover.data import Oracle, unwhitened
-from neurecover.exceptions import UnsolvableError
+from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.running import Progress, Run, looked_at, running
@@ -70,9 +70,12 @@ def extract(
         try:
             found = _in_inputs(_extracted(box, widths, depth, act, run), box)
             network, certificate = _certified(box, found, n_hidden, run)
+            certificate = looked_at(certificate, oracle, network.activation)
+        except RefusedError as reason:
+            network, certificate = _nothing(oracle, str(reason), box.queries, act or _RELU)
         except UnsolvableError as reason:
             network, certificate = _nothing(oracle, str(reason), box.queries, act or _RELU)
-        certificate = looked_at(certificate, oracle, network.activation)
+            certificate = looked_at(certificate, oracle, network.activation)
         run.clock.stage("certify", certificate.verdict)
     return run.recovery(network, certificate, "queries", None, box.queries)
 
@@ -116,6 +119,8 @@ def _saturating(
         found = extract_saturating(
             box, activation=activation, n_hidden=width, rng=run.rng, deadline=run.deadline, progress=tell
         )
+    except RefusedError:
+        raise
     except UnsolvableError as reason:
         raise type(reason)(f"{reason} {SMOOTH}") from None
     run.clock.stage("one hidden layer", _stage_sentence(found))
@@ -149,8 +154,8 @@ def _straight(
                 progress=tell,
             )
             run.clock.stage("one hidden layer", _stage_sentence(found))
-        except NotPiecewiseLinearError:
-            raise  # nor would several layers be
+        except (NotPiecewiseLinearError, RefusedError):
+            raise  # nor would several layers do
         except UnsolvableError as error:
             reason = str(error)
             run.clock.stage("one hidden layer", reason)

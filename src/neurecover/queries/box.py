@@ -177,14 +177,18 @@ class Box:
         rng = np.random.default_rng(0)
         start, direction = rng.standard_normal((2, 2, 1, self.n_inputs))
         # Answers at a few other places too: at one of them alone the terms may happen to cancel.
-        places = self(rng.standard_normal((_PLACES, self.n_inputs)))
+        others = rng.standard_normal((_PLACES, self.n_inputs))
+        places = self(others)
         scale = max(_rms(places), _NOTHING)
         growth = max(_rms(places - places.mean(axis=0)), 1e-6 * scale)
         left = np.zeros(0)
-        for length in _LENGTHS:
-            segments = start + length * _STEPS[:, None] * direction
+        # Where the first segments say nothing they may lie where all units are off, so that others are tried as short.
+        elsewhere = (others[:, None], np.resize(direction, (_PLACES, 1, self.n_inputs)), _LENGTHS[0])
+        tries = [(start, direction, length) for length in _LENGTHS]
+        for number, (begin, along, length) in enumerate([tries[0], elsewhere, *tries[1:]]):
+            segments = begin + length * _STEPS[:, None] * along
             Y = np.stack([self(segment) for segment in segments])
-            if length == _LENGTHS[0]:
+            if number == 0:
                 self._check_steady(segments[0], Y[0])
             scale = max(scale, _rms(Y))
             varies = np.ptp(Y, axis=1).max(axis=1) > 0
