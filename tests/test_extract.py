@@ -110,10 +110,10 @@ def test_coarse_answers_have_error_bars_that_hold(kind: str) -> None:
 
 
 BOXES = {
-    "tanh": lambda X: np.tanh(X @ np.linspace(-1, 1, 4)),
+    "sine": lambda X: np.sin(X @ np.linspace(-1, 1, 4)),
     "cubic": lambda X: X[:, 0] ** 3 + X[:, 1],
     "random": lambda X: np.random.default_rng(int(abs(X.sum()) * 1e6) % 2**31).standard_normal(len(X)),
-    "softmax": lambda X: softmax(X[:, :2], axis=1),
+    "softmax": lambda X: softmax(X[:, :3], axis=1),
     "constant": lambda X: np.ones(len(X)),
 }
 

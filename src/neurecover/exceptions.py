@@ -15,6 +15,10 @@ class UnsolvableError(ValueError):
     """
 
 
+class RefusedError(UnsolvableError):
+    """A black box does not answer a question; another way of asking the same does not help."""
+
+
 class OutOfTimeError(UnsolvableError):
     """The time there was ended within a pass or before a factorisation."""
 

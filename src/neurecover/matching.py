@@ -90,6 +90,7 @@ class Comparison:
 def compare(network: Model, truth: Model, *, up_to_sign: bool = False, X: ArrayLike | None = None) -> Comparison:
     """The errors of `network` against `truth`, after its units are paired with those of the truth.
 
+    A network of tanh is compared with one of sigmoid as what it is in terms of it, sigmoid(z) = (1 + tanh(z/2))/2.
     Both have one hidden layer, or both several, or both are composites, whose first layers are compared. Units of
     several layers are paired from the first layer up, each in terms of the pairs below it.
 
@@ -99,6 +100,7 @@ def compare(network: Model, truth: Model, *, up_to_sign: bool = False, X: ArrayL
 
     X (n, d) are the inputs for `output_mse`; without it, 10,000 standard Gaussian ones, the same every time.
     """
+    network = _in_terms_of(network, truth)
     _check_comparable(network, truth)
     if isinstance(network, Network) and isinstance(truth, Network):
         return _compare_shallow(network, truth, up_to_sign, X)
@@ -341,6 +343,18 @@ def _output_mse(network: Model, truth: Model, X: ArrayLike | None) -> float:
     if len(difference) == 0:
         raise ValueError(f"X needs at least one sample. Got shape {np.shape(X)} instead.")
     return float(np.mean(difference**2))
+
+
+def _in_terms_of(network: Model, truth: Model) -> Model:
+    """A tanh(z) + c = 2A sigmoid(2z) + c − ΣA, and back, for one hidden layer; else the network itself."""
+    if not (isinstance(network, Network) and isinstance(truth, Network)):
+        return network
+    scale = {("tanh", "sigmoid"): 2.0, ("sigmoid", "tanh"): 0.5}.get((str(network.activation), str(truth.activation)))
+    if scale is None:
+        return network
+    W, b, A, total = network.W, network.b, network.A, network.A.sum(axis=1)
+    c = network.c + (total / 2.0 if scale < 1.0 else -total)
+    return Network(scale * W, scale * b, scale * A, c, truth.activation)
 
 
 def _check_comparable(network: Model, truth: Model) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sized
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
@@ -25,8 +27,16 @@ if TYPE_CHECKING:  # experiments load every paper's code
 
 T = TypeVar("T")
 
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """A reader that has seen enough, as head, is no failure: what is left to say goes nowhere."""
+        self.quiet = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 # Without markup, because reasons and papers hold square brackets.
-out = Console(markup=False, emoji=False, highlight=False)
+out = _Console(markup=False, emoji=False, highlight=False)
 err = Console(stderr=True, markup=False, emoji=False, highlight=False)
 
 COLOURS = {"exact": "green", "statistical": "green", "approximate": "yellow", "failed": "red"}
@@ -42,12 +52,11 @@ def complain(text: str) -> None:
     err.print("error: " + " ".join(text.splitlines()), soft_wrap=True)
 
 
-def recovery_panel(recovery: Recovery) -> Panel:
-    """The summary of a recovery."""
+def recovery_panel(recovery: Recovery, worded: Callable[[str], str] = str) -> Panel:
+    """The summary of a recovery, its sentences as `worded` puts them."""
     verdict = recovery.certificate.verdict
-    return Panel(
-        summary_grid(recovery.rows()), title=verdict, title_align="left", border_style=COLOURS[verdict], expand=False
-    )
+    grid = summary_grid([(label, worded(text)) for label, text in recovery.rows()])
+    return Panel(grid, title=verdict, title_align="left", border_style=COLOURS[verdict], expand=False)
 
 
 def summary_grid(rows: list[tuple[str, str]]) -> Table:

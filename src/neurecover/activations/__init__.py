@@ -9,6 +9,7 @@ from collections.abc import Callable
 from neurecover.activations.base import Activation, scaled_hermite
 from neurecover.activations.powers import SidedPower
 from neurecover.activations.smooth import SELU, Elu, Exp, Gelu, Sigmoid, Silu, Softplus, Tanh
+from neurecover.exceptions import did_you_mean
 
 __all__ = ["NAMES", "Activation", "SidedPower", "get", "scaled_hermite"]
 
@@ -73,7 +74,8 @@ def get(activation: str | Activation) -> Activation:
             f"{activation} is a function of your own, which its name does not bring back. "
             "Give the Activation itself, as in neurecover.load(path, activation=…)."
         )
-    raise ValueError(f"The known activations are {', '.join(NAMES)}. Got {activation!r} instead.")
+    hint = did_you_mean(name.lower(), NAMES)
+    raise ValueError(f"The known activations are {', '.join(NAMES)}. Got {activation!r} instead.{hint}")
 
 
 def _figure(value: float) -> str:

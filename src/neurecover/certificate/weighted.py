@@ -11,6 +11,9 @@ in normal form. The variances Σ (T F⁻¹ Jᵀ r)² of the weights hold even wh
 
 Rounding is not random, and the part of it that is the same in many answers does not average out: it acts as a change of
 the weights themselves, by a part of ρ = √(β₁ + β₂ + β₃). That part is added to their variances.
+
+Terms have the size that they have in the inputs x, where the box adds them up. The fit itself is done in coordinates z
+in which the inputs are alike, x − mean being small beside the mean of some.
 """
 
 from __future__ import annotations
@@ -20,16 +23,18 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import nnls
 
-from neurecover.certificate.information import Information, ToNormalForm
+from neurecover.certificate.information import Information, ToNormalForm, aligned
 from neurecover.data import Whitening
 from neurecover.models import Network, jacobian, parameters, with_parameters
 
-_STEPS = 6
+_STEPS = 12
 # The part of ρ that does not average out, measured as the bias of weights fitted to a hundred answers per parameter of
 # networks in float32 (10-10-1, a third to a half for most weights).
 _REPEATED = 0.4
 # A step that moves every weight by less than this part of its standard error has arrived.
 _ARRIVED = 0.1
+# The least variance of an answer, relative to the mean square of the residuals.
+_CERTAIN = 1e-6
 # Numbers of a Jacobian held at a time: few, because neighbouring questions may leave most units off, and so most
 # columns of a block empty.
 _BLOCK = 2**21
@@ -39,12 +44,15 @@ _BLOCK = 2**21
 class Weighted:
     """The fitted network in normal form, and what is known of its parameters, in the order of `models.parameters`.
 
+    `fitted` is the same network in the coordinates of the fit, which `whitening` leads to; the information is there.
     `variances` (P,) are those of the parameters, `moves` (P, P) is T F⁻¹ and `information` F. `model` (4,) are the β.
     `chi2` is Σ r² / Var e over the freedom: one where the model of the noise is right. `converged` is
     whether the last step was nothing beside the errors.
     """
 
     network: Network
+    fitted: Network
+    whitening: Whitening
     information: Information
     moves: np.ndarray
     variances: np.ndarray
@@ -60,12 +68,19 @@ class Weighted:
 
     @property
     def variance(self) -> float:
-        """That of the rounding of an answer to x of size √d, to the mean over its outputs."""
-        return float(self.noise(np.ones((1, self.network.n_inputs))).mean() ** 2)
+        """That of the rounding of an answer to z of size √d, to the mean over its outputs."""
+        spread = np.linalg.pinv(self.whitening.matrix)
+        return float(self.noise(self.whitening.mean + np.ones((1, len(spread))) @ spread).mean() ** 2)
+
+    def errors_of_rows(self) -> np.ndarray:
+        """The errors (k,) to expect of the rows of W, relative to their lengths."""
+        W = self.network.W
+        squares = self.variances[: W.size].reshape(W.shape).sum(axis=1)
+        return np.sqrt(squares) / np.maximum(np.linalg.norm(W, axis=1), 1e-300)
 
     def noise(self, X: np.ndarray) -> np.ndarray:
         """The standard deviations (n, p) to expect of the answers to X."""
-        return np.sqrt(_sizes(self.network, X) @ self.model)
+        return _deviations(self.network, X, self.model)
 
     def covariance(self, own: np.ndarray) -> np.ndarray:
         """The covariance of the parameters `own`, scaled to their variances."""
@@ -74,50 +89,70 @@ class Weighted:
         return C * scale * scale[:, None]
 
     def _to_normal_form(self) -> ToNormalForm:
-        return ToNormalForm(self.information, self.network, _identity(self.network.n_inputs))
+        return ToNormalForm(self.information, self.network, self.whitening)
 
 
-def fit_weighted(network: Network, X: np.ndarray, Y: np.ndarray) -> Weighted | None:
-    """Gauss–Newton from a network that is nearly right; None where the answers leave some weight undetermined."""
-    network = network.normal_form()
-    model = _noise_model(network, X, Y)
+def fit_weighted(network: Network, X: np.ndarray, Y: np.ndarray, whitening: Whitening | None = None) -> Weighted | None:
+    """Gauss–Newton from a network on z that is nearly right; None where the answers leave some weight undetermined.
+
+    X are the questions as the box saw them, z = x without a whitening.
+    """
+    whitening = whitening or Whitening(np.zeros(network.n_inputs), np.eye(network.n_inputs))
+    Z = whitening.inputs(X)
+    network, normal = _both(network, whitening)
+    model = _noise_model(normal, X, Y)
     converged = False
     for _ in range(_STEPS):
-        information = _information(network, X, Y, model)
+        information = _information(network, Z, Y, _deviations(normal, X, model))
         if information.weakest == 0.0:
             return None
         step = information.inverse @ information.score
-        network = with_parameters(network, parameters(network) + step).normal_form()
+        network, normal = _both(with_parameters(network, parameters(network) + step), whitening)
         converged = bool(np.all(np.abs(step) <= _ARRIVED * np.sqrt(np.diag(information.inverse))))
         if converged:
             break
-        model = _noise_model(network, X, Y)
-    return _with_errors(network, information, X, Y, model, converged)
+        model = _noise_model(normal, X, Y)
+    moves = ToNormalForm(information, normal, whitening)(information.inverse)
+    variances, total = _variances(network, information, moves, Z, Y, _deviations(normal, X, model))
+    variances += model[1:].sum() * (_REPEATED * _sizes_of_weights(normal)) ** 2
+    chi2 = total / max(Y.size - information.n_determinable, 1)
+    return Weighted(normal, network, whitening, information, moves, variances, model, Y.size, chi2, converged)
 
 
-def _with_errors(
-    network: Network, information: Information, X: np.ndarray, Y: np.ndarray, model: np.ndarray, converged: bool
-) -> Weighted:
-    moves = ToNormalForm(information, network, _identity(network.n_inputs))(information.inverse)
+def _both(network: Network, whitening: Whitening) -> tuple[Network, Network]:
+    """The network on z with the scales of its normal form on x, and that."""
+    on_z, on_x = aligned(network, whitening)
+    assert isinstance(on_z, Network)
+    assert isinstance(on_x, Network)
+    return on_z, on_x
+
+
+def _deviations(network: Network, X: np.ndarray, model: np.ndarray) -> np.ndarray:
+    """The standard deviations (n, p) of the answers."""
+    return np.sqrt(_sizes(network, X) @ model)
+
+
+def _variances(
+    network: Network, information: Information, moves: np.ndarray, X: np.ndarray, Y: np.ndarray, sigma: np.ndarray
+) -> tuple[np.ndarray, float]:
+    """Σ (T F⁻¹ Jᵀ r)² (P,), with residuals as large as they would be without the answer itself, and Σ r²."""
     variances, total = np.zeros(len(moves)), 0.0
     for part in _parts(network, X):
-        J, r = _equations(network, X[part], Y[part], model)
+        J, r = _equations(network, X[part], Y[part], sigma[part])
         own = np.flatnonzero(J.any(axis=0))
         J = J[:, own]
         leverage = np.einsum("ij,ij->i", J @ information.inverse[np.ix_(own, own)], J)
         moved = (J * (r / np.sqrt(np.clip(1.0 - leverage, 1e-3, 1.0)))[:, None]) @ moves[:, own].T
         variances += np.einsum("ij,ij->j", moved, moved)
         total += float(r @ r)
-    variances += model[1:].sum() * (_REPEATED * _sizes_of_weights(network)) ** 2
-    freedom = max(Y.size - information.n_determinable, 1)
-    return Weighted(network, information, moves, variances, model, Y.size, total / freedom, converged)
+    return variances, total
 
 
-def _information(network: Network, X: np.ndarray, Y: np.ndarray, model: np.ndarray) -> Information:
+def _information(network: Network, X: np.ndarray, Y: np.ndarray, sigma: np.ndarray) -> Information:
     P = network.n_parameters
     F, score = np.zeros((P, P)), np.zeros(P)
     for part in _parts(network, X):
-        J, r = _equations(network, X[part], Y[part], model)
+        J, r = _equations(network, X[part], Y[part], sigma[part])
         own = np.flatnonzero(J.any(axis=0))
         if len(own) == P:
             F += J.T @ J
@@ -128,11 +163,10 @@ def _information(network: Network, X: np.ndarray, Y: np.ndarray, model: np.ndarr
     return Information(network, np.arange(P), F, np.zeros((P, 0)), np.zeros((0, 0)), score)
 
 
-def _equations(network: Network, X: np.ndarray, Y: np.ndarray, model: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _equations(network: Network, X: np.ndarray, Y: np.ndarray, sigma: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The Jacobian (n·p, P) and the residuals (n·p,) over the standard deviations of the answers."""
-    weight = 1.0 / np.sqrt(_sizes(network, X) @ model)
-    J = jacobian(network, X) * weight[:, :, None]
-    return J.reshape(-1, J.shape[2]), ((Y - network(X)) * weight).ravel()
+    J = jacobian(network, X) / sigma[:, :, None]
+    return J.reshape(-1, J.shape[2]), ((Y - network(X)) / sigma).ravel()
 
 
 def _noise_model(network: Network, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
@@ -145,7 +179,8 @@ def _noise_model(network: Network, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
         rows = sizes / expected[:, None]
         scale = np.linalg.norm(rows, axis=0)
         model = nnls(rows / scale, squares / expected)[0] / scale
-    return np.maximum(model, [1e-300, 0.0, 0.0, 0.0])
+    # Where all terms vanish an answer is still not infinitely more certain than the others.
+    return np.maximum(model, [max(_CERTAIN * float(squares.mean()), 1e-300), 0.0, 0.0, 0.0])
 
 
 def _sizes(network: Network, X: np.ndarray) -> np.ndarray:
@@ -167,7 +202,3 @@ def _sizes_of_weights(network: Network) -> np.ndarray:
 def _parts(network: Network, X: np.ndarray) -> list[slice]:
     rows = max(1, _BLOCK // (network.n_parameters * network.n_outputs))
     return [slice(start, start + rows) for start in range(0, len(X), rows)]
-
-
-def _identity(d: int) -> Whitening:
-    return Whitening(np.zeros(d), np.eye(d))

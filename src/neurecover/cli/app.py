@@ -10,6 +10,7 @@ import typer
 
 import neurecover as nr
 from neurecover import terminal
+from neurecover.cli.wording import as_options
 from neurecover.terminal import complain, say
 
 OK, DEFECT, BAD_INPUT, APPROXIMATE, FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 130
@@ -62,7 +63,7 @@ def _status(arguments: list[str] | None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
     except (ValueError, ImportError, OSError, MemoryError, OverflowError) as error:
-        complain(_sentence(error))
+        complain(as_options(_sentence(error)))
         return BAD_INPUT
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]
@@ -77,4 +78,6 @@ def _status(arguments: list[str] | None) -> int:
 def _sentence(error: Exception) -> str:
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename or 'The system'}: {error.strerror.lower()}."
+    if isinstance(error, MemoryError):
+        return f"This takes more memory than there is ({error or 'none left'}). Choose smaller sizes."
     return str(error) or type(error).__name__

@@ -1,5 +1,6 @@
 """Options that several commands share, and what is made of them: columns, widths, files to read and to write."""
 
+import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable
@@ -99,6 +100,13 @@ def check_folder(folder: Path) -> None:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise ValueError(f"{folder}: nothing can be written there ({error.strerror}).") from None
+
+
+def check_memory(numbers: int, what: str) -> None:
+    """Refuse what would take more memory than the machine has free, before the system ends the program for it."""
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 2**63
+    if 8 * numbers > free:
+        raise ValueError(f"{what} would take {8 * numbers / 2**30:,.0f} GB of memory. Choose smaller sizes.")
 
 
 def _columns(text: str | None) -> list[str | int] | None:

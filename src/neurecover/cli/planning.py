@@ -9,7 +9,7 @@ import neurecover as nr
 from neurecover import terminal
 from neurecover.cli import machine
 from neurecover.cli.app import app
-from neurecover.cli.options import Activation, Json, NoBias, Seed, among, check_target, loaded
+from neurecover.cli.options import Activation, Json, NoBias, Seed, among, check_memory, check_target, loaded
 from neurecover.models import write_npz
 from neurecover.simulate.names import NAMES
 from neurecover.simulate.teachers import KINDS
@@ -45,6 +45,7 @@ def simulate(
     check_target(out)
     if truth is not None:
         check_target(truth, others=[out])
+    check_memory(inputs * hidden + samples * (inputs + hidden + outputs), "The network and its samples")
     network = nr.simulate.teacher(
         inputs,
         hidden,
@@ -91,6 +92,10 @@ def plan(
         raise ValueError(f"{network}: plan needs a network of one hidden layer. Got {type(like).__name__} instead.")
     if like is None and (inputs is None or hidden is None):
         raise ValueError("plan needs the file of a network, or --inputs and --hidden.")
+    if like is None and inputs is not None and hidden is not None:
+        # The inputs on which the information is taken, a hundred per parameter, and the information itself.
+        parameters = hidden * (inputs + 1 + outputs)
+        check_memory(100 * parameters * (inputs + hidden) + (parameters**2 if noise else 0), "A plan of this size")
     with working("plan"):
         needed = nr.samples_needed(
             like,

@@ -26,6 +26,7 @@ from neurecover.cli.options import (
     opened,
     widths,
 )
+from neurecover.cli.wording import as_options
 from neurecover.data import CommandBox
 from neurecover.terminal import say
 
@@ -115,8 +116,16 @@ def extract(
     keep: Annotated[
         Path | None, typer.Option(help="A file for the answers: an interrupted run goes on from it.")
     ] = None,
+    like: Annotated[Path | None, typer.Option(help="A file of samples, around whose inputs to ask.")] = None,
+    bounds: Annotated[str | None, typer.Option(help="LOW,HIGH: no question leaves this range.")] = None,
+    logits: Annotated[
+        bool, typer.Option("--logits", help="Take the logits of answers that are probabilities.")
+    ] = False,
+    samples: Annotated[
+        int | None, typer.Option(min=1, help="Recover from this many random questions, for units without kinks.")
+    ] = None,
     out: Out = None,
-    activation: Activation = "relu",
+    activation: Annotated[str, typer.Option(help="auto, or the hidden units' function: relu, tanh, …")] = "auto",
     seed: Seed = 0,
     time_budget: TimeBudget = None,
     json: Json = False,
@@ -128,7 +137,8 @@ def extract(
     \b
     Examples:
       neurecover extract truth.npz --out net.npz
-      neurecover extract model.onnx --out net.npz
+      neurecover extract model.onnx --like table.csv --out net.npz
+      neurecover extract model.onnx --bounds -1,1 --samples 3000 --activation tanh
       neurecover extract --command "python model.py" --inputs 10 --keep answers.bin --out net.npz
     """
     if (command is None) == (model is None):
@@ -140,16 +150,29 @@ def extract(
     if model is not None:
         check_there(model)
     asked: Any = CommandBox(command) if command is not None else _box(model or Path())
-    recovery = nr.extract(
-        nr.oracle(asked, inputs, batch=batch, keep=keep, random_state=seed),
-        n_hidden=widths(hidden),
-        depth=depth,
-        query_budget=budget,
-        activation=activation,
+    box = nr.oracle(
+        asked,
+        inputs,
+        output="logit" if logits else None,
+        like=None if like is None else opened([like]).collect()[0],
+        bounds=None if bounds is None else _bounds(bounds),
+        batch=batch,
+        keep=keep,
         random_state=seed,
-        time_budget=time_budget,
-        progress=terminal.err.is_terminal,
     )
+    if samples is not None and budget is not None:
+        raise ValueError("--samples is how many questions are asked, and --budget how many may be. Give one of them.")
+    told: dict[str, Any] = {
+        "n_hidden": widths(hidden),
+        "activation": activation,
+        "random_state": seed,
+        "time_budget": time_budget,
+        "progress": terminal.err.is_terminal,
+    }
+    if samples is None:
+        recovery = nr.extract(box, depth=depth, query_budget=budget, **told)
+    else:
+        recovery = nr.recover(box, n_samples=samples, depth=depth or 1, **told)
     _show(recovery, out, json)
 
 
@@ -208,6 +231,14 @@ def _box(path: Path) -> Any:
     return path if path.suffix.lower() == ".onnx" else loaded(path)
 
 
+def _bounds(text: str) -> tuple[float, float]:
+    try:
+        low, high = map(float, text.split(","))
+    except ValueError:
+        raise ValueError(f"--bounds needs two numbers, as in -1,1. Got {text!r} instead.") from None
+    return low, high
+
+
 def _show(recovery: nr.Recovery, out: Path | None, json: bool) -> NoReturn:
     """The summary on the screen, the network and its certificate in the file, the verdict as exit status."""
     if out is not None:
@@ -215,7 +246,7 @@ def _show(recovery: nr.Recovery, out: Path | None, json: bool) -> NoReturn:
     if json:
         machine.answer(machine.recovery_facts(recovery, out))
     else:
-        terminal.out.print(terminal.recovery_panel(recovery))
+        terminal.out.print(terminal.recovery_panel(recovery, as_options))
         if out is not None:
             say(f"Wrote the network and its certificate to {out}.")
     raise typer.Exit(STATUS[recovery.certificate.verdict])

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from neurecover.data.source import Blocks, Source, check_real, check_shapes, numbered
+from neurecover.data.source import LABELS_SHOW, Blocks, Source, check_real, check_shapes, numbered
 
 
 class ArraySource(Source):
@@ -17,7 +17,7 @@ class ArraySource(Source):
     def __init__(self, X: Any, Y: Any, *, origin: str = "the arrays") -> None:
         self.origin = origin
         self._X = _real_array(X, f"{origin}, X")
-        Y_array = _real_array(Y, f"{origin}, Y")
+        Y_array = _real_array(Y, f"{origin}, Y", labels=True)
         check_shapes(self._X.shape, Y_array.shape, origin)
         self._Y = Y_array.reshape(len(Y_array), -1)
         self.input_names = _names(X, "x", self._X.shape[1])
@@ -38,17 +38,30 @@ class ArraySource(Source):
             yield self._X[first : first + rows], self._Y[first : first + rows]
 
 
-def _real_array(values: Any, what: str) -> np.ndarray:
+def _real_array(values: Any, what: str, labels: bool = False) -> np.ndarray:
     try:
         array = np.asarray(values)
     except ValueError:
         raise ValueError(
             f"{what}: expected a rectangular array of numbers. Got rows of unequal length instead."
         ) from None
-    check_real(array.dtype, what)
+    if array.dtype == object and array.ndim in (1, 2):
+        _refuse_text(array.reshape(len(array), -1), values, what, labels)
+    check_real(array.dtype, what, labels)
     if np.ma.is_masked(values):
         raise ValueError(f"{what}: expected every value. Got a masked array instead; drop the rows that are masked.")
     return array
+
+
+def _refuse_text(array: np.ndarray, values: Any, what: str, labels: bool) -> None:
+    """Say which column of a table holds text, and an example of it."""
+    names = _names(values, "", array.shape[1])
+    for name, column in zip(names, array.T):
+        text = next((value for value in column if isinstance(value, str)), None)
+        if text is not None:
+            where = f"{what}, column {name!r}" if hasattr(values, "columns") else what
+            hint = LABELS_SHOW if labels else "leave the column out, or give it as numbers"
+            raise ValueError(f"{where}: expected real numbers. Got {text!r} instead; {hint}.")
 
 
 def _names(values: Any, letter: str, count: int) -> tuple[str, ...]:

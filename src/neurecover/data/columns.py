@@ -39,6 +39,12 @@ def choose(names: Sequence[str], inputs: Columns | None, outputs: Columns | None
         chosen_outputs = _positions(names, outputs, "outputs", origin)
     if inputs is None:
         chosen_inputs = _left(names, chosen_outputs)
+        unnamed = [j for j in chosen_inputs if names[j] in ("", "Unnamed: 0")]
+        if unnamed:
+            raise ValueError(
+                f"{origin}: column {unnamed[0]} has no name, as the index of a table has none. Choose the inputs from "
+                f"{_listed([name for name in names if name])}, or write the table without its index."
+            )
     both = [names[j] for j in sorted(set(chosen_inputs) & set(chosen_outputs))]
     if both:
         raise ValueError(f"{origin}: a column is an input or an output. Got {_listed(both)} as both instead.")
@@ -50,9 +56,14 @@ def choose(names: Sequence[str], inputs: Columns | None, outputs: Columns | None
     return Choice(
         tuple(chosen_inputs),
         tuple(chosen_outputs),
-        tuple(names[j] for j in chosen_inputs),
-        tuple(names[j] for j in chosen_outputs),
+        tuple(_distinct(names)[j] for j in chosen_inputs),
+        tuple(_distinct(names)[j] for j in chosen_outputs),
     )
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Names that occur again with the number of their column."""
+    return [name if names.index(name) == j else f"{name} ({j})" for j, name in enumerate(names)]
 
 
 def _left(names: Sequence[str], taken: Iterable[int]) -> list[int]:

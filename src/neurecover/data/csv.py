@@ -6,6 +6,7 @@ slow pass, made on failure alone.
 """
 
 import csv
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 
 from neurecover.data.columns import Columns, choose
 from neurecover.data.extra import arrow
-from neurecover.data.source import MOST_COLUMNS, Blocks, Source
+from neurecover.data.source import LABELS_SHOW, MOST_COLUMNS, Blocks, Source
 
 # Bytes of text parsed at a time; pyarrow reads some thirty pieces ahead, and larger ones are no
 # faster. A line has to fit in one piece, and no decimal double needs more than 64 characters.
@@ -24,7 +25,7 @@ _LINE = _FIELD * MOST_COLUMNS
 
 
 class CsvSource(Source):
-    """Comma-separated numbers, UTF-8, with or without a header line.
+    """Comma-separated numbers, UTF-8, with or without a header line; semicolons or tabs if the first line has no comma.
 
     The first line is a header unless all its fields are numbers; without one the columns are
     named "0", "1", … Empty lines are skipped. n_samples is unknown before a pass.
@@ -37,6 +38,7 @@ class CsvSource(Source):
         arrow("csv")
         self.origin = str(path)
         self._path = path
+        self._delimiter = _delimiter(path)
         line, fields = next(self._lines(), (0, []))
         if not fields:
             raise ValueError(f"{path}: expected comma-separated numbers. Got an empty file instead.")
@@ -72,6 +74,7 @@ class CsvSource(Source):
                 skip_rows=self._header_line,
                 block_size=max(_PIECE, _FIELD * len(columns)),
             ),
+            parse_options=pc.ParseOptions(delimiter=self._delimiter),
             convert_options=pc.ConvertOptions(include_columns=chosen, column_types=dict.fromkeys(chosen, pa.float64())),
         )
 
@@ -88,9 +91,14 @@ class CsvSource(Source):
                 return f"{self.origin}, line {line}: expected {expected} fields. Got {len(fields)} instead."
             for j in self._choice.inputs + self._choice.outputs:
                 if fields[j] and not _is_number(fields[j]):
+                    hint = "correct it, or choose other inputs and outputs"
+                    if re.fullmatch(r"[-+]?\d+,\d+", fields[j]):
+                        hint = "write decimals with a point"
+                    elif j in self._choice.outputs:
+                        hint += f". If these are labels: {LABELS_SHOW}"
                     return (
                         f"{self.origin}, line {line}, column {self._names[j]!r}: expected a number. "
-                        f"Got {fields[j]!r} instead; correct it, or choose other inputs and outputs."
+                        f"Got {fields[j]!r} instead; {hint}."
                     )
         return None
 
@@ -103,7 +111,7 @@ class CsvSource(Source):
             if len(file.readline(_LINE)) == _LINE:
                 raise ValueError(f"{self.origin}: expected lines of up to {_LINE} characters. Got a longer one.")
             file.seek(0)
-            reader = csv.reader(file)
+            reader = csv.reader(file, delimiter=self._delimiter)
             try:
                 for fields in reader:
                     if fields:
@@ -115,6 +123,12 @@ class CsvSource(Source):
 def _matrix(batch: Any, positions: tuple[int, ...]) -> np.ndarray:
     # A missing value becomes nan here and is refused, with its line, by Source.blocks.
     return np.column_stack([batch.column(str(j)).to_numpy(zero_copy_only=False) for j in positions])
+
+
+def _delimiter(path: Path) -> str:
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        first = file.readline(_LINE)
+    return next((mark for mark in ("," if "," in first else "", "\t", ";") if mark and mark in first), ",")
 
 
 def _is_number(text: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.data.oracles import Oracle
-from neurecover.data.source import Source
+from neurecover.data.source import LABELS_SHOW, Source
 
 _ROWS = 4096  # of the outputs that are looked at
 _FEWEST = 20  # rows from which on labels and probabilities are no coincidence
@@ -20,12 +20,14 @@ def classes_told(source: Source) -> str | None:
 
 
 def _classes(Y: np.ndarray) -> str | None:
-    if len(Y) < _FEWEST or Y.min() < 0.0 or Y.max() > 1.0:
+    if len(Y) < _FEWEST:
         return None
-    whole = Y.shape[1] > 1 and np.abs(Y.sum(axis=1) - 1.0).max() <= _SUM
-    if np.isin(Y, (0.0, 1.0)).all() and np.ptp(Y) > 0.0 and (whole or Y.shape[1] == 1):
+    values = np.unique(Y)
+    within = values[0] >= 0.0 and values[-1] <= 1.0
+    whole = within and Y.shape[1] > 1 and np.abs(Y.sum(axis=1) - 1.0).max() <= _SUM
+    if len(values) == 2 and (whole or Y.shape[1] == 1):
         return (
-            "The outputs are labels, which show no weights but those of halfspaces: see neurecover.HalfspaceUnion. "
+            f"The outputs are labels, {values[0]:g} and {values[1]:g}, and {LABELS_SHOW}. "
             "Give the logits log p/(1 − p) of a model that has probabilities p: neurecover.oracle(model, "
             "output='logit')."
         )

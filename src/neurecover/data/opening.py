@@ -20,6 +20,7 @@ PathLike = str | os.PathLike[str]
 _TABLES: dict[str, type[NpySource] | type[CsvSource] | type[ParquetSource] | type[ZarrSource]] = {
     ".npy": NpySource,
     ".csv": CsvSource,
+    ".tsv": CsvSource,
     ".parquet": ParquetSource,
     ".pq": ParquetSource,
 }
@@ -28,11 +29,11 @@ _TABLES: dict[str, type[NpySource] | type[CsvSource] | type[ParquetSource] | typ
 def open(data: Any, inputs: Columns | None = None, outputs: Columns | None = None, *, client: Any = None) -> Source:
     """The samples of a file, a folder, a table or a Dask collection.
 
-    A path is opened by its suffix: .npz, .npy, .csv, .parquet or .pq, a folder of Parquet files, a Zarr store. An .npz
-    archive or a Zarr group holds X and Y, and so does a pair of files ("X.npy", "Y.npy") or of Dask arrays. Tables are
-    pandas and polars frames, Arrow tables, and objects with `__dataframe__`. Of the others, inputs and outputs are
-    lists of column names or positions; the outputs default to the columns named y, y0, y_1, …, or else to the last
-    one, the inputs to all that is left.
+    A path is opened by its suffix: .npz, .npy, .csv, .tsv, .parquet or .pq, a folder of Parquet files, a Zarr store.
+    An .npz archive or a Zarr group holds X and Y, and so does a pair of files ("X.npy", "Y.npy") or of Dask arrays.
+    Tables are pandas and polars frames, Arrow tables, and objects with `__dataframe__`. Of the others, inputs and
+    outputs are lists of column names or positions; the outputs default to the columns named y, y0, y_1, …, or else to
+    the last one, the inputs to all that is left.
 
     client : a `distributed.Client` on whose workers a Dask collection is reduced; None for Dask's own choice.
     """

@@ -16,7 +16,7 @@ from neurecover.data.answers import KeptAnswers
 from neurecover.data.asked import asked
 from neurecover.data.frames import Frame
 from neurecover.data.source import Blocks, Source, check_real, numbered
-from neurecover.exceptions import UnsolvableError
+from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.random import RandomStateLike, as_generator
 
 CHUNK = 4096
@@ -69,7 +69,7 @@ class Oracle(Source):
         self.frame = way.frame if like is None else Frame.like(like)
         d = _width(n_inputs, way.n_inputs, None if self.frame is None else len(self.frame.mean))
         self.origin = "the oracle"
-        self._model, self._single, self._retries = way.ask, way.single, retries
+        self._model, self.single, self._retries = way.ask, way.single, retries
         self._kept = None if keep is None else KeptAnswers(self._put, d, keep)
         self.bounds = None if bounds is None else _checked_bounds(bounds, d)
         self._distribution = distribution or self._drawn
@@ -93,7 +93,7 @@ class Oracle(Source):
         """The model's answers (n, p) to chosen questions X (n, d)."""
         X = np.asarray(X, dtype=np.float64)
         if self.bounds is not None and not np.all((self.bounds[0] <= X) & (self.bounds[1] >= X)):
-            raise UnsolvableError(
+            raise RefusedError(
                 "A question would leave the bounds of the box. Ask for samples within them instead: recover(oracle, "
                 "n_samples=...)."
             )
@@ -138,7 +138,7 @@ class Oracle(Source):
                 f"The distribution was asked for shape {(CHUNK, self.n_inputs)}. Got shape {X.shape} instead."
             )
         # What goes on record is what the model sees.
-        return X.astype(np.float32).astype(np.float64) if self._single else X
+        return X.astype(np.float32).astype(np.float64) if self.single else X
 
     def _drawn(self, rng: np.random.Generator, n: int, d: int) -> np.ndarray:
         """Gaussian around the frame; uniform within bounds, or folded back into them where there is a frame."""
@@ -167,13 +167,18 @@ class Oracle(Source):
                 if left == 0:
                     raise
                 time.sleep(PAUSE)
-            except UnsolvableError:
-                raise
+            except UnsolvableError as error:
+                raise RefusedError(str(error)) from error
             except ValueError as error:
+                if not self._asked[0]:
+                    raise ValueError(f"The model fails on {len(X)} rows of {X.shape[1]} inputs: {error}") from error
                 reach = float(np.abs(X).max(initial=0.0))
-                raise UnsolvableError(f"The model refused questions of size up to {reach:.3g}: {error}") from error
+                raise RefusedError(
+                    f"The model refused questions of size up to {reach:.3g}: {str(error).rstrip('.')}. Ask for samples "
+                    "within what it takes: recover(oracle, n_samples=...)."
+                ) from error
         self._asked[0] += len(X)
-        check_real(Y.dtype, "the model's answer")
+        check_real(Y.dtype, "the model's answer", labels=True)
         if Y.ndim not in (1, 2) or len(Y) != len(X) or Y.shape[1:] == (0,):
             raise ValueError(
                 f"The model was asked {len(X)} rows, to be answered with shape ({len(X)},) or ({len(X)}, p). "

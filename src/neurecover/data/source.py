@@ -163,8 +163,16 @@ def _floating(block: np.ndarray) -> np.ndarray:
     return block.astype(kind, copy=False)
 
 
-def check_real(dtype: np.dtype, what: str) -> None:
-    """Refuse a dtype whose values are not real numbers: object, text, complex, dates, records."""
+LABELS_SHOW = "labels show no weights but those of halfspaces: see neurecover.HalfspaceUnion"
+
+
+def check_real(dtype: np.dtype, what: str, labels: bool = False) -> None:
+    """Refuse a dtype whose values are not real numbers: object, text, complex, dates, records.
+
+    labels says that text stands for classes.
+    """
+    if labels and dtype.kind in "US":
+        raise ValueError(f"{what}: expected real numbers. Got text instead; {LABELS_SHOW}.")
     if dtype.kind not in "fiub":
         raise ValueError(
             f"{what}: expected real numbers. Got dtype {dtype} instead; convert it first, for example with "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -11,10 +12,9 @@ import numpy as np
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.certificate import Certificate, certify_nothing
-from neurecover.certificate.from_queries import Asked, certify_queried
+from neurecover.certificate.from_queries import COARSE, Asked, certify_queried
 from neurecover.data import Oracle, unwhitened
-from neurecover.data.frames import Frame
-from neurecover.exceptions import UnsolvableError
+from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.running import Progress, Run, looked_at, running
@@ -65,15 +65,17 @@ def extract(
     act = None if isinstance(activation, str) and activation.strip() == "auto" else _asked_for(activation)
     widths, depth = _architecture(n_hidden, depth)
     with running("extract", random_state, time_budget, progress) as run:
-        frame = oracle.frame
-        ask = oracle.ask if frame is None else lambda Z: oracle.ask(frame.inputs(Z))
-        box = Box(ask, oracle.n_inputs, batch=oracle.batch, budget=query_budget)
+        frame, single = oracle.frame, oracle.single
+        box = Box(oracle.ask, oracle.n_inputs, batch=oracle.batch, budget=query_budget, frame=frame, single=single)
         try:
-            found = _in_inputs(_extracted(box, widths, depth, act, run), frame)
-            network, certificate = _certified(box, found, frame, n_hidden, run)
+            found = _in_inputs(_extracted(box, widths, depth, act, run), box)
+            network, certificate = _certified(box, found, n_hidden, run)
+            certificate = looked_at(certificate, oracle, network.activation)
+        except RefusedError as reason:
+            network, certificate = _nothing(oracle, str(reason), box.queries, act or _RELU)
         except UnsolvableError as reason:
             network, certificate = _nothing(oracle, str(reason), box.queries, act or _RELU)
-        certificate = looked_at(certificate, oracle, network.activation)
+            certificate = looked_at(certificate, oracle, network.activation)
         run.clock.stage("certify", certificate.verdict)
     return run.recovery(network, certificate, "queries", None, box.queries)
 
@@ -84,12 +86,14 @@ def _extracted(
     """Straight pieces or units that saturate, whichever the box looks like where the activation is not told."""
     from neurecover.queries.curvature import is_curved
     from neurecover.queries.scan import NotPiecewiseLinearError
+    from neurecover.queries.steps import NotSaturatingError
 
     tell = _teller(box, run)
     if activation is not None and activation.homogeneity is None:
         return _saturating(box, widths, depth, activation, run, tell)
-    if activation is None and depth in (None, 1) and is_curved(box, run.rng):
-        return _saturating(box, widths, depth, activations.get("tanh"), run, tell)
+    if activation is None and depth in (None, 1) and box.n_inputs > 1 and is_curved(box, run.rng):
+        with suppress(NotSaturatingError):
+            return _saturating(box, widths, depth, activations.get("tanh"), run, tell)
     try:
         return _straight(box, widths, depth, activation or _RELU, run, tell)
     except NotPiecewiseLinearError as error:
@@ -115,8 +119,10 @@ def _saturating(
         found = extract_saturating(
             box, activation=activation, n_hidden=width, rng=run.rng, deadline=run.deadline, progress=tell
         )
+    except RefusedError:
+        raise
     except UnsolvableError as reason:
-        raise UnsolvableError(f"{reason} {SMOOTH}") from None
+        raise type(reason)(f"{reason} {SMOOTH}") from None
     run.clock.stage("one hidden layer", _stage_sentence(found))
     return found
 
@@ -148,8 +154,8 @@ def _straight(
                 progress=tell,
             )
             run.clock.stage("one hidden layer", _stage_sentence(found))
-        except NotPiecewiseLinearError:
-            raise  # nor would several layers be
+        except (NotPiecewiseLinearError, RefusedError):
+            raise  # nor would several layers do
         except UnsolvableError as error:
             reason = str(error)
             run.clock.stage("one hidden layer", reason)
@@ -195,13 +201,18 @@ def _stage_sentence(found: Extraction) -> str:
     return f"{units} units, {found.queries:,} questions, residual {found.residual:.1e}. {' '.join(found.notes)}".strip()
 
 
-def _in_inputs(found: Extraction, frame: Frame | None) -> Extraction:
-    """From z, the coordinates in which the box was asked, to x: w = M w_z, and errors that are alike in all of z."""
-    if frame is None:
+def _in_inputs(found: Extraction, box: Box) -> Extraction:
+    """From z, the coordinates in which the box was asked, to x: w = M w_z, and errors that are alike in all of z.
+
+    A weighted fit knows its own network and errors in x.
+    """
+    if found.weighted is not None:
+        return replace(found, network=found.weighted.network, errors=found.weighted.errors_of_rows())
+    if box.whitening is None:
         return found
-    network = unwhitened(found.network, frame.whitening)
+    network = unwhitened(found.network, box.whitening)
     assert isinstance(network, Network | DeepNetwork)
-    M, V = frame.whitening.matrix, found.network.hidden_weights[0]
+    M, V = box.whitening.matrix, found.network.hidden_weights[0]
     # ‖M δw‖/‖M w‖ against ‖δw‖/‖w‖, for the units of the first layer.
     shrunk = np.linalg.norm(V, axis=1) / np.maximum(np.linalg.norm(V @ M.T, axis=1), 1e-300)
     errors = found.errors.copy()
@@ -210,20 +221,19 @@ def _in_inputs(found: Extraction, frame: Frame | None) -> Extraction:
 
 
 def _certified(
-    box: Box, found: Extraction, frame: Frame | None, n_hidden: int | tuple[int, ...] | None, run: Run
+    box: Box, found: Extraction, n_hidden: int | tuple[int, ...] | None, run: Run
 ) -> tuple[Network | DeepNetwork, Certificate]:
     network = found.network.normal_form()
     d = box.n_inputs
     Z = np.concatenate([distance * run.rng.standard_normal((FRESH, d)) for distance in DISTANCES])
     holdout = Residuals(network, network.n_outputs, int(np.sum(network.n_hidden)))
-    answers, X = box(Z), Z if frame is None else frame.inputs(Z)
+    answers, X = box(Z), box.inputs(Z)
     holdout.update(X, answers)
     names = tuple(f"x{j}" for j in range(d)), tuple(f"y{j}" for j in range(network.n_outputs))
     run.clock.excerpt = Excerpt.of_answers(X, network, answers, network(X), *names)
     # In single precision, so that a box that works in it is asked what the network is.
     noisy = run.rng.standard_normal((NOISY, d)).astype(np.float32).astype(float)
-    # Error bars are worked out in the coordinates in which the box was asked.
-    weighted = found.weighted if frame is None else None
+    weighted = found.weighted if found.resolution > COARSE else None
     asked = Asked(
         box.queries,
         found.residual,
@@ -232,7 +242,7 @@ def _certified(
         float(np.max(found.errors, initial=0.0)),
         found.unreached,
         weighted,
-        None if weighted is None else (noisy, box(noisy)),
+        None if weighted is None else (box.inputs(noisy), box(noisy)),
     )
     return network, certify_queried(network, asked, holdout, n_hidden)
 

@@ -25,13 +25,24 @@ class Reporter:
     def __init__(self, tell: Progress) -> None:
         self.tell, self.stage, self.descents = tell, "read", 0
         self.began = self._last = time.monotonic()
+        self.count: Callable[[], tuple[int, int]] | None = None
+        self._expected = math.inf
 
     def __call__(self, stage: str, residual: float) -> None:
         self._last = time.monotonic()
         if stage.startswith("search"):
             self.descents, self.began = (0, self._last) if math.isnan(residual) else (self.descents + 1, self.began)
-        self.stage = stage
+        self.stage, self._expected = stage, math.inf
         self.tell(stage, residual)
+
+    def expect(self, seconds: float) -> None:
+        """The stage that has begun is likely to take so long."""
+        self._expected = time.monotonic() + seconds
+
+    def counted(self) -> str:
+        """How far the stage is, where it goes through something that is counted."""
+        done, total = self.count() if self.count is not None else (0, 0)
+        return f"{done:,} of {total:,} answers" if total else ""
 
     def pulse(self, residual: float) -> None:
         """A step within the stage, told if nothing was told of late."""
@@ -41,10 +52,16 @@ class Reporter:
             self.tell(self.stage, residual)
 
     def seconds_left(self, deadline: Deadline) -> float:
-        """At most: until the deadline, or as many descents as there may be at the pace so far."""
+        """At most: until the deadline, or as many descents or answers as there may be at the pace so far."""
+        now = time.monotonic()
+        if not math.isinf(self._expected):
+            return min(deadline.seconds_left, max(self._expected - now, 0.0))
+        done, total = self.count() if self.count is not None else (0, 0)
+        if done:
+            return min(deadline.seconds_left, (now - self.began) * (total - done) / done)
         if not self.descents or not self.stage.startswith(SEARCHING):
             return deadline.seconds_left
-        pace = (time.monotonic() - self.began) / self.descents
+        pace = (now - self.began) / self.descents
         return min(deadline.seconds_left, pace * (MAX_DESCENTS - self.descents))
 
 
@@ -53,13 +70,25 @@ def displayed(reporter: Reporter, deadline: Deadline) -> Iterator[None]:
     """A line on standard error that moves from the first moment on, in a terminal or a notebook; else nothing."""
     from rich.console import Console
     from rich.progress import Progress as Line
-    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+    from rich.text import Text
+
+    class Moving(ProgressColumn):
+        """Looked up whenever the line is drawn, ten times a second, whether or not the stage tells anything."""
+
+        def __init__(self, text: Callable[[], str]) -> None:
+            super().__init__()
+            self.text = text
+
+        def render(self, task: Task) -> Text:
+            return Text(self.text())
 
     console = Console(stderr=True)
-    columns = TextColumn("{task.description}"), TimeElapsedColumn(), TextColumn("{task.fields[left]}")
+    left = Moving(lambda: _at_most(reporter.seconds_left(deadline)))
+    columns = TextColumn("{task.description}"), Moving(reporter.counted), TimeElapsedColumn(), left
     hidden = not (console.is_terminal or console.is_jupyter)
     with Line(SpinnerColumn(), *columns, console=console, transient=True, disable=hidden) as line:
-        task = line.add_task("read", total=None, left="")
+        task = line.add_task("read", total=None)
 
         def show(stage: str, residual: float) -> None:
             parts = [stage]
@@ -67,7 +96,7 @@ def displayed(reporter: Reporter, deadline: Deadline) -> Iterator[None]:
                 parts.append(f"{reporter.descents} descent{'' if reporter.descents == 1 else 's'} done")
             if not math.isnan(residual):
                 parts.append(f"relative residual {residual:.1e}")
-            line.update(task, description=", ".join(parts), left=_at_most(reporter.seconds_left(deadline)))
+            line.update(task, description=", ".join(parts))
 
         reporter.tell = show
         yield

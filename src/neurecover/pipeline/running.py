@@ -36,6 +36,7 @@ from neurecover.data import (
     time_limit,
     unwhitened,
 )
+from neurecover.data.limits import FLOPS
 from neurecover.data.passes import Passes, counted
 from neurecover.exceptions import OutOfTimeError, UnsolvableError
 from neurecover.excerpt import Excerpt
@@ -50,6 +51,7 @@ from neurecover.statistics import Residuals
 
 logger = logging.getLogger("neurecover")
 LATE, LATE_SHARE = 1.0, 0.1  # seconds, and share of the time budget, that a certificate may take after its end
+LOOKED_AT = 4096  # rows that tell inputs that are constant from those that are small
 NOISE_LIKE = 1e-9  # share of Σ y² beyond which a fit at the level of rounding may be a wrong one, as it is with noise
 
 
@@ -144,7 +146,11 @@ def begun(
     """
     run.report("read", float("nan"))
     asked = algorithm.prepare(as_source(X, Y))
+    if isinstance(asked, Oracle):
+        before, total = asked.queries, n_samples or asked.n_samples or 0
+        run.report.count = lambda: (asked.queries - before, total)
     source = loaded(asked, n_samples)
+    run.report.count = None
     prepare(source)
     given = prepared(source, bias, run.rng)
     task = Task(activation, given.whitening.rank, source.n_outputs, given.moments.n, bias, n_hidden, _level(given))
@@ -200,6 +206,9 @@ def certified(
 ) -> Certificate:
     """The certificate of a network on whitened inputs; one that vouches for no weight where there is no time for it."""
     run.report("certify", np.nan)
+    P = sum(W.size + len(W) for W in model.hidden_weights)
+    # The information of all parameters, its inverse, and what every sample adds to the errors.
+    run.report.expect((3.0 * given.samples.count() * model.n_outputs * P**2 + 2.0 * P**3) / FLOPS)
     run.clock.excerpt = Excerpt.of_samples(given, holdout.predict, model)
     try:
         with run.overtime():
@@ -225,6 +234,9 @@ def _hopeless(given: Prepared, task: Task, algorithm: Algorithm) -> str | None:
     if np.all(spread <= 1e-13 * np.abs(given.output_mean)):
         return "The outputs are constant, so they say nothing of any hidden unit."
     if given.whitening.rank == 0:
+        X = next(given.source.blocks(LOOKED_AT))[0]
+        if np.ptp(X, axis=0).max() > 0.0:
+            return f"The inputs are as small as {np.abs(X).max():.0e}, and their squares vanish: give other units."
         return "The inputs are constant, so they say nothing of any hidden unit."
     if algorithm.finds == "network" and task.activation.differentiable:
         told = classes_told(given.source)

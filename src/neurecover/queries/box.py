@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from neurecover.data.frames import Frame
 from neurecover.exceptions import UnsolvableError
 
 _LENGTHS = (1e-6, 1e-4, 1e-2, 1.0, 100.0)
@@ -41,7 +42,9 @@ class _Probe:
 class Box:
     """`box(X)` is the answers (n, p) in float64 to the questions X (n, d).
 
-    `ask` is put at most `batch` rows at a time. `budget` is how many rows it may be asked in all.
+    `ask` is put at most `batch` rows at a time. `budget` is how many rows it may be asked in all. With a `frame` it is
+    asked x = mean + z·spread for questions z, and `single` says that it sees them in single precision, which is
+    also found out.
     """
 
     def __init__(
@@ -51,12 +54,16 @@ class Box:
         *,
         batch: int | None = None,
         budget: int | None = None,
+        frame: Frame | None = None,
+        single: bool = False,
     ) -> None:
         for name, value in (("n_inputs", n_inputs), ("batch", batch), ("budget", budget)):
             if value is not None and value < 1:
                 raise ValueError(f"expected {name} to be at least 1. Got {value} instead.")
         self.n_inputs = n_inputs
         self.budget = budget
+        self.whitening = None if frame is None else frame.whitening
+        self._frame, self._single = frame, single
         self.queries = 0
         self._ask = ask
         self._batch = batch
@@ -76,6 +83,11 @@ class Box:
         Y = np.concatenate(answers) if answers else np.zeros((0, self.n_outputs))
         self._remember(X, Y)
         return Y
+
+    def inputs(self, Z: np.ndarray) -> np.ndarray:
+        """The inputs x that questions z are put as."""
+        X = Z if self._frame is None else self._frame.inputs(Z)
+        return X.astype(np.float32).astype(float) if self._single else X
 
     @property
     def n_outputs(self) -> int:
@@ -142,7 +154,7 @@ class Box:
 
     def _answer(self, X: np.ndarray) -> np.ndarray:
         # The box receives its own copy: one that works in place must not change the questions.
-        Y = np.asarray(self._ask(X.copy()), dtype=float)
+        Y = np.asarray(self._ask(self.inputs(X).copy()), dtype=float)
         self.queries += len(X)
         if Y.ndim not in (1, 2) or len(Y) != len(X) or Y.shape[1:] == (0,):
             raise ValueError(
@@ -166,14 +178,18 @@ class Box:
         start, direction = rng.standard_normal((2, 2, 1, self.n_inputs))
         more, ways = rng.standard_normal((2, _SPARE, 1, self.n_inputs))
         # Answers at a few other places too: at one of them alone the terms may happen to cancel.
-        places = self(rng.standard_normal((_PLACES, self.n_inputs)))
+        others = rng.standard_normal((_PLACES, self.n_inputs))
+        places = self(others)
         scale = max(_rms(places), _NOTHING)
         growth = max(_rms(places - places.mean(axis=0)), 1e-6 * scale)
         left = np.zeros(0)
-        for length in _LENGTHS:
-            segments = start + length * _STEPS[:, None] * direction
+        # Where the first segments say nothing they may lie where all units are off, so that others are tried as short.
+        elsewhere = (others[:, None], np.resize(direction, (_PLACES, 1, self.n_inputs)), _LENGTHS[0])
+        tries = [(start, direction, length) for length in _LENGTHS]
+        for number, (begin, along, length) in enumerate([tries[0], elsewhere, *tries[1:]]):
+            segments = begin + length * _STEPS[:, None] * along
             Y = np.stack([self(segment) for segment in segments])
-            if length == _LENGTHS[0]:
+            if number == 0:
                 self._check_steady(segments[0], Y[0])
             scale = max(scale, _rms(Y))
             varies = np.ptp(Y, axis=1).max(axis=1) > 0
@@ -188,8 +204,11 @@ class Box:
             return _Probe(_FINEST, scale, growth)
         # A kink of f on one of the segments leaves far more over than the rounding on the other.
         residual = left.max() if left.max() < 100.0 * left.min() else left.min()
-        finest = _FINEST_SINGLE if np.array_equal(Y, Y.astype(np.float32)) else _FINEST
-        return _Probe(max(float(residual) / scale, finest), scale, growth)
+        in_single = np.array_equal(Y, Y.astype(np.float32))
+        resolution = max(float(residual) / scale, _FINEST_SINGLE if in_single else _FINEST)
+        # A box that answers in single precision is taken to see its questions in it too.
+        self._single = self._single or (in_single and resolution > _COARSE)
+        return _Probe(resolution, scale, growth)
 
     def _check_steady(self, X: np.ndarray, Y: np.ndarray) -> None:
         # The same rows in the same batch, because a batch of another size may be added up in another order.

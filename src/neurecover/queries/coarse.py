@@ -110,11 +110,10 @@ def _finished(
         X, Y = np.concatenate([X, alone.X]), np.concatenate([Y, alone.Y])
     weighted = None
     if network.n_parameters <= _PARAMETERS and not deadline.passed:
-        weighted = fit_weighted(network, X, Y)
+        weighted = fit_weighted(network, box.inputs(X), Y, box.whitening)
     if weighted is None:
         return CoarseNetwork(network, error, None)
-    spread = weighted.variances[: network.W.size].reshape(network.W.shape)
-    return CoarseNetwork(weighted.network, np.sqrt(spread.sum(axis=1)), weighted)
+    return CoarseNetwork(weighted.fitted.normal_form(), weighted.errors_of_rows(), weighted)
 
 
 @dataclass(frozen=True, eq=False)

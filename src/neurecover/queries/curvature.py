@@ -13,7 +13,7 @@ from neurecover.queries.box import Box
 
 # Uneven, so that they do not fall in with a grid of digits.
 _STEPS = np.array([0.0, 0.71, 1.87, 3.14, 3.9, 5.0])
-_SHORT, _LENGTHS = 1e-3, (1e-2, 1e-3, 1e-4, 1e-5, 1e-6)
+_BY_LENGTH, _LENGTHS = (1e-3, 1e-2, 1e-1), (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8)
 _SEGMENTS, _MORE = 4, 8
 # How much less a cubic has to leave than a straight line: rounding alone gives a factor of two.
 _BENDS = 30.0
@@ -21,10 +21,12 @@ _FINEST, _FINEST_SINGLE = 2.0**-52, 2.0**-24
 
 
 def is_curved(box: Box, rng: np.random.Generator) -> bool:
-    """Whether most of a few short segments bend smoothly."""
-    Y = _answers(box, _SHORT, _SEGMENTS, rng)
-    straight, cubic = _left(Y, 1), _left(Y, 3)
-    return bool(np.count_nonzero(straight > _BENDS * cubic) >= 0.75 * _SEGMENTS)
+    """Whether most of a few short segments bend smoothly; of longer ones too where answers are coarse."""
+    for length in _BY_LENGTH if box.coarse else _BY_LENGTH[:1]:
+        Y = _answers(box, length, _SEGMENTS, rng)
+        if np.count_nonzero(_left(Y, 1) > _BENDS * _left(Y, 3)) >= 0.75 * _SEGMENTS:
+            return True
+    return False
 
 
 def smooth_resolution(box: Box, rng: np.random.Generator) -> float:

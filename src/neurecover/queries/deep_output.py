@@ -84,7 +84,8 @@ def _robust_fit(basis: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
     residuals finds these: least squares, weighted again and again by the inverse of what it left over.
     """
     # Far answers are large and so is their rounding: every answer counts relative to its size.
-    weight = 1.0 / (np.median(np.abs(Y)) + np.abs(Y).max(axis=1))
+    size = np.median(np.abs(Y)) + np.abs(Y).max(axis=1)
+    weight = 1.0 / np.maximum(size, 1e-12 * max(float(np.abs(Y).max()), 1e-288))
     basis, Y = weight[:, None] * basis, weight[:, None] * Y
     scale = np.linalg.norm(basis, axis=0)
     scale[scale == 0.0] = 1.0

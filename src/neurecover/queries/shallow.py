@@ -19,7 +19,7 @@ import numpy as np
 
 from neurecover.activations import Activation, get
 from neurecover.certificate.weighted import Weighted
-from neurecover.exceptions import UnsolvableError
+from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.models import Network
 from neurecover.queries.box import Box
 from neurecover.queries.coarse import extract_coarse
@@ -119,6 +119,10 @@ def extract_shallow(
             found = search(box, _Wanted(act, accuracy, farther, doubted), rng, deadline, tell)
         except (NotPiecewiseLinearError, SeveralLayersError):
             raise
+        except RefusedError:
+            if best is None:
+                raise
+            break
         except UnsolvableError as error:
             reason = str(error)
             continue

@@ -9,7 +9,7 @@ steps nothing changes. At a step that stands alone
 
     y = y₋ + J s,      s = (act(z_j) − l₋) / (l₊ − l₋),      J = (l₊ − l₋) A_j,
 
-and z_j = act⁻¹(l₋ + s (l₊ − l₋)) is measured, not estimated. It is affine in x, so that d + 1 questions are w_j and b_j.
+and z_j = act⁻¹(l₋ + s (l₊ − l₋)) is measured, not estimated. It is affine in x: d + 1 questions are w_j and b_j.
 Steps that fall together on one circle lie apart on the next. What known units explain is taken away first, and a
 circle on which nothing is left has shown them all.
 """
@@ -36,24 +36,34 @@ _DIRECTIONS, _SETTLED, _VARIES, _BEYOND = 48, 0.8, 0.2, 8.0
 # of nearly the same direction step at nearly the same angle.
 _CIRCLES, _CIRCLES_EACH, _GRID, _FINER = 12, 3, 400, 4
 # The error of z, per unit of it at the radius where all has settled, up to which a circle is widened.
-_Z_ERROR = 5e-5
-# A step is told from rounding by so many times as much.
-_CLEAR = 64.0
+_Z_ERROR = 2e-7
+# A little more than π, so that no unit steps at the ends alone.
+_HALF = 1.03 * np.pi
+# A change is told from rounding by so many times as much, and a step from the ends of others by so many times that.
+_CLEAR, _STEP = 16.0, 30.0
 # Halvings until a question falls on the slope of a step: an angle has 52 bits.
 _HALVINGS, _SLOPE = 52, (0.3, 0.7)
 # Factor by which questions around a slope come nearer or go farther, and how often; z they differ by in the end.
 _FACTOR, _TRIES, _APART = 3.0, 40, 0.3
-# Fresh questions by which a unit is tried, and how well they agree in s: rounding far out leaves about 1e-4 in float32.
-_FRESH, _AGREES = 4, 5e-3
-_SAME = 1e-2
+# Fresh questions by which a unit is tried, and how well they agree, in units of the rounding of z.
+_FRESH, _AGREES = 6, 8.0
+# The angle up to which two units are one, and how many times the rounding of z it is at least.
+_SAME, _TURNED = 1e-4, 10.0
+# The part of a known unit that may be left of it.
+_LITTLE = 0.01
+
+
+class NotSaturatingError(UnsolvableError):
+    """The box is not made of units that level off."""
 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The units that were seen, as a network, and the radius at which they have settled."""
+    """The units that were seen, as a network, the radius at which they have settled and that of the widest circle."""
 
     network: Network
     radius: float
+    circle: float
 
 
 def limits_of(activation: Activation) -> tuple[float, float]:
@@ -76,18 +86,21 @@ def all_steps(
         if deadline.passed:
             raise UnsolvableError("The time was over before all units were found.")
         finer = number // _CIRCLES_EACH
-        beyond = min(_BEYOND ** (1 + finer), _Z_ERROR / resolution)
+        beyond = max(min(_BEYOND ** (1 + finer), _Z_ERROR / resolution), 1.0)
         view = _View(box, known, beyond * settled, np.linalg.qr(rng.standard_normal((d, 2)))[0].T)
-        theta = rng.uniform(0.0, np.pi) + np.linspace(0.0, np.pi, _GRID * _FINER**finer)
+        theta = rng.uniform(0.0, np.pi) + np.linspace(0.0, _HALF, _GRID * _FINER**finer)
         left = view.left(view.at(theta))
         largest = max(box.scale, float(np.abs(left).max()), float(np.abs(known.A).sum(axis=1).max()))
         clear = _CLEAR * resolution * largest
         steps = _brackets(theta, left, clear)
         known = replace_arrays(known, c=known.c + np.median(left, axis=0))
         if not steps:
-            return Steps(known, settled)
+            return Steps(known, settled, view.radius)
         for x, before, jump in _on_slopes(view, steps):
-            known = _with_unit(known, _measured(view, x, before, jump, settled, clear, rng))
+            unit = _measured(view, x, before, jump, settled, resolution, clear, rng)
+            if unit is not None:
+                rounding = _TURNED * resolution * view.radius * float(np.linalg.norm(unit[0]))
+                known = _with_unit(known, view.known.n_hidden, *unit, same=max(_SAME, rounding))
     raise UnsolvableError(f"On {_CIRCLES} circles there still were steps that no unit of {activation} explains.")
 
 
@@ -109,7 +122,7 @@ def _settled_radius(box: Box, tolerance: float, rng: np.random.Generator) -> flo
         if np.mean(still & centred) >= _SETTLED and np.mean(np.abs(there - back).max(axis=1) > nothing) >= _VARIES:
             return float(radius)
         before = answers
-    raise UnsolvableError("However far out it is asked, the box does not level off as units do that saturate.")
+    raise NotSaturatingError("However far out it is asked, the box does not level off as units do that saturate.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,12 +154,14 @@ class _Bracket:
 def _brackets(theta: np.ndarray, left: np.ndarray, clear: float) -> list[_Bracket]:
     """The last of the angles before every step and the first after it, all that lie side by side taken together.
 
-    Where the answers come back to where they were, a known unit is a little off.
+    Where the answers come back to where they were, a known unit is a little off; at the ends nothing is seen of where
+    they come from.
     """
     changed = np.concatenate([[False], np.abs(np.diff(left, axis=0)).max(axis=1) > clear, [False]])
     low, high = np.flatnonzero(~changed[:-1] & changed[1:]), np.flatnonzero(changed[:-1] & ~changed[1:])
-    steps = [_Bracket(theta[[i, j]], left[[i, j]]) for i, j in zip(low, high)]
-    return [step for step in steps if np.abs(np.diff(step.left, axis=0)).max() > clear]
+    inside = [(i, j) for i, j in zip(low, high) if i > 0 and j < len(theta) - 1]
+    steps = [_Bracket(theta[[i, j]], left[[i, j]]) for i, j in inside]
+    return [step for step in steps if np.abs(np.diff(step.left, axis=0)).max() > _STEP * clear]
 
 
 def _on_slopes(view: _View, steps: list[_Bracket]) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
@@ -177,6 +192,7 @@ def _measured(
     before: np.ndarray,
     jump: np.ndarray,
     settled: float,
+    resolution: float,
     clear: float,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, float, np.ndarray] | None:
@@ -202,21 +218,26 @@ def _measured(
         return None
     w = (apart / step) @ basis
     b = here - float(w @ x)
-    X = x + 0.5 * step * rng.standard_normal((_FRESH, len(x)))
+    X = x + 2.0 * step * rng.standard_normal((_FRESH, len(x)))
     expected = before + ((act(X @ w + b) - lower) / (upper - lower))[:, None] * jump
     wrong = np.abs(view.left(X) - expected).max()
-    return (w, b, jump / (upper - lower)) if wrong < max(_AGREES * np.abs(jump).max(), clear) else None
+    rounding = clear + _AGREES * resolution * float(np.linalg.norm(w)) * view.radius * np.abs(jump).max()
+    return (w, b, jump / (upper - lower)) if wrong < rounding else None
 
 
-def _with_unit(known: Network, unit: tuple[np.ndarray, float, np.ndarray] | None) -> Network:
-    """The network with one more unit, unless it has it already: a half circle may end where a unit steps."""
-    if unit is None:
-        return known
-    w, b, A = unit
-    planes = np.column_stack([known.W, known.b]) / np.linalg.norm(known.W, axis=1, keepdims=True)
-    plane = np.append(w, b) / np.linalg.norm(w)
-    if np.any(np.minimum(np.linalg.norm(planes - plane, axis=1), np.linalg.norm(planes + plane, axis=1)) < _SAME):
-        return known
+def _with_unit(known: Network, n_before: int, w: np.ndarray, b: float, A: np.ndarray, *, same: float) -> Network:
+    """The network with one more unit, or with what is left of one that it has: two within an angle of `same` are one.
+
+    Of the units added since the first n_before nothing is left: they have stepped at the beginning and at the end.
+    """
+    directions = known.W / np.linalg.norm(known.W, axis=1, keepdims=True)
+    for side in (1.0, -1.0):
+        found = np.flatnonzero(np.linalg.norm(directions - side * w / np.linalg.norm(w), axis=1) < same)
+        if len(found):
+            j, more = found[0], known.A.copy()
+            if j < n_before and np.abs(A).max() < _LITTLE * np.abs(more[:, j]).max():
+                more[:, j] += side * A
+            return replace_arrays(known, A=more)
     return Network(
         np.vstack([known.W, w]), np.append(known.b, b), np.column_stack([known.A, A]), known.c, known.activation
     )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neurecover.activations import Activation
+from neurecover.exceptions import did_you_mean
 from neurecover.models import Composite, DeepNetwork, Or, Polynomial, Upper
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.simulate import matrices
@@ -37,7 +38,9 @@ def composite_teacher(
     """
     d, k = positive_integer("n_inputs", n_inputs), positive_integer("n_hidden", n_hidden)
     if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}. Got {kind!r} instead.")
+        raise ValueError(
+            f"kind must be one of {', '.join(KINDS)}. Got {kind!r} instead.{did_you_mean(str(kind), KINDS)}"
+        )
     if kind != "sphere" and k > d:
         raise ValueError(f"kind={kind!r} needs at most as many units as inputs. Got {k} units and {d} inputs.")
     rng = as_generator(random_state, "simulate.composite_teacher")

@@ -3,6 +3,7 @@
 import re
 from dataclasses import fields
 
+from neurecover.exceptions import did_you_mean
 from neurecover.simulate import inputs
 from neurecover.simulate.inputs import Distribution
 
@@ -30,7 +31,7 @@ def distribution(spec: str | Distribution) -> Distribution:
     if match is None or match[1].lower() not in NAMES:
         raise ValueError(
             f"An input distribution is one of {', '.join(NAMES)}, with numbers in brackets if it has any, "
-            f"like 'student(5)'. Got {spec!r} instead."
+            f"like 'student(5)'. Got {spec!r} instead.{did_you_mean(str(spec).partition('(')[0].lower(), NAMES)}"
         )
     kind = NAMES[match[1].lower()]
     try:

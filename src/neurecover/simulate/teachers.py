@@ -8,6 +8,7 @@ pairs of units that are almost the same (near_parallel). k may exceed d in every
 import numpy as np
 
 from neurecover.activations import Activation
+from neurecover.exceptions import did_you_mean
 from neurecover.models import Network, replace_arrays
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.simulate import matrices
@@ -84,7 +85,9 @@ def _hidden_weights(
     rng: np.random.Generator, k: int, d: int, kind: str, condition: float | None, angle: float | None
 ) -> np.ndarray:
     if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(KINDS)}. Got {kind!r} instead.")
+        raise ValueError(
+            f"kind must be one of {', '.join(KINDS)}. Got {kind!r} instead.{did_you_mean(str(kind), KINDS)}"
+        )
     if (condition is not None) != (kind == "conditioned"):
         raise ValueError(f"condition and kind='conditioned' go together. Got kind={kind!r}, condition={condition}.")
     if (angle is not None) != (kind == "near_parallel"):

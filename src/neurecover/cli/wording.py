@@ -1,0 +1,31 @@
+"""Sentences of the library, which name its arguments, in the words of the command line, which has options."""
+
+import re
+
+_WORDS = (
+    (
+        r"neurecover\.recover\(oracle, n_samples=(\d+), activation='(\w+)'\)",
+        r"neurecover extract … --samples \1 --activation \2",
+    ),
+    (r"recover\(oracle, n_samples=\.\.\.\)", "--samples N"),
+    (r"neurecover\.oracle\(model, output='logit'\)|output='logit'", "--logits"),
+    (r"bounds=\(low, high\)", "--bounds LOW,HIGH"),
+    (r"like=X", "--like FILE"),
+    (r"inputs=\[[^]]*\]", "--inputs"),
+    (r"n_hidden=None", "no --hidden"),
+    (r"\bn_hidden=\(?([\d, ]+)\)?", r"--hidden \1"),
+    (r"\bn_hidden\b", "--hidden"),
+    (r"\bn_inputs\b", "--inputs"),
+    (r"\bdepth=(\d+)", r"--depth \1"),
+    (r"\bactivation='([^']+)'", r"--activation \1"),
+    (r"\btime_budget\b", "--time-budget"),
+    (r"\brandom_state\b", "--seed"),
+    (r"neurecover\.HalfspaceUnion", "neurecover.HalfspaceUnion in Python"),
+)
+
+
+def as_options(sentence: str) -> str:
+    """The sentence with options in place of arguments."""
+    for pattern, words in _WORDS:
+        sentence = re.sub(pattern, words, sentence)
+    return sentence
