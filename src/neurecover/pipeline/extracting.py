@@ -35,6 +35,7 @@ def extract(
     n_hidden: int | tuple[int, ...] | None = None,
     depth: int | None = None,
     query_budget: int | None = None,
+    accuracy: float | None = None,
     activation: str | Activation = "relu",
     random_state: RandomStateLike = None,
     time_budget: float | None = None,
@@ -48,6 +49,8 @@ def extract(
     n_hidden : the number of hidden units, or one number per hidden layer; None finds it.
     depth : the number of hidden layers; None takes it from n_hidden, or finds it.
     query_budget : how many questions may be asked in all; None for as many as it takes.
+    accuracy : the error aimed at in the weights of a unit, relative to their size, for one hidden layer. The smaller,
+        the more questions, up to about twice as many. None aims at 5e-10 for large networks and less for small ones.
     activation : relu, leaky_relu or abs for one hidden layer, relu for several.
     random_state, time_budget, progress : as in `neurecover.recover`.
 
@@ -58,6 +61,8 @@ def extract(
             f"extract asks a black box: wrap the model as neurecover.oracle(model). Got "
             f"{type(oracle).__name__} instead."
         )
+    if accuracy is not None and not 0.0 < accuracy < 1.0:
+        raise ValueError(f"accuracy needs a number between 0 and 1. Got {accuracy!r}.")
     act = activations.get(activation)
     widths, depth = _architecture(n_hidden, depth)
     with running("extract", random_state, time_budget, progress) as run:
@@ -65,7 +70,7 @@ def extract(
         ask = oracle.ask if frame is None else lambda Z: oracle.ask(frame.inputs(Z))
         box = Box(ask, oracle.n_inputs, batch=oracle.batch, budget=query_budget)
         try:
-            found = _in_inputs(_extracted(box, widths, depth, act, run), frame)
+            found = _in_inputs(_extracted(box, widths, depth, accuracy, act, run), frame)
             network, certificate = _certified(box, found, frame, n_hidden, run)
         except UnsolvableError as reason:
             network, certificate = _nothing(oracle, str(reason), box.queries, act)
@@ -75,7 +80,12 @@ def extract(
 
 
 def _extracted(
-    box: Box, widths: tuple[int, ...] | None, depth: int | None, activation: Activation, run: Run
+    box: Box,
+    widths: tuple[int, ...] | None,
+    depth: int | None,
+    accuracy: float | None,
+    activation: Activation,
+    run: Run,
 ) -> Extraction:
     """One hidden layer first, unless more are asked for; several where one does not answer as the box does."""
     from neurecover.queries.deep_extraction import extract_deep
@@ -97,6 +107,7 @@ def _extracted(
                 box,
                 activation=activation,
                 n_hidden=widths[0] if widths else None,
+                accuracy=accuracy,
                 doubted=depth is None and str(activation) == "relu",
                 rng=run.rng,
                 deadline=run.deadline,
