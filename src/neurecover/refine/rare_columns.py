@@ -125,7 +125,7 @@ def _refit(
     rng: np.random.Generator,
 ) -> None:
     """Some columns of W from some of the samples, the others given: many starts, the best of them kept."""
-    before, T = W[:, group].T, moved[np.ix_(rows, group)]
+    before, T = W[:, group].T, moved[rows][:, group]
     Z = moved[rows] @ W.T + found.b - T @ before
     size = np.std(Z) / np.maximum(np.abs(T).max(axis=0), 1e-300) + np.linalg.norm(found.W) / np.sqrt(found.W.size)
     starts = size[:, None] * rng.standard_normal((STARTS, *before.shape))
