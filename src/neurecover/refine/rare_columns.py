@@ -112,7 +112,7 @@ def _bring_in(
         if not wrong.any():
             break
         group = [j for j in columns if differs[wrong, j].any()][:TOGETHER]
-        _refit(W, group, differs[:, group].any(axis=1), found, moved, Y, rng)
+        _refit(W, group, np.any(differs[:, group], axis=1), found, moved, Y, rng)
 
 
 def _refit(
