@@ -168,7 +168,7 @@ def _divided(samples: Source, n: int, rng: np.random.Generator, scarce: np.ndarr
         return split(samples, fraction, int(rng.integers(2**31)))
     X, Y = samples.collect()
     for _ in range(100):
-        held = (rng.random(n) < fraction) & np.logical_not(scarce)
+        held = (np.random.default_rng(int(rng.integers(2**31))).random(n) < fraction) & np.logical_not(scarce)
         if 0.8 * fraction * n <= np.count_nonzero(held) < n:
             break
     return Block(X[~held], Y[~held], samples), Block(X[held], Y[held], samples)
