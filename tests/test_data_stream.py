@@ -1,5 +1,6 @@
 """Samples larger than memory: reading ahead and from the middle, four passes, and runs that are broken off."""
 
+import json
 import os
 import resource
 import signal
@@ -12,9 +13,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import neurecover as nr
 from neurecover import data
+from neurecover.cli.app import app
 from neurecover.data import ArraySource, reduce
 from neurecover.data.ahead import ahead
 from neurecover.data.passes import counted
@@ -220,3 +223,15 @@ def test_a_large_array_is_streamed_too(small_memory: None) -> None:
     X, Y = nr.simulate.sample(truth, 12_000, noise=0.1, random_state=0)
     assert ArraySource(X, Y).streams
     assert nr.recover(X, Y, 3, random_state=0).certificate.verdict == "statistical"
+
+
+@pytest.mark.usefixtures("small_memory")
+def test_the_command_line_keeps_records_in_a_folder(tmp_path: Path) -> None:
+    _pair(tmp_path, 12_000, 0.1, 0)
+    arguments = ["recover", *(str(tmp_path / f"{name}.npy") for name in "XY"), "--hidden", "3"]
+    first, again = (
+        CliRunner().invoke(app, [*arguments, "--json", "--checkpoint", str(tmp_path / "records")]) for _ in range(2)
+    )
+    assert first.exit_code == again.exit_code == 0, first.output
+    assert list((tmp_path / "records").iterdir())
+    assert json.loads(first.stdout)["network"] == json.loads(again.stdout)["network"]

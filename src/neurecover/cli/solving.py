@@ -71,6 +71,9 @@ def recover(
     no_bias: NoBias = False,
     seed: Seed = 0,
     time_budget: TimeBudget = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A folder for what is done so far: a run that was broken off goes on from it.")
+    ] = None,
     json: Json = False,
 ) -> None:
     """Recover a network from samples, with a certificate.
@@ -83,6 +86,7 @@ def recover(
       neurecover recover samples.npz --out net.npz
       neurecover recover table.csv --outputs y --hidden 4
       neurecover recover samples.npz --hidden 4 --time-budget 60 --json
+      neurecover recover large.parquet --hidden 10 --checkpoint records
     """
     if out is not None:
         check_target(out, others=samples)
@@ -96,6 +100,7 @@ def recover(
         random_state=seed,
         time_budget=time_budget,
         progress=terminal.err.is_terminal,
+        checkpoint=checkpoint,
     )
     _show(recovery, out, json)
 
