@@ -64,7 +64,7 @@ def _recovered(case: dict[str, Any], folder: Path) -> Row:
     from neurecover import pipeline
     from neurecover.data import open as open_samples
 
-    truth, place = _written(case, folder)
+    truth, place = written(case, folder)
     told: list[tuple[str, float]] = []
 
     def progress(stage: str, _: float) -> None:
@@ -102,7 +102,7 @@ def _recovered(case: dict[str, Any], folder: Path) -> Row:
     }
 
 
-def _written(case: dict[str, Any], folder: Path) -> tuple[Any, Any]:
+def written(case: dict[str, Any], folder: Path) -> tuple[Any, Any]:
     """The network and the files of its samples in single precision, written piece by piece."""
     n, d = case["n"], case["d"]
     truth = teacher(d, case["k"], random_state=0)
