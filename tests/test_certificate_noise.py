@@ -7,7 +7,7 @@ from scipy.stats import binom
 import neurecover as nr
 from neurecover.certificate.information import Information
 from neurecover.data import ArraySource, reduce
-from neurecover.experiments.coverage import measure
+from neurecover.experiments.coverage import deviations, measure
 from neurecover.statistics import InfluenceSums, ModelSums, ProbeScores, sketched
 from neurecover.statistics.influence import SKETCH
 
@@ -119,3 +119,14 @@ def test_leverages_of_many_parameters_are_sketched() -> None:
     assert sketched(root[:, :200]).shape == (300, 200)
     exact, about = np.sum((J @ root) ** 2, axis=1), np.sum((J @ sketched(root)) ** 2, axis=1)
     np.testing.assert_allclose(about, exact, rtol=5 * np.sqrt(2 / SKETCH))
+
+
+def test_what_a_clean_output_determines_has_the_error_of_rounding() -> None:
+    """Of two outputs one is small and noisy: weights that the other shows are off by rounding, within their errors."""
+    case = nr.simulate.hostile.draw("small_output", 301)
+    found = nr.recover(case.X, case.Y, random_state=301, time_budget=20.0)
+    assert found.certificate.verdict == "statistical"
+    assert found.certificate.standard_errors.b.min() > np.finfo(float).eps  # no number is known better
+    z = deviations(found, case.truth)
+    assert z is not None
+    assert np.abs(z).max() < 5.0

@@ -319,6 +319,8 @@ def _errors(
             rounding = min(1.0, float(precision.largest.max()) / variance)  # the part of the noise that it may be
             variances = variances * (1.0 + (SHARED**2 - 1.0) * rounding)
         variances = _along_rows(normal, variances + _shared_rounding(information, moves, samples, scores, precision))
+        # One output may be clean where another is noisy; what it determines has the error of rounding all the same.
+        variances = variances + (ROUNDING * (1.0 + np.abs(parameters(normal)))) ** 2
     else:
         influence = None
         variances = variance * np.einsum("ij,ij->i", half, half)

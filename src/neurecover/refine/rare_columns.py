@@ -112,6 +112,8 @@ def _bring_in(
         if not wrong.any():
             break
         group = [j for j in columns if differs[wrong, j].any()][:TOGETHER]
+        if not group:  # no rare column is to blame
+            break
         _refit(W, group, np.any(differs[:, group], axis=1), found, moved, Y, rng)
 
 
