@@ -380,6 +380,12 @@ def test_the_pointwise_detector_needs_no_moment_to_converge() -> None:
     # relu(z)(relu(z) − z) = 0 on every sample: with L exact, 200 asymmetric ones give the null space to rounding.
     assert pointwise.values[-6:].max() < 1e-6 * pointwise.values[0]
     assert pointwise.values[-7] > 1e-4 * pointwise.values[0]
+    # By hand, φ = E Eᵀ − O Oᵀ of every sample with all 36 entries: the root mean squares along its own axes.
+    even, odd = (2.0 * (Y - 0.5 * X @ (net.A @ net.W).T), X @ (net.A @ net.W).T)
+    even, odd = even @ reduced.projection.T, odd @ reduced.projection.T
+    phi = (even[:, :, None] * even[:, None] - odd[:, :, None] * odd[:, None]).reshape(len(X), 36)
+    by_hand = np.linalg.svd(phi / np.sqrt(len(X)), compute_uv=False)[:21]
+    np.testing.assert_allclose(pointwise.values, by_hand, rtol=1e-7, atol=1e-6 * by_hand[0])
     pure = np.linalg.inv(reduced.projection @ net.A)
     for z in pure / np.linalg.norm(pure, axis=1, keepdims=True):
         inside = np.tensordot(pointwise.null_space(6), np.outer(z, z), axes=2)

@@ -16,7 +16,7 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.data import ArraySource, Source, Whitening, subsample, unwhitened
-from neurecover.models import Composite, DeepNetwork
+from neurecover.models import Composite, DeepNetwork, Network
 from neurecover.refine.deep_problem import Problem
 from neurecover.refine.deep_search import candidates
 from neurecover.refine.deep_settling import settle_deep
@@ -54,13 +54,21 @@ def peel(
     for candidate in islice(candidates(samples, widths, rng, deadline), _TRIES):
         above = unwhitened(settle_deep(problem, candidate.fit, deadline).fit.network, whitening)
         assert isinstance(above, DeepNetwork)
-        whole = Composite(layer.W, layer.threshold, above, layer.activation)
+        whole = Composite(layer.W, layer.threshold, _as_network(above), layer.activation)
         fit = fit_model(ArraySource(X, Y), whole, deadline, _STEPS, damping=1e-3)
         if fit.rss < least:
             best, least = fit.network, fit.rss
         if fit.relative_rss < SOLVED or deadline.passed:
             break
     return best
+
+
+def _as_network(above: DeepNetwork) -> Network | DeepNetwork:
+    """One hidden layer is a `Network`."""
+    if len(above.n_hidden) > 1:
+        return above
+    (W, b), (A, c) = above.layers
+    return Network(W, b, A, c, above.activation)
 
 
 def _telling(active: np.ndarray) -> np.ndarray:

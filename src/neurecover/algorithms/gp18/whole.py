@@ -45,9 +45,9 @@ def fit_upper(
     """The layer with an upper part fitted to its hidden values; the layer's own upper part is not looked at.
 
     upper is "polynomial", sparse and of degree up to max_degree; "network", one hidden layer of n_upper units (None
-    finds them) by the finisher; or "deep", hidden layers of the widths n_upper. These are peeled one by one, which
-    moves the given layer too; where their activation is not the layer's, or smooth, they are found by least squares
-    from random starts. activation is that of the upper network.
+    finds them) by the finisher, or peeled where that needs more; or "deep", hidden layers of the widths n_upper. These
+    are peeled one by one, which moves the given layer too; where their activation is not the layer's, or smooth, they
+    are found by least squares from random starts. activation is that of the upper network.
     """
     if upper not in UPPERS:
         raise ValueError(f"upper must be one of {', '.join(UPPERS)}. Got {upper!r} instead.")
@@ -60,6 +60,11 @@ def fit_upper(
         if isinstance(n_upper, tuple):
             raise ValueError(f"upper='network' has one hidden layer, so n_upper is one number. Got {n_upper} instead.")
         top = _upper_network(hidden, n_upper, act, rng, deadline)
+        if n_upper is not None and top.n_hidden != n_upper and can_be_peeled(layer, act):
+            # The values of a layer that is a little off are no function of so few units: the layer has to move too.
+            wider = Composite(layer.W, layer.threshold, top, layer.activation)
+            found = peel(train, layer, (n_upper,), rng, deadline)
+            return found if explained(found, train) > explained(wider, train) else wider
     else:
         if not isinstance(n_upper, tuple) or not n_upper:
             raise ValueError(f"upper='deep' needs the widths of its layers, as n_upper=(6, 4). Got {n_upper} instead.")
