@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from neurecover.certificate import Check
+
 STRONGEST = 0.5  # opacity behind a figure that is still to be read, on white and on black
 
 
@@ -25,7 +27,14 @@ def environment() -> Any:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"figure": figure, "share": share, "shade": shade, "zip": zip, "abs_max": largest_of}
+    made.filters |= {
+        "figure": figure,
+        "bound": bound,
+        "share": share,
+        "shade": shade,
+        "zip": zip,
+        "abs_max": largest_of,
+    }
     return made
 
 
@@ -37,6 +46,13 @@ def figure(value: float | None, digits: int = 4) -> str:
         return str(value)
     text = f"{value:,}" if isinstance(value, int) else f"{value:.{digits}g}"
     return text.replace("-", "−").replace("inf", "∞")
+
+
+def bound(check: Check) -> str:
+    """The limit of a check, with the side of it on which its figure passes where that can be told."""
+    if check.figure is None or check.limit is None or not check.figure - check.limit:
+        return figure(check.limit, 3)
+    return f"{'≤' if (check.figure < check.limit) == check.passed else '≥'} {figure(check.limit, 3)}"
 
 
 def share(value: float | None) -> str:
