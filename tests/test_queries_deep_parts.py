@@ -201,11 +201,11 @@ def test_units_are_brought_on_together_where_random_points_hardly_do():
 def test_extreme_points_switch_units_that_hardly_ever_change():
     known = Known(12, he_network((12, 8, 6, 1), 3).layers[:1])
     rng = np.random.default_rng(0)
-    X, extreme = random_points(known, 4000, rng), extreme_points(known, 2000, rng)
+    X, extreme = random_points(known, 4000, rng), extreme_points(known, 300, rng)
     gains = []
     for g in rng.standard_normal((10, 8)):
-        # A unit without bias, in direction g but for what makes one random point in a thousand switch it.
-        usual, rare = ((known.hidden(Z) @ g) / np.linalg.norm(Z, axis=1) for Z in (X, extreme))
+        # The unit (g − λ 1)·h without bias, with the λ that one random point in a thousand switches it on.
+        usual, rare = ((H @ g) / (H.sum(axis=1) + 1e-9) for H in (known.hidden(X), known.hidden(extreme)))
         gains.append(np.mean(rare > np.quantile(usual, 0.999)) / 1e-3)
     assert np.median(gains) > 10.0
 

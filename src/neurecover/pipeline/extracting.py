@@ -37,6 +37,7 @@ def extract(
     n_hidden: int | tuple[int, ...] | None = None,
     depth: int | None = None,
     query_budget: int | None = None,
+    accuracy: float | None = None,
     activation: str | Activation = "auto",
     random_state: RandomStateLike = None,
     time_budget: float | None = None,
@@ -50,6 +51,9 @@ def extract(
     n_hidden : the number of hidden units, or one number per hidden layer; None finds it.
     depth : the number of hidden layers; None takes it from n_hidden, or finds it.
     query_budget : how many questions may be asked in all; None for as many as it takes.
+    accuracy : the error aimed at in the weights of a unit, relative to their size, in one hidden layer of straight
+        pieces. The smaller, the more questions, up to about twice as many. None aims at 5e-10 in a large network and at
+        less in a small one.
     activation : "auto" takes relu for a box of straight pieces, in one hidden layer or several, and tanh for one that
         bends smoothly and levels off. Or one of relu, leaky_relu, abs, tanh and sigmoid, in one hidden layer but for
         relu. (sigmoid(z) = (1 + tanh(z/2))/2, so that a network of one is a network of the other.)
@@ -62,6 +66,8 @@ def extract(
             f"extract asks a black box: wrap the model as neurecover.oracle(model). Got "
             f"{type(oracle).__name__} instead."
         )
+    if accuracy is not None and not 0.0 < accuracy < 1.0:
+        raise ValueError(f"accuracy needs a number between 0 and 1. Got {accuracy!r}.")
     act = None if isinstance(activation, str) and activation.strip() == "auto" else _asked_for(activation)
     widths, depth = _architecture(n_hidden, depth)
     with running("extract", random_state, time_budget, progress) as run:
@@ -69,7 +75,7 @@ def extract(
         ask = oracle.ask if frame is None else lambda Z: oracle.ask(frame.inputs(Z))
         box = Box(ask, oracle.n_inputs, batch=oracle.batch, budget=query_budget)
         try:
-            found = _in_inputs(_extracted(box, widths, depth, act, run), frame)
+            found = _in_inputs(_extracted(box, widths, depth, accuracy, act, run), frame)
             network, certificate = _certified(box, found, frame, n_hidden, run)
         except UnsolvableError as reason:
             network, certificate = _nothing(oracle, str(reason), box.queries, act or _RELU)
@@ -79,7 +85,12 @@ def extract(
 
 
 def _extracted(
-    box: Box, widths: tuple[int, ...] | None, depth: int | None, activation: Activation | None, run: Run
+    box: Box,
+    widths: tuple[int, ...] | None,
+    depth: int | None,
+    accuracy: float | None,
+    activation: Activation | None,
+    run: Run,
 ) -> Extraction:
     """Straight pieces or units that saturate, whichever the box looks like where the activation is not told."""
     from neurecover.queries.curvature import is_curved
@@ -91,7 +102,7 @@ def _extracted(
     if activation is None and depth in (None, 1) and is_curved(box, run.rng):
         return _saturating(box, widths, depth, activations.get("tanh"), run, tell)
     try:
-        return _straight(box, widths, depth, activation or _RELU, run, tell)
+        return _straight(box, widths, depth, accuracy, activation or _RELU, run, tell)
     except NotPiecewiseLinearError as error:
         if activation is not None or depth not in (None, 1):
             raise UnsolvableError(f"{error} {SMOOTH}") from None
@@ -125,6 +136,7 @@ def _straight(
     box: Box,
     widths: tuple[int, ...] | None,
     depth: int | None,
+    accuracy: float | None,
     activation: Activation,
     run: Run,
     tell: Callable[[str, float], None],
@@ -142,6 +154,7 @@ def _straight(
                 box,
                 activation=activation,
                 n_hidden=widths[0] if widths else None,
+                accuracy=accuracy,
                 doubted=depth is None and str(activation) == "relu",
                 rng=run.rng,
                 deadline=run.deadline,

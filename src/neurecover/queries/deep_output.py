@@ -64,7 +64,7 @@ def fit_output(
         # Nothing above the known layers bends: they are all there is.
         network = DeepNetwork([*known.layers, (beta.T, gamma)])
         return Output(network, residual, 0, np.zeros_like(beta), network)
-    signs, rest = _signs(W, a, beta, ~unseen[:, :-1].any(axis=0))
+    signs, rest = _signs(W, a, beta, np.logical_not(unseen[:, :-1].any(axis=0)))
     c = gamma - 0.5 * (a * (signs * b)[:, None]).sum(axis=0)
     layer = (signs[:, None] * W, signs * b)
     for i in np.flatnonzero(unseen[:, :-1].any(axis=0)):

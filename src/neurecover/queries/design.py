@@ -7,6 +7,9 @@ A gradient in region r, with rounding σ_r, tells Σ_j D_rj A_j w_jᵀ (p, d). T
 the same for every component, and so ‖δw_j‖ is about √(d Γ_jj). The unit j with the largest one errs along u = Γ e_j;
 the pattern of activity that shows most of it switches on the units with A_j u_j > 0 and no others. Its region is added,
 Γ is brought up to date, and so on until all units are within the accuracy wanted.
+
+Before that come regions that tell the units that are not good enough from each other: a chain in which each differs
+from the one before by these units alone, one for every output.
 """
 
 from __future__ import annotations
@@ -39,7 +42,7 @@ def add_regions(
     network = network.normal_form()
     centres = Centres.around(network, rng)
     basis = orthonormal_basis(rng, network.n_inputs)
-    points, steps = _plan(box, network, regions, centres, basis, accuracy, most)
+    points, steps = _plan(box, network, regions, centres, basis, accuracy, most, rng)
     if not len(points):
         return regions
     return regions + Regions.measured(measure_gradients(box, points, basis, steps, rng=rng, check=False))
@@ -53,11 +56,13 @@ def _plan(
     basis: np.ndarray,
     accuracy: float,
     most: int,
+    rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points (n, d) and steps (n, d) from them."""
     information = _Information.of(network, regions)
     points, steps = [np.zeros((0, network.n_inputs))], [np.zeros((0, network.n_inputs))]
-    for _ in range(most):
+    chain = _chain(centres, information.errors(network.n_inputs) > accuracy, network.n_outputs, rng)
+    for number in range(most):
         error = information.errors(network.n_inputs)
         if error.max() <= accuracy:
             information = information.afresh()
@@ -65,13 +70,28 @@ def _plan(
         worst = int(np.argmax(error))
         if error[worst] <= accuracy:
             break
-        point = _telling(network, centres, information.covariance[:, worst])
+        known = number < len(chain)
+        point = chain[[number]] if known else _telling(network, centres, information.covariance[:, worst])
         step = clear_steps(network, point, basis)
         sigma = box.noise(point, network(point))[0] * np.sqrt(2.0 * np.mean(step**-2.0))
         information = information.with_rows(_shown(network, point)[0] / sigma)
         points.append(point)
         steps.append(step)
     return np.concatenate(points), np.concatenate(steps)
+
+
+def _chain(centres: Centres, bad: np.ndarray, p: int, rng: np.random.Generator) -> np.ndarray:
+    """Points (n, d) of regions each of which has p more of the `bad` units (k,) on than the one before, and no other.
+
+    Two neighbours differ by A_j w_jᵀ alone of p units, so that n + 1 regions tell n p units. None where patterns cannot
+    be chosen.
+    """
+    units = np.flatnonzero(bad)
+    if centres.inverse is None or not len(units):
+        return np.zeros((0, centres.network.n_inputs))
+    patterns = np.tile(rng.random(len(bad)) < 0.5, (-(-len(units) // p) + 1, 1))
+    patterns[:, units] = np.arange(len(units)) // p < np.arange(len(patterns))[:, None]
+    return centres.at(patterns)
 
 
 def _telling(network: Network, centres: Centres, u: np.ndarray) -> np.ndarray:

@@ -25,7 +25,7 @@ _SAFETY = 30.0
 # By how much steps that crossed a plane are shortened, round after round, and how many of them are worth looking for.
 _SHORTEN, _FEW = (2.5, 2.5, 6.0, 6.0, 6.0, 6.0, 6.0), 6
 # Lengths that are tried, with so many directions each; below _CHEAP steps a gradient costs no more than that.
-_LADDER, _RUNGS, _PROBES, _CHEAP = 0.4, 4, 4, 32
+_LADDER, _RUNGS, _MOST_RUNGS, _PROBES, _CHEAP = 0.4, 4, 12, 4, 32
 # The part of a length that passed which is taken, because other directions may do a little worse.
 _PROBED = 0.75
 # Floats asked in one batch when regions are put together.
@@ -111,7 +111,7 @@ def fitting_steps(
     if m == 0 or (m < _CHEAP and not box.coarse):
         return steps * _LADDER**_RUNGS
     todo = np.arange(len(points))
-    for _ in range(_RUNGS):
+    for _ in range(_MOST_RUNGS):
         if not len(todo):
             break
         u = rng.choice([-3.0, 3.0], (len(todo), _PROBES, m)) @ basis.T * (steps[todo] / np.sqrt(m))[:, None, None]

@@ -8,6 +8,8 @@ With A fixed both are linear in the rest: p equations in w_j per region and comp
 the product A_j w_j counts, so for one output A may stay as it is. For more, the direction of A_j is measured by itself:
 at a point on plane j, far from the others, the second difference across the plane is a multiple of A_j.
 
+Where inputs are many, the b_j take few questions more and are measured by themselves too: `measure_offsets`.
+
 Regions are weighted by the rounding of their gradients, and the equations are solved for a correction, so that the
 accuracy is that of the residuals and not of the condition number.
 """
@@ -19,10 +21,14 @@ import numpy as np
 from neurecover.models import Network, replace_arrays
 from neurecover.queries.box import Box
 from neurecover.queries.centred import Centres
+from neurecover.queries.deep_probe import local_kinks
 from neurecover.queries.regions import Regions
 
 _ITERATIONS = 3
 _TRIES = 8
+# The size of the points at which offsets are measured, the part of the way to the next plane that is used, and the
+# number of answers that tell c.
+_NEAR, _WITHIN, _OFFSETS = 0.3, 0.7, 8
 
 
 def refine_jointly(network: Network, regions: Regions) -> Network:
@@ -61,6 +67,36 @@ def measure_output_weights(box: Box, network: Network, rng: np.random.Generator)
     unit = network.activation(np.einsum("snd,nd->sn", asked, W) + b)
     bend, own = (g[0] - 2.0 * g[1] + g[2] for g in (f, unit[:, :, None]))
     return replace_arrays(network, A=(bend / own).T)
+
+
+def measure_offsets(box: Box, network: Network, rng: np.random.Generator) -> Network:
+    """Every b_j from four questions across its plane, at a point near the origin where an error of w_j hardly counts.
+
+    The kink at x + t w_j, with w_j of length one, says that b_j = −w_j·x − t. c is what is then left of the answers.
+    """
+    network = network.normal_form()
+    W, b = network.W, network.b.copy()
+    best, room = _points_near_origin(network, rng)
+    found = local_kinks(box, best, W, _WITHIN * room)
+    good = found.visible & (np.abs(found.position) < 0.1 * _WITHIN * room)
+    b[good] = (-np.sum(best * W, axis=1) - found.position)[good]
+    network = replace_arrays(network, b=b)
+    X = best[good][:_OFFSETS]
+    return replace_arrays(network, c=network.c + np.median(box(X) - network(X), axis=0)) if len(X) else network
+
+
+def _points_near_origin(network: Network, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """A point (k, d) on every plane, and how far along the normal another one is met (k,): the farthest of a few."""
+    W, b = network.W, network.b
+    best, room = np.zeros_like(W), np.zeros(len(W))
+    for _ in range(_TRIES):
+        X = _NEAR * rng.standard_normal(W.shape)
+        X -= (np.sum(X * W, axis=1) + b)[:, None] * W
+        z = np.abs(X @ W.T + b) / np.maximum(np.abs(W @ W.T), 1e-300)
+        np.fill_diagonal(z, np.inf)
+        farther = z.min(axis=1, initial=1.0) > room
+        best[farther], room[farther] = X[farther], z.min(axis=1, initial=1.0)[farther]
+    return best, room
 
 
 def _points_on_planes(network: Network, centres: Centres, rng: np.random.Generator) -> np.ndarray:

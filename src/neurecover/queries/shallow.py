@@ -26,7 +26,7 @@ from neurecover.queries.coarse import extract_coarse
 from neurecover.queries.deep_probe import local_kinks
 from neurecover.queries.design import add_regions, expected_errors
 from neurecover.queries.extraction import Extraction
-from neurecover.queries.joint import measure_output_weights, refine_jointly
+from neurecover.queries.joint import measure_offsets, measure_output_weights, refine_jointly
 from neurecover.queries.lines import units_on_line
 from neurecover.queries.planes import Planes, oriented, slopes_of
 from neurecover.queries.regions import Regions
@@ -44,6 +44,10 @@ _FRESH, _DISTANCES = 16, (1.0, 1e3, 1e6)
 _FAINT, _FAINT_COARSE = 1e-6, 1e3
 # Well-centred regions per unit and output, at most: enough to determine all weights without the line.
 _REGIONS = 1.3
+# The error aimed at in a row of W of length one, at most and, because it costs little in a small network, at least.
+_ACCURATE, _FINEST = 5e-10, 2e-13
+# With so many inputs four questions a unit for its offset are a small part of all.
+_MANY_INPUTS = 200
 # How many times the rounding expected of it a residual may be and count as rounding.
 _RESIDUAL, _UNCERTAIN = 4.0, 1e-8
 # Planes that are looked at away from the line where there may be several layers, how many of them may be gone, and the
@@ -98,7 +102,7 @@ def extract_shallow(
     and SeveralLayersError is raised if they do not go on.
 
     accuracy is the error wanted of a row of W of length one: the smaller, the more questions, up to about twice those
-    of the first pass. Where it is not told it is between 2e-13 for a small network and 1e-9 for a large one. n_hidden,
+    of the first pass. Where it is not told it is between 2e-13 for a small network and 5e-10 for a large one. n_hidden,
     where it is told, is only compared with what is found.
     """
     act = get(activation)
@@ -150,9 +154,11 @@ def _search_fine(box: Box, wanted: _Wanted, rng: np.random.Generator, deadline: 
         network = refine_jointly(measure_output_weights(box, network, rng), regions)
         network = measure_output_weights(box, network, rng)
     most = int(np.ceil(_REGIONS * len(known) / box.n_outputs))
-    accuracy = wanted.accuracy or float(np.clip(3e-16 * network.n_parameters**1.5, 2e-13, 1e-9))
+    accuracy = wanted.accuracy or max(min(3e-16 * network.n_parameters**1.5, _ACCURATE) / box.n_outputs, _FINEST)
     regions = add_regions(box, network, regions, accuracy, most, rng=rng)
     network = refine_jointly(network, regions)
+    if box.n_inputs >= _MANY_INPUTS:
+        network = measure_offsets(box, network, rng)
     return _Found(network, expected_errors(network, regions))
 
 
