@@ -33,6 +33,8 @@ _TOLD = 1e-2
 _ROUNDS = 5
 # Kinks that must be found among the first points, and for one point without a kink.
 _FEWEST, _TO_ONE = 3, 12
+# Points at which a surface that was corrected is looked at once more.
+_AGAIN = 5
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,7 +73,12 @@ def checked(
         return theta
     choice = points_on(known, theta, 4 * known.n_features + 20, rng, x, unseen)
     corrected = _checked_throughout(box, known, theta, seen, choice)
-    return None if corrected is None else np.where(unseen, 0.0, corrected)
+    if corrected is None:
+        return None
+    corrected = np.where(unseen, 0.0, corrected)
+    # A few kinks that agree by chance may have moved the surface to where nothing is.
+    again = _look(box, known, points_on(known, corrected, _AGAIN, rng, x, unseen))
+    return corrected if len(again.phi) and not again.against else None
 
 
 def _checked_throughout(box: Box, known: Known, theta: np.ndarray, seen: _Seen, choice: OnSurface) -> np.ndarray | None:
