@@ -21,10 +21,17 @@ _FINEST, _FINEST_SINGLE = 2.0**-52, 2.0**-24
 
 
 def is_curved(box: Box, rng: np.random.Generator) -> bool:
-    """Whether most of a few short segments bend smoothly."""
-    Y = _answers(box, _SHORT, _SEGMENTS, rng)
-    straight, cubic = _left(Y, 1), _left(Y, 3)
-    return bool(np.count_nonzero(straight > _BENDS * cubic) >= 0.75 * _SEGMENTS)
+    """Whether most of a few short segments bend smoothly; two straight ones settle it."""
+    half = _SEGMENTS // 2
+    curved = _curved(_answers(box, _SHORT, half, rng))
+    if curved:
+        curved += _curved(_answers(box, _SHORT, _SEGMENTS - half, rng))
+    return curved >= 0.75 * _SEGMENTS
+
+
+def _curved(Y: np.ndarray) -> int:
+    """How many segments a cubic fits far better than a straight line."""
+    return int(np.count_nonzero(_left(Y, 1) > _BENDS * _left(Y, 3)))
 
 
 def smooth_resolution(box: Box, rng: np.random.Generator) -> float:
