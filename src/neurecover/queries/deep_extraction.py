@@ -16,6 +16,7 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.models import DeepNetwork
 from neurecover.queries.box import Box
 from neurecover.queries.deep_layers import Plan, Progress, Solution, solve_layers
+from neurecover.queries.deep_output import sizes
 from neurecover.queries.deep_polish import polish, polishing_points
 from neurecover.queries.deep_span import gradient_span, lifted
 from neurecover.queries.extraction import Extraction
@@ -132,8 +133,7 @@ def fresh_residual(box: Box, network: DeepNetwork, rng: np.random.Generator) -> 
     n = max(200, -(-network.n_parameters // network.n_outputs))
     X = rng.standard_normal((n, network.n_inputs)) * np.resize([0.3, 1.0, 5.0], n)[:, None]
     Y = box(X)
-    size = np.abs(Y).max(axis=1)
-    return float((np.abs(network(X) - Y).max(axis=1) / np.maximum(size, np.median(size))).max())
+    return float((np.abs(network(X) - Y).max(axis=1) / sizes(Y)).max())
 
 
 def _unreached(found: _Found, n_hidden: tuple[int, ...] | None) -> tuple[str, ...]:

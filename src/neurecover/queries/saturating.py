@@ -99,7 +99,9 @@ def _telling(network: Network, j: int, rng: np.random.Generator) -> np.ndarray:
     G -= np.outer(G @ w, across)
     others = np.arange(len(W)) != j
     speed = np.abs(G @ W[others].T)
-    needed = _limit(network.activation) + np.abs(b - b[j] * (W @ across))[others] + _BENDING * np.abs(W @ across)[others]
+    needed = (
+        _limit(network.activation) + np.abs(b - b[j] * (W @ across))[others] + _BENDING * np.abs(W @ across)[others]
+    )
     with np.errstate(divide="ignore"):
         r = np.max(needed / speed, axis=1, initial=0.0)
     # A unit by itself is seen best where inputs are of order one.
