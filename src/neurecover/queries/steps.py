@@ -9,7 +9,7 @@ steps nothing changes. At a step that stands alone
 
     y = y₋ + J s,      s = (act(z_j) − l₋) / (l₊ − l₋),      J = (l₊ − l₋) A_j,
 
-and z_j = act⁻¹(l₋ + s (l₊ − l₋)) is measured, not estimated. It is affine in x, so that d + 1 questions are w_j and b_j.
+and z_j = act⁻¹(l₋ + s (l₊ − l₋)) is measured, not estimated. It is affine in x: d + 1 questions are w_j and b_j.
 Steps that fall together on one circle lie apart on the next. What known units explain is taken away first, and a
 circle on which nothing is left has shown them all.
 """
