@@ -38,6 +38,10 @@ NOTES = {
     "activations": "Exact is the verdict `exact` and a weight error of at most 1e-10, on seeds from 1000 on that none "
     "of its settings saw. Where the activation is to be found it is among eleven; a sigmoid comes back as tanh, the "
     "same function.",
+    "extract": "Allowed are the questions where the width is given, and 1.3 times as many where it is found, as here.",
+    "extract-deep": "Allowed are the questions where the widths are given, and 1.3 times as many where they are found, "
+    "as here. Solved is the verdict `exact` and all widths and weights right. A unit that is on, or off, wherever the "
+    "box can be asked has no weights to be found; such a network is not solved.",
     "atv21-samples": "Run again once: the first run let the moment fit drop weak units although k was given elsewhere.",
     "bjw18-exact": "The condition numbers of both W and A are bounded by 30.",
     "bjw18-patterns": "Only networks are drawn whose units are each on at three independent inputs; without that, one "

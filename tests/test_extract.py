@@ -48,6 +48,17 @@ def test_one_hidden_layer_from_fewer_questions_than_samples_would_take(dims: tup
         assert box.queries - 2 == found.n_queries  # the oracle itself asked twice to learn the number of outputs
 
 
+def test_more_accuracy_takes_more_questions() -> None:
+    truth = shallow((210, 12, 1), 0)
+    usual, fine = (nr.extract(nr.oracle(truth, 210), accuracy=wish, random_state=0) for wish in (1e-9, 1e-13))
+    assert usual.n_queries is not None
+    assert fine.n_queries is not None
+    assert usual.n_queries < fine.n_queries < 2.5 * usual.n_queries
+    assert nr.compare(fine.network, truth).weight_error < 1e-12
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        nr.extract(nr.oracle(truth, 210), accuracy=0.0)
+
+
 def test_two_hidden_layers_with_widths_and_depth_found() -> None:
     truth = he((8, 6, 5, 1), 3)
     found = nr.extract(nr.oracle(truth, 8), random_state=0, time_budget=120)

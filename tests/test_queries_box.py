@@ -63,6 +63,14 @@ def test_the_resolution_tells_float64_float32_and_digits_apart(seed: int):
     assert 1e-5 < rounded.resolution * rounded.scale < 2e-4
 
 
+def test_flat_places_tell_nothing_about_the_rounding():
+    # Two inputs in five are in the flat part; longer segments would cross kinks and take these for rounding.
+    for seed in range(8):
+        network = a_network(seed)
+        box = Box(lambda X, network=network: np.maximum(network(X), 0.0), 12)
+        assert box.resolution < 1e-14
+
+
 def test_a_large_constant_makes_answers_coarser():
     network = a_network()
     box = Box(lambda X: network(X) + 1e6, 12)

@@ -25,7 +25,7 @@ def he_network(widths: tuple[int, ...], seed: int) -> DeepNetwork:
 
 def extracted(network: DeepNetwork, seed: int, **told):
     box = Box(network, network.n_inputs)
-    return extract_deep(box, rng=np.random.default_rng(seed), deadline=Deadline.after(60.0), **told)
+    return extract_deep(box, rng=np.random.default_rng(seed), deadline=Deadline.after(120.0), **told)
 
 
 def solved(network: DeepNetwork, seed: int, **told) -> bool:
@@ -50,6 +50,11 @@ def test_two_hidden_layers_are_found_without_their_widths(widths, least):
 
 def test_three_hidden_layers_are_found():
     assert sum(solved(he_network((12, 8, 6, 5, 1), seed), 100 + seed) for seed in range(1, 4)) >= 2
+
+
+def test_four_hidden_layers_are_found():
+    # Two seeds of those that docs/results is not made of; each takes some ten seconds.
+    assert sum(solved(he_network((20, 16, 12, 8, 4, 1), seed), seed) for seed in (3, 11)) >= 1
 
 
 def test_one_hidden_layer_comes_out_as_one():

@@ -9,6 +9,7 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.models import DeepNetwork, Network
 from neurecover.queries.box import Box
 from neurecover.queries.deep_cells import Known
+from neurecover.queries.deep_check import holds
 from neurecover.queries.deep_climbing import extreme_points, gradients, jointly_on
 from neurecover.queries.deep_output import fit_output
 from neurecover.queries.deep_points import points_on, random_points
@@ -124,6 +125,44 @@ def test_output_fit_gives_signs_and_tells_a_missing_unit():
     assert np.allclose(output.network.layers[1][0], V)
     assert np.allclose(output.network.layers[2][0], network.layers[2][0])
     assert fit_output(known, rows[:-1], X, network(X)) is None
+
+
+def test_a_weight_that_no_surface_shows_is_read_off_the_straight_part():
+    network = he_network((5, 5, 6, 2), 4)
+    known = Known(5, network.layers[:1])
+    V, c = (part.copy() for part in network.layers[1])
+    # Unit 2 is on, far from its surface, wherever unit 3 below is on.
+    V[2, 3], c[2] = 50.0, 1.0
+    changed = DeepNetwork([network.layers[0], (V, c), network.layers[2]])
+    X = random_points(known, 120, np.random.default_rng(2))
+    h = known.hidden(X)
+    X = X[(h[:, 3] == 0.0) | (h @ np.where(np.arange(5) == 3, 0.0, V[2]) + c[2] > 0.0)]
+    rows, unseen = np.column_stack([V, c]), np.zeros((6, 6), dtype=bool)
+    rows[2, 3], unseen[2, 3] = 0.0, True
+    without = fit_output(known, rows, X, changed(X))
+    output = fit_output(known, rows, X, changed(X), unseen)
+    assert without is not None
+    assert without.always_on
+    assert output is not None
+    assert output.always_on == 0
+    # fit_output gives the rows it was told length one, without the weight that it was not.
+    size = np.linalg.norm(rows[2, :-1])
+    np.testing.assert_allclose(output.network.layers[1][0][2] * size, V[2], rtol=1e-8)
+
+
+def test_a_surface_holds_or_is_refuted_where_the_box_is_not_flat():
+    network = he_network((8, 6, 5, 4, 1), 3)
+    box, rng = Box(network, 8), np.random.default_rng(0)
+    held = refuted = 0
+    for layer in (1, 2):
+        known = Known(8, network.layers[:layer])
+        for row in np.column_stack(network.layers[layer]):
+            where = points_on(known, row, 40, rng, np.zeros(8))
+            moved = points_on(known, row + 0.1 * rng.standard_normal(len(row)), 40, rng, np.zeros(8))
+            held += holds(box, where)
+            refuted += not holds(box, moved)
+    assert held == 9
+    assert refuted == 9
 
 
 def test_polish_squares_the_error():

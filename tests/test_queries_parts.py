@@ -12,7 +12,7 @@ from neurecover.queries.box import Box
 from neurecover.queries.centred import Centres, clear_steps
 from neurecover.queries.design import add_regions, expected_errors
 from neurecover.queries.gradients import measure_gradients, orthonormal_basis
-from neurecover.queries.joint import measure_output_weights, refine_jointly
+from neurecover.queries.joint import measure_offsets, measure_output_weights, refine_jointly
 from neurecover.queries.kinks import find_kinks
 from neurecover.queries.lattice import reduce_lattice, subset_by_lattice
 from neurecover.queries.lines import match_kinks, units_on_line
@@ -139,6 +139,33 @@ def test_output_weights_are_measured_to_rounding():
     found = measure_output_weights(Box(network, 20), rough, rng)
     cosine = np.sum(found.A * network.A, axis=0) / np.linalg.norm(found.A, axis=0) / np.linalg.norm(network.A, axis=0)
     assert np.all(1 - cosine < 1e-14)
+
+
+def test_a_chain_of_regions_tells_a_few_bad_units_with_one_region_each():
+    d, k = 40, 20
+    network = a_network(8, d, k).normal_form()
+    box, rng = Box(network, d), np.random.default_rng(3)
+    centred = add_regions(box, network, some_regions(box, d, k), 1e-13, k + 10, rng=rng)
+    good = float(expected_errors(network, centred).max())
+    # Only what tells units 0 to 3 apart is left out: regions in which they are all on, or all off.
+    z = centred.points @ network.W[:4].T + network.b[:4] > 0.0
+    alike = centred.take(z.all(axis=1) | ~z.any(axis=1))
+    errors = expected_errors(network, alike)
+    bad = int(np.count_nonzero(errors > 3.0 * good))
+    more = add_regions(box, network, alike, 3.0 * good, 3 * k, rng=rng)
+    assert bad >= 4
+    assert len(more) - len(alike) <= bad + 2
+    assert expected_errors(network, more).max() <= 3.0 * good
+
+
+def test_offsets_are_measured_to_rounding():
+    network = a_network(9, 200, 12, 2).normal_form()
+    rng = np.random.default_rng(0)
+    rough = replace_arrays(network, b=network.b + 1e-8 * rng.standard_normal(12), c=network.c + 1e-8)
+    found = measure_offsets(Box(network, 200), rough, rng)
+    # Answers of size one rounded to 2e-16, over the smallest output weight, by the safety of a few roundings.
+    assert np.abs(found.b - network.b).max() < 50 * 2.2e-16 / np.linalg.norm(network.A, axis=0).min()
+    assert np.abs(found.c - network.c).max() < 1e-13
 
 
 def test_units_alone_are_sharper_in_float32():

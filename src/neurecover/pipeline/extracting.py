@@ -51,8 +51,9 @@ def extract(
     n_hidden : the number of hidden units, or one number per hidden layer; None finds it.
     depth : the number of hidden layers; None takes it from n_hidden, or finds it.
     query_budget : how many questions may be asked in all; None for as many as it takes.
-    accuracy : the error aimed at in the weights of a unit, relative to their size, for one hidden layer. The smaller,
-        the more questions, up to about twice as many. None aims at 5e-10 for large networks and less for small ones.
+    accuracy : the error aimed at in the weights of a unit, relative to their size, in one hidden layer of straight
+        pieces. The smaller, the more questions, up to about twice as many. None aims at 5e-10 in a large network and at
+        less in a small one.
     activation : "auto" takes relu for a box of straight pieces, in one hidden layer or several, and tanh for one that
         bends smoothly and levels off. Or one of relu, leaky_relu, abs, tanh and sigmoid, in one hidden layer but for
         relu. (sigmoid(z) = (1 + tanh(z/2))/2, so that a network of one is a network of the other.)

@@ -21,12 +21,23 @@ _FINEST, _FINEST_SINGLE = 2.0**-52, 2.0**-24
 
 
 def is_curved(box: Box, rng: np.random.Generator) -> bool:
-    """Whether most of a few short segments bend smoothly; of longer ones too where answers are coarse."""
+    """Whether most of a few short segments bend smoothly; of longer ones too where answers are coarse.
+
+    Two straight ones settle that they do not.
+    """
+    half = _SEGMENTS // 2
     for length in _BY_LENGTH if box.coarse else _BY_LENGTH[:1]:
-        Y = _answers(box, length, _SEGMENTS, rng)
-        if np.count_nonzero(_left(Y, 1) > _BENDS * _left(Y, 3)) >= 0.75 * _SEGMENTS:
+        curved = _curved(_answers(box, length, half, rng))
+        if curved:
+            curved += _curved(_answers(box, length, _SEGMENTS - half, rng))
+        if curved >= 0.75 * _SEGMENTS:
             return True
     return False
+
+
+def _curved(Y: np.ndarray) -> int:
+    """How many segments a cubic fits far better than a straight line."""
+    return int(np.count_nonzero(_left(Y, 1) > _BENDS * _left(Y, 3)))
 
 
 def smooth_resolution(box: Box, rng: np.random.Generator) -> float:

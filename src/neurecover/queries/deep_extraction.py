@@ -15,7 +15,10 @@ import numpy as np
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import DeepNetwork
 from neurecover.queries.box import Box
+from neurecover.queries.deep_cells import Known
+from neurecover.queries.deep_climbing import extreme_points
 from neurecover.queries.deep_layers import Plan, Progress, Solution, solve_layers
+from neurecover.queries.deep_output import sizes
 from neurecover.queries.deep_polish import polish, polishing_points
 from neurecover.queries.deep_span import gradient_span, lifted
 from neurecover.queries.extraction import Extraction
@@ -29,6 +32,8 @@ _SOLVED = 1e-8
 _EXACT = 3e4
 # An error to expect of a unit row beyond this means that hardly any answer sees some weight in it.
 _DETERMINED = 1e-6
+# Fresh questions where the values of a layer are extreme, for each layer below the last.
+_EXTREMES = 150
 
 
 def extract_deep(
@@ -127,13 +132,15 @@ def fresh_residual(box: Box, network: DeepNetwork, rng: np.random.Generator) -> 
     """The largest |f̂(x) − f(x)| relative to the answers' size, on as many new questions as weights to an output.
 
     A third each of the questions lies near the origin, at the distance of standard Gaussian inputs, and far out. At
-    least 200 are asked.
+    least 200 are asked. More are asked where the values of some layer are extreme, since a unit above it that hardly
+    ever changes, and was missed, changes there.
     """
     n = max(200, -(-network.n_parameters // network.n_outputs))
     X = rng.standard_normal((n, network.n_inputs)) * np.resize([0.3, 1.0, 5.0], n)[:, None]
+    for number in range(1, network.depth):
+        X = np.vstack([X, extreme_points(Known(network.n_inputs, network.layers[:number]), _EXTREMES, rng)])
     Y = box(X)
-    size = np.abs(Y).max(axis=1)
-    return float((np.abs(network(X) - Y).max(axis=1) / np.maximum(size, np.median(size))).max())
+    return float((np.abs(network(X) - Y).max(axis=1) / sizes(Y)).max())
 
 
 def _unreached(found: _Found, n_hidden: tuple[int, ...] | None) -> tuple[str, ...]:

@@ -84,8 +84,7 @@ def _robust_fit(basis: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
     residuals finds these: least squares, weighted again and again by the inverse of what it left over.
     """
     # Far answers are large and so is their rounding: every answer counts relative to its size.
-    size = np.median(np.abs(Y)) + np.abs(Y).max(axis=1)
-    weight = 1.0 / np.maximum(size, 1e-12 * max(float(np.abs(Y).max()), 1e-288))
+    weight = 1.0 / sizes(Y)
     basis, Y = weight[:, None] * basis, weight[:, None] * Y
     scale = np.linalg.norm(basis, axis=0)
     scale[scale == 0.0] = 1.0
@@ -96,7 +95,7 @@ def _robust_fit(basis: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
         left = np.abs(basis @ solution - Y).max(axis=1)
         if np.sort(left)[:most].max() < EXACT:
             break
-        root = 1.0 / np.sqrt(left + 1e-3 * np.median(left))
+        root = 1.0 / np.sqrt(left + max(1e-3 * float(np.median(left)), 1e-3 * EXACT))
         solution = np.linalg.lstsq(root[:, None] * basis, root[:, None] * Y, rcond=1e-13)[0]
     kept = np.argsort(np.abs(basis @ solution - Y).max(axis=1))[:most]
     solution = np.linalg.lstsq(basis[kept], Y[kept], rcond=1e-13)[0]
@@ -107,10 +106,18 @@ def _robust_fit(basis: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
     return solution / scale[:, None], float(np.sort(left)[:most].max())
 
 
+def sizes(Y: np.ndarray) -> np.ndarray:
+    """The size (n,) that the rounding of each answer (n, p) is relative to: its own, and that of a usual one.
+
+    Where most answers are zero, as of a network that is off in most places, a usual one is one that is not.
+    """
+    size = np.abs(Y).max(axis=1)
+    return np.asarray(size + (np.median(size[size > 0.0]) if size.any() else 1.0))
+
+
 def failures(network: DeepNetwork, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """Which answers (n,) the network does not give."""
-    size = np.median(np.abs(Y)) + np.abs(Y).max(axis=1)
-    return np.abs(network(X) - Y).max(axis=1) > EXACT * size
+    return np.abs(network(X) - Y).max(axis=1) > EXACT * sizes(Y)
 
 
 def _signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray, sure: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -122,7 +129,7 @@ def _signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray, sure: np.ndarray) -> 
     terms = 0.5 * W[:, :, None] * a[:, None, :]
     if np.count_nonzero(sure) * beta.shape[1] < k:
         sure = np.ones_like(sure)
-    solution = np.linalg.lstsq(terms[:, sure].reshape(k, -1).T, beta[sure].ravel(), rcond=None)[0]
+    solution = np.linalg.lstsq(terms[:, sure].reshape(k, beta[sure].size).T, beta[sure].ravel(), rcond=None)[0]
     signs = np.where(solution > 0.0, 1.0, -1.0)
     return signs, beta - np.einsum("j,jip->ip", signs, terms)
 

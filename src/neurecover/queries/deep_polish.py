@@ -20,6 +20,7 @@ from neurecover.models import DeepNetwork
 from neurecover.models.derivatives import free_directions, jacobian, parameters, with_parameters
 from neurecover.queries.deep_cells import Known
 from neurecover.queries.deep_climbing import jointly_on
+from neurecover.queries.deep_output import sizes
 from neurecover.queries.deep_points import points_on, random_points
 from neurecover.solve.deadline import Deadline
 
@@ -46,7 +47,7 @@ class Polished:
 
 def polish(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, deadline: Deadline) -> Polished:
     """At most eight Gauss–Newton steps from `network`, until they no longer gain."""
-    weight = 1.0 / (np.median(np.abs(Y)) + np.abs(Y).max(axis=1))
+    weight = 1.0 / sizes(Y)
     network = network.normal_form()
     best, least, idle = network, np.inf, 0
     for _ in range(_STEPS):

@@ -98,7 +98,8 @@ def oriented(planes: Planes, activation: Activation, tolerance: float) -> Networ
     if misfit > tolerance:
         raise UnsolvableError(
             f"No signs of the {len(planes)} units make the box a network with one hidden layer of {activation}: "
-            f"an affine part of relative size {misfit:.1e} is left over, as from units whose kinks are too far off."
+            f"an affine part of relative size {misfit:.1e} is left over, as from units whose kinks are too far off, or "
+            "from two units on one plane that face away from each other."
         )
     sign = np.where(flips, -1.0, 1.0)
     # α z for a unit as it stands, −(α + κ) z for one reversed, is what the unit adds to κ relu(z).
