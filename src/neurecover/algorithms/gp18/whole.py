@@ -69,14 +69,23 @@ def fit_upper(
     else:
         if not isinstance(n_upper, tuple) or not n_upper:
             raise ValueError(f"upper='deep' needs the widths of its layers, as n_upper=(6, 4). Got {n_upper} instead.")
-        peeled = peel(train, layer, n_upper, rng, deadline) if can_be_peeled(layer, act) else None
-        if peeled is not None and explained(peeled, train) > _NEARLY_ALL:
-            return peeled
-        # Units that never switch cannot be peeled; a descent that gives their affine functions another form may fit.
+        if can_be_peeled(layer, act):
+            return _peeled_or_descended(train, layer, n_upper, rng, deadline)
         top = _upper_deep(hidden, n_upper, act, rng, deadline)
-        descended = Composite(layer.W, layer.threshold, top, layer.activation)
-        return descended if peeled is None else max(peeled, descended, key=lambda found: explained(found, train))
     return Composite(layer.W, layer.threshold, top, layer.activation)
+
+
+def _peeled_or_descended(
+    train: Source, layer: Composite, widths: tuple[int, ...], rng: np.random.Generator, deadline: Deadline
+) -> Composite:
+    """Units that never switch cannot be peeled; where there are such, descents from random starts may explain more."""
+    half = deadline if deadline.moment is None else Deadline.after(0.5 * deadline.seconds_left)
+    peeled = peel(train, layer, widths, rng, half)
+    if explained(peeled, train) > _NEARLY_ALL:
+        return peeled
+    top = _upper_deep(Hidden(train, layer), widths, layer.activation, rng, deadline)
+    descended = Composite(layer.W, layer.threshold, top, layer.activation)
+    return max(peeled, descended, key=lambda found: explained(found, train))
 
 
 def polished(network: Composite, train: Source, holdout: Source, rng: np.random.Generator) -> Composite:
