@@ -257,7 +257,7 @@ def test_a_layer_becomes_a_whole_network(upper: str, n_upper: int | tuple[int, .
     train, holdout = ArraySource(X, truth(X)), ArraySource(Xh, truth(Xh))
     layer = two_steps(train, "relu", rng, n_hidden=3)
     given = Composite(layer.W, layer.threshold, Or())
-    fitted = fit_upper(train, given, upper, rng=rng, n_upper=n_upper, deadline=Deadline.after(1.0))
+    fitted = fit_upper(train, given, upper, rng=rng, n_upper=n_upper, deadline=Deadline.after(6.0))
     assert isinstance(fitted.upper, kind)
     if upper != "deep":  # which is fitted together with the layer
         np.testing.assert_array_equal(fitted.W, given.W)

@@ -29,6 +29,7 @@ _JOINT_WORK = 2e9  # multiply–adds of a step for which more samples than that 
 _NEARLY = 0.3  # how far below its threshold a unit may be for the fit to be told that it is at rest
 _AT_REST = 200  # samples without an active unit: they all say the same, so that a few are enough
 _DEEP_STARTS = 20
+_NEARLY_ALL = 1.0 - 1e-9  # of the variance: peeled layers that explain more are not raced against descents
 
 
 def fit_upper(
@@ -46,8 +47,8 @@ def fit_upper(
 
     upper is "polynomial", sparse and of degree up to max_degree; "network", one hidden layer of n_upper units (None
     finds them) by the finisher, or peeled where that needs more; or "deep", hidden layers of the widths n_upper. These
-    are peeled one by one, which moves the given layer too; where their activation is not the layer's, or smooth, they
-    are found by least squares from random starts. activation is that of the upper network.
+    are peeled one by one, which moves the given layer too; where that is not possible, as for another activation than
+    the layer's, they are found by least squares from random starts. activation is that of the upper network.
     """
     if upper not in UPPERS:
         raise ValueError(f"upper must be one of {', '.join(UPPERS)}. Got {upper!r} instead.")
@@ -63,15 +64,28 @@ def fit_upper(
         if n_upper is not None and top.n_hidden != n_upper and can_be_peeled(layer, act):
             # The values of a layer that is a little off are no function of so few units: the layer has to move too.
             wider = Composite(layer.W, layer.threshold, top, layer.activation)
-            found = peel(train, layer, (n_upper,), rng, deadline)
-            return found if explained(found, train) > explained(wider, train) else wider
+            peeled = peel(train, layer, (n_upper,), rng, deadline)
+            return max(peeled, wider, key=lambda found: explained(found, train))
     else:
         if not isinstance(n_upper, tuple) or not n_upper:
             raise ValueError(f"upper='deep' needs the widths of its layers, as n_upper=(6, 4). Got {n_upper} instead.")
         if can_be_peeled(layer, act):
-            return peel(train, layer, n_upper, rng, deadline)
+            return _peeled_or_descended(train, layer, n_upper, rng, deadline)
         top = _upper_deep(hidden, n_upper, act, rng, deadline)
     return Composite(layer.W, layer.threshold, top, layer.activation)
+
+
+def _peeled_or_descended(
+    train: Source, layer: Composite, widths: tuple[int, ...], rng: np.random.Generator, deadline: Deadline
+) -> Composite:
+    """Units that never switch cannot be peeled; where there are such, descents from random starts may explain more."""
+    half = deadline if deadline.moment is None else Deadline.after(0.5 * deadline.seconds_left)
+    peeled = peel(train, layer, widths, rng, half)
+    if explained(peeled, train) > _NEARLY_ALL:
+        return peeled
+    top = _upper_deep(Hidden(train, layer), widths, layer.activation, rng, deadline)
+    descended = Composite(layer.W, layer.threshold, top, layer.activation)
+    return max(peeled, descended, key=lambda found: explained(found, train))
 
 
 def polished(network: Composite, train: Source, holdout: Source, rng: np.random.Generator) -> Composite:
