@@ -12,8 +12,7 @@ A claim is `excluded` where the certificate itself says what it cannot see, and 
 be found, units are missing, and on these samples f̂ − f is at the level of rounding or, under noise of variance σ², has
 √Σ(f̂ − f)² ≤ σ times the root of the quantile of χ² that projected noise has, one degree of freedom a parameter, and
 what the sentence says of a unit that is not seen; no network is behind the samples, and the function that is differs by
-no more than that noise; the inputs given are not those that the outputs belong to, or rows were chosen by them; or the
-caller has biases fixed at zero, and small ones are there.
+no more than that noise; the inputs given are not those that the outputs belong to, or rows were chosen by them.
 """
 
 from __future__ import annotations

@@ -179,7 +179,7 @@ def no_biases_assumed(rng: np.random.Generator) -> Hostile:
     net = network(rng)
     truth = Network(net.W, 10.0 ** rng.uniform(-4.0, 0.0) * net.b, net.A)
     case = either(rng, truth, rows(rng, truth))
-    return Hostile(case.X, case.Y, net.n_hidden, truth, bias=False, unseen="small biases, which were not sought")
+    return Hostile(case.X, case.Y, net.n_hidden, truth, bias=False)
 
 
 FAMILIES = (
