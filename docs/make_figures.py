@@ -56,7 +56,7 @@ NOTES = {
     'random trials". Its error is taken as √(error / k), the measure of the right panel of its Figure 2.',
     "gklw19-fig2": "Section 4 of the paper does not say how its alternating least squares starts; here every start has "
     "the singular vectors of a random combination of the slices.",
-    "trained": "Models are trained on seeds from 100 on that nothing was chosen on. `MLPRegressor` stands behind a "
+    "trained": "Models are trained on seeds from 500 on that nothing was chosen on. `MLPRegressor` stands behind a "
     "`StandardScaler`; raw targets are those of the data, the others are standardised.",
     "atv21-crowded": "The method alone, then `recover` with the finisher on some of the seeds.",
 }
@@ -234,7 +234,9 @@ def figure(value: object) -> str:
         return str(value)
     if not math.isfinite(number):
         return str(value)
-    return str(value) if number == int(number) and abs(number) < 1e9 else f"{number:.4g}"
+    if number == int(number) and abs(number) < 1e9:
+        return f"{number:.0f}" if isinstance(value, float) else str(value)
+    return f"{number:.4g}"
 
 
 if __name__ == "__main__":

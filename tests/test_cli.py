@@ -423,7 +423,7 @@ def test_methods_are_listed(run: Run) -> None:
         (["simulate", "--out", "new.npz", "--distribution", "cauchy"], ["cauchy", "gaussian"]),
         (["simulate", "--out", "new.npz", "--noise", "-1"], ["--noise"]),
         (["simulate", "--out", "new.npz", "--truth", "new.npz"], ["overwrite the samples"]),
-        (["simulate", "--out", "new.npz", "--samples", "1000000000000"], ["allocate"]),
+        (["simulate", "--out", "new.npz", "--samples", "1000000000000"], ["memory"]),
         (["bench", "speed-of-light"], ["speed-of-light", "all"]),
         (["bench", "finsher"], ["Did you mean 'finisher'?"]),
         (["reproduce", "fig99"], ["fig99", "all"]),

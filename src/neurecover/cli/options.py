@@ -19,7 +19,7 @@ def among(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
     return lambda incomplete: [word for word in known() if word.startswith(incomplete)]
 
 
-Samples = Annotated[list[Path], typer.Argument(help="An .npz, .npy, .csv or .parquet file, or a pair X.npy Y.npy.")]
+Samples = Annotated[list[Path], typer.Argument(help="An .npz, .npy, .csv, .tsv or .parquet file, or X.npy Y.npy.")]
 Inputs = Annotated[str | None, typer.Option(help="Input columns of a table, as names or positions: x1,x2 or 0,1.")]
 Outputs = Annotated[str | None, typer.Option(help="Output columns of a table; the last one if none begins with y.")]
 Widths = Annotated[str | None, typer.Option(help="Hidden units, or one number per layer: 20,10; found if not given.")]

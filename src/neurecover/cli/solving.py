@@ -143,7 +143,7 @@ def extract(
     Examples:
       neurecover extract truth.npz --out net.npz
       neurecover extract model.onnx --like table.csv --out net.npz
-      neurecover extract model.onnx --bounds -1,1 --samples 3000 --activation tanh
+      neurecover extract model.onnx --bounds -3,3 --samples 3000 --activation relu
       neurecover extract --command "python model.py" --inputs 10 --keep answers.bin --out net.npz
     """
     if (command is None) == (model is None):

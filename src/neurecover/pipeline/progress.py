@@ -71,13 +71,14 @@ def displayed(reporter: Reporter, deadline: Deadline) -> Iterator[None]:
     from rich.console import Console
     from rich.progress import Progress as Line
     from rich.progress import ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
+    from rich.table import Column
     from rich.text import Text
 
     class Moving(ProgressColumn):
         """Looked up whenever the line is drawn, ten times a second, whether or not the stage tells anything."""
 
         def __init__(self, text: Callable[[], str]) -> None:
-            super().__init__()
+            super().__init__(Column(no_wrap=True))
             self.text = text
 
         def render(self, task: Task) -> Text:
@@ -85,7 +86,9 @@ def displayed(reporter: Reporter, deadline: Deadline) -> Iterator[None]:
 
     console = Console(stderr=True)
     left = Moving(lambda: _at_most(reporter.seconds_left(deadline)))
-    columns = TextColumn("{task.description}"), Moving(reporter.counted), TimeElapsedColumn(), left
+    # On a narrow terminal the stage gives way, not the time.
+    stage = TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1))
+    columns = stage, Moving(reporter.counted), TimeElapsedColumn(Column(no_wrap=True, min_width=7)), left
     hidden = not (console.is_terminal or console.is_jupyter)
     with Line(SpinnerColumn(), *columns, console=console, transient=True, disable=hidden) as line:
         task = line.add_task("read", total=None)
@@ -93,9 +96,9 @@ def displayed(reporter: Reporter, deadline: Deadline) -> Iterator[None]:
         def show(stage: str, residual: float) -> None:
             parts = [stage]
             if reporter.descents and stage.startswith(SEARCHING):
-                parts.append(f"{reporter.descents} descent{'' if reporter.descents == 1 else 's'} done")
+                parts.append(f"{reporter.descents} descent{'' if reporter.descents == 1 else 's'}")
             if not math.isnan(residual):
-                parts.append(f"relative residual {residual:.1e}")
+                parts.append(f"residual {residual:.1e}")
             line.update(task, description=", ".join(parts))
 
         reporter.tell = show
