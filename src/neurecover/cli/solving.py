@@ -117,6 +117,9 @@ def extract(
     hidden: Widths = None,
     depth: Annotated[int | None, typer.Option(min=1, help="Hidden layers; found if not given.")] = None,
     budget: Annotated[int | None, typer.Option(min=1, help="How many questions may be asked in all.")] = None,
+    accuracy: Annotated[
+        float | None, typer.Option(help="Error of a weight to aim at in one hidden layer; smaller asks more.")
+    ] = None,
     batch: Annotated[int | None, typer.Option(min=1, help="How many rows are asked at once.")] = None,
     keep: Annotated[
         Path | None, typer.Option(help="A file for the answers: an interrupted run goes on from it.")
@@ -175,7 +178,7 @@ def extract(
         "progress": terminal.err.is_terminal,
     }
     if samples is None:
-        recovery = nr.extract(box, depth=depth, query_budget=budget, **told)
+        recovery = nr.extract(box, depth=depth, query_budget=budget, accuracy=accuracy, **told)
     else:
         recovery = nr.recover(box, n_samples=samples, depth=depth or 1, **told)
     _show(recovery, out, json)
