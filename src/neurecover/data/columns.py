@@ -53,17 +53,19 @@ def choose(names: Sequence[str], inputs: Columns | None, outputs: Columns | None
             raise ValueError(
                 f"{origin}: expected at least one {what} column. Got none from the columns {_listed(names)} instead."
             )
+    distinct = _distinct(names)
     return Choice(
         tuple(chosen_inputs),
         tuple(chosen_outputs),
-        tuple(_distinct(names)[j] for j in chosen_inputs),
-        tuple(_distinct(names)[j] for j in chosen_outputs),
+        tuple(distinct[j] for j in chosen_inputs),
+        tuple(distinct[j] for j in chosen_outputs),
     )
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
     """Names that occur again with the number of their column."""
-    return [name if names.index(name) == j else f"{name} ({j})" for j, name in enumerate(names)]
+    first: dict[str, int] = {}
+    return [name if first.setdefault(name, j) == j else f"{name} ({j})" for j, name in enumerate(names)]
 
 
 def _left(names: Sequence[str], taken: Iterable[int]) -> list[int]:
