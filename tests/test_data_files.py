@@ -293,7 +293,7 @@ def test_npy_files_of_the_wrong_kind_are_refused(tmp_path: Path) -> None:
 def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"There is no file .*none\.csv"):
         data.open(tmp_path / "none.csv")
-    with pytest.raises(ValueError, match=r"\.npz, \.npy, \.csv, \.parquet, \.pq\. Got '\.txt'"):
+    with pytest.raises(ValueError, match=r"\.npz, \.npy, \.csv, \.tsv, \.parquet, \.pq\. Got '\.txt'"):
         data.open(_write(tmp_path / "s.txt", TABLE))
     (tmp_path / "d.parquet").mkdir()
     with pytest.raises(ValueError, match=r"expected a folder of Parquet files. Got one without any"):
