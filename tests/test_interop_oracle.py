@@ -190,10 +190,10 @@ def _softmax(Z: np.ndarray) -> np.ndarray:
 LOOKS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str | None]] = {
     "a network": (TRUTH, None),
     "one that clips": (lambda Z: TRUTH(np.clip(Z, -4, 4)), "clips its inputs"),
-    "one that refuses": (_refusing, "refused questions of size"),
+    "one that refuses": (_refusing, "refuse[sd] questions (far|of size)"),
     "one that gives no numbers": (
         lambda Z: np.where(np.abs(Z) > 8, np.nan, 1.0)[:, :2] * TRUTH(Z),
-        "refused questions of size",
+        "refuse[sd] questions (far|of size)",
     ),
     "constant": (lambda Z: np.ones(len(Z)), "the same answer"),
     "affine": (lambda Z: Z[:, 0] + 3, "is affine"),

@@ -86,7 +86,7 @@ def recover(
       neurecover recover samples.npz --out net.npz
       neurecover recover table.csv --outputs y --hidden 4
       neurecover recover samples.npz --hidden 4 --time-budget 60 --json
-      neurecover recover large.parquet --hidden 10 --checkpoint records
+      neurecover recover samples.npz --hidden 4 --checkpoint records
     """
     if out is not None:
         check_target(out, others=samples)
