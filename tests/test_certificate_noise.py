@@ -5,10 +5,12 @@ import pytest
 from scipy.stats import binom
 
 import neurecover as nr
+from neurecover.certificate.certifying import _errors
 from neurecover.certificate.information import Information
-from neurecover.data import ArraySource, reduce
+from neurecover.data import ArraySource, Whitening, reduce
 from neurecover.experiments.coverage import deviations, measure
-from neurecover.statistics import InfluenceSums, ModelSums, ProbeScores, sketched
+from neurecover.models import Student
+from neurecover.statistics import GaussNewtonSums, InfluenceSums, ModelSums, ProbeScores, sketched
 from neurecover.statistics.influence import SKETCH
 
 
@@ -136,3 +138,21 @@ def test_what_a_clean_output_determines_has_the_error_of_rounding() -> None:
         z = deviations(found, case.truth)
         assert z is not None
         assert np.abs(z).max() < 5.0
+
+
+def test_no_standard_error_is_below_rounding() -> None:
+    """Unit 0 writes to a clean output alone, whose residuals are zero: so would be the variances of its weights."""
+    rng = np.random.default_rng(0)
+    network = nr.Network(np.eye(2), [0.3, -0.2], np.eye(2), [0.1, 0.2])
+    X = rng.standard_normal((300, 2))
+    Y = network(X)
+    Y[:, 1] += 0.1 * rng.standard_normal(300)
+    V, readout = np.hstack([network.W, network.b[:, None]]), np.vstack([network.A.T, network.c])
+    sums = GaussNewtonSums(Student(network.activation, V, readout, True, affine=False))
+    sums.update(X, Y)
+    white, samples = Whitening(np.zeros(2), np.eye(2)), ArraySource(X, Y)
+    errors = _errors(Information.of_network(network, sums), network, white, samples, None, 0.01, True, None).arrays
+    clean, noisy = (np.array([*errors["W"][j], errors["b"][j], errors["A"][j, j]]) for j in range(2))
+    assert np.all(clean > np.finfo(float).eps)
+    assert np.all(clean < 1e-10)
+    assert np.all(noisy[[0, 2, 3]] > 1e-3)  # along the row itself the error is of second order
