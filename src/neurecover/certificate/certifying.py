@@ -133,7 +133,7 @@ def certify(
         made += checks.noise(
             holdout, _left_out(errors.influence, model.n_outputs), n_equations, freedom, p_structure, evidence
         )
-        # Two further passes, which streams are spared: where rows are that many the probes see what is left of a shape.
+        # Two further passes, which streams are spared: of them only the random probes ask what the residual follows.
         if not samples.base.streams:
             made += checks.shape(shape_test(information, whitening, samples, rng))
         if isinstance(white, Network) and on.bent is not None:
