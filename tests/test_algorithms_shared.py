@@ -18,7 +18,7 @@ SUITED: dict[str, tuple[int, int, int, str, bool, int]] = {
     "symmetric": (6, 5, 6, "orthonormal", False, 1_000),
     "exact_tensor": (6, 5, 6, "sphere", False, 2_000),
     "exact_ica": (6, 6, 8, "orthonormal", False, 2_000),
-    "exact_from": (6, 5, 6, "sphere", False, 2_000),
+    "exact_symmetric": (6, 5, 6, "sphere", False, 2_000),
     "noisy_tensor": (6, 5, 6, "sphere", False, 2_000),
     "sign_patterns": (4, 2, 3, "sphere", False, 30),
     "one_sparse": (5, 4, 2, "sphere", False, 400),

@@ -81,10 +81,10 @@ def test_independent_components_are_unmixed() -> None:
     assert len(set(correlation.argmax(axis=1))) == 5
 
 
-def test_exact_from_for_symmetric_inputs() -> None:
+def test_exact_symmetric() -> None:
     net = teacher(6, 6, 6, kind="gaussian", bias=0.0, random_state=4)
     X, Y = sample(net, 4_000, inputs="laplace", random_state=4)
-    found = from_symmetric.exact_from(ArraySource(X, Y), 6, np.random.default_rng(0))
+    found = from_symmetric.exact_symmetric(ArraySource(X, Y), 6, np.random.default_rng(0))
     assert compare(found.network, net).weight_error <= BOUND
 
 

@@ -11,7 +11,7 @@ _MODULES = {
     "symmetric": "gklw19.learner",
     "exact_tensor": "bjw18.tensor",
     "exact_ica": "bjw18.ica",
-    "exact_from": "bjw18.from_symmetric",
+    "exact_symmetric": "bjw18.from_symmetric",
     "noisy_tensor": "bjw18.projection",
     "sign_patterns": "bjw18.enumeration",
     "one_sparse": "bjw18.parallel",

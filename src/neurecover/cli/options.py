@@ -19,9 +19,14 @@ def among(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
     return lambda incomplete: [word for word in known() if word.startswith(incomplete)]
 
 
-Samples = Annotated[list[Path], typer.Argument(help="An .npz, .npy, .csv, .tsv or .parquet file, or X.npy Y.npy.")]
+Samples = Annotated[
+    list[Path],
+    typer.Argument(help="An .npz, .npy, .csv, .tsv, .parquet or .zarr file, a folder of Parquet, or X.npy Y.npy."),
+]
 Inputs = Annotated[str | None, typer.Option(help="Input columns of a table, as names or positions: x1,x2 or 0,1.")]
-Outputs = Annotated[str | None, typer.Option(help="Output columns of a table; the last one if none begins with y.")]
+Outputs = Annotated[
+    str | None, typer.Option(help="Output columns of a table; else those named y, y0, y_1, …, or the last one.")
+]
 Widths = Annotated[str | None, typer.Option(help="Hidden units, or one number per layer: 20,10; found if not given.")]
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same result.")]
 Activation = Annotated[str, typer.Option(help="The hidden units' function: relu, leaky_relu(0.1), tanh, softplus, …")]
@@ -31,6 +36,16 @@ Method = Annotated[
         help="auto, or a name from `neurecover methods`.",
         autocompletion=among(lambda: ["auto", *(method.name for method in nr.methods())]),
     ),
+]
+OwnMethod = Annotated[
+    str,
+    typer.Option(
+        help="A name from `neurecover methods`, but for least_squares, which is the finisher itself.",
+        autocompletion=among(lambda: [method.name for method in nr.methods() if method.run is not None]),
+    ),
+]
+ActivationOrAuto = Annotated[
+    str, typer.Option(help="auto, or the hidden units' function: relu, leaky_relu(0.1), tanh, softplus, …")
 ]
 TimeBudget = Annotated[float | None, typer.Option(help="Seconds after which no new work is begun.")]
 NoBias = Annotated[bool, typer.Option("--no-bias", help="Fix all biases and the offset at zero.")]

@@ -11,11 +11,13 @@ from neurecover.cli import machine
 from neurecover.cli.app import FAILED, OK, STATUS, app
 from neurecover.cli.options import (
     Activation,
+    ActivationOrAuto,
     Inputs,
     Json,
     Method,
     NoBias,
     Outputs,
+    OwnMethod,
     Samples,
     Seed,
     TimeBudget,
@@ -67,7 +69,7 @@ def recover(
     inputs: Inputs = None,
     outputs: Outputs = None,
     method: Method = "auto",
-    activation: Activation = "relu",
+    activation: ActivationOrAuto = "relu",
     no_bias: NoBias = False,
     seed: Seed = 0,
     time_budget: TimeBudget = None,
@@ -187,7 +189,7 @@ def extract(
 @app.command()
 def estimate(
     samples: Samples,
-    method: Method = "hermite",
+    method: OwnMethod = "hermite",
     form: Annotated[str, typer.Option(help="best, or paper for the algorithm as printed.")] = "best",
     hidden: Annotated[int | None, typer.Option(min=1, help="Hidden units; found if not given.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The .npz file for the network.")] = None,

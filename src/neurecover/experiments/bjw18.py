@@ -11,7 +11,7 @@ import numpy as np
 from neurecover.algorithms import methods
 from neurecover.algorithms.bjw18.corruption import sparse_noise
 from neurecover.algorithms.bjw18.enumeration import sign_patterns
-from neurecover.algorithms.bjw18.from_symmetric import exact_from
+from neurecover.algorithms.bjw18.from_symmetric import exact_symmetric
 from neurecover.algorithms.bjw18.guesses import arbitrary_noise
 from neurecover.algorithms.bjw18.ica import exact_ica
 from neurecover.algorithms.bjw18.parallel import one_sparse
@@ -104,7 +104,7 @@ def _ica_trial(seed: int) -> float:
 def _from_trial(seed: int) -> float:
     net = conditioned_teacher(seed)
     X, Y = sample(net, N, inputs=Uniform(), random_state=seed)
-    return _error(exact_from(ArraySource(X, Y), K, np.random.default_rng(seed)), net)
+    return _error(exact_symmetric(ArraySource(X, Y), K, np.random.default_rng(seed)), net)
 
 
 EXACT_TRIALS: dict[str, tuple[Callable[[int], float], int, int]] = {
@@ -114,7 +114,7 @@ EXACT_TRIALS: dict[str, tuple[Callable[[int], float], int, int]] = {
     "exact_tensor, z³ on z > 0": (lambda seed: _power_trial(seed, 3), 20, 19),
     "exact_tensor, covariance of condition 100": (_covariance_trial, 20, 19),
     "exact_ica, orthonormal W, p = 14": (_ica_trial, 20, 19),
-    "exact_from, uniform inputs": (_from_trial, 20, 19),
+    "exact_symmetric, uniform inputs": (_from_trial, 20, 19),
 }
 
 

@@ -20,7 +20,7 @@ from neurecover.refine.task import Task
 from neurecover.results import Estimate
 
 
-def exact_from(source: Source, k: int, rng: np.random.Generator) -> ExactWeights:
+def exact_symmetric(source: Source, k: int, rng: np.random.Generator) -> ExactWeights:
     """The exact ReLU network behind noiseless samples of symmetric inputs."""
     X, Y = samples_for_patterns(source, rng)
     relu = activations.get("relu")
@@ -29,19 +29,19 @@ def exact_from(source: Source, k: int, rng: np.random.Generator) -> ExactWeights
 
 def _refuse(task: Task) -> str | None:
     if str(task.activation) != "relu" and task.activation.rectified:
-        return f"exact_from finds its start by relu(z) − relu(−z) = z. Got {task.activation} instead; try exact_tensor."
-    return refuse_exact("exact_from", task)
+        return f"exact_symmetric begins with relu(z) − relu(−z) = z. Got {task.activation} instead; try exact_tensor."
+    return refuse_exact("exact_symmetric", task)
 
 
 def _run(call: Call) -> Estimate:
     X, Y = samples_for_patterns(call.source, call.rng)
     k = units_of_rank(call.task.n_hidden, Y)
     test = symmetry_test(ArraySource(X, Y), call.rng)
-    return as_estimate(exact_from(call.source, k, call.rng), (test.sentence,))
+    return as_estimate(exact_symmetric(call.source, k, call.rng), (test.sentence,))
 
 
 ALGORITHM = Algorithm(
-    name="exact_from",
+    name="exact_symmetric",
     paper="BJW18, Section 4.3",
     assumes="symmetric inputs, no biases, no noise; relu; A and W of rank k (k ≤ p, d)",
     refuse=_refuse,
