@@ -172,15 +172,16 @@ def _equations(network: Network, X: np.ndarray, Y: np.ndarray, sigma: np.ndarray
 def _noise_model(network: Network, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """β (4,) with r² = Var e in the mean, every answer weighted by what is expected of its square."""
     sizes, squares = _sizes(network, X).reshape(Y.size, -1), ((Y - network(X)) ** 2).ravel()
+    # Where all terms vanish an answer is still not infinitely more certain than the others.
+    least = max(_CERTAIN * float(squares.mean()), 1e-300)
     model = np.zeros(sizes.shape[1])
-    model[0] = max(float(squares.mean()), 1e-300)
+    model[0] = least / _CERTAIN
     for _ in range(5):
-        expected = np.maximum(sizes @ model, 1e-300)
+        expected = np.maximum(sizes @ model, least)
         rows = sizes / expected[:, None]
         scale = np.linalg.norm(rows, axis=0)
         model = nnls(rows / scale, squares / expected)[0] / scale
-    # Where all terms vanish an answer is still not infinitely more certain than the others.
-    return np.maximum(model, [max(_CERTAIN * float(squares.mean()), 1e-300), 0.0, 0.0, 0.0])
+    return np.maximum(model, [least, 0.0, 0.0, 0.0])
 
 
 def _sizes(network: Network, X: np.ndarray) -> np.ndarray:
