@@ -1,8 +1,8 @@
 """Pictures of the tables of [GKLW19, Figures 2–4].
 
-Above, the three forms whose errors the paper's figure shows; below, in a panel of its own, the estimate after least
-squares, which without noise is at rounding and would squeeze the others together. A colour is a form and a line style
-an error; lines are means over the trials, and the shade goes from the least to the largest.
+The axis of errors is broken: below, in a panel of its own, is what is at rounding, as the estimate after least squares
+is without noise, which would squeeze the others together. A colour is a form and a line style an error; lines are means
+over the trials, and the shade goes from the least to the largest.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 SQUARED = {"error_W": ("-", "W, squared"), "error_A": ("--", "A, squared"), "mse": (":", "outputs, mean square")}
 ROOTS = {"root_error_W": "-", "root_error_A": "--"}
+BREAK = 1e-12  # of the axis: errors below are rounding
 ROUNDING = 1e-32  # the square of rounding: zero has no place on a logarithmic axis
 
 
@@ -43,11 +44,12 @@ def drawing(axis: str, logarithmic: bool) -> Callable[[list[dict[str, str]], Pat
             lines = ROOTS if roots else {name: line for name, (line, _) in SQUARED.items()}
             mine = [row for row in rows if row["panel"] == panel]
             for number, form in enumerate(forms):
-                ax = column[1] if form == forms[-1] else column[0]
                 for name, line in lines.items():
                     x, low, mean, high = _spread([row for row in mine if row["form"] == form], name)
-                    ax.plot(x, mean, line, marker=".", color=f"C{number}")
-                    ax.fill_between(x, low, high, color=f"C{number}", alpha=0.12, linewidth=0)
+                    for ax, there in zip(column, (mean >= BREAK, mean < BREAK)):
+                        if there.any():
+                            ax.plot(x[there], mean[there], line, marker=".", color=f"C{number}")
+                            ax.fill_between(x, low, high, where=there, color=f"C{number}", alpha=0.12, linewidth=0)
             scale = "log" if logarithmic and not roots else "linear"
             column[1].set(xlabel="dimension" if roots else axis, xscale=scale)
             column[0].set(title=panel)
