@@ -39,6 +39,7 @@ class Evidence:
     (0: not determined), agreements how many independent descents ended at the same optimum, last_drop what the last
     unit that was dropped was worth, N·log(Σr² without it / Σr² with it) per parameter. `precision` is what grids the
     outputs lie on, and at_rounding says whether the fit has reached their rounding: then no better one is to be found.
+    steady says whether fits from starts a few standard errors away end at the same optimum.
     """
 
     asked: int | tuple[int, ...] | None
@@ -48,6 +49,7 @@ class Evidence:
     last_drop: float = 0.0
     precision: OutputPrecision | None = None
     at_rounding: bool = False
+    steady: bool = True
 
 
 @dataclass(frozen=True)
@@ -307,6 +309,12 @@ def noise(
             f"parameter, and noise explains {MARGINAL:g}."
         )
     converged, agreed = evidence.converged, evidence.agreements > 0 or evidence.at_rounding
+    steady = "Fits that begin a few standard errors away end at this optimum, or the errors are too small to ask."
+    if not evidence.steady:
+        steady = (
+            "Fits that begin a few standard errors away end at other optima, which these samples do not tell from this "
+            "one: it takes more of them, or more time to compare."
+        )
     ratio = holdout.mse / left_out.mse if left_out.mse > 0.0 else np.inf
     p_holdout = float(fdtrc(left_out.freedom * holdout.n, left_out.freedom * left_out.n, ratio))
     structure = f"The residual correlates with no random unit (p = {p_structure:.1e})."
@@ -319,6 +327,7 @@ def noise(
         Check("spare unit", not open_width, evidence.last_drop, MARGINAL, spare),
         Check("convergence", converged, None, None, _converged_sentence(converged)),
         Check("agreement", agreed, evidence.agreements, 1, _agreement_sentence(agreed, evidence.at_rounding)),
+        Check("agreement", evidence.steady, None, None, steady),
         Check("structure", p_structure >= SIGNIFICANCE, p_structure, SIGNIFICANCE, structure),
         Check(
             "generalisation",
@@ -420,6 +429,18 @@ def independence(z: np.ndarray) -> Check:
         "and standard errors would be too small."
     )
     return Check("independence", False, p_value, SIGNIFICANCE, sentence)
+
+
+def corners(p_value: float) -> Check:
+    """Are the kinks sharp? Of the name of `structure`, all of which have to pass."""
+    if p_value >= SIGNIFICANCE:
+        sentence = f"Next to the kinks the residual has no sign of its own (p = {p_value:.1e})."
+        return Check("structure", True, p_value, SIGNIFICANCE, sentence)
+    sentence = (
+        f"Next to the kinks the residual is of one sign (p = {p_value:.1e}): the units bend smoothly there. "
+        "Try another activation."
+    )
+    return Check("structure", False, p_value, SIGNIFICANCE, sentence)
 
 
 def precision(widest: float, strength: np.ndarray, n_samples: int) -> list[Check]:

@@ -19,6 +19,7 @@ from neurecover.experiments import (
     peers,
     resumes,
     scale,
+    tables,
     torture,
     trained,
 )
@@ -38,6 +39,7 @@ def benchmarks() -> dict[str, Experiment]:
         engine.ENGINE,
         activations.TABLE,
         layers.TABLE,
+        tables.TABLE,
         *extract.EXTRACTS,
         peers.PEERS,
         scale.SCALE,
