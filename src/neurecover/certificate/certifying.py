@@ -147,7 +147,7 @@ def certify(
         made.append(checks.output_digits(evidence.precision, spread, noise))
         made += checks.precision(errors.arrays.largest(*_rows(normal)), _strength(normal, errors.arrays), serial.n)
         if verdict_of(tuple(made)) == "statistical":
-            misfit = float(np.sqrt(variance * n_free / n_equations))
+            misfit = float(np.sqrt(variance * (n_free + checks.UNSEEN) / n_equations))
             made.append(checks.noise_level(variance, errors.arrays.largest(*_hidden(normal)), misfit, bias))
     else:
         made.append(checks.digits(errors.arrays.largest(*_hidden(normal))))

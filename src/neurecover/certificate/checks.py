@@ -28,6 +28,8 @@ FEW, MARGINAL = 4, 3.0  # equations per parameter; worth of a unit that noise ex
 MARGIN = 1  # samples at a kink beyond those that any unit can be laid through
 IN_DIGITS = {"single precision": "seven digits: ", "half precision": "three digits: ", "bfloat16": "two digits: "}
 STEPS = 3.0  # of the grid of an output to its standard deviation
+# Σ (f − f̂)²/σ² of a misfit that a test of it alone, at level SIGNIFICANCE, misses once in a thousand: (3.29 + 3.09)².
+UNSEEN = 41.0
 WIDE, WEAK = 0.1, 4.0  # largest standard error of a weight, least output weight in standard errors
 
 
@@ -466,7 +468,8 @@ def precision(widest: float, strength: np.ndarray, n_samples: int) -> list[Check
 def noise_level(noise_variance: float, largest: float, misfit: float, bias: bool) -> Check:
     """What the residual is, told where every check of it has passed.
 
-    misfit is σ √(P/n), as far as noise moves P parameters from the function behind n samples: within it any is as good.
+    misfit is σ √((P + UNSEEN)/n): as far as noise moves P parameters from the function behind n samples, and what a
+    test has to have to see more than that.
     bias=False says that the caller has no biases.
     """
     sentence = (
