@@ -1,10 +1,10 @@
 """Time and memory against the number of samples n, inputs d and units k, for samples that are streamed from files.
 
 Every row is a `recover` in a process of its own, on noisy samples of a random network. Time is that of the processor; a
-pass is timed between its first block and its last, by the clock on the wall where worker processes compute it. The last pass is the heaviest: it sums the information of P
-parameters and the covariance of their scores, 4 P² floating-point operations per row as these are defined. `share` is
-their rate as a share of that of one large matrix product in the same process; it is above one where sums by region of
-the input spare most of them.
+pass is timed between its first block and its last, by the clock on the wall where worker processes compute it. The last
+pass is the heaviest: it sums the information of P parameters and the covariance of their scores, 4 P² floating-point
+operations per row as these are defined. `share` is their rate as a share of that of one large matrix product in the
+same process; it is above one where sums by region of the input spare most of them.
 """
 
 from __future__ import annotations
