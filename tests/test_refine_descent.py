@@ -1,5 +1,6 @@
 """Descents: they go down, they end at a stationary point, and all ways of taking a step agree."""
 
+import warnings
 from itertools import pairwise
 
 import numpy as np
@@ -148,3 +149,15 @@ def test_steps_that_overflow_are_rejected() -> None:
     V = np.array([[20.0, 5.0, 0.0], [-3.0, 9.0, 1.0]])
     run = Descent(source, Student(get("exp"), V / 30, np.zeros((3, 1)), True, False)).advance(50)
     assert np.isfinite(run.rss)
+
+
+def test_a_start_beyond_all_numbers_explains_nothing() -> None:
+    """e^z overflows at the start: that is no fit, exact or not, and no warning reaches the user."""
+    X = np.linspace(-1.0, 1.0, 50)[:, None]
+    student = Student(get("exp"), np.array([[3_000.0, 0.0]]), np.zeros((2, 1)), bias=True, affine=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        descent = Descent(ArraySource(X, np.sin(X)), student)
+        descent.advance(3)
+    assert descent.relative_rss == np.inf
+    assert not descent.running

@@ -41,7 +41,7 @@ class Evidence:
     (0: not determined), agreements how many independent descents ended at the same optimum, last_drop what the last
     unit that was dropped was worth, N·log(Σr² without it / Σr² with it) per parameter. `precision` is what grids the
     outputs lie on, and at_rounding says whether the fit has reached their rounding: then no better one is to be found.
-    steady says whether fits from starts a few standard errors away end at the same optimum.
+    unrivalled says whether fits from starts a few standard errors away end at the same optimum.
     """
 
     asked: int | tuple[int, ...] | None
@@ -51,7 +51,7 @@ class Evidence:
     last_drop: float = 0.0
     precision: OutputPrecision | None = None
     at_rounding: bool = False
-    steady: bool = True
+    unrivalled: bool = True
 
 
 @dataclass(frozen=True)
@@ -311,9 +311,9 @@ def noise(
             f"parameter, and noise explains {MARGINAL:g}."
         )
     converged, agreed = evidence.converged, evidence.agreements > 0 or evidence.at_rounding
-    steady = "Fits that begin a few standard errors away end at this optimum, or the errors are too small to ask."
-    if not evidence.steady:
-        steady = (
+    rivals = "Fits that begin a few standard errors away end at this optimum, or the errors are too small to ask."
+    if not evidence.unrivalled:
+        rivals = (
             "Fits that begin a few standard errors away end at other optima, which these samples do not tell from this "
             "one: it takes more of them, or more time to compare."
         )
@@ -329,7 +329,7 @@ def noise(
         Check("spare unit", not open_width, evidence.last_drop, MARGINAL, spare),
         Check("convergence", converged, None, None, _converged_sentence(converged)),
         Check("agreement", agreed, evidence.agreements, 1, _agreement_sentence(agreed, evidence.at_rounding)),
-        Check("agreement", evidence.steady, None, None, steady),
+        Check("agreement", evidence.unrivalled, None, None, rivals),
         Check("structure", p_structure >= SIGNIFICANCE, p_structure, SIGNIFICANCE, structure),
         Check(
             "generalisation",

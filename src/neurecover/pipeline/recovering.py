@@ -38,9 +38,9 @@ from neurecover.pipeline.running import (
 from neurecover.random import RandomStateLike
 from neurecover.refine.finisher import finish
 from neurecover.refine.passes import LARGEST, fit_in_passes
+from neurecover.refine.pits import lowest_pit
 from neurecover.refine.rare_columns import start_from_common_columns
 from neurecover.refine.settling import Finished, polish
-from neurecover.refine.steadiness import steadied
 from neurecover.refine.task import Task
 from neurecover.results import Estimate, Recovery, Stage
 from neurecover.solve import Deadline
@@ -222,7 +222,7 @@ def _finished(
         found.last_drop,
         given.precision,
         task.coarse and found.relative_rss < task.level,
-        found.steady,
+        found.unrivalled,
     )
     certificate = certified(run, found.network, given, residuals, evidence, task.bias)
     network = shown(found.network, given, certificate)
@@ -262,7 +262,7 @@ def _fitted(given: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run)
         residuals = reduce(given.holdout, held_out)
         final = polish(given.samples, found, task.bias, deadline)
         if given.stream is None:
-            final = steadied(given.samples, final, task, run.rng, deadline)
+            final = lowest_pit(given.samples, final, task, run.rng, deadline)
     passes = f" after {run.passes.made} passes" if run.passes.made else ""
     clock.stage("last fit", f"{_residual(final)} on all {given.moments.n} samples{passes}")
     return final, residuals

@@ -95,18 +95,19 @@ class Descent:
         self.deadline = deadline or Deadline()
         if is_large(student.V.size) and projected:
             source = hold(source, student.bias)
-        sums = readout_sums(source, replace(student, readout=np.zeros_like(student.readout)))
-        self.total = float(sums["rr"])
-        self.n_equations = int(sums["n"]) * student.n_outputs
-        if student.readout.any():
-            sums = readout_sums(source, student)
-        best = ReadoutFactor(sums)
+        with np.errstate(over="ignore", invalid="ignore"):  # where e^z is beyond all numbers nothing is to be gained
+            sums = readout_sums(source, replace(student, readout=np.zeros_like(student.readout)))
+            self.total = float(sums["rr"])
+            self.n_equations = int(sums["n"]) * student.n_outputs
+            if student.readout.any():
+                sums = readout_sums(source, student)
+            best = ReadoutFactor(sums)
         start = replace(student, readout=student.readout + best.step)
         point = FitPoint(source, start, best.best_rss, self.total, sums["hh"], projected, self.deadline)
         # Products in single precision say nothing of curvatures below their rounding.
         smallest = 1e-7 if isinstance(source, Held) and is_large(student.V.size) else Damping().smallest
         self._loop = Loop(point, TOLERANCES, Damping(smallest=smallest))
-        if student.n_hidden == 0 and self._loop.outcome is Outcome.RUNNING:
+        if (student.n_hidden == 0 or not isfinite(best.best_rss)) and self._loop.outcome is Outcome.RUNNING:
             self._loop.outcome = Outcome.CONVERGED
 
     @property
@@ -121,6 +122,8 @@ class Descent:
     @property
     def relative_rss(self) -> float:
         """Σ r² / Σ y²."""
+        if not isfinite(self.rss):
+            return np.inf
         return self.rss / self.total if self.total > 0 else 0.0
 
     @property

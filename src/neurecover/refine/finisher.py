@@ -180,8 +180,10 @@ def _all_at_once(source: Source, descent: Descent, task: Task, deadline: Deadlin
     forms = [descent.student]
     if task.can_be_affine and not descent.student.affine:
         forms.append(_with_affine(descent.student))
-    tries = itertools.product(forms, (0.1, 0.01, 0.001))
-    students: Iterator[Student] = (_useful(source, merged(form, angle), descent.total, task) for form, angle in tries)
+    merges = (merged(form, angle) for form, angle in itertools.product(forms, (0.1, 0.01, 0.001)))
+    students: Iterator[Student] = (
+        _useful(source, student, descent.total, task) for student in merges if _is_finite(source, student)
+    )
     if descent.large:
         # A fit takes long and a readout does not: the idea that costs least is tried first.
         students = iter(sorted(students, key=lambda s: ReadoutFactor(readout_sums(source, s)).best_rss))
@@ -193,6 +195,13 @@ def _all_at_once(source: Source, descent: Descent, task: Task, deadline: Deadlin
                 continue
             student = tried.student
         yield descend(source, student, deadline)
+
+
+def _is_finite(source: Source, student: Student) -> bool:
+    """Whether it has values at all: e to the sum of what two units had may be beyond all numbers."""
+    if student.activation.homogeneity is not None:
+        return True
+    return bool(np.isfinite(readout_sums(source, student)["hh"]).all())
 
 
 def _useful(source: Source, student: Student, total: float, task: Task) -> Student:

@@ -27,7 +27,7 @@ class Finished:
 
     sign_choices counts the sign assignments that fit equally well (1 when the signs are determined, 0 when the search
     for them was too large or none fits and an affine part had to stay, as pairs of units). last_drop is what the last
-    unit to be dropped was worth (see `finish.narrow`), steady whether noisy samples tell it from other optima.
+    unit to be dropped was worth (see `finish.narrow`), unrivalled whether noisy samples tell it from other optima.
     """
 
     network: Network
@@ -38,7 +38,7 @@ class Finished:
     agreements: int
     converged: bool
     last_drop: float = 0.0
-    steady: bool = True
+    unrivalled: bool = True
 
     @property
     def exact(self) -> bool:

@@ -26,7 +26,8 @@ class ReadoutFactor:
         self.step = self.unwhiten(self.whitened)
         self.rss = float(sums["rr"])
         self.decrease = float(np.vdot(self.whitened, self.whitened))  # what `step` takes off Σ r²
-        self.best_rss = max(self.rss - self.decrease, 0.0)
+        # Features beyond all numbers, as e^z has them, explain nothing.
+        self.best_rss = max(self.rss - self.decrease, 0.0) if np.isfinite(self.decrease) else np.inf
 
     def whiten(self, right: np.ndarray) -> np.ndarray:
         """F⁻¹ right, with F Fᵀ = Σ h hᵀ."""

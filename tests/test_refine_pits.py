@@ -7,8 +7,8 @@ import neurecover as nr
 from neurecover.activations import get
 from neurecover.data import ArraySource
 from neurecover.experiments import torture
+from neurecover.refine.pits import lowest_pit
 from neurecover.refine.settling import Finished, polish
-from neurecover.refine.steadiness import steadied
 from neurecover.refine.task import Task
 from neurecover.simulate import hostile
 from neurecover.solve import Deadline
@@ -26,23 +26,23 @@ def test_many_samples_are_left_alone() -> None:
     source, found, task = _fit(0, 4_000, 0.05)
     rng = np.random.default_rng(0)
     before = rng.bit_generator.state
-    assert steadied(source, found, task, rng, Deadline()) is found
+    assert lowest_pit(source, found, task, rng, Deadline()) is found
     assert rng.bit_generator.state == before
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_a_lower_pit_takes_the_place_of_a_higher_one(seed: int) -> None:
     source, found, task = _fit(seed, 150, 0.5)
-    after = steadied(source, found, task, np.random.default_rng(0), Deadline())
+    after = lowest_pit(source, found, task, np.random.default_rng(0), Deadline())
     assert after.rss <= found.rss
     again = polish(source, after, True, Deadline())
     assert again.rss == pytest.approx(after.rss, rel=1e-6)
 
 
-def test_without_time_a_doubtful_fit_is_not_steady() -> None:
+def test_without_time_a_doubtful_fit_has_rivals() -> None:
     source, found, task = _fit(0, 150, 0.5)
     over = Deadline.after(0.0)
-    assert not steadied(source, found, task, np.random.default_rng(0), over).steady
+    assert not lowest_pit(source, found, task, np.random.default_rng(0), over).unrivalled
 
 
 @pytest.mark.parametrize("seed", [0, 9])

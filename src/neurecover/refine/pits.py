@@ -11,9 +11,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from neurecover.data import Source, reduce
-from neurecover.matching import compare
 from neurecover.models import Network, are_biases, parameters, with_parameters
 from neurecover.refine.settling import Finished, polish
 from neurecover.refine.task import Task
@@ -29,8 +29,8 @@ AS_DEEP = 10.0  # of Σ r²/σ² between two pits: odds of e⁵ under Gaussian n
 ELSEWHERE = 2.0  # standard errors, in some direction, between two pits
 
 
-def steadied(source: Source, found: Finished, task: Task, rng: np.random.Generator, deadline: Deadline) -> Finished:
-    """The lowest pit around a fit to noisy samples, `steady` if there is no other that is about as deep."""
+def lowest_pit(source: Source, found: Finished, task: Task, rng: np.random.Generator, deadline: Deadline) -> Finished:
+    """The lowest pit around a fit to noisy samples, `unrivalled` if there is no other that is about as deep."""
     if found.relative_rss < task.level or found.network.n_hidden == 0:
         return found
     for _ in range(ROUNDS):
@@ -40,15 +40,15 @@ def steadied(source: Source, found: Finished, task: Task, rng: np.random.Generat
         tried: list[Finished] = []
         for _ in range(STARTS):
             if deadline.passed:
-                return replace(found, steady=False)
+                return replace(found, unrivalled=False)
             start = replace(found, network=around.start(rng))
             tried.append(polish(source, start, task.bias, deadline))
         lowest = min(tried, key=lambda fit: fit.rss)
         if lowest.rss >= found.rss - LOWER * around.variance:
             rivals = [fit for fit in tried if fit.rss <= found.rss + AS_DEEP * around.variance]
-            return replace(found, steady=not any(around.distance(fit.network) > ELSEWHERE for fit in rivals))
+            return replace(found, unrivalled=not any(around.distance(fit.network) > ELSEWHERE for fit in rivals))
         found = replace(found, network=lowest.network, rss=lowest.rss, relative_rss=lowest.relative_rss)
-    return replace(found, steady=False)
+    return replace(found, unrivalled=False)
 
 
 class _Parabola:
@@ -86,8 +86,10 @@ class _Parabola:
 
     def distance(self, other: Network) -> float:
         """√(δᵀ Σ JᵀJ δ)/σ, in standard errors along the direction in which the other network lies."""
-        pairs = compare(other, self.network).permutation
-        if other.n_hidden != self.network.n_hidden or np.any(pairs < 0):
+        mine, other = self.network, other.normal_form()
+        if other.n_hidden != mine.n_hidden:
             return np.inf
-        apart = (parameters(other.normal_form().take(pairs)) - parameters(self.network))[self.free]
+        V, U = np.column_stack([mine.W, mine.b]), np.column_stack([other.W, other.b])
+        _, pairs = linear_sum_assignment(np.linalg.norm(V[:, None] - U, axis=2))
+        apart = (parameters(other.take(pairs)) - parameters(mine))[self.free]
         return float(np.linalg.norm(self.half.T @ apart)) / float(np.sqrt(self.variance))
