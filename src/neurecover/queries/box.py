@@ -18,10 +18,13 @@ from numpy.typing import ArrayLike
 
 from neurecover.data.frames import Frame
 from neurecover.exceptions import UnsolvableError
+from neurecover.queries.limits import EVERYWHERE, Limits
 
 _LENGTHS = (1e-6, 1e-4, 1e-2, 1.0, 100.0)
 _STEPS = np.array([0.0, 0.71, 1.87, 3.14, 3.9, 5.0])
 _PLACES, _SPARE = 6, 6
+# How far towards the limits of the box segments begin, so that there is room for them.
+_MIDST = 0.5
 _COARSE = 1e-11
 # The scale of a box whose answers are all zero.
 _NOTHING = 1e-290
@@ -44,7 +47,7 @@ class Box:
 
     `ask` is put at most `batch` rows at a time. `budget` is how many rows it may be asked in all. With a `frame` it is
     asked x = mean + z·spread for questions z, and `single` says that it sees them in single precision, which is
-    also found out.
+    also found out. `limits` say where it may be asked; who asks keeps to them.
     """
 
     def __init__(
@@ -56,11 +59,13 @@ class Box:
         budget: int | None = None,
         frame: Frame | None = None,
         single: bool = False,
+        limits: Limits = EVERYWHERE,
     ) -> None:
         for name, value in (("n_inputs", n_inputs), ("batch", batch), ("budget", budget)):
             if value is not None and value < 1:
                 raise ValueError(f"expected {name} to be at least 1. Got {value} instead.")
         self.n_inputs = n_inputs
+        self.limits = limits
         self.budget = budget
         self.whitening = None if frame is None else frame.whitening
         self._frame, self._single = frame, single
@@ -179,6 +184,8 @@ class Box:
         more, ways = rng.standard_normal((2, _SPARE, 1, self.n_inputs))
         # Answers at a few other places too: at one of them alone the terms may happen to cancel.
         others = rng.standard_normal((_PLACES, self.n_inputs))
+        others = self.limits.drawn_in(others)
+        start, more = self.limits.drawn_in(start, _MIDST), self.limits.drawn_in(more, _MIDST)
         places = self(others)
         scale = max(_rms(places), _NOTHING)
         growth = max(_rms(places - places.mean(axis=0)), 1e-6 * scale)
@@ -187,7 +194,7 @@ class Box:
         elsewhere = (others[:, None], np.resize(direction, (_PLACES, 1, self.n_inputs)), _LENGTHS[0])
         tries = [(start, direction, length) for length in _LENGTHS]
         for number, (begin, along, length) in enumerate([tries[0], elsewhere, *tries[1:]]):
-            segments = begin + length * _STEPS[:, None] * along
+            segments = self._segments(begin, along, length)
             Y = np.stack([self(segment) for segment in segments])
             if number == 0:
                 self._check_steady(segments[0], Y[0])
@@ -195,7 +202,7 @@ class Box:
             varies = np.ptp(Y, axis=1).max(axis=1) > 0
             if not varies.any():
                 # A box that is flat here may not be elsewhere, and there a longer segment would cross its kinks.
-                Y = np.stack([self(segment) for segment in more + length * _STEPS[:, None] * ways])
+                Y = np.stack([self(segment) for segment in self._segments(more, ways, length)])
                 varies = np.ptp(Y, axis=1).max(axis=1) > 0
             if varies.any():
                 left = np.array([_left_by_affine(y) for y in Y[varies]])
@@ -209,6 +216,9 @@ class Box:
         # A box that answers in single precision is taken to see its questions in it too.
         self._single = self._single or (in_single and resolution > _COARSE)
         return _Probe(resolution, scale, growth)
+
+    def _segments(self, start: np.ndarray, along: np.ndarray, length: float) -> np.ndarray:
+        return start + length * _STEPS[:, None] * self.limits.shorter(start, along, length * _STEPS[-1])
 
     def _check_steady(self, X: np.ndarray, Y: np.ndarray) -> None:
         # The same rows in the same batch, because a batch of another size may be added up in another order.

@@ -163,7 +163,7 @@ def sample(box: Box, n_units: int, rng: np.random.Generator) -> ArraySource:
     """Questions x ~ N(0, I) and their answers, enough to fit so many units."""
     parameters = n_units * (box.n_inputs + 1 + box.n_outputs) + (box.n_inputs + 1) * box.n_outputs
     count = int(parameters * np.clip(_WORK / parameters**2, _FEWEST, _MOST)) // box.n_outputs + 64
-    X = rng.standard_normal((count, box.n_inputs)).astype(np.float32).astype(float)
+    X = box.limits.drawn_in(rng.standard_normal((count, box.n_inputs))).astype(np.float32).astype(float)
     return ArraySource(X, box(X))
 
 

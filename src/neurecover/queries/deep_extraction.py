@@ -34,6 +34,8 @@ _EXACT = 3e4
 _DETERMINED = 1e-6
 # Fresh questions where the values of a layer are extreme, for each layer below the last.
 _EXTREMES = 150
+# Fresh questions at the corners of a range.
+_CORNERS = 500
 
 
 def extract_deep(
@@ -90,7 +92,8 @@ def _attempts(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline
     span = gradient_span(box, rng)
     if span.shape[1] == 0:
         raise UnsolvableError("The box gives the same answers wherever it was asked, so it shows no unit.")
-    reduced = span.shape[1] < box.n_inputs
+    # A part of the range is reached along other directions than those that matter.
+    reduced = span.shape[1] < box.n_inputs and not box.limits
     inner = Box(lambda X: box(X @ span.T), span.shape[1]) if reduced else box
     best: _Found | None = None
     failure = ""
@@ -120,7 +123,7 @@ def _finished(
 ) -> _Found:
     output = solution.output
     n = int(1.3 * output.network.n_parameters / box.n_outputs) + 50
-    X = polishing_points(output.network, solution.anchors, n, rng)
+    X = polishing_points(output.network, solution.anchors, n, rng, box.limits)
     polished = polish(output.network, X, inner(X), deadline)
     network = polished.network
     if inner is not box:
@@ -137,8 +140,12 @@ def fresh_residual(box: Box, network: DeepNetwork, rng: np.random.Generator) -> 
     """
     n = max(200, -(-network.n_parameters // network.n_outputs))
     X = rng.standard_normal((n, network.n_inputs)) * np.resize([0.3, 1.0, 5.0], n)[:, None]
+    X = box.limits.drawn_in(X)
     for number in range(1, network.depth):
-        X = np.vstack([X, extreme_points(Known(network.n_inputs, network.layers[:number]), _EXTREMES, rng)])
+        known = Known(network.n_inputs, network.layers[:number], limits=box.limits)
+        X = np.vstack([X, extreme_points(known, _EXTREMES, rng)])
+    if box.limits:
+        X = np.vstack([X, box.limits.corners(_CORNERS, rng)])
     Y = box(X)
     return float((np.abs(network(X) - Y).max(axis=1) / sizes(Y)).max())
 

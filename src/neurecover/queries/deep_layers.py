@@ -104,7 +104,7 @@ class Stage:
 def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> Solution:
     """The network of the box; UnsolvableError where some layer cannot be found."""
     answers = Answers(box, rng)
-    levels = [Level.above(Known(box.n_inputs))]
+    levels = [Level.above(Known(box.n_inputs, limits=box.limits))]
     returns = 0
     while True:
         number = len(levels)
@@ -276,5 +276,5 @@ def _closed(box: Box, level: Level, rng: np.random.Generator) -> Known:
         signs = signs_by_moving(box, known, theta, level.points, rng)
         if signs.told:
             s = signs.signs
-            return Known(known.n_inputs, (*known.layers, (s[:, None] * W, s * b)))
-    return Known(known.n_inputs, known.layers, (W, b))
+            return replace(known, layers=(*known.layers, (s[:, None] * W, s * b)), open=None)
+    return replace(known, open=(W, b))
