@@ -61,6 +61,8 @@ _LOOKED_AT, _GONE, _LOCAL = 12, 3, 1e-3
 _COARSEST = 1e-3
 
 
+# What planes that were fitted together leave of an affine part that twins take up: rounding, or so many times their error.
+_REFINED, _MOST_MISFIT = 1e-9, 30.0
 _OTHER_TWINS = "Two units share a plane and face away from each other: other such pairs give the same function."
 
 
@@ -196,7 +198,7 @@ def _affine(
         raise error
     n_parameters = len(planes) * (box.n_inputs + 1 + box.n_outputs)
     planes = refine_affine(box, planes, regions, _accuracy(box, wanted, n_parameters), rng)
-    twins = with_twins(planes, wanted.activation, _misfit(planes))
+    twins = with_twins(planes, wanted.activation, max(_REFINED, _MOST_MISFIT * float(planes.error.max())))
     if twins is not None:
         unknown = () if twins.only else (_OTHER_TWINS,)
         return _Found(twins.network, planes.error[twins.plane], unreached=unknown)

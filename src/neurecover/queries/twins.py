@@ -11,24 +11,29 @@ twins,
 With t twins the p (d − t) equations across their rows are free of their u_j. These have to hold for bits alone, which
 a straight part that has nothing to do with the planes would meet only by chance; with t = d there are none, and nothing
 is shown. (A₁ = −A₂ in every output does not bend at all: such twins are a straight part.)
+
+Twins on every plane whose A₁ and A₂ are in one ratio, act(z) − s act(−z), are single units of another activation.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import combinations
+from math import comb
 
 import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.models import Network
-from neurecover.queries.planes import Planes, slopes_of
+from neurecover.queries.planes import AffinePartError, Planes, slopes_of
 from neurecover.refine.signs import find_flips
 
 # Rows count as independent while the least singular value is above this part of the largest.
 _INDEPENDENT = 1e-3
 # Where rows are dependent, so many planes at most are tried for twins, in so many ways.
 _TWINS, _WAYS = 2, 500
+# A million to one against chance.
+_SPARE_BITS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +66,17 @@ def with_twins(planes: Planes, activation: Activation, tolerance: float) -> Twin
     if not found:
         return None
     twins, U, only = found[0]
-    return Twins(*_network(planes, A, U, twins, activation), only and len(found) == 1)
+    if len(planes) > 1 and twins.all():
+        _refuse_one_ratio(A, U, tolerance)
+    only = only and len(found) == 1 and _told(planes, twins, tolerance)
+    return Twins(*_network(planes, A, U, twins, activation), only)
+
+
+def _told(planes: Planes, twins: np.ndarray, tolerance: float) -> bool:
+    """Whether the equations across the twins' rows have far more digits than there are bits and ways to choose."""
+    k, t = len(twins), int(np.count_nonzero(twins))
+    equations = planes.L.shape[0] * (planes.W.shape[1] - t)
+    return bool(equations * np.log2(1.0 / tolerance) > k + np.log2(comb(k, t)) + _SPARE_BITS)
 
 
 def _choices(A: np.ndarray, W: np.ndarray, E: np.ndarray, tolerance: float) -> list[np.ndarray]:
@@ -93,6 +108,21 @@ def _solved(
         return None
     sizes = np.linalg.svd(W[twins], compute_uv=False)
     return U, bool(only and sizes[-1] > _INDEPENDENT * sizes[0])
+
+
+def _refuse_one_ratio(A: np.ndarray, U: np.ndarray, tolerance: float) -> None:
+    """AffinePartError where u_j = ρ A_j, or (1 − ρ) A_j of a unit reversed, with one ρ for all planes."""
+    size = np.sum(A * A, axis=0)
+    rho = np.sum(U * A, axis=0) / size
+    near = np.minimum(rho, 1.0 - rho)
+    apart = np.ptp(near) + float(np.max(np.linalg.norm(U - rho * A, axis=0) / np.sqrt(size)))
+    if apart < np.sqrt(tolerance):
+        slope = float(np.mean(near / (near - 1.0)))
+        name = "abs" if abs(slope + 1.0) < np.sqrt(tolerance) else f"leaky_relu({slope:.6g})"
+        raise AffinePartError(
+            f"An affine part is left over as units of {name} leave it, on all {len(near)} planes: ask for them with "
+            f"activation='{name}'."
+        )
 
 
 def _network(
