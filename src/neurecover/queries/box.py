@@ -29,6 +29,8 @@ _COARSE = 1e-11
 # The scale of a box whose answers are all zero.
 _NOTHING = 1e-290
 _FINEST, _FINEST_SINGLE = 2.0**-52, 2.0**-24
+# How far out a box in half precision, whose largest number is 65504, is asked.
+_HALF = 6.0
 # Two answers to one question that differ by less are the rounding of sums added up in another order.
 _JITTER = 1e-13
 
@@ -93,6 +95,10 @@ class Box:
         """The inputs x that questions z are put as."""
         X = Z if self._frame is None else self._frame.inputs(Z)
         return X.astype(np.float32).astype(float) if self._single else X
+
+    def seen(self, Z: np.ndarray) -> np.ndarray:
+        """The questions that are put in place of z, where the inputs are rounded and x is not z itself."""
+        return Z if self.whitening is None or not self._single else self.whitening.inputs(self.inputs(Z))
 
     @property
     def n_outputs(self) -> int:
@@ -175,7 +181,11 @@ class Box:
 
     def _measured(self) -> _Probe:
         if self._probe is None:
+            single = self._single
             self._probe = self._probed()
+            if self._single and not single and self._frame is not None:
+                # Far from zero the inputs are rounded by more than the answers, which the answers show from now on.
+                self._probe = self._probed()
         return self._probe
 
     def _probed(self) -> _Probe:
@@ -215,6 +225,9 @@ class Box:
         resolution = max(float(residual) / scale, _FINEST_SINGLE if in_single else _FINEST)
         # A box that answers in single precision is taken to see its questions in it too.
         self._single = self._single or (in_single and resolution > _COARSE)
+        if not self.limits and resolution > _COARSE and np.array_equal(Y, _in_half(Y)):
+            # Far out answers in half precision are infinite.
+            self.limits = Limits.cube(self.n_inputs, _HALF)
         return _Probe(resolution, scale, growth)
 
     def _segments(self, start: np.ndarray, along: np.ndarray, length: float) -> np.ndarray:
@@ -227,6 +240,11 @@ class Box:
         # Threads may add up one answer in another order now and then, but not most of them.
         if np.count_nonzero(apart) > len(X) // 2:
             raise UnsolvableError("The box answers the same question differently when it is asked again.")
+
+
+def _in_half(Y: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return Y.astype(np.float16)
 
 
 def _rms(Y: np.ndarray) -> float:

@@ -8,7 +8,7 @@ planes with a free affine part,
 can be fitted to n answers by damped least squares as they are. That brings the errors down to the rounding of one
 answer times √(parameters / n), and then the signs are solved for. Where that is possible every unit is asked for by
 itself: `alone`. Last, the network without an affine part is fitted to all these answers, each weighted by its rounding,
-which gives the error bars: `certificate.weighted`.
+which gives the error bars: `certificate.weighted`. Where no lines show the units, samples may: `sampled`.
 
 Two kinks too near each other on a line are taken for one of a unit that is not there. Such a unit has no kink on other
 lines, so only units are believed that were seen on a second line.
@@ -32,6 +32,7 @@ from neurecover.queries.alone import CAUTION, refine_alone
 from neurecover.queries.box import Box
 from neurecover.queries.lines import units_on_line
 from neurecover.queries.planes import Planes, oriented
+from neurecover.queries.sampled import network_from_samples
 from neurecover.queries.scan import scan_line
 from neurecover.refine.descent import Descent
 from neurecover.solve import Deadline, Outcome
@@ -91,20 +92,25 @@ def extract_coarse(
         fitted, left = _fit_needed(box, source, believed, deadline)
         tell("fit", left)
         if is_rounding(box, left):
-            return _finished(box, source, fitted, activation, rng, deadline)
+            network = oriented(fitted, activation, tolerance=1e-2)
+            return _finished(box, source, network, fitted.error, rng, deadline)
+    source = source or sample(box, max(most, 1), rng)
+    network = network_from_samples(box, source, most, activation, rng, deadline)
+    network, left = fit_network(source, network, deadline)
+    tell("fit", left)
+    if is_rounding(box, left):
+        return _finished(box, source, network, np.full(network.n_hidden, np.inf), rng, deadline)
     raise UnsolvableError(f"The units found on {_LINES} lines do not fit the answers to their rounding.")
 
 
 def _finished(
-    box: Box, source: ArraySource, planes: Planes, activation: Activation, rng: np.random.Generator, deadline: Deadline
+    box: Box, source: ArraySource, network: Network, error: np.ndarray, rng: np.random.Generator, deadline: Deadline
 ) -> CoarseNetwork:
-    """The signs solved for, every unit asked for by itself where that can be, and all answers fitted together."""
-    network = oriented(planes, activation, tolerance=1e-2)
-    alone = refine_alone(box, network, planes.error, rng)
+    """Every unit asked for by itself where that can be, and all answers fitted together."""
+    alone = refine_alone(box, network, error, rng)
     X, Y = next(iter(source.blocks(source.count())))
-    error = planes.error
     if alone is None:
-        network = fit_network(source, network, deadline)
+        network = fit_network(source, network, deadline)[0]
     else:
         network, error = alone.network, alone.error
         X, Y = np.concatenate([X, alone.X]), np.concatenate([Y, alone.Y])
@@ -163,7 +169,8 @@ def sample(box: Box, n_units: int, rng: np.random.Generator) -> ArraySource:
     """Questions x ~ N(0, I) and their answers, enough to fit so many units."""
     parameters = n_units * (box.n_inputs + 1 + box.n_outputs) + (box.n_inputs + 1) * box.n_outputs
     count = int(parameters * np.clip(_WORK / parameters**2, _FEWEST, _MOST)) // box.n_outputs + 64
-    X = box.limits.drawn_in(rng.standard_normal((count, box.n_inputs))).astype(np.float32).astype(float)
+    X = box.limits.drawn_in(rng.standard_normal((count, box.n_inputs)))
+    X = box.seen(X.astype(np.float32).astype(float))
     return ArraySource(X, box(X))
 
 
@@ -216,13 +223,13 @@ def _merged(planes: Planes) -> Planes:
     return replace(planes, W=W, b=b, J=J).take(kept)
 
 
-def fit_network(source: ArraySource, network: Network, deadline: Deadline) -> Network:
-    """The network fitted to the answers."""
+def fit_network(source: ArraySource, network: Network, deadline: Deadline) -> tuple[Network, float]:
+    """The network fitted to the answers, and the root mean square of what is left over."""
     V = np.column_stack([network.W, network.b])
     start = Student(network.activation, V, np.vstack([network.A.T, network.c[None]]), bias=True, affine=False)
-    fitted, _ = _fit(source, start, deadline)
+    fitted, left = _fit(source, start, deadline)
     d = network.n_inputs
-    return Network(fitted.V[:, :d], fitted.V[:, d], fitted.A, fitted.readout[-1], network.activation)
+    return Network(fitted.V[:, :d], fitted.V[:, d], fitted.A, fitted.readout[-1], network.activation), left
 
 
 def is_rounding(box: Box, left: float) -> bool:

@@ -35,6 +35,11 @@ class Limits:
         above, below = frame.spread / (high - frame.mean), frame.spread / (frame.mean - low)
         return cls(np.vstack([above.T, -below.T]))
 
+    @classmethod
+    def cube(cls, d: int, size: float) -> Limits:
+        """|z_i| ≤ size."""
+        return cls(np.vstack([np.eye(d), -np.eye(d)]) / size)
+
     def __bool__(self) -> bool:
         return len(self.rows) > 0
 

@@ -316,7 +316,7 @@ def fresh_residual(box: Box, network: Network, rng: np.random.Generator) -> floa
     if box.limits:
         X = np.vstack([box.limits.drawn_in(X), box.limits.corners(_CORNERS, rng)])
     if box.coarse:
-        X = X.astype(np.float32).astype(float)
+        X = box.seen(X.astype(np.float32).astype(float))
     Y = box(X)
     size = box.noise(X, Y) / box.resolution
     return float(np.max(np.abs(Y - network(X)).max(axis=1) / size))
