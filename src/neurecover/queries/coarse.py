@@ -116,10 +116,20 @@ def _finished(
         X, Y = np.concatenate([X, alone.X]), np.concatenate([Y, alone.Y])
     weighted = None
     if network.n_parameters <= _PARAMETERS and not deadline.passed:
-        weighted = fit_weighted(network, box.inputs(X), Y, box.whitening)
+        kept = _once(network, X)
+        weighted = fit_weighted(network, box.inputs(X[kept]), Y[kept], box.whitening)
     if weighted is None:
         return CoarseNetwork(network, error, None)
     return CoarseNetwork(weighted.fitted.normal_form(), weighted.errors_of_rows(), weighted)
+
+
+def _once(network: Network, X: np.ndarray) -> np.ndarray:
+    """The questions (n,) at which some unit shows, and one of those at which none does.
+
+    The answers to the latter are all c, rounded the same way, and no more is known for there being many of them.
+    """
+    shows = np.any(network.activation.derivative(X @ network.W.T + network.b) != 0.0, axis=1)
+    return np.union1d(np.flatnonzero(shows), np.flatnonzero(~shows)[:1])
 
 
 @dataclass(frozen=True, eq=False)
