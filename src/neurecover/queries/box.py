@@ -28,7 +28,7 @@ _MIDST = 0.5
 _COARSE = 1e-11
 # The scale of a box whose answers are all zero.
 _NOTHING = 1e-290
-_FINEST, _FINEST_SINGLE = 2.0**-52, 2.0**-24
+_FINEST, _FINEST_SINGLE, _FINEST_HALF = 2.0**-52, 2.0**-24, 2.0**-11
 # How far out a box in half precision, whose largest number is 65504, is asked.
 _HALF = 6.0
 # Two answers to one question that differ by less are the rounding of sums added up in another order.
@@ -221,11 +221,13 @@ class Box:
             return _Probe(_FINEST, scale, growth)
         # A kink of f on one of the segments leaves far more over than the rounding on the other.
         residual = left.max() if left.max() < 100.0 * left.min() else left.min()
-        in_single = np.array_equal(Y, Y.astype(np.float32))
+        in_single, in_half = np.array_equal(Y, Y.astype(np.float32)), np.array_equal(Y, _in_half(Y))
         resolution = max(float(residual) / scale, _FINEST_SINGLE if in_single else _FINEST)
+        in_half = in_half and resolution > _COARSE
+        resolution = max(resolution, _FINEST_HALF) if in_half else resolution
         # A box that answers in single precision is taken to see its questions in it too.
         self._single = self._single or (in_single and resolution > _COARSE)
-        if not self.limits and resolution > _COARSE and np.array_equal(Y, _in_half(Y)):
+        if in_half and not self.limits:
             # Far out answers in half precision are infinite.
             self.limits = Limits.cube(self.n_inputs, _HALF)
         return _Probe(resolution, scale, growth)

@@ -45,6 +45,9 @@ _DOUBTFUL = 1e-3
 _BESIDE = 0.1
 _ITERATIONS = 60
 _LINES, _AT_LEAST = 12, 3
+# Answers coarser than this show no kinks along lines, and so many units are taken to be there.
+_SHOWN, _GUESS = 1e-3, 8
+_UNFIT = "Neither units found on lines nor those found from samples fit the answers to their rounding."
 # From a start with all units in place the sum of squares falls to rounding in a few great leaps. A fit that gains less
 # than this in two iterations is there, or will not get there.
 _GAIN = 0.7
@@ -75,7 +78,7 @@ def extract_coarse(
     units = _Candidates.none(box)
     source: ArraySource | None = None
     most = 0
-    for _ in range(_LINES):
+    for _ in range(_LINES if box.resolution <= _SHOWN else 0):
         if deadline.passed:
             raise UnsolvableError("The time was over before all units were found.")
         line = scan_line(box, rng, farther)
@@ -94,13 +97,15 @@ def extract_coarse(
         if is_rounding(box, left):
             network = oriented(fitted, activation, tolerance=1e-2)
             return _finished(box, source, network, fitted.error, rng, deadline)
-    source = source or sample(box, max(most, 1), rng)
+    if farther > 1.0:
+        raise UnsolvableError(_UNFIT)  # the samples would be the same
+    source = source or sample(box, most or _GUESS, rng)
     network = network_from_samples(box, source, most, activation, rng, deadline)
     network, left = fit_network(source, network, deadline)
     tell("fit", left)
     if is_rounding(box, left):
         return _finished(box, source, network, np.full(network.n_hidden, np.inf), rng, deadline)
-    raise UnsolvableError(f"The units found on {_LINES} lines do not fit the answers to their rounding.")
+    raise UnsolvableError(_UNFIT)
 
 
 def _finished(

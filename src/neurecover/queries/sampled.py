@@ -21,7 +21,7 @@ from neurecover.solve import Deadline
 # Answers per parameter that the search is made on, at least so many.
 _LOAD, _FEWEST = 12, 1_000
 # Seconds after which the search is given up; networks of a few dozen units take less.
-_SECONDS = 30.0
+_SECONDS = 20.0
 
 
 def network_from_samples(

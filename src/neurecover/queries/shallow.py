@@ -57,8 +57,8 @@ _RESIDUAL, _UNCERTAIN = 4.0, 1e-8
 # Planes that are looked at away from the line where there may be several layers, how many of them may be gone, and the
 # radius, relative to the point, within which a kink is looked for.
 _LOOKED_AT, _GONE, _LOCAL = 12, 3, 1e-3
-# Answers coarser than this show no kinks.
-_COARSEST = 1e-3
+# Answers coarser than this are not tried.
+_COARSEST = 1e-2
 
 
 # What planes that were fitted together leave of an affine part that twins take up: rounding, or so many times their error.
