@@ -193,7 +193,13 @@ def _straight(
         if found is None:
             raise UnsolvableError(reason)
         return found
-    deep = extract_deep(box, n_hidden=widths, depth=depth, rng=run.rng, deadline=run.deadline, progress=tell)
+    try:
+        deep = extract_deep(box, n_hidden=widths, depth=depth, rng=run.rng, deadline=run.deadline, progress=tell)
+    except RefusedError:
+        raise
+    except UnsolvableError as error:
+        # Several layers are not seen through coarse answers, so that the first reason says more.
+        raise UnsolvableError(reason if box.coarse and reason else str(error)) from None
     run.clock.stage("several hidden layers", _stage_sentence(deep))
     return deep
 

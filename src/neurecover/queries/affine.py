@@ -30,9 +30,7 @@ _REGIONS, _MORE = 1.3, 4
 _NOTHING = 1e-9
 
 
-def refine_affine(
-    box: Box, planes: Planes, regions: Regions, accuracy: float, rng: np.random.Generator
-) -> Planes:
+def refine_affine(box: Box, planes: Planes, regions: Regions, accuracy: float, rng: np.random.Generator) -> Planes:
     """The planes and their affine part that fit the gradients of many regions best, and the errors to expect."""
     if box.n_outputs > 1:
         planes = _fitted(_with_jumps(box, planes, rng), regions)

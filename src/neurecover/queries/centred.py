@@ -93,9 +93,7 @@ def _relaxed_inside(network: Network, rng: np.random.Generator, limits: Limits) 
     return X[np.argsort(-margin, kind="stable")[:_POOL]]
 
 
-def clear_steps(
-    network: Network, points: np.ndarray, basis: np.ndarray, limits: Limits = EVERYWHERE
-) -> np.ndarray:
+def clear_steps(network: Network, points: np.ndarray, basis: np.ndarray, limits: Limits = EVERYWHERE) -> np.ndarray:
     """Signed steps (R, m) along the columns of the basis (d, m), the longer way that crosses no plane.
 
     No longer than the points are from the origin: beyond that the answers grow as fast as the step.

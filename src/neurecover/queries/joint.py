@@ -90,9 +90,7 @@ def measure_offsets(box: Box, network: Network, rng: np.random.Generator) -> Net
     return replace_arrays(network, c=network.c + np.median(box(X) - network(X), axis=0)) if len(X) else network
 
 
-def _points_near_origin(
-    network: Network, limits: Limits, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def _points_near_origin(network: Network, limits: Limits, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """A point (k, d) on every plane, and how far along the normal another one is met (k,): the farthest of a few."""
     W, b = network.W, network.b
     best, room = np.zeros_like(W), np.zeros(len(W))

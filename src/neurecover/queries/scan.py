@@ -28,9 +28,7 @@ class Scan:
     kinks: Kinks
 
 
-def scan_line(
-    box: Box, rng: np.random.Generator, farther: float = 1.0, towards: np.ndarray | None = None
-) -> Scan:
+def scan_line(box: Box, rng: np.random.Generator, farther: float = 1.0, towards: np.ndarray | None = None) -> Scan:
     """All kinks on a random line, so many times as far out as usual, or from edge to edge where the box has limits.
 
     There it ends in the point `towards` (d,) if that is told.
