@@ -1,4 +1,4 @@
-"""Answers of few digits, around data whose columns are of very different sizes: found, and with error bars that hold."""
+"""Answers of few digits, around data with columns of very different sizes: found, with error bars that hold."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -62,7 +62,7 @@ def test_few_digits_around_data(kind: str) -> None:
 
 @pytest.mark.parametrize("digits", [5, 6])
 def test_rounding_that_is_the_same_in_many_answers_is_no_evidence(digits: int) -> None:
-    """Where all units are off every answer is the offset c, rounded one way: many such answers tell no more than one."""
+    """Where all units are off every answer is the offset c, rounded one way: many of them tell no more than one."""
     z = []
     for seed in range(10, 26):
         truth = network(seed, np.ones(6), np.zeros(6))

@@ -81,7 +81,7 @@ def test_corners_and_the_least_value_of_a_linear_function(limits: tuple[Limits, 
     within, frame = limits
     rng = np.random.default_rng(2)
     corners = within.corners(8, rng)
-    expected = [x for x in product(*zip(LOW, HIGH))]
+    expected = list(product(*zip(LOW, HIGH)))
     found = frame.inputs(corners / 0.999)
     np.testing.assert_allclose(sorted(map(tuple, found.round(9))), sorted(expected), atol=1e-6)
     assert within.corners(5, rng).shape == (5, 3)

@@ -80,10 +80,7 @@ class Straight:
 
 
 def with_straight_units(box: Box, planes: Planes, activation: Activation) -> Straight:
-    """The planes as units that all face one way, and the affine part as units that are on wherever the box may be asked.
-
-    The box has limits.
-    """
+    """The planes as units that all face one way, and the affine part as units that are on all over the range."""
     alpha, kappa = slopes_of(activation)
     A = planes.J / kappa
     # act(z) = α z + κ relu(z), so that α z is taken off again.

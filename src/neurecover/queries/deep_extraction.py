@@ -17,7 +17,7 @@ from neurecover.models import DeepNetwork
 from neurecover.queries.box import Box
 from neurecover.queries.deep_cells import Known
 from neurecover.queries.deep_climbing import extreme_points
-from neurecover.queries.deep_layers import Plan, Progress, Solution, solve_layers
+from neurecover.queries.deep_layers import BarrenError, Plan, Progress, Solution, solve_layers
 from neurecover.queries.deep_output import sizes
 from neurecover.queries.deep_polish import polish, polishing_points
 from neurecover.queries.deep_span import gradient_span, lifted
@@ -26,6 +26,8 @@ from neurecover.queries.shallow import extract_shallow
 from neurecover.solve.deadline import Deadline
 
 _ATTEMPTS = 6
+# Attempts in which some layer stays without a single unit, after which no others are made.
+_BARREN = 3
 # A relative residual below this is rounding; a wrong weight leaves far more.
 _SOLVED = 1e-8
 # A residual of this many roundings is explained by them: every layer adds its own, and far answers cancel.
@@ -96,7 +98,7 @@ def _attempts(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline
     reduced = span.shape[1] < box.n_inputs and not box.limits
     inner = Box(lambda X: box(X @ span.T), span.shape[1]) if reduced else box
     best: _Found | None = None
-    failure = ""
+    failure, barren = "", 0
     for attempt in range(_ATTEMPTS):
         try:
             eager = replace(plan, patience=plan.patience * (attempt + 1))
@@ -105,7 +107,8 @@ def _attempts(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline
         except UnsolvableError as error:
             failure = str(error)
             tell("attempts that failed", attempt + 1.0)
-            if deadline.passed or (box.budget is not None and box.queries >= 0.9 * box.budget):
+            barren += isinstance(error, BarrenError)
+            if barren == _BARREN or deadline.passed or (box.budget is not None and box.queries >= 0.9 * box.budget):
                 break
             continue
         tell("residual", found.residual)

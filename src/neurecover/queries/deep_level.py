@@ -8,6 +8,7 @@ through the cells of the known layers the rest (`deep_tracing`), and far points 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -121,7 +122,7 @@ def _parts_inside(limits: Limits, x: np.ndarray, v: np.ndarray, shift: float) ->
     """The line x + t v from edge to edge, in three parts; x + shift·v is inside."""
     back, forth = limits.ways((x + shift * v)[None], v[None])
     edges = shift + np.linspace(back[0], forth[0], 4)
-    return list(zip(edges[:-1], edges[1:]))
+    return list(pairwise(edges.tolist()))
 
 
 def _search_part(

@@ -1,8 +1,8 @@
 """Units from answers to random questions, where answers are too coarse for lines to show the kinks.
 
 On a line a kink shows if the slopes beside it differ by more than the rounding of two answers over a piece; in a fit to
-n answers at once a unit shows if it adds more than rounding/√n. The fit has to begin somewhere, and k units are found by
-a search that begins anywhere: `refine.finisher`.
+n answers at once a unit shows if it adds more than rounding/√n. The fit has to begin somewhere, and a search that
+begins anywhere finds where: `refine.finisher`.
 """
 
 from __future__ import annotations

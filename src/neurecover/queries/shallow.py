@@ -24,24 +24,20 @@ from neurecover.models import Network
 from neurecover.queries.affine import refine_affine, with_straight_units
 from neurecover.queries.box import Box
 from neurecover.queries.coarse import extract_coarse
-from neurecover.queries.deep_probe import local_kinks
 from neurecover.queries.design import add_regions, expected_errors
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.joint import measure_offsets, measure_output_weights, refine_jointly
-from neurecover.queries.lines import units_on_line
 from neurecover.queries.planes import AffinePartError, Planes, oriented, slopes_of
 from neurecover.queries.regions import Regions
-from neurecover.queries.scan import NotPiecewiseLinearError, scan_line
+from neurecover.queries.scan import NotPiecewiseLinearError
 from neurecover.queries.twins import with_twins
+from neurecover.queries.units import CORNERS, SeveralLayersError, all_units, misfit, with_affine
 from neurecover.solve import Deadline
 
 Progress = Callable[[str, float], object]
 
 # Attempts look farther and farther out, because a unit may be missing whose plane is far from the origin.
 _FARTHER = (1.0, 1e3, 1e3)
-_LINES = 4
-# Lines through a range, where a plane may be in few places only, and those without news that end the search.
-_LINES_INSIDE, _QUIET = 80, 6
 # Fresh questions at each of these distances, relative to √d: beyond the last, planes are as good as through the origin.
 _FRESH, _DISTANCES = 16, (1.0, 1e3, 1e6)
 # A unit whose row has a larger error than this, or than so many times the rounding, is named.
@@ -54,24 +50,11 @@ _ACCURATE, _FINEST = 5e-10, 2e-13
 _MANY_INPUTS = 200
 # How many times the rounding expected of it a residual may be and count as rounding.
 _RESIDUAL, _UNCERTAIN = 4.0, 1e-8
-# Planes that are looked at away from the line where there may be several layers, how many of them may be gone, and the
-# radius, relative to the point, within which a kink is looked for.
-_LOOKED_AT, _GONE, _LOCAL = 12, 3, 1e-3
 # Answers coarser than this are not tried.
 _COARSEST = 1e-2
-
-
-# What planes that were fitted together leave of an affine part that twins take up: rounding, or so many times their error.
+# What planes that were fitted together leave of an affine part that twins take up: so many times their error.
 _REFINED, _MOST_MISFIT = 1e-9, 30.0
 _OTHER_TWINS = "Two units share a plane and face away from each other: other such pairs give the same function."
-
-
-# Corners of a range that are asked at most, and what the planes may be off there before they are fitted together.
-_CORNERS, _AT_CORNERS = 1024, 1e-6
-
-
-class SeveralLayersError(UnsolvableError):
-    """The units are not those of one hidden layer."""
 
 
 @dataclass(frozen=True)
@@ -167,10 +150,10 @@ def _doubted(extraction: Extraction) -> Extraction:
 
 
 def _search_fine(box: Box, wanted: _Wanted, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
-    known, regions = _all_units(box, wanted, rng, deadline, tell)
+    known, regions = all_units(box, wanted.farther, wanted.doubted, rng, deadline, tell)
     if not len(regions):
         raise UnsolvableError("The box has no kinks along a line: it has no hidden units that could be seen.")
-    planes = _with_affine(known, regions)
+    planes = with_affine(known, regions)
     try:
         network = _signed(planes, wanted.activation)
     except AffinePartError as error:
@@ -194,7 +177,7 @@ def _affine(
     box: Box, planes: Planes, regions: Regions, wanted: _Wanted, error: AffinePartError, rng: np.random.Generator
 ) -> _Found:
     """Twins take up the affine part, or, in a range, units that are on all over it; else the error."""
-    if with_twins(planes, wanted.activation, _misfit(planes)) is None and not box.limits:
+    if with_twins(planes, wanted.activation, misfit(planes)) is None and not box.limits:
         raise error
     n_parameters = len(planes) * (box.n_inputs + 1 + box.n_outputs)
     planes = refine_affine(box, planes, regions, _accuracy(box, wanted, n_parameters), rng)
@@ -212,75 +195,8 @@ def _affine(
     return _Found(straight.network, np.append(planes.error, np.zeros(straight.extra)), unreached=(sentence,))
 
 
-def _all_units(
-    box: Box, wanted: _Wanted, rng: np.random.Generator, deadline: Deadline, tell: Progress
-) -> tuple[Planes, Regions]:
-    """Units from one line after the other, until a line has no kink that they do not explain."""
-    d, p = box.n_inputs, box.n_outputs
-    known, regions = Planes.none(d, p), Regions.none(d, p)
-    quiet, towards = 0, None
-    for number in range(_LINES if not box.limits else _LINES_INSIDE):
-        if deadline.passed:
-            raise UnsolvableError("The time was over before all units were found.")
-        line = scan_line(box, rng, wanted.farther, towards)
-        units = units_on_line(box, line.x, line.v, line.kinks, known, rng=rng)
-        known, regions = Planes.together([known, units.planes]), regions + units.regions
-        tell("units", float(len(known)))
-        if wanted.doubted and (number == 0 or (box.limits and len(units.planes))):
-            _check_planes_go_on(box, units.planes, rng)
-        quiet = quiet + 1 if units.explained.all() and not len(units.planes) else 0
-        if box.limits and quiet >= _QUIET:
-            towards = _wrong_corner(box, known, regions, rng)
-        if units.explained.all() and (not box.limits or (quiet >= _QUIET and towards is None)):
-            return known, regions
-    raise UnsolvableError(f"After {_LINES} lines there still are kinks that no plane explains.")
-
-
-def _wrong_corner(box: Box, known: Planes, regions: Regions, rng: np.random.Generator) -> np.ndarray | None:
-    """A corner (d,) of the range where the box does not answer as the planes do: a unit is missing on the way there."""
-    if not len(regions):
-        return None
-    X = box.limits.corners(_CORNERS, rng)
-    Y = box(X)
-    left = np.abs(Y - _with_affine(known, regions)(X)).max(axis=1) / (np.abs(Y).max(axis=1) + box.scale)
-    wrong = left > max(_AT_CORNERS, _misfit(known))
-    return X[rng.choice(np.flatnonzero(wrong))] if wrong.any() else None
-
-
-def _check_planes_go_on(box: Box, planes: Planes, rng: np.random.Generator) -> None:
-    """The plane of a unit in a first layer has its kink everywhere; those above bend at every plane below them.
-
-    A few planes are looked at in one place each, as far from the line as usual questions are.
-    """
-    some = planes.take(np.argsort(planes.error, kind="stable")[:_LOOKED_AT])
-    X = rng.standard_normal((len(some), box.n_inputs))
-    X = box.limits.beside_planes(X, some.W, some.b)
-    X -= (np.sum(X * some.W, axis=1) + some.b)[:, None] * some.W
-    radius = np.maximum(_LOCAL, 10.0 * some.error) * np.linalg.norm(X, axis=1)
-    inside = box.limits.room(X) > radius
-    some, X, radius = some.take(inside), X[inside], radius[inside]
-    found = local_kinks(box, X, some.W, radius)
-    gone = np.count_nonzero(found.straight)
-    if gone >= _GONE and 4 * gone >= len(some):
-        raise SeveralLayersError(
-            f"{gone} of {len(some)} planes end somewhere, so there is more than one layer of units."
-        )
-
-
-def _with_affine(known: Planes, regions: Regions) -> Planes:
-    best = int(np.argmin(regions.sigma))
-    return known.with_affine(regions.points[best], regions.values[best], regions.gradients[best])
-
-
 def _signed(planes: Planes, act: Activation) -> Network:
-    return oriented(planes, act, tolerance=_misfit(planes))
-
-
-def _misfit(planes: Planes) -> float:
-    """What the errors of the planes come to in the affine part, relative to the jumps."""
-    size = np.linalg.norm(planes.J, axis=0)
-    error = float(size @ planes.error / max(size.sum(), 1e-300))
-    return min(1e-6 + 4.0 * error, 1e-2)
+    return oriented(planes, act, tolerance=misfit(planes))
 
 
 def _search_coarse(box: Box, wanted: _Wanted, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
@@ -314,7 +230,7 @@ def fresh_residual(box: Box, network: Network, rng: np.random.Generator) -> floa
     """The largest |box(x) − network(x)| relative to the size of the terms, over x ~ N(0, r² I) with r = 1, 10³, 10⁶."""
     X = rng.standard_normal((len(_DISTANCES) * _FRESH, box.n_inputs)) * np.repeat(_DISTANCES, _FRESH)[:, None]
     if box.limits:
-        X = np.vstack([box.limits.drawn_in(X), box.limits.corners(_CORNERS, rng)])
+        X = np.vstack([box.limits.drawn_in(X), box.limits.corners(CORNERS, rng)])
     if box.coarse:
         X = box.seen(X.astype(np.float32).astype(float))
     Y = box(X)
