@@ -49,7 +49,8 @@ def sign_ambiguities(network: Network, tolerance: float = 1e-9) -> SignAmbiguiti
     """The ways to reverse units that leave the function as it is [ATV21, eq. 5].
 
     tolerance is relative to the size of the A_j w_jᵀ. A unit that is its own mirror image up to A and c (sigmoid, abs)
-    is one unit either way and does not count; nor does one whose A_j w_jᵀ is zero.
+    is one unit either way and does not count; nor does one whose A_j w_jᵀ is zero, nor two opposite units of the same A
+    that take each other's place.
     """
     k, m = network.n_hidden, network.activation.odd_slope
     size = np.linalg.norm(network.A, axis=0) * np.linalg.norm(network.W, axis=1)
@@ -63,11 +64,23 @@ def sign_ambiguities(network: Network, tolerance: float = 1e-9) -> SignAmbiguiti
             nothing = np.zeros((network.n_outputs, network.n_inputs))
             search = find_flips(A, W, nothing, m, tolerance, max_solutions=MAX_CHOICES)
             flips = search.flips[search.misfit <= tolerance]
+            flips = flips[~_exchanged(network.take(live), flips, tolerance)]
             complete = search.complete and len(flips) < MAX_CHOICES
     order = np.lexsort((*flips.T[::-1], flips.sum(axis=1)))  # none turned comes first
     signs = np.ones((len(flips), k), dtype=int)
     signs[:, live] = np.where(flips[order], -1, 1)
     return SignAmbiguities(network, signs, complete)
+
+
+def _exchanged(network: Network, flips: np.ndarray, tolerance: float) -> np.ndarray:
+    """Which assignments (s, k) reverse both units of a pair A act(z) + A act(−z), which gives the same pair."""
+    rows = np.column_stack([network.W, network.b])
+    size = np.linalg.norm(rows, axis=1)
+    opposite = np.linalg.norm(rows[:, None] / size[:, None, None] + rows / size[:, None], axis=2) < tolerance
+    scaled = network.A * size
+    same = np.linalg.norm(scaled[:, :, None] - scaled[:, None, :], axis=0) < tolerance * np.linalg.norm(scaled, axis=0)
+    first, second = np.nonzero(opposite & same)
+    return np.asarray((flips[:, first] & flips[:, second]).any(axis=1))
 
 
 def turned(network: Network, signs: np.ndarray) -> Network:

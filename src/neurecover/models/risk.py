@@ -148,7 +148,7 @@ def _moved_products(act: Activation, moves: Terms, kernel: Kernel) -> np.ndarray
         D = density(h) * density(ratio(at.offset(h, k), at.sigma))
         curved = own * r2 + other * r1
         # |r₁r₂|/σ ≤ σ|u₁||u₂|, of which nothing is left where σ is rounding.
-        straight = at.sigma * own * other - np.where(at.sigma > 1e-15, r1 * ratio(r2, at.sigma), 0.0)
+        straight = at.sigma * own * other - r1 * ratio(r2, np.where(at.sigma > 1e-15, at.sigma, np.inf))
         result += (1.0 + act.left) ** 2 * D * (at.sigma * curved + at.rho * straight)
     else:
         half += own * other * K(3, 1)

@@ -20,6 +20,7 @@ from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.running import Progress, Run, looked_at, running
 from neurecover.queries.box import Box
 from neurecover.queries.extraction import Extraction
+from neurecover.queries.limits import EVERYWHERE, Limits, range_frame
 from neurecover.random import RandomStateLike
 from neurecover.results import Recovery
 from neurecover.statistics import Residuals
@@ -71,8 +72,7 @@ def extract(
     act = None if isinstance(activation, str) and activation.strip() == "auto" else _asked_for(activation)
     widths, depth = _architecture(n_hidden, depth)
     with running("extract", random_state, time_budget, progress) as run:
-        frame, single = oracle.frame, oracle.single
-        box = Box(oracle.ask, oracle.n_inputs, batch=oracle.batch, budget=query_budget, frame=frame, single=single)
+        box = _box(oracle, query_budget)
         try:
             found = _in_inputs(_extracted(box, widths, depth, accuracy, act, run), box)
             network, certificate = _certified(box, found, n_hidden, run)
@@ -84,6 +84,23 @@ def extract(
             certificate = looked_at(certificate, oracle, network.activation)
         run.clock.stage("certify", certificate.verdict)
     return run.recovery(network, certificate, "queries", None, box.queries)
+
+
+def _box(oracle: Oracle, budget: int | None) -> Box:
+    """The oracle as a box that is asked around its data, and within its bounds if it has any."""
+    frame, limits = oracle.frame, EVERYWHERE
+    if oracle.bounds is not None:
+        frame = range_frame(*oracle.bounds, frame)
+        limits = Limits.of(*oracle.bounds, frame)
+    return Box(
+        oracle.ask,
+        oracle.n_inputs,
+        batch=oracle.batch,
+        budget=budget,
+        frame=frame,
+        single=oracle.single,
+        limits=limits,
+    )
 
 
 def _extracted(
@@ -176,7 +193,13 @@ def _straight(
         if found is None:
             raise UnsolvableError(reason)
         return found
-    deep = extract_deep(box, n_hidden=widths, depth=depth, rng=run.rng, deadline=run.deadline, progress=tell)
+    try:
+        deep = extract_deep(box, n_hidden=widths, depth=depth, rng=run.rng, deadline=run.deadline, progress=tell)
+    except RefusedError:
+        raise
+    except UnsolvableError as error:
+        # Several layers are not seen through coarse answers, so that the first reason says more.
+        raise UnsolvableError(reason if box.coarse and reason else str(error)) from None
     run.clock.stage("several hidden layers", _stage_sentence(deep))
     return deep
 
@@ -239,13 +262,14 @@ def _certified(
     network = found.network.normal_form()
     d = box.n_inputs
     Z = np.concatenate([distance * run.rng.standard_normal((FRESH, d)) for distance in DISTANCES])
+    Z = box.limits.drawn_in(Z)
     holdout = Residuals(network, network.n_outputs, int(np.sum(network.n_hidden)))
     answers, X = box(Z), box.inputs(Z)
     holdout.update(X, answers)
     names = tuple(f"x{j}" for j in range(d)), tuple(f"y{j}" for j in range(network.n_outputs))
     run.clock.excerpt = Excerpt.of_answers(X, network, answers, network(X), *names)
     # In single precision, so that a box that works in it is asked what the network is.
-    noisy = run.rng.standard_normal((NOISY, d)).astype(np.float32).astype(float)
+    noisy = box.limits.drawn_in(run.rng.standard_normal((NOISY, d))).astype(np.float32).astype(float)
     weighted = found.weighted if found.resolution > COARSE else None
     asked = Asked(
         box.queries,

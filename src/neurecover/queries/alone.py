@@ -43,7 +43,7 @@ class Alone:
 def refine_alone(box: Box, network: Network, error: np.ndarray, rng: np.random.Generator) -> Alone | None:
     """Every unit fitted to answers of its own where that is better than `error` (k,); None if units cannot be alone."""
     network = network.normal_form()
-    centres = Centres.around(network, rng)
+    centres = Centres.around(network, rng, box.limits)
     if centres.inverse is None or slopes_of(network.activation)[0] != 0.0:
         return None
     k, d = network.W.shape

@@ -18,14 +18,19 @@ from numpy.typing import ArrayLike
 
 from neurecover.data.frames import Frame
 from neurecover.exceptions import UnsolvableError
+from neurecover.queries.limits import EVERYWHERE, Limits
 
 _LENGTHS = (1e-6, 1e-4, 1e-2, 1.0, 100.0)
 _STEPS = np.array([0.0, 0.71, 1.87, 3.14, 3.9, 5.0])
 _PLACES, _SPARE = 6, 6
+# How far towards the limits of the box segments begin, so that there is room for them.
+_MIDST = 0.5
 _COARSE = 1e-11
 # The scale of a box whose answers are all zero.
 _NOTHING = 1e-290
-_FINEST, _FINEST_SINGLE = 2.0**-52, 2.0**-24
+_FINEST, _FINEST_SINGLE, _FINEST_HALF = 2.0**-52, 2.0**-24, 2.0**-11
+# How far out a box in half precision, whose largest number is 65504, is asked.
+_HALF = 6.0
 # Two answers to one question that differ by less are the rounding of sums added up in another order.
 _JITTER = 1e-13
 
@@ -44,7 +49,7 @@ class Box:
 
     `ask` is put at most `batch` rows at a time. `budget` is how many rows it may be asked in all. With a `frame` it is
     asked x = mean + z·spread for questions z, and `single` says that it sees them in single precision, which is
-    also found out.
+    also found out. `limits` say where it may be asked; who asks keeps to them.
     """
 
     def __init__(
@@ -56,11 +61,13 @@ class Box:
         budget: int | None = None,
         frame: Frame | None = None,
         single: bool = False,
+        limits: Limits = EVERYWHERE,
     ) -> None:
         for name, value in (("n_inputs", n_inputs), ("batch", batch), ("budget", budget)):
             if value is not None and value < 1:
                 raise ValueError(f"expected {name} to be at least 1. Got {value} instead.")
         self.n_inputs = n_inputs
+        self.limits = limits
         self.budget = budget
         self.whitening = None if frame is None else frame.whitening
         self._frame, self._single = frame, single
@@ -88,6 +95,10 @@ class Box:
         """The inputs x that questions z are put as."""
         X = Z if self._frame is None else self._frame.inputs(Z)
         return X.astype(np.float32).astype(float) if self._single else X
+
+    def seen(self, Z: np.ndarray) -> np.ndarray:
+        """The questions that are put in place of z, where the inputs are rounded and x is not z itself."""
+        return Z if self.whitening is None or not self._single else self.whitening.inputs(self.inputs(Z))
 
     @property
     def n_outputs(self) -> int:
@@ -170,7 +181,11 @@ class Box:
 
     def _measured(self) -> _Probe:
         if self._probe is None:
+            single = self._single
             self._probe = self._probed()
+            if self._single and not single and self._frame is not None:
+                # Far from zero the inputs are rounded by more than the answers, which the answers show from now on.
+                self._probe = self._probed()
         return self._probe
 
     def _probed(self) -> _Probe:
@@ -179,6 +194,8 @@ class Box:
         more, ways = rng.standard_normal((2, _SPARE, 1, self.n_inputs))
         # Answers at a few other places too: at one of them alone the terms may happen to cancel.
         others = rng.standard_normal((_PLACES, self.n_inputs))
+        others = self.limits.drawn_in(others)
+        start, more = self.limits.drawn_in(start, _MIDST), self.limits.drawn_in(more, _MIDST)
         places = self(others)
         scale = max(_rms(places), _NOTHING)
         growth = max(_rms(places - places.mean(axis=0)), 1e-6 * scale)
@@ -187,7 +204,7 @@ class Box:
         elsewhere = (others[:, None], np.resize(direction, (_PLACES, 1, self.n_inputs)), _LENGTHS[0])
         tries = [(start, direction, length) for length in _LENGTHS]
         for number, (begin, along, length) in enumerate([tries[0], elsewhere, *tries[1:]]):
-            segments = begin + length * _STEPS[:, None] * along
+            segments = self._segments(begin, along, length)
             Y = np.stack([self(segment) for segment in segments])
             if number == 0:
                 self._check_steady(segments[0], Y[0])
@@ -195,7 +212,7 @@ class Box:
             varies = np.ptp(Y, axis=1).max(axis=1) > 0
             if not varies.any():
                 # A box that is flat here may not be elsewhere, and there a longer segment would cross its kinks.
-                Y = np.stack([self(segment) for segment in more + length * _STEPS[:, None] * ways])
+                Y = np.stack([self(segment) for segment in self._segments(more, ways, length)])
                 varies = np.ptp(Y, axis=1).max(axis=1) > 0
             if varies.any():
                 left = np.array([_left_by_affine(y) for y in Y[varies]])
@@ -204,11 +221,19 @@ class Box:
             return _Probe(_FINEST, scale, growth)
         # A kink of f on one of the segments leaves far more over than the rounding on the other.
         residual = left.max() if left.max() < 100.0 * left.min() else left.min()
-        in_single = np.array_equal(Y, Y.astype(np.float32))
+        in_single, in_half = np.array_equal(Y, Y.astype(np.float32)), np.array_equal(Y, _in_half(Y))
         resolution = max(float(residual) / scale, _FINEST_SINGLE if in_single else _FINEST)
+        in_half = in_half and resolution > _COARSE
+        resolution = max(resolution, _FINEST_HALF) if in_half else resolution
         # A box that answers in single precision is taken to see its questions in it too.
         self._single = self._single or (in_single and resolution > _COARSE)
+        if in_half and not self.limits:
+            # Far out answers in half precision are infinite.
+            self.limits = Limits.cube(self.n_inputs, _HALF)
         return _Probe(resolution, scale, growth)
+
+    def _segments(self, start: np.ndarray, along: np.ndarray, length: float) -> np.ndarray:
+        return start + length * _STEPS[:, None] * self.limits.shorter(start, along, length * _STEPS[-1])
 
     def _check_steady(self, X: np.ndarray, Y: np.ndarray) -> None:
         # The same rows in the same batch, because a batch of another size may be added up in another order.
@@ -217,6 +242,11 @@ class Box:
         # Threads may add up one answer in another order now and then, but not most of them.
         if np.count_nonzero(apart) > len(X) // 2:
             raise UnsolvableError("The box answers the same question differently when it is asked again.")
+
+
+def _in_half(Y: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):
+        return Y.astype(np.float16)
 
 
 def _rms(Y: np.ndarray) -> float:

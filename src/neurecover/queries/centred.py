@@ -12,10 +12,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.models import Network
+from neurecover.queries.limits import EVERYWHERE, Limits
 
 # The rows of W count as independent while the smallest singular value is above this part of the largest.
 _INDEPENDENT = 0.05
 _POOL, _SWEEPS = 1500, 60
+# The part of the way to the edge of a range that its points keep within.
+_MIDST = 0.9
 # Part of the way to the nearest plane that a step may take.
 _CLEAR = 0.9
 
@@ -32,8 +35,11 @@ class Centres:
     pool: np.ndarray
 
     @classmethod
-    def around(cls, network: Network, rng: np.random.Generator) -> Centres:
+    def around(cls, network: Network, rng: np.random.Generator, limits: Limits = EVERYWHERE) -> Centres:
+        """Where a box has limits, points inside them alone, whose patterns cannot be chosen."""
         network = network.normal_form()
+        if limits:
+            return cls(network, None, _relaxed_inside(network, rng, limits))
         k, d = network.W.shape
         nowhere = np.zeros((0, d))
         if 0 < k <= d:
@@ -74,7 +80,20 @@ def _relaxed(network: Network, rng: np.random.Generator) -> np.ndarray:
     return X[np.argsort(-margin, kind="stable")[:_POOL]]
 
 
-def clear_steps(network: Network, points: np.ndarray, basis: np.ndarray) -> np.ndarray:
+def _relaxed_inside(network: Network, rng: np.random.Generator, limits: Limits) -> np.ndarray:
+    """Points away from planes and from the edge of the range, those with most room first."""
+    W, b = network.W, network.b
+    X = limits.drawn_in(2.0 * rng.standard_normal((4 * _POOL, network.n_inputs)), _MIDST)
+    wanted = 0.3 * np.linalg.norm(X, axis=1).mean() / np.sqrt(network.n_inputs)
+    for _ in range(_SWEEPS):
+        z = X @ W.T + b
+        X = X + np.sign(z) * np.maximum(wanted - np.abs(z), 0.0) @ W / max(1.0, len(W) / network.n_inputs)
+        X = limits.drawn_in(X, _MIDST)
+    margin = np.minimum(np.abs(X @ W.T + b).min(axis=1, initial=np.inf), limits.room(X))
+    return X[np.argsort(-margin, kind="stable")[:_POOL]]
+
+
+def clear_steps(network: Network, points: np.ndarray, basis: np.ndarray, limits: Limits = EVERYWHERE) -> np.ndarray:
     """Signed steps (R, m) along the columns of the basis (d, m), the longer way that crosses no plane.
 
     No longer than the points are from the origin: beyond that the answers grow as fast as the step.
@@ -87,6 +106,9 @@ def clear_steps(network: Network, points: np.ndarray, basis: np.ndarray) -> np.n
             ratio = speed / row[:, None]
             forward = 1.0 / (-ratio).max(axis=0, initial=0.0)
             backward = 1.0 / ratio.max(axis=0, initial=0.0)
+            if limits:
+                back, forth = limits.ways(np.broadcast_to(points[r], basis.T.shape), basis.T)
+                forward, backward = np.minimum(forward, forth), np.minimum(backward, -back)
             steps[r] = np.where(forward >= backward, forward, -backward)
     longest = np.linalg.norm(points, axis=1, keepdims=True) + 1.0
     return np.sign(steps) * np.minimum(_CLEAR * np.abs(steps), longest)

@@ -8,7 +8,7 @@ planes with a free affine part,
 can be fitted to n answers by damped least squares as they are. That brings the errors down to the rounding of one
 answer times √(parameters / n), and then the signs are solved for. Where that is possible every unit is asked for by
 itself: `alone`. Last, the network without an affine part is fitted to all these answers, each weighted by its rounding,
-which gives the error bars: `certificate.weighted`.
+which gives the error bars: `certificate.weighted`. Where no lines show the units, samples may: `sampled`.
 
 Two kinks too near each other on a line are taken for one of a unit that is not there. Such a unit has no kink on other
 lines, so only units are believed that were seen on a second line.
@@ -32,6 +32,7 @@ from neurecover.queries.alone import CAUTION, refine_alone
 from neurecover.queries.box import Box
 from neurecover.queries.lines import units_on_line
 from neurecover.queries.planes import Planes, oriented
+from neurecover.queries.sampled import network_from_samples
 from neurecover.queries.scan import scan_line
 from neurecover.refine.descent import Descent
 from neurecover.solve import Deadline, Outcome
@@ -44,6 +45,9 @@ _DOUBTFUL = 1e-3
 _BESIDE = 0.1
 _ITERATIONS = 60
 _LINES, _AT_LEAST = 12, 3
+# Answers coarser than this show no kinks along lines, and so many units are taken to be there.
+_SHOWN, _GUESS = 1e-3, 8
+_UNFIT = "Neither units found on lines nor those found from samples fit the answers to their rounding."
 # From a start with all units in place the sum of squares falls to rounding in a few great leaps. A fit that gains less
 # than this in two iterations is there, or will not get there.
 _GAIN = 0.7
@@ -74,7 +78,7 @@ def extract_coarse(
     units = _Candidates.none(box)
     source: ArraySource | None = None
     most = 0
-    for _ in range(_LINES):
+    for _ in range(_LINES if box.resolution <= _SHOWN else 0):
         if deadline.passed:
             raise UnsolvableError("The time was over before all units were found.")
         line = scan_line(box, rng, farther)
@@ -91,29 +95,46 @@ def extract_coarse(
         fitted, left = _fit_needed(box, source, believed, deadline)
         tell("fit", left)
         if is_rounding(box, left):
-            return _finished(box, source, fitted, activation, rng, deadline)
-    raise UnsolvableError(f"The units found on {_LINES} lines do not fit the answers to their rounding.")
+            network = oriented(fitted, activation, tolerance=1e-2)
+            return _finished(box, source, network, fitted.error, rng, deadline)
+    if farther > 1.0:
+        raise UnsolvableError(_UNFIT)  # the samples would be the same
+    source = source or sample(box, most or _GUESS, rng)
+    network = network_from_samples(box, source, most, activation, rng, deadline)
+    network, left = fit_network(source, network, deadline)
+    tell("fit", left)
+    if is_rounding(box, left):
+        return _finished(box, source, network, np.full(network.n_hidden, np.inf), rng, deadline)
+    raise UnsolvableError(_UNFIT)
 
 
 def _finished(
-    box: Box, source: ArraySource, planes: Planes, activation: Activation, rng: np.random.Generator, deadline: Deadline
+    box: Box, source: ArraySource, network: Network, error: np.ndarray, rng: np.random.Generator, deadline: Deadline
 ) -> CoarseNetwork:
-    """The signs solved for, every unit asked for by itself where that can be, and all answers fitted together."""
-    network = oriented(planes, activation, tolerance=1e-2)
-    alone = refine_alone(box, network, planes.error, rng)
+    """Every unit asked for by itself where that can be, and all answers fitted together."""
+    alone = refine_alone(box, network, error, rng)
     X, Y = next(iter(source.blocks(source.count())))
-    error = planes.error
     if alone is None:
-        network = fit_network(source, network, deadline)
+        network = fit_network(source, network, deadline)[0]
     else:
         network, error = alone.network, alone.error
         X, Y = np.concatenate([X, alone.X]), np.concatenate([Y, alone.Y])
     weighted = None
     if network.n_parameters <= _PARAMETERS and not deadline.passed:
-        weighted = fit_weighted(network, box.inputs(X), Y, box.whitening)
+        kept = _once(network, X)
+        weighted = fit_weighted(network, box.inputs(X[kept]), Y[kept], box.whitening)
     if weighted is None:
         return CoarseNetwork(network, error, None)
     return CoarseNetwork(weighted.fitted.normal_form(), weighted.errors_of_rows(), weighted)
+
+
+def _once(network: Network, X: np.ndarray) -> np.ndarray:
+    """The questions (n,) at which some unit shows, and one of those at which none does.
+
+    The answers to the latter are all c, rounded the same way, and no more is known for there being many of them.
+    """
+    shows = np.any(network.activation.derivative(X @ network.W.T + network.b) != 0.0, axis=1)
+    return np.union1d(np.flatnonzero(shows), np.flatnonzero(~shows)[:1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,7 +184,8 @@ def sample(box: Box, n_units: int, rng: np.random.Generator) -> ArraySource:
     """Questions x ~ N(0, I) and their answers, enough to fit so many units."""
     parameters = n_units * (box.n_inputs + 1 + box.n_outputs) + (box.n_inputs + 1) * box.n_outputs
     count = int(parameters * np.clip(_WORK / parameters**2, _FEWEST, _MOST)) // box.n_outputs + 64
-    X = rng.standard_normal((count, box.n_inputs)).astype(np.float32).astype(float)
+    X = box.limits.drawn_in(rng.standard_normal((count, box.n_inputs)))
+    X = box.seen(X.astype(np.float32).astype(float))
     return ArraySource(X, box(X))
 
 
@@ -216,13 +238,13 @@ def _merged(planes: Planes) -> Planes:
     return replace(planes, W=W, b=b, J=J).take(kept)
 
 
-def fit_network(source: ArraySource, network: Network, deadline: Deadline) -> Network:
-    """The network fitted to the answers."""
+def fit_network(source: ArraySource, network: Network, deadline: Deadline) -> tuple[Network, float]:
+    """The network fitted to the answers, and the root mean square of what is left over."""
     V = np.column_stack([network.W, network.b])
     start = Student(network.activation, V, np.vstack([network.A.T, network.c[None]]), bias=True, affine=False)
-    fitted, _ = _fit(source, start, deadline)
+    fitted, left = _fit(source, start, deadline)
     d = network.n_inputs
-    return Network(fitted.V[:, :d], fitted.V[:, d], fitted.A, fitted.readout[-1], network.activation)
+    return Network(fitted.V[:, :d], fitted.V[:, d], fitted.A, fitted.readout[-1], network.activation), left
 
 
 def is_rounding(box: Box, left: float) -> bool:

@@ -56,7 +56,8 @@ def smooth_resolution(box: Box, rng: np.random.Generator) -> float:
 def _answers(box: Box, length: float, segments: int, rng: np.random.Generator) -> np.ndarray:
     """(segments, 6, p)"""
     start, direction = rng.standard_normal((2, segments, 1, box.n_inputs))
-    X = start + length * _STEPS[:, None] * direction
+    start = box.limits.drawn_in(start)
+    X = start + length * _STEPS[:, None] * box.limits.shorter(start, direction, length * _STEPS[-1])
     return box(X.reshape(-1, box.n_inputs)).reshape(segments, len(_STEPS), -1)
 
 

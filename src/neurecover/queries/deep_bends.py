@@ -14,7 +14,7 @@ from neurecover.queries.deep_check import holds
 from neurecover.queries.deep_level import Level
 from neurecover.queries.deep_points import points_on
 
-_POINTS = 40
+_POINTS, _POINTS_INSIDE = 40, 200
 
 
 def straight_units(box: Box, level: Level, rng: np.random.Generator) -> np.ndarray:
@@ -24,4 +24,5 @@ def straight_units(box: Box, level: Level, rng: np.random.Generator) -> np.ndarr
 
 def is_straight(box: Box, level: Level, unit: int, rng: np.random.Generator) -> bool:
     """Whether the surface of one unit is where the level says, at points of it all over."""
-    return holds(box, points_on(level.known, level.theta[unit], _POINTS, rng, level.points[unit], level.unseen[unit]))
+    n = _POINTS_INSIDE if box.limits else _POINTS
+    return holds(box, points_on(level.known, level.theta[unit], n, rng, level.points[unit], level.unseen[unit]))

@@ -19,6 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from neurecover.queries.limits import EVERYWHERE, Limits
+
 Layer = tuple[np.ndarray, np.ndarray]
 
 
@@ -34,11 +36,15 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """Layers (W, b) in full, and at most one more layer, `open`, whose rows are known up to sign."""
+    """Layers (W, b) in full, and at most one more layer, `open`, whose rows are known up to sign.
+
+    `limits` say where the box may be asked about it.
+    """
 
     n_inputs: int
     layers: tuple[Layer, ...] = ()
     open: Layer | None = None
+    limits: Limits = EVERYWHERE
 
     @property
     def n_units(self) -> int:

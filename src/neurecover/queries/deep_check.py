@@ -33,6 +33,8 @@ _TOLD = 1e-2
 _ROUNDS = 5
 # Kinks that must be found among the first points, and for one point without a kink.
 _FEWEST, _TO_ONE = 3, 12
+# In a range the surface of a deeper unit meets few others to bend at, so that far fewer points may speak against it.
+_TO_ONE_INSIDE = 400
 # Points at which a surface that was corrected is looked at once more.
 _AGAIN = 5
 
@@ -99,7 +101,7 @@ def _checked_throughout(box: Box, known: Known, theta: np.ndarray, seen: _Seen, 
         rest = phi[left] - (phi[left] @ told) @ told.T
         triangle, order = qr(rest.T, mode="r", pivoting=True) if len(left) else (np.zeros((0, 0)), left)
         missing = int(np.count_nonzero(np.abs(np.diag(triangle)) > _TOLD))
-        if seen.against * _TO_ONE > len(seen.phi):
+        if not _few(box, seen.against, len(seen.phi)):
             return None
         if not missing and len(seen.phi) >= told.shape[1] + 3:
             return _corrected(theta, seen.phi)
@@ -129,9 +131,13 @@ def kinks_at(box: Box, where: OnSurface) -> KinksAt:
 
 
 def holds(box: Box, where: OnSurface) -> bool:
-    """Whether the box has the predicted kinks at points of a surface, up to one in twelve."""
+    """Whether the box has the predicted kinks at points of a surface, up to one in twelve, or fewer in a range."""
     found = kinks_at(box, where)
-    return bool(_TO_ONE * np.count_nonzero(found.none) <= np.count_nonzero(found.hit))
+    return _few(box, int(np.count_nonzero(found.none)), int(np.count_nonzero(found.hit)))
+
+
+def _few(box: Box, against: int, hits: int) -> bool:
+    return (_TO_ONE_INSIDE if box.limits else _TO_ONE) * against <= hits
 
 
 def _look(box: Box, known: Known, where: OnSurface) -> _Seen:

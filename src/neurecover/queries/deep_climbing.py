@@ -10,6 +10,8 @@ is raised step by step until both are positive.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from neurecover.queries.deep_cells import Known
@@ -29,10 +31,10 @@ def jointly_on(known: Known, theta: np.ndarray, feature: int, near: np.ndarray, 
     `near` is a point of the surface θ·φ(x) = 0, and the known layers have their signs.
     """
     W, b = known.layers[-1]
-    below = Known(known.n_inputs, known.layers[:-1])
+    below = replace(known, layers=known.layers[:-1])
     theta, row = theta / np.linalg.norm(theta), np.append(W[feature], b[feature]) / np.linalg.norm(W[feature])
     spread = rng.choice([0.1, 0.5, 2.0], (_STARTS, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
-    around = near + spread * rng.standard_normal((_STARTS, len(near)))
+    around = known.limits.drawn_in(near + spread * rng.standard_normal((_STARTS, len(near))))
     X = np.vstack([random_points(known, _STARTS, rng), around, climbed(known, np.tile(theta[:-1], (_STARTS, 1)), rng)])
     farthest = _FARTHEST * max(np.sqrt(len(near)), float(np.linalg.norm(near)))
     best, height = X, np.full(len(X), -np.inf)
@@ -47,6 +49,7 @@ def jointly_on(known: Known, theta: np.ndarray, feature: int, near: np.ndarray, 
         up += np.where(((q < 0.0) | (q < z))[:, None], _unit_rows(gradients(below, row, X)), 0.0)
         X = X + (step * size)[:, None] * _unit_rows(up)
         X *= np.minimum(1.0, farthest / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300))
+        X = known.limits.drawn_in(X)
     order = np.argsort(-height)[:20]
     return best[order[height[order] > _CLEAR]]
 
@@ -83,7 +86,7 @@ def climbed(known: Known, g: np.ndarray, rng: np.random.Generator) -> np.ndarray
         U = H / np.maximum(np.linalg.norm(H, axis=1, keepdims=True), 1e-3 * size)
         theta[:, :-1] = g - np.sum(g * U, axis=1, keepdims=True) * U
         X = X + step * size * _unit_rows(gradients(known, theta, X))
-        X *= size / np.linalg.norm(X, axis=1, keepdims=True)
+        X = known.limits.drawn_in(X * (size / np.linalg.norm(X, axis=1, keepdims=True)))
     return X
 
 

@@ -17,7 +17,7 @@ from neurecover.models import DeepNetwork
 from neurecover.queries.box import Box
 from neurecover.queries.deep_cells import Known
 from neurecover.queries.deep_climbing import extreme_points
-from neurecover.queries.deep_layers import Plan, Progress, Solution, solve_layers
+from neurecover.queries.deep_layers import BarrenError, Plan, Progress, Solution, solve_layers
 from neurecover.queries.deep_output import sizes
 from neurecover.queries.deep_polish import polish, polishing_points
 from neurecover.queries.deep_span import gradient_span, lifted
@@ -26,6 +26,8 @@ from neurecover.queries.shallow import extract_shallow
 from neurecover.solve.deadline import Deadline
 
 _ATTEMPTS = 6
+# Attempts in which some layer stays without a single unit, after which no others are made.
+_BARREN = 3
 # A relative residual below this is rounding; a wrong weight leaves far more.
 _SOLVED = 1e-8
 # A residual of this many roundings is explained by them: every layer adds its own, and far answers cancel.
@@ -34,6 +36,8 @@ _EXACT = 3e4
 _DETERMINED = 1e-6
 # Fresh questions where the values of a layer are extreme, for each layer below the last.
 _EXTREMES = 150
+# Fresh questions at the corners of a range.
+_CORNERS = 500
 
 
 def extract_deep(
@@ -90,10 +94,11 @@ def _attempts(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline
     span = gradient_span(box, rng)
     if span.shape[1] == 0:
         raise UnsolvableError("The box gives the same answers wherever it was asked, so it shows no unit.")
-    reduced = span.shape[1] < box.n_inputs
+    # A part of the range is reached along other directions than those that matter.
+    reduced = span.shape[1] < box.n_inputs and not box.limits
     inner = Box(lambda X: box(X @ span.T), span.shape[1]) if reduced else box
     best: _Found | None = None
-    failure = ""
+    failure, barren = "", 0
     for attempt in range(_ATTEMPTS):
         try:
             eager = replace(plan, patience=plan.patience * (attempt + 1))
@@ -102,7 +107,8 @@ def _attempts(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline
         except UnsolvableError as error:
             failure = str(error)
             tell("attempts that failed", attempt + 1.0)
-            if deadline.passed or (box.budget is not None and box.queries >= 0.9 * box.budget):
+            barren += isinstance(error, BarrenError)
+            if barren == _BARREN or deadline.passed or (box.budget is not None and box.queries >= 0.9 * box.budget):
                 break
             continue
         tell("residual", found.residual)
@@ -120,7 +126,7 @@ def _finished(
 ) -> _Found:
     output = solution.output
     n = int(1.3 * output.network.n_parameters / box.n_outputs) + 50
-    X = polishing_points(output.network, solution.anchors, n, rng)
+    X = polishing_points(output.network, solution.anchors, n, rng, box.limits)
     polished = polish(output.network, X, inner(X), deadline)
     network = polished.network
     if inner is not box:
@@ -137,8 +143,12 @@ def fresh_residual(box: Box, network: DeepNetwork, rng: np.random.Generator) -> 
     """
     n = max(200, -(-network.n_parameters // network.n_outputs))
     X = rng.standard_normal((n, network.n_inputs)) * np.resize([0.3, 1.0, 5.0], n)[:, None]
+    X = box.limits.drawn_in(X)
     for number in range(1, network.depth):
-        X = np.vstack([X, extreme_points(Known(network.n_inputs, network.layers[:number]), _EXTREMES, rng)])
+        known = Known(network.n_inputs, network.layers[:number], limits=box.limits)
+        X = np.vstack([X, extreme_points(known, _EXTREMES, rng)])
+    if box.limits:
+        X = np.vstack([X, box.limits.corners(_CORNERS, rng)])
     Y = box(X)
     return float((np.abs(network(X) - Y).max(axis=1) / sizes(Y)).max())
 

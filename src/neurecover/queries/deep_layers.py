@@ -30,12 +30,18 @@ Progress = Callable[[str, float], None]
 # How often the search may go back to a layer, and the lines without news that this takes at least.
 _RETURNS = 12
 _AGAIN = 4
+# Returns in a row that bring no unit, neither to the layers below nor to the one above, and end the attempt.
+_BARREN = 2
 # Lines towards where a unit that is always on might change.
 _CHASES = 6
 # Questions for units that hardly ever change, before a network is taken to be complete.
 _EXTREMES = 500
 # Layers up to this width are tested for units of deeper layers before they are closed.
 _FEW = 16
+
+
+class BarrenError(UnsolvableError):
+    """Not one unit of a layer was found."""
 
 
 @dataclass(frozen=True)
@@ -104,15 +110,18 @@ class Stage:
 def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> Solution:
     """The network of the box; UnsolvableError where some layer cannot be found."""
     answers = Answers(box, rng)
-    levels = [Level.above(Known(box.n_inputs))]
-    returns = 0
+    levels = [Level.above(Known(box.n_inputs, limits=box.limits))]
+    returns = barren = units_below = 0
     while True:
         number = len(levels)
         try:
             stage = _search(box, levels[-1], plan, number, answers, rng, deadline)
-        except UnsolvableError:
+        except UnsolvableError as error:
             # Nothing above a layer is found if one of its own units is missing: it is searched again.
-            if number == 1 or returns == _RETURNS or deadline.passed:
+            below = sum(level.n_units for level in levels[:-1])
+            barren = barren + 1 if isinstance(error, BarrenError) and below == units_below else 0
+            units_below = below
+            if number == 1 or returns == _RETURNS or barren == _BARREN or deadline.passed:
                 raise
             tell("back to hidden layer", number - 1.0)
             returns += 1
@@ -182,9 +191,8 @@ def _search(
     if fit.output is not None and fit.exact:
         return Stage(level, fit.output)
     if last or level.known.open is not None or level.n_units == 0:
-        raise UnsolvableError(
-            f"Hidden layer {number} is not complete: {level.n_units} units were found on {level.lines} lines."
-        )
+        kind = UnsolvableError if level.n_units else BarrenError
+        raise kind(f"Hidden layer {number} is not complete: {level.n_units} units were found on {level.lines} lines.")
     return Stage(level, None)
 
 
@@ -276,5 +284,5 @@ def _closed(box: Box, level: Level, rng: np.random.Generator) -> Known:
         signs = signs_by_moving(box, known, theta, level.points, rng)
         if signs.told:
             s = signs.signs
-            return Known(known.n_inputs, (*known.layers, (s[:, None] * W, s * b)))
-    return Known(known.n_inputs, known.layers, (W, b))
+            return replace(known, layers=(*known.layers, (s[:, None] * W, s * b)), open=None)
+    return replace(known, open=(W, b))

@@ -8,6 +8,7 @@ through the cells of the known layers the rest (`deep_tracing`), and far points 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from neurecover.queries.deep_surface import Surface, first_surface
 from neurecover.queries.deep_tracing import trace
 from neurecover.queries.gradients import measure_gradients, orthonormal_basis
 from neurecover.queries.kinks import Kinks, find_kinks
+from neurecover.queries.limits import Limits
 
 _REACH = 20.0
 _MIDDLE = 1.2
@@ -107,11 +109,20 @@ def search_line(
     x = x - shift * v
     if ends is not None:
         parts = [(start + shift, stop + shift) for start, stop in parts]
+    elif level.known.limits:
+        parts = _parts_inside(level.known.limits, x, v, shift)
     for start, stop in parts:
         if level.missing is not None:
             break
         level = _search_part(box, level, x, v, find_kinks(box, x, v, start, stop, most=_MOST), rng, want)
     return replace(level, lines=level.lines + 1, stale=0 if level.n_units > before else level.stale + 1)
+
+
+def _parts_inside(limits: Limits, x: np.ndarray, v: np.ndarray, shift: float) -> list[tuple[float, float]]:
+    """The line x + t v from edge to edge, in three parts; x + shift·v is inside."""
+    back, forth = limits.ways((x + shift * v)[None], v[None])
+    edges = shift + np.linspace(back[0], forth[0], 4)
+    return list(pairwise(edges.tolist()))
 
 
 def _search_part(

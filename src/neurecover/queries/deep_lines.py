@@ -7,6 +7,8 @@ hardly ever meet; finding the two points takes no queries (`deep_climbing`).
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from neurecover.queries.deep_cells import Known
@@ -25,7 +27,7 @@ def random_line(known: Known, rng: np.random.Generator) -> Line:
         g = rng.standard_normal(k) * (rng.random(k) < rng.choice([0.3, 1.0]))
         p, q = _extreme_point(known, g, rng), _extreme_point(known, -g, rng)
     else:
-        p, q = random_points(known, 2, rng)
+        p, q = random_points(known, 2, rng) if not known.limits else known.limits.ends(rng)
     return p, (q - p) * (np.sqrt(len(p)) / np.linalg.norm(q - p))
 
 
@@ -35,11 +37,11 @@ def extreme_line(known: Known, g: np.ndarray, rng: np.random.Generator) -> Line:
     A unit with weights along g that is on at all usual points changes on the way, if it changes anywhere.
     """
     # Far out the bias no longer matters.
-    return random_points(known, 1, rng)[0], 10.0 * _extreme_point(known, -g, rng)
+    return random_points(known, 1, rng)[0], known.limits.drawn_in(10.0 * _extreme_point(known, -g, rng))
 
 
 def _extreme_point(known: Known, g: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    below = Known(known.n_inputs, known.layers)
+    below = replace(known, open=None)
     X = climbed(below, np.tile(g, (_ASCENTS, 1)), rng)
     H = below.hidden(X)
     return X[int(np.argmax((H @ g) / (np.linalg.norm(H, axis=1) + 1e-3)))]

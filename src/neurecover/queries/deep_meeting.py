@@ -10,6 +10,8 @@ descent, to the other.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from neurecover.queries.deep_cells import Known
@@ -30,7 +32,7 @@ def meeting_points(known: Known, surface: Surface, unit: int, rng: np.random.Gen
     """
     W, b = known.layers[-1]
     row = np.append(W[unit], b[unit])
-    below = Known(known.n_inputs, known.layers[:-1])
+    below = replace(known, layers=known.layers[:-1])
     X = random_points(known, 10 * _POINTS, rng)
     near = X[int(np.argmax(below.features(X) @ row))]
     where = points_on(below, row, _POINTS, rng, near).points
@@ -69,6 +71,7 @@ def _climbed(
         phi, size = known.features(moved), 1.0 + np.linalg.norm(moved, axis=1)
         over = (phi @ theta) * sign > 0.0
         over &= ~np.any(phi[:, unseen] > 0.0, axis=1) & ~np.any(known.features(X)[:, unseen] > 0.0, axis=1)
+        over &= known.limits.inside(moved)
         over &= np.abs(below.features(moved) @ row) < 1e-9 * size
         ends = np.where((sign > 0.0)[:, None], X, moved), np.where((sign > 0.0)[:, None], moved, X)
         low.append(ends[0][over])

@@ -29,7 +29,7 @@ def random_points(known: Known, n: int, rng: np.random.Generator) -> np.ndarray:
             Z = np.abs(rng.standard_normal((len(chosen), len(b)))) * rng.choice([0.5, 2.0, 6.0], (len(chosen), 1))
             off = rng.random(Z.shape) < rng.uniform(0.0, 0.9, (len(chosen), 1))
             X[chosen] = np.linalg.solve(W, (np.where(off, -Z, Z) - b).T).T
-    return X
+    return known.limits.drawn_in(X)
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +61,7 @@ def points_on(
     side = known.features(X) @ theta > 0.0
     if min(np.count_nonzero(side), np.count_nonzero(~side)) < 0.03 * len(X):
         spread = rng.choice([0.1, 0.5, 2.0], (len(X) // 4, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
-        X = np.vstack([X, near + spread * rng.standard_normal((len(spread), len(near)))])
+        X = np.vstack([X, known.limits.drawn_in(near + spread * rng.standard_normal((len(spread), len(near))))])
         side = known.features(X) @ theta > 0.0
     if side.all() or not side.any():
         return OnSurface(np.zeros((0, len(near))), np.zeros((0, len(near))), np.zeros(0))
@@ -82,6 +82,7 @@ def points_on(
         with np.errstate(divide="ignore", invalid="ignore"):
             ways = np.abs((cell.Q @ x + cell.q0) / (cell.Q @ normals[i]))
         room[i] = np.min(ways[~np.isnan(ways)], initial=np.inf)
+    room = np.minimum(room, known.limits.room(points))
     usable = room > 0.0
     if unseen is not None and unseen.any():
         usable &= ~np.any(known.features(points)[:, unseen] > 0.0, axis=1)

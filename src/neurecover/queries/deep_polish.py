@@ -22,6 +22,7 @@ from neurecover.queries.deep_cells import Known
 from neurecover.queries.deep_climbing import jointly_on
 from neurecover.queries.deep_output import sizes
 from neurecover.queries.deep_points import points_on, random_points
+from neurecover.queries.limits import EVERYWHERE, Limits
 from neurecover.solve.deadline import Deadline
 
 _STEPS = 8
@@ -120,7 +121,11 @@ def _row_errors(network: DeepNetwork, X: np.ndarray, weight: np.ndarray, noise: 
 
 
 def polishing_points(
-    network: DeepNetwork, anchors: tuple[np.ndarray, ...], n: int, rng: np.random.Generator
+    network: DeepNetwork,
+    anchors: tuple[np.ndarray, ...],
+    n: int,
+    rng: np.random.Generator,
+    limits: Limits = EVERYWHERE,
 ) -> np.ndarray:
     """At least n points (·, d) that see every weight: every unit is on, and off, at more points than it has weights.
 
@@ -128,9 +133,9 @@ def polishing_points(
     ever on, or hardly ever off, points beside its surface are added; where it is hardly ever on, or off, while a unit
     below is on, points at which it is.
     """
-    X = random_points(Known(network.n_inputs, network.layers[:1]), n, rng)
+    X = random_points(Known(network.n_inputs, network.layers[:1], limits=limits), n, rng)
     for number, points in enumerate(anchors):
-        known = Known(network.n_inputs, network.layers[:number])
+        known = Known(network.n_inputs, network.layers[:number], limits=limits)
         theta = np.column_stack(network.layers[number])
         on = known.features(X) @ theta.T > 0.0
         needed = 3 * theta.shape[1]
@@ -159,7 +164,7 @@ def _together(
 
             def inside(X: np.ndarray, row: np.ndarray = side * theta[j], i: int = i) -> np.ndarray:
                 phi = known.features(X)
-                return (phi @ row > 0.0) & (phi[:, i] > 0.0)
+                return (phi @ row > 0.0) & (phi[:, i] > 0.0) & known.limits.inside(X)
 
             found.append(_wandered(inside, start[: 2 * _PAIRED], rng))
     return found
@@ -170,8 +175,9 @@ def _beside(known: Known, theta: np.ndarray, n: int, rng: np.random.Generator, x
     where = points_on(known, theta, n, rng, x)
     way = np.minimum(0.5 * where.room, 0.3 * (1.0 + np.linalg.norm(where.points, axis=1)))
     shift = way[:, None] * where.normals
-    above = _wandered(lambda X: known.features(X) @ theta > 0.0, where.points + shift, rng)
-    below = _wandered(lambda X: known.features(X) @ theta < 0.0, where.points - shift, rng)
+    inside = known.limits.inside
+    above = _wandered(lambda X: (known.features(X) @ theta > 0.0) & inside(X), where.points + shift, rng)
+    below = _wandered(lambda X: (known.features(X) @ theta < 0.0) & inside(X), where.points - shift, rng)
     return np.vstack([above, below])
 
 

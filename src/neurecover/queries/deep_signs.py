@@ -14,7 +14,7 @@ and v, r are known from tracing: linear in the signs s.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -108,7 +108,8 @@ def _lone_directions(
             ways = np.abs(values / speeds)
         points.append(x)
         directions.append(u)
-        rooms.append(np.min(ways[~np.isnan(ways)], initial=np.inf))
+        back, forth = known.limits.ways(x[None], u[None])
+        rooms.append(min(np.min(ways[~np.isnan(ways)], initial=np.inf), -back[0], forth[0]))
     if not points:
         return np.zeros((0, known.n_inputs)), np.zeros((0, known.n_inputs)), np.zeros(0)
     order = np.argsort(-np.array(rooms))
@@ -140,5 +141,5 @@ def with_signs(known: Known, signs: np.ndarray, theta: np.ndarray) -> tuple[Know
     W, b = known.open
     k = len(b)
     V, beta = theta[:, :k], theta[:, -1]
-    closed = Known(known.n_inputs, (*known.layers, (signs[:, None] * W, signs * b)))
+    closed = replace(known, layers=(*known.layers, (signs[:, None] * W, signs * b)), open=None)
     return closed, np.column_stack([2.0 * V, beta - V @ (signs * b)])

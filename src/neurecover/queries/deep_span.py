@@ -23,6 +23,8 @@ from neurecover.queries.gradients import measure_gradients, orthonormal_basis
 _RANK = 1e-8
 # Gradients without news that end the search, and points in all that may be flat or beside a kink.
 _SPARE, _FLAT = 4, 60
+# How far towards the limits of the box gradients are asked for.
+_MIDST = 0.9
 
 
 def gradient_span(box: Box, rng: np.random.Generator) -> np.ndarray:
@@ -35,9 +37,9 @@ def gradient_span(box: Box, rng: np.random.Generator) -> np.ndarray:
     span = np.zeros((d, 0))
     idle = flat = 0
     while idle < _SPARE and flat < _FLAT and span.shape[1] < d:
-        X = rng.standard_normal((1, d)) * rng.choice([0.5, 1.0, 3.0])
+        X = box.limits.drawn_in(rng.standard_normal((1, d)) * rng.choice([0.5, 1.0, 3.0]), _MIDST)
         u = rng.standard_normal((1, d))
-        if np.array_equal(*box(np.vstack([X, X + 1e-3 * u]))):
+        if np.array_equal(*box(np.vstack([X, X + 1e-3 * box.limits.shorter(X, u, 1e-3)]))):
             flat += 1
             continue
         asked = measure_gradients(box, X, basis, np.full(1, 1e-3 * np.sqrt(d)), rng=rng)

@@ -165,6 +165,8 @@ class _Walk:
     def _kink(self, x: np.ndarray, n: np.ndarray, radius: float) -> np.ndarray | None:
         """The one kink on the segment x + t n, |t| ≤ radius."""
         X, V, R = x[None], n[None], np.array([radius])
+        if not self.known.limits.inside(np.vstack([x - radius * n, x + radius * n])).all():
+            return None
         found = local_kinks(self.box, X, V, R, _ARM)
         if found.straight[0] or not confirmed(self.box, X, V, R, found, _ARM)[0]:
             return None
@@ -210,7 +212,8 @@ class _Walk:
         order = np.argsort(times)[:2]
         first = float(times[order[0]])
         second = float(times[order[1]]) if len(order) > 1 else np.inf
-        if not first < 30.0 * (1.0 + float(np.linalg.norm(here.x))):
+        farthest = float(self.known.limits.ways(here.x[None], u[None])[1][0])
+        if not first < min(30.0 * (1.0 + float(np.linalg.norm(here.x))), farthest):
             return None
         return _Crossing(int(order[0]), here.x + first * u, u, second - first)
 
@@ -230,7 +233,7 @@ class _Walk:
         q[crossing.unit] = np.inf
         with np.errstate(divide="ignore", invalid="ignore"):
             room = np.abs(q / speed).min(initial=np.inf)
-        step = min(0.3 * room, 0.3)
+        step = min(0.3 * room, 0.3, 0.3 * float(self.known.limits.room(crossing.point[None])[0]))
         if step < 1e-6:
             return None
         return _Position(crossing.point + step * along, flipped)

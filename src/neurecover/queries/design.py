@@ -26,7 +26,7 @@ from neurecover.queries.gradients import measure_gradients, orthonormal_basis
 from neurecover.queries.regions import Regions
 
 # ρ is the largest of a dozen residuals, so the typical error of an answer is about half of it.
-_TYPICAL = 0.5
+TYPICAL = 0.5
 _AFRESH = 16
 
 
@@ -40,7 +40,7 @@ def add_regions(
 ) -> Regions:
     """The regions and up to `most` more, well centred, until every w_j is expected to be accurate."""
     network = network.normal_form()
-    centres = Centres.around(network, rng)
+    centres = Centres.around(network, rng, box.limits)
     basis = orthonormal_basis(rng, network.n_inputs)
     points, steps = _plan(box, network, regions, centres, basis, accuracy, most, rng)
     if not len(points):
@@ -72,7 +72,7 @@ def _plan(
             break
         known = number < len(chain)
         point = chain[[number]] if known else _telling(network, centres, information.covariance[:, worst])
-        step = clear_steps(network, point, basis)
+        step = clear_steps(network, point, basis, box.limits)
         sigma = box.noise(point, network(point))[0] * np.sqrt(2.0 * np.mean(step**-2.0))
         information = information.with_rows(_shown(network, point)[0] / sigma)
         points.append(point)
@@ -146,4 +146,4 @@ class _Information:
 
     def errors(self, d: int) -> np.ndarray:
         """‖δw_j‖ (k,)."""
-        return _TYPICAL * np.sqrt(d * np.maximum(np.diag(self.covariance), 0.0))
+        return TYPICAL * np.sqrt(d * np.maximum(np.diag(self.covariance), 0.0))

@@ -28,6 +28,8 @@ _SHORTEN, _FEW = (2.5, 2.5, 6.0, 6.0, 6.0, 6.0, 6.0), 6
 _LADDER, _RUNGS, _MOST_RUNGS, _PROBES, _CHEAP = 0.4, 4, 12, 4, 32
 # The part of a length that passed which is taken, because other directions may do a little worse.
 _PROBED = 0.75
+# How many times a step the checks reach, and a little more.
+_FARTHEST = 3.1
 # Floats asked in one batch when regions are put together.
 _BATCH = 2**21
 
@@ -79,6 +81,7 @@ def measure_gradients(
     """
     points = np.asarray(points, dtype=float)
     steps = np.array(np.broadcast_to(np.reshape(steps, (len(points), -1)), (len(points), basis.shape[1])), dtype=float)
+    steps = _within(box, points, steps) if check else steps
     values = box(points) if values is None else values
     noise = box.noise(points, values)
     jacobians = np.empty((len(points), values.shape[1], basis.shape[1]))
@@ -106,7 +109,7 @@ def fitting_steps(
     f(x + u) + f(x − u) = 2 f(x) unless a plane passes between. It is asked for a few random u that reach three times
     as far as a step, down a ladder of lengths. Where a whole gradient is as cheap the shortest is taken at once.
     """
-    steps = np.array(steps, dtype=float)
+    steps = _within(box, points, np.array(steps, dtype=float))
     d, m = basis.shape
     if m == 0 or (m < _CHEAP and not box.coarse):
         return steps * _LADDER**_RUNGS
@@ -123,6 +126,14 @@ def fitting_steps(
         todo = todo[bend > _SAFETY * noise]
         steps[todo] *= _LADDER
     return _PROBED * steps
+
+
+def _within(box: Box, points: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """The steps (R,) or (R, m), none so long that three times as far is outside the limits of the box."""
+    if not box.limits:
+        return steps
+    longest = box.limits.room(points).reshape(-1, *[1] * (steps.ndim - 1)) / _FARTHEST
+    return np.sign(steps) * np.minimum(np.abs(steps), longest)
 
 
 def _groups(regions: np.ndarray, basis: np.ndarray) -> list[np.ndarray]:

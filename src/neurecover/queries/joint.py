@@ -22,6 +22,7 @@ from neurecover.models import Network, replace_arrays
 from neurecover.queries.box import Box
 from neurecover.queries.centred import Centres
 from neurecover.queries.deep_probe import local_kinks
+from neurecover.queries.limits import Limits
 from neurecover.queries.regions import Regions
 
 _ITERATIONS = 3
@@ -42,10 +43,10 @@ def refine_jointly(network: Network, regions: Regions) -> Network:
     offsets = np.hstack([design, np.tile(np.eye(p), (R, 1))])
     for _ in range(_ITERATIONS):
         left = regions.gradients - (_slopes(network, regions)[:, None, :] * network.A) @ network.W
-        dW = _least_squares(design, left.reshape(R * p, d), heavy)
+        dW = least_squares(design, left.reshape(R * p, d), heavy)
         network = replace_arrays(network, W=network.W + dW)
         left = regions.values - network(regions.points)
-        shift = _least_squares(offsets, left.reshape(R * p, 1), light)[:, 0]
+        shift = least_squares(offsets, left.reshape(R * p, 1), light)[:, 0]
         network = replace_arrays(network, b=network.b + shift[:k], c=network.c + shift[k:])
     return network
 
@@ -57,16 +58,20 @@ def measure_output_weights(box: Box, network: Network, rng: np.random.Generator)
     """
     network = network.normal_form()
     W, b = network.W, network.b
-    points = _points_on_planes(network, Centres.around(network, rng), rng)
+    points, room = _points_on_planes(network, Centres.around(network, rng, box.limits), box.limits, rng)
     z = points @ W.T + b
     np.fill_diagonal(z, np.inf)
     steps = 0.9 * np.min(np.abs(z) / np.maximum(np.abs(W @ W.T), 1e-300), axis=1)
     steps = np.minimum(steps, np.linalg.norm(points, axis=1) + 1.0)
+    steps = np.minimum(steps, 0.9 * box.limits.room(points))
+    points, steps, W, b = points[room > 0.0], steps[room > 0.0], W[room > 0.0], b[room > 0.0]
     asked = points + np.array([1.0, 0.0, -1.0])[:, None, None] * steps[:, None] * W
     f = box(asked.reshape(-1, network.n_inputs)).reshape(3, len(points), -1)
     unit = network.activation(np.einsum("snd,nd->sn", asked, W) + b)
     bend, own = (g[0] - 2.0 * g[1] + g[2] for g in (f, unit[:, :, None]))
-    return replace_arrays(network, A=(bend / own).T)
+    A = network.A.copy()
+    A[:, room > 0.0] = (bend / own).T
+    return replace_arrays(network, A=A)
 
 
 def measure_offsets(box: Box, network: Network, rng: np.random.Generator) -> Network:
@@ -76,7 +81,7 @@ def measure_offsets(box: Box, network: Network, rng: np.random.Generator) -> Net
     """
     network = network.normal_form()
     W, b = network.W, network.b.copy()
-    best, room = _points_near_origin(network, rng)
+    best, room = _points_near_origin(network, box.limits, rng)
     found = local_kinks(box, best, W, _WITHIN * room)
     good = found.visible & (np.abs(found.position) < 0.1 * _WITHIN * room)
     b[good] = (-np.sum(best * W, axis=1) - found.position)[good]
@@ -85,33 +90,38 @@ def measure_offsets(box: Box, network: Network, rng: np.random.Generator) -> Net
     return replace_arrays(network, c=network.c + np.median(box(X) - network(X), axis=0)) if len(X) else network
 
 
-def _points_near_origin(network: Network, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _points_near_origin(network: Network, limits: Limits, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """A point (k, d) on every plane, and how far along the normal another one is met (k,): the farthest of a few."""
     W, b = network.W, network.b
     best, room = np.zeros_like(W), np.zeros(len(W))
     for _ in range(_TRIES):
         X = _NEAR * rng.standard_normal(W.shape)
+        X = limits.beside_planes(X, W, b)
         X -= (np.sum(X * W, axis=1) + b)[:, None] * W
         z = np.abs(X @ W.T + b) / np.maximum(np.abs(W @ W.T), 1e-300)
         np.fill_diagonal(z, np.inf)
-        farther = z.min(axis=1, initial=1.0) > room
-        best[farther], room[farther] = X[farther], z.min(axis=1, initial=1.0)[farther]
+        away = np.minimum(z.min(axis=1, initial=1.0), limits.room(X))
+        farther = away > room
+        best[farther], room[farther] = X[farther], away[farther]
     return best, room
 
 
-def _points_on_planes(network: Network, centres: Centres, rng: np.random.Generator) -> np.ndarray:
-    """A point (k, d) on every plane that is as far as can be found from the others."""
+def _points_on_planes(
+    network: Network, centres: Centres, limits: Limits, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """A point (k, d) on every plane that is as far as can be found from the others, and how far that is (k,)."""
     best, room = np.zeros_like(network.W), np.full(network.n_hidden, -1.0)
     for _ in range(_TRIES):
         points = centres.draw(network.n_hidden, rng)
+        points = limits.beside_planes(points, network.W, network.b)
         z = points @ network.W.T + network.b
         points = points - np.diagonal(z)[:, None] * network.W
         z = np.abs(points @ network.W.T + network.b)
         np.fill_diagonal(z, np.inf)
-        margin = z.min(axis=1)
+        margin = np.minimum(z.min(axis=1), limits.room(points))
         best[margin > room] = points[margin > room]
         room = np.maximum(room, margin)
-    return best
+    return best, room
 
 
 def _slopes(network: Network, regions: Regions) -> np.ndarray:
@@ -124,7 +134,7 @@ def _design(network: Network, regions: Regions) -> np.ndarray:
     return (_slopes(network, regions)[:, None, :] * network.A).reshape(-1, network.n_hidden)
 
 
-def _least_squares(design: np.ndarray, right: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def least_squares(design: np.ndarray, right: np.ndarray, weight: np.ndarray) -> np.ndarray:
     from scipy.linalg import lstsq
 
     return lstsq(design * weight[:, None], right * weight[:, None], lapack_driver="gelsy", check_finite=False)[0]

@@ -26,6 +26,10 @@ from neurecover.queries.lattice import subset_by_lattice
 from neurecover.refine.signs import ENUMERATE, MEET, find_flips
 
 
+class AffinePartError(UnsolvableError):
+    """No signs of the units take up the affine part."""
+
+
 @dataclass(frozen=True, eq=False)
 class Planes:
     """L x + c + Σ_j J_j relu(w_j·x + b_j), and `error` (k,), the error to expect of every w_j."""
@@ -96,7 +100,7 @@ def oriented(planes: Planes, activation: Activation, tolerance: float) -> Networ
         flips = _flips(A, planes.W, excess, m, tolerance, float(planes.error.max(initial=0.0)))
         misfit = float(np.linalg.norm(m * (A * flips) @ planes.W - excess)) / size
     if misfit > tolerance:
-        raise UnsolvableError(
+        raise AffinePartError(
             f"No signs of the {len(planes)} units make the box a network with one hidden layer of {activation}: "
             f"an affine part of relative size {misfit:.1e} is left over, as from units whose kinks are too far off, or "
             "from two units on one plane that face away from each other."

@@ -28,13 +28,20 @@ class Scan:
     kinks: Kinks
 
 
-def scan_line(box: Box, rng: np.random.Generator, farther: float = 1.0) -> Scan:
-    """All kinks on a random line, so many times as far out as usual.
+def scan_line(box: Box, rng: np.random.Generator, farther: float = 1.0, towards: np.ndarray | None = None) -> Scan:
+    """All kinks on a random line, so many times as far out as usual, or from edge to edge where the box has limits.
+
+    There it ends in the point `towards` (d,) if that is told.
 
     NotPiecewiseLinearError where the box is not made of straight pieces along it.
     """
-    x, v = 0.5 * rng.standard_normal(box.n_inputs), rng.standard_normal(box.n_inputs)
-    far = farther * (FAR_COARSE if box.coarse else FAR)
+    if box.limits:
+        start, stop = box.limits.ends(rng)
+        stop = stop if towards is None else towards
+        x, v, far = 0.5 * (start + stop), 0.5 * (stop - start), 1.0
+    else:
+        x, v = 0.5 * rng.standard_normal(box.n_inputs), rng.standard_normal(box.n_inputs)
+        far = farther * (FAR_COARSE if box.coarse else FAR)
     kinks = find_kinks(box, x, v, -far, far, most=_MOST)
     if not kinks.complete:
         raise NotPiecewiseLinearError(

@@ -21,23 +21,23 @@ from neurecover.activations import Activation, get
 from neurecover.certificate.weighted import Weighted
 from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.models import Network
+from neurecover.queries.affine import refine_affine, with_straight_units
 from neurecover.queries.box import Box
 from neurecover.queries.coarse import extract_coarse
-from neurecover.queries.deep_probe import local_kinks
 from neurecover.queries.design import add_regions, expected_errors
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.joint import measure_offsets, measure_output_weights, refine_jointly
-from neurecover.queries.lines import units_on_line
-from neurecover.queries.planes import Planes, oriented, slopes_of
+from neurecover.queries.planes import AffinePartError, Planes, oriented, slopes_of
 from neurecover.queries.regions import Regions
-from neurecover.queries.scan import NotPiecewiseLinearError, scan_line
+from neurecover.queries.scan import NotPiecewiseLinearError
+from neurecover.queries.twins import with_twins
+from neurecover.queries.units import CORNERS, SeveralLayersError, all_units, misfit, with_affine
 from neurecover.solve import Deadline
 
 Progress = Callable[[str, float], object]
 
 # Attempts look farther and farther out, because a unit may be missing whose plane is far from the origin.
 _FARTHER = (1.0, 1e3, 1e3)
-_LINES = 4
 # Fresh questions at each of these distances, relative to √d: beyond the last, planes are as good as through the origin.
 _FRESH, _DISTANCES = 16, (1.0, 1e3, 1e6)
 # A unit whose row has a larger error than this, or than so many times the rounding, is named.
@@ -50,15 +50,11 @@ _ACCURATE, _FINEST = 5e-10, 2e-13
 _MANY_INPUTS = 200
 # How many times the rounding expected of it a residual may be and count as rounding.
 _RESIDUAL, _UNCERTAIN = 4.0, 1e-8
-# Planes that are looked at away from the line where there may be several layers, how many of them may be gone, and the
-# radius, relative to the point, within which a kink is looked for.
-_LOOKED_AT, _GONE, _LOCAL = 12, 3, 1e-3
-# Answers coarser than this show no kinks.
-_COARSEST = 1e-3
-
-
-class SeveralLayersError(UnsolvableError):
-    """The units are not those of one hidden layer."""
+# Answers coarser than this are not tried.
+_COARSEST = 1e-2
+# What planes that were fitted together leave of an affine part that twins take up: so many times their error.
+_REFINED, _MOST_MISFIT = 1e-9, 30.0
+_OTHER_TWINS = "Two units share a plane and face away from each other: other such pairs give the same function."
 
 
 @dataclass(frozen=True)
@@ -73,11 +69,15 @@ class _Wanted:
 
 @dataclass(frozen=True)
 class _Found:
-    """The network and the errors (k,) to expect of rows of length one, from coarse answers by a weighted fit."""
+    """The network, the errors (k,) to expect of rows of length one, and a sentence for what could not be seen.
+
+    From coarse answers by a weighted fit.
+    """
 
     network: Network
     errors: np.ndarray
     weighted: Weighted | None = None
+    unreached: tuple[str, ...] = ()
 
     def expected_residual(self, box: Box) -> float:
         """What the errors δw_j come to in an answer, |A_j| ‖δw_j‖ ‖x‖ each, relative to the size of the terms."""
@@ -150,64 +150,53 @@ def _doubted(extraction: Extraction) -> Extraction:
 
 
 def _search_fine(box: Box, wanted: _Wanted, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
-    known, regions = _all_units(box, wanted, rng, deadline, tell)
+    known, regions = all_units(box, wanted.farther, wanted.doubted, rng, deadline, tell)
     if not len(regions):
         raise UnsolvableError("The box has no kinks along a line: it has no hidden units that could be seen.")
-    network = _signed(known, regions, wanted.activation)
+    planes = with_affine(known, regions)
+    try:
+        network = _signed(planes, wanted.activation)
+    except AffinePartError as error:
+        return _affine(box, planes, regions, wanted, error, rng)
     if box.n_outputs > 1:
         network = refine_jointly(measure_output_weights(box, network, rng), regions)
         network = measure_output_weights(box, network, rng)
     most = int(np.ceil(_REGIONS * len(known) / box.n_outputs))
-    accuracy = wanted.accuracy or max(min(3e-16 * network.n_parameters**1.5, _ACCURATE) / box.n_outputs, _FINEST)
-    regions = add_regions(box, network, regions, accuracy, most, rng=rng)
+    regions = add_regions(box, network, regions, _accuracy(box, wanted, network.n_parameters), most, rng=rng)
     network = refine_jointly(network, regions)
     if box.n_inputs >= _MANY_INPUTS:
         network = measure_offsets(box, network, rng)
     return _Found(network, expected_errors(network, regions))
 
 
-def _all_units(
-    box: Box, wanted: _Wanted, rng: np.random.Generator, deadline: Deadline, tell: Progress
-) -> tuple[Planes, Regions]:
-    """Units from one line after the other, until a line has no kink that they do not explain."""
-    d, p = box.n_inputs, box.n_outputs
-    known, regions = Planes.none(d, p), Regions.none(d, p)
-    for number in range(_LINES):
-        if deadline.passed:
-            raise UnsolvableError("The time was over before all units were found.")
-        line = scan_line(box, rng, wanted.farther)
-        units = units_on_line(box, line.x, line.v, line.kinks, known, rng=rng)
-        known, regions = Planes.together([known, units.planes]), regions + units.regions
-        tell("units", float(len(known)))
-        if number == 0 and wanted.doubted:
-            _check_planes_go_on(box, known, rng)
-        if units.explained.all():
-            return known, regions
-    raise UnsolvableError(f"After {_LINES} lines there still are kinks that no plane explains.")
+def _accuracy(box: Box, wanted: _Wanted, n_parameters: int) -> float:
+    return wanted.accuracy or max(min(3e-16 * n_parameters**1.5, _ACCURATE) / box.n_outputs, _FINEST)
 
 
-def _check_planes_go_on(box: Box, planes: Planes, rng: np.random.Generator) -> None:
-    """The plane of a unit in a first layer has its kink everywhere; those above bend at every plane below them.
+def _affine(
+    box: Box, planes: Planes, regions: Regions, wanted: _Wanted, error: AffinePartError, rng: np.random.Generator
+) -> _Found:
+    """Twins take up the affine part, or, in a range, units that are on all over it; else the error."""
+    if with_twins(planes, wanted.activation, misfit(planes)) is None and not box.limits:
+        raise error
+    n_parameters = len(planes) * (box.n_inputs + 1 + box.n_outputs)
+    planes = refine_affine(box, planes, regions, _accuracy(box, wanted, n_parameters), rng)
+    twins = with_twins(planes, wanted.activation, max(_REFINED, _MOST_MISFIT * float(planes.error.max())))
+    if twins is not None:
+        unknown = () if twins.only else (_OTHER_TWINS,)
+        return _Found(twins.network, planes.error[twins.plane], unreached=unknown)
+    if not box.limits:
+        raise error
+    straight = with_straight_units(box, planes, wanted.activation)
+    sentence = (
+        f"Within the bounds a straight part is left, as of units that are on all over them: {straight.extra} of the "
+        "units given stand for it, and which way the others face is not known."
+    )
+    return _Found(straight.network, np.append(planes.error, np.zeros(straight.extra)), unreached=(sentence,))
 
-    A few planes are looked at in one place each, as far from the line as usual questions are.
-    """
-    some = planes.take(np.argsort(planes.error, kind="stable")[:_LOOKED_AT])
-    X = rng.standard_normal((len(some), box.n_inputs))
-    X -= (np.sum(X * some.W, axis=1) + some.b)[:, None] * some.W
-    found = local_kinks(box, X, some.W, np.maximum(_LOCAL, 10.0 * some.error) * np.linalg.norm(X, axis=1))
-    gone = np.count_nonzero(found.straight)
-    if gone >= _GONE and 4 * gone >= len(some):
-        raise SeveralLayersError(
-            f"{gone} of {len(some)} planes end somewhere, so there is more than one layer of units."
-        )
 
-
-def _signed(known: Planes, regions: Regions, act: Activation) -> Network:
-    best = int(np.argmin(regions.sigma))
-    planes = known.with_affine(regions.points[best], regions.values[best], regions.gradients[best])
-    size = np.linalg.norm(planes.J, axis=0)
-    error = float(size @ planes.error / max(size.sum(), 1e-300))
-    return oriented(planes, act, tolerance=min(1e-6 + 4.0 * error, 1e-2))
+def _signed(planes: Planes, act: Activation) -> Network:
+    return oriented(planes, act, tolerance=misfit(planes))
 
 
 def _search_coarse(box: Box, wanted: _Wanted, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
@@ -218,11 +207,11 @@ def _search_coarse(box: Box, wanted: _Wanted, rng: np.random.Generator, deadline
 def _checked(box: Box, found: _Found, n_hidden: int | None, rng: np.random.Generator) -> Extraction:
     network = found.network.normal_form()
     residual = fresh_residual(box, network, rng)
-    unreached: tuple[str, ...] = ()
+    unreached = found.unreached
     faint = int(np.count_nonzero(found.errors > max(_FAINT, _FAINT_COARSE * box.resolution)))
     if faint:
         worst = float(found.errors.max())
-        unreached = (f"{faint} units add so little to the answers that their rows are known to {worst:.0e} at best.",)
+        unreached += (f"{faint} units add so little to the answers that their rows are known to {worst:.0e} at best.",)
     if n_hidden is not None and n_hidden > network.n_hidden:
         missing = n_hidden - network.n_hidden
         unreached += (f"{missing} of the {n_hidden} units told bend the answers nowhere that was looked at.",)
@@ -240,8 +229,10 @@ def _checked(box: Box, found: _Found, n_hidden: int | None, rng: np.random.Gener
 def fresh_residual(box: Box, network: Network, rng: np.random.Generator) -> float:
     """The largest |box(x) − network(x)| relative to the size of the terms, over x ~ N(0, r² I) with r = 1, 10³, 10⁶."""
     X = rng.standard_normal((len(_DISTANCES) * _FRESH, box.n_inputs)) * np.repeat(_DISTANCES, _FRESH)[:, None]
+    if box.limits:
+        X = np.vstack([box.limits.drawn_in(X), box.limits.corners(CORNERS, rng)])
     if box.coarse:
-        X = X.astype(np.float32).astype(float)
+        X = box.seen(X.astype(np.float32).astype(float))
     Y = box(X)
     size = box.noise(X, Y) / box.resolution
     return float(np.max(np.abs(Y - network(X)).max(axis=1) / size))
