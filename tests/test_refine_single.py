@@ -39,7 +39,8 @@ def _case(activation: str, p: int, bias: bool, affine: bool, inputs: str = "gaus
     Y = rng.standard_normal((N, p)) + X[:, :1]
     task = Task(get(activation), D, p, N, bias, M)
     student = task.student(random_units(rng, M, D, bias), affine)
-    held = Held(ArraySource(X, Y), bias)
+    weight = rng.uniform(0.1, 2.0, N) if inputs == "weighted" else None
+    held = Held(ArraySource(X, Y, weight=weight), bias)
     return held, replace(student, readout=ReadoutFactor(readout_sums(held, student)).step)
 
 
@@ -52,7 +53,7 @@ def _single(held: Held, student: Student, tolerance: float = 1e-5) -> SingleSyst
 
 
 @every_student
-@pytest.mark.parametrize("inputs", ["gaussian", "skewed", "stretched"])
+@pytest.mark.parametrize("inputs", ["gaussian", "skewed", "stretched", "weighted"])
 def test_the_step_is_the_dense_one(case: tuple[str, int, bool, bool], inputs: str) -> None:
     held, student = _case(*case, inputs=inputs)
     single, dense = _single(held, student), dense_system(reduce(held, GaussNewtonSums(student)))
@@ -105,8 +106,9 @@ def test_duplicate_and_dead_units_leave_a_finite_step_downhill() -> None:
 
 
 @every_student
-def test_known_inputs_give_the_same_sums(case: tuple[str, int, bool, bool]) -> None:
-    held, student = _case(*case)
+@pytest.mark.parametrize("inputs", ["gaussian", "weighted"])
+def test_known_inputs_give_the_same_sums(case: tuple[str, int, bool, bool], inputs: str) -> None:
+    held, student = _case(*case, inputs=inputs)
     expected, sums = reduce(held, ReadoutSums(student)).sums, readout_sums(held, student)
     for name, value in expected.items():
         np.testing.assert_allclose(sums[name], value, rtol=1e-10, atol=1e-8)

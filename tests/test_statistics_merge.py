@@ -16,6 +16,7 @@ from neurecover.activations import get
 from neurecover.data import ArraySource, reduce
 from neurecover.models import DeepNetwork, Student
 from neurecover.statistics import (
+    Alike,
     CurvatureProduct,
     Divided,
     GaussNewtonSums,
@@ -124,7 +125,8 @@ def test_every_statistic_is_covered() -> None:
     # The score of a union is over labels, which these samples are not: tests/test_methods_gp18_steps.py has its own, as
     # tests/test_refine_deep.py has of students with skips. Products of neighbouring rows leave out the pairs that a
     # partition separates. Rows themselves and several statistics in one are in tests/test_statistics_rows.py.
-    elsewhere = {UnionScore, DeepReadoutSums, DeepGaussNewtonSums, SerialResiduals, RowSample, Together, Divided}
+    several = {Together, Divided, Alike}
+    elsewhere = {UnionScore, DeepReadoutSums, DeepGaussNewtonSums, SerialResiduals, RowSample} | several
     assert {type(build()) for build in FACTORIES.values()} == concrete - elsewhere
 
 

@@ -42,7 +42,8 @@ class Algorithm:
     prepare(source) is what the samples go through before anything is read, such as asking an oracle in pairs.
     clean(samples, estimate) are the samples without what the estimate shows to be gross errors, with checks that say
     so. diagnose(network, source, rng) tests the algorithm's assumptions at the end; its checks decide no verdict. A
-    reserve is called by "auto" when random starts have not sufficed.
+    reserve is called by "auto" when random starts have not sufficed. `weighs` says that its statistics are averages,
+    which weights of the samples have a place in.
     """
 
     name: str
@@ -58,3 +59,4 @@ class Algorithm:
         repr=False, default=lambda network, source, rng: ()
     )
     reserve: bool = False
+    weighs: bool = False

@@ -19,4 +19,5 @@ ALGORITHM = Algorithm(
     paper="none: variable projection, over-parameterised and pruned",
     assumes="any inputs; a differentiable activation; more samples than parameters",
     refuse=_refuse,
+    weighs=True,
 )

@@ -9,17 +9,15 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.data import Source
-from neurecover.data.source import Blocks
+from neurecover.data.view import Seen, View
 from neurecover.models import Model
 from neurecover.statistics.model_sums import sides
 
 NEAR = 1e-9  # of |w||x| + |b|; a sample is so near to a kink by chance once in 1e9
 
 
-class AwayFromKinks(Source):
+class AwayFromKinks(View):
     """The samples of a source that are at no kink of a network."""
-
-    parent: Source
 
     def __init__(self, samples: Source, model: Model) -> None:
         self.parent, self._model = samples, model
@@ -27,7 +25,6 @@ class AwayFromKinks(Source):
         self.n_samples = None
         self.input_names, self.output_names = samples.input_names, samples.output_names
 
-    def _blocks(self, rows: int) -> Blocks:
-        for X, Y in self.parent.blocks(rows):
-            kept = (sides(self._model, np.asarray(X, dtype=np.float64), NEAR) != 0).all(axis=1)
-            yield X[kept], Y[kept]
+    def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
+        kept = (sides(self._model, np.asarray(X, dtype=np.float64), NEAR) != 0).all(axis=1)
+        return X[kept], Y[kept], kept

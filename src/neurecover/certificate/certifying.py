@@ -32,6 +32,7 @@ from neurecover.certificate.rivals import SignRivals, sign_rivals
 from neurecover.certificate.shapes import shape_test
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, passed, verdict_of
 from neurecover.data import Mapped, Source, Whitening, afford, distinct_inputs, reduce
+from neurecover.data.weights import Unweighted, unweighted
 from neurecover.models import (
     Composite,
     DeepNetwork,
@@ -91,6 +92,8 @@ def certify(
         return issue(tuple(made), holdout, holdout.n)
     white, normal = aligned(model, whitening)
     noisy = not made[0].passed
+    if not noisy:  # at the level of rounding all rows say the same, however much they count
+        samples = unweighted(samples)
     everything, probes = samples, _probes(white, rng, bias) if noisy else None
     curvature, serial, near = _curvature(white, bias, probes), SerialResiduals(white), 0.0 if noisy else NEAR
     scores, close = None, UnitsOn(white, WITHIN)
@@ -148,7 +151,8 @@ def certify(
         made += checks.precision(errors.arrays.largest(*_rows(normal)), _strength(normal, errors.arrays), serial.n)
         if verdict_of(tuple(made)) == "statistical":
             misfit = float(np.sqrt(variance * (n_free + checks.UNSEEN) / n_equations))
-            made.append(checks.noise_level(variance, errors.arrays.largest(*_hidden(normal)), misfit, bias))
+            largest = errors.arrays.largest(*_hidden(normal))
+            made.append(checks.noise_level(variance, largest, misfit, bias, samples.weighted))
     else:
         made.append(checks.digits(errors.arrays.largest(*_hidden(normal))))
     if evidence.asked is None and verdict_of(tuple(made)) in ("exact", "statistical"):
@@ -160,8 +164,9 @@ def certify(
 
 def _in_memory(samples: Source) -> Source | None:
     """The inputs as they are, where they fit in memory."""
-    raw = samples.parent if isinstance(samples, Mapped) else None
-    return raw if raw is not None and not raw.base.streams else None
+    mapped = samples.parent if isinstance(samples, Unweighted) else samples
+    raw = mapped.parent if isinstance(mapped, Mapped) else None
+    return unweighted(raw) if raw is not None and not raw.base.streams else None
 
 
 def _partly(
@@ -363,10 +368,12 @@ def _shared_rounding(
     if precision is None or not isinstance(white, Network) or len(information.free) < white.n_parameters:
         return 0.0
     if scores is not None:
-        off = int(scores.sums["off"])
+        off = float(scores.sums["off"])
     else:
-        preactivations = (white.preactivations(np.asarray(X, dtype=np.float64))[0] for X, _ in samples.blocks(65_536))
-        off = sum(int(np.count_nonzero(np.all(Z <= 0.0, axis=1))) for Z in preactivations)
+        off = 0.0
+        for X, _, weight in samples.weighted_blocks(65_536):
+            mine = np.all(white.preactivations(np.asarray(X, dtype=np.float64))[0] <= 0.0, axis=1)
+            off += np.count_nonzero(mine) if weight is None else weight[mine].sum()
     return (off * moves[:, -white.n_outputs :]) ** 2 @ precision.rounding**2
 
 

@@ -68,8 +68,7 @@ def held_out(holdout: Residuals, rounding: np.ndarray) -> tuple[Check, Check]:
 
     Every output is held against its own rounding (p,) and its own variance; the worst of them decides.
     """
-    mse, variance = holdout.average("residual_squared"), holdout.output_variance
-    rms = np.sqrt(mse)
+    mse, variance, rms = holdout.mean_squares, holdout.output_variance, holdout.rms
     at_rounding = rms <= rounding
     worst = int(np.argmax(rms / np.maximum(rounding, 1e-300)))
     r2 = np.where(at_rounding, 1.0, 1.0 - mse / np.where(variance > 0.0, variance, np.inf))
@@ -465,15 +464,16 @@ def precision(widest: float, strength: np.ndarray, n_samples: int) -> list[Check
     ]
 
 
-def noise_level(noise_variance: float, largest: float, misfit: float, bias: bool) -> Check:
+def noise_level(noise_variance: float, largest: float, misfit: float, bias: bool, weighted: bool) -> Check:
     """What the residual is, told where every check of it has passed.
 
     misfit is σ √((P + UNSEEN)/n): as far as noise moves P parameters from the function behind n samples, and what a
     test has to have to see more than that.
-    bias=False says that the caller has no biases.
+    bias=False says that the caller has no biases. With weights the noise is that of √w r, w of mean one.
     """
+    what = "The residual times the root of a row's weight" if weighted else "The residual"
     sentence = (
-        f"The residual is noise of standard deviation {np.sqrt(noise_variance):.3g}; "
+        f"{what} is noise of standard deviation {np.sqrt(noise_variance):.3g}; "
         f"the largest standard error of a weight is {largest:.2e}. "
         "Noise on the inputs, rows chosen by their outputs, or a function that differs from the network by less than "
         f"about {misfit:.1g} would not be seen{'' if bias else ', nor small biases, which were not sought'}."

@@ -64,13 +64,13 @@ def verify(network: Model, X: Any, Y: Any = None) -> Verification:
         )
     _, first = next(source.blocks(1))
     residuals = reduce(source, _WithTerms(network, first[0].astype(np.float64)))
-    mse, variance = residuals.average("residual_squared"), residuals.output_variance
+    mse, variance = residuals.mean_squares, residuals.output_variance
     return Verification(
         n_samples=residuals.n,
         mse=mse,
         unexplained=np.divide(mse, variance, out=np.full_like(mse, np.nan), where=variance > 0),
         largest=residuals.sums["residual_max"],
-        rounding=ROUNDING * np.sqrt(residuals.average("terms_squared")),
+        rounding=ROUNDING * np.sqrt(residuals.per_row("terms_squared")),
     )
 
 
@@ -82,7 +82,7 @@ class _WithTerms(Residuals):
         self.network = network
         self.sums["terms_squared"] = np.zeros(network.n_outputs)
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
-        super().update(X, Y)
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
+        super().update(X, Y, weight)
         terms = term_sizes(self.network, np.asarray(X, dtype=np.float64))
         self.sums["terms_squared"] += np.einsum("ij,ij->j", terms, terms)

@@ -27,6 +27,7 @@ Inputs = Annotated[str | None, typer.Option(help="Input columns of a table, as n
 Outputs = Annotated[
     str | None, typer.Option(help="Output columns of a table; else those named y, y0, y_1, …, or the last one.")
 ]
+Weight = Annotated[str | None, typer.Option(help="The column of a table that holds the weights of its rows.")]
 Widths = Annotated[str | None, typer.Option(help="Hidden units, or one number per layer: 20,10; found if not given.")]
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same result.")]
 Activation = Annotated[str, typer.Option(help="The hidden units' function: relu, leaky_relu(0.1), tanh, softplus, …")]
@@ -52,13 +53,15 @@ NoBias = Annotated[bool, typer.Option("--no-bias", help="Fix all biases and the 
 Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON object on standard output.")]
 
 
-def opened(samples: list[Path], inputs: str | None = None, outputs: str | None = None) -> Source:
+def opened(
+    samples: list[Path], inputs: str | None = None, outputs: str | None = None, weight: str | None = None
+) -> Source:
     """The samples of a file or of a pair of files."""
     for path in samples if len(samples) <= 2 else ():
         check_there(path)
     where = samples[0] if len(samples) == 1 else tuple(samples)
     try:
-        return nr.open(where, inputs=_columns(inputs), outputs=_columns(outputs))
+        return nr.open(where, inputs=_columns(inputs), outputs=_columns(outputs), weight=_column(weight))
     except ValueError as error:
         if re.search(r"expected members X and Y\. Got .*\bactivation\b", str(error)):
             raise ValueError(
@@ -122,6 +125,13 @@ def check_memory(numbers: int, what: str) -> None:
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 2**63
     if 8 * numbers > free:
         raise ValueError(f"{what} would take {8 * numbers / 2**30:,.0f} GB of memory. Choose smaller sizes.")
+
+
+def _column(text: str | None) -> str | int | None:
+    columns = _columns(text)
+    if columns is not None and len(columns) != 1:
+        raise ValueError(f"--weight needs the name or position of one column. Got {text!r} instead.")
+    return columns[0] if columns else None
 
 
 def _columns(text: str | None) -> list[str | int] | None:

@@ -21,6 +21,7 @@ from neurecover.cli.options import (
     Samples,
     Seed,
     TimeBudget,
+    Weight,
     Widths,
     check_target,
     check_there,
@@ -68,6 +69,7 @@ def recover(
     depth: Annotated[int, typer.Option(min=1, help="Hidden layers, where --hidden does not say it.")] = 1,
     inputs: Inputs = None,
     outputs: Outputs = None,
+    weight: Weight = None,
     method: Method = "auto",
     activation: ActivationOrAuto = "relu",
     no_bias: NoBias = False,
@@ -87,13 +89,14 @@ def recover(
     Examples:
       neurecover recover samples.npz --out net.npz
       neurecover recover table.csv --outputs y --hidden 4
+      neurecover recover table.csv --outputs y --weight w --hidden 4
       neurecover recover samples.npz --hidden 4 --time-budget 60 --json
       neurecover recover samples.npz --hidden 4 --checkpoint records
     """
     if out is not None:
         check_target(out, others=samples)
     recovery = nr.recover(
-        opened(samples, inputs, outputs),
+        opened(samples, inputs, outputs, weight),
         n_hidden=widths(hidden),
         method=method,
         activation=activation,

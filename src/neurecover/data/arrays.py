@@ -1,20 +1,23 @@
 """Samples that are already arrays, in memory or memory-mapped."""
 
+import copy
 from typing import Any
 
 import numpy as np
 
-from neurecover.data.source import LABELS_SHOW, Blocks, Source, check_real, check_shapes, numbered
+from neurecover.data.source import LABELS_SHOW, Blocks, Source, WeightedBlocks, check_real, check_shapes, numbered
 
 
 class ArraySource(Source):
     """X (n, d) and Y (n,) or (n, p): anything that numpy turns into an array of real numbers, or a table.
 
-    Arrays and memory maps are not copied. The columns of a table keep their names, others
-    are called x0, x1, … and y0, y1, …
+    `weight` (n,) are positive weights of the rows. Arrays and memory maps are not copied. The columns of a table keep
+    their names, others are called x0, x1, … and y0, y1, …
     """
 
-    def __init__(self, X: Any, Y: Any, *, origin: str = "the arrays") -> None:
+    _weight: np.ndarray | None = None
+
+    def __init__(self, X: Any, Y: Any, *, origin: str = "the arrays", weight: np.ndarray | None = None) -> None:
         self.origin = origin
         self._X = _real_array(X, f"{origin}, X")
         Y_array = _real_array(Y, f"{origin}, Y", labels=True)
@@ -22,16 +25,39 @@ class ArraySource(Source):
         self._Y = Y_array.reshape(len(Y_array), -1)
         self.input_names = _names(X, "x", self._X.shape[1])
         self.output_names = _names(Y, "y", self._Y.shape[1])
-        self.n_samples = len(self._X)
+        self.n_samples, self._weight = len(self._X), weight
+
+    @property
+    def weighted(self) -> bool:
+        return self._weight is not None
+
+    @property
+    def streams(self) -> bool:
+        return not self.weighted and super().streams  # a block of what is streamed has its weights among its outputs
 
     def taken(self, rows: np.ndarray) -> "ArraySource":
         """The samples of the given rows, with the names of these."""
-        part = ArraySource(self._X[rows], self._Y[rows], origin=self.origin)
+        weight = None if self._weight is None else self._weight[rows]
+        part = ArraySource(self._X[rows], self._Y[rows], origin=self.origin, weight=weight)
         part.input_names, part.output_names, part.held = self.input_names, self.output_names, self.held
         return part
 
+    def beside(self, column: np.ndarray) -> "ArraySource":
+        """The samples with one more output."""
+        return ArraySource(self._X, np.column_stack([self._Y, column]), origin=self.origin)
+
+    def weighing(self, weight: np.ndarray | None) -> "ArraySource":
+        """The samples with these weights."""
+        same = copy.copy(self)
+        same._weight = weight
+        return same
+
     def _blocks(self, rows: int) -> Blocks:
         return self._blocks_from(rows, 0)
+
+    def _weighted_blocks(self, rows: int) -> WeightedBlocks:
+        for first, (X, Y) in zip(range(0, len(self._X), rows), self._blocks(rows)):
+            yield X, Y, None if self._weight is None else self._weight[first : first + rows]
 
     def _blocks_from(self, rows: int, start: int) -> Blocks:
         for first in range(start, len(self._X), rows):
@@ -76,6 +102,6 @@ class Block(ArraySource):
 
     _piece = True
 
-    def __init__(self, X: np.ndarray, Y: np.ndarray, source: Source) -> None:
+    def __init__(self, X: np.ndarray, Y: np.ndarray, source: Source, weight: np.ndarray | None = None) -> None:
         self.origin, self.input_names, self.output_names = source.origin, source.input_names, source.output_names
-        self._X, self._Y, self.n_samples = X, Y, len(X)
+        self._X, self._Y, self._weight, self.n_samples = X, Y, weight, len(X)

@@ -226,6 +226,18 @@ def _merged(parts: list[tuple[int, Statistic]]) -> tuple[int, Statistic]:
     return rows, statistic
 
 
+def beside(Y: Any, weight: Any) -> Any:
+    """Dask outputs (n,) or (n, p) with a column of weights, of a Dask array or another one, behind them."""
+    arrays = optional("dask.array", "Reading Dask collections", "cluster")
+    weight = arrays.asarray(weight)
+    if weight.ndim != 1 or _length(weight) != _length(Y):
+        raise ValueError(
+            f"sample_weight: expected shape ({Y.shape[0]},), one weight per row. Got shape {weight.shape} instead."
+        )
+    Y = Y[:, None] if Y.ndim == 1 else Y
+    return arrays.concatenate([Y, weight.rechunk((Y.chunks[0],))[:, None]], axis=1)
+
+
 def _is_array(data: Any) -> bool:
     return hasattr(data, "chunks") and hasattr(data, "dtype")
 

@@ -27,10 +27,15 @@ def first_occurrences(rows: np.ndarray) -> np.ndarray:
 
 
 def without_repeats(source: ArraySource) -> ArraySource:
-    """The samples with every (x, y) once, the first of each kept."""
-    X, Y = source.collect()
-    kept = first_occurrences(np.hstack([X, Y]))
-    return source if len(kept) == len(X) else source.taken(kept)
+    """The samples with every (x, y) once, the first of each kept; where rows have weights, those of copies add up."""
+    rows, weight = np.hstack(source.collect()), source.weights()
+    kept = first_occurrences(rows)
+    if len(kept) == len(rows):
+        return source
+    if weight is None:
+        return source.taken(kept)
+    _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return source.taken(kept).weighing(np.bincount(group.ravel(), weight)[np.argsort(first)])
 
 
 def distinct_inputs(source: Source, most_bytes: int) -> Source:
@@ -38,8 +43,10 @@ def distinct_inputs(source: Source, most_bytes: int) -> Source:
     if source.n_inputs == 0 or 8 * source.count() * source.n_inputs > most_bytes:
         return source
     X, Y = source.collect()
-    kept = first_occurrences(X)
-    return source if len(kept) == len(X) else ArraySource(X[kept], Y[kept], origin=source.origin)
+    kept, weight = first_occurrences(X), source.weights()
+    if len(kept) == len(X):
+        return source
+    return ArraySource(X[kept], Y[kept], origin=source.origin, weight=None if weight is None else weight[kept])
 
 
 def with_gaps(precision: OutputPrecision, Y: np.ndarray) -> OutputPrecision:

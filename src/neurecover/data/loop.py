@@ -39,6 +39,8 @@ def reduce(source: Source, statistic: S, progress: Progress | None = None, block
     after each block; total is None where the source does not know its length. OutOfTimeError within a `time_limit`
     that has passed.
     """
+    if source.weighted:
+        statistic.weigh()
     base = source.base
     if base.streams or base.elsewhere:
         with begin_pass(base, statistic) as current:
@@ -47,9 +49,9 @@ def reduce(source: Source, statistic: S, progress: Progress | None = None, block
             base.n_samples = current.done
         return statistic
     done = 0
-    for X, Y in source.blocks(_rows(source, statistic, block_bytes)):
+    for X, Y, weight in source.weighted_blocks(_rows(source, statistic, block_bytes)):
         afford()
-        _update(statistic, X, Y)
+        _update(statistic, X, Y, weight)
         done += len(X)
         if progress is not None:
             progress(done, source.n_samples)
@@ -59,8 +61,8 @@ def reduce(source: Source, statistic: S, progress: Progress | None = None, block
 def add_block(source: Source, statistic: Statistic, X: np.ndarray, Y: np.ndarray, block_bytes: int) -> None:
     """Add one block of the base of a source, seen as the source sees it."""
     view = source.on(Block(X, Y, source.base))
-    for X_part, Y_part in view.blocks(_rows(source, statistic, block_bytes)):
-        _update(statistic, X_part, Y_part)
+    for part in view.weighted_blocks(_rows(source, statistic, block_bytes)):
+        _update(statistic, *part)
 
 
 def _streamed(source: Source, current: Pass[S], progress: Progress | None, block_bytes: int) -> S:
@@ -85,13 +87,14 @@ def _rows(source: Source, statistic: Statistic, block_bytes: int) -> int:
     return max(1, block_bytes // (statistic.row_bytes + 8 * (source.n_inputs + source.n_outputs)))
 
 
-def _update(statistic: Statistic, X: np.ndarray, Y: np.ndarray) -> None:
+def _update(statistic: Statistic, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None) -> None:
     work = len(X) * statistic.row_bytes
     parts = min(_threads.get(), work // THREAD_BYTES, work // max(statistic.n_bytes, 1))
+    block = (X, Y) if weight is None else (X, Y, weight)
     if parts < 2:
-        statistic.update(X, Y)
+        statistic.update(*block)
     else:
-        _update_in_parts(statistic, np.array_split(X, parts), np.array_split(Y, parts))
+        _update_in_parts(statistic, list(zip(*(np.array_split(array, parts) for array in block))))
 
 
 @contextmanager
@@ -122,12 +125,12 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController().select(user_api="blas")  # looks through the loaded libraries, which takes a while
 
 
-def _update_in_parts(statistic: Statistic, X: list[np.ndarray], Y: list[np.ndarray]) -> None:
+def _update_in_parts(statistic: Statistic, parts: list[tuple[np.ndarray, ...]]) -> None:
     """One thread and one statistic per part, merged in order: the same sums whichever thread is first."""
-    others = [statistic.blank() for _ in X[1:]]
+    others = [statistic.blank() for _ in parts[1:]]
     with ThreadPoolExecutor(len(others)) as pool:
-        running = [pool.submit(other.update, *part) for other, *part in zip(others, X[1:], Y[1:])]
-        statistic.update(X[0], Y[0])
+        running = [pool.submit(other.update, *part) for other, part in zip(others, parts[1:])]
+        statistic.update(*parts[0])
         for thread in running:
             thread.result()
     for other in others:

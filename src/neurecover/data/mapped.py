@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.data.source import Blocks, Source
+from neurecover.data.source import Source
+from neurecover.data.view import Seen, View
 from neurecover.models import Composite, DeepNetwork, Model, Network, replace_arrays
 from neurecover.statistics import Statistic, Together
 
@@ -51,10 +52,8 @@ class Whitening:
         return B
 
 
-class Mapped(Source):
+class Mapped(View):
     """A source whose inputs, those of `parent`, go through a whitening."""
-
-    parent: Source
 
     def __init__(self, parent: Source, whitening: Whitening) -> None:
         self.parent, self._whitening = parent, whitening
@@ -63,9 +62,8 @@ class Mapped(Source):
         self.input_names = tuple(f"z{j}" for j in range(whitening.rank))
         self.output_names = parent.output_names
 
-    def _blocks(self, rows: int) -> Blocks:
-        for X, Y in self.parent.blocks(rows):
-            yield self._whitening.inputs(X), Y
+    def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
+        return self._whitening.inputs(X), Y, None
 
 
 class Whitened(Together):
@@ -76,8 +74,8 @@ class Whitened(Together):
         self.whitening = whitening
         self.row_bytes += 8 * sum(whitening.matrix.shape)
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
-        super().update(self.whitening.inputs(X), Y)
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
+        super().update(self.whitening.inputs(X), Y, weight)
 
 
 def unwhitened(model: Model, whitening: Whitening) -> Model:

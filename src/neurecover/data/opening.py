@@ -5,13 +5,14 @@ from pathlib import Path
 from typing import Any
 
 from neurecover.data.arrays import ArraySource
-from neurecover.data.columns import Columns
+from neurecover.data.columns import Column, Columns
 from neurecover.data.csv import CsvSource
 from neurecover.data.npy import NpySource, npy_pair
 from neurecover.data.npz import NpzSource
 from neurecover.data.parquet import ParquetSource
 from neurecover.data.source import Source
 from neurecover.data.tables import arrow_table, is_table, table_source
+from neurecover.data.weights import WeightedRows, named_weight, with_weights
 from neurecover.data.zarr import ZarrSource, is_zarr
 from neurecover.models.files import existing
 
@@ -26,7 +27,14 @@ _TABLES: dict[str, type[NpySource] | type[CsvSource] | type[ParquetSource] | typ
 }
 
 
-def open(data: Any, inputs: Columns | None = None, outputs: Columns | None = None, *, client: Any = None) -> Source:
+def open(
+    data: Any,
+    inputs: Columns | None = None,
+    outputs: Columns | None = None,
+    *,
+    weight: Column | None = None,
+    client: Any = None,
+) -> Source:
     """The samples of a file, a folder, a table or a Dask collection.
 
     A path is opened by its suffix: .npz, .npy, .csv, .tsv, .parquet or .pq, a folder of Parquet files, a Zarr store.
@@ -35,8 +43,11 @@ def open(data: Any, inputs: Columns | None = None, outputs: Columns | None = Non
     outputs are lists of column names or positions; the outputs default to the columns named y, y0, y_1, …, or else to
     the last one, the inputs to all that is left.
 
+    weight : the name or position of the column that holds the weights of the rows, from 0 on; see `recover`.
     client : a `distributed.Client` on whose workers a Dask collection is reduced; None for Dask's own choice.
     """
+    if weight is not None:
+        return _with_column(data, inputs, outputs, weight, client)
     dask = is_dask(data) or (isinstance(data, tuple | list) and any(is_dask(part) for part in data))
     if dask:
         from neurecover.data.cluster import DaskSource
@@ -69,8 +80,27 @@ def open(data: Any, inputs: Columns | None = None, outputs: Columns | None = Non
     return _TABLES[suffix](file, inputs, outputs)
 
 
-def as_source(X: Any, Y: Any = None) -> Source:
-    """X itself if it is a source, what `open` makes of a path or a table, otherwise the arrays X and Y."""
+def as_source(X: Any, Y: Any = None, sample_weight: Any = None) -> Source:
+    """X itself if it is a source, what `open` makes of a path or a table, otherwise the arrays X and Y.
+
+    sample_weight (n,) are the weights of the rows, where these are in memory.
+    """
+    if sample_weight is not None and is_dask(X) and is_dask(Y):
+        from neurecover.data.cluster import beside
+
+        return WeightedRows(named_weight(open((X, beside(Y, sample_weight)))))
+    source = _as_source(X, Y)
+    if sample_weight is None:
+        return source
+    if not isinstance(source, ArraySource):
+        raise ValueError(
+            f"{source.origin}: sample_weight goes with arrays and tables in memory. Name the column that holds the "
+            "weights instead: neurecover.open(path, weight=column)."
+        )
+    return with_weights(source, sample_weight)
+
+
+def _as_source(X: Any, Y: Any) -> Source:
     if isinstance(X, Source | str | os.PathLike):
         if Y is not None:
             raise ValueError(
@@ -89,6 +119,23 @@ def as_source(X: Any, Y: Any = None) -> Source:
     if Y is None:
         raise ValueError(f"Inputs given as an array need the outputs Y beside them. Got X as {type(X).__name__} alone.")
     return ArraySource(_plain(X), _plain(Y))
+
+
+def _with_column(
+    data: Any, inputs: Columns | None, outputs: Columns | None, weight: Column, client: Any
+) -> WeightedRows:
+    """The samples with one column for weights: the last of the outputs of what is read, and none of the inputs."""
+    archive = isinstance(data, str | os.PathLike) and Path(data).suffix.lower() == ".npz"
+    if archive or isinstance(data, tuple | list):
+        raise ValueError(
+            "weight names a column of a table. Got X and Y apart instead; give them to recover with sample_weight."
+        )
+    name = open(data, outputs=weight, client=client).output_names[0]
+    found = open(data, inputs, outputs, client=client)
+    read_inputs, read_outputs = ([n for n in names if n != name] for names in (found.input_names, found.output_names))
+    if not read_outputs:  # the weights stand last, where the output does by default
+        read_inputs, read_outputs = read_inputs[:-1], read_inputs[-1:]
+    return WeightedRows(open(data, read_inputs, [*read_outputs, name], client=client))
 
 
 def is_dask(value: Any) -> bool:

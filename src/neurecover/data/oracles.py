@@ -15,7 +15,7 @@ import numpy as np
 from neurecover.data.answers import KeptAnswers
 from neurecover.data.asked import asked
 from neurecover.data.frames import Frame
-from neurecover.data.source import Blocks, Source, check_real, numbered
+from neurecover.data.source import Blocks, Source, WeightedBlocks, check_real, numbered
 from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.random import RandomStateLike, as_generator
 
@@ -109,12 +109,12 @@ class Oracle(Source):
         limited.n_samples = _sample_count(n)
         return limited
 
-    def blocks(self, rows: int) -> Blocks:
+    def weighted_blocks(self, rows: int) -> WeightedBlocks:
         if self.n_samples is None:
             raise ValueError(
                 "An oracle can be asked without end. Give the number of queries as n_samples, or call .with_samples(n)."
             )
-        return super().blocks(rows)
+        return super().weighted_blocks(rows)
 
     def _blocks(self, rows: int) -> Blocks:
         n = self.n_samples or 0

@@ -13,7 +13,18 @@ from neurecover.data.mapped import Mapped, Whitening
 from neurecover.data.oracles import Oracle
 from neurecover.data.rows import Kept, split
 from neurecover.data.source import SMALLEST, Source
-from neurecover.statistics import Divided, Division, Moments, OutputDigits, OutputPrecision, RowSample, Together
+from neurecover.data.weights import WeightedRows, unweighted
+from neurecover.statistics import (
+    Alike,
+    Divided,
+    Division,
+    Moments,
+    OutputDigits,
+    OutputPrecision,
+    RowSample,
+    Statistic,
+    Together,
+)
 
 HOLDOUT = 0.1
 FEWEST = 5  # samples
@@ -47,6 +58,7 @@ class Stream:
 class Prepared:
     """`samples` are those of `source`, whitened; `train` and `holdout` are disjoint parts of them.
 
+    `moments` and `whitening` count every row once; `by_weight` are the moments with weights, where rows have any.
     `n_given` is how many rows there were before those that repeat others were left out, `precision` the digits of the
     outputs. `stream` is there where the samples are too many to be held.
     """
@@ -60,10 +72,16 @@ class Prepared:
     n_given: int
     precision: OutputPrecision
     stream: Stream | None = None
+    by_weight: Moments | None = None
 
     @property
     def output_mean(self) -> np.ndarray:
-        return self.moments.mean[self.source.n_inputs :]
+        return self.fitted_moments.mean[self.source.n_inputs :]
+
+    @property
+    def fitted_moments(self) -> Moments:
+        """The moments in which rows count as they do in the fit."""
+        return self.moments if self.by_weight is None else self.by_weight
 
 
 def loaded(source: Source, n_samples: int | None) -> Source:
@@ -75,7 +93,7 @@ def loaded(source: Source, n_samples: int | None) -> Source:
             )
         source = source.with_samples(n_samples)
     if not source.streams and not isinstance(source, ArraySource):
-        held = ArraySource(*source.collect(), origin=source.origin)
+        held = ArraySource(*source.collect(), origin=source.origin, weight=source.weights())
         held.input_names, held.output_names = source.input_names, source.output_names
         return held
     return source
@@ -85,13 +103,19 @@ def prepared(source: Source, bias: bool, rng: np.random.Generator) -> Prepared:
     """Whitened about the mean, or about zero without biases, and divided at random.
 
     Rows that repeat others exactly are left out where the samples are in memory: a copy in both parts would be no test.
+    Weights, of which those of copies add up, are scaled to mean one.
     """
     if source.streams:
         return _prepared_stream(source, bias, rng)
     n_given = source.count()
+    copies = 0
     if isinstance(source, ArraySource):
-        source = without_repeats(source)
-    moments = second_moments(source, bias)
+        distinct = without_repeats(source)
+        # With weights copies of few rows are samples enough to be looked at, though not to find anything by.
+        copies = n_given - distinct.count() if source.weighted else 0
+        source = _of_mean_one(distinct)
+    moments = second_moments(unweighted(source), bias, copies)
+    by_weight = second_moments(source, bias, copies) if source.weighted else None
     whitening = _whitening(moments, bias)
     samples = Mapped(source, whitening)
     scarce = _scarce(source.collect()[0]) if isinstance(source, ArraySource) and len(source.input_names) else False
@@ -99,20 +123,31 @@ def prepared(source: Source, bias: bool, rng: np.random.Generator) -> Prepared:
     precision = reduce(source, OutputDigits(source.n_outputs)).precision()
     if isinstance(source, ArraySource):
         precision = with_gaps(precision, source.collect()[1])
-    return Prepared(source, moments, whitening, samples, train, holdout, n_given, precision)
+    return Prepared(source, moments, whitening, samples, train, holdout, n_given, precision, None, by_weight)
 
 
-def second_moments(source: Source, bias: bool = True) -> Moments:
-    """Second moments about the first sample, which keeps large means from cancelling the digits."""
+def _of_mean_one(source: ArraySource) -> ArraySource:
+    """The samples with weights of mean one, or without any where all are alike."""
+    weight = source.weights()
+    if weight is None:
+        return source
+    return source.weighing(None if np.all(weight == weight[0]) else weight / weight.mean())
+
+
+def second_moments(source: Source, bias: bool = True, copies: int = 0) -> Moments:
+    """Second moments about the first sample, which keeps large means from cancelling the digits.
+
+    `copies` are rows that were left out as repeats of these and count among the fewest that there have to be.
+    """
     X, Y = next(source.blocks(1))
     origin = np.concatenate([X[0], Y[0]]).astype(np.float64) if bias else None
     moments = reduce(source, Moments(source.n_inputs, source.n_outputs, origin=origin))
-    _check_enough(source, moments)
+    _check_enough(source, moments, copies)
     return moments
 
 
-def _check_enough(source: Source, moments: Moments) -> None:
-    if moments.n < FEWEST:
+def _check_enough(source: Source, moments: Moments, copies: int = 0) -> None:
+    if moments.n + copies < FEWEST:
         raise ValueError(
             f"{source.origin}: expected at least {FEWEST} samples, to hold one out. Got {moments.n} instead."
         )
@@ -141,24 +176,42 @@ def _prepared_stream(source: Source, bias: bool, rng: np.random.Generator) -> Pr
     division = Division(HOLDOUT, int(seeds[0]))
     size = max(SAMPLE // (8 * (d + p)), 1)
     kept = RowSample(p, size, size // UNUSUAL, int(seeds[1]), first_X.mean(axis=0), first_X.std(axis=0))
-    sums = reduce(
-        source,
-        Together(moments=Moments(d, p, origin=origin), digits=OutputDigits(p), rows=Divided(division, train=kept)),
-    )
+    wanted: dict[str, Statistic] = {"moments": Moments(d, p, origin=origin), "digits": OutputDigits(p)}
+    wanted["rows"] = Divided(division, train=kept)
+    if source.weighted:
+        wanted["alike"] = Alike(moments=Moments(d, p, origin=origin))
+    sums = reduce(source, Together(**wanted))
     moments, rows = sums.part("moments", Moments), sums.part("rows", Divided).part("train", RowSample)
+    by_weight, weight = moments, None
+    if source.weighted:
+        moments = sums.part("alike", Alike).part("moments", Moments)
     if not source.streams:
         return prepared(loaded(source, None), bias, rng)
     _check_enough(source, moments)
     whitening = _whitening(moments, bias)
     unusual, random = rows.unusual, rows.random
     together = np.vstack([unusual, random])
-    sample = ArraySource(whitening.inputs(together[:, :d]), together[:, d:])
+    if isinstance(source, WeightedRows):
+        source = source.scaled(moments.n / by_weight.weight, moments.n)
+        weight = source.scale * together[:, d + p]
+    sample = ArraySource(whitening.inputs(together[:, :d]), together[:, d : d + p], weight=weight)
     sample.held = True
     train, holdout = (Mapped(Kept(source, division, held_out=held_out), whitening) for held_out in (False, True))
     train.n_samples, holdout.n_samples = rows.n, moments.n - rows.n
     stream, precision = Stream(division, sample, len(unusual)), sums.part("digits", OutputDigits).precision()
     samples = Mapped(source, whitening)
-    return Prepared(source, moments, whitening, samples, train, holdout, moments.n, precision, stream)
+    return Prepared(
+        source,
+        moments,
+        whitening,
+        samples,
+        train,
+        holdout,
+        moments.n,
+        precision,
+        stream,
+        None if weight is None else by_weight,
+    )
 
 
 def _divided(samples: Source, n: int, rng: np.random.Generator, scarce: np.ndarray | bool) -> tuple[Source, Source]:
@@ -166,12 +219,13 @@ def _divided(samples: Source, n: int, rng: np.random.Generator, scarce: np.ndarr
     fraction = max(HOLDOUT, min(FEWEST / n, 0.5))
     if samples.n_inputs == 0:
         return split(samples, fraction, int(rng.integers(2**31)))
-    X, Y = samples.collect()
+    (X, Y), weight = samples.collect(), samples.weights()
     for _ in range(100):
         held = (np.random.default_rng(int(rng.integers(2**31))).random(n) < fraction) & np.logical_not(scarce)
         if 0.8 * fraction * n <= np.count_nonzero(held) < n:
             break
-    return Block(X[~held], Y[~held], samples), Block(X[held], Y[held], samples)
+    train, holdout = (Block(X[own], Y[own], samples, None if weight is None else weight[own]) for own in (~held, held))
+    return train, holdout
 
 
 def _scarce(X: np.ndarray) -> np.ndarray | bool:

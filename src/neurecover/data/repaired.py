@@ -4,13 +4,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from neurecover.data.source import Blocks, Source
+from neurecover.data.source import Source
+from neurecover.data.view import Seen, View
 
 
-class Repaired(Source):
+class Repaired(View):
     """A source in which every y with |y − predict(x)| > tolerance is predict(x) instead."""
-
-    parent: Source
 
     def __init__(self, parent: Source, predict: Callable[[np.ndarray], np.ndarray], tolerance: float) -> None:
         self.parent, self._predict, self._tolerance = parent, predict, tolerance
@@ -18,20 +17,17 @@ class Repaired(Source):
         self.n_samples = parent.n_samples
         self.input_names, self.output_names = parent.input_names, parent.output_names
 
-    def _blocks(self, rows: int) -> Blocks:
-        for X, Y in self.parent.blocks(rows):
-            wrong, predicted = self._wrong(X, Y)
-            yield X, np.where(wrong, predicted, Y)
+    def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
+        wrong, predicted = self._wrong(X, Y)
+        return X, np.where(wrong, predicted, Y), None
 
     def _wrong(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         predicted = self._predict(np.asarray(X, dtype=np.float64))
         return np.abs(Y - predicted) > self._tolerance, predicted
 
 
-class Uncontradicted(Source):
+class Uncontradicted(View):
     """The rows of a source, as they are, in which every output has |y − predict(x)| ≤ tolerance."""
-
-    parent: Source
 
     def __init__(self, parent: Source, predict: Callable[[np.ndarray], np.ndarray], tolerance: float) -> None:
         self.parent, self._predict, self._tolerance = parent, predict, tolerance
@@ -39,8 +35,6 @@ class Uncontradicted(Source):
         self.n_samples = None
         self.input_names, self.output_names = parent.input_names, parent.output_names
 
-    def _blocks(self, rows: int) -> Blocks:
-        for X, Y in self.parent.blocks(rows):
-            kept = np.all(np.abs(Y - self._predict(np.asarray(X, dtype=np.float64))) <= self._tolerance, axis=1)
-            if kept.any():
-                yield X[kept], Y[kept]
+    def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
+        kept = np.all(np.abs(Y - self._predict(np.asarray(X, dtype=np.float64))) <= self._tolerance, axis=1)
+        return X[kept], Y[kept], kept

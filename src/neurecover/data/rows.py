@@ -5,19 +5,20 @@ not on the block size. Rows that are streamed have numbers that depend on their 
 it does not matter either in which order, or on which machine, they are read.
 """
 
+from collections.abc import Callable
+
 import numpy as np
 
 from neurecover.data.arrays import ArraySource
-from neurecover.data.source import Blocks, Source
+from neurecover.data.source import Source
+from neurecover.data.view import Seen, View
 from neurecover.statistics import Division
 
 _STRETCH = 2**16
 
 
-class Rows(Source):
+class Rows(View):
     """The rows i of a parent with u_i < fraction, or the others; u_i is the i-th double of the seed."""
-
-    parent: Source
 
     def __init__(self, parent: Source, fraction: float, seed: np.random.SeedSequence, *, below: bool) -> None:
         self.parent = parent
@@ -34,11 +35,14 @@ class Rows(Source):
                 f"Got none of {parent.n_samples} rows at fraction {fraction} instead; give more samples."
             )
 
-    def _blocks(self, rows: int) -> Blocks:
+    def _begin(self) -> Callable[[np.ndarray, np.ndarray], Seen]:
         rng = np.random.default_rng(self._seed)
-        for X, Y in self.parent.blocks(rows):
+
+        def see(X: np.ndarray, Y: np.ndarray) -> Seen:
             mine = self._chosen(rng, len(X))
-            yield X[mine], Y[mine]
+            return X[mine], Y[mine], mine
+
+        return see
 
     def _chosen(self, rng: np.random.Generator, m: int) -> np.ndarray:
         return (rng.random(m) < self._fraction) == self._below
@@ -50,10 +54,8 @@ class Rows(Source):
         )
 
 
-class Kept(Source):
+class Kept(View):
     """The rows that a division holds out, or all others."""
-
-    parent: Source
 
     def __init__(self, parent: Source, division: Division, *, held_out: bool) -> None:
         self.parent, self._division, self._held_out = parent, division, held_out
@@ -61,10 +63,9 @@ class Kept(Source):
         self.input_names, self.output_names = parent.input_names, parent.output_names
         self.n_samples = None
 
-    def _blocks(self, rows: int) -> Blocks:
-        for X, Y in self.parent.blocks(rows):
-            mine = self._division.held_out(X, Y) == self._held_out
-            yield X[mine], Y[mine]
+    def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
+        mine = self._division.held_out(X, Y) == self._held_out
+        return X[mine], Y[mine], mine
 
 
 def split(source: Source, fraction: float, seed: int | None) -> tuple[Source, Source]:
@@ -95,17 +96,18 @@ def subsample(source: Source, n: int, seed: int | None) -> ArraySource:
     rng = np.random.default_rng(seed)
     kept: tuple[np.ndarray, ...] = ()
     # A merge copies up to n rows, so blocks of n or more keep the copying proportional to the data.
-    for X, Y in source.blocks(max(n, _STRETCH)):
+    for X, Y, weight in source.weighted_blocks(max(n, _STRETCH)):
         u = rng.random(len(X))
         full = bool(kept) and len(kept[0]) == n
         # Rows stay in their order, since the newcomers are appended and the choice below is sorted.
         better = u < kept[0].max() if full else np.ones(len(u), bool)
-        new = (u[better], X[better], Y[better])
+        new = (u[better], X[better], Y[better], *(() if weight is None else (weight[better],)))
         kept = tuple(np.concatenate(pair) for pair in zip(kept, new)) if kept else new
         if len(kept[0]) > n:
             smallest = np.sort(np.argpartition(kept[0], n - 1)[:n])
             kept = tuple(array[smallest] for array in kept)
-    _, X, Y = kept
-    sample = ArraySource(X, Y, origin=f"{source.origin} (a sample of {len(X)} rows)")
+    _, X, Y, *rest = kept
+    origin = f"{source.origin} (a sample of {len(X)} rows)"
+    sample = ArraySource(X, Y, origin=origin, weight=rest[0] if rest else None)
     sample.input_names, sample.output_names = source.input_names, source.output_names
     return sample

@@ -15,6 +15,7 @@ from zlib import crc32
 import numpy as np
 
 Blocks = Iterator[tuple[np.ndarray, np.ndarray]]
+WeightedBlocks = Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]
 LARGEST, SMALLEST = 1e100, 1e-100  # of values; their squares and products stay within the range of doubles
 MOST_COLUMNS = 20_000  # the second moments of as many fill 3 GB
 FIRST_ROWS = 65_536  # by which arrays are told apart
@@ -56,6 +57,11 @@ class Source(ABC):
         return self.n_samples is None or 8 * self.n_samples * (self.n_inputs + self.n_outputs) > IN_MEMORY
 
     @property
+    def weighted(self) -> bool:
+        """Whether rows have weights; those of a view are its parent's."""
+        return self.parent is not None and self.parent.weighted
+
+    @property
     def base(self) -> "Source":
         """The source that the rows are read from, below all views of them."""
         return self if self.parent is None else self.parent.base
@@ -74,18 +80,29 @@ class Source(ABC):
         float32 stays float32 and every other type becomes float64. A block may be a view of the
         caller's own array: read it, never write to it.
         """
+        return ((X, Y) for X, Y, _ in self.weighted_blocks(rows))
+
+    def weighted_blocks(self, rows: int) -> WeightedBlocks:
+        """The same pass with the positive weights (m,) of the rows beside them, None where all count alike."""
         if rows < 1:
             raise ValueError(f"A block holds at least one row. Got rows={rows} instead.")
-        return self._blocks(rows) if self._piece else self._checked(self._blocks(rows), 0)
+        return self._weighted_blocks(rows) if self._piece else self._checked(self._weighted_blocks(rows), 0)
 
     def blocks_from(self, rows: int, start: int) -> Blocks:
         """The blocks of `blocks(rows)` without the first `start` rows, at which one of them begins."""
-        return self._checked(self._blocks_from(rows, start), start)
+        raw = ((X, Y, None) for X, Y in self._blocks_from(rows, start))
+        return ((X, Y) for X, Y, _ in self._checked(raw, start))
 
     def collect(self) -> tuple[np.ndarray, np.ndarray]:
         """The whole source as two float64 arrays X (n, d) and Y (n, p)."""
         X, Y = zip(*self.blocks(65_536), strict=True)
         return np.concatenate(X, dtype=np.float64), np.concatenate(Y, dtype=np.float64)
+
+    def weights(self) -> np.ndarray | None:
+        """The weights of all rows, (n,)."""
+        if not self.weighted:
+            return None
+        return np.concatenate([weight for *_, weight in self.weighted_blocks(65_536) if weight is not None])
 
     def count(self) -> int:
         """The number of samples; a source that does not know it makes one pass, and knows it from then on."""
@@ -113,6 +130,10 @@ class Source(ABC):
     def _blocks(self, rows: int) -> Blocks:
         """One pass over the raw rows, at most `rows` at a time; values are checked by `blocks`."""
 
+    def _weighted_blocks(self, rows: int) -> WeightedBlocks:
+        """The same with weights; a source that has them says so in `weighted`."""
+        return ((X, Y, None) for X, Y in self._blocks(rows))
+
     def _blocks_from(self, rows: int, start: int) -> Blocks:
         """The blocks of `_blocks(rows)` from row `start` on; a source that can begin in the middle does so."""
         done = 0
@@ -125,17 +146,18 @@ class Source(ABC):
         """How a person finds sample `row` (counted from 0) at the origin."""
         return f"row {row}"
 
-    def _checked(self, raw: Blocks, done: int) -> Blocks:
-        for X, Y in raw:
+    def _checked(self, raw: WeightedBlocks, done: int) -> WeightedBlocks:
+        for X, Y, weight in raw:
             if len(X) == 0:
                 continue
             X, Y = _floating(X), _floating(Y)
             self._check_finite(X, self.input_names, done)
             self._check_finite(Y, self.output_names, done)
             done += len(X)
-            yield X, Y
+            yield X, Y, weight
         if done == 0:
-            raise ValueError(f"{self.origin}: expected at least one sample. Got 0 rows instead.")
+            what = "sample of positive weight" if self.weighted else "sample"
+            raise ValueError(f"{self.origin}: expected at least one {what}. Got 0 rows instead.")
 
     def _check_finite(self, block: np.ndarray, names: tuple[str, ...], first_row: int) -> None:
         # Python's floats, since float32 has no 1e100; nan is within no bounds.

@@ -4,8 +4,9 @@ With J = ∂y/∂θ at the fit and residuals r, the parameters have the covarian
 
     C = F⁺ (Σ_i Jᵢᵀ rᵢ rᵢᵀ Jᵢ) F⁺ · n/(n − P/p),        F = Σ_i Jᵢᵀ Jᵢ,
 
-whether the noise is alike everywhere or not, and the prediction at x has diag(J(x) C J(x)ᵀ). Directions of θ that
-change no output are in the null space of both F and J(x), so the pseudo-inverse leaves them out.
+whether the noise is alike everywhere or not, and the prediction at x has diag(J(x) C J(x)ᵀ). With weights w of the
+samples √w J and √w r are in place of J and r. Directions of θ that change no output are in the null space of both F and
+J(x), so the pseudo-inverse leaves them out.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.models import DeepNetwork, Network, jacobian
+from neurecover.statistics.base import by_root
 
 _BLOCK = 2**22  # numbers in a block of J
 _NULL = 1e-13  # of the largest eigenvalue of F scaled to unit diagonal
@@ -30,8 +32,12 @@ class PredictionErrors:
     root: np.ndarray
 
     @classmethod
-    def of(cls, network: Network | DeepNetwork, X: np.ndarray, Y: np.ndarray) -> PredictionErrors:
-        """From the samples (n, d) and (n, p) that the network was fitted to."""
+    def of(
+        cls, network: Network | DeepNetwork, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None
+    ) -> PredictionErrors:
+        """From the samples (n, d) and (n, p) that the network was fitted to, and their weights (n,)."""
+        if weight is not None:
+            X, Y, weight = X[weight > 0.0], Y[weight > 0.0], weight[weight > 0.0]
         mean, size = X.mean(axis=0), X.std(axis=0)
         size = np.where(size > 0.0, size, 1.0)
         layers = ((network.W, network.b), (network.A, network.c)) if isinstance(network, Network) else network.layers
@@ -41,7 +47,8 @@ class PredictionErrors:
         F, meat = np.zeros((P, P)), np.zeros((P, P))
         for rows in _blocks(n, p * P):
             J = jacobian(inner, (X[rows] - mean) / size)
-            scores = np.einsum("npk,np->nk", J, Y[rows] - network(X[rows]))
+            J, R = by_root(None if weight is None else weight[rows], J, Y[rows] - network(X[rows]))
+            scores = np.einsum("npk,np->nk", J, R)
             flat = J.reshape(-1, P)
             F += flat.T @ flat
             meat += scores.T @ scores

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, _fit_context
 from sklearn.utils._param_validation import Interval
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from neurecover.activations import Activation
 from neurecover.interop.prediction_errors import PredictionErrors
@@ -125,7 +125,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any) -> NetworkRecovery:
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> NetworkRecovery:
         """Recover the network.
 
         Parameters
@@ -136,6 +136,10 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             The outputs.
 
+        sample_weight : array-like of shape (n_samples,), default=None
+            The weights of the samples, as in :func:`neurecover.recover`. Rows that repeat others count once without
+            weights, and with weights by the sum of theirs.
+
         Returns
         -------
         self : object
@@ -144,8 +148,11 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         X, y = validate_data(
             self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True, ensure_min_samples=_FEWEST
         )
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         names = ("n_hidden", "method", "activation", "bias", "depth", "time_budget", "random_state")
-        self.recovery_ = recover(X, y, **{name: getattr(self, name) for name in names})
+        options = {name: getattr(self, name) for name in names}
+        self.recovery_ = recover(X, y, **options, sample_weight=sample_weight)
         self.network_, self.certificate_ = self.recovery_.network, self.recovery_.certificate
         layers = layers_of(self.network_)
         self.coefs_ = [W.T.copy() for W, _ in layers]
@@ -155,7 +162,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self._errors = None
         if self.certificate_.verdict in ("exact", "statistical"):
             Y = np.asarray(y, dtype=np.float64).reshape(len(y), -1)
-            self._errors = PredictionErrors.of(self.network_, np.asarray(X, dtype=np.float64), Y)
+            self._errors = PredictionErrors.of(self.network_, np.asarray(X, dtype=np.float64), Y, sample_weight)
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:

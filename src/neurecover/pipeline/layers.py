@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms import get_method
 from neurecover.certificate import Evidence
 from neurecover.data import reduce, side_by_side
+from neurecover.data.weights import unweighted
 from neurecover.exceptions import UnsolvableError
 from neurecover.pipeline.running import Progress, begun, certified, nothing, running, shown
 from neurecover.random import RandomStateLike
 from neurecover.refine.deep_finisher import finish_deep
+from neurecover.refine.descent import EXACT
 from neurecover.refine.model_fit import fit_model
 from neurecover.results import Recovery
 from neurecover.statistics import Residuals
@@ -34,6 +37,7 @@ def recover_deep_network(
     time_budget: float | None,
     progress: bool | Progress,
     n_samples: int | None,
+    sample_weight: ArrayLike | None = None,
 ) -> Recovery:
     """The `DeepNetwork` behind the samples, with a certificate; the parameters are those of `recover`."""
     widths, depth = _architecture(n_hidden, depth)
@@ -43,7 +47,7 @@ def recover_deep_network(
         raise ValueError("activation='auto' needs one hidden layer. Give the activation of several by name.")
     act = activations.get(activation)
     with running("recover", random_state, time_budget, progress) as run, side_by_side():
-        begin = begun(run, X, Y, n_samples, get_method(METHOD), act, bias, None)
+        begin = begun(run, X, Y, n_samples, get_method(METHOD), act, bias, None, sample_weight=sample_weight)
         given, clock = begin.given, run.clock
         if begin.hopeless is not None:
             return run.recovery(*nothing(given, begin.task, begin.hopeless), METHOD, None, begin.n_queries)
@@ -54,17 +58,22 @@ def recover_deep_network(
         run.report("search", np.nan)
         try:
             found = finish_deep(
-                given.train, widths, act, run.rng, run.deadline, depth=depth, bias=bias, progress=report
+                unweighted(given.train), widths, act, run.rng, run.deadline, depth=depth, bias=bias, progress=report
             )
         except UnsolvableError as reason:
             return run.recovery(*nothing(given, begin.task, str(reason)), METHOD, None, begin.n_queries)
         size = "-".join(map(str, found.network.n_hidden))
         residual = f"relative residual {np.sqrt(found.relative_rss):.1e}"
         clock.stage("search", f"{size} units, {residual} after {found.runs} runs. {' '.join(found.notes)}".strip())
-        held_out = Residuals(found.network, found.network.n_outputs, sum(found.network.n_hidden), given.output_mean)
+        network, samples = found.network, given.samples
+        if samples.weighted and found.relative_rss < EXACT:
+            samples = unweighted(samples)
+        elif samples.weighted:  # the search looks at rows as if all counted alike
+            network = fit_model(given.train, network, run.deadline, bias=bias).network
+        held_out = Residuals(network, network.n_outputs, sum(network.n_hidden), given.output_mean)
         residuals = reduce(given.holdout, held_out)
         run.report("last fit", np.nan)
-        final = fit_model(given.samples, found.network, run.deadline, bias=bias)
+        final = fit_model(samples, network, run.deadline, bias=bias)
         residual = f"relative residual {np.sqrt(final.relative_rss):.1e}"
         clock.stage("last fit", f"{residual} on all {given.moments.n} samples")
         evidence = Evidence(widths, found.sign_choices, found.agreements, final.converged)

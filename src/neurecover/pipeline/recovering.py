@@ -11,12 +11,14 @@ from itertools import chain
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms import Algorithm, Call, get_method, methods
 from neurecover.certificate import Certificate, Check, Evidence
-from neurecover.data import Prepared, Source, reduce, side_by_side, subsample
+from neurecover.data import ArraySource, Prepared, Source, reduce, side_by_side, subsample
+from neurecover.data.weights import moderated, unweighted
 from neurecover.models import Network
 from neurecover.pipeline.checkpoints import Folder, begin_records, kept_search, steady_seed
 from neurecover.pipeline.choosing import before_hint, chosen_activation, with_hint
@@ -66,6 +68,7 @@ def recover(
     progress: bool | Progress = False,
     n_samples: int | None = None,
     checkpoint: Folder | None = None,
+    sample_weight: ArrayLike | None = None,
 ) -> Recovery:
     """The network y = A·act(W x + b) + c behind the samples, or one of several hidden layers, with a certificate.
 
@@ -84,6 +87,10 @@ def recover(
     n_samples : how often to ask, when X is an oracle.
     checkpoint : a folder in which a run over more samples than memory holds keeps where it is; the same call after it
         was broken off goes on from there and ends with the same network to the last bit.
+    sample_weight : weights w ≥ 0 of the rows, (n,): Σ w‖y − f(x)‖² is made least. Only their ratios matter; a row of
+        weight zero is as good as not there. Standard errors hold for weights of any origin, and are the smallest for
+        w = 1/variance of the noise. Copies of a row, (x, y) alike, are one observation: without weights it counts once,
+        with weights theirs add up, so that a weight of 3 is as good as three rows of weight 1, with the same errors.
 
     Data that cannot be solved gives a `Recovery` whose verdict says so. Data that is not data raises ValueError.
     """
@@ -93,7 +100,18 @@ def recover(
         from neurecover.pipeline.layers import recover_deep_network
 
         return recover_deep_network(
-            X, Y, n_hidden, depth, method, activation, bias, random_state, time_budget, progress, n_samples
+            X,
+            Y,
+            n_hidden,
+            depth,
+            method,
+            activation,
+            bias,
+            random_state,
+            time_budget,
+            progress,
+            n_samples,
+            sample_weight,
         )
     open_activation = activation == "auto"
     act = activations.get("relu" if open_activation else activation)
@@ -108,7 +126,7 @@ def recover(
             begin_records(run, checkpoint, source, random_state, options)
 
     with running("recover", random_state, time_budget, progress) as run, side_by_side():
-        begin = begun(run, X, Y, n_samples, algorithm, act, bias, n_hidden, prepare)
+        begin = begun(run, X, Y, n_samples, algorithm, act, bias, n_hidden, prepare, sample_weight)
         if begin.hopeless is not None:
             return run.recovery(
                 *nothing(begin.given, begin.task, begin.hopeless), algorithm.name, None, begin.n_queries
@@ -141,6 +159,7 @@ def estimate(
     time_budget: float | None = None,
     n_samples: int | None = None,
     progress: bool | Progress = False,
+    sample_weight: ArrayLike | None = None,
 ) -> Estimate:
     """An algorithm's own answer, before the finisher, with its record as `details`.
 
@@ -156,7 +175,7 @@ def estimate(
     if form not in algorithm.forms:
         raise ValueError(f"{method} comes in the form {' or '.join(algorithm.forms)}. Got {form!r} instead.")
     with running("estimate", random_state, time_budget, progress) as run, side_by_side():
-        begin = begun(run, X, Y, n_samples, algorithm, act, bias, n_hidden)
+        begin = begun(run, X, Y, n_samples, algorithm, act, bias, n_hidden, sample_weight=sample_weight)
         if begin.hopeless is not None:
             return Estimate(None, (begin.hopeless,), method=method, form=form)
         run.report(method, np.nan)
@@ -196,7 +215,9 @@ def _solve_by(algorithm: Algorithm, given: Prepared, task: Task, run: Run) -> _S
 
 def _solve_by_race(given: Prepared, task: Task, starts: list[np.ndarray], run: Run) -> _Solved:
     """The given starts and random ones first; the algorithms in reserve are called when they have not sufficed."""
-    reserve = _Reserve(Call(given.train, sized(task, given.train), run.rng, run.deadline))
+    # Their estimates are starts, for which it does not matter how much a row counts.
+    train = unweighted(given.train)
+    reserve = _Reserve(Call(train, sized(task, train), run.rng, run.deadline))
     network, certificate, _ = _finished(given, task, chain(starts, reserve.starts()), run)
     run.clock.stages += [Stage(e.method, e.seconds, " ".join(e.notes) or "an estimate") for e in reserve.called]
     last = reserve.called[-1] if reserve.called else None
@@ -263,9 +284,18 @@ def _fitted(given: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run)
         final = polish(given.samples, found, task.bias, deadline)
         if given.stream is None:
             final = lowest_pit(given.samples, final, task, run.rng, deadline)
+        final = _settled(given.samples, final, task, deadline)
     passes = f" after {run.passes.made} passes" if run.passes.made else ""
     clock.stage("last fit", f"{_residual(final)} on all {given.moments.n} samples{passes}")
     return final, residuals
+
+
+def _settled(samples: Source, final: Finished, task: Task, deadline: Deadline) -> Finished:
+    """Where an exact fit meets all rows, however little some count, the fit in which all count alike."""
+    if not samples.weighted or final.relative_rss >= task.level:
+        return final
+    alike = polish(unweighted(samples), final, task.bias, deadline)
+    return alike if alike.relative_rss < task.level else final
 
 
 def _from_common_columns(given: Prepared, task: Task, run: Run) -> list[np.ndarray]:
@@ -298,6 +328,11 @@ class _Reserve:
 
 
 def _search_sample(given: Prepared, task: Task, rng: np.random.Generator) -> Source:
+    sample = _some_samples(given, task, rng)
+    return moderated(sample) if isinstance(sample, ArraySource) else sample
+
+
+def _some_samples(given: Prepared, task: Task, rng: np.random.Generator) -> Source:
     width = task.width(True) if task.n_hidden else 64
     wanted = max(2_000, SEARCH_LOAD * task.n_parameters(width, affine=True))
     if given.stream is not None:

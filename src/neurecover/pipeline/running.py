@@ -11,6 +11,7 @@ from numbers import Real
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neurecover.activations import Activation
 from neurecover.algorithms import Algorithm, Call
@@ -38,6 +39,7 @@ from neurecover.data import (
 )
 from neurecover.data.limits import FLOPS
 from neurecover.data.passes import Passes, counted
+from neurecover.data.preparing import FEWEST
 from neurecover.exceptions import OutOfTimeError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import Composite, Model, Network
@@ -139,13 +141,18 @@ def begun(
     bias: bool,
     n_hidden: int | None,
     prepare: Callable[[Source], object] = lambda source: None,
+    sample_weight: ArrayLike | None = None,
 ) -> Begun:
     """Read the samples as the algorithm wants them asked, and see whether there is anything to be done.
 
     `prepare` sees the source before the first pass over it.
     """
     run.report("read", float("nan"))
-    asked = algorithm.prepare(as_source(X, Y))
+    asked = algorithm.prepare(as_source(X, Y, sample_weight))
+    if asked.weighted and not algorithm.weighs:
+        raise ValueError(
+            f"{algorithm.name} has no form for weighted samples. Leave the weights out, or recover with method='auto'."
+        )
     if isinstance(asked, Oracle):
         before, total = asked.queries, n_samples or asked.n_samples or 0
         run.report.count = lambda: (asked.queries - before, total)
@@ -174,7 +181,7 @@ def _level(given: Prepared) -> float:
 
     The sums of a network computed in a shorter float lose digits on the way, not only at the end.
     """
-    total = float(np.sum(np.diag(given.moments.covariance)[given.source.n_inputs :] + given.output_mean**2))
+    total = float(np.sum(np.diag(given.fitted_moments.covariance)[given.source.n_inputs :] + given.output_mean**2))
     left = np.sum(given.precision.largest)
     share = float(left) / total if total > 0.0 else 0.0
     return max(EXACT, share) if share <= NOISE_LIKE else EXACT
@@ -230,6 +237,8 @@ def diagnosed(run: Run, algorithm: Algorithm, network: Model, samples: Source) -
 
 def _hopeless(given: Prepared, task: Task, algorithm: Algorithm) -> str | None:
     """Why no fit is tried at all, or None."""
+    if given.moments.n < FEWEST:
+        return f"Only {given.moments.n} of {given.n_given} rows are different, too few to hold one out."
     spread = np.sqrt(np.diag(given.moments.covariance)[given.source.n_inputs :])
     if np.all(spread <= 1e-13 * np.abs(given.output_mean)):
         return "The outputs are constant, so they say nothing of any hidden unit."

@@ -13,6 +13,7 @@ import numpy as np
 from neurecover.data import ArraySource, Source, reduce
 from neurecover.models import Student
 from neurecover.statistics import ReadoutSums
+from neurecover.statistics.base import by_root
 
 CACHE = 2**22  # bytes that a block of held samples works on
 MOST_BYTES = 2**30  # for the inputs in single precision; larger sources are read again for every product
@@ -26,7 +27,7 @@ class Held(ArraySource):
             X, Y = next(source.blocks(source.n_samples))
         else:
             X, Y = source.collect()
-        super().__init__(X, Y, origin=source.origin)
+        super().__init__(X, Y, origin=source.origin, weight=source.weights())
         self.bias = bias
         n, d = X.shape
         self.inputs = np.ones((n, d + bias), dtype=np.float32)
@@ -38,12 +39,17 @@ class Held(ArraySource):
         return self._Y
 
     @cached_property
+    def root_weight(self) -> np.ndarray | None:
+        """√w in single precision, a column."""
+        return None if self._weight is None else np.sqrt(self._weight).astype(np.float32)[:, None]
+
+    @cached_property
     def second_moments(self) -> np.ndarray:
-        """Σ x̃x̃ᵀ in double precision."""
+        """Σ w x̃x̃ᵀ in double precision."""
         D = self.inputs.shape[1]
         total = np.zeros((D, D))
-        for X, _ in self.blocks(8_192):
-            X = np.hstack([X, np.ones((len(X), 1))]) if self.bias else X
+        for X, _, weight in self.weighted_blocks(8_192):
+            (X,) = by_root(weight, np.hstack([X, np.ones((len(X), 1))]) if self.bias else X)
             total += X.T @ X
         return total
 

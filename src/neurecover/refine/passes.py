@@ -84,7 +84,7 @@ def fit_in_passes(given: Prepared, found: Finished, bias: bool) -> Streamed:
 
 def _squares(given: Prepared) -> float:
     """Σ y²."""
-    moments, d = given.moments, given.source.n_inputs
+    moments, d = given.fitted_moments, given.source.n_inputs
     return moments.n * float(np.diag(moments.covariance)[d:].sum() + np.square(given.output_mean).sum())
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import chdtri
 
 from neurecover.data import Source, reduce
+from neurecover.data.weights import design_effect
 from neurecover.models import Network, Student
 from neurecover.refine.descent import EXACT, Descent
 from neurecover.refine.search import descend
@@ -53,9 +54,10 @@ def settle(source: Source, task: Task, descent: Descent, deadline: Deadline) -> 
         sign_choices = 0
     elif student.affine:
         settled, sign_choices = _without_affine(source, descent, deadline)
-        # The affine part gives up d·p parameters: noise lets Σ r²/σ² grow by χ² with as many degrees of freedom.
+        # The affine part gives up d·p parameters: noise lets Σ r²/σ² grow by χ² with as many degrees of freedom, times
+        # the design effect where weights have nothing to do with the noise.
         freedom = task.n_inputs * task.n_outputs
-        growth = max(4.0 * freedom, float(chdtri(freedom, 1e-6)))
+        growth = max(4.0 * freedom, float(chdtri(freedom, 1e-6))) * design_effect(source)
         allowed = max(EXACT * descent.total, descent.rss * (1.0 + growth / task.n_samples))
         if settled.rss <= allowed:
             descent = settled

@@ -13,6 +13,8 @@ The preconditioner is a Kronecker product, for the blocks of S are nearly so whe
 
     S ≈ (AᵀA ∘ Cov(gates)) ⊗ E[x̃x̃ᵀ].
 
+With weights w of the samples the gates, X_a in the projection and Q have √w, and the residual in the gradient w.
+
 The residual, the gradient g and the readout are computed in double precision, so the end of a descent is as accurate
 as a double-precision one; only the way there is not.
 """
@@ -75,7 +77,8 @@ class SingleSystem:
         self._unit_scale = np.diag(weights) * np.diag(gram)
         self._unit_scale = np.maximum(self._unit_scale, 1e-8 * self._unit_scale.max(initial=1e-300))
         if self.projection.a:
-            on = self.gates.sum(axis=0, dtype=np.float64)
+            root = held.root_weight
+            on = (self.gates if root is None else root * self.gates).sum(axis=0, dtype=np.float64)
             gram -= np.outer(on, on) / len(self.gates)
         self._kronecker = weights * gram
         self._inverse_moments = cho_factor(moments + 1e-9 * np.trace(moments) / len(moments) * np.eye(len(moments)))
@@ -114,8 +117,12 @@ class SingleSystem:
         self.basis = np.empty((n, P.T.shape[1]), dtype=np.float32)
         self.gradient = np.zeros((m, D))
         B, T = P.B.astype(np.float32), P.T.astype(np.float32)
+        self.affine = held.inputs[:, D - P.a :]
+        root = held.root_weight
+        if root is not None:
+            self.affine = root * self.affine
         start = 0
-        for X, Y in held.blocks(ROWS):
+        for X, Y, weight in held.weighted_blocks(ROWS):
             rows = slice(start, start + len(X))
             start = rows.stop
             X_extended = student.extended(X)
@@ -126,6 +133,10 @@ class SingleSystem:
             self.gates[rows] = gates
             rest = h[:, :m].astype(np.float32)
             rest -= held.inputs[rows, D - P.a :] @ B
+            if root is not None and weight is not None:
+                self.gates[rows] *= root[rows]
+                rest *= root[rows]
+                R *= weight[:, None]
             np.matmul(rest, T, out=self.basis[rows])
             self.gradient += (gates * (R @ student.A)).T @ X_extended
         self._A = student.A.astype(np.float32)
@@ -134,7 +145,6 @@ class SingleSystem:
     def _forward(self, step: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """u (n, p), X_aᵀu and Qᵀu."""
         n, p, a = len(self.gates), self.student.n_outputs, self.projection.a
-        D = step.shape[1]
         u = np.empty((n, p), dtype=np.float32)
         along_affine = np.zeros((a, p), dtype=np.float32)
         along_units = np.zeros((self.basis.shape[1], p), dtype=np.float32)
@@ -147,19 +157,19 @@ class SingleSystem:
             else:
                 moved *= gates
                 np.matmul(moved, self._A.T, out=u[rows])
-            along_affine += X[:, D - a :].T @ u[rows]
+            along_affine += self.affine[rows].T @ u[rows]
             along_units += self.basis[rows].T @ u[rows]
         return u, along_affine, along_units
 
     def _product(self, v: np.ndarray) -> np.ndarray:
-        (m, D), a = self.student.V.shape, self.projection.a
+        m, D = self.student.V.shape
         u, along_affine, along_units = self._forward(v.reshape(m, D))
         affine = self._inverse_affine @ along_affine
         total = np.zeros((m, D), dtype=np.float32)
         for start in range(0, len(u), ROWS):
             rows = slice(start, start + ROWS)
             X, gates = self.held.inputs[rows], self.gates[rows]
-            left = u[rows] - X[:, D - a :] @ affine - self.basis[rows] @ along_units
+            left = u[rows] - self.affine[rows] @ affine - self.basis[rows] @ along_units
             back = gates * left if self.student.n_outputs == 1 else (left @ self._A) * gates
             total += back.T @ X
         return total.ravel()

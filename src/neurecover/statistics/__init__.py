@@ -17,9 +17,10 @@ from neurecover.statistics.residuals import Residuals
 from neurecover.statistics.row_sample import RowSample
 from neurecover.statistics.scores import ScoreSums
 from neurecover.statistics.shape_scores import ShapeCross, ShapeScores
-from neurecover.statistics.together import Divided, Division, Together
+from neurecover.statistics.together import Alike, Divided, Division, Together
 
 __all__ = [
+    "Alike",
     "CurvatureProduct",
     "Divided",
     "Division",

@@ -20,6 +20,9 @@ FEW = 512  # columns up to which two gathers are faster than one product a row (
 class Statistic(ABC):
     """Sums over samples, S = Σᵢ s(xᵢ, yᵢ), whose size does not depend on the number of samples.
 
+    With weights w a sum of products is Σᵢ wᵢ s(xᵢ, yᵢ), as of wᵢ copies. Scores s, whose squares are summed too, are
+    wᵢ s each: Σ (w s)², one sample and not several. Counts and largest values are those of the rows.
+
     `sums` holds the arrays by name, `n` among them; the names in `maxima` are largest values instead. Both
     operations are associative and commutative, so any partition of the samples, merged in any order, gives
     the same statistic up to rounding, and a new statistic is the identity.
@@ -35,13 +38,18 @@ class Statistic(ABC):
     row_bytes: int
 
     @abstractmethod
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
-        """Add the samples of one block, X (m, d) and Y (m, p)."""
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
+        """Add the samples of one block, X (m, d) and Y (m, p), with positive weights (m,) or without."""
 
     @property
     def n(self) -> int:
         """How many samples have been added."""
         return int(self.sums["n"])
+
+    @property
+    def weight(self) -> float:
+        """Σ w, which is n where samples have no weights."""
+        return float(self.sums["weight"]) if "weight" in self.sums else self.n
 
     @property
     def n_bytes(self) -> int:
@@ -77,12 +85,30 @@ class Statistic(ABC):
         return result
 
     def average(self, name: str) -> np.ndarray:
-        """One of the sums over n; an error where there is nothing to average."""
+        """One of the sums over Σ w, which is n without weights; an error where there is nothing to average."""
+        self._check_any()
+        return self.sums[name] / self.weight
+
+    def per_row(self, name: str) -> np.ndarray:
+        """One of the sums over n: for w r², whose mean is that of the noise where Var r = σ²/w."""
+        self._check_any()
+        return self.sums[name] / self.n
+
+    def weigh(self) -> None:
+        """Make room for what samples with weights add, before the first of them is added."""
+        self.sums.setdefault("weight", np.zeros(()))
+
+    def _count(self, rows: int, weight: np.ndarray | None) -> None:
+        if weight is not None:
+            self.weigh()
+            self.sums["weight"] += weight.sum()
+        self.sums["n"] += rows
+
+    def _check_any(self) -> None:
         if self.n == 0:
             raise ValueError(
                 f"{type(self).__name__} averages over at least one sample. Got none instead; update it first."
             )
-        return self.sums[name] / self.n
 
     def _check_alike(self, what: str, arrays: Mapping[str, np.ndarray]) -> None:
         expected = {name: value.shape for name, value in (self.sums | dict(self.settings)).items()}
@@ -103,6 +129,14 @@ class Statistic(ABC):
 def float64(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Both blocks in double precision: single-precision samples, double-precision sums."""
     return np.asarray(X, dtype=np.float64), np.asarray(Y, dtype=np.float64)
+
+
+def by_root(weight: np.ndarray | None, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
+    """√w times arrays whose first index is the sample, so that products of two of them have its weight."""
+    if weight is None:
+        return arrays
+    root = np.sqrt(weight)
+    return tuple(array * root.reshape(-1, *(1,) * (array.ndim - 1)) for array in arrays)
 
 
 def no_readout(q: int, p: int) -> dict[str, np.ndarray]:
@@ -173,6 +207,11 @@ def row_products(Z: np.ndarray, name: str | None = None) -> np.ndarray:
         np.multiply(Z[i], Z[i:], out=products[row : row + q - i])
         row += q - i
     return products
+
+
+def row_sums(rows: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
+    """Σ w z for the columns z of (q, m)."""
+    return rows.sum(axis=1) if weight is None else rows @ weight
 
 
 def setting(name: str, value: np.ndarray | None, default: np.ndarray) -> np.ndarray:

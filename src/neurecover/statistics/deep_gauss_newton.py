@@ -18,7 +18,7 @@ import numpy as np
 from scipy.linalg.blas import dsyrk, ssyrk
 
 from neurecover.models.deep_student import DeepStudent, Pass
-from neurecover.statistics.base import Statistic, float64, no_readout, symmetric
+from neurecover.statistics.base import Statistic, by_root, float64, no_readout, symmetric
 
 
 class DeepReadoutSums(Statistic):
@@ -31,15 +31,16 @@ class DeepReadoutSums(Statistic):
         self.sums = no_readout(q, p)
         self.row_bytes = 8 * (3 * q + 2 * p)
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
-        self._readout(X, Y)
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
+        self._readout(X, Y, weight)
 
-    def _readout(self, X: np.ndarray, Y: np.ndarray) -> tuple[Pass, np.ndarray]:
+    def _readout(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None) -> tuple[Pass, np.ndarray]:
         X, Y = float64(X, Y)
         values = self.student.forward(X)
         C = values.features
         R = Y - C @ self.student.readout
-        self.sums["n"] += len(X)
+        self._count(len(X), weight)
+        C, R = by_root(weight, C, R)
         self.sums["hh"] += C.T @ C
         self.sums["hr"] += C.T @ R
         self.sums["rr"] += np.vdot(R, R)
@@ -60,16 +61,17 @@ class DeepGaussNewtonSums(DeepReadoutSums):
         self.sums |= {"hj": np.zeros((p, q, P)), "jj": np.zeros((P, P), order="F"), "jr": np.zeros(P)}
         self.row_bytes += np.dtype(self.dtype).itemsize * (2 * P + 3 * q)
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
-        values, R = self._readout(X, Y)
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
+        values, R = self._readout(X, Y, weight)
         R = (R / self.scale).astype(self.dtype)
+        weight = None if weight is None else weight.astype(self.dtype)
         low = Pass(
             values.features.astype(self.dtype, copy=False),
             tuple(gate.astype(self.dtype, copy=False) for gate in values.gates),
         )
         for output in range(self.student.n_outputs):
-            J = self._jacobian(low, output)
-            self.sums["hj"][output] += low.features.T @ J
+            J, C = by_root(weight, self._jacobian(low, output), low.features)
+            self.sums["hj"][output] += C.T @ J
             self.sums["jr"] += self.scale * (R[:, output] @ J).astype(np.float64)
             _add_gram(self.sums, J)
 

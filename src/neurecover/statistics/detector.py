@@ -15,7 +15,7 @@ f(u) = −¼ E[(uᵀφu)(x ⊗ x)], with noise its cross-covariance [GKLW19, Lem
 
 import numpy as np
 
-from neurecover.statistics.base import Statistic, add_gram, float64, row_products, setting, symmetric
+from neurecover.statistics.base import Statistic, add_gram, float64, row_products, row_sums, setting, symmetric
 
 
 class PureNeuronSums(Statistic):
@@ -48,16 +48,19 @@ class PureNeuronSums(Statistic):
             self.sums["gram"] = np.zeros((K2, K2), order="F")  # the lower triangle
         self.row_bytes = 8 * (D2 + 2 * K2 + d + 3 * r + self.projection.shape[1])
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
         h, g = self.gains
         through = self.linear @ X.T
         phi = row_products((self.projection @ Y.T - through) / g)
         phi -= row_products(through / h)
         psi = row_products(np.ascontiguousarray(X.T))
-        self.sums["n"] += len(X)
-        self.sums["psi"] += psi.sum(axis=1)
-        self.sums["phi"] += phi.sum(axis=1)
+        self._count(len(X), weight)
+        self.sums["psi"] += row_sums(psi, weight)
+        self.sums["phi"] += row_sums(phi, weight)
+        if weight is not None:
+            psi *= np.sqrt(weight)
+            phi *= np.sqrt(weight)
         self.sums["cross"] += psi @ phi.T
         if self.pointwise:
             self.sums["gram"] = add_gram(self.sums["gram"], phi)

@@ -68,9 +68,9 @@ class OutputDigits(Statistic):
         self.sums |= {"binary": np.zeros(n_outputs), "decimal": np.zeros(n_outputs)}
         self.row_bytes = 64 * n_outputs
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         _, Y = float64(X, Y)
-        self.sums["n"] += len(Y)
+        self._count(len(Y), weight)
         self._look(Y[:HEAD])
         full = (self.sums["bits"] > SINGLE) & (self.sums["decimals"][0] > MOST) & (self.sums["figures"][0] > MOST)
         if not full.all():  # else no grid is left, whatever follows

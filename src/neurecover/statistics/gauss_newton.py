@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.models import Student
-from neurecover.statistics.base import Statistic, float64, no_readout
+from neurecover.statistics.base import Statistic, by_root, float64, no_readout
 from neurecover.statistics.gate_pairs import PIECE, add_gate_pairs, feature_products, gated_products, no_pairs
 from neurecover.statistics.regions import Regions, can_divide, divide
 
@@ -36,8 +36,8 @@ class ReadoutSums(Statistic):
         self.sums = no_readout(q, p)
         self.row_bytes = 8 * (3 * q + 2 * p)
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
-        self._readout(X, Y)
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
+        self._readout(X, Y, weight)
 
     def with_inputs(self, second_moments: np.ndarray) -> dict[str, np.ndarray]:
         """The sums, the affine features' part of Σ h hᵀ filled in from Σ x̃x̃ᵀ (D, D)."""
@@ -48,14 +48,17 @@ class ReadoutSums(Statistic):
         hh[m:, m:] = second_moments[D - a :, D - a :]
         return {**self.sums, "hh": hh}
 
-    def _readout(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    def _readout(
+        self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """Add the readout sums and return x̃, z, h and r, all but z times √w."""
         X, Y = float64(X, Y)
         X_extended = self.student.extended(X)
         Z = X_extended @ self.student.V.T
         h = self.student.features(X_extended, Z)
         R = Y - h @ self.student.readout
-        h = self._probed(h, X_extended)
-        self.sums["n"] += len(X)
+        X_extended, h, R = by_root(weight, X_extended, self._probed(h, X_extended), R)
+        self._count(len(X), weight)
         if self.inputs_known:
             self.sums["hh"][: self.student.n_hidden] += h[:, : self.student.n_hidden].T @ h
         else:
@@ -68,9 +71,11 @@ class ReadoutSums(Statistic):
         """The features that are summed: h, and what a subclass appends to it."""
         return h
 
-    def _gated(self, X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Add the readout sums and return Mᵀ (m·D, n), h (n, q) and r (n, p)."""
-        X_extended, Z, h, R = self._readout(X, Y)
+    def _gated(
+        self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Add the readout sums and return Mᵀ (m·D, n), h (n, q) and r (n, p), each times √w."""
+        X_extended, Z, h, R = self._readout(X, Y, weight)
         gates = np.ascontiguousarray(self.student.activation.derivative(Z).T)
         X_rows = np.ascontiguousarray(X_extended.T)
         return (gates[:, None, :] * X_rows[None, :, :]).reshape(self.student.V.size, len(Z)), h, R
@@ -89,8 +94,8 @@ class UnitBlockSums(ReadoutSums):
         self.sums |= {"hm": np.zeros((q, m * D)), "mr": np.zeros((m * D, p)), "blocks": np.zeros((m, D, D))}
         self.row_bytes += 16 * m * D
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
-        M, h, R = self._gated(X, Y)
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
+        M, h, R = self._gated(X, Y, weight)
         self.sums["hm"] += (M @ h).T
         self.sums["mr"] += M @ R
         own = M.reshape(*self.student.V.shape, -1)
@@ -125,8 +130,8 @@ class GaussNewtonSums(ReadoutSums):
     def _probed(self, h: np.ndarray, X_extended: np.ndarray) -> np.ndarray:
         return np.hstack([h, self.student.activation(X_extended @ self.probes.T)]) if len(self.probes) else h
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
-        X_extended, Z, h, R = self._readout(X, Y)
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
+        X_extended, Z, h, R = self._readout(X, Y, weight)
         m, D = self.student.V.shape
         gates = self.student.activation.derivative(Z)
         regions = divide(Z, D) if self._divides else None
@@ -165,13 +170,14 @@ class CurvatureProduct(Statistic):
         self.sums = {"n": np.zeros((), dtype=np.int64), "product": np.zeros_like(direction)}
         self.row_bytes = 8 * (4 * student.n_hidden + student.V.shape[1])
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
         A = self.student.A
         X_extended = self.student.extended(X)
         gates = self.student.activation.derivative(X_extended @ self.student.V.T)
         forward = (gates * (X_extended @ self.direction.T)) @ A.T
-        self.sums["n"] += len(X)
+        X_extended, forward = by_root(weight, X_extended, forward)
+        self._count(len(X), weight)
         self.sums["product"] += (gates * (forward @ A)).T @ X_extended
 
 
@@ -187,10 +193,10 @@ class PreactivationRange(Statistic):
         self.sums |= {name: np.full(student.n_hidden, -np.inf) for name in sorted(self.maxima)}
         self.row_bytes = 8 * (student.n_hidden + student.V.shape[1])
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
         Z = self.student.extended(X) @ self.student.V.T
-        self.sums["n"] += len(X)
+        self._count(len(X), weight)
         self.sums["on"] += np.count_nonzero(Z > 0, axis=0)
         self.sums["highest"] = np.maximum(self.sums["highest"], Z.max(axis=0, initial=-np.inf))
         self.sums["lowest"] = np.maximum(self.sums["lowest"], (-Z).max(axis=0, initial=-np.inf))

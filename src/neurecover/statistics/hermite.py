@@ -25,7 +25,7 @@ from scipy.linalg.blas import dgemm
 from scipy.linalg.lapack import dpocon
 
 from neurecover.exceptions import UnsolvableError
-from neurecover.statistics.base import Statistic, add_gram, float64, setting
+from neurecover.statistics.base import Statistic, add_gram, by_root, float64, setting
 
 
 def n_features(r: int, degree: int) -> int:
@@ -84,15 +84,18 @@ class HermiteSums(Statistic):
         }
         self.row_bytes = 8 * (F + (degree + 2) * self.r + n_inputs)
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
         features = hermite_features((X - self.mean) @ self.projection, self.degree)
+        if weight is not None:
+            features *= np.sqrt(weight)
+            (Y,) = by_root(weight, Y)
         cross = self.sums["cross"]
         lower, upper = features[: len(cross)], features[len(cross) :]
         self.sums["gram"] = add_gram(self.sums["gram"], lower)
         if cross.size and len(X):
             self.sums["cross"] = dgemm(1.0, lower.T, upper.T, beta=1.0, c=cross, trans_a=1, overwrite_c=1)
-        self.sums["n"] += len(X)
+        self._count(len(X), weight)
         self.sums["output"] += features @ Y
         self.sums["output_squared"] += np.einsum("ij,ij->j", Y, Y)
 
@@ -102,7 +105,7 @@ class HermiteSums(Statistic):
         n, Fq = self.n, len(self.sums["gram"])
         if Fq:
             beta = self._regression()
-            means[Fq:] -= self.sums["cross"].T @ beta / n
+            means[Fq:] -= self.sums["cross"].T @ beta / self.weight
             residual -= np.einsum("ij,ij->j", beta, means[:Fq])
             means[:Fq] = beta
         return HermiteCoefficients(self.r, self.degree, means.T, n - Fq, np.maximum(residual, 0.0))

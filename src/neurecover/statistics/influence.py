@@ -8,6 +8,9 @@ are the variances of T θ̂ whatever the variances of the noise [White 1980]. A 
 sample's leverage h_io = J_io F⁻¹ J_ioᵀ; r/√(1 − h) takes that back on average (HC2) [MacKinnon & White 1985], and
 r/(1 − h) is what is left of a sample that has no part in the fit.
 
+With weights w the residuals √w r and derivatives √w J are in place of r and J, so that scores are w Jᵀr and F is that
+of weighted least squares: the variances hold whether w is one over the variance of the noise or not.
+
 The same goes for what the network lacks. Where a unit e(x) on one output is added, its score is Σ_i u_i with
 u = Σ_o z_o r_o and z the part of e that no change of the parameters explains, and Σ u uᵀ is its covariance.
 """
@@ -20,7 +23,7 @@ import numpy as np
 from scipy.special import fdtrc
 
 from neurecover.models import Model, jacobian, parameters
-from neurecover.statistics.base import Statistic, float64
+from neurecover.statistics.base import Statistic, by_root, float64
 
 
 @dataclass(frozen=True)
@@ -66,18 +69,18 @@ class InfluenceSums(Statistic):
         self.sums |= {"fourths": np.zeros(len(moves)), "left_out": np.zeros(()), "left_out_squared": np.zeros(())}
         self.row_bytes = 8 * (2 * model.n_outputs * len(free) + len(moves))
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
-        J = jacobian(self.model, X)
+        J, R = by_root(weight, jacobian(self.model, X), Y - self.model(X))
         J = J if len(self.free) == J.shape[2] else J[:, :, self.free]  # a copy as large as itself
         along = J @ self.root
         leverage = np.einsum("nop,nop->no", along, along)
         share = np.clip(1.0 - leverage, 1e-3, 1.0)
-        R = (Y - self.model(X)) / np.sqrt(share)
+        R = R / np.sqrt(share)
         left_out = np.sum(R**2 / share, axis=1)
         scores = np.einsum("nop,no->np", J, R)
         moved = scores @ self.moves.T
-        self.sums["n"] += len(X)
+        self._count(len(X), weight)
         moved *= moved
         self.sums["squares"] += moved.sum(axis=0)
         self.sums["fourths"] += np.einsum("nq,nq->q", moved, moved)
@@ -85,9 +88,9 @@ class InfluenceSums(Statistic):
         self.sums["left_out_squared"] += left_out @ left_out
 
     def influence(self) -> Influence:
-        squares, left_out = self.sums["squares"], float(self.average("left_out"))
+        squares, left_out = self.sums["squares"], float(self.per_row("left_out"))
         carried_by = freedom(squares, self.sums["fourths"])
-        return Influence(squares, carried_by, left_out, float(self.average("left_out_squared")), self.n)
+        return Influence(squares, carried_by, left_out, float(self.per_row("left_out_squared")), self.n)
 
 
 def freedom(squares: np.ndarray, fourths: np.ndarray) -> np.ndarray:
@@ -108,14 +111,14 @@ class ProbeScores(Statistic):
         self.sums = {"n": np.zeros((), dtype=np.int64), "score": np.zeros((p, e)), "covariance": np.zeros((p, e, e))}
         self.row_bytes = 8 * (2 * p * len(free) + 4 * p * e)
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
-        R = Y - self.model(X)
-        J = jacobian(self.model, X)[:, :, self.free]
         extended = np.column_stack([X, np.ones(len(X))])[:, : self.probes.shape[1]]
         values = self.model.activation(extended @ self.probes.T)
+        J = jacobian(self.model, X)[:, :, self.free]
+        J, R, values = by_root(weight, J, Y - self.model(X), values)
         made_up = np.einsum("nop,no->np", J, R) @ self.explained
-        self.sums["n"] += len(X)
+        self._count(len(X), weight)
         for o, u in enumerate(np.split(made_up, R.shape[1], axis=1)):
             u = values * R[:, o : o + 1] - u
             self.sums["score"][o] += u.sum(axis=0)
@@ -151,11 +154,11 @@ class SerialResiduals(Statistic):
         self.sums = {"n": np.zeros((), dtype=np.int64)} | {name: np.zeros(model.n_outputs) for name in names}
         self.row_bytes = 8 * (4 * model.n_outputs + 2 * int(np.sum(model.n_hidden)))
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
-        R = Y - self.model(X)
+        (R,) = by_root(weight, Y - self.model(X))
         pairs = R[1:] * R[:-1]
-        self.sums["n"] += len(X)
+        self._count(len(X), weight)
         self.sums["squared"] += np.einsum("no,no->o", R, R)
         self.sums["products"] += pairs.sum(axis=0)
         self.sums["products_squared"] += np.einsum("no,no->o", pairs, pairs)

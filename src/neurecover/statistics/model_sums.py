@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.models import DeepNetwork, Model, Network, jacobian, parameters
-from neurecover.statistics.base import Statistic, add_gram, float64, symmetric
+from neurecover.statistics.base import Statistic, add_gram, by_root, float64, symmetric
 
 
 class ModelSums(Statistic):
@@ -33,7 +33,7 @@ class ModelSums(Statistic):
         }
         self.row_bytes = 24 * p * size
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
         R = Y - self.model(X)
         J = jacobian(self.model, X)
@@ -41,8 +41,9 @@ class ModelSums(Statistic):
             values = self.model.activation(X @ self.probes[:, :-1].T + self.probes[:, -1])
             own = np.einsum("ne,oq->noqe", values, np.eye(R.shape[1])).reshape(*R.shape, -1)
             J = np.concatenate([J, own], axis=2)
+        J, R = by_root(weight, J, R)
         rows = np.ascontiguousarray(J.reshape(R.size, -1).T)
-        self.sums["n"] += len(X)
+        self._count(len(X), weight)
         self.sums["jj"] = add_gram(self.sums["jj"], rows)
         self.sums["jr"] += rows @ R.ravel()
         self.sums["rr"] += np.einsum("ij,ij->j", R, R)
@@ -67,14 +68,14 @@ class UnitsOn(Statistic):
         self.sums |= {"on_squared": np.zeros(k), "off_squared": np.zeros(k)}
         self.row_bytes = 48 * max(k, 1)
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
         side = sides(self.model, X, self.near)
-        self.sums["n"] += len(X)
+        self._count(len(X), weight)
         self.sums["at_kink"] += np.count_nonzero((side == 0).any(axis=1))
         self.sums["on"] += np.count_nonzero(side > 0, axis=0)
         self.sums["off"] += np.count_nonzero(side < 0, axis=0)
-        Z = np.hstack([np.zeros((len(X), 0)), *self.model.preactivations(X)])
+        (Z,) = by_root(weight, np.hstack([np.zeros((len(X), 0)), *self.model.preactivations(X)]))
         self.sums["on_squared"] += np.sum(np.maximum(Z, 0.0) ** 2, axis=0)
         self.sums["off_squared"] += np.sum(np.minimum(Z, 0.0) ** 2, axis=0)
 

@@ -10,7 +10,7 @@ up to the order asked for. Entries are plain products: no factor for repeated in
 
 import numpy as np
 
-from neurecover.statistics.base import Statistic, add_gram, row_products, setting, symmetric, unpack_symmetric
+from neurecover.statistics.base import Statistic, add_gram, row_products, row_sums, setting, symmetric, unpack_symmetric
 
 
 class Moments(Statistic):
@@ -37,19 +37,22 @@ class Moments(Statistic):
             self.sums["order_4"] = np.zeros((Q, Q), order="F")  # the lower triangle
         self.row_bytes = 8 * (q + (Q if order >= 3 else 0))
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         Z = np.empty((len(self.origin), len(X)))
         Z[: self.n_inputs], Z[self.n_inputs :] = X.T, Y.T
         Z -= self.origin[:, None]
-        self.sums["n"] += len(X)
-        self.sums["order_1"] += Z.sum(axis=1)
+        self._count(len(X), weight)
+        self.sums["order_1"] += row_sums(Z, weight)
+        ZW = Z if weight is None else Z * weight
         if self.order == 2:
-            self.sums["order_2"] += (Z @ Z.T)[np.triu_indices(len(Z))]
+            self.sums["order_2"] += (ZW @ Z.T)[np.triu_indices(len(Z))]
         if self.order >= 3:
             products = row_products(Z)
-            self.sums["order_2"] += products.sum(axis=1)
-            self.sums["order_3"] += Z @ products.T
+            self.sums["order_2"] += row_sums(products, weight)
+            self.sums["order_3"] += ZW @ products.T
         if self.order == 4:
+            if weight is not None:
+                products *= np.sqrt(weight)
             self.sums["order_4"] = add_gram(self.sums["order_4"], products)
 
     def moment(self, order: int) -> np.ndarray:

@@ -20,16 +20,28 @@ class RadialMoments(Statistic):
         self.sums = {"n": np.zeros((), dtype=np.int64), "third": np.zeros(n_inputs), "fourth": np.zeros(())}
         self.row_bytes = 16 * n_inputs
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, _ = float64(X, Y)
         d = self.n_inputs
         square = np.einsum("ij,ij->i", X, X)
-        self.sums["n"] += len(X)
-        self.sums["third"] += (square - d - 2.0) @ X
-        self.sums["fourth"] += np.sum(square * square - 2.0 * (d + 2.0) * square + d * (d + 2.0))
+        third, fourth = square - d - 2.0, square * square - 2.0 * (d + 2.0) * square + d * (d + 2.0)
+        self._count(len(X), weight)
+        if weight is not None:
+            third, fourth = weight * third, weight * fourth
+            self.sums["weight_squared"] += weight @ weight
+        self.sums["third"] += third @ X
+        self.sums["fourth"] += np.sum(fourth)
+
+    def weigh(self) -> None:
+        super().weigh()
+        self.sums.setdefault("weight_squared", np.zeros(()))
 
     def deviations(self) -> tuple[float, float]:
-        """n‖ū₃‖²/2(d + 2) and √n ū₄/√(8d(d + 2)): χ² on d degrees of freedom and N(0, 1) for Gaussian inputs."""
+        """n‖ū₃‖²/2(d + 2) and √n ū₄/√(8d(d + 2)): χ² on d degrees of freedom and N(0, 1) for Gaussian inputs.
+
+        With weights n is (Σ w)²/Σ w², one over the variance of a weighted mean.
+        """
         d = self.n_inputs
+        n = self.weight**2 / float(self.sums["weight_squared"]) if "weight" in self.sums else self.n
         third, fourth = self.average("third"), float(self.average("fourth"))
-        return self.n * float(third @ third) / (2.0 * (d + 2.0)), np.sqrt(self.n / (8.0 * d * (d + 2.0))) * fourth
+        return n * float(third @ third) / (2.0 * (d + 2.0)), np.sqrt(n / (8.0 * d * (d + 2.0))) * fourth

@@ -22,15 +22,16 @@ class OddProjections(Statistic):
         self.sums = {"n": np.zeros((), dtype=np.int64), "sine": np.zeros(m), "square": np.zeros((m, m))}
         self.row_bytes = 8 * (2 * m + d)
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         s = np.sin(np.asarray(X, dtype=np.float64) @ self.frequencies.T)
-        self.sums["n"] += len(X)
+        s = s if weight is None else s * weight[:, None]
+        self._count(len(X), weight)
         self.sums["sine"] += s.sum(axis=0)
         self.sums["square"] += s.T @ s
 
     def quadratic_form(self) -> tuple[float, int]:
         """n s̄ᵀ E[s sᵀ]⁻¹ s̄ and its degrees of freedom; directions without variance are left out."""
-        values, vectors = np.linalg.eigh(self.average("square"))
+        values, vectors = np.linalg.eigh(self.per_row("square"))
         kept = values > 1e-10 * max(values.max(initial=0.0), 1e-300)
-        along = vectors[:, kept].T @ self.average("sine")
+        along = vectors[:, kept].T @ self.per_row("sine")
         return float(self.n * np.sum(along**2 / values[kept])), int(np.count_nonzero(kept))

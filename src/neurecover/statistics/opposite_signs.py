@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from neurecover.statistics.base import Statistic, row_products
+from neurecover.statistics.base import Statistic, row_products, row_sums
 
 
 class DistinguishingSums(Statistic):
@@ -19,12 +19,13 @@ class DistinguishingSums(Statistic):
         self.sums = {"n": np.zeros((), dtype=np.int64), "psi": np.zeros(D2), "cross": np.zeros((D2, pairs))}
         self.row_bytes = 8 * (D2 + 3 * pairs + d + k)
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         rows = np.ascontiguousarray(np.asarray(X, dtype=np.float64).T)
         Z = self.W @ rows
         psi = row_products(rows)
         i, j = np.triu_indices(len(Z), 1)
         opposite = np.minimum(Z[i] * Z[j], 0.0)
-        self.sums["n"] += rows.shape[1]
-        self.sums["psi"] += psi.sum(axis=1)
+        self._count(rows.shape[1], weight)
+        self.sums["psi"] += row_sums(psi, weight)
+        opposite = opposite if weight is None else opposite * weight
         self.sums["cross"] += psi @ opposite.T

@@ -27,14 +27,15 @@ class ResidualMoments(Statistic):
         }
         self.row_bytes = 8 * (2 * d + 3 * p)
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
         R = Y - self.predict(X)
-        self.sums["n"] += len(X)
-        self.sums["zeroth"] += R.sum(axis=0)
-        self.sums["first"] += R.T @ X
-        self.sums["squared"] += np.einsum("ij,ij->j", R, R)
-        for total, r in zip(self.sums["second"], R.T):
+        self._count(len(X), weight)
+        WR = R if weight is None else R * weight[:, None]
+        self.sums["zeroth"] += WR.sum(axis=0)
+        self.sums["first"] += WR.T @ X
+        self.sums["squared"] += np.einsum("ij,ij->j", WR, R)
+        for total, r in zip(self.sums["second"], WR.T):
             total += (X * r[:, None]).T @ X
 
     def packed(self) -> dict[int, np.ndarray]:

@@ -5,12 +5,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from neurecover.statistics.base import Statistic, float64, setting
+from neurecover.statistics.base import Statistic, by_root, float64, row_sums, setting
 
 
 class Residuals(Statistic):
     """Σ r, Σ r², Σ r⁴, max |r|, Σ y and Σ y² per output, with r = y − predict(x) and y taken about `origin` (p,).
 
+    With weights the sums of r and y have w, those of their squares w and that of r⁴ w²; Σ r² without is kept as well.
     `width` is the number of hidden values per sample that `predict` holds while it works.
     """
 
@@ -30,33 +31,51 @@ class Residuals(Statistic):
         self.sums = {"n": np.zeros((), dtype=np.int64)} | {name: np.zeros(n_outputs) for name in names}
         self.row_bytes = 8 * (3 * n_outputs + 2 * width)
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
         predicted = self.predict(X)
         if predicted.shape != Y.shape:
             raise ValueError(f"predict needs to return shape {Y.shape}, as Y. Got {predicted.shape} instead.")
         R = Y - predicted
         Y = Y - self.origin
-        self.sums["n"] += len(R)
-        self.sums["residual"] += R.sum(axis=0)
+        self._count(len(R), weight)
+        np.maximum(self.sums["residual_max"], np.abs(R).max(axis=0, initial=0.0), out=self.sums["residual_max"])
+        self.sums["residual"] += row_sums(R.T, weight)
+        self.sums["output"] += row_sums(Y.T, weight)
+        if weight is not None:
+            self.sums["unweighted_squared"] += np.einsum("ij,ij->j", R, R)
+            R, Y = by_root(weight, R, Y)
         self.sums["residual_squared"] += np.einsum("ij,ij->j", R, R)
         self.sums["residual_fourth"] += np.einsum("ij,ij->j", R**2, R**2)
-        np.maximum(self.sums["residual_max"], np.abs(R).max(axis=0, initial=0.0), out=self.sums["residual_max"])
-        self.sums["output"] += Y.sum(axis=0)
         self.sums["output_squared"] += np.einsum("ij,ij->j", Y, Y)
+
+    def weigh(self) -> None:
+        super().weigh()
+        self.sums.setdefault("unweighted_squared", np.zeros_like(self.sums["residual_squared"]))
+
+    @property
+    def mean_squares(self) -> np.ndarray:
+        """The mean over samples of w r², (p,)."""
+        return self.per_row("residual_squared")
 
     @property
     def mse(self) -> float:
-        """The mean over samples and outputs of r²."""
-        return float(self.average("residual_squared").mean())
+        """The mean over samples and outputs of w r²."""
+        return float(self.mean_squares.mean())
+
+    @property
+    def rms(self) -> np.ndarray:
+        """The root mean square of r, (p,), every sample counted once."""
+        return np.sqrt(self.per_row("unweighted_squared" if "weight" in self.sums else "residual_squared"))
 
     @property
     def output_variance(self) -> np.ndarray:
-        """The variance of every output, (p,)."""
-        return np.maximum(self.average("output_squared") - self.average("output") ** 2, 0.0)
+        """The variance of every output, (p,), to be compared with the mean of w r²."""
+        variance = np.maximum(self.average("output_squared") - self.average("output") ** 2, 0.0)
+        return variance * (self.weight / self.n) if "weight" in self.sums else variance
 
     @property
     def kurtosis(self) -> float:
-        """E r⁴ / (E r²)² of the output where it is largest: 3 for Gaussian noise; 0 where no output has a residual."""
-        second, fourth = self.average("residual_squared"), self.average("residual_fourth")
+        """E r⁴ / (E r²)² of the output where it is largest, √w r for r: 3 for Gaussian noise, 0 without a residual."""
+        second, fourth = self.mean_squares, self.per_row("residual_fourth")
         return float(np.divide(fourth, second**2, out=np.zeros_like(second), where=second**2 > 0).max())

@@ -19,7 +19,7 @@ from neurecover.statistics.together import row_numbers
 
 
 class RowSample(Statistic):
-    """Up to `size` rows (x, y) at random and up to `extreme` with unusual inputs, each row once.
+    """Up to `size` rows (x, y), or (x, y, w), at random and up to `extreme` with unusual inputs, each row once.
 
     `centre` and `spread` (d,) say what is usual; a column without spread is unusual wherever it differs. Newcomers wait
     until they are half as many as the rows held, so that every row is copied a few times only.
@@ -36,10 +36,12 @@ class RowSample(Statistic):
         self.sums = _nothing(q)
         self._waiting: dict[str, list[_Rows]] = {"random": [], "extreme": []}
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
-        self.sums["n"] += len(X)
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
+        self._count(len(X), weight)
         if len(X) == 0:
             return
+        if weight is not None:
+            Y = np.column_stack([Y, weight])
         numbers = row_numbers(X, Y, self.seed)
         # Kept are the smallest keys, and the most unusual rows are to have the smallest.
         unusual = -(np.abs(X - self.centre) * self.scale).max(axis=1)
@@ -50,6 +52,11 @@ class RowSample(Statistic):
             self._waiting[name].append((keys[new].astype(held.dtype), numbers[new], rows))
             if 2 * sum(len(waiting[0]) for waiting in self._waiting[name]) > most:
                 self._settle(name)
+
+    def weigh(self) -> None:
+        if "weight" not in self.sums:
+            super().weigh()
+            self.sums |= _nothing(self.sums["random_rows"].shape[1] + 1)
 
     def _settle(self, name: str) -> None:
         """Join the rows that wait to those held, leave out copies, and let go of the largest keys."""
@@ -76,11 +83,14 @@ class RowSample(Statistic):
         return self.sums["extreme_rows"][~np.isin(self.sums["extreme_numbers"], self.sums["random_numbers"])]
 
     def blank(self) -> Self:
-        return self._holding(_nothing(self.sums["random_rows"].shape[1]))
+        nothing = _nothing(self.sums["random_rows"].shape[1])
+        return self._holding(nothing | ({"weight": np.zeros(())} if "weight" in self.sums else {}))
 
     def merge(self, other: Self) -> None:
         arrays = other.to_arrays()
         self.sums["n"] += arrays["n"]
+        if "weight" in arrays:
+            self.sums["weight"] += arrays["weight"]
         for name in self.most:
             self._waiting[name].append((arrays[f"{name}_keys"], arrays[f"{name}_numbers"], arrays[f"{name}_rows"]))
             self._settle(name)

@@ -16,7 +16,7 @@ from itertools import combinations_with_replacement
 import numpy as np
 
 from neurecover.models import Student
-from neurecover.statistics.base import Statistic, float64
+from neurecover.statistics.base import Statistic, by_root, float64
 from neurecover.statistics.gate_pairs import add_gate_pairs, feature_products, gated_products, no_pairs
 from neurecover.statistics.influence import Influence, freedom
 from neurecover.statistics.regions import can_divide, divide
@@ -27,7 +27,7 @@ MOST_BYTES = 2**28
 class ScoreSums(Statistic):
     """Σ g gᵀ at a student without an affine part, the squares and fourth powers of its own scores, and of residuals.
 
-    `off` counts the rows for which every unit is off.
+    `off` counts the rows for which every unit is off, each by its weight.
     """
 
     def __init__(self, student: Student) -> None:
@@ -35,7 +35,7 @@ class ScoreSums(Statistic):
         self.settings = {"V": student.V, "readout": student.readout}
         (m, D), (q, p) = student.V.shape, student.readout.shape
         self._outputs = list(combinations_with_replacement(range(p), 2))
-        self.sums = {"n": np.zeros((), dtype=np.int64), "off": np.zeros((), dtype=np.int64)}
+        self.sums = {"n": np.zeros((), dtype=np.int64), "off": np.zeros(())}
         self.sums["pairs"] = np.zeros((len(self._outputs), *no_pairs(m, D).shape))
         self.sums["hh"] = np.zeros((len(self._outputs), q, q))
         self.sums |= {name: np.zeros((m, D)) for name in ("hidden_squares", "hidden_fourths")}
@@ -50,7 +50,7 @@ class ScoreSums(Statistic):
         size = 8 * p * (p + 1) // 2 * no_pairs(m, D).size
         return can_divide(student.activation, m) and not student.affine and size <= MOST_BYTES
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
         student, sums = self.student, self.sums
         X_extended = student.extended(X)
@@ -60,13 +60,14 @@ class ScoreSums(Statistic):
             student.activation.derivative(Z),
             divide(Z, len(student.V.T)),
         )
-        R = Y - h @ student.readout
-        sums["n"] += len(X)
-        sums["off"] += np.count_nonzero(~np.any(Z > 0.0, axis=1))
+        X_extended, h, R = by_root(weight, X_extended, h, Y - h @ student.readout)
+        self._count(len(X), weight)
+        off = ~np.any(Z > 0.0, axis=1)
+        sums["off"] += np.count_nonzero(off) if weight is None else weight[off].sum()
         for s, (o, other) in enumerate(self._outputs):
-            weight = R[:, o] * R[:, other]
-            add_gate_pairs(sums["pairs"][s], gates, X_extended, regions, weight)
-            sums["hh"][s] += (weight[:, None] * h).T @ h
+            both = R[:, o] * R[:, other]
+            add_gate_pairs(sums["pairs"][s], gates, X_extended, regions, both)
+            sums["hh"][s] += (both[:, None] * h).T @ h
         pulled = np.square(gates * (R @ student.A))
         squares, R = np.square(X_extended), np.square(R)
         h = np.square(h)
@@ -107,6 +108,6 @@ class ScoreSums(Statistic):
         c = above[m] if self.student.bias else np.full(p, np.inf)
         carried_by = np.concatenate([np.repeat(own, n_inputs), own, above[:m].T.ravel(), c])
         share = np.clip(1.0 - D / carried_by, 0.1, 1.0)
-        mean, square = (float(self.average(name)) for name in ("residual_squares", "residual_fourths"))
+        mean, square = (float(self.per_row(name)) for name in ("residual_squares", "residual_fourths"))
         apart = 1.0 / (1.0 - n_free / (self.n * p)) ** 2
         return Influence(variances / share, carried_by, apart * mean, apart**2 * square, self.n)

@@ -18,7 +18,7 @@ import numpy as np
 from scipy.special import stdtr
 
 from neurecover.models import Model, jacobian, parameters
-from neurecover.statistics.base import Statistic, float64
+from neurecover.statistics.base import Statistic, by_root, float64
 
 Features = Callable[[np.ndarray], np.ndarray]
 EXPLAINED = 1e-8  # share of Σ (e r)² that is left of a shape which the parameters make themselves
@@ -36,12 +36,12 @@ class ShapeCross(Statistic):
         self.sums = {"n": np.zeros((), dtype=np.int64), "cross": cross}
         self.row_bytes = 8 * (2 * p * len(free) + 3 * n_shapes)
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
-        J, E = jacobian(self.model, X), self.shapes(X)
+        J, E = by_root(weight, jacobian(self.model, X), self.shapes(X))
         held, J = J[:, :, self.held], J[:, :, self.free]
         parts = [J[:, o].T @ E for o in range(Y.shape[1])]
-        self.sums["n"] += len(X)
+        self._count(len(X), weight)
         self.sums["cross"] += np.hstack([*parts, np.tensordot(J, held, axes=([0, 1], [0, 1]))])
 
 
@@ -57,12 +57,12 @@ class ShapeScores(Statistic):
         self.sums = {"n": np.zeros((), dtype=np.int64)} | {name: np.zeros(n_shapes) for name in names}
         self.row_bytes = 8 * (2 * model.n_outputs * P + 4 * n_shapes)
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
-        R, E = Y - self.model(X), self.shapes(X)
-        own = np.einsum("nop,no->np", jacobian(self.model, X), R)
+        R, E, J = by_root(weight, Y - self.model(X), self.shapes(X), jacobian(self.model, X))
+        own = np.einsum("nop,no->np", J, R)
         u = np.hstack([*(E * r[:, None] for r in R.T), own[:, self.held]])
-        self.sums["n"] += len(X)
+        self._count(len(X), weight)
         self.sums["whole"] += np.einsum("nq,nq->q", u, u)
         u -= own[:, self.free] @ self.explained
         self.sums["score"] += u.sum(axis=0)

@@ -57,9 +57,9 @@ class Together(Statistic):
         self.parts = parts
         self.row_bytes = max(part.row_bytes for part in parts.values())
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         for part in self.parts.values():
-            part.update(X, Y)
+            part.update(X, Y, weight)
 
     def part(self, name: str, kind: type[S]) -> S:
         """The statistic of that name, which is of that kind."""
@@ -75,6 +75,10 @@ class Together(Statistic):
     @property
     def n_bytes(self) -> int:
         return sum(part.n_bytes for part in self.parts.values())
+
+    def weigh(self) -> None:
+        for part in self.parts.values():
+            part.weigh()
 
     def blank(self) -> Self:
         return self._of({name: part.blank() for name, part in self.parts.items()})
@@ -95,6 +99,16 @@ class Together(Statistic):
         return result
 
 
+class Alike(Together):
+    """Statistics in which every row counts once, whatever its weight."""
+
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
+        super().update(X, Y)
+
+    def weigh(self) -> None:
+        pass
+
+
 class Divided(Together):
     """A statistic `train` of the rows that are not held out, and one `held` of those that are, or one of the two."""
 
@@ -102,11 +116,11 @@ class Divided(Together):
         super().__init__(**parts)
         self.division = division
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         held_out = self.division.held_out(X, Y)
         for name, part in self.parts.items():
             mine = held_out if name == "held" else ~held_out
-            part.update(X[mine], Y[mine])
+            part.update(X[mine], Y[mine], None if weight is None else weight[mine])
 
 
 def _under(name: str, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from neurecover.statistics.base import Statistic, add_gram, float64, symmetric
+from neurecover.statistics.base import Statistic, add_gram, by_root, float64, symmetric
 
 
 class TruncatedSums(Statistic):
@@ -23,15 +23,15 @@ class TruncatedSums(Statistic):
         }
         self.row_bytes = 8 * 3 * n_features
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
         phi = self.features(X)
         kept = np.einsum("ij,ij->i", phi, phi) < self.bound**2
-        phi = phi[kept]
-        self.sums["n"] += len(X)
+        phi, Y = by_root(None if weight is None else weight[kept], phi[kept], Y[kept])
+        self._count(len(X), weight)
         self.sums["kept"] += len(phi)
         self.sums["gram"] = add_gram(self.sums["gram"], np.ascontiguousarray(phi.T))
-        self.sums["output"] += phi.T @ Y[kept]
+        self.sums["output"] += phi.T @ Y
 
     def solution(self, radius: float = np.inf) -> np.ndarray:
         """The β (q, p) of least squares with ‖β_o‖ ≤ radius for every output o; of several, the shortest.

@@ -18,7 +18,7 @@ it is (q, q − 1)/p₁ and (−q, 1 − q)/p₀. The information of one sample 
 import numpy as np
 from scipy.special import log_ndtr
 
-from neurecover.statistics.base import Statistic, add_gram, symmetric
+from neurecover.statistics.base import Statistic, add_gram, by_root, row_sums, symmetric
 
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
 _NEGLIGIBLE = 1e-14
@@ -51,14 +51,14 @@ class UnionScore(Statistic):
         }
         self.row_bytes = 8 * ((size if curvature else 0) + 6 * k + 2 * d)
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, inside = np.asarray(X, dtype=np.float64), Y[:, 0] > 0.5
         m = X @ self.V.T - self.tau
         log_outside = log_ndtr(-m)
         L = log_outside.sum(axis=1)
         log_p0, log_p1 = self._chances(L)
-        self.sums["n"] += len(X)
-        self.sums["log_likelihood"] += np.where(inside, log_p1, log_p0).sum()
+        self._count(len(X), weight)
+        self.sums["log_likelihood"] += row_sums(np.where(inside, log_p1, log_p0)[None], weight)[0]
         self.sums["errors"] += np.count_nonzero((m.max(axis=1) > 0.0) != inside)
         if not self.curvature:
             return
@@ -67,13 +67,16 @@ class UnionScore(Statistic):
         score = slope * rate * np.where(inside, np.exp(L - log_p1), -np.exp(L - log_p0))[:, None]
         log_root = 0.5 * (log_p0 + log_p1)
         root = slope * rate * np.exp(L - log_root)[:, None]
+        if weight is not None:
+            score *= weight[:, None]
+            (root,) = by_root(weight, root)
         seen = (np.abs(score).max(axis=1) > _NEGLIGIBLE) | (root.max(axis=1) > _NEGLIGIBLE)
         ones = np.column_stack([X[seen], -np.ones(np.count_nonzero(seen))])
         self.sums["score"] += score[seen].T @ ones
         features = (root[seen].T[:, None, :] * ones.T[None]).reshape(self.V.size + self.tau.size, len(ones))
         self.sums["information"] = add_gram(self.sums["information"], features)
         if self.flips is not None:
-            self._update_flips(inside, L, np.where(inside, log_p1, log_p0), log_root, features, seen)
+            self._update_flips(inside, L, np.where(inside, log_p1, log_p0), log_root, features, seen, weight)
 
     def _chances(self, L: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """log p₀ and log p₁ for L = log q."""
@@ -91,8 +94,12 @@ class UnionScore(Statistic):
         log_root: np.ndarray,
         features: np.ndarray,
         seen: np.ndarray,
+        weight: np.ndarray | None,
     ) -> None:
         derivative = np.stack([np.exp(L), np.expm1(L)])  # of p₁ in (η₀, η₁)
+        if weight is not None:
+            derivative *= np.sqrt(weight)
+            log_seen = log_seen - 0.5 * np.log(weight)
         self.sums["flip_score"] += derivative @ (np.where(inside, 1.0, -1.0) * np.exp(-log_seen))
         root = derivative * np.exp(-log_root)
         self.sums["flip_information"] += root @ root.T

@@ -323,4 +323,5 @@ ALGORITHM = Algorithm(
     run=_run,
     forms=("best", "paper"),
     reserve=True,
+    weighs=True,
 )

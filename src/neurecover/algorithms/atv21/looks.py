@@ -18,7 +18,7 @@ import numpy as np
 from neurecover.algorithms.atv21.coefficients import OPERATIONS, Coefficients, estimate_coefficients
 from neurecover.algorithms.atv21.steps import population_coefficients
 from neurecover.data import Source
-from neurecover.data.source import Blocks
+from neurecover.data.view import Seen, View
 from neurecover.models import Network
 from neurecover.statistics.hermite import n_features
 
@@ -26,10 +26,8 @@ QUICK = 3e10  # multiply–adds of a look that only sharpens: about 2 s on one c
 MOST_FEATURES = 60_000  # of one sample; beyond, the tensors are too large
 
 
-class Unexplained(Source):
+class Unexplained(View):
     """A source whose outputs are what a prediction leaves of them, y − predict(x)."""
-
-    parent: Source
 
     def __init__(self, parent: Source, predict: Callable[[np.ndarray], np.ndarray]) -> None:
         self.parent, self._predict = parent, predict
@@ -37,9 +35,8 @@ class Unexplained(Source):
         self.n_samples = parent.n_samples
         self.input_names, self.output_names = parent.input_names, parent.output_names
 
-    def _blocks(self, rows: int) -> Blocks:
-        for X, Y in self.parent.blocks(rows):
-            yield X, Y - self._predict(np.asarray(X, dtype=np.float64))
+    def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
+        return X, Y - self._predict(np.asarray(X, dtype=np.float64)), None
 
 
 def looks(n: int, r: int, crowded: bool) -> tuple[int, ...]:

@@ -247,4 +247,5 @@ ALGORITHM = Algorithm(
     prepare=lambda source: with_reflections(source) if isinstance(source, Oracle) else source,
     diagnose=_diagnose,
     reserve=True,
+    weighs=True,
 )

@@ -40,10 +40,11 @@ class TiltedMeans(Statistic):
         self.sums = {"n": np.zeros((), dtype=np.int64), "value": np.zeros(m), "gradient": np.zeros((m, d))}
         self.row_bytes = 8 * (2 * m + d)
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X = np.asarray(X, dtype=np.float64)
         tilt = np.exp(X @ self.Z.T - 0.5 * np.sum(self.Z**2, axis=1)) * Y[:, :1]
-        self.sums["n"] += len(X)
+        tilt = tilt if weight is None else (tilt.T * weight).T
+        self._count(len(X), weight)
         self.sums["value"] += tilt.sum(axis=0)
         self.sums["gradient"] += tilt.T @ X - tilt.sum(axis=0)[:, None] * self.Z
 
@@ -58,11 +59,12 @@ class TiltedCorrelations(Statistic):
         self.sums = {"n": np.zeros((), dtype=np.int64), "value": np.zeros(()), "second": np.zeros((d, d))}
         self.row_bytes = 8 * (2 * d + 2)
 
-    def update(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X = np.asarray(X, dtype=np.float64)
         tilt = np.exp(X @ self.z - 0.5 * float(self.z @ self.z)) * Y[:, 0]
         moved = X - self.z
-        self.sums["n"] += len(X)
+        tilt = tilt if weight is None else (tilt.T * weight).T
+        self._count(len(X), weight)
         self.sums["value"] += tilt.sum()
         self.sums["second"] += (moved * tilt[:, None]).T @ moved - tilt.sum() * np.eye(len(self.z))
 

@@ -17,13 +17,13 @@ from neurecover.algorithms.gp18.common import refuse_unless
 from neurecover.algorithms.gp18.step_one import Directions, directions, hermite_coefficients, thresholds
 from neurecover.algorithms.gp18.upper import with_linear_upper
 from neurecover.data import Source
-from neurecover.data.source import Blocks
+from neurecover.data.view import Seen, View
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
 from neurecover.statistics.together import row_numbers
 
 
-class Rejected(Source):
+class Rejected(View):
     """The rows of a source with one non-negative output, each kept with probability y/ceiling, their output set to 1.
 
     The choice depends on the seed and the row alone, so that every pass keeps the same rows. Coefficients of the kept
@@ -42,17 +42,15 @@ class Rejected(Source):
         self.input_names, self.output_names = parent.input_names, parent.output_names
         self.n_samples = None
 
-    def _blocks(self, rows: int) -> Blocks:
-        assert self.parent is not None
-        for X, Y in self.parent.blocks(rows):
-            chance = Y[:, 0] / self._ceiling
-            if chance.min() < 0.0 or chance.max() > 1.0:
-                raise ValueError(
-                    f"Rejection needs outputs from 0 to the ceiling {self._ceiling:g}. Got one of "
-                    f"{Y.min() if chance.min() < 0.0 else Y.max():g} instead."
-                )
-            kept = row_numbers(X, Y, self._seed) * 2.0**-64 < chance
-            yield X[kept], np.ones((int(kept.sum()), 1))
+    def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
+        chance = Y[:, 0] / self._ceiling
+        if chance.min() < 0.0 or chance.max() > 1.0:
+            raise ValueError(
+                f"Rejection needs outputs from 0 to the ceiling {self._ceiling:g}. Got one of "
+                f"{Y.min() if chance.min() < 0.0 else Y.max():g} instead."
+            )
+        kept = row_numbers(X, Y, self._seed) * 2.0**-64 < chance
+        return X[kept], np.ones((int(kept.sum()), 1)), kept
 
 
 @dataclass(frozen=True)

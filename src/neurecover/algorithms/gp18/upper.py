@@ -7,7 +7,8 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.data import Source, reduce, split
-from neurecover.data.source import Blocks, numbered
+from neurecover.data.source import numbered
+from neurecover.data.view import Seen, View
 from neurecover.models import Composite, Or, Polynomial
 from neurecover.models.composite import monomials
 from neurecover.statistics import Moments
@@ -16,10 +17,8 @@ _MAX_MONOMIALS = 2_000
 _SPARSE = 5.0  # standard errors below which a coefficient is dropped and the rest refitted
 
 
-class Hidden(Source):
+class Hidden(View):
     """The samples (u(W x − t), y) of a layer: the inputs of the upper part with its outputs."""
-
-    parent: Source
 
     def __init__(self, parent: Source, layer: Composite) -> None:
         self.parent, self._layer = parent, layer
@@ -28,24 +27,20 @@ class Hidden(Source):
         self.input_names = numbered("h", layer.n_hidden)
         self.output_names = parent.output_names
 
-    def _blocks(self, rows: int) -> Blocks:
-        for X, Y in self.parent.blocks(rows):
-            yield self._layer.hidden(X), Y
+    def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
+        return self._layer.hidden(X), Y, None
 
 
-class _Monomials(Source):
+class _Monomials(View):
     """Monomials of the hidden values in place of the inputs."""
-
-    parent: Source
 
     def __init__(self, parent: Source, exponents: np.ndarray) -> None:
         self.parent, self._exponents = parent, exponents
         self.origin, self.n_samples, self.output_names = parent.origin, parent.n_samples, parent.output_names
         self.input_names = numbered("m", len(exponents))
 
-    def _blocks(self, rows: int) -> Blocks:
-        for H, Y in self.parent.blocks(rows):
-            yield monomials(np.asarray(H, dtype=float), self._exponents), Y
+    def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
+        return monomials(np.asarray(X, dtype=float), self._exponents), Y, None
 
 
 @dataclass(frozen=True)
