@@ -383,3 +383,12 @@ def test_the_population_risk_is_the_limit_of_the_output_error() -> None:
     errors = compare(first, second, X=X)
     assert errors.population_risk == pytest.approx(errors.output_mse, rel=0.02)  # the sampling error of a mean square
     assert compare(first, first).population_risk == pytest.approx(0.0, abs=1e-13)
+
+
+def test_units_are_paired_by_their_weights_where_biases_are_huge() -> None:
+    """Inputs around 1e7: biases off by 1e5 say less than directions."""
+    W = np.array([[1.0, 0.0], [0.0, 1.0], [-0.6, 0.8]])
+    b = np.array([-6e5, -5e5, 4e7])
+    truth = Network(W, b, [[1.0, 2.0, 3.0]])
+    found = Network(W[[1, 0, 2]], np.array([-8e5, -2e5, 4e7]), [[2.0, 1.0, 3.0]])
+    assert compare(found, truth).permutation.tolist() == [1, 0, 2]

@@ -222,7 +222,9 @@ class _Pairs:
 def _pair(estimate: Network, target: Network, up_to_sign: bool) -> _Pairs:
     from scipy.optimize import linear_sum_assignment
 
-    distances, signs = _distances(estimate, target, up_to_sign)
+    # Beside inputs far from zero biases are large, and what is large in them is not what tells units apart.
+    size = max(1.0, float(np.abs(np.concatenate([estimate.b, target.b])).max(initial=0.0)))
+    distances, signs = _distances(estimate, target, up_to_sign, size)
     found, sought = linear_sum_assignment(distances)
     signs = signs[found, sought]
     return _Pairs(
@@ -268,7 +270,7 @@ def simplified(network: Network) -> tuple[Network, tuple[tuple[int, ...], ...]]:
 def _equal_units(network: Network) -> tuple[np.ndarray, np.ndarray]:
     """For every unit the first one that it equals, and −1 where it does so as the mirror image."""
     distances, turns = _distances(network, network)
-    equal = distances <= _EQUAL * np.linalg.norm(_points(network), axis=1)[:, None]
+    equal = distances <= _EQUAL * np.linalg.norm(np.column_stack([network.W, network.b]), axis=1)[:, None]
     owners = np.full(network.n_hidden, -1)
     signs = np.ones(network.n_hidden, dtype=int)
     for unit in range(network.n_hidden):
@@ -292,11 +294,16 @@ def _mirror(network: Network, signs: np.ndarray) -> Network:
     )
 
 
-def _distances(first: Network, second: Network, up_to_sign: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Between every two units, as they are or one of them mirrored if it may be; and −1 where that is nearer."""
+def _distances(
+    first: Network, second: Network, up_to_sign: bool = False, size: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
+    """Between every two units, as they are or one of them mirrored if it may be; and −1 where that is nearer.
+
+    Biases are measured in units of `size`.
+    """
     from scipy.spatial.distance import cdist
 
-    P, Q = _points(first), _points(second)
+    P, Q = (np.column_stack([net.W, net.b / size]) for net in (first, second))
     upright = cdist(P, Q)
     if first.activation.reflection is None and not up_to_sign:
         return upright, np.ones(upright.shape, dtype=int)
@@ -306,10 +313,6 @@ def _distances(first: Network, second: Network, up_to_sign: bool = False) -> tup
 
 def _firsts(groups: tuple[tuple[int, ...], ...]) -> np.ndarray:
     return np.array([group[0] for group in groups], dtype=int)
-
-
-def _points(network: Network) -> np.ndarray:
-    return np.column_stack([network.W, network.b])
 
 
 def _angles(U: np.ndarray, V: np.ndarray) -> np.ndarray:

@@ -117,7 +117,8 @@ def certify(
     made.append(checks.equations(n_equations, n_free, serial.n))
     made.append(checks.information(information.weakest, int(np.count_nonzero(on.on == 0))))
     raw = _in_memory(everything)
-    rare = None if raw is None or isinstance(normal, Composite) else seldom(normal, raw)
+    each = checks.FEW if noisy else 1
+    rare = None if raw is None or isinstance(normal, Composite) else seldom(normal, raw, each)
     made.append(checks.columns(rare))
     made.append(checks.kinks(on.on, on.off, on.wanted, not noisy, serial.n))
     if not noisy and raw is not None and passed(made, ("equations", "information")):

@@ -183,12 +183,12 @@ def _turnable(normal: Layered, inputs: Source, N: np.ndarray) -> np.ndarray:
     return ~np.concatenate(fixed)
 
 
-def seldom(normal: Layered, inputs: Source) -> np.ndarray:
+def seldom(normal: Layered, inputs: Source, each: int = 1) -> np.ndarray:
     """Which weights of the first layer, (k, d), too few rows show for any other choice to be contradicted.
 
     An input that is other than usual (its median) in m rows gives m·p equations for the weights of k units: more than
-    k are asked for. Of these rows two equations at least have to see the unit on, one to tell its weight and one to
-    contradict a wrong one.
+    `each` for every one of them are asked for. Of these rows two equations at least have to see the unit on, one to
+    tell its weight and one to contradict a wrong one; and `each`, where it is noisy equations that have to.
     """
     X, Y = inputs.collect()
     X = np.asarray(X, dtype=np.float64)
@@ -202,7 +202,7 @@ def seldom(normal: Layered, inputs: Source) -> np.ndarray:
     rows = np.count_nonzero(unusual, axis=0)
     k_on = sides(normal, X, NEAR)[:, :k] > 0 if normal.activation.homogeneity == 1.0 else np.ones((len(X), k))
     shown = k_on.astype(np.float64).T @ unusual
-    rare[:, columns] = (p * rows <= k) | (p * shown < 2)
+    rare[:, columns] = (p * rows <= each * k) | (p * shown < max(2, each))
     return rare
 
 
