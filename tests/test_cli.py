@@ -102,6 +102,8 @@ def test_the_examples_of_every_help_run(run: Run) -> None:
     pytest.importorskip("onnxruntime")
     X, Y = save_samples("samples.npz")
     np.savetxt("table.csv", np.column_stack([X, Y]), delimiter=",", header="a,b,c,y", comments="", fmt="%.17g")
+    counted = np.column_stack([X, Y, np.arange(len(X)) % 3 + 1.0])
+    np.savetxt("counted.csv", counted, delimiter=",", header="a,b,c,y,w", comments="", fmt="%.17g")
     small_teacher().save("truth.npz")
     small_teacher().to_onnx("model.onnx")
     for command in COMMANDS:

@@ -22,6 +22,7 @@ from neurecover.models import Composite, DeepNetwork, Model, Network, replace_ar
 from neurecover.random import as_generator
 
 _N_SAMPLES = 10_000
+FAR = 1e3  # a bias over the norm of its row beyond which it is of inputs far from zero
 _EQUAL = 1e-12  # relative; two units closer than this are one
 
 
@@ -222,8 +223,10 @@ class _Pairs:
 def _pair(estimate: Network, target: Network, up_to_sign: bool) -> _Pairs:
     from scipy.optimize import linear_sum_assignment
 
-    # Beside inputs far from zero biases are large, and what is large in them is not what tells units apart.
-    size = max(1.0, float(np.abs(np.concatenate([estimate.b, target.b])).max(initial=0.0)))
+    # Where inputs are far from zero, biases are, and what is large in them is not what tells units apart.
+    largest = float(np.abs(np.concatenate([estimate.b, target.b])).max(initial=0.0))
+    rows = float(np.linalg.norm(np.vstack([estimate.W, target.W]), axis=1).max(initial=0.0))
+    size = largest if largest > FAR * rows else 1.0
     distances, signs = _distances(estimate, target, up_to_sign, size)
     found, sought = linear_sum_assignment(distances)
     signs = signs[found, sought]

@@ -89,7 +89,7 @@ def recover(
     Examples:
       neurecover recover samples.npz --out net.npz
       neurecover recover table.csv --outputs y --hidden 4
-      neurecover recover table.csv --outputs y --weight w --hidden 4
+      neurecover recover counted.csv --outputs y --weight w --hidden 4
       neurecover recover samples.npz --hidden 4 --time-budget 60 --json
       neurecover recover samples.npz --hidden 4 --checkpoint records
     """

@@ -130,7 +130,10 @@ def _with_column(
         raise ValueError(
             "weight names a column of a table. Got X and Y apart instead; give them to recover with sample_weight."
         )
-    name = open(data, outputs=weight, client=client).output_names[0]
+    try:
+        name = open(data, outputs=weight, client=client).output_names[0]
+    except ValueError as error:
+        raise ValueError(str(error).replace("expected outputs out of", "expected the weights to be one of")) from None
     found = open(data, inputs, outputs, client=client)
     read_inputs, read_outputs = ([n for n in names if n != name] for names in (found.input_names, found.output_names))
     if not read_outputs:  # the weights stand last, where the output does by default
