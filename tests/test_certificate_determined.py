@@ -9,6 +9,7 @@ from scipy.optimize import linear_sum_assignment
 import neurecover as nr
 from neurecover.certificate import Evidence, certify, scaled_to_determined
 from neurecover.certificate.alone import alone
+from neurecover.certificate.determined import seldom
 from neurecover.certificate.open_weights import open_weights
 from neurecover.data import ArraySource, prepared, reduce
 from neurecover.models import jacobian
@@ -192,3 +193,15 @@ def test_sentences_name_units_and_columns() -> None:
     assert "every unit on column 0, of which" in open_weights(
         errors | {"W": np.where(unseen["W"], 0.0, errors["W"])}, unseen
     )
+
+
+@pytest.mark.parametrize(("rows", "each", "seen"), [(2, 1, True), (2, 4, False), (5, 4, True)])
+def test_noisy_rows_that_show_a_column_have_to_be_more(rows: int, each: int, seen: bool) -> None:
+    """A column that differs in few rows, two units that are on in all of them, two outputs: 2·rows equations for two."""
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.standard_normal((50, 2)), np.zeros(50)])
+    X[:rows, 2] = 1.0
+    network = nr.Network(np.eye(3)[[0, 1]] + 0.1, [9.0, 9.0], np.ones((2, 2)))
+    rare = seldom(network, ArraySource(X, network(X)), each)
+    assert not rare[:, :2].any()
+    assert rare[:, 2].all() == (not seen)

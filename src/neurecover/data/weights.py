@@ -15,9 +15,8 @@ from neurecover.data.source import Source, WeightedBlocks
 from neurecover.data.view import Seen, View
 
 COLUMN = "sample_weight"
-MODERATE = (
-    100.0  # for w = exp(6z), z normal, 2 of 4 exact networks were not found without it, and with it all (measured)
-)
+# For w = exp(6z) with z normal 2 of 4 exact networks were not found without this limit, and all with it.
+MODERATE = 100.0
 
 
 class WeightedRows(View):
