@@ -197,7 +197,7 @@ def test_sentences_name_units_and_columns() -> None:
 
 @pytest.mark.parametrize(("rows", "each", "seen"), [(2, 1, True), (2, 4, False), (5, 4, True)])
 def test_noisy_rows_that_show_a_column_have_to_be_more(rows: int, each: int, seen: bool) -> None:
-    """A column that differs in few rows, two units that are on in all of them, two outputs: 2·rows equations for two."""
+    """A column that differs in few rows, where two units are on, and two outputs: 2·rows equations for two weights."""
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.standard_normal((50, 2)), np.zeros(50)])
     X[:rows, 2] = 1.0
