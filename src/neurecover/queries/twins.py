@@ -30,8 +30,9 @@ from neurecover.refine.signs import find_flips
 
 # Rows count as independent while the least singular value is above this part of the largest.
 _INDEPENDENT = 1e-3
-# Where rows are dependent, so many planes at most are tried for twins, in so many ways.
-_TWINS, _WAYS = 2, 500
+# Where rows are dependent, so many planes at most are tried for twins, in so many ways, and none where there are many
+# planes: each way is a search of its own for signs, and a deeper network shows many planes.
+_TWINS, _WAYS, _MANY = 2, 500, 16
 # A million to one against chance.
 _SPARE_BITS = 20
 
@@ -88,6 +89,8 @@ def _choices(A: np.ndarray, W: np.ndarray, E: np.ndarray, tolerance: float) -> l
         slack = tolerance * float(np.linalg.norm(A, axis=0).sum()) / sizes[-1]
         bits = np.minimum(np.linalg.norm(U, axis=0), np.linalg.norm(U - A, axis=0)) < slack
         return [~bits] if np.count_nonzero(~bits) < d else []
+    if k > _MANY:
+        return []
     sets = [s for t in range(1, min(_TWINS, d - 1) + 1) for s in combinations(range(k), t)]
     return [np.isin(np.arange(k), chosen) for chosen in sets[:_WAYS]]
 
