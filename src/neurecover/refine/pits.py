@@ -24,6 +24,7 @@ STARTS, AWAY, ROUNDS = 8, 3.0, 4  # starts of a round, their distance in standar
 # The largest standard error of a unit row up to which nothing is tried: of 13 claims on Poisson counts the wrong ones
 # had 0.07 and 0.08, and where there is a load of samples (`bench noise`) it is 0.004.
 NARROW = 0.02
+WORK = 2e9  # multiplications that Σ JᵀJ may take; beyond it nothing is tried
 LOWER = 0.1  # of Σ r²/σ² by which a pit is lower
 AS_DEEP = 10.0  # of Σ r²/σ² between two pits: odds of e⁵ under Gaussian noise
 ELSEWHERE = 2.0  # standard errors, in some direction, between two pits
@@ -31,7 +32,8 @@ ELSEWHERE = 2.0  # standard errors, in some direction, between two pits
 
 def lowest_pit(source: Source, found: Finished, task: Task, rng: np.random.Generator, deadline: Deadline) -> Finished:
     """The lowest pit around a fit to noisy samples, `unrivalled` if there is no other that is about as deep."""
-    if found.relative_rss < task.level or found.network.n_hidden == 0:
+    work = float(task.n_samples) * task.n_outputs * found.network.n_parameters**2
+    if found.relative_rss < task.level or found.network.n_hidden == 0 or work > WORK:
         return found
     for _ in range(ROUNDS):
         around = _Parabola.around(source, replace(found, network=found.network.normal_form()), task.bias)
