@@ -1,27 +1,16 @@
 """Boxes that may be asked inside a range alone: where that is, that nothing is asked outside, and what comes of it."""
 
-from itertools import pairwise, product
+from itertools import product
 
 import numpy as np
 import pytest
 
 import neurecover as nr
 from neurecover.data.frames import Frame
+from neurecover.experiments.extract import he_network
 from neurecover.queries.limits import EVERYWHERE, Limits, range_frame
 
 LOW, HIGH = np.array([-1.0, 0.0, 480.0]), np.array([3.0, 2.0, 520.0])
-
-
-def he(dims: tuple[int, ...], seed: int) -> nr.DeepNetwork:
-    rng = np.random.default_rng(seed)
-    return nr.DeepNetwork(
-        [(rng.standard_normal((b, a)) * np.sqrt(2 / a), 0.1 * rng.standard_normal(b)) for a, b in pairwise(dims)]
-    )
-
-
-def shallow(dims: tuple[int, int, int], seed: int) -> nr.Network:
-    (W, b), (A, c) = he(dims, seed).layers
-    return nr.Network(W, b, A, c)
 
 
 class Watched:
@@ -104,7 +93,7 @@ def test_a_box_without_limits_is_asked_as_before() -> None:
 def test_one_hidden_layer_in_a_range(low: float, high: float, p: int) -> None:
     """Planes that cut off no more than a corner are found too, because the corners are asked."""
     for seed in range(4):
-        truth = shallow((8, 7, p), seed)
+        truth = he_network((8, 7, p), seed)
         found = extract(truth, 8, low, high, seed)
         middle, half = 0.5 * (low + high), 0.5 * (high - low)
         crossing = np.abs(truth.W.sum(axis=1) * middle + truth.b) < half * np.abs(truth.W).sum(axis=1)
@@ -118,7 +107,7 @@ def test_one_hidden_layer_in_a_range(low: float, high: float, p: int) -> None:
 
 def test_a_range_far_from_zero_and_uneven() -> None:
     low, high = np.array([-1.0, -100.0, 480.0, 0.0]), np.array([3.0, 100.0, 520.0, 1e-3])
-    plain = shallow((4, 6, 1), 3)
+    plain = he_network((4, 6, 1), 3)
     size = 0.25 * (high - low)
     W = plain.W / size
     truth = nr.Network(W, plain.b - W @ (0.5 * (low + high)), plain.A, plain.c)
@@ -132,7 +121,7 @@ def test_a_range_far_from_zero_and_uneven() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_unit_that_is_on_all_over_the_range_is_named(seed: int) -> None:
-    truth = shallow((6, 5, 1), seed)
+    truth = he_network((6, 5, 1), seed)
     b = truth.b.copy()
     b[2] = 1.1 * 2.0 * np.abs(truth.W[2]).sum()
     truth = nr.Network(truth.W, b, truth.A, truth.c)
@@ -146,7 +135,7 @@ def test_a_unit_that_is_on_all_over_the_range_is_named(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_two_hidden_layers_in_a_range(seed: int) -> None:
-    truth = he((10, 10, 10, 1), seed)
+    truth = he_network((10, 10, 10, 1), seed)
     found = extract(truth, 10, -3.0, 3.0, seed, time_budget=120)
     assert found.certificate.verdict == "exact", found.summary()
     assert found.network.n_hidden == (10, 10)
@@ -156,7 +145,7 @@ def test_two_hidden_layers_in_a_range(seed: int) -> None:
 def test_two_hidden_layers_in_a_range_that_few_planes_cross_are_never_exact_and_wrong() -> None:
     """Inputs between 0 and 1: some units of the second layer are on, or off, wherever the box may be asked."""
     for seed in range(2):
-        truth = he((6, 5, 4, 1), seed)
+        truth = he_network((6, 5, 4, 1), seed)
         found = extract(truth, 6, 0.0, 1.0, seed, time_budget=20)
         assert found.certificate.reasons[0].endswith(".")
         if found.certificate.verdict == "exact":
@@ -165,7 +154,7 @@ def test_two_hidden_layers_in_a_range_that_few_planes_cross_are_never_exact_and_
 
 def test_coarse_answers_in_a_range() -> None:
     for seed in range(2):
-        truth = shallow((6, 5, 1), seed)
+        truth = he_network((6, 5, 1), seed)
         found = extract(lambda X, truth=truth: np.round(truth(X), 6), 6, -2.0, 2.0, seed)
         assert found.certificate.verdict == "statistical", found.summary()
         # The grid is 1e-6; thousands of answers average it out.

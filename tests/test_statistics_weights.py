@@ -130,6 +130,7 @@ def test_threads_share_a_block_with_its_weights() -> None:
     alone = reduce(source, Moments(40, 2))
     with side_by_side():
         shared = reduce(source, Moments(40, 2))
+    assert shared.sums.keys() == alone.sums.keys()
     for key, value in alone.sums.items():
         _close(shared.sums[key], value, key)
 
