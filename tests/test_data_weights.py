@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import dask.array as da
 import dask.dataframe as dd
@@ -122,10 +123,74 @@ def test_a_negative_weight_of_a_file_is_named(tmp_path: Path) -> None:
         nr.recover(nr.open(tmp_path / "none.csv", weight="w"), n_hidden=1)
 
 
+def _apart(kind: str, folder: Path, **arrays: np.ndarray) -> tuple[Any, str]:
+    """X, Y and w in files of one kind, and how the weights among them are named."""
+    if kind == "npy":
+        for name, values in arrays.items():
+            np.save(folder / f"{name}.npy", values)
+        return (folder / "X.npy", folder / "Y.npy"), str(folder / "w.npy")
+    path = folder / f"samples.{kind}"
+    if kind == "npz":
+        np.savez(path, **arrays)  # type: ignore[arg-type]
+    else:
+        import zarr
+
+        group = zarr.open_group(str(path), mode="w")
+        for name, values in arrays.items():
+            group.create_array(name, data=values, chunks=(700, *values.shape[1:]))
+    return path, "w"
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy", "zarr"])
+def test_an_array_beside_x_and_y(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data, name = _apart(kind, tmp_path, X=X, Y=Y, w=W)
+    found = nr.open(data, weight=name)
+    assert (found.input_names, found.output_names, found.weighted) == (("x0", "x1", "x2"), ("y0",), True)
+    _assert_same_sums(found)
+    monkeypatch.setattr(source, "IN_MEMORY", 2**12)
+    assert found.streams
+    _assert_same_sums(found)
+    assert found.identity() != nr.open(data).identity()
+
+
+def test_zarr_arrays_have_columns_too(tmp_path: Path) -> None:
+    import zarr
+
+    zarr.save_array(str(tmp_path / "table.zarr"), TABLE.to_numpy())
+    _assert_same_sums(nr.open(tmp_path / "table.zarr", weight=3))
+
+
+def test_columns_of_the_outputs_stay_beside_the_weights(tmp_path: Path) -> None:
+    for kind in ("npz", "npy", "zarr"):
+        data, name = _apart(kind, tmp_path, X=X.astype("f4"), Y=np.hstack([Y, 2.0 * Y]), w=W[:, None])
+        blocks = nr.open(data, weight=name).weighted_blocks(1_500)
+        for part, expected in zip(zip(*blocks), (X.astype("f4"), np.hstack([Y, 2.0 * Y]), W)):
+            np.testing.assert_array_equal(np.concatenate(part), expected[W > 0.0])
+
+
+@pytest.mark.filterwarnings("ignore:The data type")  # Zarr warns of text
+@pytest.mark.parametrize("kind", ["npz", "npy", "zarr"])
+def test_weights_apart_that_do_not_fit_are_refused(kind: str, tmp_path: Path) -> None:
+    data, name = _apart(kind, tmp_path, X=X, Y=Y, w=W[1:], text=np.array(["a"] * N))
+    with pytest.raises(ValueError, match=r"expected shape \(4000,\), one weight per row\. Got shape \(3999,\)"):
+        nr.open(data, weight=name)
+    with pytest.raises(ValueError, match="expected real numbers"):
+        nr.open(data, weight="text" if kind != "npy" else str(tmp_path / "text.npy"))
+    for wrong in (0, "Y"):
+        with pytest.raises(ValueError, match=r"weights beside X and Y\. Got|are in a third, w\.npy\. Got"):
+            nr.open(data, weight=wrong)
+    with pytest.raises((ValueError, FileNotFoundError), match=r"and v for the weights|v\.npy"):
+        nr.open(data, weight="v" if kind != "npy" else str(tmp_path / "v.npy"))
+    with pytest.raises(ValueError, match="no columns are chosen"):
+        nr.open(data, inputs=[0], weight=name)
+
+
 def test_what_has_no_column_for_weights_is_refused(tmp_path: Path) -> None:
     np.savez(tmp_path / "pair.npz", X=X, Y=Y)
-    with pytest.raises(ValueError, match="weight names a column of a table"):
+    with pytest.raises(ValueError, match=r"expected members X and Y, and w for the weights\. Got X, Y instead"):
         nr.open(tmp_path / "pair.npz", weight="w")
+    with pytest.raises(ValueError, match="give recover a third, sample_weight"):
+        nr.open((da.from_array(X), da.from_array(Y)), weight="w")
     with pytest.raises(ValueError, match="sample_weight goes with arrays and tables in memory"):
         nr.recover(nr.open(tmp_path / "pair.npz"), n_hidden=2, sample_weight=W)
     with pytest.raises(ValueError, match=r"'v', which is not there"):
@@ -147,3 +212,13 @@ def test_the_command_line_takes_a_column(tmp_path: Path, capsys: pytest.CaptureF
         assert left.value.code == status
         answer = capsys.readouterr()
         assert json.loads(answer.out)["verdict"] == "statistical" if status == 0 else "--weight needs" in answer.err
+
+
+@pytest.mark.parametrize("kind", ["npz", "npy"])
+def test_the_command_line_takes_weights_apart(kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data, name = _apart(kind, tmp_path, X=X, Y=Y, w=W)
+    files = [str(path) for path in (data if kind == "npy" else [data])]
+    with pytest.raises(SystemExit) as left:
+        cli.main(["recover", *files, "--hidden", "2", "--json", "--weight", name])
+    assert left.value.code == 0
+    assert json.loads(capsys.readouterr().out)["verdict"] == "statistical"

@@ -6,7 +6,8 @@ as the right one, so what rests on it is not determined. With H = J F⁻¹ Jᵀ 
 
     E[((I − H) g)ᵢ²] = 1 − hᵢ,
 
-which a few draws of g tell from zero. For one hidden layer Jᵀg and J δ take time n·k·(D + p) and no Jacobian.
+which a few draws of g tell from zero; where they say that it is, as many draws again have to agree. For one hidden
+layer Jᵀg and J δ take time n·k·(D + p) and no Jacobian.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy as np
 from neurecover.data import Source, afford
 from neurecover.models import Model, Network, jacobian
 
-DRAWS = 4  # of g: their mean square is below 1e-3 of its expectation twice in 1e6 times
+DRAWS = 4  # of g: their mean square is below 1e-3 of its expectation twice in 1e6 times, below 1e-6 twice in 1e12
 ALONE = 1e-6  # 1 − h: rounding leaves 1e-15 of an output, so that one in 1e9 wrong answers passes
 CLEAR = 1e-3  # far above what rounding leaves
 BLOCK = 16 * 2**20  # bytes of what is formed at a time
@@ -41,17 +42,25 @@ def alone(model: Model, free: np.ndarray, root: np.ndarray, samples: Source) -> 
 
     held = list(read()) if samples.count() <= rows else None
     rng = np.random.default_rng(0)
-    left = [rng.standard_normal((DRAWS, len(block.X), p)) for block in held or read()]
-    for again in range(2):  # the second time takes out what rounding has left of the first
-        gradient = sum(block.backward(g)[:, free] for block, g in zip(held or read(), left))
-        steps = np.zeros((DRAWS, model.n_parameters))
-        steps[:, free] = (gradient @ root) @ root.T
-        left = [g - block.forward(steps) for block, g in zip(held or read(), left)]
-        if not again and all(np.mean(g**2, axis=0).min(initial=1.0) > CLEAR for g in left):
-            break
+
+    def drawn() -> list[np.ndarray]:
+        """The mean of ((I − H) g)² over a few g, (n, p) for every block."""
+        left = [rng.standard_normal((DRAWS, len(block.X), p)) for block in held or read()]
+        for again in range(2):  # the second time takes out what rounding has left of the first
+            gradient = sum(block.backward(g)[:, free] for block, g in zip(held or read(), left))
+            steps = np.zeros((DRAWS, model.n_parameters))
+            steps[:, free] = (gradient @ root) @ root.T
+            left = [g - block.forward(steps) for block, g in zip(held or read(), left)]
+            if not again and all(np.mean(g**2, axis=0).min(initial=1.0) > CLEAR for g in left):
+                break
+        return [np.mean(g**2, axis=0) for g in left]
+
+    squares = drawn()
+    if any(square.min(initial=1.0) < ALONE for square in squares):
+        squares = [(first + second) / 2.0 for first, second in zip(squares, drawn())]
     found = [np.zeros((0, len(free)))]
-    for block, g in zip(held or read(), left):
-        sample, output = np.nonzero(np.mean(g**2, axis=0) < ALONE)
+    for block, square in zip(held or read(), squares):
+        sample, output = np.nonzero(square < ALONE)
         if len(sample):
             found.append(jacobian(model, block.X[sample])[np.arange(len(sample)), output][:, free])
     return np.vstack(found)

@@ -182,7 +182,8 @@ def _partly(
     few, low = ((side < on.wanted + checks.MARGIN) for side in (np.minimum(on.on, on.off), on.off))
     seen = seen_weights(normal, raw, bias, level, few, low)
     determined = np.concatenate([np.isfinite(error).ravel() for error in seen.errors.values()])
-    if not determined.any() or not signs_are_determined(normal, seen.errors):
+    # What failed a check without any weight being open for it is not vouched for weight by weight either.
+    if determined.all() or not determined.any() or not signs_are_determined(normal, seen.errors):
         return nothing
     made = [*made, checks.open_part(open_weights(seen.errors, seen.unseen), int(np.count_nonzero(~determined)))]
     return replace(nothing, checks=tuple(made), standard_errors=ParameterArrays(seen.errors))

@@ -27,7 +27,12 @@ Inputs = Annotated[str | None, typer.Option(help="Input columns of a table, as n
 Outputs = Annotated[
     str | None, typer.Option(help="Output columns of a table; else those named y, y0, y_1, …, or the last one.")
 ]
-Weight = Annotated[str | None, typer.Option(help="The column of a table that holds the weights of its rows.")]
+Weight = Annotated[
+    str | None,
+    typer.Option(
+        help="The weights of the rows: a column of a table, a member of an .npz, a third .npy beside X.npy Y.npy."
+    ),
+]
 Widths = Annotated[str | None, typer.Option(help="Hidden units, or one number per layer: 20,10; found if not given.")]
 Seed = Annotated[int, typer.Option(min=0, help="Same seed, same result.")]
 Activation = Annotated[str, typer.Option(help="The hidden units' function: relu, leaky_relu(0.1), tanh, softplus, …")]

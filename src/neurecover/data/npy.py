@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from neurecover.data.columns import Columns, choose
-from neurecover.data.source import Blocks, Source, check_real, check_shapes, numbered
+from neurecover.data.source import Blocks, Source, check_real, check_shapes, check_weight_shape, numbered
 
 # A header is a Python literal, whose parser stumbles over nonsense in as many ways.
 UNREADABLE = (ValueError, EOFError, TokenError, SyntaxError, TypeError, RecursionError, MemoryError, OverflowError)
@@ -49,33 +49,38 @@ class NpySource(Source):
 
 
 class _Pair(Source):
-    """X (n, d) in one file and Y (n,) or (n, p) in another."""
+    """X (n, d) in one file and Y (n,) or (n, p) in another; weights (n,) in a third are the last of the outputs."""
 
     reads_ahead = True
 
-    def __init__(self, x_path: Path, y_path: Path) -> None:
+    def __init__(self, x_path: Path, y_path: Path, weight: Path | None) -> None:
         self.origin = f"{x_path} and {y_path}"
-        self._X, self._Y = _mapped(x_path), _mapped(y_path)
-        check_shapes(self._X.shape, self._Y.shape, self.origin)
+        self._X, self._outputs = _mapped(x_path), [_mapped(y_path)]
+        check_shapes(self._X.shape, self._outputs[0].shape, self.origin)
         self.input_names = numbered("x", self._X.shape[1])
-        self.output_names = numbered("y", self._Y[:1].size)
+        self.output_names = numbered("y", self._outputs[0][:1].size)
         self.n_samples = len(self._X)
+        if weight is not None:
+            self._outputs.append(_mapped(weight))
+            check_weight_shape(self._outputs[1].shape, self.n_samples, str(weight))
+            self.output_names = (*self.output_names, weight.name)
 
     def _files(self) -> list[Path]:
-        return [Path(str(self._X.filename)), Path(str(self._Y.filename))]
+        return [Path(str(table.filename)) for table in (self._X, *self._outputs)]
 
     def _blocks(self, rows: int) -> Blocks:
         return self._blocks_from(rows, 0)
 
     def _blocks_from(self, rows: int, start: int) -> Blocks:
         for first in range(start, len(self._X), rows):
-            Y = _rows(self._Y, first, rows)
-            yield _rows(self._X, first, rows), Y.reshape(len(Y), -1)
+            Y = [_rows(table, first, rows) for table in self._outputs]
+            columns = [values.reshape(len(values), -1) for values in Y]
+            yield _rows(self._X, first, rows), columns[0] if len(columns) == 1 else np.hstack(columns)
 
 
-def npy_pair(x_path: Path, y_path: Path) -> Source:
-    """The source of two files, X.npy and Y.npy."""
-    return _Pair(x_path, y_path)
+def npy_pair(x_path: Path, y_path: Path, weight: Path | None = None) -> Source:
+    """The source of two files, X.npy and Y.npy, and of a third with weights."""
+    return _Pair(x_path, y_path, weight)
 
 
 def _rows(table: np.memmap, start: int, count: int) -> np.ndarray:

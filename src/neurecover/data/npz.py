@@ -18,7 +18,7 @@ from typing import IO
 import numpy as np
 
 from neurecover.data.npy import UNREADABLE
-from neurecover.data.source import Blocks, Source, check_real, check_shapes, numbered
+from neurecover.data.source import Blocks, Source, check_real, check_shapes, check_weight_shape, numbered
 
 
 @dataclass(frozen=True)
@@ -38,31 +38,36 @@ class _Header:
 class NpzSource(Source):
     """Members X (n, d) and Y (n,) or (n, p) of an archive of np.savez or np.savez_compressed.
 
+    `weight` names a member (n,) of weights, which becomes the last of the outputs.
+
     A member in Fortran order holds column after column; a pass first unpacks it to a temporary
     file on disk, which is memory-mapped, so memory stays bounded there too.
     """
 
     reads_ahead = True
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, weight: str | None = None) -> None:
         self.origin = str(path)
         self._path = path
+        names = ("X", "Y") if weight is None else ("X", "Y", weight)
         with self._archive() as archive:
-            self._x = self._read_header(archive, "X")
-            self._y = self._read_header(archive, "Y")
-        check_shapes(self._x.shape, self._y.shape, self.origin)
-        self.n_samples = self._x.shape[0]
-        self.input_names = numbered("x", self._x.columns)
-        self.output_names = numbered("y", self._y.columns)
+            self._headers = {name: self._read_header(archive, name) for name in names}
+        X, Y = self._headers["X"], self._headers["Y"]
+        check_shapes(X.shape, Y.shape, self.origin)
+        self.n_samples = X.shape[0]
+        self.input_names, self.output_names = numbered("x", X.columns), numbered("y", Y.columns)
+        if weight is not None:
+            check_weight_shape(self._headers[weight].shape, self.n_samples, f"{path}, member {weight}")
+            self.output_names = (*self.output_names, weight)
 
     def _files(self) -> list[Path]:
         return [self._path]
 
     def _blocks(self, rows: int) -> Blocks:
         with self._archive() as archive:
-            X_blocks = self._member_rows(archive, "X", self._x, rows)
-            Y_blocks = self._member_rows(archive, "Y", self._y, rows)
-            yield from zip(X_blocks, Y_blocks, strict=True)
+            members = (self._member_rows(archive, name, header, rows) for name, header in self._headers.items())
+            for X, *Y in zip(*members, strict=True):
+                yield X, Y[0] if len(Y) == 1 else np.hstack(Y)
 
     def _member_rows(self, archive: zipfile.ZipFile, name: str, header: _Header, rows: int) -> Iterator[np.ndarray]:
         n, columns = header.shape[0], header.columns
@@ -92,10 +97,11 @@ class NpzSource(Source):
 
     def _read_header(self, archive: zipfile.ZipFile, name: str) -> _Header:
         members = [member.removesuffix(".npy") for member in archive.namelist()]
-        if f"{name}.npy" not in archive.namelist():
+        if name not in members:
+            more, given = ("", "") if name in ("X", "Y") else (f", and {name} for the weights", f", {name}={name}")
             raise ValueError(
-                f"{self.origin}: expected members X and Y. Got {', '.join(members) or 'none'} instead; "
-                "write them with np.savez(path, X=X, Y=Y)."
+                f"{self.origin}: expected members X and Y{more}. Got {', '.join(members) or 'none'} instead; "
+                f"write them with np.savez(path, X=X, Y=Y{given})."
             )
         with archive.open(f"{name}.npy") as member:
             header = _parse_header(member, f"{self.origin}, member {name}")

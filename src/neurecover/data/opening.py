@@ -13,7 +13,7 @@ from neurecover.data.parquet import ParquetSource
 from neurecover.data.source import Source
 from neurecover.data.tables import arrow_table, is_table, table_source
 from neurecover.data.weights import WeightedRows, named_weight, with_weights
-from neurecover.data.zarr import ZarrSource, is_zarr
+from neurecover.data.zarr import ZarrSource, is_zarr, is_zarr_group
 from neurecover.models.files import existing
 
 PathLike = str | os.PathLike[str]
@@ -32,7 +32,7 @@ def open(
     inputs: Columns | None = None,
     outputs: Columns | None = None,
     *,
-    weight: Column | None = None,
+    weight: Column | os.PathLike[str] | None = None,
     client: Any = None,
 ) -> Source:
     """The samples of a file, a folder, a table or a Dask collection.
@@ -43,11 +43,14 @@ def open(
     outputs are lists of column names or positions; the outputs default to the columns named y, y0, y_1, …, or else to
     the last one, the inputs to all that is left.
 
-    weight : the name or position of the column that holds the weights of the rows, from 0 on; see `recover`.
+    weight : the name or position of the column that holds the weights of the rows, from 0 on; see `recover`. Where X
+        and Y are apart, the name of the member or array (n,) beside them, or beside a pair of files a third, "w.npy".
     client : a `distributed.Client` on whose workers a Dask collection is reduced; None for Dask's own choice.
     """
     if weight is not None:
-        return _with_column(data, inputs, outputs, weight, client)
+        return _with_column(
+            data, inputs, outputs, os.fspath(weight) if isinstance(weight, os.PathLike) else weight, client
+        )
     dask = is_dask(data) or (isinstance(data, tuple | list) and any(is_dask(part) for part in data))
     if dask:
         from neurecover.data.cluster import DaskSource
@@ -125,11 +128,10 @@ def _with_column(
     data: Any, inputs: Columns | None, outputs: Columns | None, weight: Column, client: Any
 ) -> WeightedRows:
     """The samples with one column for weights: the last of the outputs of what is read, and none of the inputs."""
-    archive = isinstance(data, str | os.PathLike) and Path(data).suffix.lower() == ".npz"
-    if archive or isinstance(data, tuple | list):
-        raise ValueError(
-            "weight names a column of a table. Got X and Y apart instead; give them to recover with sample_weight."
-        )
+    path = Path(data) if isinstance(data, str | os.PathLike) else None
+    if isinstance(data, tuple | list) or (path is not None and (path.suffix.lower() == ".npz" or is_zarr_group(path))):
+        open(data, inputs, outputs, client=client)  # refuses what is no pair, and columns of what has none
+        return WeightedRows(_weights_apart(data, weight))
     try:
         name = open(data, outputs=weight, client=client).output_names[0]
     except ValueError as error:
@@ -139,6 +141,20 @@ def _with_column(
     if not read_outputs:  # the weights stand last, where the output does by default
         read_inputs, read_outputs = read_inputs[:-1], read_inputs[-1:]
     return WeightedRows(open(data, read_inputs, [*read_outputs, name], client=client))
+
+
+def _weights_apart(data: Any, weight: Column) -> Source:
+    """X and Y apart, with weights in a third array."""
+    if isinstance(data, tuple | list):
+        if any(is_dask(part) for part in data):
+            raise ValueError("weight names a column. Got Dask arrays instead; give recover a third, sample_weight.")
+        if not isinstance(weight, str) or Path(weight).suffix.lower() != ".npy":
+            raise ValueError(f"The weights of a pair of .npy files are in a third, w.npy. Got {weight!r} instead.")
+        return npy_pair(existing(data[0]), existing(data[1]), existing(weight))
+    if not isinstance(weight, str) or weight in ("X", "Y"):
+        raise ValueError(f"{data}: expected the name of an array of weights beside X and Y. Got {weight!r} instead.")
+    file = _found(data)
+    return ZarrSource(file, weight=weight) if file.is_dir() else NpzSource(file, weight)
 
 
 def is_dask(value: Any) -> bool:

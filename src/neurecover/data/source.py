@@ -228,6 +228,12 @@ def check_shapes(x_shape: tuple[int, ...], y_shape: tuple[int, ...], origin: str
     check_columns(x_shape[1] + sum(y_shape[1:]), origin)
 
 
+def check_weight_shape(shape: tuple[int, ...], n: int, what: str) -> None:
+    """Refuse weights other than one number for each of n rows."""
+    if shape not in ((n,), (n, 1)):
+        raise ValueError(f"{what}: expected shape ({n},), one weight per row. Got shape {shape} instead.")
+
+
 def numbered(letter: str, count: int) -> tuple[str, ...]:
     """Names for columns that have none: x0, x1, …"""
     return tuple(f"{letter}{j}" for j in range(count))

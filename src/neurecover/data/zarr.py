@@ -1,4 +1,4 @@
-"""Samples in a Zarr store: a group with arrays X and Y, or one array (n, columns)."""
+"""Samples in a Zarr store: a group with arrays X and Y, and weights beside them, or one array (n, columns)."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ import numpy as np
 
 from neurecover.data.columns import Columns, choose
 from neurecover.data.extra import optional
-from neurecover.data.source import Blocks, Source, check_real, check_shapes, numbered
+from neurecover.data.source import Blocks, Source, check_real, check_shapes, check_weight_shape, numbered
 
 MARKS = ("zarr.json", ".zgroup", ".zarray")
 
 
 class ZarrSource(Source):
-    """Rows are read in stretches of whole chunks."""
+    """Rows are read in stretches of whole chunks.
+
+    `weight` names an array (n,) of a group that holds weights, which becomes the last of the outputs.
+    """
 
     reads_ahead = True
 
-    def __init__(self, path: Path, inputs: Columns | None = None, outputs: Columns | None = None) -> None:
+    def __init__(
+        self, path: Path, inputs: Columns | None = None, outputs: Columns | None = None, weight: str | None = None
+    ) -> None:
         self.origin = str(path)
         store = _opened(path)
         self._arrays: tuple[Any, ...]
@@ -35,16 +40,21 @@ class ZarrSource(Source):
         else:
             if inputs is not None or outputs is not None:
                 raise ValueError(f"{path}: a group holds X and Y apart, so no columns are chosen.")
-            if not {"X", "Y"} <= set(store.array_keys()):
+            names = ["X", "Y"] if weight is None else ["X", "Y", weight]
+            if not set(names) <= set(store.array_keys()):
                 found = ", ".join(sorted(store.array_keys())) or "none"
-                raise ValueError(f"{path}: expected arrays X and Y in the group. Got {found} instead.")
-            X, Y = store["X"], store["Y"]
-            check_real(X.dtype, f"{path}, X")
-            check_real(Y.dtype, f"{path}, Y")
+                more = "" if weight is None else f", and {weight} for the weights,"
+                raise ValueError(f"{path}: expected arrays X and Y{more} in the group. Got {found} instead.")
+            self._arrays = tuple(store[name] for name in names)
+            for name, array in zip(names, self._arrays):
+                check_real(array.dtype, f"{path}, {name}")
+            X, Y = self._arrays[:2]
             check_shapes(X.shape, Y.shape, self.origin)
-            self._arrays = (X, Y)
             self.input_names = numbered("x", X.shape[1])
             self.output_names = numbered("y", 1 if len(Y.shape) == 1 else Y.shape[1])
+            if weight is not None:
+                check_weight_shape(self._arrays[2].shape, X.shape[0], f"{path}, {weight}")
+                self.output_names = (*self.output_names, weight)
         self.n_samples = self._arrays[0].shape[0]
 
     def _blocks(self, rows: int) -> Blocks:
@@ -59,12 +69,17 @@ class ZarrSource(Source):
             if self._choice is not None:
                 yield parts[0][:, self._choice[0]], parts[0][:, self._choice[1]]
             else:
-                yield parts[0], parts[1].reshape(len(parts[1]), -1)
+                yield parts[0], np.hstack([part.reshape(len(part), -1) for part in parts[1:]])
 
 
 def is_zarr(path: Path) -> bool:
     """Whether a folder is a Zarr store."""
     return path.is_dir() and any((path / mark).exists() for mark in MARKS)
+
+
+def is_zarr_group(path: Path) -> bool:
+    """Whether a folder is a Zarr store that holds X and Y apart."""
+    return is_zarr(path) and not hasattr(_opened(path), "shape")
 
 
 def _opened(path: Path) -> Any:
