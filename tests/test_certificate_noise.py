@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import binom
 
 import neurecover as nr
-from neurecover.certificate.certifying import _errors
 from neurecover.certificate.information import Information
+from neurecover.certificate.standard_errors import standard_errors
 from neurecover.data import ArraySource, Whitening, reduce
 from neurecover.experiments.coverage import deviations, measure
 from neurecover.models import Student
@@ -151,7 +151,9 @@ def test_no_standard_error_is_below_rounding() -> None:
     sums = GaussNewtonSums(Student(network.activation, V, readout, True, affine=False))
     sums.update(X, Y)
     white, samples = Whitening(np.zeros(2), np.eye(2)), ArraySource(X, Y)
-    errors = _errors(Information.of_network(network, sums), network, white, samples, None, 0.01, True, None).arrays
+    errors = standard_errors(
+        Information.of_network(network, sums), network, white, samples, None, 0.01, True, None
+    ).arrays
     clean, noisy = (np.array([*errors["W"][j], errors["b"][j], errors["A"][j, j]]) for j in range(2))
     assert np.all(clean > np.finfo(float).eps)
     assert np.all(clean < 1e-10)

@@ -101,7 +101,7 @@ def test_two_ways_to_the_information_agree() -> None:
     first = Information.of_network(white, reduce(given.samples, GaussNewtonSums(student)))
     second = Information.of_model(reduce(given.samples, ModelSums(white)))
     np.testing.assert_allclose(first.F, second.F, rtol=1e-9, atol=1e-9 * np.abs(first.F).max())
-    T = ToNormalForm(second, normal, given.whitening)
+    T = ToNormalForm(second.model, second.free, normal, given.whitening)
     C = T(T(second.inverse).T)
     lengths = np.zeros(len(C))
     lengths[:5] = normal.W[0]

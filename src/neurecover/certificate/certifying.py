@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
-from scipy.special import stdtrit
 
 from neurecover.certificate import checks
 from neurecover.certificate.alone import alone
@@ -20,18 +19,17 @@ from neurecover.certificate.corners import corner_test
 from neurecover.certificate.determined import MOST, seen_weights, seldom, signs_are_determined
 from neurecover.certificate.information import (
     Information,
-    ToNormalForm,
     aligned,
     array_names,
-    by_name,
-    in_network_order,
 )
+from neurecover.certificate.many_weights import ManyWeights, by_products, can_be_tested
 from neurecover.certificate.open_weights import open_weights
 from neurecover.certificate.resolution import WITHIN, shown
 from neurecover.certificate.rivals import SignRivals, sign_rivals
 from neurecover.certificate.shapes import shape_test
+from neurecover.certificate.standard_errors import Errors, drawn_errors, standard_errors
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, passed, verdict_of
-from neurecover.data import Mapped, Source, Whitening, afford, distinct_inputs, reduce
+from neurecover.data import Mapped, Source, Whitening, distinct_inputs, reduce
 from neurecover.data.weights import Unweighted, unweighted
 from neurecover.models import (
     Composite,
@@ -39,17 +37,15 @@ from neurecover.models import (
     Model,
     Network,
     Polynomial,
-    Student,
     are_biases,
     parameters,
     term_sizes,
 )
+from neurecover.refine.settling import as_student
 from neurecover.statistics import (
     GaussNewtonSums,
     Influence,
-    InfluenceSums,
     ModelSums,
-    OutputPrecision,
     ProbeScores,
     Residuals,
     ScoreSums,
@@ -58,14 +54,9 @@ from neurecover.statistics import (
     Together,
     UnitsOn,
     incoming,
-    sketched,
 )
 
 N_PROBES = 40
-# Wider errors where outputs were computed in a short float, whose errors partial sums share. Fitted, not derived: of 12
-# networks in single precision (seeds 0 to 15 of `bench coverage`) 95 % intervals cover 91 % at 1, 96 % at 1.25, 97 % at
-# 1.5 and 99 % at 2, where the largest of 350 deviations is 3.1 standard errors; a narrower one would leave it above 4.
-SHARED = 2.0
 IN_MEMORY = 512 * 2**20  # bytes of inputs up to which repeated ones are counted once
 TWINS = 1e-7  # difference of weights that counts as none without noise
 TWIN_PAIRS = 2**18  # weights of pairs of units that are compared at a time
@@ -87,17 +78,20 @@ def certify(
     joined the fit. bias=False says that biases and offset are fixed at zero.
     """
     size = _sizes(model, whitening, samples)
-    made = [*checks.held_out(holdout, ROUNDING * size), *_structural(model, whitening, evidence, bias)]
+    made = [*checks.held_out(holdout, ROUNDING * size)]
+    noisy = not made[0].passed
+    many = not noisy and _is_large(model, bias) and isinstance(model, Network) and can_be_tested(model, samples)
+    made += _structural(model, whitening, evidence, bias, many)
     if not passed(made, ("units", "size", "derivative")):
         return issue(tuple(made), holdout, holdout.n)
     white, normal = aligned(model, whitening)
-    noisy = not made[0].passed
     if not noisy:  # at the level of rounding all rows say the same, however much they count
         samples = unweighted(samples)
     everything, probes = samples, _probes(white, rng, bias) if noisy else None
-    curvature, serial, near = _curvature(white, bias, probes), SerialResiduals(white), 0.0 if noisy else NEAR
+    curvature = None if many else _curvature(white, bias, probes)
+    serial, near = SerialResiduals(white), 0.0 if noisy else NEAR
     scores, close = None, UnitsOn(white, WITHIN)
-    if samples.base.streams:  # all in one pass
+    if samples.base.streams and curvature is not None:  # all in one pass
         wanted: dict[str, Statistic] = {"curvature": curvature, "serial": serial, "close": close}
         wanted["on"] = UnitsOn(white, near)
         if noisy and isinstance(curvature, GaussNewtonSums) and ScoreSums.is_for(curvature.student):
@@ -109,10 +103,12 @@ def certify(
     else:
         on = _sides(white, reduce(distinct_inputs(samples, IN_MEMORY), UnitsOn(white, near)), bias)
     if on.at_kink:
-        samples, curvature, serial = AwayFromKinks(samples, white), curvature.blank(), serial.blank()
+        samples, serial = AwayFromKinks(samples, white), serial.blank()
+        curvature = None if curvature is None else curvature.blank()
     if serial.n == 0:
-        curvature, serial = reduce(samples, curvature), reduce(samples, serial)
-    information = _information(white, curvature, bias)
+        serial = reduce(samples, serial)
+        curvature = None if curvature is None else reduce(samples, curvature)
+    information = _information(white, curvature, samples, bias)
     n_equations, n_free = serial.n * model.n_outputs, information.n_determinable
     made.append(checks.equations(n_equations, n_free, serial.n))
     made.append(checks.information(information.weakest, int(np.count_nonzero(on.on == 0))))
@@ -122,7 +118,7 @@ def certify(
     made.append(checks.columns(rare))
     made.append(checks.kinks(on.on, on.off, on.wanted, not noisy, serial.n))
     if not noisy and raw is not None and passed(made, ("equations", "information")):
-        made.append(checks.contradicted(len(alone(white, information.free, information.root, samples)), n_equations))
+        made.append(checks.contradicted(_n_alone(information, samples), n_equations))
     freedom = n_equations - n_free
     variance = float(serial.sums["squared"].sum()) / max(freedom, 1)
     floor = (EPS * float(size.max())) ** 2
@@ -130,10 +126,15 @@ def certify(
         return _partly(made, normal, raw, on, bias, float(np.sqrt(max(variance, floor))), holdout)
     if not passed(made, ("equations", "information")):
         return issue(tuple(made), holdout, serial.n)
-    errors = _errors(information, normal, whitening, samples, scores, max(variance, floor), noisy, evidence.precision)
+    if isinstance(information, ManyWeights):
+        errors = drawn_errors(information, normal, whitening, max(variance, floor))
+    else:
+        errors = standard_errors(
+            information, normal, whitening, samples, scores, max(variance, floor), noisy, evidence.precision
+        )
     made.append(_signs(normal, errors, evidence))
     made.append(_twins(normal, errors.arrays))
-    if errors.influence is not None:
+    if errors.influence is not None and isinstance(information, Information):
         p_structure = _structure(information, variance, probes, samples)
         made += checks.noise(
             holdout, _left_out(errors.influence, model.n_outputs), n_equations, freedom, p_structure, evidence
@@ -231,33 +232,49 @@ def _sizes(model: Model, whitening: Whitening, samples: Source) -> np.ndarray:
     return offset * np.sqrt(np.mean(terms**2, axis=0))
 
 
-def _structural(model: Model, whitening: Whitening, evidence: Evidence, bias: bool) -> list[Check]:
+def _n_free(model: Model, bias: bool) -> int:
+    return len(parameters(model)) - (0 if bias else int(np.count_nonzero(are_biases(model))))
+
+
+def _is_large(model: Model, bias: bool) -> bool:
+    return _n_free(model, bias) > checks.MAX_PARAMETERS
+
+
+def _n_alone(information: Information | ManyWeights, samples: Source) -> int:
+    if isinstance(information, ManyWeights):
+        return information.n_alone
+    return len(alone(information.model, information.free, information.root, samples))
+
+
+def _structural(model: Model, whitening: Whitening, evidence: Evidence, bias: bool, many: bool) -> list[Check]:
     """What takes no pass over the samples."""
     d, r = whitening.matrix.shape
     known = not isinstance(model, Composite) or isinstance(model.upper, Polynomial | Network | DeepNetwork)
-    fixed = 0 if bias else int(np.count_nonzero(are_biases(model)))
     return [
         checks.units(sum(len(W) for W in model.hidden_weights)),
         checks.inputs(r, d),
         checks.width(evidence, model.n_hidden),
         checks.affine_part(evidence.sign_choices),
         checks.derivative(model.activation.differentiable and known, str(model.activation)),
-        checks.size(len(parameters(model)) - fixed),
+        checks.size(_n_free(model, bias), many),
     ]
 
 
 def _curvature(white: Model, bias: bool, probes: np.ndarray | None) -> GaussNewtonSums | ModelSums:
     if not isinstance(white, Network):
         return ModelSums(white, probes)
-    V = np.hstack([white.W, white.b[:, None]]) if bias else white.W
-    readout = np.vstack([white.A.T, white.c[None]]) if bias else white.A.T
-    return GaussNewtonSums(Student(white.activation, V, readout, bias, affine=False), probes)
+    return GaussNewtonSums(as_student(white, bias), probes)
 
 
-def _information(white: Model, curvature: GaussNewtonSums | ModelSums, bias: bool) -> Information:
+def _information(
+    white: Model, curvature: GaussNewtonSums | ModelSums | None, samples: Source, bias: bool
+) -> Information | ManyWeights:
+    """From the sums behind it, or for more weights than these are formed for by its products."""
     if isinstance(curvature, ModelSums):
         return Information.of_model(curvature, bias)
     assert isinstance(white, Network)
+    if curvature is None:
+        return by_products(white, as_student(white, bias), samples)
     return Information.of_network(white, curvature)
 
 
@@ -287,117 +304,12 @@ def _structure(information: Information, variance: float, probes: np.ndarray | N
     return max(p_value, reduce(samples, scores).p_value())
 
 
-@dataclass(frozen=True)
-class _Errors:
-    """Standard errors by name, the variances behind them, and H with a covariance in proportion to H Hᵀ.
-
-    `influence` are the sums behind them under noise.
-    """
-
-    arrays: ParameterArrays
-    variances: np.ndarray
-    half: np.ndarray
-    influence: Influence | None
-
-    def covariance(self, own: np.ndarray) -> np.ndarray:
-        """σ² T F⁻¹ Tᵀ of the parameters `own`, scaled to their variances."""
-        half = self.half[own]
-        scale = np.sqrt(self.variances[own] / np.maximum(np.einsum("ij,ij->i", half, half), 1e-300))
-        half = half * scale[:, None]
-        return half @ half.T
-
-
-def _errors(
-    information: Information,
-    normal: Model,
-    whitening: Whitening,
-    samples: Source,
-    scores: ScoreSums | None,
-    variance: float,
-    noisy: bool,
-    precision: OutputPrecision | None,
-) -> _Errors:
-    """σ² T F⁻¹ Tᵀ; under noise the variances are those that hold whatever the noise of single samples and outputs.
-
-    They are those of `scores` where these are summed already. 1.96 standard errors are 95 % intervals.
-    """
-    half = ToNormalForm(information, normal, whitening)(information.root)
-    if noisy:
-        afford(4.0 * len(half) ** 3)
-        moves = half @ information.root.T
-        influence = _influence(information, moves, samples, scores)
-        # A variance of ν degrees of freedom makes Student's t of a deviation: wider where few samples carry a weight.
-        variances = influence.variances * (stdtrit(influence.carried_by, 0.975) / stdtrit(np.inf, 0.975)) ** 2
-        if precision is not None and precision.is_float.any():
-            rounding = min(1.0, float(precision.largest.max()) / variance)  # the part of the noise that it may be
-            variances = variances * (1.0 + (SHARED**2 - 1.0) * rounding)
-        variances = _along_rows(normal, variances + _shared_rounding(information, moves, samples, scores, precision))
-        # One output may be clean where another is noisy; what it determines has the error of rounding all the same.
-        variances = variances + (ROUNDING * (1.0 + np.abs(parameters(normal)))) ** 2
-    else:
-        influence = None
-        variances = variance * np.einsum("ij,ij->i", half, half)
-    return _Errors(ParameterArrays(by_name(normal, np.sqrt(variances))), variances, half, influence)
-
-
-def _influence(information: Information, moves: np.ndarray, samples: Source, scores: ScoreSums | None) -> Influence:
-    if scores is None:
-        sums = InfluenceSums(information.model, information.free, moves, sketched(information.root))
-        equations, P = samples.count() * information.model.n_outputs, len(information.free)
-        afford(2.0 * equations * P * sums.root.shape[1] + 2.0 * samples.count() * moves.size)
-        return reduce(samples, sums).influence()
-    afford(4.0 * len(moves) ** 3)
-    white = information.model
-    assert isinstance(white, Network)
-    B = in_network_order(white, scores.student.bias, scores.covariance())
-    n_inputs = (len(moves) - white.n_outputs) // white.n_hidden - 1 - white.n_outputs
-    variances = np.einsum("ij,ij->i", moves @ B, moves)
-    return scores.influence(variances, information.n_determinable, n_inputs)
-
-
-def _shared_rounding(
-    information: Information,
-    moves: np.ndarray,
-    samples: Source,
-    scores: ScoreSums | None,
-    precision: OutputPrecision | None,
-) -> np.ndarray | float:
-    """(n₀ M e_c)² s²/12 for outputs on a grid of step s: where all units are off an output is c, rounded once for all.
-
-    The residual there is the same for all of them and may be zero, so that their scores say nothing of it.
-    """
-    white = information.model
-    if precision is None or not isinstance(white, Network) or len(information.free) < white.n_parameters:
-        return 0.0
-    if scores is not None:
-        off = float(scores.sums["off"])
-    else:
-        off = 0.0
-        for X, _, weight in samples.weighted_blocks(65_536):
-            mine = np.all(white.preactivations(np.asarray(X, dtype=np.float64))[0] <= 0.0, axis=1)
-            off += np.count_nonzero(mine) if weight is None else weight[mine].sum()
-    return (off * moves[:, -white.n_outputs :]) ** 2 @ precision.rounding**2
-
-
-def _along_rows(normal: Model, variances: np.ndarray) -> np.ndarray:
-    """A unit row that is off by e across itself is short by ‖e‖²/2 along itself, where first order has no error.
-
-    E[‖e‖⁴]/4 = ((tr C)² + 2 tr C²)/4 ≤ ¾ (tr C)² for Gaussian e of covariance C.
-    """
-    variances, start = variances.copy(), 0
-    for W in normal.hidden_weights:
-        own = variances[start : start + W.size].reshape(W.shape)
-        variances[start : start + W.size] += (0.75 * W**2 * own.sum(axis=1, keepdims=True) ** 2).ravel()
-        start += W.size + len(W)
-    return variances
-
-
 def _left_out(influence: Influence, p: int) -> checks.LeftOut:
     fewest = float(influence.carried_by.min(initial=np.inf))
     return checks.LeftOut(influence.left_out / p, influence.freedom, influence.n, fewest)
 
 
-def _signs(normal: Model, errors: _Errors, evidence: Evidence) -> Check:
+def _signs(normal: Model, errors: Errors, evidence: Evidence) -> Check:
     """[ATV21, eq. 5], layer by layer, against the covariance of the weights."""
     choices, p_value, complete, n_units = max(evidence.sign_choices, 1), 0.0, True, 0
     if not normal.activation.odd_slope:
@@ -429,7 +341,7 @@ def _twins(normal: Model, errors: ParameterArrays) -> Check:
     return checks.twins(least, pair)
 
 
-def _rivals_of_layers(normal: Model, errors: _Errors) -> list[SignRivals]:
+def _rivals_of_layers(normal: Model, errors: Errors) -> list[SignRivals]:
     """Every hidden layer with the weights above it as a network of one hidden layer."""
     if isinstance(normal, Composite):
         deep = normal.to_deep()
@@ -442,7 +354,8 @@ def _rivals_of_layers(normal: Model, errors: _Errors) -> list[SignRivals]:
         (W, b), (A, c) = layers[number], layers[number + 1]
         own = np.r_[starts[number] : starts[number] + W.size, starts[number + 1] : starts[number + 1] + A.size]
         layer = normal if isinstance(normal, Network) else Network(W, b, A, c, normal.activation)
-        rivals.append(sign_rivals(layer, errors.variances[own], partial(errors.covariance, own)))
+        covariance = partial(errors.covariance, own) if errors.half is not None else None
+        rivals.append(sign_rivals(layer, errors.variances[own], covariance))
     return rivals
 
 

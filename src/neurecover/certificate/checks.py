@@ -23,7 +23,7 @@ FEWEST_TIES = 3  # samples with one value of an output, which noise without a gr
 SIGNIFICANCE = 1e-3  # of every test: one right network in a thousand is doubted by each
 GOOD_R2 = 0.9
 CARRIED = 5.0  # degrees of freedom of a standard error; below, Student's t says little about other noise than Gaussian
-MAX_PARAMETERS = 6_000  # beyond, the information matrix is not formed and nothing is certified
+MAX_PARAMETERS = 6_000  # beyond, the information matrix is not formed (`many_weights`)
 FEW, MARGINAL = 4, 3.0  # equations per parameter; worth of a unit that noise explains (both calibrated on sweeps)
 MARGIN = 1  # samples at a kink beyond those that any unit can be laid through
 IN_DIGITS = {"single precision": "seven digits: ", "half precision": "three digits: ", "bfloat16": "two digits: "}
@@ -146,7 +146,10 @@ def derivative(differentiable: bool, activation: str) -> Check:
     return Check("derivative", differentiable, None, None, sentence)
 
 
-def size(n_parameters: int) -> Check:
+def size(n_parameters: int, by_products: bool = False) -> Check:
+    """Are the parameters few enough for their information, as a matrix or, where it suffices, by its products?"""
+    if by_products:
+        return Check("size", True, n_parameters, None, f"There are {n_parameters} parameters, tested by products.")
     if n_parameters <= MAX_PARAMETERS:
         return Check("size", True, n_parameters, MAX_PARAMETERS, f"There are {n_parameters} parameters.")
     sentence = f"{n_parameters} parameters are more than the {MAX_PARAMETERS} whose identifiability is checked."

@@ -178,12 +178,12 @@ class ToNormalForm:
     T = Q L, L linear in the first layer and Q the projection along the free scales; applied, and never formed.
     """
 
-    def __init__(self, information: Information, normal: Model, whitening: Whitening) -> None:
+    def __init__(self, white: Model, free: np.ndarray, normal: Model, whitening: Whitening) -> None:
         self.k, (d, r) = len(normal.hidden_weights[0]), whitening.matrix.shape
         self.whitening = whitening
         self.sign = 1.0 if isinstance(normal, Composite) else -1.0  # t = t_z + w·mean, b = b_z − w·mean
-        after_W = np.zeros(len(parameters(information.model)) - self.k * r, dtype=bool)
-        after_W[information.free[self.k * r :] - self.k * r] = True
+        after_W = np.zeros(len(parameters(white)) - self.k * r, dtype=bool)
+        after_W[free[self.k * r :] - self.k * r] = True
         self.varies = np.concatenate([np.ones(self.k * d, dtype=bool), after_W])
         G = free_directions(normal)
         open_scales = ~np.any(G[~self.varies] != 0.0, axis=0)

@@ -38,11 +38,11 @@ class SignRivals:
     complete: bool
 
 
-def sign_rivals(layer: Network, variances: np.ndarray, covariance: Callable[[], np.ndarray]) -> SignRivals:
+def sign_rivals(layer: Network, variances: np.ndarray, covariance: Callable[[], np.ndarray] | None) -> SignRivals:
     """The sign changes of a layer's units that their covariance does not exclude.
 
     variances are those of (W row by row, then A row by row), and covariance() forms the matrix, which is wanted only
-    where some set comes near to zero.
+    where some set comes near to zero; without it every such set stands.
     """
     (k, d), p = layer.W.shape, layer.n_outputs
     size = float(np.linalg.norm(np.linalg.norm(layer.A, axis=0) * np.linalg.norm(layer.W, axis=1)))
@@ -53,6 +53,8 @@ def sign_rivals(layer: Network, variances: np.ndarray, covariance: Callable[[], 
     flips = found.signs < 0
     if len(flips) == 1:
         return SignRivals(flips, 0.0, found.complete)
+    if covariance is None:
+        return SignRivals(flips, 1.0, found.complete)
     maps, C = [_map(layer, j) for j in range(k)], covariance()
     afford(len(flips) * (p * d) ** 2 * len(C))
     values = np.array([_p_value(layer, np.flatnonzero(flip), maps, C) for flip in flips])

@@ -89,7 +89,7 @@ class Weighted:
         return C * scale * scale[:, None]
 
     def _to_normal_form(self) -> ToNormalForm:
-        return ToNormalForm(self.information, self.network, self.whitening)
+        return ToNormalForm(self.information.model, self.information.free, self.network, self.whitening)
 
 
 def fit_weighted(network: Network, X: np.ndarray, Y: np.ndarray, whitening: Whitening | None = None) -> Weighted | None:
@@ -112,7 +112,7 @@ def fit_weighted(network: Network, X: np.ndarray, Y: np.ndarray, whitening: Whit
         if converged:
             break
         model = _noise_model(normal, X, Y)
-    moves = ToNormalForm(information, normal, whitening)(information.inverse)
+    moves = ToNormalForm(information.model, information.free, normal, whitening)(information.inverse)
     variances, total = _variances(network, information, moves, Z, Y, _deviations(normal, X, model))
     variances += model[1:].sum() * (_REPEATED * _sizes_of_weights(normal)) ** 2
     chi2 = total / max(Y.size - information.n_determinable, 1)

@@ -20,6 +20,7 @@ LARGEST, SMALLEST = 1e100, 1e-100  # of values; their squares and products stay 
 MOST_COLUMNS = 20_000  # the second moments of as many fill 3 GB
 FIRST_ROWS = 65_536  # by which arrays are told apart
 IN_MEMORY = 128 * 2**20  # bytes of samples in double precision beyond which they are streamed
+FEW_ROWS, FEW_FACTOR = 1_000, 8  # so few rows an input may all be needed by a search: up to eight times as many bytes
 
 
 class Source(ABC):
@@ -54,7 +55,10 @@ class Source(ABC):
         """Whether the samples are too many, or may be, for a search to go through all of them again and again."""
         if self.held:
             return False
-        return self.n_samples is None or 8 * self.n_samples * (self.n_inputs + self.n_outputs) > IN_MEMORY
+        if self.n_samples is None:
+            return True
+        most = IN_MEMORY * (FEW_FACTOR if self.n_samples < FEW_ROWS * self.n_inputs else 1)
+        return 8 * self.n_samples * (self.n_inputs + self.n_outputs) > most
 
     @property
     def weighted(self) -> bool:

@@ -21,10 +21,11 @@ as a double-precision one; only the way there is not.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import solve_triangular
 
 from neurecover.models import Student
 from neurecover.refine.held import Held
@@ -81,11 +82,12 @@ class SingleSystem:
             on = (self.gates if root is None else root * self.gates).sum(axis=0, dtype=np.float64)
             gram -= np.outer(on, on) / len(self.gates)
         self._kronecker = weights * gram
-        self._inverse_moments = cho_factor(moments + 1e-9 * np.trace(moments) / len(moments) * np.eye(len(moments)))
+        ridge = 1e-9 * np.trace(moments) / len(moments) * np.eye(len(moments))
+        self._inverse_root = solve_triangular(np.linalg.cholesky(moments + ridge), np.eye(len(moments)), lower=True).T
         if student.n_outputs == 1:
             self.gates *= self._A[0]
         self.equations = ConjugateSystem(
-            self._product,
+            self.product,
             self.gradient.ravel(),
             np.outer(self._unit_scale, np.diag(moments)).ravel(),
             self._preconditioner,
@@ -104,10 +106,14 @@ class SingleSystem:
     def follow(self, step: np.ndarray) -> np.ndarray:
         """The readout's part of the joint Gauss–Newton step whose hidden part is `step` (m, D)."""
         size = float(np.linalg.norm(step)) or 1.0
-        _, along_affine, along_units = self._forward((step / size).astype(np.float32))
+        return -size * self.readout_of(self.forward((step / size).astype(np.float32)))
+
+    def readout_of(self, u: np.ndarray) -> np.ndarray:
+        """The readout (q, p) that fits u (n, p) best."""
         T, B, inverse, _ = vars(self.projection).values()
+        along_affine, along_units = self._along_features(u)
         units = T @ along_units.astype(np.float64)
-        return -size * np.vstack([units, inverse @ along_affine.astype(np.float64) - B @ units])
+        return np.vstack([units, inverse @ along_affine.astype(np.float64) - B @ units])
 
     def _linearise(self) -> None:
         """One double-precision pass: the gradient, and in single precision the gates and Q."""
@@ -142,44 +148,61 @@ class SingleSystem:
         self._A = student.A.astype(np.float32)
         self._inverse_affine = P.inverse.astype(np.float32)
 
-    def _forward(self, step: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """u (n, p), X_aᵀu and Qᵀu."""
-        n, p, a = len(self.gates), self.student.n_outputs, self.projection.a
-        u = np.empty((n, p), dtype=np.float32)
-        along_affine = np.zeros((a, p), dtype=np.float32)
-        along_units = np.zeros((self.basis.shape[1], p), dtype=np.float32)
-        for start in range(0, n, ROWS):
-            rows = slice(start, start + ROWS)
-            X, gates = self.held.inputs[rows], self.gates[rows]
-            moved = X @ step.T
-            if p == 1:
-                u[rows, 0] = np.einsum("nm,nm->n", moved, gates)
+    def forward(self, step: np.ndarray) -> np.ndarray:
+        """u (n, p), by how much outputs change for a small step of the hidden weights (m, D)."""
+        u = np.empty((len(self.gates), self.student.n_outputs), dtype=np.float32)
+        for rows in self._blocks():
+            moved = self.held.inputs[rows] @ step.T
+            if u.shape[1] == 1:
+                u[rows, 0] = np.einsum("nm,nm->n", moved, self.gates[rows])
             else:
-                moved *= gates
+                moved *= self.gates[rows]
                 np.matmul(moved, self._A.T, out=u[rows])
+        return u
+
+    def unexplained(self, u: np.ndarray) -> np.ndarray:
+        """(I − P) u (n, p): what no readout explains."""
+        along_affine, along_units = self._along_features(u)
+        affine, left = self._inverse_affine @ along_affine, np.empty_like(u)
+        for rows in self._blocks():
+            left[rows] = u[rows] - self.affine[rows] @ affine - self.basis[rows] @ along_units
+        return left
+
+    def backward(self, u: np.ndarray) -> np.ndarray:
+        """The transpose of `forward`, (m, D)."""
+        total = np.zeros(self.student.V.shape, dtype=np.float32)
+        for rows in self._blocks():
+            gates = self.gates[rows]
+            back = gates * u[rows] if u.shape[1] == 1 else (u[rows] @ self._A) * gates
+            total += back.T @ self.held.inputs[rows]
+        return total
+
+    def product(self, v: np.ndarray) -> np.ndarray:
+        """S v, flat."""
+        return self.backward(self.unexplained(self.forward(v.reshape(self.student.V.shape)))).ravel()
+
+    def _along_features(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """X_aᵀu and Qᵀu."""
+        along_affine = np.zeros((self.projection.a, u.shape[1]), dtype=np.float32)
+        along_units = np.zeros((self.basis.shape[1], u.shape[1]), dtype=np.float32)
+        for rows in self._blocks():
             along_affine += self.affine[rows].T @ u[rows]
             along_units += self.basis[rows].T @ u[rows]
-        return u, along_affine, along_units
+        return along_affine, along_units
 
-    def _product(self, v: np.ndarray) -> np.ndarray:
-        m, D = self.student.V.shape
-        u, along_affine, along_units = self._forward(v.reshape(m, D))
-        affine = self._inverse_affine @ along_affine
-        total = np.zeros((m, D), dtype=np.float32)
-        for start in range(0, len(u), ROWS):
-            rows = slice(start, start + ROWS)
-            X, gates = self.held.inputs[rows], self.gates[rows]
-            left = u[rows] - self.affine[rows] @ affine - self.basis[rows] @ along_units
-            back = gates * left if self.student.n_outputs == 1 else (left @ self._A) * gates
-            total += back.T @ X
-        return total.ravel()
+    def _blocks(self) -> Iterator[slice]:
+        return (slice(start, start + ROWS) for start in range(0, len(self.gates), ROWS))
 
     def _preconditioner(self, damping: float) -> Operator:
+        units, inputs = self.preconditioner_root(damping)
+        left, right = (units @ units.T).astype(np.float32), (inputs @ inputs.T).astype(np.float32)
+        return lambda v: (left @ v.reshape(self.student.V.shape) @ right).ravel()
+
+    def preconditioner_root(self, damping: float) -> tuple[np.ndarray, np.ndarray]:
+        """U (m, m) and R (D, D) such that the preconditioner is C⁻¹ = UUᵀ ⊗ RRᵀ."""
         root = 1.0 / np.sqrt(self._unit_scale)
         scaled = self._kronecker * root * root[:, None]
         values, vectors = np.linalg.eigh(scaled + damping * np.eye(len(root)))
-        side = root[:, None] * vectors
-        units = ((side / np.maximum(values, max(FLOOR, damping))) @ side.T).astype(np.float32)
-        inputs = cho_solve(self._inverse_moments, np.eye(self.student.V.shape[1])).astype(np.float32)
-        shape = self.student.V.shape
-        return lambda v: (units @ v.reshape(shape) @ inputs).ravel()
+        units = root[:, None] * vectors / np.sqrt(np.maximum(values, max(FLOOR, damping)))
+        # E[x̃x̃ᵀ] = LLᵀ has the inverse L⁻ᵀL⁻¹.
+        return units, self._inverse_root

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import eigvalsh_tridiagonal
 
 from neurecover.solve.deadline import Deadline
 
@@ -14,11 +15,29 @@ Operator = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Solution:
-    """x with what is left of the equations, b − M x, and the number of products it took."""
+    """x with what is left of the equations, b − M x, and the step lengths α and ratios β of its way there."""
 
     x: np.ndarray
     residual: np.ndarray
-    n_products: int
+    lengths: tuple[float, ...]
+    ratios: tuple[float, ...]
+
+    @property
+    def n_products(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def ritz_values(self) -> np.ndarray:
+        """The roots θ of the polynomial q, q(0) = 1, with x* − x = q(C⁻¹M) x*: eigenvalues of Lanczos' matrix.
+
+        Its diagonal is 1/α_j + β_{j−1}/α_{j−1}, and beside it stands √β_j/α_j.
+        """
+        alpha, beta = np.array(self.lengths), np.array(self.ratios[: len(self.lengths) - 1])
+        if not len(alpha):
+            return np.zeros(0)
+        diagonal = 1.0 / alpha
+        diagonal[1:] += beta / alpha[:-1]
+        return eigvalsh_tridiagonal(diagonal, np.sqrt(beta) / alpha[:-1])
 
 
 def conjugate_gradients(
@@ -39,20 +58,23 @@ def conjugate_gradients(
     x, r = np.zeros_like(right), right.copy()
     z = precondition(r)
     direction, rz = z.copy(), float(np.vdot(r, z))
-    goal, n_products = tolerance**2 * rz, 0
-    while rz > goal and n_products < max_products and not (deadline is not None and deadline.passed):
+    goal = tolerance**2 * rz
+    lengths: list[float] = []
+    ratios: list[float] = []
+    while rz > goal and len(lengths) < max_products and not (deadline is not None and deadline.passed):
         image = product(direction)
-        n_products += 1
         curvature = float(np.vdot(direction, image))
         if not curvature > 0.0:
             break
-        length = right.dtype.type(rz / curvature)
+        lengths.append(rz / curvature)
+        length = right.dtype.type(lengths[-1])
         x += length * direction
         r -= length * image
         z = precondition(r)
         rz, before = float(np.vdot(r, z)), rz
-        direction = z + right.dtype.type(rz / before) * direction
-    return Solution(x, r, n_products)
+        ratios.append(rz / before)
+        direction = z + right.dtype.type(ratios[-1]) * direction
+    return Solution(x, r, tuple(lengths), tuple(ratios))
 
 
 class ConjugateSystem:

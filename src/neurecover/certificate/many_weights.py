@@ -1,0 +1,148 @@
+"""What the samples say of more weights than a matrix of all pairs of them could be formed for.
+
+For one hidden layer the readout is eliminated, and the information of the hidden weights is the S of `refine.single`,
+known by its products with vectors. Three questions are put to it by conjugate gradients with the preconditioner C.
+
+*Is every weight seen?* Of a solution z ~ N(0, C⁻¹) that is known beforehand, S x = S z is solved. In the coordinates
+C^½ the error is q(μ) ẑ along an eigenvector of the eigenvalue μ of C⁻¹S, with ẑ ~ N(0, 1) and a polynomial q, q(0) = 1:
+along an eigenvector that is not seen nothing is ever found. An error of length η as a whole says that |q(μ)| < ½ for
+every μ, but for a chance of 4 η/√(2π) that some ẑ lies within 2 η of zero. The roots θ of q being known,
+q(μ) ≥ 1 − μ Σ 1/θ below them, so that then
+
+    μ ≥ 1 / (2 Σ 1/θ).
+
+*Is every equation contradicted by others?* and *What does rounding leave?* The least-squares solution δ = F⁻¹Jᵀε for
+noise ε ~ N(0, I) has covariance F⁻¹, and what it leaves, (I − H) ε, a mean square of 1 minus the leverage (`alone`).
+
+S vanishes along the rows of V, the scales that the readout takes up: z and x have no part along them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.certificate.alone import DRAWS
+from neurecover.data import Source, afford
+from neurecover.models import Network, Student
+from neurecover.refine.held import MOST_BYTES, Held, readout_sums
+from neurecover.refine.single import SingleSystem
+from neurecover.solve import Deadline
+from neurecover.solve.conjugate import Solution, conjugate_gradients
+
+CHANCE = 1e-6  # with which a direction that is not seen is taken for one that is
+FOUND = CHANCE * np.sqrt(2.0 * np.pi) / 4.0  # η
+ROUNDS, PRODUCTS = 8, 150  # single precision gains a few digits a round
+GAIN = 1e-3  # of the residual, in a round
+DAMPING = 1e-6  # in the preconditioner alone, whose matrix may be singular where S is not
+TOLERANCE = 1e-5  # of a least-squares solution: its part in any one equation is then far below ALONE
+ALONE = 1e-4  # mean of ((I − H) ε)² over the draws that counts as none; by chance it is as small once in 3e7 times
+WIDEN = 2.4  # √(DRAWS / χ²) at 5 %: a root mean square over four draws, widened, is an upper bound in 95 of 100 cases
+
+
+@dataclass(frozen=True, eq=False)
+class ManyWeights:
+    """`weakest` bounds the eigenvalues of C⁻¹S from below, 0 where something is not seen.
+
+    `moves` (P, DRAWS) are errors of the parameters of `model` for noise of variance one, in the order of
+    `models.parameters`, those of its `free` ones; `n_alone` equations are contradicted by no others.
+    """
+
+    model: Network
+    free: np.ndarray
+    n_determinable: int
+    weakest: float
+    n_alone: int
+    moves: np.ndarray
+
+    def largest_errors(self, moved: np.ndarray, variance: float) -> np.ndarray:
+        """Upper bounds on the variances of parameters, from draws of their errors (parameters, DRAWS)."""
+        return WIDEN**2 * variance * np.mean(moved**2, axis=1)
+
+
+def can_be_tested(network: Network, samples: Source) -> bool:
+    """Whether its activation leaves the scales of units open and nothing else, and the samples fit in memory."""
+    if network.activation.homogeneity is None or network.activation.name == "exp" or samples.base.streams:
+        return False
+    return 4 * samples.count() * (network.n_inputs + 1) <= MOST_BYTES
+
+
+def by_products(network: Network, student: Student, samples: Source) -> ManyWeights:
+    """The answers for a network, `student` being the same as one of its samples."""
+    held = Held(samples, student.bias)
+    sums = readout_sums(held, student)
+    system = SingleSystem(held, student, sums["hh"], TOLERANCE, Deadline())
+    rng, (k, D) = np.random.default_rng(0), student.V.shape
+    free = _free(network, student.bias)
+    n_determinable = len(free) - k
+    resolved = system.projection.T.shape[1] == k
+    weakest = _weakest(system, rng) if resolved else 0.0
+    moves, n_alone = np.zeros((len(free), DRAWS)), 0
+    if weakest > 0.0:
+        left = np.zeros((len(held.inputs), student.n_outputs))
+        for draw in range(DRAWS):
+            noise = rng.standard_normal(left.shape, dtype=np.float32)
+            step = _solved(system, system.backward(system.unexplained(noise)).ravel(), TOLERANCE).x.reshape(k, D)
+            rest = noise - system.forward(step)
+            moves[:, draw] = _in_order(step, system.readout_of(rest), student.bias)
+            left += system.unexplained(rest) ** 2
+        n_alone = int(np.count_nonzero(left < DRAWS * ALONE))
+    return ManyWeights(network, free, n_determinable, weakest, n_alone, moves)
+
+
+def _weakest(system: SingleSystem, rng: np.random.Generator) -> float:
+    """The lower bound on μ, or 0 where a known solution is not found to FOUND."""
+    V = system.student.V
+    along = (V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)).astype(np.float32)
+    units, inputs = system.preconditioner_root(DAMPING)
+    back = np.linalg.inv(units), np.linalg.inv(inputs)
+
+    def across(step: np.ndarray) -> np.ndarray:
+        return step - np.einsum("jd,jd->j", step, along)[:, None] * along
+
+    def length(step: np.ndarray) -> float:
+        return float(np.linalg.norm(back[0] @ step @ back[1].T))
+
+    error = across((units @ rng.standard_normal(V.shape) @ inputs.T).astype(np.float32))
+    inverses = 0.0
+    for _ in range(ROUNDS):
+        size = length(error)
+        if size <= FOUND:
+            return 1.0 / (2.0 * inverses)
+        solution = _solved(system, system.product(error.ravel()), GAIN)
+        error = across(error - solution.x.reshape(V.shape))
+        if length(error) > 0.5 * size:
+            break
+        inverses += float(np.sum(1.0 / np.maximum(solution.ritz_values, 1e-12)))
+    return 0.0
+
+
+def _solved(system: SingleSystem, right: np.ndarray, tolerance: float) -> Solution:
+    """S x = right, in single precision whatever the size of the right side."""
+    afford(PRODUCTS * 4.0 * len(system.gates) * system.student.V.size)
+    size = np.float32(np.linalg.norm(right) or 1.0)
+    solved = conjugate_gradients(
+        system.product,
+        right / size,
+        system.equations.preconditioner(DAMPING),
+        tolerance=tolerance,
+        max_products=PRODUCTS,
+    )
+    return Solution(size * solved.x, size * solved.residual, solved.lengths, solved.ratios)
+
+
+def _free(network: Network, bias: bool) -> np.ndarray:
+    k, d, p = network.n_hidden, network.n_inputs, network.n_outputs
+    inner = np.arange(k * d + k + p * k + p)
+    if bias:
+        return inner
+    return inner[np.r_[: k * d, k * d + k : k * d + k + p * k]]
+
+
+def _in_order(step: np.ndarray, readout: np.ndarray, bias: bool) -> np.ndarray:
+    """Hidden weights (k, D) and readout (q, p) in the order W, b, A, c."""
+    k = len(step)
+    if not bias:
+        return np.concatenate([step.ravel(), readout.T.ravel()])
+    return np.concatenate([step[:, :-1].ravel(), step[:, -1], readout[:k].T.ravel(), readout[k]])

@@ -1,0 +1,140 @@
+"""The information of more weights than a matrix is formed for, known by its products."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import neurecover as nr
+from neurecover.certificate import checks
+from neurecover.certificate.information import Information, ToNormalForm
+from neurecover.certificate.many_weights import WIDEN, ManyWeights, by_products
+from neurecover.data import ArraySource, Whitening, reduce
+from neurecover.models import Network
+from neurecover.refine.settling import as_student
+from neurecover.simulate import sample, teacher
+from neurecover.statistics import GaussNewtonSums
+
+D, K, N = 12, 10, 1_500
+
+
+def asked(network: Network, X: np.ndarray, bias: bool = True) -> ManyWeights:
+    return by_products(network, as_student(network, bias), ArraySource(X, network(X)))
+
+
+def dense(network: Network, X: np.ndarray, bias: bool = True) -> Information:
+    sums = reduce(ArraySource(X, network(X)), GaussNewtonSums(as_student(network, bias)))
+    return Information.of_network(network, sums)
+
+
+@pytest.mark.parametrize("p", [1, 3])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("activation", ["relu", "leaky_relu"])
+def test_a_network_that_is_seen_is_said_to_be(p: int, bias: bool, activation: str) -> None:
+    truth = teacher(D, K, p, bias=0.7 * bias, activation=activation, random_state=1)
+    X, _ = sample(truth, N, random_state=1)
+    seen, exact = asked(truth, X, bias), dense(truth, X, bias)
+    assert seen.weakest > 0.0
+    assert seen.n_alone == 0
+    assert seen.n_determinable == exact.n_determinable
+    np.testing.assert_array_equal(seen.free, exact.free)
+
+
+def test_the_bound_is_below_the_smallest_eigenvalue() -> None:
+    """Of S against the preconditioner, both formed column by column."""
+    from neurecover.certificate.many_weights import DAMPING
+    from neurecover.refine.held import Held, readout_sums
+    from neurecover.refine.single import SingleSystem
+    from neurecover.solve import Deadline
+
+    truth = teacher(6, 5, random_state=2)
+    X, Y = sample(truth, 400, random_state=2)
+    student, held = as_student(truth, True), Held(ArraySource(X, Y), True)
+    system = SingleSystem(held, student, readout_sums(held, student)["hh"], 1e-5, Deadline())
+    S = np.array([system.product(e) for e in np.eye(student.V.size, dtype=np.float32)])
+    units, inputs = system.preconditioner_root(DAMPING)
+    root = np.kron(units, inputs)
+    values = np.linalg.eigvalsh(root.T @ S @ root)
+    weakest = asked(truth, X).weakest
+    smallest = values[truth.n_hidden]  # above those of the free scales
+    assert np.abs(values[: truth.n_hidden]).max() < 1e-4 * smallest
+    assert 0.01 * smallest < weakest <= smallest
+
+
+@pytest.mark.parametrize("case", ["twin", "off", "column", "alone"])
+def test_what_is_not_seen_is_not_said_to_be(case: str) -> None:
+    truth = teacher(D, K, 2, random_state=3)
+    X, _ = sample(truth, N, random_state=3)
+    W, b = truth.W.copy(), truth.b.copy()
+    if case == "twin":
+        W[1], b[1] = W[0], b[0]
+    if case == "off":
+        b[1] = -100.0
+    if case == "column":
+        X[:, 3] = X[:, 4]
+    if case == "alone":
+        X[1:, 3] = 0.0
+    seen = asked(Network(W, b, truth.A, truth.c), X)
+    assert seen.weakest == 0.0 or seen.n_alone > 0
+
+
+def test_an_equation_that_no_other_contradicts_is_counted() -> None:
+    """One sample alone shows a column, and with it one weight of each of two units: two equations of two outputs."""
+    truth = teacher(4, 2, 2, random_state=4)
+    X, _ = sample(truth, 400, random_state=4)
+    X[1:, 3] = 0.0
+    X[0] = np.linalg.lstsq(truth.W, 3.0 - truth.b, rcond=None)[0]  # both units on
+    assert X[0, 3] != 0.0
+    seen = asked(truth, X)
+    assert seen.weakest == 0.0 or seen.n_alone >= 2
+
+
+def test_drawn_errors_bound_those_of_the_matrix() -> None:
+    truth = teacher(D, K, 3, random_state=5).normal_form()
+    X, _ = sample(truth, N, random_state=5)
+    seen, exact = asked(truth, X), dense(truth, X)
+    white = Whitening(np.zeros(D), np.eye(D))
+    drawn = seen.largest_errors(ToNormalForm(truth, seen.free, truth, white)(seen.moves), 1.0)
+    half = ToNormalForm(truth, exact.free, truth, white)(exact.root)
+    ratio = drawn / np.maximum(np.einsum("ij,ij->i", half, half), 1e-300)
+    # WIDEN² χ²₄/4: below one in 5 % of cases; its mean is WIDEN².
+    assert np.mean(ratio < 1.0) < 0.1
+    assert 0.8 * WIDEN**2 < ratio.mean() < 1.2 * WIDEN**2
+
+
+@pytest.fixture
+def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "MAX_PARAMETERS", 50)
+
+
+@pytest.mark.usefixtures("few_are_many")
+@pytest.mark.parametrize("p", [1, 3])
+def test_a_recovery_of_many_weights_is_exact(p: int, tmp_path: Path) -> None:
+    truth = teacher(8, 8, p, random_state=6)
+    X, Y = sample(truth, 600, random_state=6)
+    found = nr.recover(X, Y, 8, random_state=6)
+    assert found.certificate.verdict == "exact"
+    assert nr.compare(found.network, truth).weight_error < 1e-10
+    assert "tested by products" in next(c.sentence for c in found.certificate.checks if c.name == "size")
+    assert found.certificate.standard_errors is not None
+    assert found.certificate.standard_errors.largest() < 1e-10
+    found.save(tmp_path / "found.npz")
+    assert nr.Recovery.load(tmp_path / "found.npz").certificate.verdict == "exact"
+
+
+@pytest.mark.usefixtures("few_are_many")
+def test_many_weights_under_noise_are_not_certified() -> None:
+    truth = teacher(8, 8, random_state=7)
+    X, Y = sample(truth, 1_500, noise=0.05, random_state=7)
+    found = nr.recover(X, Y, 8, random_state=7)
+    assert found.certificate.verdict in ("approximate", "failed")
+    assert any(c.name == "size" and not c.passed for c in found.certificate.checks)
+
+
+@pytest.mark.usefixtures("few_are_many")
+def test_many_weights_that_the_samples_leave_open_are_not_exact() -> None:
+    truth = teacher(8, 8, random_state=8)
+    X, _ = sample(truth, 900, random_state=8)
+    X[:, 5] = np.where(np.arange(900) < 4, X[:, 5], 0.0)  # four samples show a column
+    found = nr.recover(X, truth(X), 8, random_state=8, time_budget=10)
+    assert found.certificate.verdict != "exact"
