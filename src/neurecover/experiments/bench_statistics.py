@@ -100,16 +100,16 @@ def pass_memory(rows: int = 10_000_000, d: int = 20) -> PassMemory:
 
 def measure_passes(path: str) -> None:
     """The measuring process of `pass_memory`: both passes, the figures as JSON on standard output."""
-    imported = _peak_bytes()
+    imported = peak_bytes()
     source = open(path)
     d, p = source.n_inputs, source.n_outputs
     moments_seconds = _seconds(lambda: reduce(source, Moments(d, p)))
-    moments = _peak_bytes()
+    moments = peak_bytes()
     hermite_seconds = _seconds(lambda: reduce(source, HermiteSums(d, p, degree=2)))
     figures = {
         "imported_peak": imported,
         "moments_peak": moments,
-        "hermite_peak": _peak_bytes(),
+        "hermite_peak": peak_bytes(),
         "moments_seconds": moments_seconds,
         "hermite_seconds": hermite_seconds,
     }
@@ -131,7 +131,7 @@ def _write_normal(path: Path, rows: int, columns: int) -> None:
     table.flush()
 
 
-def _peak_bytes() -> int:
+def peak_bytes() -> int:
     # Not getrusage: its maximum survives exec, so that a child begins with the size of its parent.
     try:
         status = Path("/proc/self/status").read_text()

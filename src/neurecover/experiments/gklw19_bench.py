@@ -20,7 +20,7 @@ from neurecover.algorithms.gklw19.distinguishing import distinguishing_matrix, s
 from neurecover.algorithms.gklw19.learner import OURS, PAPER, PAPER_IN_PRACTICE, Settings, learn
 from neurecover.algorithms.gklw19.reflection import symmetry_test
 from neurecover.data import ArraySource, oracle, reduce
-from neurecover.experiments.bench_statistics import _peak_bytes
+from neurecover.experiments.bench_statistics import peak_bytes
 from neurecover.experiments.experiment import Experiment, Row, Track, fresh_seeds
 from neurecover.experiments.gklw19 import paper_errors
 from neurecover.matching import compare
@@ -283,10 +283,10 @@ def measure_memory(size: int = 32, n: int = 100_000) -> None:
     truth = _orthonormal(size, 0)
     X, Y = sample(truth, n, random_state=0)
     source = ArraySource(X, Y)
-    before = _peak_bytes()
+    before = peak_bytes()
     began = time.perf_counter()
     reduce(source, PureNeuronSums(np.eye(size), np.eye(size), (0.5, 0.5)))
-    pass_seconds, pass_peak = time.perf_counter() - began, _peak_bytes()
+    pass_seconds, pass_peak = time.perf_counter() - began, peak_bytes()
     began = time.perf_counter()
     learn(source, size, truth.activation, np.random.default_rng(0))
     figures = {
@@ -294,7 +294,7 @@ def measure_memory(size: int = 32, n: int = 100_000) -> None:
         "n": n,
         "megabytes_before": round(before / 2**20),
         "megabytes_after_pass": round(pass_peak / 2**20),
-        "megabytes_after_method": round(_peak_bytes() / 2**20),
+        "megabytes_after_method": round(peak_bytes() / 2**20),
         "pass_seconds": round(pass_seconds, 2),
         "method_seconds": round(time.perf_counter() - began, 2),
         "required": "within 2048 MB",

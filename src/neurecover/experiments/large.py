@@ -1,0 +1,101 @@
+"""Thousands of hidden weights from samples, without noise: how often all come back, in what time and memory.
+
+Every recovery is a process of its own with one thread, so that the peak of its memory is its own; the samples are in
+it. No setting was chosen on these seeds.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import astuple, dataclass
+
+import numpy as np
+
+from neurecover.experiments.experiment import Experiment, Row, Track
+from neurecover.matching import compare
+from neurecover.pipeline import recover
+from neurecover.simulate import sample, teacher
+
+FIRST_SEED = 3_000
+EXACT = 1e-10
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Inputs, units, outputs and samples; seeds, how many of them have to be solved, and the median seconds allowed."""
+
+    d: int
+    k: int
+    p: int
+    n: int
+    seeds: int
+    needed: int
+    seconds: float
+
+
+PROBLEMS = (
+    Problem(100, 100, 1, 52_000, 5, 4, 150.0),
+    Problem(784, 32, 10, 30_000, 5, 4, 150.0),
+    Problem(784, 128, 10, 100_000, 2, 1, 900.0),
+)
+
+
+def solve(d: int, k: int, p: int, n: int, seed: int, seconds: float) -> dict[str, float | str]:
+    """One recovery of a random network with unit rows: its verdict, its error, what it took."""
+    from threadpoolctl import threadpool_limits
+
+    from neurecover.experiments.bench_statistics import peak_bytes
+
+    truth = teacher(d, k, p, random_state=seed)
+    X, Y = sample(truth, n, random_state=seed)
+    with threadpool_limits(1):
+        began = time.process_time()
+        found = recover(X, Y, k, random_state=seed, time_budget=4.0 * seconds)
+        took = time.process_time() - began
+    return {
+        "verdict": found.certificate.verdict,
+        "error": compare(found.network, truth).weight_error,
+        "seconds": took,
+        "megabytes": peak_bytes() / 2**20,
+    }
+
+
+def _in_its_own_process(problem: Problem, seed: int) -> dict[str, float | str]:
+    call = ", ".join(map(str, (*astuple(problem)[:4], seed, problem.seconds)))
+    code = f"import json; from neurecover.experiments.large import solve; print(json.dumps(solve({call})))"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    if child.returncode:
+        raise RuntimeError(f"The measuring process failed:\n{child.stderr}")
+    return json.loads(child.stdout)
+
+
+def _measure(problem: Problem, track: Track) -> Row:
+    label = f"d = {problem.d}, k = {problem.k}"
+    seeds = range(FIRST_SEED, FIRST_SEED + problem.seeds)
+    runs = [_in_its_own_process(problem, seed) for seed in track(seeds, label)]
+    right = [run["verdict"] == "exact" and float(run["error"]) <= EXACT for run in runs]
+    return {
+        "d": problem.d,
+        "k": problem.k,
+        "p": problem.p,
+        "n": problem.n,
+        "seeds": problem.seeds,
+        "solved": sum(right),
+        "needed": problem.needed,
+        "said exact but wrong": sum(run["verdict"] == "exact" and not ok for run, ok in zip(runs, right)),
+        "median error": f"{np.median([run['error'] for run in runs]):.1e}",
+        "median CPU seconds": round(float(np.median([run["seconds"] for run in runs])), 1),
+        "allowed": problem.seconds,
+        "peak MB": round(max(float(run["megabytes"]) for run in runs)),
+    }
+
+
+def _run(track: Track) -> Iterator[Row]:
+    return (_measure(problem, track) for problem in PROBLEMS)
+
+
+TABLE = Experiment("large", "Thousands of hidden weights from samples", _run)
