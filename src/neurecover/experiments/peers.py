@@ -79,14 +79,7 @@ def _torch_stepper(torch: Any, model: Any, X: Any, Y: Any, optimiser: str, rate:
         rule = torch.optim.Adam(model.parameters(), lr=rate)
         schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(rule, factor=0.5, patience=1)
     else:
-        rule = torch.optim.LBFGS(
-            model.parameters(),
-            max_iter=50,
-            history_size=50,
-            line_search_fn="strong_wolfe",
-            tolerance_grad=0,
-            tolerance_change=0,
-        )
+        rule = lbfgs(torch, model.parameters())
 
     def loss() -> Any:
         rule.zero_grad()
@@ -105,6 +98,12 @@ def _torch_stepper(torch: Any, model: Any, X: Any, Y: Any, optimiser: str, rate:
         return float(value.detach())
 
     return stretch
+
+
+def lbfgs(torch: Any, parameters: Any) -> Any:
+    """50 steps of L-BFGS at a time, none of them given up for being small."""
+    options = {"max_iter": 50, "history_size": 50, "tolerance_grad": 0, "tolerance_change": 0}
+    return torch.optim.LBFGS(parameters, line_search_fn="strong_wolfe", **options)
 
 
 def _torch_model(torch: Any, d: int, width: int) -> Any:
