@@ -5,6 +5,8 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import dask
@@ -17,6 +19,7 @@ from dask.distributed import Client, LocalCluster
 
 import neurecover as nr
 from neurecover.data import ArraySource, Mapped, Whitening, reduce, split
+from neurecover.experiments import files, workers
 from neurecover.statistics import GaussNewtonSums, Moments, Together
 
 TRUTH = nr.simulate.teacher(5, 3, random_state=0)
@@ -28,7 +31,7 @@ ARRAYS = da.from_array(X, chunks=(1_000, 3)), da.from_array(Y[:, 0], chunks=1_70
 def client() -> Iterator[Client]:
     with (
         dask.config.set({"distributed.scheduler.allowed-failures": 5}),
-        LocalCluster(2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster,
         Client(cluster) as opened,
     ):
         yield opened
@@ -114,7 +117,7 @@ def test_a_scheduler_that_goes_away_is_one_sentence() -> None:
             super().update(X, Y)
 
     with dask.config.set({"distributed.comm.timeouts.connect": "1s"}):
-        cluster = LocalCluster(1, threads_per_worker=1, processes=False, dashboard_address=None)
+        cluster = LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None)
         client = Client(cluster, set_as_default=False)
         thread = threading.Timer(0.5, cluster.close)
         thread.start()
@@ -122,6 +125,28 @@ def test_a_scheduler_that_goes_away_is_one_sentence() -> None:
             reduce(nr.open(ARRAYS, client=client), Slow(5, 1))
         thread.join()
         client.close()
+
+
+def test_the_benchmark_of_workers_adds_up_the_same_sums(monkeypatch: pytest.MonkeyPatch, client: Client) -> None:
+    """On the cluster that is running, in place of one of its own."""
+    monkeypatch.setattr(workers, "CASE", {"n": 3 * files.PIECE // 2, "d": 4, "k": 2, "kind": "parquet"})
+    monkeypatch.setattr(workers, "TIMES", 1)
+    own = workers._opened
+
+    @contextmanager
+    def opened(path: Path, count: int) -> Iterator[Any]:
+        if count == 0:
+            with own(path, 0) as here:
+                yield here
+        else:
+            frame = dd.read_parquet(path, split_row_groups=1)
+            yield nr.open(frame, client=client), lambda: list(client.run(time.process_time).values())
+
+    monkeypatch.setattr(workers, "_opened", opened)
+    rows = list(workers.compared(lambda items, label: items))
+    assert [row["workers"] for row in rows] == [0, 1, 2]
+    assert all(float(str(row["apart"])) < 1e-12 for row in rows)
+    assert len(client.nthreads()) == 2
 
 
 def test_collections_are_opened_without_being_computed() -> None:

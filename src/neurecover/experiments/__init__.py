@@ -24,6 +24,7 @@ from neurecover.experiments import (
     tables,
     torture,
     trained,
+    workers,
 )
 from neurecover.experiments.experiment import Experiment
 
@@ -47,6 +48,7 @@ def benchmarks() -> dict[str, Experiment]:
         peers.PEERS,
         deep_peers.TABLE,
         scale.SCALE,
+        workers.WORKERS,
         resumes.RESUMES,
         torture.TORTURE,
         trained.TRAINED,

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from neurecover.experiments.experiment import Experiment, Row, Track
-from neurecover.experiments.scale import written
+from neurecover.experiments.files import written
 
 CASE = {"n": 1_000_000, "d": 20, "k": 6, "kind": "parquet"}
 KILLS = 10

@@ -1,10 +1,10 @@
 """Time and memory against the number of samples n, inputs d and units k, for samples that are streamed from files.
 
 Every row is a `recover` in a process of its own, on noisy samples of a random network. Time is that of the processor; a
-pass is timed between its first block and its last, by the clock on the wall where worker processes compute it. The last
-pass is the heaviest: it sums the information of P parameters and the covariance of their scores, 4 P² floating-point
-operations per row as these are defined. `share` is their rate as a share of that of one large matrix product in the
-same process; it is above one where sums by region of the input spare most of them.
+pass is timed between its first block and its last. The last pass is the heaviest: it sums the information of P
+parameters and the covariance of their scores, 4 P² floating-point operations per row as these are defined. `share` is
+their rate as a share of that of one large matrix product in the same process; it is above one where sums by region of
+the input spare most of them. Rows with `workers` are that pass alone, here (0) and on workers (`bench workers`).
 """
 
 from __future__ import annotations
@@ -20,16 +20,15 @@ from typing import Any
 import numpy as np
 
 from neurecover.experiments.experiment import Experiment, Row, Track
-from neurecover.simulate import sample, teacher
+from neurecover.experiments.files import written
+from neurecover.experiments.workers import compared
 
-NOISE, PIECE = 0.1, 2**16
-USUAL = {"n": 1_000_000, "d": 20, "k": 6, "kind": "parquet", "workers": 0}
+USUAL = {"n": 1_000_000, "d": 20, "k": 6, "kind": "parquet"}
 VARIED: list[dict[str, Any]] = [
     *({"varied": "n", "n": n} for n in (100_000, 300_000, 1_000_000, 3_000_000, 10_000_000)),
     *({"varied": "d", "d": d, "n": 300_000} for d in (30, 100, 300)),
     *({"varied": "k", "k": k} for k in (3, 12)),
     {"varied": "kind", "kind": "npy"},
-    *({"varied": "workers", "workers": workers, "n": 3_000_000, "d": 50, "k": 10} for workers in (1, 2)),
     {"varied": "all", "n": 10_000_000, "d": 50, "k": 10},
 ]
 EXPECTED = {"n": 1.0, "d": 2.0}  # powers with which the last pass grows
@@ -37,6 +36,18 @@ EXPECTED = {"n": 1.0, "d": 2.0}  # powers with which the last pass grows
 
 def _run(track: Track) -> list[Row]:
     rows = [_measured(USUAL | case) for case in track(VARIED, "sizes")]
+    for row in compared(track):
+        shared = {name: row[name] for name in ("n", "d", "k", "CPU seconds", "wall seconds")}
+        rows.append(
+            {
+                **dict.fromkeys(rows[0]),
+                **shared,
+                "workers": row["workers"],
+                "kind": "parquet",
+                "varied": "workers",
+                "pass seconds": row["wall seconds"],
+            }
+        )
     for varied, expected in EXPECTED.items():
         mine = [row for row in rows if row["varied"] == varied and row["pass seconds"]]
         if len(mine) < 2:
@@ -53,13 +64,12 @@ def _measured(case: dict[str, Any]) -> Row:
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "neurecover.experiments.scale", json.dumps(case), folder]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return case | json.loads(done.stdout.splitlines()[-1])
+    return case | {"workers": None} | json.loads(done.stdout.splitlines()[-1])
 
 
 def _recovered(case: dict[str, Any], folder: Path) -> Row:
     """What a process of its own measures: recover from files, here or on worker processes."""
     import resource
-    from contextlib import ExitStack
 
     from neurecover import pipeline
     from neurecover.data import open as open_samples
@@ -68,27 +78,19 @@ def _recovered(case: dict[str, Any], folder: Path) -> Row:
     told: list[tuple[str, float]] = []
 
     def progress(stage: str, _: float) -> None:
-        told.append((stage, time.perf_counter() if case["workers"] else time.process_time()))
+        told.append((stage, time.process_time()))
 
-    with ExitStack() as stack:
-        source = open_samples(place)
-        if case["workers"]:
-            from dask import dataframe
-            from distributed import Client, LocalCluster
-
-            cluster = LocalCluster(case["workers"], threads_per_worker=1, dashboard_address=None)
-            client = stack.enter_context(Client(stack.enter_context(cluster)))
-            source = open_samples(dataframe.read_parquet(place, split_row_groups=1), client=client)
-        began, wall = time.process_time(), time.perf_counter()
-        found = pipeline.recover(source, n_hidden=case["k"], random_state=0, progress=progress)
-        seconds, wall = time.process_time() - began, time.perf_counter() - wall
+    source = open_samples(place)
+    began, wall = time.process_time(), time.perf_counter()
+    found = pipeline.recover(source, n_hidden=case["k"], random_state=0, progress=progress)
+    seconds, wall = time.process_time() - began, time.perf_counter() - wall
     errors = found.certificate.standard_errors
     whole = single = np.nan
     if errors is not None:
         true, W = truth.normal_form().W, found.network.W
         apart = np.square(W - true[np.square(W[:, None] - true).sum(axis=2).argmin(axis=1)])
         whole, single = apart.sum() / np.square(errors["W"]).sum(), np.mean(apart / np.square(errors["W"]))
-    per_pass, count = _last_pass(told, case)
+    per_pass, count = _last_pass(told)
     return {
         "verdict": found.certificate.verdict,
         "passes": count,
@@ -102,32 +104,7 @@ def _recovered(case: dict[str, Any], folder: Path) -> Row:
     }
 
 
-def written(case: dict[str, Any], folder: Path) -> tuple[Any, Any]:
-    """The network and the files of its samples in single precision, written piece by piece."""
-    n, d = case["n"], case["d"]
-    truth = teacher(d, case["k"], random_state=0)
-    pieces = [min(PIECE, n - first) for first in range(0, n, PIECE)]
-    made = (sample(truth, m, noise=NOISE, random_state=1 + i) for i, m in enumerate(pieces))
-    if case["kind"] == "npy":
-        X, Y = (
-            np.lib.format.open_memmap(folder / f"{name}.npy", "w+", np.float32, (n, width))
-            for name, width in (("X", d), ("Y", 1))
-        )
-        for i, (x, y) in enumerate(made):
-            X[i * PIECE : i * PIECE + len(x)], Y[i * PIECE : i * PIECE + len(x)] = x, y
-        return truth, (folder / "X.npy", folder / "Y.npy")
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    names = [*(f"x{j}" for j in range(d)), "y"]
-    schema = pa.schema([(name, pa.float32()) for name in names])
-    with pq.ParquetWriter(folder / "samples.parquet", schema, use_dictionary=False) as writer:
-        for x, y in made:
-            writer.write_table(pa.table(list(np.hstack([x, y]).T.astype(np.float32)), schema=schema))
-    return truth, folder / "samples.parquet"
-
-
-def _last_pass(told: list[tuple[str, float]], case: dict[str, Any]) -> tuple[float | None, int]:
+def _last_pass(told: list[tuple[str, float]]) -> tuple[float | None, int]:
     """The seconds of the last pass, from the times of its blocks, and how many passes there were."""
     numbers = [int(stage.split()[1]) for stage, _ in told if stage.startswith("pass ")]
     if not numbers:
