@@ -124,6 +124,8 @@ def test_a_box_that_refuses_says_why_and_what_to_do() -> None:
         (extracting.SMOOTH, "--samples 2000 --activation auto"),
         ("Give it more time: a larger time_budget, or none.", "--time-budget"),
         ("Leave the number of units to be found: n_hidden=None.", "no --hidden"),
+        ("bounds needs finite numbers with low < high. Got (3.0, 1.0) instead.", "--bounds needs"),
+        ("X and Y apart, so no columns are chosen. Leave out inputs and outputs.", "--inputs and --outputs"),
         ("Try activation='leaky_relu(0.1)' or 'abs'.", "--activation leaky_relu(0.1)"),
     ],
 )

@@ -16,9 +16,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from dask.distributed import Client, LocalCluster
+from distributed.comm.core import CommClosedError
 
 import neurecover as nr
 from neurecover.data import ArraySource, Mapped, Whitening, reduce, split
+from neurecover.data.cluster import DaskSource
 from neurecover.experiments import files, workers
 from neurecover.statistics import GaussNewtonSums, Moments, Together
 
@@ -147,6 +149,22 @@ def test_the_benchmark_of_workers_adds_up_the_same_sums(monkeypatch: pytest.Monk
     assert [row["workers"] for row in rows] == [0, 1, 2]
     assert all(float(str(row["apart"])) < 1e-12 for row in rows)
     assert len(client.nthreads()) == 2
+
+
+def test_a_scheduler_that_does_not_answer_is_the_same_sentence() -> None:
+    """Whichever call finds it gone: that for the number of workers, or one that hands out work."""
+
+    class Gone:
+        def nthreads(self, *_: Any) -> Any:
+            raise CommClosedError("ConnectionPool closing.")
+
+        compute = nthreads
+
+    source = nr.open(ARRAYS, client=Gone())
+    assert isinstance(source, DaskSource)
+    for call in (source._n_workers, lambda: source._submitted(None)):
+        with pytest.raises(OSError, match=r"The Dask scheduler went away \(CommClosedError\)"):
+            call()
 
 
 def test_collections_are_opened_without_being_computed() -> None:

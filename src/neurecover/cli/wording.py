@@ -12,6 +12,8 @@ _WORDS = (
     (r"bounds=\(low, high\)", "--bounds LOW,HIGH"),
     (r"like=X", "--like FILE"),
     (r"inputs=\[[^]]*\]", "--inputs"),
+    (r"^(bounds|method) needs\b", r"--\1 needs"),
+    (r"Leave out inputs and outputs", "Leave out --inputs and --outputs"),
     (r"n_hidden=None", "no --hidden"),
     (r"\bn_hidden=\(?([\d, ]+)\)?", r"--hidden \1"),
     (r": n_hidden\b", ": --hidden"),

@@ -10,7 +10,8 @@ written between them.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 from zlib import crc32
@@ -125,29 +126,41 @@ class DaskSource(Source):
 
     def _submitted(self, value: Any) -> Any:
         client = self._client or _current_client()
-        return value if client is None else client.compute(value)
+        if client is None:
+            return value
+        with _reaching():
+            return client.compute(value)
 
     def _n_workers(self) -> int:
         client = self._client or _current_client()
-        return 1 if client is None else max(sum(client.nthreads().values()), 1)
+        if client is None:
+            return 1
+        with _reaching():
+            return max(sum(client.nthreads().values()), 1)
 
     def _result(self, future: Any) -> Any:
         if self._dask.is_dask_collection(future):  # there is no client
             return future.compute()
-        distributed = optional("distributed", "A cluster", "cluster")
-        lost = (distributed.CancelledError, distributed.comm.core.CommClosedError, TimeoutError)
-        try:
+        with _reaching():
             return future.result()
-        except distributed.KilledWorker:
-            raise OSError(
-                "Workers died again and again on one partition, most likely for want of memory: give the collection "
-                "smaller partitions, or the workers more memory."
-            ) from None
-        except lost as error:
-            raise OSError(
-                f"The Dask scheduler went away ({type(error).__name__}): start it again and make the same call; with "
-                "checkpoint= it goes on where it was."
-            ) from None
+
+
+@contextmanager
+def _reaching() -> Iterator[None]:
+    """Within it a scheduler that does not answer any more, and workers that die, are said to."""
+    distributed = optional("distributed", "A cluster", "cluster")
+    try:
+        yield
+    except distributed.KilledWorker:
+        raise OSError(
+            "Workers died again and again on one partition, most likely for want of memory: give the collection "
+            "smaller partitions, or the workers more memory."
+        ) from None
+    except (distributed.CancelledError, distributed.comm.core.CommClosedError, TimeoutError) as error:
+        raise OSError(
+            f"The Dask scheduler went away ({type(error).__name__}): start it again and make the same call; with "
+            "checkpoint= it goes on where it was."
+        ) from None
 
 
 @dataclass(frozen=True)

@@ -174,6 +174,4 @@ def _found(path: PathLike) -> Path:
 
 def _refuse_columns(inputs: Columns | None, outputs: Columns | None, what: str) -> None:
     if inputs is not None or outputs is not None:
-        raise ValueError(
-            f"{what} holds X and Y apart, so no columns are chosen. Got inputs={inputs!r}, outputs={outputs!r} instead."
-        )
+        raise ValueError(f"{what} holds X and Y apart, so no columns are chosen. Leave out inputs and outputs.")

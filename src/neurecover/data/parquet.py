@@ -65,8 +65,10 @@ class ParquetSource(Source):
                     f"{file}: expected the columns of {files[0].name}. Got a file without {missing[0]!r} instead; "
                     "leave it out of the folder, or name inputs and outputs that all files have."
                 )
-        self._x_dtype = np.result_type(*(common_dtype(schema, self.input_names, self.origin) for schema in schemas))
-        self._y_dtype = np.result_type(*(common_dtype(schema, self.output_names, self.origin) for schema in schemas))
+        self._x_dtype, self._y_dtype = (
+            np.result_type(*(common_dtype(schema, names, str(file)) for file, schema in zip(files, schemas)))
+            for names in (self.input_names, self.output_names)
+        )
 
     def _files(self) -> list[Path]:
         return sorted({group.path for group in self._groups})
@@ -79,7 +81,7 @@ class ParquetSource(Source):
         first = 0
         for group in self._groups:
             if first + group.n_rows > start:
-                with _file(group.path) as file:
+                with _file(group.path, f", row group {group.number}") as file:
                     at = first
                     for batch in file.iter_batches(batch_size=rows, columns=names, row_groups=[group.number]):
                         if at >= start:
@@ -109,7 +111,8 @@ def parquet_files(folder: Path) -> list[Path]:
 
 
 @contextmanager
-def _file(path: Path) -> Iterator[Any]:
+def _file(path: Path, part: str = "") -> Iterator[Any]:
+    """The file, of which `part` is read."""
     pa, pq = arrow(), arrow("parquet")
     try:
         with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
@@ -117,7 +120,7 @@ def _file(path: Path) -> Iterator[Any]:
     except (pa.ArrowException, OSError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(
-            f"{path}: expected an intact Parquet file. Got one that cannot be read ({reason}) instead."
+            f"{path}{part}: expected an intact Parquet file. Got one that cannot be read ({reason}) instead."
         ) from error
 
 
