@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from neurecover.certificate.checks import FEW
 from neurecover.certificate.verdict import Certificate, Check
 
 AT_MOST = 1_000  # times the samples there are; beyond, more of them are no advice
@@ -51,6 +52,8 @@ def advice(certificate: Certificate) -> tuple[str, ...]:
     wrong = bool(set(NOT_NOISE) & set(failed))
     lacking = [check for name, check in failed.items() if name in COUNTED or not wrong]
     wanted = max((_samples(check, certificate.n_samples) for check in lacking), default=0.0)
+    if "rounding" in failed and not any(check.name == "load" for check in certificate.checks):
+        wanted = max(wanted, *(_to_tell_noise(check, certificate.n_samples) for check in certificate.checks))
     if certificate.n_samples < wanted <= AT_MOST * certificate.n_samples:
         said.append(f"Give about {_rounded(wanted):,} samples or more; there are {certificate.n_samples:,}.")
     elif wanted:
@@ -75,6 +78,13 @@ def _samples(check: Check, n: int) -> float:
     if check.name == "precision":
         return n / max(short, 1e-12) ** 2
     return short**2 * n if check.name == "strength" else 0.0
+
+
+def _to_tell_noise(check: Check, n: int) -> float:
+    """How many samples the check `load` would want, where none was made because weights are not determined."""
+    if check.name != "equations" or not check.figure or not check.limit or check.figure >= FEW * check.limit:
+        return 0.0
+    return FEW * check.limit / check.figure * n
 
 
 def _rounded(n: float) -> int:
