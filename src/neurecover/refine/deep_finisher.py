@@ -1,8 +1,6 @@
 """A network of several hidden layers from samples: search with skips, signs, fit without skips.
 
-Without noise the first network whose residual is at the level of rounding ends the search. With noise nothing marks the
-optimum, so the search ends when two runs from different starts arrive at the same one, and no wider student does much
-better.
+The search looks at a part of the samples; the network that it ends at is then fitted to all of them.
 """
 
 from __future__ import annotations
@@ -16,19 +14,17 @@ from neurecover.data import Source
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import DeepNetwork
 from neurecover.refine.deep_descent import DeepDescent, descend_deep
-from neurecover.refine.deep_problem import EXACT, Problem, Progress
-from neurecover.refine.deep_search import JOINT, Samples, candidates, narrow
-from neurecover.refine.deep_settling import Settled, settle_deep
+from neurecover.refine.deep_problem import EXACT, Problem, Progress, criterion, n_parameters
+from neurecover.refine.deep_runs import MAX_RUNS, Runs, search
+from neurecover.refine.deep_search import JOINT, Samples, narrow
+from neurecover.refine.deep_settling import settle_deep, settled_on
 from neurecover.refine.deep_signs import with_skips
 from neurecover.refine.deep_widths import guess_widths
-from neurecover.refine.model_fit import model_rss
 from neurecover.solve import Deadline
 
-MAX_RUNS, FRESH_RUNS = 24, 3  # students taken to the end, in general and to rule a narrower network out
+FRESH_RUNS = 3  # students taken to the end to rule a narrower network out
 SEARCH_LOAD = 60  # samples per parameter that the search at given widths looks at; the last fits see all
 SEARCH_SAMPLES = 20_000  # that the search for the widths looks at
-NOISE = 1.5  # times the mean square error of a wide student, beyond which what is left is no noise
-SAME = 0.1  # of one equation's share of Σ r²: two optima closer than this are one
 UNDETERMINED = 1e-13  # smallest eigenvalue of the scaled information at which a weight is left open
 
 
@@ -79,42 +75,9 @@ def finish_deep(
         raise UnsolvableError("The outputs are the same for every sample, so no weight can be seen in them.")
     if widths is None:
         return _find_widths(problem, depth, rng, deadline)
-    return _solve(problem, tuple(widths), rng, deadline, MAX_RUNS)
-
-
-def _solve(
-    problem: Problem,
-    widths: tuple[int, ...],
-    rng: np.random.Generator,
-    deadline: Deadline,
-    max_runs: int,
-    noiseless: bool = False,
-) -> DeepFinished:
-    """The best network of these widths; on samples known to be noiseless, runs that agree do not end the search."""
-    n_numbers, total = problem.n_parameters(widths), problem.total
-    samples = problem.samples(SEARCH_LOAD * n_numbers, rng)
-    if samples.Y.size <= n_numbers:
-        raise UnsolvableError(
-            f"A network of {n_numbers} parameters needs more equations than that. Got {samples.Y.size} instead."
-        )
-    best: Settled | None = None
-    runs, start_of_best, agreed = 0, 0, False
-    for candidate in candidates(samples, widths, rng, deadline):
-        runs += 1
-        problem.progress("search", candidate.fit.relative_rss)
-        # With its skips a student fits its samples at least as well as the network that it leads to.
-        if best is None or candidate.fit.rss <= model_rss(samples.source, best.fit.network):
-            settled = settle_deep(problem, candidate.fit, deadline)
-            problem.progress("settle", settled.fit.rss / total)
-            if best is not None and candidate.start != start_of_best:
-                agreed = abs(settled.fit.rss - best.fit.rss) <= SAME * best.fit.rss / problem.n_equations
-                agreed &= settled.fit.rss / total <= NOISE * candidate.wide_error
-            if best is None or settled.fit.rss < best.fit.rss:
-                best, start_of_best = settled, candidate.start
-        if best.fit.rss < EXACT * total or (agreed and not noiseless) or runs >= max_runs or deadline.passed:
-            break
-    assert best is not None
-    return _finished(best, total, runs, agreed)
+    size = n_parameters(source.n_inputs, tuple(widths), source.n_outputs, bias)
+    samples = problem.samples(SEARCH_LOAD * size, rng)
+    return _finished(search(problem, samples, tuple(widths), rng, deadline))
 
 
 def _find_widths(problem: Problem, depth: int, rng: np.random.Generator, deadline: Deadline) -> DeepFinished:
@@ -125,43 +88,47 @@ def _find_widths(problem: Problem, depth: int, rng: np.random.Generator, deadlin
     """
     samples = problem.samples(SEARCH_SAMPLES, rng)
     guess = guess_widths(samples, depth, rng, deadline)
-    problem.progress(f"widths {guess.widths}", guess.fit.relative_rss)
-    best = _solve(problem, guess.widths, rng, deadline, MAX_RUNS, guess.fit.relative_rss < EXACT)
-    runs, tried = best.runs, set[tuple[int, ...]]()
+    tell, whole = problem.progress, problem.part(samples)
+    tell(f"widths {guess.widths}", guess.fit.relative_rss)
+    best = search(whole, samples, guess.widths, rng, deadline, noiseless=guess.fit.relative_rss < EXACT)
+    n_runs, tried = best.n_runs, set[tuple[int, ...]]()
     while not deadline.passed:
-        fewer = [widths for widths in _one_unit_less(best.network.n_hidden) if widths not in tried]
+        fewer = [widths for widths in _one_unit_less(best.widths) if widths not in tried]
         if not fewer:
             break
-        others = [_shrunk(problem, samples, best, widths, deadline) for widths in fewer]
-        other = min(others, key=lambda found: _criterion(problem, found))
-        if _criterion(problem, other) >= _criterion(problem, best):
-            max_runs = FRESH_RUNS if best.determined else MAX_RUNS
-            other = _solve(problem, fewer[0], rng, deadline, max_runs, best.exact)
+        others = [_shrunk(samples, best, widths, deadline) for widths in fewer]
+        other = min(others, key=lambda found: _criterion(samples, found))
+        if _criterion(samples, other) >= _criterion(samples, best):
+            max_runs = FRESH_RUNS if best.best.fit.weakest >= UNDETERMINED else MAX_RUNS
+            other = search(whole, samples, fewer[0], rng, deadline, max_runs, best.exact)
             tried.add(fewer[0])
-        problem.progress(f"widths {other.network.n_hidden}", other.relative_rss)
-        runs += other.runs
-        if _criterion(problem, other) < _criterion(problem, best):
+        tell(f"widths {other.widths}", other.relative_rss)
+        n_runs += other.n_runs
+        if _criterion(samples, other) < _criterion(samples, best):
             best = other
-    note = f"The widths {best.network.n_hidden} are the narrowest found to solve the problem."
+    note = f"The widths {best.widths} are the narrowest found to solve the problem."
     if deadline.passed:
-        note = f"Time ran out before narrower widths than {best.network.n_hidden} were ruled out."
+        note = f"Time ran out before narrower widths than {best.widths} were ruled out."
     elif not guess.clear:
         note = "No width showed the planes of a first layer, so the widths are a guess."
-    return replace(best, runs=runs, notes=(note, *best.notes))
+    if len(samples.X) < problem.n_samples:
+        settled = settled_on(problem.source, best.best, problem.total, problem.bias, deadline)
+        best = replace(best, best=settled, relative_rss=settled.fit.rss / problem.total)
+    finished = _finished(replace(best, n_runs=n_runs))
+    return replace(finished, notes=(note, *finished.notes))
 
 
-def _shrunk(
-    problem: Problem, samples: Samples, found: DeepFinished, widths: tuple[int, ...], deadline: Deadline
-) -> DeepFinished:
+def _shrunk(samples: Samples, found: Runs, widths: tuple[int, ...], deadline: Deadline) -> Runs:
     """The network with the units that are worth least taken away, fitted anew."""
-    start = DeepDescent(with_skips(found.network, problem.bias), np.inf, samples.total, 0)
+    start = DeepDescent(with_skips(found.best.fit.network, samples.bias), np.inf, samples.total, 0)
     fit = narrow(samples, start, widths, deadline)
     fit = descend_deep(samples.source, fit.student, samples.total, JOINT, deadline)
-    return _finished(settle_deep(problem, fit, deadline), problem.total, 1, False)
+    settled = settle_deep(samples, fit, deadline)
+    return Runs(settled, settled.fit.rss / samples.total, 1, False)
 
 
-def _criterion(problem: Problem, found: DeepFinished) -> float:
-    return problem.criterion(found.relative_rss, found.network.n_hidden)
+def _criterion(samples: Samples, found: Runs) -> float:
+    return criterion(found.relative_rss, found.best.fit.network.n_parameters, samples.Y.size)
 
 
 def _one_unit_less(widths: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -173,10 +140,10 @@ def _one_unit_less(widths: tuple[int, ...]) -> list[tuple[int, ...]]:
     ]
 
 
-def _finished(best: Settled, total: float, runs: int, agreed: bool) -> DeepFinished:
-    fit, notes = best.fit, []
-    relative = fit.rss / total
-    if relative >= EXACT and agreed:
+def _finished(found: Runs) -> DeepFinished:
+    best, runs, relative, notes = found.best, found.n_runs, found.relative_rss, []
+    fit = best.fit
+    if relative >= EXACT and found.agreed:
         notes.append("Two runs ended at the same least-squares optimum.")
     elif relative >= EXACT:
         notes.append(f"No two of the runs ended at the same optimum ({runs} made), so a better one may exist.")
@@ -188,7 +155,7 @@ def _finished(best: Settled, total: float, runs: int, agreed: bool) -> DeepFinis
         notes.append(f"The signs of the units are open: {best.sign_choices or 'an unknown number of'} choices fit.")
     determined = fit.weakest >= UNDETERMINED
     return DeepFinished(
-        fit.network, relative, fit.converged, best.sign_choices, tuple(notes), runs, determined, int(agreed)
+        fit.network, relative, fit.converged, best.sign_choices, tuple(notes), runs, determined, int(found.agreed)
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -35,26 +35,26 @@ class Problem:
         total = float(outputs.sums["output_squared"].sum())
         return cls(source, activation, bias, outputs.n, total, progress or (lambda stage, relative_rss: None))
 
-    @property
-    def n_equations(self) -> int:
-        return self.n_samples * self.source.n_outputs
-
-    def n_parameters(self, widths: tuple[int, ...]) -> int:
-        """How many numbers a network of these widths has."""
-        sizes = (self.source.n_inputs, *widths, self.source.n_outputs)
-        return sum((below + self.bias) * above for below, above in pairwise(sizes))
-
-    def criterion(self, relative_rss: float, widths: tuple[int, ...]) -> float:
-        """N·log Σr² + (parameters)·log N up to a constant, all exact fits counting alike; less is better."""
-        N = self.n_equations
-        return float(N * np.log(max(relative_rss, EXACT)) + self.n_parameters(widths) * np.log(N))
-
     def samples(self, wanted: int, rng: np.random.Generator) -> Samples:
         """At most so many samples in memory, for the search."""
         seed = int(rng.integers(2**31))
         X, Y = (self.source if self.n_samples <= wanted else subsample(self.source, wanted, seed)).collect()
         total = float(summed_outputs(ArraySource(X, Y), self.bias).sums["output_squared"].sum())
         return Samples(X, Y, total, self.bias, self.activation)
+
+    def part(self, samples: Samples) -> Problem:
+        """The same problem on fewer samples."""
+        return replace(self, source=samples.source, n_samples=len(samples.X), total=samples.total)
+
+
+def n_parameters(d: int, widths: tuple[int, ...], p: int, bias: bool) -> int:
+    """How many numbers a network of these widths has."""
+    return sum((below + bias) * above for below, above in pairwise((d, *widths, p)))
+
+
+def criterion(relative_rss: float, n_parameters: int, n_equations: int) -> float:
+    """N·log Σr² + (parameters)·log N up to a constant, all exact fits counting alike; less is better."""
+    return float(n_equations * np.log(max(relative_rss, EXACT)) + n_parameters * np.log(n_equations))
 
 
 def summed_outputs(source: Source, bias: bool) -> Residuals:

@@ -1,52 +1,73 @@
-"""From a fitted student with skips to a network without: signs, then a fit of all weights on all samples."""
+"""From a fitted student with skips to a network without: signs, then a fit of all weights."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from neurecover.data import Source
+from neurecover.matching import compare
 from neurecover.refine.deep_descent import DeepDescent
-from neurecover.refine.deep_problem import EXACT, Problem
-from neurecover.refine.deep_signs import count_signs, without_skips
+from neurecover.refine.deep_problem import EXACT
+from neurecover.refine.deep_search import Samples
+from neurecover.refine.deep_signs import count_signs, likely_networks, without_skips
 from neurecover.refine.model_fit import ModelFit, fit_model, model_rss
 from neurecover.solve import Deadline
 
-FITTED, BEGUN = 4, 10  # choices of signs that are fitted, and the steps after which the hopeless ones are given up
+FITTED = 4  # choices of signs
+BEGUN = 10  # steps after which the hopeless ones are given up
 HOPELESS = 2.0  # times the least Σ r² among them
+NEAR = 1.1  # the same once one of them is as good as the student with skips: a rival ends next to it
+REVERSED = 0.5  # distance of unit rows from which on a unit does not look the same way
 DOUBT = 10.0  # degrees of freedom: odds of e⁵ between two choices of signs under Gaussian noise
 
 
 @dataclass(frozen=True)
 class Settled:
-    """The fit without skips, and how many choices of signs do as well, as far as the samples tell (0: not counted)."""
+    """The fit without skips, those of other signs that do as well as far as the samples tell, and how many choices
+    of signs there are (0: not counted).
+    """
 
     fit: ModelFit
+    rivals: tuple[ModelFit, ...]
     sign_choices: int
 
 
-def settle_deep(problem: Problem, candidate: DeepDescent, deadline: Deadline) -> Settled:
+def settle_deep(samples: Samples, candidate: DeepDescent, deadline: Deadline) -> Settled:
     """Without noise the equations of the signs decide; with noise the likeliest signs are tried on the samples."""
-    source, total = problem.source, problem.total
-    networks = without_skips(candidate.student, exact=candidate.relative_rss < EXACT)
-    if len(networks) > FITTED:
+    source, bias = samples.source, samples.bias
+    if candidate.relative_rss < EXACT:
+        networks = without_skips(candidate.student)
         networks = sorted(networks, key=lambda network: model_rss(source, network))[:FITTED]
-    begun = [fit_model(source, network.normal_form(), deadline, BEGUN, bias=problem.bias) for network in networks]
+    else:
+        networks = likely_networks(source, candidate.student)
+    begun = [fit_model(source, network.normal_form(), deadline, BEGUN, bias=bias) for network in networks]
     least = min(fit.rss for fit in begun)
+    near = NEAR if least <= NEAR * candidate.rss else HOPELESS
     fits = [
-        fit if fit.converged else fit_model(source, fit.network, deadline, bias=problem.bias)
+        fit if fit.converged else fit_model(source, fit.network, deadline, bias=bias)
         for fit in begun
-        if fit.rss <= HOPELESS * least
+        if fit.rss <= near * least
     ]
+    return _best(fits, samples.total, samples.Y.size)
+
+
+def settled_on(source: Source, settled: Settled, total: float, bias: bool, deadline: Deadline) -> Settled:
+    """The same on more samples: those of `source`, whose Σ (y − ȳ)² is `total`."""
+    fits = [fit_model(source, fit.network, deadline, bias=bias) for fit in (settled.fit, *settled.rivals)]
+    n_samples = source.n_samples
+    assert n_samples is not None
+    return _best(fits, total, n_samples * source.n_outputs)
+
+
+def _best(fits: list[ModelFit], total: float, n_equations: int) -> Settled:
     best = min(fits, key=lambda fit: fit.rss)
     if best.rss < EXACT * total:
-        return Settled(best, count_signs(best.network))
-    doubt = best.rss * (1.0 + DOUBT / problem.n_equations)
-    rivals = [fit for fit in fits if fit.rss <= doubt and not _same_signs(fit, best)]
-    return Settled(best, 1 + len(rivals))
+        return Settled(best, (), count_signs(best.network))
+    doubt = best.rss * (1.0 + DOUBT / n_equations)
+    rivals = tuple(fit for fit in fits if fit.rss <= doubt and not _same(fit, best))
+    return Settled(best, rivals, 1 + len(rivals))
 
 
-def _same_signs(a: ModelFit, b: ModelFit) -> bool:
-    """Whether all units look the same way in two fits of one student, whose units are in the same order."""
-    pairs = zip(a.network.layers[:-1], b.network.layers[:-1])
-    return all(bool(np.all(np.einsum("ij,ij->i", W, V) > 0)) for (W, _), (V, _) in pairs)
+def _same(a: ModelFit, b: ModelFit) -> bool:
+    """Whether two fits are one network but for the order of units; a unit reversed moves its row of norm one by two."""
+    return compare(a.network, b.network).weight_error < REVERSED

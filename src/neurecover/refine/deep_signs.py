@@ -6,7 +6,8 @@ and c_{l−1} with the weights (A, B) is free of the skips B when
     B = −m Σ_j s_j A_j v_jᵀ,        s_j = 1 if unit j of layer l has to be reversed, else 0,
 
 the constant apart, which becomes a bias. One layer after the other from the top: (A, B) is the readout first, then the
-rows of the layer above as they are after turning. Each is a linear problem in bits, that of `refine.signs`.
+rows of the layer above as they are after turning. Each is a linear problem in bits, that of `refine.signs`. With noise
+the bits are the likeliest ones of `refine.deep_likely_signs`.
 """
 
 from __future__ import annotations
@@ -15,26 +16,46 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from neurecover.data import Source
 from neurecover.models import DeepNetwork
 from neurecover.models.deep_student import DeepStudent
-from neurecover.refine.signs import find_flips, likely_flips
+from neurecover.refine.deep_likely_signs import Information
+from neurecover.refine.signs import find_flips
 
 EXACT_MISFIT = 1e-6  # of the sign equations of a fit at the level of rounding
-LIKELY = 4  # choices of signs per layer on noisy samples
+LIKELY = 4  # choices of signs on noisy samples, of every layer and of all
+UNLIKELY = 3.0  # times the least W, or its mean for the right signs: W is right to second order alone
 MAX_NETWORKS = 32
 
 
-def without_skips(student: DeepStudent, exact: bool) -> list[DeepNetwork]:
-    """The networks that the student can be, the likeliest signs first.
-
-    Where the student fits exactly, these are the solutions of the equations, or the nearest to one; else the few
-    choices of least misfit in every layer.
-    """
+def without_skips(student: DeepStudent) -> list[DeepNetwork]:
+    """The networks that a student which fits exactly can be: the solutions of the equations, or the nearest to one."""
+    slope = student.activation.odd_slope or 0.0
     partial = [_Partial((), student.readout.T, 0.0)]
     for layer in range(student.depth - 1, -1, -1):
-        grown = [turned for part in partial for turned in _turn(student, layer, part, exact)]
+        V, k = student.hidden[layer], student.widths[layer]
+        inputs = slice(0, V.shape[1] - student.bias)
+        grown = []
+        for part in partial:
+            A, skips = part.rows[:, :k], part.rows[:, k:][:, inputs]
+            found = find_flips(A, V[:, inputs], -skips, slope, tolerance=EXACT_MISFIT)
+            grown += [_turned(student, layer, part, flip, misfit) for flip, misfit in zip(found.flips, found.misfit)]
         partial = sorted(grown, key=lambda part: part.misfit)[:MAX_NETWORKS]
     return [part.network(student) for part in partial]
+
+
+def likely_networks(source: Source, student: DeepStudent) -> list[DeepNetwork]:
+    """The networks that a student fitted to noisy samples is likely to be, the likeliest first."""
+    information, n_skips = Information(source, student), 0
+    partial = [_Partial((), student.readout.T, 0.0)]
+    for layer in range(student.depth - 1, -1, -1):
+        likely = information.likely(layer, LIKELY)
+        pairs = list(zip(likely.flips, likely.misfit))
+        partial = [_turned(student, layer, part, flip, misfit) for part in partial for flip, misfit in pairs]
+        n_skips += likely.n_skips
+    least = max(min(part.misfit for part in partial), float(n_skips))
+    near = sorted((part for part in partial if part.misfit <= UNLIKELY * least), key=lambda part: part.misfit)
+    return [part.network(student) for part in near[:LIKELY]]
 
 
 def count_signs(network: DeepNetwork) -> int:
@@ -73,22 +94,13 @@ class _Partial:
         return DeepNetwork([_pair(self.rows, student.n_inputs, student.bias), *self.above], student.activation)
 
 
-def _turn(student: DeepStudent, layer: int, part: _Partial, exact: bool) -> list[_Partial]:
-    """The ways to turn the units of one layer below `part`."""
+def _turned(student: DeepStudent, layer: int, part: _Partial, flip: np.ndarray, misfit: float) -> _Partial:
+    """`part` and one layer below it, with the given units turned and the skips dropped."""
     slope = student.activation.odd_slope or 0.0
     V, k = student.hidden[layer], student.widths[layer]
-    A, skips = part.rows[:, :k], part.rows[:, k:]
-    inputs = slice(0, V.shape[1] - student.bias)
-    problem = (A, V[:, inputs], -skips[:, inputs], slope)
-    flips = find_flips(*problem, tolerance=EXACT_MISFIT).flips if exact else likely_flips(*problem, LIKELY)
-    found = []
-    for flip in flips:
-        left = skips[:, inputs] + slope * (A[:, flip] @ V[flip, inputs])
-        misfit = part.misfit + float(np.linalg.norm(left)) / max(float(np.linalg.norm(skips[:, inputs])), 1e-300)
-        constant = skips[:, -1] + slope * (A[:, flip] @ V[flip, -1]) if student.bias else np.zeros(len(A))
-        rows = np.where(flip[:, None], -V, V)
-        found.append(_Partial(((A, constant), *part.above), rows, misfit))
-    return found
+    A = part.rows[:, :k]
+    constant = part.rows[:, -1] + slope * (A[:, flip] @ V[flip, -1]) if student.bias else np.zeros(len(A))
+    return _Partial(((A, constant), *part.above), np.where(flip[:, None], -V, V), part.misfit + float(misfit))
 
 
 def _pair(rows: np.ndarray, n_inputs: int, bias: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -46,9 +46,12 @@ def find_flips(
 
     Where no assignment is within the tolerance the best one found is returned, with its misfit.
     """
-    k = len(W)
-    columns = slope * np.einsum("oj,jd->odj", A, W).reshape(-1, k)
-    target = linear.ravel()
+    columns = slope * np.einsum("oj,jd->odj", A, W).reshape(-1, len(W))
+    return _search(columns, linear.ravel(), tolerance, max_solutions)
+
+
+def _search(columns: np.ndarray, target: np.ndarray, tolerance: float, max_solutions: int) -> SignSearch:
+    k = columns.shape[1]
     scale = max(float(np.linalg.norm(columns)), float(np.linalg.norm(target)), 1e-300)
     _, triangle, pivots = qr(columns, mode="economic", pivoting=True)
     diagonal = np.abs(np.diag(triangle))
@@ -67,12 +70,21 @@ def find_flips(
 
 def likely_flips(A: np.ndarray, W: np.ndarray, linear: np.ndarray, slope: float, count: int) -> np.ndarray:
     """Under noise: the assignments of least misfit among those that differ in at most two bits from the best found."""
-    base = find_flips(A, W, linear, slope, tolerance=1e-2).flips[0]
+    columns = slope * np.einsum("oj,jd->odj", A, W).reshape(-1, len(W))
+    return nearest_subsets(columns, linear.ravel(), count)
+
+
+def nearest_subsets(columns: np.ndarray, target: np.ndarray, count: int) -> np.ndarray:
+    """The s in {0, 1}^k of least ‖columns·s − target‖ among those that differ in at most two bits from the best found.
+
+    columns is (equations, k); `count` of them, the nearest first.
+    """
+    base = _search(columns, target, 1e-2, 1).flips[0]
     k = len(base)
     single = np.eye(k, dtype=bool)
     double = np.array([single[i] | single[j] for i in range(k) for j in range(i)], dtype=bool).reshape(-1, k)
     flips = base ^ np.vstack([np.zeros((1, k), dtype=bool), single, double])
-    misfit = np.linalg.norm(slope * np.einsum("sj,oj,jd->sod", flips, A, W, optimize=True) - linear, axis=(1, 2))
+    misfit = np.linalg.norm(flips @ columns.T - target, axis=1)
     return flips[np.argsort(misfit, kind="stable")[:count]]
 
 

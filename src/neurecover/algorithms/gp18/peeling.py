@@ -52,7 +52,7 @@ def peel(
     samples = problem.samples(len(H), rng)
     best, least = layer, np.inf
     for candidate in islice(candidates(samples, widths, rng, deadline), _TRIES):
-        above = unwhitened(settle_deep(problem, candidate.fit, deadline).fit.network, whitening)
+        above = unwhitened(settle_deep(samples, candidate.fit, deadline).fit.network, whitening)
         assert isinstance(above, DeepNetwork)
         whole = Composite(layer.W, layer.threshold, _as_network(above), layer.activation)
         fit = fit_model(ArraySource(X, Y), whole, deadline, _STEPS, damping=1e-3)
