@@ -12,9 +12,10 @@ from neurecover.models import DeepNetwork, jacobian, parameters, with_parameters
 from neurecover.models.deep_student import DeepStudent
 from neurecover.refine.deep_adam import warm_up
 from neurecover.refine.deep_descent import Effort, descend_deep, solve_readout
+from neurecover.refine.deep_likely_signs import Information
 from neurecover.refine.deep_narrow import with_fresh_units, without, worth
 from neurecover.refine.deep_planes import first_planes
-from neurecover.refine.deep_signs import count_signs, without_skips
+from neurecover.refine.deep_signs import count_signs, likely_networks, without_skips
 from neurecover.refine.model_fit import fit_model
 from neurecover.solve import Deadline
 from neurecover.statistics import ModelSums
@@ -245,6 +246,29 @@ def test_skips_turn_into_signs(activation: str, widths: tuple[int, ...], p: int,
         assert compare(found[0], network).weight_error < 1e-9
         np.testing.assert_allclose(found[0](X), network(X), atol=1e-9)
     assert count_signs(network) == 1
+
+
+def test_the_likeliest_signs_under_noise_are_the_right_ones_and_their_distance_is_that_of_chance() -> None:
+    right, distance, degrees = 0, 0.0, 0
+    for seed in range(6):
+        network = _network("relu", (4, 3), 2, True, seed)
+        rng = np.random.default_rng([seed, 7])
+        X = rng.standard_normal((3_000, D))
+        Y = network(X)
+        Y = Y + 0.05 * Y.std(axis=0) * rng.standard_normal(Y.shape)
+        flips = [rng.random(m) < 0.5 for m in network.n_hidden]
+        source, total = ArraySource(X, Y), float(np.sum(Y**2))
+        fit = descend_deep(source, _as_student(network, flips, True), total, Effort(30), Deadline())
+        information = Information(source, fit.student)
+        likely = [information.likely(layer, 4) for layer in range(2)]
+        found = all(np.array_equal(signs.flips[0], flip) for signs, flip in zip(likely, flips))
+        if found:
+            distance += sum(signs.misfit[0] for signs in likely)
+            degrees += sum(signs.n_skips for signs in likely)
+            assert compare(likely_networks(source, fit.student)[0], network).weight_error < 0.5
+        right += found
+    assert right >= 4  # a unit that is hardly ever off, or on, leaves its sign open
+    assert 0.5 * degrees < distance < 2.0 * degrees  # χ² of about 100 degrees: five of its standard deviations are 0.7
 
 
 def test_signs_that_are_open_are_counted() -> None:

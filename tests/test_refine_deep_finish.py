@@ -84,6 +84,19 @@ def test_noise_ends_at_the_optimum_near_the_truth() -> None:
     assert "Two runs ended at the same least-squares optimum." in found.notes
 
 
+def test_a_search_that_sees_a_part_of_noisy_samples_ends_at_the_optimum_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    X, network = _teacher((5, 4, 3, 2), 6_000, 12)
+    Y = network(X)
+    Y = Y + 0.05 * Y.std(axis=0) * np.random.default_rng(1).standard_normal(Y.shape)
+    monkeypatch.setattr("neurecover.refine.deep_finisher.SEARCH_LOAD", 30)  # 47 parameters: 1,410 of 6,000 samples
+    found = _finish(X, Y, (4, 3))
+    reference = fit_model(ArraySource(X, Y), network, bias=True)
+    total = float(np.sum((Y - Y.mean(axis=0)) ** 2))
+    assert found.relative_rss <= reference.rss / total * (1.0 + 1.0 / Y.size)
+    assert found.agreements == 1
+    assert found.sign_choices == 1
+
+
 @pytest.mark.parametrize("name", ["tanh", "cubic", "deeper"])
 def test_what_is_not_such_a_network_is_not_exact(name: str) -> None:
     X, network = _teacher((4, 3, 3, 3, 1), 1_500, 3)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from neurecover.data import Source
-from neurecover.matching import compare
 from neurecover.refine.deep_descent import DeepDescent
 from neurecover.refine.deep_problem import EXACT
 from neurecover.refine.deep_search import Samples
@@ -17,7 +18,8 @@ FITTED = 4  # choices of signs
 BEGUN = 10  # steps after which the hopeless ones are given up
 HOPELESS = 2.0  # times the least Σ r² among them
 NEAR = 1.1  # the same once one of them is as good as the student with skips: a rival ends next to it
-REVERSED = 0.5  # distance of unit rows from which on a unit does not look the same way
+PROBES = 256  # inputs on which two networks are compared unit by unit
+REVERSED = 0.5  # distance from which on two units are not the same
 DOUBT = 10.0  # degrees of freedom: odds of e⁵ between two choices of signs under Gaussian noise
 
 
@@ -69,5 +71,14 @@ def _best(fits: list[ModelFit], total: float, n_equations: int) -> Settled:
 
 
 def _same(a: ModelFit, b: ModelFit) -> bool:
-    """Whether two fits are one network but for the order of units; a unit reversed moves its row of norm one by two."""
-    return compare(a.network, b.network).weight_error < REVERSED
+    """Whether two fits are one network but for the order of units: what each of them adds up, on whitened inputs.
+
+    A unit reversed is at a distance of 2 from itself when preactivations have unit norm.
+    """
+    X = np.random.default_rng(0).standard_normal((PROBES, a.network.n_inputs))
+    for first, second in zip(a.network.preactivations(X), b.network.preactivations(X)):
+        one, other = (Z / np.maximum(np.linalg.norm(Z, axis=0), 1e-300) for Z in (first, second))
+        apart = np.linalg.norm(one[:, :, None] - other[:, None, :], axis=0)
+        if apart.min(axis=1).max() > REVERSED or len(set(apart.argmin(axis=1))) < len(apart):
+            return False
+    return True
