@@ -35,10 +35,39 @@ def test_the_start_has_units_that_fit_every_sample(seed: int) -> None:
     )
     assert start is not None
     Z, Y = given.train.collect()
-    features = np.hstack([truth.activation(Z @ start[:, :-1].T + start[:, -1]), np.ones((len(Z), 1))])
+    features = np.hstack([truth.activation(Z @ start.units[:, :-1].T + start.units[:, -1]), np.ones((len(Z), 1))])
     left = Y - features @ np.linalg.lstsq(features, Y, rcond=None)[0]
-    assert len(start) == 3
+    assert len(start.units) == 3
     assert np.abs(left).max() < 1e-9
+
+
+def _with_a_category(seed: int) -> tuple[Network, np.ndarray, np.ndarray]:
+    """Three numbers and a category of twenty levels, each in 30 of 600 rows or so."""
+    rng = np.random.default_rng(seed)
+    X = np.hstack([rng.standard_normal((600, 3)), np.eye(20)[rng.integers(20, size=600)]])
+    truth = nr.simulate.teacher(23, 3, 2, random_state=seed, bias=0.2)
+    return truth, X, truth(X)
+
+
+def test_fresh_units_do_not_look_at_columns_that_hardly_vary() -> None:
+    """A unit that is drawn is one of the numbers alone, of unit variance: no category moves it."""
+    truth, X, Y = _with_a_category(0)
+    rng = np.random.default_rng(0)
+    given = prepared(ArraySource(X, Y), True, rng)
+    task = Task(truth.activation, given.whitening.rank, 2, len(X), True, 3)
+
+    def never(*_: object) -> None:
+        raise AssertionError
+
+    start = start_from_common_columns(given, task, never, rng)  # type: ignore[arg-type]
+    assert start is not None
+    assert len(start.units) == 0
+    V = start.draw(rng, 20, given.whitening.rank, True)
+    assert V.shape == (20, given.whitening.rank + 1)
+    Z = given.samples.collect()[0] @ V[:, :-1].T
+    numbers = np.hstack([X[:, :3], np.ones((len(X), 1))])
+    assert np.abs(Z - numbers @ np.linalg.lstsq(numbers, Z, rcond=None)[0]).max() < 1e-9
+    assert np.allclose(Z.std(axis=0), 1.0)
 
 
 def test_inputs_that_vary_are_left_to_the_search() -> None:

@@ -41,7 +41,7 @@ from neurecover.random import RandomStateLike
 from neurecover.refine.finisher import finish
 from neurecover.refine.passes import LARGEST, fit_in_passes
 from neurecover.refine.pits import lowest_pit
-from neurecover.refine.rare_columns import start_from_common_columns
+from neurecover.refine.rare_columns import RareStart, start_from_common_columns
 from neurecover.refine.settling import Finished, polish
 from neurecover.refine.task import Task
 from neurecover.results import Estimate, Recovery, Stage
@@ -262,8 +262,10 @@ def _fitted(given: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run)
     run.report("search", np.nan)
 
     def search() -> Finished:
-        first = [] if given.stream is not None else _from_common_columns(given, task, run)
-        return finish(sample, sized(task, sample), run.rng, deadline, chain(first, starts), report)
+        rare = None if given.stream is not None else _from_common_columns(given, task, run)
+        if rare is None:
+            return finish(sample, sized(task, sample), run.rng, deadline, starts, report)
+        return finish(sample, sized(task, sample), run.rng, deadline, chain([rare.units], starts), report, rare.draw)
 
     found = kept_search(run, task.activation, search)
     clock.stage("search", _search_sentence(found, sample.count()))
@@ -298,14 +300,13 @@ def _settled(samples: Source, final: Finished, task: Task, deadline: Deadline) -
     return alike if alike.relative_rss < task.level else final
 
 
-def _from_common_columns(given: Prepared, task: Task, run: Run) -> list[np.ndarray]:
+def _from_common_columns(given: Prepared, task: Task, run: Run) -> RareStart | None:
     """Where some inputs hardly vary, units to begin with from the others, for a share of the time."""
     left = run.deadline.seconds_left
     within = Deadline.after(None if left == float("inf") else COMMON_SHARE * left, run.deadline.pulse)
-    start = start_from_common_columns(
+    return start_from_common_columns(
         given, task, lambda source, smaller: finish(source, smaller, run.rng, within), run.rng
     )
-    return [] if start is None else [start]
 
 
 class _Reserve:

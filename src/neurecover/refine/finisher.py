@@ -16,9 +16,10 @@ from neurecover.data import Source
 from neurecover.models import Student
 from neurecover.refine.descent import EXACT, Descent, is_large
 from neurecover.refine.held import hold, readout_sums
-from neurecover.refine.search import descend, good_enough, hops
+from neurecover.refine.search import Draw, descend, good_enough, hops
 from neurecover.refine.settling import Finished, settle
 from neurecover.refine.shrink import elimination_order, keep_units, merged, one_less
+from neurecover.refine.starts import random_units
 from neurecover.refine.steps import ReadoutFactor
 from neurecover.refine.task import Task
 from neurecover.solve import Deadline
@@ -40,14 +41,18 @@ def finish(
     deadline: Deadline,
     starts: Iterable[np.ndarray] = (),
     progress: Progress = lambda stage, rss: None,
+    draw: Draw = random_units,
 ) -> Finished:
-    """The best network found on the source before the deadline; at least one descent is always made."""
+    """The best network found on the source before the deadline; at least one descent is always made.
+
+    `draw` gives the units that are not among `starts`.
+    """
     if is_large((task.n_hidden or 0) * (task.n_inputs + task.bias)):
         source = hold(source, task.bias)
     best: Finished | None = None
     wide: Descent | None = None
     agreements = unsettled = 0
-    for count, descent in enumerate(_descents(source, task, rng, deadline, iter(starts), progress), start=1):
+    for count, descent in enumerate(_descents(source, task, rng, deadline, iter(starts), progress, draw), start=1):
         progress("search", descent.relative_rss)
         exact = descent.relative_rss < good_enough(task, descent.student.n_hidden)
         if wide is None or descent.rss < wide.rss:
@@ -79,15 +84,16 @@ def _descents(
     deadline: Deadline,
     starts: Iterator[np.ndarray],
     progress: Progress,
+    draw: Draw,
 ) -> Iterator[Descent]:
     """Descents without end, at the width for a known k or at the one that `_grow` settles on."""
     if task.n_hidden is not None:
         width = task.width(task.prefers_affine())
     else:
-        first = _grow(source, task, rng, deadline, starts, progress)
+        first = _grow(source, task, rng, deadline, starts, progress, draw)
         yield first
         width = first.student.n_hidden
-    yield from hops(source, task, width, rng, deadline, starts)
+    yield from hops(source, task, width, rng, deadline, starts, draw)
 
 
 def _grow(
@@ -97,6 +103,7 @@ def _grow(
     deadline: Deadline,
     starts: Iterator[np.ndarray],
     progress: Progress,
+    draw: Draw,
 ) -> Descent:
     """The best of three descents at 6 units, at 12, and so on, until one is exact or twice the units are not worth it.
 
@@ -108,7 +115,7 @@ def _grow(
     width, best = min(6, widest), None
     while True:
         champion: Descent | None = None
-        for descent in itertools.islice(hops(source, task, width, rng, deadline, starts), 3):
+        for descent in itertools.islice(hops(source, task, width, rng, deadline, starts, draw), 3):
             progress(f"search with {width} units", descent.relative_rss)
             if descent.relative_rss < good_enough(task, width):
                 return descent

@@ -1,7 +1,9 @@
 """Where to begin when some inputs hardly vary: pixels at the rim, indicators of categories, counts mostly zero.
 
-Whitening makes such a column enormous where it varies at all, and few samples then decide every descent. But where the
-rare columns have their usual values the function is one of the common columns alone,
+Whitening makes such a column enormous where it varies at all, and few samples then decide every descent. So all units
+begin without the rare columns: v = B g with g ~ N(0, 1), where B spans the common columns among the whitened inputs
+(`CommonUnits`). Moreover, where the rare columns have their usual values the function is one of the common columns
+alone,
 
     y = A·act(W_c x_c + b'),        b' = b + W_r u,        u the usual values of x_r,
 
@@ -13,7 +15,7 @@ seen in most samples first, the weights are fitted there, and the whole is where
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,6 +25,7 @@ from neurecover.refine.settling import Finished
 from neurecover.refine.task import Task
 
 RARE = 0.9  # share of the samples in which a column has its usual value
+BASE = 0.3  # share of the samples with all rare columns at their usual values; a category of many levels has fewer
 ENOUGH = 2.0  # equations per parameter of the network in the common columns
 SAME = 1e-9  # of a column's range: values that differ by less are one, after a whitening and back
 STARTS, SOME, STEPS = 64, 100, 40  # of the fit of one column's weights: starts, samples, steps from each
@@ -33,37 +36,66 @@ FITTED = 1e-20  # Σ r² / Σ y² of a sample that is fitted
 Search = Callable[[Source, Task], Finished]
 
 
+@dataclass(frozen=True)
+class CommonUnits:
+    """Random units in the span of some whitened directions, `frame` (r, c), as `starts.random_units` draws them."""
+
+    frame: np.ndarray
+
+    def __call__(self, rng: np.random.Generator, n_hidden: int, n_inputs: int, bias: bool) -> np.ndarray:
+        V = rng.standard_normal((n_hidden, self.frame.shape[1] + bias))
+        W = V[:, : self.frame.shape[1]]
+        W = W / np.linalg.norm(W, axis=1, keepdims=True) @ self.frame.T
+        return np.hstack([W, V[:, self.frame.shape[1] :]])
+
+
+@dataclass(frozen=True)
+class RareStart:
+    """Units (m, d + 1) on whitened inputs to begin with, m = 0 where none were found, and what draws all others."""
+
+    units: np.ndarray
+    draw: CommonUnits
+
+
 def start_from_common_columns(
     given: Prepared, task: Task, search: Search, rng: np.random.Generator
-) -> np.ndarray | None:
-    """Units (w, b) on whitened inputs, found as above; None where no column is rare or the common ones do not suffice.
+) -> RareStart | None:
+    """Found as above; None where no column is rare, or all are.
 
     `search` finds the network of a task on whitened samples.
     """
     rare = _rare(given.source.collect()[0])
-    if not rare.any() or not task.bias:
+    if not rare.any() or rare.all() or not task.bias:
         return None
     (Z, Y), whitening, d = given.train.collect(), given.whitening, len(rare)
     back = whitening.matrix.T @ given.moments.covariance[:d, :d]  # E[z (x − mean)ᵀ], and E[z zᵀ] = 1
+    nothing_more = RareStart(np.empty((0, task.n_inputs + 1)), CommonUnits(_span(back[:, ~rare])))
     X = Z @ back + whitening.mean
     usual = np.zeros(X.shape[1])
     usual[rare] = _commonest(X[:, rare])
     moved = X - usual
     differs = (np.abs(moved) > SAME * np.maximum(np.ptp(X, axis=0), 1e-300)) & rare
     base, common = ~differs.any(axis=1), np.flatnonzero(~rare)
-    found = _on_common(X[base][:, common], Y[base], task, search)
+    found = _on_common(X[base][:, common], Y[base], task, search) if np.mean(base) >= BASE else None
     if found is None:
-        return None
+        return nothing_more
     W = np.zeros((found.n_hidden, X.shape[1]))
     W[:, common] = found.W
     _bring_in(W, found, moved, Y, differs, rng)
-    return np.hstack([W @ back.T, (found.b + W @ (whitening.mean - usual))[:, None]])
+    units = np.hstack([W @ back.T, (found.b + W @ (whitening.mean - usual))[:, None]])
+    return replace(nothing_more, units=units)
 
 
 def _rare(X: np.ndarray) -> np.ndarray:
     """The columns (d,) that vary, with one value in RARE of the samples or more, which then is the median."""
     share = np.mean(np.median(X, axis=0) == X, axis=0)
     return (share >= RARE) & (share < 1.0)
+
+
+def _span(columns: np.ndarray) -> np.ndarray:
+    """An orthonormal basis (r, c) of the columns."""
+    left, values, _ = np.linalg.svd(columns, full_matrices=False)
+    return left[:, values > SAME * values.max(initial=1e-300)]
 
 
 def _commonest(X: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ without progress it starts anew. Against fresh starts alone this solves the same
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -29,6 +29,8 @@ CHUNK, SLOW, MAX_ITERATIONS = 10, 0.8, 300
 LARGE_CHUNK = 20  # of loosely solved steps, which gain less each
 WARM = 8_000  # hidden weights beyond which second-order descents from random units are stuck (measured)
 NEARLY = 1e-12  # Σ r² / Σ y² at which a large student has all units of a noiseless teacher (measured)
+
+Draw = Callable[[np.random.Generator, int, int, bool], np.ndarray]  # fresh units, as `random_units` gives them
 
 
 def descend(
@@ -57,9 +59,18 @@ def good_enough(task: Task, width: int) -> float:
 
 
 def hops(
-    source: Source, task: Task, width: int, rng: np.random.Generator, deadline: Deadline, starts: Iterator[np.ndarray]
+    source: Source,
+    task: Task,
+    width: int,
+    rng: np.random.Generator,
+    deadline: Deadline,
+    starts: Iterator[np.ndarray],
+    draw: Draw = random_units,
 ) -> Iterator[Descent]:
-    """Endless descents at the given width: from `starts` while there are any, then random, with hops in between."""
+    """Endless descents at the given width: from `starts` while there are any, then from what `draw` gives.
+
+    In between there are hops.
+    """
     affine = task.prefers_affine()
     # A small student is done with the last digits in two or three steps, and a large one only after it is narrowed.
     enough = 0.0
@@ -67,7 +78,7 @@ def hops(
         source, enough = hold(source, task.bias), good_enough(task, width)
     for round_ in itertools.count():
         given = next(starts, np.empty((0, task.n_inputs + task.bias)))
-        fresh = _fresh(source, task, rng, max(width - len(given), 0), round_, affine)
+        fresh = _fresh(source, task, rng, max(width - len(given), 0), round_, affine, draw)
         start = task.student(np.vstack([given, fresh]), affine)
         if isinstance(source, Held) and start.V.size > WARM and not len(given):
             start = warm_up(source, start, steps_for(task.n_hidden or width, task.n_outputs), rng, deadline)
@@ -75,7 +86,9 @@ def hops(
         yield best
         failures = 0
         while failures < PATIENCE:
-            hopped = descend(source, _hop(source, best.student, task.n_hidden or width, rng), deadline, enough=enough)
+            hopped = descend(
+                source, _hop(source, best.student, task.n_hidden or width, rng, draw), deadline, enough=enough
+            )
             yield hopped
             if hopped.rss < 0.999 * best.rss:
                 best, failures = hopped, 0
@@ -87,21 +100,21 @@ def hops(
 
 
 def _fresh(
-    source: Source, task: Task, rng: np.random.Generator, n_hidden: int, round_: int, affine: bool
+    source: Source, task: Task, rng: np.random.Generator, n_hidden: int, round_: int, affine: bool, draw: Draw
 ) -> np.ndarray:
     """Units to begin a round with; the kinds of `starts` take turns."""
     if round_ % 3 == 1:
-        pool = random_units(rng, POOL * n_hidden, task.n_inputs, task.bias)
+        pool = draw(rng, POOL * n_hidden, task.n_inputs, task.bias)
         return greedy_units(source, task.student(pool, affine), n_hidden)
-    if round_ % 3 == 2 and task.bias:
+    if round_ % 3 == 2 and task.bias and draw is random_units:
         drawn = units_through_samples(source, rng, n_hidden)
-        return np.vstack([drawn, random_units(rng, n_hidden - len(drawn), task.n_inputs, task.bias)])
-    return random_units(rng, n_hidden, task.n_inputs, task.bias)
+        return np.vstack([drawn, draw(rng, n_hidden - len(drawn), task.n_inputs, task.bias)])
+    return draw(rng, n_hidden, task.n_inputs, task.bias)
 
 
-def _hop(source: Source, student: Student, n_hidden: int, rng: np.random.Generator) -> Student:
+def _hop(source: Source, student: Student, n_hidden: int, rng: np.random.Generator, draw: Draw) -> Student:
     width = student.n_hidden
     n_keep = int(rng.integers(n_hidden // 2, min(n_hidden, max(width - 1, 1)) + 1))
     old = scaled_units(student.V[most_useful(source, student, n_keep)], student.n_inputs)
-    V = np.vstack([old, random_units(rng, width - n_keep, student.n_inputs, student.bias)])
+    V = np.vstack([old, draw(rng, width - n_keep, student.n_inputs, student.bias)])
     return replace(student, V=V, readout=np.zeros_like(student.readout))
