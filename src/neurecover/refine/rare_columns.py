@@ -28,9 +28,12 @@ RARE = 0.9  # share of the samples in which a column has its usual value
 BASE = 0.3  # share of the samples with all rare columns at their usual values; a category of many levels has fewer
 ENOUGH = 2.0  # equations per parameter of the network in the common columns
 SAME = 1e-9  # of a column's range: values that differ by less are one, after a whitening and back
-STARTS, SOME, STEPS = 64, 100, 40  # of the fit of one column's weights: starts, samples, steps from each
+STARTS, SOME, STEPS = 64, 100, 48  # of a round of fits of one column's weights: starts, samples, steps from each
+EQUATIONS, ROUNDS, MOST = 3, 2, 0.9  # per unknown in a round; rounds at the most; share of samples that ends them
+LEAKS = (0.5, 0.2, 0.05, 0.0)  # slopes of a unit that is off
 
 SWEEPS, TOGETHER = 6, 6  # how often columns that do not agree are fitted anew, and how many at a time
+ON = 1e-9  # of the largest value of a unit: above it the unit is on
 FITTED = 1e-20  # Σ r² / Σ y² of a sample that is fitted
 
 Search = Callable[[Source, Task], Finished]
@@ -75,6 +78,7 @@ def start_from_common_columns(
     usual[rare] = _commonest(X[:, rare])
     moved = X - usual
     differs = (np.abs(moved) > SAME * np.maximum(np.ptp(X, axis=0), 1e-300)) & rare
+    moved[:, rare] *= differs[:, rare]
     base, common = ~differs.any(axis=1), np.flatnonzero(~rare)
     found = _on_common(X[base][:, common], Y[base], task, search) if np.mean(base) >= BASE else None
     if found is None:
@@ -130,7 +134,10 @@ def _bring_in(
     """
     rare = np.flatnonzero(differs.any(axis=0))
     columns = _independent(moved, rare[np.argsort(differs[:, rare].sum(axis=0), kind="stable")])
-    left = set(columns)
+    act = found.activation
+    if act.homogeneity == 1.0 and act.odd_slope == 1.0 and np.linalg.matrix_rank(found.A) == found.n_hidden:
+        _by_outputs(W, found, moved, Y, differs)
+    left = set(columns) if _wrong(W, found, moved, Y).any() else set()
     while left:
         alone = differs[:, sorted(left)].sum(axis=1) == 1
         column = max(left, key=lambda j: (np.count_nonzero(differs[:, j] & alone), -j))
@@ -139,14 +146,54 @@ def _bring_in(
         if rows.any():
             _refit(W, [column], rows, found, moved, Y, rng)
     for _ in range(SWEEPS):
-        apart = np.sum((found.activation(moved @ W.T + found.b) @ found.A.T + found.c - Y) ** 2, axis=1)
-        wrong = apart > FITTED * np.mean(np.sum(Y**2, axis=1))
+        wrong = _wrong(W, found, moved, Y)
         if not wrong.any():
             break
         group = [j for j in columns if differs[wrong, j].any()][:TOGETHER]
         if not group:  # no rare column is to blame
             break
         _refit(W, group, np.any(differs[:, group], axis=1), found, moved, Y, rng)
+
+
+def _residual(W: np.ndarray, found: Network, moved: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    return found.activation(moved @ W.T + found.b) @ found.A.T + found.c - Y
+
+
+def _wrong(W: np.ndarray, found: Network, moved: np.ndarray, Y: np.ndarray) -> np.ndarray:
+    """Which samples are not fitted."""
+    apart = np.sum(_residual(W, found, moved, Y) ** 2, axis=1)
+    return apart > FITTED * np.mean(np.sum(Y**2, axis=1))
+
+
+def _by_outputs(W: np.ndarray, found: Network, moved: np.ndarray, Y: np.ndarray, differs: np.ndarray) -> None:
+    """The rare columns of W where there are as many outputs as units: A⁺(y − c) are the values of all units.
+
+    A sample in which a unit is on gives one equation w·x = h − b for it, all of them together a linear system, and one
+    in which it is off an inequality.
+    """
+    rows, rare = differs.any(axis=1), np.flatnonzero(differs.any(axis=0))
+    H = np.linalg.lstsq(found.A, (Y[rows] - found.c).T, rcond=None)[0].T
+    T, on = moved[rows][:, rare], ON * np.abs(H).max(initial=0.0) < H
+    known = moved[rows] @ W.T + found.b - T @ W[:, rare].T
+    for unit, own in enumerate(on.T):
+        W[unit, rare] = _switched_off(T[own], (H - known)[own, unit], T[~own], known[~own, unit])
+
+
+def _switched_off(T: np.ndarray, values: np.ndarray, T_off: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """w with T w = values, and known + T_off w < 0 by as much as the directions that T leaves open allow."""
+    from scipy.optimize import linprog
+
+    _, sizes, right = np.linalg.svd(T)
+    rank = int(np.count_nonzero(sizes > SAME * sizes.max(initial=0.0)))
+    w = np.linalg.lstsq(T, values, rcond=SAME)[0] if len(T) else np.zeros(T.shape[1])
+    free, sums = right[rank:], known + T_off @ w
+    if not len(free) or np.max(sums, initial=-1.0) < 0.0:
+        return w
+    # max s over θ:  sums + T_off freeᵀ θ + s·margin ≤ 0,  s ≤ 1
+    margin = np.full((len(sums), 1), np.abs(sums).max())
+    bounds = [(None, None)] * len(free) + [(None, 1.0)]
+    found = linprog(np.append(np.zeros(len(free)), -1.0), np.hstack([T_off @ free.T, margin]), -sums, bounds=bounds)
+    return w if found.x is None else w + found.x[:-1] @ free
 
 
 def _refit(
@@ -158,16 +205,47 @@ def _refit(
     Y: np.ndarray,
     rng: np.random.Generator,
 ) -> None:
-    """Some columns of W from some of the samples, the others given: many starts, the best of them kept."""
+    """Some columns of W from some of the samples, the others given: many starts, the best of them kept.
+
+    Every round of starts looks at a few samples of its own. Without noise the start that explains most of the others is
+    right; else the one that leaves least.
+    """
     before, T = W[:, group].T, moved[rows][:, group]
     Z = moved[rows] @ W.T + found.b - T @ before
     size = np.std(Z) / np.maximum(np.abs(T).max(axis=0), 1e-300) + np.linalg.norm(found.W) / np.sqrt(found.W.size)
-    starts = size[:, None] * rng.standard_normal((STARTS, *before.shape))
-    starts[1::2] = before + np.where(rng.random(starts[1::2].shape) < 0.3, starts[1::2], 0.0)
-    starts[0], starts[1] = 0.0, before
-    some = rng.permutation(len(Z))[:SOME]
-    w, rss = _fitted(found, Z[some], T[some], Y[rows][some], starts)
-    W[:, group] = _fitted(found, Z, T, Y[rows], w[[np.argmin(rss)]])[0][0].T
+    floor = FITTED * float(np.mean(np.sum(Y**2, axis=1)))
+    few = max(4, -(-EQUATIONS * before.size // found.n_outputs))
+    best, score = before, _score(found, Z, T, Y[rows], before, floor)
+    for _ in range(ROUNDS):
+        starts = size[:, None] * rng.standard_normal((STARTS, *before.shape))
+        starts[1::2] = best + np.where(rng.random(starts[1::2].shape) < 0.3, starts[1::2], 0.0)
+        starts[0], starts[1] = 0.0, best
+        some = rng.permutation(len(Z))[: min(few, SOME)]
+        for w in _fitted(found, Z[some], T[some], Y[rows][some], starts)[0]:
+            came = _score(found, Z, T, Y[rows], w, floor)
+            best, score = (w, came) if came < score else (best, score)
+        if -score[0] >= MOST * len(Z):
+            break
+    misfit = _misfit(found, Z, T, Y[rows], best)
+    for own in (misfit <= floor, np.ones_like(misfit, dtype=bool)):
+        if own.any():
+            w = _fitted(found, Z[own], T[own], Y[rows][own], best[None])[0][0]
+            came = _score(found, Z, T, Y[rows], w, floor)
+            best, score = (w, came) if came < score else (best, score)
+    W[:, group] = best.T
+
+
+def _misfit(found: Network, Z: np.ndarray, T: np.ndarray, Y: np.ndarray, w: np.ndarray) -> np.ndarray:
+    R = found.activation(Z + T @ w) @ found.A.T + found.c - Y
+    return np.einsum("io,io->i", R, R)
+
+
+def _score(
+    found: Network, Z: np.ndarray, T: np.ndarray, Y: np.ndarray, w: np.ndarray, floor: float
+) -> tuple[int, float]:
+    """Less is better: more samples fitted, then a smaller Σ r²."""
+    misfit = _misfit(found, Z, T, Y, w)
+    return -int(np.count_nonzero(misfit <= floor)), float(misfit.sum())
 
 
 def _independent(moved: np.ndarray, rare: np.ndarray) -> list[int]:
@@ -185,21 +263,33 @@ def _fitted(
 ) -> tuple[np.ndarray, np.ndarray]:
     """min over w (c, k) of Σ ‖y − A·act(z + wᵀt) − c‖² by Levenberg–Marquardt, from every w (s, c, k) at once.
 
-    Returned are the w and the Σ r² of each.
+    A rectified unit that is off in all of the samples has no gradient to switch it on. So off it first has a slope too,
+    max(z, s z), which falls to zero. Returned are the w and the Σ r² of each.
     """
-    shape, A = w.shape, network.A
+    act = network.activation
+    leaks = LEAKS if act.homogeneity == 1.0 and act.odd_slope == 1.0 else (0.0,)
+    rss = np.zeros(len(w))
+    for leak in leaks:
+        w, rss = _descended(network, leak, Z, T, Y, w, STEPS // len(leaks))
+    return w, rss
+
+
+def _descended(
+    network: Network, leak: float, Z: np.ndarray, T: np.ndarray, Y: np.ndarray, w: np.ndarray, steps: int
+) -> tuple[np.ndarray, np.ndarray]:
+    shape, A, act = w.shape, network.A, network.activation
     AA = np.tile(A.T @ A, (shape[1], shape[1]))
     eye = np.eye(len(AA))
 
     def at(w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         z = Z + T @ w
-        R = Y - network.c - network.activation(z) @ A.T
-        slope = network.activation.derivative(z)
+        R = Y - network.c - (act(z) + leak * np.minimum(z, 0.0)) @ A.T
+        slope = act.derivative(z) + leak * (z < 0.0)
         gated = (T[:, :, None] * slope[:, :, None, :]).reshape(len(w), len(Z), -1)
         return np.einsum("sio,sio->s", R, R), gated, (T.T @ (slope * (R @ A))).reshape(len(w), -1)
 
     damping, (rss, gated, gradient) = np.full(len(w), 1e-2), at(w)
-    for _ in range(STEPS):
+    for _ in range(steps):
         curvature = (gated.transpose(0, 2, 1) @ gated) * AA
         scale = np.maximum(np.einsum("sjj->sj", curvature), 1e-12 * np.abs(curvature).max() + 1e-300)
         system = curvature + damping[:, None, None] * scale[:, None, :] * eye
