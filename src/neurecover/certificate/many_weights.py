@@ -13,13 +13,16 @@ q(μ) ≥ 1 − μ Σ 1/θ below them, so that then
 
 *Is every equation contradicted by others?* and *What does rounding leave?* The least-squares solution δ = F⁻¹Jᵀε for
 noise ε ~ N(0, I) has covariance F⁻¹, and what it leaves, (I − H) ε, a mean square of 1 minus the leverage (`alone`).
+It is solved for again from what is left until a round x adds no more than x·S x ≤ SETTLED to the squares explained: an
+equation that is met whatever it says would not be told from others by a solution that is half found. One that does not
+settle says nothing.
 
 S vanishes along the rows of V, the scales that the readout takes up: z and x have no part along them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -36,8 +39,8 @@ FOUND = CHANCE * np.sqrt(2.0 * np.pi) / 4.0  # η
 ROUNDS, PRODUCTS = 8, 150  # single precision gains a few digits a round
 GAIN = 1e-3  # of the residual, in a round
 DAMPING = 1e-6  # in the preconditioner alone, whose matrix may be singular where S is not
-TOLERANCE = 1e-5  # of a least-squares solution: its part in any one equation is then far below ALONE
 ALONE = 1e-4  # mean of ((I − H) ε)² over the draws that counts as none; by chance it is as small once in 3e7 times
+SETTLED = 0.1 * ALONE  # squares that a round explains, over all equations: what is left to find in any one is less
 WIDEN = 2.4  # √(DRAWS / χ²) at 5 %: a root mean square over four draws, widened, is an upper bound in 95 of 100 cases
 
 
@@ -69,64 +72,87 @@ def can_be_tested(network: Network, samples: Source) -> bool:
 
 
 def by_products(network: Network, student: Student, samples: Source) -> ManyWeights:
-    """The answers for a network, `student` being the same as one of its samples."""
-    held = Held(samples, student.bias)
+    """The answers for a network, `student` being the same as one of its samples.
+
+    In single precision outputs have to be of a size whose square is neither zero nor infinite: with outputs `size`
+    times smaller a hidden weight moves `size` times as far for the same noise.
+    """
+    held, size = Held(samples, student.bias), float(np.abs(student.A).max(initial=0.0)) or 1.0
+    student = replace(student, readout=student.readout / size)
     sums = readout_sums(held, student)
-    system = SingleSystem(held, student, sums["hh"], TOLERANCE, Deadline())
+    system = SingleSystem(held, student, sums["hh"], GAIN, Deadline())
     rng, (k, D) = np.random.default_rng(0), student.V.shape
     free = _free(network, student.bias)
     n_determinable = len(free) - k
     resolved = system.projection.T.shape[1] == k
     weakest = _weakest(system, rng) if resolved else 0.0
     moves, n_alone = np.zeros((len(free), DRAWS)), 0
+    left = np.zeros((len(held.inputs), student.n_outputs))
+    for draw in range(DRAWS if weakest > 0.0 else 0):
+        noise = rng.standard_normal(left.shape, dtype=np.float32)
+        step = _fitted(system, noise)
+        if step is None:
+            weakest = 0.0
+            break
+        rest = noise - system.forward(step)
+        moves[:, draw] = _in_order(step.astype(np.float64) / size, system.readout_of(rest), student.bias)
+        left += system.unexplained(rest) ** 2
     if weakest > 0.0:
-        left = np.zeros((len(held.inputs), student.n_outputs))
-        for draw in range(DRAWS):
-            noise = rng.standard_normal(left.shape, dtype=np.float32)
-            step = _solved(system, system.backward(system.unexplained(noise)).ravel(), TOLERANCE).x.reshape(k, D)
-            rest = noise - system.forward(step)
-            moves[:, draw] = _in_order(step, system.readout_of(rest), student.bias)
-            left += system.unexplained(rest) ** 2
         n_alone = int(np.count_nonzero(left < DRAWS * ALONE))
     return ManyWeights(network, free, n_determinable, weakest, n_alone, moves)
 
 
 def _weakest(system: SingleSystem, rng: np.random.Generator) -> float:
     """The lower bound on μ, or 0 where a known solution is not found to FOUND."""
-    V = system.student.V
-    along = (V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)).astype(np.float32)
+    shape = system.student.V.shape
     units, inputs = system.preconditioner_root(DAMPING)
     back = np.linalg.inv(units), np.linalg.inv(inputs)
-
-    def across(step: np.ndarray) -> np.ndarray:
-        return step - np.einsum("jd,jd->j", step, along)[:, None] * along
 
     def length(step: np.ndarray) -> float:
         return float(np.linalg.norm(back[0] @ step @ back[1].T))
 
-    error = across((units @ rng.standard_normal(V.shape) @ inputs.T).astype(np.float32))
+    error = _across(system, (units @ rng.standard_normal(shape) @ inputs.T).astype(np.float32))
     inverses = 0.0
     for _ in range(ROUNDS):
         size = length(error)
         if size <= FOUND:
             return 1.0 / (2.0 * inverses)
-        solution = _solved(system, system.product(error.ravel()), GAIN)
-        error = across(error - solution.x.reshape(V.shape))
+        solution = _solved(system, system.product(error.ravel()))
+        error = _across(system, error - solution.x.reshape(shape))
         if length(error) > 0.5 * size:
             break
         inverses += float(np.sum(1.0 / np.maximum(solution.ritz_values, 1e-12)))
     return 0.0
 
 
-def _solved(system: SingleSystem, right: np.ndarray, tolerance: float) -> Solution:
-    """S x = right, in single precision whatever the size of the right side."""
+def _fitted(system: SingleSystem, noise: np.ndarray) -> np.ndarray | None:
+    """The hidden part (k, D) of the least-squares solution for `noise` (n, p); None where it does not settle."""
+    step = np.zeros(system.student.V.shape, dtype=np.float32)
+    for _ in range(ROUNDS):
+        right = _across(system, system.backward(system.unexplained(noise - system.forward(step))))
+        x = _across(system, _solved(system, right.ravel()).x.reshape(step.shape))
+        step += x
+        if abs(float(np.vdot(x, right))) <= SETTLED:
+            return step
+    return None
+
+
+def _across(system: SingleSystem, step: np.ndarray) -> np.ndarray:
+    """The part of a step (k, D) that is across the rows of V."""
+    V = system.student.V
+    along = (V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)).astype(np.float32)
+    return step - np.einsum("jd,jd->j", step, along)[:, None] * along
+
+
+def _solved(system: SingleSystem, right: np.ndarray) -> Solution:
+    """S x = right but for GAIN of the right side, in single precision whatever the size of the right side."""
     afford(PRODUCTS * 4.0 * len(system.gates) * system.student.V.size)
     size = np.float32(np.linalg.norm(right) or 1.0)
     solved = conjugate_gradients(
         system.product,
         right / size,
         system.equations.preconditioner(DAMPING),
-        tolerance=tolerance,
+        tolerance=GAIN,
         max_products=PRODUCTS,
     )
     return Solution(size * solved.x, size * solved.residual, solved.lengths, solved.ratios)
