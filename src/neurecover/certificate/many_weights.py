@@ -30,7 +30,7 @@ from neurecover.certificate.alone import DRAWS
 from neurecover.data import Source, afford
 from neurecover.models import Network, Student
 from neurecover.refine.held import MOST_BYTES, Held, readout_sums
-from neurecover.refine.single import SingleSystem
+from neurecover.refine.single import ROWS, SingleSystem
 from neurecover.solve import Deadline
 from neurecover.solve.conjugate import Solution, conjugate_gradients
 
@@ -38,6 +38,7 @@ CHANCE = 1e-6  # with which a direction that is not seen is taken for one that i
 FOUND = CHANCE * np.sqrt(2.0 * np.pi) / 4.0  # η
 ROUNDS, PRODUCTS = 8, 150  # single precision gains a few digits a round
 GAIN = 1e-3  # of the residual, in a round
+NOTHING = 1e-9  # what rounding makes of μ = 0: (6e-8)² of a unit, over the FLOOR of C, in a sum of some terms
 DAMPING = 1e-6  # in the preconditioner alone, whose matrix may be singular where S is not
 ALONE = 1e-4  # mean of ((I − H) ε)² over the draws that counts as none; by chance it is as small once in 3e7 times
 SETTLED = 0.1 * ALONE  # squares that a round explains, over all equations: what is left to find in any one is less
@@ -77,17 +78,16 @@ def by_products(network: Network, student: Student, samples: Source) -> ManyWeig
     In single precision outputs have to be of a size whose square is neither zero nor infinite: with outputs `size`
     times smaller a hidden weight moves `size` times as far for the same noise.
     """
-    held, size = Held(samples, student.bias), float(np.abs(student.A).max(initial=0.0)) or 1.0
+    size = float(np.abs(student.A).max(initial=0.0)) or 1.0
     student = replace(student, readout=student.readout / size)
-    sums = readout_sums(held, student)
-    system = SingleSystem(held, student, sums["hh"], GAIN, Deadline())
-    rng, (k, D) = np.random.default_rng(0), student.V.shape
+    system = single_system(student, samples)
+    rng, k = np.random.default_rng(0), student.n_hidden
     free = _free(network, student.bias)
     n_determinable = len(free) - k
     resolved = system.projection.T.shape[1] == k
     weakest = _weakest(system, rng) if resolved else 0.0
     moves, n_alone = np.zeros((len(free), DRAWS)), 0
-    left = np.zeros((len(held.inputs), student.n_outputs))
+    left = np.zeros((len(system.gates), student.n_outputs))
     for draw in range(DRAWS if weakest > 0.0 else 0):
         noise = rng.standard_normal(left.shape, dtype=np.float32)
         step = _fitted(system, noise)
@@ -100,6 +100,23 @@ def by_products(network: Network, student: Student, samples: Source) -> ManyWeig
     if weakest > 0.0:
         n_alone = int(np.count_nonzero(left < DRAWS * ALONE))
     return ManyWeights(network, free, n_determinable, weakest, n_alone, moves)
+
+
+def single_system(student: Student, samples: Source) -> SingleSystem:
+    """S at a student, with Q from features in double precision.
+
+    T is as large as RESOLVED^(−½), and of features in single precision would leave 1e-4 where there is nothing: enough
+    to show, to conjugate gradients, a direction that no sample shows.
+    """
+    held, (k, D), start = Held(samples, student.bias), student.V.shape, 0
+    system = SingleSystem(held, student, readout_sums(held, student)["hh"], GAIN, Deadline())
+    P = system.projection
+    for X, _ in held.blocks(ROWS):
+        extended = student.extended(X)
+        features = student.features(extended, extended @ student.V.T)
+        system.basis[start : start + len(X)] = (features[:, :k] - extended[:, D - P.a :] @ P.B) @ P.T
+        start += len(X)
+    return system
 
 
 def _weakest(system: SingleSystem, rng: np.random.Generator) -> float:
@@ -116,7 +133,8 @@ def _weakest(system: SingleSystem, rng: np.random.Generator) -> float:
     for _ in range(ROUNDS):
         size = length(error)
         if size <= FOUND:
-            return 1.0 / (2.0 * inverses)
+            bound = 1.0 / (2.0 * inverses)
+            return bound if bound > NOTHING else 0.0
         solution = _solved(system, system.product(error.ravel()))
         error = _across(system, error - solution.x.reshape(shape))
         if length(error) > 0.5 * size:
