@@ -13,9 +13,9 @@ q(μ) ≥ 1 − μ Σ 1/θ below them, so that then
 
 *Is every equation contradicted by others?* and *What does rounding leave?* The least-squares solution δ = F⁻¹Jᵀε for
 noise ε ~ N(0, I) has covariance F⁻¹, and what it leaves, (I − H) ε, a mean square of 1 minus the leverage (`alone`).
-It is solved for again from what is left until a round x adds no more than x·S x ≤ SETTLED to the squares explained: an
-equation that is met whatever it says would not be told from others by a solution that is half found. One that does not
-settle says nothing.
+It is solved for again from what is left until a round explains no more than SETTLED of the squares: an equation that is
+met whatever it says would not be told from others by a solution that is half found. One that does not settle says
+nothing.
 
 S vanishes along the rows of V, the scales that the readout takes up: z and x have no part along them.
 """
@@ -90,7 +90,7 @@ def by_products(network: Network, student: Student, samples: Source) -> ManyWeig
     left = np.zeros((len(system.gates), student.n_outputs))
     for draw in range(DRAWS if weakest > 0.0 else 0):
         noise = rng.standard_normal(left.shape, dtype=np.float32)
-        step = _fitted(system, noise)
+        step = _fitted(system, noise, weakest)
         if step is None:
             weakest = 0.0
             break
@@ -143,14 +143,19 @@ def _weakest(system: SingleSystem, rng: np.random.Generator) -> float:
     return 0.0
 
 
-def _fitted(system: SingleSystem, noise: np.ndarray) -> np.ndarray | None:
-    """The hidden part (k, D) of the least-squares solution for `noise` (n, p); None where it does not settle."""
-    step = np.zeros(system.student.V.shape, dtype=np.float32)
+def _fitted(system: SingleSystem, noise: np.ndarray, weakest: float) -> np.ndarray | None:
+    """The hidden part (k, D) of the least-squares solution for `noise` (n, p); None where it does not settle.
+
+    With g = S e left of the equations, what is missing explains e·S e ≤ g·C⁻¹g / μ, and about what the next round does.
+    """
+    step, precondition = np.zeros(system.student.V.shape, dtype=np.float32), system.equations.preconditioner(DAMPING)
     for _ in range(ROUNDS):
-        right = _across(system, system.backward(system.unexplained(noise - system.forward(step))))
-        x = _across(system, _solved(system, right.ravel()).x.reshape(step.shape))
+        g = _across(system, system.backward(system.unexplained(noise - system.forward(step))))
+        if float(np.vdot(g, precondition(g.ravel()))) <= SETTLED * weakest:
+            return step
+        x = _across(system, _solved(system, g.ravel()).x.reshape(step.shape))
         step += x
-        if abs(float(np.vdot(x, right))) <= SETTLED:
+        if abs(float(np.vdot(x, g))) <= SETTLED:
             return step
     return None
 
