@@ -9,7 +9,7 @@ from neurecover.data import ArraySource, prepared
 from neurecover.data.preparing import SCARCE
 from neurecover.models import Network
 from neurecover.refine.finisher import finish
-from neurecover.refine.rare_columns import start_from_common_columns
+from neurecover.refine.rare_columns import _by_outputs, start_from_common_columns
 from neurecover.refine.task import Task
 from neurecover.solve import Deadline
 
@@ -115,3 +115,25 @@ def test_digits_with_pixels_that_hardly_vary() -> None:
         size = np.linalg.norm(truth.W[match][:, common], axis=1) / np.linalg.norm(r.network.W[:, common], axis=1)
         apart = np.abs(size[:, None] * r.network.W - truth.W[match])
         assert np.all(apart[determined["W"]] < 1e-8)
+
+
+def _known_but_for_rare_columns(
+    k: int, p: int, seed: int
+) -> tuple[Network, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """A network in four inputs that vary and six that do in 12 of 400 rows, and where they do."""
+    rng = np.random.default_rng(seed)
+    X = np.hstack([rng.standard_normal((400, 4)), np.zeros((400, 6))])
+    for j in range(4, 10):
+        X[rng.choice(400, 12, replace=False), j] = 3.0 * (1.0 + rng.random(12))
+    truth = nr.simulate.teacher(10, k, p, random_state=seed)
+    W = truth.W.copy()
+    W[:, 4:] = 0.0
+    differs = (X != 0.0) & (np.arange(10) >= 4)
+    return truth, X, truth(X), W, differs
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_outputs_that_tell_all_units_give_rare_columns_at_once(seed: int) -> None:
+    truth, X, Y, W, differs = _known_but_for_rare_columns(4, 5, seed)
+    _by_outputs(W, truth, X, Y, differs)
+    assert np.abs(truth.activation(X @ W.T + truth.b) @ truth.A.T + truth.c - Y).max() < 1e-9

@@ -16,7 +16,7 @@ from neurecover.certificate.alone import alone
 from neurecover.certificate.away import NEAR, AwayFromKinks
 from neurecover.certificate.checks import EPS, ROUNDING, Evidence
 from neurecover.certificate.corners import corner_test
-from neurecover.certificate.determined import MOST, seen_weights, seldom, seldom_on, signs_are_determined
+from neurecover.certificate.determined import MOST, seen_weights, seldom, signs_are_determined
 from neurecover.certificate.information import (
     Information,
     aligned,
@@ -184,11 +184,7 @@ def _partly(
     seen = seen_weights(normal, raw, bias, level, few, low)
     determined = np.concatenate([np.isfinite(error).ravel() for error in seen.errors.values()])
     # What failed a check without any weight being open for it is not vouched for weight by weight either.
-    if (
-        determined.all()
-        or not determined.any()
-        or not signs_are_determined(normal, seen.errors, seldom_on(normal, raw, few, low), few & low)
-    ):
+    if determined.all() or not determined.any() or not signs_are_determined(normal, seen.errors):
         return nothing
     made = [*made, checks.open_part(open_weights(seen.errors, seen.unseen), int(np.count_nonzero(~determined)))]
     return replace(nothing, checks=tuple(made), standard_errors=ParameterArrays(seen.errors))

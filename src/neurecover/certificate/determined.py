@@ -45,7 +45,6 @@ STILL = 1e-8  # what a null direction may move a weight by that counts as determ
 PROPORTIONAL = 1e-7  # relative difference of two units that counts as none
 REFERENCES = 20  # weights of a row, largest first, that are tried as members of D_j
 SAME_SIGNS = 1e-7  # relative size of Σ A_j w_j that counts as zero, as in `rivals`
-CLEARLY = 1e-4  # singular value of unit rows that are independent: far above what rounding leaves of weights
 GLANCE = 64  # rows in which a column has a value twice if it is other than usual in few rows
 
 Layered = Network | DeepNetwork
@@ -110,54 +109,19 @@ def seen_weights(normal: Layered, inputs: Source, bias: bool, level: float, few:
     return Seen(by_name(normal, errors), by_name(normal, unseen))
 
 
-def signs_are_determined(
-    normal: Layered, errors: Mapping[str, np.ndarray], rarely_on: np.ndarray, rarely_off: np.ndarray
-) -> bool:
-    """Whether, layer by layer, no other signs fit the weights on columns that are determined for every unit.
-
-    Units S that change their signs leave an affine function L with the matrix Σ_S A_j w_jᵀ. Of units whose kink too few
-    samples see, those `rarely_on` (`seldom_on`) cannot take it up: where they are off, which is nearly everywhere, they
-    would have to be L; they are then L wherever they are on, or zero, and samples that show their value contradict
-    either. Those `rarely_off` are affine nearly everywhere: t of them take up what makes Σ_S A_j w_jᵀ and their part
-    a matrix of rank t, which none is where the A_j of all are independent and the w_j too.
-    """
+def signs_are_determined(normal: Layered, errors: Mapping[str, np.ndarray]) -> bool:
+    """Whether, layer by layer, no other signs fit the weights on columns that are determined for every unit."""
     if not normal.activation.odd_slope:
         return True
     names = list(errors)
     for layer, ((W, b), (A, c)) in enumerate(pairwise(_layers(normal))):
-        single = isinstance(normal, Network)
-        off = rarely_off if single else np.zeros(len(W), dtype=bool)
-        own = ~(rarely_on | off) if single else np.ones(len(W), dtype=bool)
-        known = np.isfinite(errors[names[2 * layer]][own]).all(axis=0)
-        above = np.isfinite(errors[names[2 * layer + 2]][:, own]).all(axis=1)
-        if not own.any() or not known.any() or not above.any():
+        known = np.isfinite(errors[names[2 * layer]]).all(axis=0)
+        above = np.isfinite(errors[names[2 * layer + 2]]).all(axis=1)
+        if not known.any() or not above.any():
             return False
-        if off.any():
-            if not (_independent(A[above][:, own | off].T) and _independent(W[own | off][:, known])):
-                return False
-            continue
-        fewer = Network(W[own][:, known], b[own], A[above][:, own], c[above], normal.activation)
-        if not sign_ambiguities(fewer, SAME_SIGNS).unique:
+        if not sign_ambiguities(Network(W[:, known], b, A[above], c[above], normal.activation), SAME_SIGNS).unique:
             return False
     return True
-
-
-def _independent(rows: np.ndarray) -> bool:
-    """Whether rows, of unit length, are well apart from any combination of the others."""
-    unit = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-300)
-    return len(unit) <= unit.shape[1] and bool(np.linalg.svd(unit, compute_uv=False)[-1] > CLEARLY)
-
-
-def seldom_on(normal: Layered, inputs: Source, few: np.ndarray, low: np.ndarray) -> np.ndarray:
-    """Which units of a single hidden layer are on in few samples, two of them at least with no other such unit on."""
-    rare = few & ~low
-    if not isinstance(normal, Network) or normal.activation.odd_slope != 1.0 or not rare.any():
-        return np.zeros(len(few), dtype=bool)
-    on = normal.preactivations(np.asarray(inputs.collect()[0], dtype=np.float64))[0][:, rare] > 0.0
-    alone_on = on & (on.sum(axis=1) == 1)[:, None]
-    shown = np.zeros(len(few), dtype=bool)
-    shown[rare] = alone_on.sum(axis=0) >= 2
-    return shown
 
 
 def _without_scale(
