@@ -354,7 +354,7 @@ def _run_hard(track: Track) -> list[Row]:
         {"figure": "encoded weights of residual zero", "required": "200 of 200", "measured": f"{zero} of 200"},
         {"figure": "decoded back to the assignment", "required": "200 of 200", "measured": f"{returned} of 200"},
     ]
-    for method in (method.name for method in methods()):
+    for method in (method.name for method in methods() if method.finds == "network"):
         verdicts = []
         for seed in track(range(5), f"unsatisfiable, {method}"):
             formula = unsatisfiable_formula(8, 10, random_state=seed)
