@@ -9,11 +9,19 @@ import neurecover as nr
 from neurecover.certificate import checks
 from neurecover.certificate.alone import alone
 from neurecover.certificate.information import Information, ToNormalForm
-from neurecover.certificate.many_weights import ALONE, DAMPING, WIDEN, ManyWeights, _fitted, by_products, single_system
+from neurecover.certificate.many_weights import (
+    ALONE,
+    DAMPING,
+    WIDEN,
+    ManyWeights,
+    _fitted,
+    by_products,
+    single_products,
+)
 from neurecover.data import ArraySource, Whitening, reduce
 from neurecover.models import Network, jacobian
 from neurecover.refine.settling import as_student
-from neurecover.refine.single import SingleSystem
+from neurecover.refine.single import SingleProducts
 from neurecover.simulate import sample, teacher
 from neurecover.statistics import GaussNewtonSums
 
@@ -24,8 +32,8 @@ def asked(network: Network, X: np.ndarray, bias: bool = True) -> ManyWeights:
     return by_products(network, as_student(network, bias), ArraySource(X, network(X)))
 
 
-def system_of(network: Network, X: np.ndarray) -> SingleSystem:
-    return single_system(as_student(network, True), ArraySource(X, network(X)))
+def system_of(network: Network, X: np.ndarray) -> SingleProducts:
+    return single_products(as_student(network, True), ArraySource(X, network(X)))
 
 
 def dense(network: Network, X: np.ndarray, bias: bool = True) -> Information:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -15,6 +17,7 @@ from neurecover.refine import descent as descent_module
 from neurecover.refine import held as held_module
 from neurecover.refine.descent import Descent
 from neurecover.refine.held import Held, hold, readout_sums
+from neurecover.refine.settling import as_student
 from neurecover.refine.single import SingleSystem
 from neurecover.refine.starts import random_units
 from neurecover.refine.steps import ReadoutFactor, dense_system
@@ -58,7 +61,7 @@ def test_the_step_is_the_dense_one(case: tuple[str, int, bool, bool], inputs: st
     held, student = _case(*case, inputs=inputs)
     single, dense = _single(held, student), dense_system(reduce(held, GaussNewtonSums(student)))
     assert isinstance(dense.equations, DenseSystem)
-    np.testing.assert_allclose(single.gradient.ravel(), dense.equations.g, rtol=1e-7, atol=1e-7 * N)
+    np.testing.assert_allclose(single.products.gradient.ravel(), dense.equations.g, rtol=1e-7, atol=1e-7 * N)
     same = replace(dense.equations, D=single.equations.D.astype(np.float64))
     expected, step = same.solve(0.1), single.solve(0.1)
     assert expected is not None
@@ -155,3 +158,20 @@ def test_no_batch_is_begun_after_the_deadline() -> None:
     held, student = _case("relu", 1, True, True)
     same = warm_up(held, student, 100, np.random.default_rng(0), Deadline.after(0.0))
     np.testing.assert_allclose(same.V, student.V, rtol=1e-6)
+
+
+def test_what_a_step_took_up_is_free_at_once() -> None:
+    """Gates and features are as large as the samples; one in a cycle would stay until the collector comes by."""
+    truth = simulate.teacher(30, 30, random_state=0)
+    X, Y = simulate.sample(truth, 2_000, random_state=0)
+    held = hold(ArraySource(X, Y), True)
+    assert isinstance(held, Held)
+    gc.disable()
+    try:
+        system = _single(held, as_student(truth, True))
+        system.solve(1e-3)
+        gates = weakref.ref(system.products)
+        del system
+        assert gates() is None
+    finally:
+        gc.enable()

@@ -30,8 +30,7 @@ from neurecover.certificate.alone import DRAWS
 from neurecover.data import Source, afford
 from neurecover.models import Network, Student
 from neurecover.refine.held import MOST_BYTES, Held, readout_sums
-from neurecover.refine.single import ROWS, SingleSystem
-from neurecover.solve import Deadline
+from neurecover.refine.single import ROWS, SingleProducts
 from neurecover.solve.conjugate import Solution, conjugate_gradients
 
 CHANCE = 1e-6  # with which a direction that is not seen is taken for one that is
@@ -80,7 +79,7 @@ def by_products(network: Network, student: Student, samples: Source) -> ManyWeig
     """
     size = float(np.abs(student.A).max(initial=0.0)) or 1.0
     student = replace(student, readout=student.readout / size)
-    system = single_system(student, samples)
+    system = single_products(student, samples)
     rng, k = np.random.default_rng(0), student.n_hidden
     free = _free(network, student.bias)
     n_determinable = len(free) - k
@@ -102,14 +101,14 @@ def by_products(network: Network, student: Student, samples: Source) -> ManyWeig
     return ManyWeights(network, free, n_determinable, weakest, n_alone, moves)
 
 
-def single_system(student: Student, samples: Source) -> SingleSystem:
+def single_products(student: Student, samples: Source) -> SingleProducts:
     """S at a student, with Q from features in double precision.
 
     T is as large as RESOLVED^(−½), and of features in single precision would leave 1e-4 where there is nothing: enough
     to show, to conjugate gradients, a direction that no sample shows.
     """
     held, (k, D), start = Held(samples, student.bias), student.V.shape, 0
-    system = SingleSystem(held, student, readout_sums(held, student)["hh"], GAIN, Deadline())
+    system = SingleProducts(held, student, readout_sums(held, student)["hh"])
     P = system.projection
     for X, _ in held.blocks(ROWS):
         extended = student.extended(X)
@@ -119,7 +118,7 @@ def single_system(student: Student, samples: Source) -> SingleSystem:
     return system
 
 
-def _weakest(system: SingleSystem, rng: np.random.Generator) -> float:
+def _weakest(system: SingleProducts, rng: np.random.Generator) -> float:
     """The lower bound on μ, or 0 where a known solution is not found to FOUND."""
     shape = system.student.V.shape
     units, inputs = system.preconditioner_root(DAMPING)
@@ -143,12 +142,12 @@ def _weakest(system: SingleSystem, rng: np.random.Generator) -> float:
     return 0.0
 
 
-def _fitted(system: SingleSystem, noise: np.ndarray, weakest: float) -> np.ndarray | None:
+def _fitted(system: SingleProducts, noise: np.ndarray, weakest: float) -> np.ndarray | None:
     """The hidden part (k, D) of the least-squares solution for `noise` (n, p); None where it does not settle.
 
     With g = S e left of the equations, what is missing explains e·S e ≤ g·C⁻¹g / μ, and about what the next round does.
     """
-    step, precondition = np.zeros(system.student.V.shape, dtype=np.float32), system.equations.preconditioner(DAMPING)
+    step, precondition = np.zeros(system.student.V.shape, dtype=np.float32), system.preconditioner(DAMPING)
     for _ in range(ROUNDS):
         g = _across(system, system.backward(system.unexplained(noise - system.forward(step))))
         if float(np.vdot(g, precondition(g.ravel()))) <= SETTLED * weakest:
@@ -160,21 +159,21 @@ def _fitted(system: SingleSystem, noise: np.ndarray, weakest: float) -> np.ndarr
     return None
 
 
-def _across(system: SingleSystem, step: np.ndarray) -> np.ndarray:
+def _across(system: SingleProducts, step: np.ndarray) -> np.ndarray:
     """The part of a step (k, D) that is across the rows of V."""
     V = system.student.V
     along = (V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)).astype(np.float32)
     return step - np.einsum("jd,jd->j", step, along)[:, None] * along
 
 
-def _solved(system: SingleSystem, right: np.ndarray) -> Solution:
+def _solved(system: SingleProducts, right: np.ndarray) -> Solution:
     """S x = right but for GAIN of the right side, in single precision whatever the size of the right side."""
     afford(PRODUCTS * 4.0 * len(system.gates) * system.student.V.size)
     size = np.float32(np.linalg.norm(right) or 1.0)
     solved = conjugate_gradients(
         system.product,
         right / size,
-        system.equations.preconditioner(DAMPING),
+        system.preconditioner(DAMPING),
         tolerance=GAIN,
         max_products=PRODUCTS,
     )

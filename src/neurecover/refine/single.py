@@ -62,13 +62,13 @@ class _Projection:
         return cls(vectors[:, kept] / np.sqrt(values[kept]) / scale[:, None], B, inverse, a)
 
 
-class SingleSystem:
-    """The step's equations at a student whose readout is the best for its hidden units.
+class SingleProducts:
+    """S, its gradient and its preconditioner at a student whose readout is the best for its hidden units.
 
-    `hh` is Σ h hᵀ, (q, q). `tolerance` is that of the conjugate gradients.
+    `hh` is Σ h hᵀ, (q, q); `diagonal` (m, D) is D.
     """
 
-    def __init__(self, held: Held, student: Student, hh: np.ndarray, tolerance: float, deadline: Deadline) -> None:
+    def __init__(self, held: Held, student: Student, hh: np.ndarray) -> None:
         self.held, self.student = held, student
         self.projection = _Projection.of(student, hh)
         self._linearise()
@@ -86,27 +86,7 @@ class SingleSystem:
         self._inverse_root = solve_triangular(np.linalg.cholesky(moments + ridge), np.eye(len(moments)), lower=True).T
         if student.n_outputs == 1:
             self.gates *= self._A[0]
-        self.equations = ConjugateSystem(
-            self.product,
-            self.gradient.ravel(),
-            np.outer(self._unit_scale, np.diag(moments)).ravel(),
-            self._preconditioner,
-            tolerance=tolerance,
-            max_products=MAX_PRODUCTS,
-            deadline=deadline,
-            dtype=np.float32,
-        )
-
-    def solve(self, damping: float) -> np.ndarray | None:
-        return self.equations.solve(damping)
-
-    def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
-        return self.equations.predicted_decrease(step, damping)
-
-    def follow(self, step: np.ndarray) -> np.ndarray:
-        """The readout's part of the joint Gauss–Newton step whose hidden part is `step` (m, D)."""
-        size = float(np.linalg.norm(step)) or 1.0
-        return -size * self.readout_of(self.forward((step / size).astype(np.float32)))
+        self.diagonal = np.outer(self._unit_scale, np.diag(moments))
 
     def readout_of(self, u: np.ndarray) -> np.ndarray:
         """The readout (q, p) that fits u (n, p) best."""
@@ -193,7 +173,8 @@ class SingleSystem:
     def _blocks(self) -> Iterator[slice]:
         return (slice(start, start + ROWS) for start in range(0, len(self.gates), ROWS))
 
-    def _preconditioner(self, damping: float) -> Operator:
+    def preconditioner(self, damping: float) -> Operator:
+        """C⁻¹ for a C near S + λD."""
         units, inputs = self.preconditioner_root(damping)
         left, right = (units @ units.T).astype(np.float32), (inputs @ inputs.T).astype(np.float32)
         return lambda v: (left @ v.reshape(self.student.V.shape) @ right).ravel()
@@ -206,3 +187,34 @@ class SingleSystem:
         units = root[:, None] * vectors / np.sqrt(np.maximum(values, max(FLOOR, damping)))
         # E[x̃x̃ᵀ] = LLᵀ has the inverse L⁻ᵀL⁻¹.
         return units, self._inverse_root
+
+
+class SingleSystem:
+    """The step's equations, solved by conjugate gradients to `tolerance`.
+
+    They refer to the products, and nothing refers back: what a step has taken up is free as soon as it is made.
+    """
+
+    def __init__(self, held: Held, student: Student, hh: np.ndarray, tolerance: float, deadline: Deadline) -> None:
+        self.products = SingleProducts(held, student, hh)
+        self.equations = ConjugateSystem(
+            self.products.product,
+            self.products.gradient.ravel(),
+            self.products.diagonal.ravel(),
+            self.products.preconditioner,
+            tolerance=tolerance,
+            max_products=MAX_PRODUCTS,
+            deadline=deadline,
+            dtype=np.float32,
+        )
+
+    def solve(self, damping: float) -> np.ndarray | None:
+        return self.equations.solve(damping)
+
+    def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
+        return self.equations.predicted_decrease(step, damping)
+
+    def follow(self, step: np.ndarray) -> np.ndarray:
+        """The readout's part of the joint Gauss–Newton step whose hidden part is `step` (m, D)."""
+        size = float(np.linalg.norm(step)) or 1.0
+        return -size * self.products.readout_of(self.products.forward((step / size).astype(np.float32)))
