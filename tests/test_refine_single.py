@@ -105,7 +105,7 @@ def test_duplicate_and_dead_units_leave_a_finite_step_downhill() -> None:
     assert step is not None
     assert np.isfinite(step).all()
     assert system.predicted_decrease(step, 1e-2) > 0.0
-    assert np.vdot(step, system.gradient.ravel()) > 0.0
+    assert np.vdot(step, system.products.gradient.ravel()) > 0.0
 
 
 @every_student
