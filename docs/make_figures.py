@@ -41,8 +41,8 @@ NOTES = {
     "same function.",
     "large": "Unit rows and biases of 0.7 standard deviations; solved is the verdict `exact` and a weight error of at "
     "most 1e-10. The memory is that of the whole process, with the samples.",
-    "deep-peers": "Twice the widths in double precision, Adam then L-BFGS, pruned to the true widths on the way; solved "
-    "is a weight error of at most 1e-6.",
+    "deep-peers": "Twice the widths in double precision, Adam then L-BFGS, pruned to the true widths on the way; "
+    "solved is a weight error of at most 1e-6.",
     "tables": "Solved is a network that answers every row to rounding and whose certificate is exact, or says which "
     "weights the rows determine. Where a unit is on, or off, in fewer rows than it has weights nothing of it is.",
     "extract": "Allowed are the questions where the width is given, and 1.3 times as many where it is found, as here.",

@@ -29,10 +29,11 @@ BASE = 0.3  # share of the samples with all rare columns at their usual values; 
 ENOUGH = 2.0  # equations per parameter of the network in the common columns
 SAME = 1e-9  # of a column's range: values that differ by less are one, after a whitening and back
 STARTS, SOME, STEPS = 64, 100, 48  # of a round of fits of one column's weights: starts, samples, steps from each
-EQUATIONS, ROUNDS, MOST = 3, 2, 0.9  # per unknown in a round; rounds at the most; share of samples that ends them
+EQUATIONS, MOST = 3, 0.9  # per unknown in a round; share of the samples that ends them
+ROUNDS, MOST_ROUNDS = 2, 20  # more where samples are few, and a round takes no time
 LEAKS = (0.5, 0.2, 0.05, 0.0)  # slopes of a unit that is off
 
-SWEEPS, TOGETHER = 6, 6  # how often columns that do not agree are fitted anew, and how many at a time
+SWEEPS, TOGETHER = 12, 3  # how often columns that do not agree are fitted anew, and how many at a time
 ON = 1e-9  # of the largest value of a unit: above it the unit is on
 FITTED = 1e-20  # Σ r² / Σ y² of a sample that is fitted
 
@@ -145,14 +146,19 @@ def _bring_in(
         left.remove(column)
         if rows.any():
             _refit(W, [column], rows, found, moved, Y, rng)
+    tried: set[int] = set()
     for _ in range(SWEEPS):
         wrong = _wrong(W, found, moved, Y)
-        if not wrong.any():
+        shown = {j: np.count_nonzero(differs[wrong, j]) for j in columns if j not in tried}
+        if not max(shown.values(), default=0):
             break
-        group = [j for j in columns if differs[wrong, j].any()][:TOGETHER]
-        if not group:  # no rare column is to blame
-            break
-        _refit(W, group, np.any(differs[:, group], axis=1), found, moved, Y, rng)
+        column = max(shown, key=shown.__getitem__)
+        beside = differs[wrong & differs[:, column]].sum(axis=0) * np.isin(np.arange(differs.shape[1]), columns)
+        group = [int(j) for j in np.argsort(-beside, kind="stable")[:TOGETHER] if beside[j]]
+        others = [j for j in columns if j not in group and differs[wrong, j].any()]
+        rows = np.any(differs[:, group], axis=1) & ~differs[:, others].any(axis=1)
+        _refit(W, group, rows, found, moved, Y, rng)
+        tried = set() if np.count_nonzero(_wrong(W, found, moved, Y)) < np.count_nonzero(wrong) else tried | {column}
 
 
 def _residual(W: np.ndarray, found: Network, moved: np.ndarray, Y: np.ndarray) -> np.ndarray:
@@ -216,7 +222,7 @@ def _refit(
     floor = FITTED * float(np.mean(np.sum(Y**2, axis=1)))
     few = max(4, -(-EQUATIONS * before.size // found.n_outputs))
     best, score = before, _score(found, Z, T, Y[rows], before, floor)
-    for _ in range(ROUNDS):
+    for _ in range(max(ROUNDS, min(MOST_ROUNDS, SOME // len(Z)))):
         starts = size[:, None] * rng.standard_normal((STARTS, *before.shape))
         starts[1::2] = best + np.where(rng.random(starts[1::2].shape) < 0.3, starts[1::2], 0.0)
         starts[0], starts[1] = 0.0, best
