@@ -43,6 +43,8 @@ def open(
     outputs are lists of column names or positions; the outputs default to the columns named y, y0, y_1, …, or else to
     the last one, the inputs to all that is left.
 
+    Parameters
+    ----------
     weight : the name or position of the column that holds the weights of the rows, from 0 on; see `recover`. Where X
         and Y are apart, the name of the member or array (n,) beside them, or beside a pair of files a third, "w.npy".
     client : a `distributed.Client` on whose workers a Dask collection is reduced; None for Dask's own choice.
