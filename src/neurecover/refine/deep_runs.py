@@ -21,9 +21,7 @@ from neurecover.solve import Deadline
 MAX_RUNS = 24  # students taken to the end
 NOISE = 1.5  # times the mean square error of a wide student, beyond which what is left is no noise
 CLOSE = 50.0  # shares of Σ r² that one dent of it may lie above another on the samples of the search (measured: 30)
-# Of one equation's share of Σ r²: two optima closer than this are one. Samples that cross kinks make Σ r² rough, and
-# two descents end in neighbouring dents of one valley, within a standard error of each other.
-SAME = 1.0
+SAME = 0.1  # of one equation's share of Σ r²: two optima closer than this are one
 
 
 @dataclass(frozen=True)
