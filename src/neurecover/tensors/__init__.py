@@ -18,6 +18,7 @@ from neurecover.tensors.packing import (
     n_packed,
     pack,
     rank_one,
+    root_multiplicities,
     symmetric_power,
     unpack,
 )
@@ -54,6 +55,7 @@ __all__ = [
     "pack",
     "power_method",
     "rank_one",
+    "root_multiplicities",
     "slices",
     "span",
     "symmetric_power",

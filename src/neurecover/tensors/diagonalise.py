@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.exceptions import UnsolvableError, breakdown
-from neurecover.tensors.packing import multiplicities, pack, unpack
+from neurecover.tensors.packing import pack, root_multiplicities, unpack
 from neurecover.tensors.pencils import leading_directions, pencil_directions
 from neurecover.tensors.power_sums import PowerPoint, Target, best_weights
 from neurecover.tensors.separable import descend_best
@@ -68,5 +68,5 @@ def pencil_starts(matrices: np.ndarray, rank: int, rng: np.random.Generator, pen
 
 def _compact(packed: np.ndarray, d: int) -> np.ndarray:
     """As many matrices as are independent, with the same sums of squares of any linear function of them."""
-    root = np.sqrt(multiplicities(d, 2))
+    root = root_multiplicities(d, 2)
     return np.linalg.qr(packed * root, mode="r") / root

@@ -18,7 +18,7 @@ import numpy as np
 from neurecover.exceptions import UnsolvableError, breakdown
 from neurecover.solve import DenseSystem
 from neurecover.tensors.diagonalise import pencil_starts
-from neurecover.tensors.packing import flatten, multiplicities, n_packed, unpack
+from neurecover.tensors.packing import flatten, n_packed, root_multiplicities, unpack
 from neurecover.tensors.power_sums import PowerPoint, Target, best_weights
 from neurecover.tensors.separable import descend_best
 
@@ -98,7 +98,7 @@ def directions_of_powers(powers: np.ndarray, r: int, ell: int) -> np.ndarray:
 
     The rows are in the orthonormal coordinates of `flatten`. As an r × r^{ℓ−1} matrix, w^{⊗ℓ} has rank one.
     """
-    full = unpack(powers / np.sqrt(multiplicities(r, ell)), r, ell)
+    full = unpack(powers / root_multiplicities(r, ell), r, ell)
     return np.linalg.svd(full.reshape(len(powers), r, -1), full_matrices=False)[0][:, :, 0]
 
 

@@ -45,6 +45,12 @@ def multiplicities(r: int, order: int) -> np.ndarray:
     return _frozen(np.rint(factorial(order) / divisor))
 
 
+@lru_cache(maxsize=64)
+def root_multiplicities(r: int, order: int) -> np.ndarray:
+    """What turns packed entries into orthonormal coordinates."""
+    return _frozen(np.sqrt(multiplicities(r, order)))
+
+
 def pack(tensor: np.ndarray, order: int) -> np.ndarray:
     """The distinct entries of the symmetric tensor in the last `order` axes: (…, r, …, r) to (…, n_packed)."""
     tensor = np.asarray(tensor)
@@ -71,8 +77,7 @@ def flatten(packed: np.ndarray, r: int, split: tuple[int, ...]) -> np.ndarray:
     packed = checked(packed, r, sum(split))
     out = packed[..., _positions(r, split)]
     for axis, ell in enumerate(reversed(split)):
-        root = np.sqrt(multiplicities(r, ell))
-        out = out * root.reshape(-1, *(1,) * axis)
+        out = out * root_multiplicities(r, ell).reshape(-1, *(1,) * axis)
     return out
 
 
@@ -82,23 +87,22 @@ def contract(packed: np.ndarray, r: int, order: int, v: np.ndarray) -> np.ndarra
 
 
 def monomials(W: np.ndarray, order: int) -> np.ndarray:
-    """The packed entries of w^{⊗order} for every row w of W (k, r): (k, n_packed).
+    """The packed entries of w^{⊗order} for every row w of W (k, r): (k, n_packed)."""
+    return ladder(W, order)[-1]
 
-    The tuples that begin with i continue those of one order less whose first index is at least i, and these
-    are the tail of the shorter list.
-    """
-    r = W.shape[-1]
-    out = np.ones((*W.shape[:-1], 1))
-    for j in range(1, order + 1):
-        width = out.shape[-1]
-        tails = (n_packed(r - i, j - 1) for i in range(r))
-        out = np.concatenate([W[..., i, None] * out[..., width - t :] for i, t in enumerate(tails)], axis=-1)
-    return out
+
+def ladder(W: np.ndarray, highest: int) -> list[np.ndarray]:
+    """`monomials` of the orders 0 to `highest`. Every tuple is its first index and a tuple of one order less."""
+    steps = [np.ones((*W.shape[:-1], 1))]
+    for j in range(1, highest + 1):
+        first, rest = _continued(W.shape[-1], j)
+        steps.append(W.take(first, axis=-1) * steps[-1].take(rest, axis=-1))
+    return steps
 
 
 def symmetric_power(W: np.ndarray, order: int) -> np.ndarray:
     """w^{⊗order} in orthonormal coordinates, for every row of W: p(u)·p(v) = (u·v)^order."""
-    return monomials(W, order) * np.sqrt(multiplicities(W.shape[-1], order))
+    return monomials(W, order) * root_multiplicities(W.shape[-1], order)
 
 
 def rank_one(W: np.ndarray, order: int, weights: np.ndarray) -> np.ndarray:
@@ -120,6 +124,17 @@ def checked(packed: np.ndarray, r: int, order: int) -> np.ndarray:
             f"last axis. Got shape {packed.shape} instead."
         )
     return packed
+
+
+@lru_cache(maxsize=64)
+def _continued(r: int, order: int) -> tuple[np.ndarray, np.ndarray]:
+    """The first index of every sorted tuple, and where the rest of it lies in the list of one order less.
+
+    What may follow i are the tuples whose first index is at least i, the tail of the shorter list.
+    """
+    tails = [n_packed(r - i, order - 1) for i in range(r)]
+    rest = [np.arange(n_packed(r, order - 1) - tail, n_packed(r, order - 1)) for tail in tails]
+    return _frozen(np.repeat(np.arange(r), tails)), _frozen(np.concatenate(rest))
 
 
 @lru_cache(maxsize=64)

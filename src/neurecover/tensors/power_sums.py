@@ -21,7 +21,15 @@ from typing import Protocol
 import numpy as np
 
 from neurecover.solve import DenseSystem
-from neurecover.tensors.packing import checked, flatten, monomials, multiplicities, symmetric_power
+from neurecover.tensors.packing import (
+    checked,
+    flatten,
+    ladder,
+    monomials,
+    multiplicities,
+    n_packed,
+    root_multiplicities,
+)
 from neurecover.tensors.separable import Inner, descend, readout, step_system
 
 
@@ -117,9 +125,9 @@ class Target:
 
     def split(self, coordinates: np.ndarray) -> list[np.ndarray]:
         """Coordinates (p, N) back to packed tensors, times √cⱼ."""
-        sizes = [multiplicities(self.r, j).size for j in self.orders]
+        sizes = [n_packed(self.r, j) for j in self.orders]
         parts = np.split(coordinates, np.cumsum(sizes)[:-1], axis=1)
-        return [part / np.sqrt(multiplicities(self.r, j)) for part, j in zip(parts, self.orders)]
+        return [part / root_multiplicities(self.r, j) for part, j in zip(parts, self.orders)]
 
 
 @dataclass(frozen=True)
@@ -144,9 +152,15 @@ class PowerPoint:
         return h * root, dh * root[..., None]
 
     @cached_property
+    def powers(self) -> list[np.ndarray]:
+        """w^{⊗j} in orthonormal coordinates for every order up to the highest, each (k, n_packed)."""
+        r, steps = self.target.r, ladder(self.W, self.target.orders[-1])
+        return [step * root_multiplicities(r, j) for j, step in enumerate(steps)]
+
+    @cached_property
     def features(self) -> np.ndarray:
         """Φ (k, N), in the coordinates of the target."""
-        parts = [h[:, None] * symmetric_power(self.W, j) for h, j in zip(self.h[0], self.target.orders)]
+        parts = [h[:, None] * self.powers[j] for h, j in zip(self.h[0], self.target.orders)]
         return np.concatenate(parts, axis=1)
 
     @cached_property
@@ -186,7 +200,7 @@ class PowerPoint:
                 g[:, :m] += (self.A.T @ R) * dh_j
                 continue
             # ⟨Rₒ, w^{⊗j−1} ⊗ ·⟩ for every output and unit, (p, k, r)
-            mixed = symmetric_power(self.W, j - 1) @ flatten(R, self.target.r, (j - 1, 1))
+            mixed = self.powers[j - 1] @ flatten(R, self.target.r, (j - 1, 1))
             along = np.einsum("oi,oir->ir", self.A, mixed)
             g[:, :m] += np.einsum("ir,ir->i", along, self.W)[:, None] * dh_j
             g[:, m:] += j * h_j[:, None] * along
@@ -226,6 +240,6 @@ def best_weights(tensors: np.ndarray, W: np.ndarray, order: int) -> np.ndarray:
 
     `tensors` is packed, (p, n_packed). The linear systems of [ATV21, Alg. 2].
     """
-    root = np.sqrt(multiplicities(W.shape[1], order))
+    root = root_multiplicities(W.shape[1], order)
     features = monomials(W, order) * root
     return np.linalg.lstsq(features.T, (np.atleast_2d(tensors) * root).T, rcond=None)[0].T

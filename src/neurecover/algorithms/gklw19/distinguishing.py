@@ -17,7 +17,7 @@ import numpy as np
 from neurecover.data import ArraySource, Source, reduce
 from neurecover.models import Network
 from neurecover.statistics.opposite_signs import DistinguishingSums
-from neurecover.tensors import multiplicities, pack
+from neurecover.tensors import pack, root_multiplicities
 
 MAX_ENTRIES = 20_000_000  # of M, beyond which the diagnostic is not computed
 
@@ -75,7 +75,7 @@ def augmented(W: np.ndarray, source: Source) -> np.ndarray:
     """M (d(d+1)/2, k(k−1)/2 + 1) estimated from the inputs; the last column is E[x ⊗ x], and N is all but that."""
     sums = reduce(source, DistinguishingSums(W))
     M = np.column_stack([sums.average("cross"), sums.average("psi")])
-    return M * np.sqrt(multiplicities(W.shape[1], 2))[:, None]
+    return M * root_multiplicities(W.shape[1], 2)[:, None]
 
 
 def gaussian_augmented(W: np.ndarray) -> np.ndarray:
@@ -95,7 +95,7 @@ def gaussian_augmented(W: np.ndarray) -> np.ndarray:
     columns = np.outer(angle * np.cos(angle) - sine, pack(np.eye(d), 2))
     columns += angle[:, None] * both - sine[:, None] * (square[i] + square[j])
     M = np.vstack([columns * (product / np.pi)[:, None], pack(np.eye(d), 2)]).T
-    return M * np.sqrt(multiplicities(d, 2))[:, None]
+    return M * root_multiplicities(d, 2)[:, None]
 
 
 def smallest(matrix: np.ndarray) -> float:

@@ -21,7 +21,7 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.statistics import HermiteSums, Moments
 from neurecover.statistics.base import symmetric
 from neurecover.statistics.detector import PureNeuronSums
-from neurecover.tensors import joint_diagonalise, multiplicities, unpack
+from neurecover.tensors import joint_diagonalise, root_multiplicities, unpack
 from neurecover.tensors.alternating import alternating_least_squares
 
 SAMPLES_PER_FEATURE = 1.5  # below, the products are left out of the regression; measured to help from 1.4 on
@@ -124,7 +124,7 @@ def detector_matrix(sums: PureNeuronSums, centred: bool = True) -> np.ndarray:
     f is Corollary 1's for centred=False and Lemma 9's, which independent noise leaves alone, for centred=True.
     """
     r, d = sums.linear.shape
-    root_d, root_r = np.sqrt(multiplicities(d, 2)), np.sqrt(multiplicities(r, 2))
+    root_d, root_r = root_multiplicities(d, 2), root_multiplicities(r, 2)
     return -0.25 * sums.cross_moment(centred) * root_d[:, None] * root_r
 
 
@@ -160,13 +160,13 @@ def pointwise_spectrum(sums: PureNeuronSums) -> Spectrum:
     Without noise and with L exact every single φ is orthogonal to every z zᵀ, so no moment of x needs to converge.
     """
     r = sums.linear.shape[0]
-    root = np.sqrt(multiplicities(r, 2))
+    root = root_multiplicities(r, 2)
     values, vectors = np.linalg.eigh(sums.gram() * root[:, None] * root)
     return _spectrum(np.sqrt(np.maximum(values[::-1], 0.0)), vectors[:, ::-1].T, r)
 
 
 def _spectrum(values: np.ndarray, right: np.ndarray, r: int) -> Spectrum:
-    return Spectrum(values, unpack(right / np.sqrt(multiplicities(r, 2)), r, 2))
+    return Spectrum(values, unpack(right / root_multiplicities(r, 2), r, 2))
 
 
 def count_units(part: LinearPart) -> int:
