@@ -16,8 +16,9 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from neurecover.data import Source, afford
+from neurecover.data import Source
 from neurecover.models import Model, Network, jacobian
+from neurecover.solve import afford
 
 DRAWS = 4  # of g: their mean square is below 1e-3 of its expectation twice in 1e6 times, below 1e-6 twice in 1e12
 ALONE = 1e-6  # 1 − h: rounding leaves 1e-15 of an output, so that one in 1e9 wrong answers passes

@@ -15,8 +15,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import erfc
 
-from neurecover.data import Source, afford
+from neurecover.data import Source
 from neurecover.models import Network
+from neurecover.solve import afford
 
 NEAREST = (4, 8, 16, 32)
 FEWEST = 12  # samples in the count, for the normal distribution to hold

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import chdtrc
 
-from neurecover.data import Whitening, afford, unwhitened
+from neurecover.data import Whitening, unwhitened
 from neurecover.models import (
     Composite,
     DeepNetwork,
@@ -28,6 +28,7 @@ from neurecover.models import (
     free_directions,
     parameters,
 )
+from neurecover.solve import afford
 from neurecover.statistics import GaussNewtonSums, ModelSums
 
 
@@ -64,6 +65,7 @@ class Information:
         (m, D), (q, p), A = student.V.shape, student.readout.shape, student.A
         n_probes, size = len(s["hh"]) - q, m * D
         width = q + n_probes
+        afford(100.0 * (size + p * width) ** 2)  # F is written and read a few times, which is slower than arithmetic
         F = np.zeros((size + p * width, size + p * width))
         F[:size, :size], hm = sums.curvature()
         F[:size, :size].reshape(m, D, m, D)[...] *= (A.T @ A)[:, None, :, None]

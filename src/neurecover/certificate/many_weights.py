@@ -27,10 +27,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.certificate.alone import DRAWS
-from neurecover.data import Source, afford
+from neurecover.data import Source
 from neurecover.models import Network, Student
 from neurecover.refine.held import MOST_BYTES, Held, readout_sums
 from neurecover.refine.single import ROWS, SingleProducts
+from neurecover.solve import afford
 from neurecover.solve.conjugate import Solution, conjugate_gradients
 
 CHANCE = 1e-6  # with which a direction that is not seen is taken for one that is

@@ -18,8 +18,8 @@ import numpy as np
 from scipy.special import chdtrc, chdtri
 
 from neurecover.certificate.ambiguity import sign_ambiguities
-from neurecover.data import afford
 from neurecover.models import Network
+from neurecover.solve import afford
 
 CERTAIN = 1e-6  # the probability at which v_S = 0 is excluded: 2^k sets are looked at
 LEAST = 1e-7  # relative size of v_S that counts as zero without noise

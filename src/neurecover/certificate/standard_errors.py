@@ -11,8 +11,9 @@ from neurecover.certificate.checks import ROUNDING
 from neurecover.certificate.information import Information, ToNormalForm, by_name, in_network_order
 from neurecover.certificate.many_weights import ManyWeights
 from neurecover.certificate.verdict import ParameterArrays
-from neurecover.data import Source, Whitening, afford, reduce
+from neurecover.data import Source, Whitening, reduce
 from neurecover.models import Model, Network, parameters
+from neurecover.solve import afford
 from neurecover.statistics import Influence, InfluenceSums, OutputPrecision, ScoreSums, sketched
 
 # Wider errors where outputs were computed in a short float, whose errors partial sums share. Fitted, not derived: of 12

@@ -3,7 +3,6 @@
 from neurecover.data.arrays import ArraySource
 from neurecover.data.commands import CommandBox
 from neurecover.data.distinct import distinct_inputs
-from neurecover.data.limits import afford, time_limit
 from neurecover.data.looks import box_looks, classes_told
 from neurecover.data.loop import reduce, side_by_side
 from neurecover.data.mapped import Mapped, Whitened, Whitening, unwhitened
@@ -23,7 +22,6 @@ __all__ = [
     "Source",
     "Whitened",
     "Whitening",
-    "afford",
     "as_source",
     "box_looks",
     "classes_told",
@@ -37,6 +35,5 @@ __all__ = [
     "side_by_side",
     "split",
     "subsample",
-    "time_limit",
     "unwhitened",
 ]

@@ -18,9 +18,9 @@ from threadpoolctl import ThreadpoolController
 
 from neurecover.data.ahead import ahead
 from neurecover.data.arrays import Block
-from neurecover.data.limits import afford
 from neurecover.data.passes import Pass, begin_pass
 from neurecover.data.source import Source
+from neurecover.solve.limits import afford
 from neurecover.statistics import Statistic
 
 THREAD_BYTES = 4 * 2**20  # working memory of a block below which a thread is not worth its start (measured)

@@ -57,9 +57,10 @@ def recover_deep_network(
 
         run.report("search", np.nan)
         try:
-            found = finish_deep(
-                unweighted(given.train), widths, act, run.rng, run.deadline, depth=depth, bias=bias, progress=report
-            )
+            with run.overtime():
+                found = finish_deep(
+                    unweighted(given.train), widths, act, run.rng, run.deadline, depth=depth, bias=bias, progress=report
+                )
         except UnsolvableError as reason:
             return run.recovery(*nothing(given, begin.task, str(reason)), METHOD, None, begin.n_queries)
         size = "-".join(map(str, found.network.n_hidden))

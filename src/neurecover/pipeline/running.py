@@ -34,10 +34,8 @@ from neurecover.data import (
     loaded,
     prepared,
     reduce,
-    time_limit,
     unwhitened,
 )
-from neurecover.data.limits import FLOPS
 from neurecover.data.passes import Passes, counted
 from neurecover.data.preparing import FEWEST
 from neurecover.exceptions import OutOfTimeError, UnsolvableError
@@ -48,7 +46,7 @@ from neurecover.random import RandomStateLike, as_generator
 from neurecover.refine.descent import EXACT
 from neurecover.refine.task import Task
 from neurecover.results import Estimate, Recovery, Stage
-from neurecover.solve import Deadline
+from neurecover.solve import FLOPS, Deadline, time_limit
 from neurecover.statistics import Residuals
 
 logger = logging.getLogger("neurecover")

@@ -45,7 +45,7 @@ def warm_up(
         size = np.sqrt(second / np.float32(1 - BETA2**t))
         size += np.float32(EPSILON)
         theta -= np.float32(rate / (1 - BETA1**t)) * first / size
-        if t % 100 == 0 and deadline.passed:
+        if t % 20 == 0 and deadline.passed:
             break
     final = [part.astype(np.float64) for part in _split(theta, shapes)]
     return replace(student, hidden=tuple(final[:-1]), readout=final[-1])

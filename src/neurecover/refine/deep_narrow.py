@@ -20,6 +20,7 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from neurecover.models.deep_student import DeepStudent
+from neurecover.solve import afford
 from neurecover.statistics.base import symmetric
 
 RIDGE = 1e-12  # per feature, on Σ c cᵀ scaled to unit diagonal
@@ -46,6 +47,7 @@ def worth(student: DeepStudent, X: np.ndarray, layer: int) -> Worth:
     rho = (C @ regression) * scale[:m]
     cost = np.zeros(m)
     for output in range(student.n_outputs):
+        afford(2.0 * len(X) * (student.n_hidden_weights + m * sum(student.widths[layer + 1 :])))
         G = _by_values(student, student.backward(values, output), layer, output)
         cost += np.einsum("nj,nj->j", G * rho, G * rho)
     return Worth(cost, regression * scale[:m] / scale[:, None])

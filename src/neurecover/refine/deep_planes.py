@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.models.deep_student import DeepStudent
+from neurecover.models.deep_student import DeepStudent, Pass
+from neurecover.solve import afford
 
 NEAR = 0.1  # τ, in standard deviations of the whitened inputs
 SAME_PLANE = 0.99  # cosine between (w, b) of two units that stand for one plane
@@ -35,33 +36,40 @@ def first_planes(student: DeepStudent, X: np.ndarray) -> Planes:
     norm = np.linalg.norm(V[:, : student.n_inputs], axis=1)
     seen = np.flatnonzero(norm > 0)
     V, norm = V[seen] / norm[seen, None], norm[seen]
-    jumps = _jumps(student, X)[:, :, seen] * norm
+    values = student.forward(X)
     Z = X @ V[:, : student.n_inputs].T + (V[:, -1] if student.bias else 0.0)
     weights = np.exp(-0.5 * (Z / NEAR) ** 2)
-    alone = np.einsum("noj,nj->j", jumps**2, weights)
+
+    def sizes(leaders: np.ndarray, members: np.ndarray) -> np.ndarray:
+        """Σ over samples near a leader's plane, and over outputs, of the squared jump of its members together."""
+        total, near = np.zeros(len(leaders)), weights[:, leaders]
+        for output in range(student.n_outputs):
+            together = (_jumps(student, values, output)[:, seen] * norm) @ members
+            total += np.einsum("nj,nj->j", together**2, near)
+        return total
+
+    every = np.arange(len(V))
+    alone = sizes(every, np.eye(len(V)))
     unit = V / np.linalg.norm(V, axis=1, keepdims=True)
     same = np.abs(unit @ unit.T) > SAME_PLANE
-    left, kept, sizes = list(np.argsort(-alone)), [], []
+    left, kept, members = list(np.argsort(-alone)), [], []
     while left:
         j = left[0]
-        members = [i for i in left if same[j, i]]
-        together = jumps[:, :, members].sum(axis=2)
         kept.append(j)
-        sizes.append(float(weights[:, j] @ (together**2).sum(axis=1)) / len(X))
+        members.append(np.isin(every, left) & same[j])
         left = [i for i in left if not same[j, i]]
-    order = np.argsort(-np.array(sizes), kind="stable")
-    return Planes(V[np.array(kept, dtype=int)[order]], np.sqrt(np.array(sizes)[order]))
+    leaders = np.array(kept, dtype=int)
+    jumps = np.sqrt(sizes(leaders, np.array(members, dtype=float).reshape(len(kept), len(V)).T) / len(X))
+    order = np.argsort(-jumps, kind="stable")
+    return Planes(V[leaders[order]], jumps[order])
 
 
-def _jumps(student: DeepStudent, X: np.ndarray) -> np.ndarray:
-    """∂y_o/∂h_1, (n, p, m)."""
-    values = student.forward(X)
-    jumps = np.empty((len(X), student.n_outputs, student.widths[0]))
-    own = student.own(0)
-    for output in range(student.n_outputs):
-        above = student.backward(values, output)[1:]
-        jumps[:, output] = student.readout[own, output]
-        for layer, U in enumerate(above, start=1):
-            at = own.start - student.below(layer).start
-            jumps[:, output] += U @ student.hidden[layer][:, at : at + student.widths[0]]
+def _jumps(student: DeepStudent, values: Pass, output: int) -> np.ndarray:
+    """∂y_o/∂h_1 of one output, (n, m)."""
+    own, m = student.own(0), student.widths[0]
+    afford(4.0 * len(values.features) * student.n_hidden_weights)
+    jumps = np.tile(student.readout[own, output], (len(values.features), 1))
+    for layer, U in enumerate(student.backward(values, output)[1:], start=1):
+        at = own.start - student.below(layer).start
+        jumps += U @ student.hidden[layer][:, at : at + m]
     return jumps

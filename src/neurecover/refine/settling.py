@@ -15,7 +15,7 @@ from neurecover.refine.search import descend
 from neurecover.refine.signs import find_flips, likely_flips
 from neurecover.refine.steady import steady_candidates
 from neurecover.refine.task import Task
-from neurecover.solve import Deadline
+from neurecover.solve import Deadline, within
 from neurecover.statistics import PreactivationRange
 
 CLOSE = 1e-10  # Σ r² / Σ y² of a start that solves the equations of an exact fit
@@ -93,14 +93,15 @@ def _without_affine(source: Source, descent: Descent, deadline: Deadline) -> tup
             return settled, len(search.flips) if search.complete else 0
         steady = _with_steady_unit(source, student, slope, deadline)
         return (steady[0], len(steady)) if steady else (settled, 0)
-    tried = (Descent(source, _turned(student, flip, slope)) for flip in likely_flips(*problem, LIKELY))
-    fitted = [
-        descend(source, start.student, deadline, patient=True) for start in sorted(tried, key=lambda t: t.rss)[:FITTED]
+    tried = [
+        Descent(source, _turned(student, flip, slope)) for flip in within(deadline, likely_flips(*problem, LIKELY))
     ]
+    likely = sorted(tried, key=lambda start: start.rss)[:FITTED]
+    fitted = [descend(source, start.student, deadline, patient=True) for start in within(deadline, likely)]
     best = min(fitted, key=lambda fit: fit.rss)
     doubt = best.rss * (1.0 + 10.0 / best.n_equations)  # ten degrees of freedom: odds of e⁵ under Gaussian noise
     rivals = [fit for fit in fitted if fit.rss <= doubt and not _same_units(fit.student, best.student)]
-    return best, 1 + len(rivals)
+    return best, 0 if deadline.passed else 1 + len(rivals)
 
 
 def _with_steady_unit(source: Source, student: Student, slope: float, deadline: Deadline) -> list[Descent]:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -28,3 +31,11 @@ class Deadline:
     @property
     def passed(self) -> bool:
         return self.moment is not None and time.monotonic() >= self.moment
+
+
+def within(deadline: Deadline, tries: Iterable[T]) -> Iterator[T]:
+    """The first of them in any case, and the others that come before the deadline."""
+    for number, each in enumerate(tries):
+        if number and deadline.passed:
+            return
+        yield each

@@ -18,6 +18,7 @@ import numpy as np
 from scipy.linalg.blas import dsyrk, ssyrk
 
 from neurecover.models.deep_student import DeepStudent, Pass
+from neurecover.solve.limits import afford
 from neurecover.statistics.base import Statistic, by_root, float64, no_readout, symmetric
 
 
@@ -70,6 +71,7 @@ class DeepGaussNewtonSums(DeepReadoutSums):
             tuple(gate.astype(self.dtype, copy=False) for gate in values.gates),
         )
         for output in range(self.student.n_outputs):
+            afford(float(len(X)) * self.student.n_hidden_weights**2)
             J, C = by_root(weight, self._jacobian(low, output), low.features)
             self.sums["hj"][output] += C.T @ J
             self.sums["jr"] += self.scale * (R[:, output] @ J).astype(np.float64)

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 
 from neurecover.exceptions import UnsolvableError
-from neurecover.solve import DenseSystem, Loop, Point, Tolerances, damping_diagonal
+from neurecover.solve import DenseSystem, Loop, Point, Tolerances, damping_diagonal, limit
 
 # A residual here is one sum over k components; its loss is exact to a few roundings, N being small.
 TOLERANCES = Tolerances(rounding=1e-31, promise=1e-14, gain=1e-13)
@@ -59,8 +59,8 @@ P = TypeVar("P", bound=Point)
 
 
 def descend(point: P, max_iterations: int) -> tuple[P, int]:
-    """The point where no step helps any more, and the number of steps that were tried."""
-    loop = Loop(point, TOLERANCES).advance(max_iterations)
+    """The point where no step helps any more or the time is over, and the number of steps that were tried."""
+    loop = Loop(point, TOLERANCES).advance(max_iterations, limit())
     return loop.point, loop.iterations
 
 

@@ -26,6 +26,7 @@ import numpy as np
 from neurecover.activations import Activation
 from neurecover.data import Whitening
 from neurecover.models import Network
+from neurecover.solve import afford
 
 EPS = float(np.finfo(np.float64).eps)
 SAME_ROW = 1e-9  # relative misfit of act(w·x) to the row h that it is meant to be
@@ -137,6 +138,7 @@ def exact_weights(X: np.ndarray, Y: np.ndarray, W: np.ndarray, activation: Activ
 def null_vector(rows: np.ndarray) -> tuple[np.ndarray, float, float]:
     """The unit u with ‖rows·u‖ least, that norm and the next singular value, both over √m."""
     m = len(rows)
+    afford(2.0 * rows.size * rows.shape[1])
     if m < rows.shape[1]:
         rows = np.vstack([rows, np.zeros((rows.shape[1] - m, rows.shape[1]))])
     triangle = np.linalg.qr(rows, mode="r")

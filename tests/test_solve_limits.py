@@ -1,13 +1,15 @@
 """No pass over the samples outlasts its limit, and an answer that could not be tested in time says so."""
 
 import time
+from typing import Any
 
 import numpy as np
 import pytest
 
 import neurecover as nr
-from neurecover.data import ArraySource, afford, reduce, time_limit
+from neurecover.data import ArraySource, reduce
 from neurecover.exceptions import OutOfTimeError
+from neurecover.solve import afford, time_limit
 from neurecover.statistics import Moments
 
 
@@ -51,3 +53,21 @@ def test_what_was_not_tested_in_time_is_not_vouched_for(monkeypatch: pytest.Monk
     assert recovery.certificate.verdict == "approximate"
     assert "time_budget" in recovery.certificate.reasons[0]
     assert recovery.certificate.standard_errors is None
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"n_hidden": (50, 50)},
+        {"n_hidden": 50, "method": "hermite"},
+        {"n_hidden": 50, "method": "exact_tensor", "bias": False},
+        {"n_hidden": 50, "method": "least_squares"},
+    ],
+    ids=str,
+)
+def test_every_search_looks_at_the_clock(told: dict[str, Any]) -> None:
+    """Untimed, each of these takes from forty seconds to minutes; allowed are two seconds after the end."""
+    X, Y = nr.simulate.sample(nr.simulate.teacher(50, 50, 50, random_state=0), 2_000, noise=0.1, random_state=0)
+    began = time.monotonic()
+    nr.recover(X, Y, random_state=0, time_budget=0.5, **told)
+    assert time.monotonic() - began < 20.0  # on an idle machine 2.5; other work may share this one
