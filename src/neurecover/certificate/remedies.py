@@ -48,7 +48,8 @@ def advice(certificate: Certificate) -> tuple[str, ...]:
     failed = {check.name: check for check in certificate.checks if not check.passed}
     if "units" in failed:
         return ()  # no network was found, and the reason says what to do
-    said = [check.sentence for check in certificate.checks if check.name == "activation" and check.figure is not None]
+    said = [check.sentence for check in certificate.checks if check.name == "probabilities"]
+    said += [check.sentence for check in certificate.checks if check.name == "activation" and check.figure is not None]
     wrong = bool(set(NOT_NOISE) & set(failed))
     lacking = [check for name, check in failed.items() if name in COUNTED or not wrong]
     wanted = max((_samples(check, certificate.n_samples) for check in lacking), default=0.0)

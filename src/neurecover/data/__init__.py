@@ -3,7 +3,7 @@
 from neurecover.data.arrays import ArraySource
 from neurecover.data.commands import CommandBox
 from neurecover.data.distinct import distinct_inputs
-from neurecover.data.looks import box_looks, classes_told
+from neurecover.data.looks import box_looks, classes_told, perhaps_probabilities
 from neurecover.data.loop import reduce, side_by_side
 from neurecover.data.mapped import Mapped, Whitened, Whitening, unwhitened
 from neurecover.data.opening import as_source, open
@@ -29,6 +29,7 @@ __all__ = [
     "loaded",
     "open",
     "oracle",
+    "perhaps_probabilities",
     "prepared",
     "reduce",
     "second_moments",

@@ -40,6 +40,20 @@ def _classes(Y: np.ndarray) -> str | None:
     return None
 
 
+def perhaps_probabilities(source: Source) -> str | None:
+    """A sentence where every output lies between 0 and 1 and fills half of that, as a probability does."""
+    return _between(next(source.blocks(_ROWS))[1])
+
+
+def _between(Y: np.ndarray) -> str | None:
+    if len(Y) < _FEWEST or Y.min() < 0.0 or Y.max() > 1.0 or np.ptp(Y, axis=0).min() < 0.5:
+        return None
+    return (
+        "Every output lies between 0 and 1: if they are probabilities p, give the logits that a network computes, "
+        "log(p / (1 − p)), or ask for them: neurecover.oracle(model, output='logit')."
+    )
+
+
 def box_looks(oracle: Oracle, homogeneous: bool = True) -> str | None:
     """A sentence where the box classifies, is constant, affine, clipped or saturated; it takes 64 questions.
 
@@ -50,7 +64,7 @@ def box_looks(oracle: Oracle, homogeneous: bool = True) -> str | None:
     near = _answers(oracle, a, 0.5 * (a + b), b)
     if near is None:
         return "The box refuses questions between those that it has answered."
-    told = _classes(near.reshape(-1, near.shape[2]))
+    told = _classes(near.reshape(-1, near.shape[2])) or _between(near.reshape(-1, near.shape[2]))
     if told is not None:
         return told
     level = _STRAIGHT * float(np.abs(near).max())

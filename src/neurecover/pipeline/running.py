@@ -32,6 +32,7 @@ from neurecover.data import (
     box_looks,
     classes_told,
     loaded,
+    perhaps_probabilities,
     prepared,
     reduce,
     unwhitened,
@@ -220,6 +221,11 @@ def certified(
             certificate = certify(model, given.whitening, given.samples, holdout, evidence, run.rng, bias)
     except OutOfTimeError:
         certificate = certify_untested(model, given.whitening, given.samples, holdout)
+    told = None if certificate.verdict in ("exact", "statistical") else perhaps_probabilities(given.source)
+    if told is not None:
+        certificate = replace(
+            certificate, checks=(*certificate.checks, Check("probabilities", False, None, None, told))
+        )
     run.clock.stage("certify", certificate.verdict)
     return certificate
 
