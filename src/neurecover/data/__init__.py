@@ -8,7 +8,7 @@ from neurecover.data.loop import reduce, side_by_side
 from neurecover.data.mapped import Mapped, Whitened, Whitening, unwhitened
 from neurecover.data.opening import as_source, open
 from neurecover.data.oracles import Oracle, oracle
-from neurecover.data.preparing import Prepared, loaded, prepared, second_moments
+from neurecover.data.preparing import Prepared, loaded, prepared, second_moments, with_misfits
 from neurecover.data.rows import Rows, split, subsample
 from neurecover.data.source import Source
 
@@ -37,4 +37,5 @@ __all__ = [
     "split",
     "subsample",
     "unwhitened",
+    "with_misfits",
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from neurecover.data.oracles import Oracle
 from neurecover.data.rows import Kept, split
 from neurecover.data.source import SMALLEST, Source
 from neurecover.data.weights import WeightedRows, unweighted
+from neurecover.models import Model
 from neurecover.statistics import (
     Alike,
     Divided,
@@ -28,6 +29,8 @@ from neurecover.statistics import (
 
 HOLDOUT = 0.1
 FEWEST = 5  # samples
+MISFIT = 1e-20  # Σ r² / Σ y² of a sample that is not answered to rounding
+MISFITS = 0.1  # of the held-out samples may be so for one reason each
 SCARCE = 50  # samples with another value of a column than the others, ten times the units that they may have to show
 SAMPLE = 32 * 2**20  # bytes of the rows that are kept in memory of samples that are streamed
 UNUSUAL = 8  # of them, one in so many more with unusual inputs
@@ -124,6 +127,19 @@ def prepared(source: Source, bias: bool, rng: np.random.Generator) -> Prepared:
     if isinstance(source, ArraySource):
         precision = with_gaps(precision, source.collect()[1])
     return Prepared(source, moments, whitening, samples, train, holdout, n_given, precision, None, by_weight)
+
+
+def with_misfits(given: Prepared, model: Model) -> Prepared | None:
+    """With the held-out samples that a model on whitened inputs does not answer among those that are fitted.
+
+    None where there are none, or more than MISFITS of them: then it is the model that is wrong.
+    """
+    (X, Y), (Z, known) = given.train.collect(), given.holdout.collect()
+    apart = np.sum((model(Z) - known) ** 2, axis=1) > MISFIT * np.mean(np.sum(Y**2, axis=1))
+    if given.holdout.weighted or not 0 < np.count_nonzero(apart) <= MISFITS * len(Z):
+        return None
+    train = Block(np.vstack([X, Z[apart]]), np.vstack([Y, known[apart]]), given.samples)
+    return replace(given, train=train, holdout=Block(Z[~apart], known[~apart], given.samples))
 
 
 def _of_mean_one(source: ArraySource) -> ArraySource:

@@ -42,17 +42,24 @@ PROBLEMS = (
     Problem("digits", 8, 10, 5, 5, 10.0),
     Problem("digits", 16, 10, 5, 4, 10.0),
     Problem("category of 30 levels", 6, 1, 10, 9, 5.0),
+    Problem("category, as indicators", 6, 1, 10, 0, 5.0),
 )
 
 
 def inputs_of(table: str, seed: int) -> np.ndarray:
-    """The inputs, standardised, without those that are constant."""
+    """The inputs, standardised, without those that are constant; indicators may be left as 0 and 1.
+
+    For a network of typical biases units are then on, or off, in hardly any row of some levels.
+    """
     if table.startswith("category"):
         rng = np.random.default_rng(seed)
-        return np.hstack([rng.standard_normal((4_000, 5)), np.eye(30)[rng.integers(30, size=4_000)]])
-    from sklearn import datasets
+        X = np.hstack([rng.standard_normal((4_000, 5)), np.eye(30)[rng.integers(30, size=4_000)]])
+        if table.endswith("indicators"):
+            return X
+    else:
+        from sklearn import datasets
 
-    X = getattr(datasets, f"load_{table}")().data
+        X = getattr(datasets, f"load_{table}")().data
     X = X[:, X.std(axis=0) > 0]
     return (X - X.mean(axis=0)) / X.std(axis=0)
 

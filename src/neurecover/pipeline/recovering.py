@@ -17,7 +17,7 @@ from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms import Algorithm, Call, get_method, methods
 from neurecover.certificate import Certificate, Check, Evidence
-from neurecover.data import ArraySource, Prepared, Source, reduce, side_by_side, subsample
+from neurecover.data import ArraySource, Prepared, Source, reduce, side_by_side, subsample, with_misfits
 from neurecover.data.weights import moderated, unweighted
 from neurecover.models import Network
 from neurecover.pipeline.checkpoints import Folder, begin_records, kept_search, steady_seed
@@ -41,7 +41,7 @@ from neurecover.random import RandomStateLike
 from neurecover.refine.finisher import finish
 from neurecover.refine.passes import LARGEST, fit_in_passes
 from neurecover.refine.pits import lowest_pit
-from neurecover.refine.rare_columns import RareStart, start_from_common_columns
+from neurecover.refine.rare_columns import RareStart, start_from_common_columns, start_once_more
 from neurecover.refine.settling import Finished, polish
 from neurecover.refine.task import Task
 from neurecover.results import Estimate, Recovery, Stage
@@ -51,6 +51,7 @@ from neurecover.statistics import Residuals
 SEARCH_LOAD = 10  # samples per parameter that the search looks at; the last fit takes all
 START_LOAD = 100  # samples per parameter that bring the search close enough for two steps on all (`refine.passes`)
 PASSES = 4  # over streamed samples: moments and a sample of rows, two steps, the certificate
+JOINED = 3  # times that held-out samples of a category may join the fit
 COMMON_SHARE = 0.3  # of the time left, for a search in the columns that vary in most samples
 RANDOM_ROUNDS, RESERVE_INPUTS = 3, 20  # when "auto" calls on other methods, and up to how many inputs
 
@@ -269,6 +270,8 @@ def _fitted(given: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run)
 
     found = kept_search(run, task.activation, search)
     clock.stage("search", _search_sentence(found, sample.count()))
+    if given.stream is None and found.relative_rss < task.level:
+        given, found = _with_what_alone_shows(given, task, found, run)
     train = given.train
     if given.stream is not None:
         train = given.stream.part(START_LOAD * found.network.n_parameters)
@@ -304,9 +307,32 @@ def _from_common_columns(given: Prepared, task: Task, run: Run) -> RareStart | N
     """Where some inputs hardly vary, units to begin with from the others, for a share of the time."""
     left = run.deadline.seconds_left
     within = Deadline.after(None if left == float("inf") else COMMON_SHARE * left, run.deadline.pulse)
-    return start_from_common_columns(
-        given, task, lambda source, smaller: finish(source, smaller, run.rng, within), run.rng
-    )
+
+    def search(source: Source, smaller: Task, max_descents: int) -> Finished:
+        return finish(source, smaller, run.rng, within, max_descents=max_descents)
+
+    return start_from_common_columns(given, task, search, run.rng, within)
+
+
+def _with_what_alone_shows(given: Prepared, task: Task, found: Finished, run: Run) -> tuple[Prepared, Finished]:
+    """Where held-out samples of a category alone show that a unit switches in it, they are fitted with the others.
+
+    What rests on one of them alone does not count as determined, and those that remain held out are as good a test.
+    """
+    for _ in range(JOINED):
+        enlarged = with_misfits(given, found.network)
+        if enlarged is None or run.deadline.passed:
+            break
+        rare = start_once_more(enlarged, task, found.network, run.deadline)
+        if rare is None:
+            break
+        again = finish(enlarged.train, task, run.rng, run.deadline, [rare.units], draw=rare.draw, max_descents=1)
+        if again.relative_rss >= task.level:
+            break
+        moved = enlarged.train.count() - given.train.count()
+        given, found = enlarged, again
+        run.clock.stage("rare samples", f"{moved} held-out samples that alone show a switch join the fit")
+    return given, found
 
 
 class _Reserve:

@@ -42,6 +42,7 @@ def finish(
     starts: Iterable[np.ndarray] = (),
     progress: Progress = lambda stage, rss: None,
     draw: Draw = random_units,
+    max_descents: int = MAX_DESCENTS,
 ) -> Finished:
     """The best network found on the source before the deadline; at least one descent is always made.
 
@@ -57,7 +58,7 @@ def finish(
         exact = descent.relative_rss < good_enough(task, descent.student.n_hidden)
         if wide is None or descent.rss < wide.rss:
             wide = descent
-        last = count >= MAX_DESCENTS or deadline.passed
+        last = count >= max_descents or deadline.passed
         if not (exact or count in NARROWING or last):
             continue
         narrowed, last_drop = narrow(source, wide, task, deadline)

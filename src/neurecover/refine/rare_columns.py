@@ -21,23 +21,22 @@ import numpy as np
 
 from neurecover.data import ArraySource, Prepared, Source, Whitening, unwhitened
 from neurecover.models import Network
+from neurecover.refine.finisher import MAX_DESCENTS
+from neurecover.refine.rare_biases import groups_fitted
+from neurecover.refine.rare_fits import FITTED, refit
+from neurecover.refine.rare_groups import units_from_groups
 from neurecover.refine.settling import Finished
 from neurecover.refine.task import Task
+from neurecover.solve import Deadline
 
 RARE = 0.9  # share of the samples in which a column has its usual value
 BASE = 0.3  # share of the samples with all rare columns at their usual values; a category of many levels has fewer
 ENOUGH = 2.0  # equations per parameter of the network in the common columns
 SAME = 1e-9  # of a column's range: values that differ by less are one, after a whitening and back
-STARTS, SOME, STEPS = 64, 100, 48  # of a round of fits of one column's weights: starts, samples, steps from each
-EQUATIONS, MOST = 3, 0.9  # per unknown in a round; share of the samples that ends them
-ROUNDS, MOST_ROUNDS = 2, 20  # more where samples are few, and a round takes no time
-LEAKS = (0.5, 0.2, 0.05, 0.0)  # slopes of a unit that is off
-
 SWEEPS, TOGETHER = 12, 3  # how often columns that do not agree are fitted anew, and how many at a time
 ON = 1e-9  # of the largest value of a unit: above it the unit is on
-FITTED = 1e-20  # Σ r² / Σ y² of a sample that is fitted
 
-Search = Callable[[Source, Task], Finished]
+Search = Callable[[Source, Task, int], Finished]
 
 
 @dataclass(frozen=True)
@@ -62,33 +61,79 @@ class RareStart:
 
 
 def start_from_common_columns(
-    given: Prepared, task: Task, search: Search, rng: np.random.Generator
+    given: Prepared, task: Task, search: Search, rng: np.random.Generator, deadline: Deadline
 ) -> RareStart | None:
-    """Found as above; None where no column is rare, or all are.
+    """Found as above, or from the levels of a category; None where no column is rare, or all are.
 
-    `search` finds the network of a task on whitened samples.
+    `search` finds the network of a task on whitened samples within so many descents.
     """
-    rare = _rare(given.source.collect()[0])
-    if not rare.any() or rare.all() or not task.bias:
+    common = _Common.of(given, task)
+    if common is None:
         return None
-    (Z, Y), whitening, d = given.train.collect(), given.whitening, len(rare)
-    back = whitening.matrix.T @ given.moments.covariance[:d, :d]  # E[z (x − mean)ᵀ], and E[z zᵀ] = 1
-    nothing_more = RareStart(np.empty((0, task.n_inputs + 1)), CommonUnits(_span(back[:, ~rare])))
-    X = Z @ back + whitening.mean
-    usual = np.zeros(X.shape[1])
-    usual[rare] = _commonest(X[:, rare])
+    X, Y, rare, usual = common.X, common.Y, common.rare, common.usual
     moved = X - usual
-    differs = (np.abs(moved) > SAME * np.maximum(np.ptp(X, axis=0), 1e-300)) & rare
+    differs = common.differs
     moved[:, rare] *= differs[:, rare]
-    base, common = ~differs.any(axis=1), np.flatnonzero(~rare)
-    found = _on_common(X[base][:, common], Y[base], task, search) if np.mean(base) >= BASE else None
+    base, columns = ~differs.any(axis=1), np.flatnonzero(~rare)
+    if np.mean(base) < BASE:
+        network = units_from_groups(X, Y, rare, _levels(X[:, rare]), task, search, deadline)
+        return common.begin(network)
+    found = _on_common(X[base][:, columns], Y[base], task, search)
     if found is None:
-        return nothing_more
+        return common.begin(None)
     W = np.zeros((found.n_hidden, X.shape[1]))
-    W[:, common] = found.W
+    W[:, columns] = found.W
     _bring_in(W, found, moved, Y, differs, rng)
-    units = np.hstack([W @ back.T, (found.b + W @ (whitening.mean - usual))[:, None]])
-    return replace(nothing_more, units=units)
+    return common.begin(replace(found, W=W, b=found.b - W @ usual))
+
+
+def start_once_more(given: Prepared, task: Task, white: Network, deadline: Deadline) -> RareStart | None:
+    """From a network on whitened inputs that does not fit some samples of a category; None without categories."""
+    common = _Common.of(given, task)
+    if common is None or np.mean(~common.differs.any(axis=1)) >= BASE:
+        return None
+    network = unwhitened(white, given.whitening)
+    assert isinstance(network, Network)
+    level_of = _levels(common.X[:, common.rare])
+    return common.begin(groups_fitted(network, common.X, common.Y, common.rare, level_of, task, deadline))
+
+
+@dataclass(frozen=True)
+class _Common:
+    """Training samples as they were before whitening, which columns are `rare` (d,), and their `usual` values.
+
+    `differs` (n, d) are the places with another value, `back` takes whitened inputs to those less their mean.
+    """
+
+    X: np.ndarray
+    Y: np.ndarray
+    rare: np.ndarray
+    usual: np.ndarray
+    differs: np.ndarray
+    back: np.ndarray
+    whitening: Whitening
+
+    @classmethod
+    def of(cls, given: Prepared, task: Task) -> _Common | None:
+        """None where no column is rare, or all are."""
+        rare = _rare(given.source.collect()[0])
+        if not rare.any() or rare.all() or not task.bias:
+            return None
+        (Z, Y), whitening, d = given.train.collect(), given.whitening, len(rare)
+        back = whitening.matrix.T @ given.moments.covariance[:d, :d]  # E[z (x − mean)ᵀ], and E[z zᵀ] = 1
+        X = Z @ back + whitening.mean
+        usual = np.zeros(d)
+        usual[rare] = _commonest(X[:, rare])
+        differs = (np.abs(X - usual) > SAME * np.maximum(np.ptp(X, axis=0), 1e-300)) & rare
+        return cls(X, Y, rare, usual, differs, back, whitening)
+
+    def begin(self, network: Network | None) -> RareStart:
+        """From the units of a network on inputs as they were, if there is one."""
+        draw = CommonUnits(_span(self.back[:, ~self.rare]))
+        if network is None:
+            return RareStart(np.empty((0, len(self.back) + 1)), draw)
+        bias = network.b + network.W @ self.whitening.mean
+        return RareStart(np.hstack([network.W @ self.back.T, bias[:, None]]), draw)
 
 
 def _rare(X: np.ndarray) -> np.ndarray:
@@ -105,9 +150,14 @@ def _span(columns: np.ndarray) -> np.ndarray:
 
 def _commonest(X: np.ndarray) -> np.ndarray:
     """The combination of values that most rows have."""
+    level_of = _levels(X)
+    return X[np.argmax(level_of == np.argmax(np.bincount(level_of)))]
+
+
+def _levels(X: np.ndarray) -> np.ndarray:
+    """Numbers (n,) of the combinations of values that the rows have."""
     grid = np.rint(X / (1e3 * SAME * np.maximum(np.ptp(X, axis=0), 1e-300)))
-    _, first, counts = np.unique(grid, axis=0, return_index=True, return_counts=True)
-    return X[first[np.argmax(counts)]]
+    return np.unique(grid, axis=0, return_inverse=True)[1].ravel()
 
 
 def _on_common(X: np.ndarray, Y: np.ndarray, task: Task, search: Search) -> Network | None:
@@ -119,7 +169,7 @@ def _on_common(X: np.ndarray, Y: np.ndarray, task: Task, search: Search) -> Netw
     if whitening.rank == 0:
         return None
     source = ArraySource(whitening.inputs(X), Y)
-    found = search(source, replace(task, n_inputs=whitening.rank, n_samples=len(X)))
+    found = search(source, replace(task, n_inputs=whitening.rank, n_samples=len(X)), MAX_DESCENTS)
     network = unwhitened(found.network, whitening)
     assert isinstance(network, Network)
     return network
@@ -145,7 +195,7 @@ def _bring_in(
         rows = differs[:, column] & alone
         left.remove(column)
         if rows.any():
-            _refit(W, [column], rows, found, moved, Y, rng)
+            refit(W, [column], rows, found, moved, Y, rng)
     tried: set[int] = set()
     for _ in range(SWEEPS):
         wrong = _wrong(W, found, moved, Y)
@@ -157,7 +207,7 @@ def _bring_in(
         group = [int(j) for j in np.argsort(-beside, kind="stable")[:TOGETHER] if beside[j]]
         others = [j for j in columns if j not in group and differs[wrong, j].any()]
         rows = np.any(differs[:, group], axis=1) & ~differs[:, others].any(axis=1)
-        _refit(W, group, rows, found, moved, Y, rng)
+        refit(W, group, rows, found, moved, Y, rng)
         tried = set() if np.count_nonzero(_wrong(W, found, moved, Y)) < np.count_nonzero(wrong) else tried | {column}
 
 
@@ -202,58 +252,6 @@ def _switched_off(T: np.ndarray, values: np.ndarray, T_off: np.ndarray, known: n
     return w if found.x is None else w + found.x[:-1] @ free
 
 
-def _refit(
-    W: np.ndarray,
-    group: list[int],
-    rows: np.ndarray,
-    found: Network,
-    moved: np.ndarray,
-    Y: np.ndarray,
-    rng: np.random.Generator,
-) -> None:
-    """Some columns of W from some of the samples, the others given: many starts, the best of them kept.
-
-    Every round of starts looks at a few samples of its own. Without noise the start that explains most of the others is
-    right; else the one that leaves least.
-    """
-    before, T = W[:, group].T, moved[rows][:, group]
-    Z = moved[rows] @ W.T + found.b - T @ before
-    size = np.std(Z) / np.maximum(np.abs(T).max(axis=0), 1e-300) + np.linalg.norm(found.W) / np.sqrt(found.W.size)
-    floor = FITTED * float(np.mean(np.sum(Y**2, axis=1)))
-    few = max(4, -(-EQUATIONS * before.size // found.n_outputs))
-    best, score = before, _score(found, Z, T, Y[rows], before, floor)
-    for _ in range(max(ROUNDS, min(MOST_ROUNDS, SOME // len(Z)))):
-        starts = size[:, None] * rng.standard_normal((STARTS, *before.shape))
-        starts[1::2] = best + np.where(rng.random(starts[1::2].shape) < 0.3, starts[1::2], 0.0)
-        starts[0], starts[1] = 0.0, best
-        some = rng.permutation(len(Z))[: min(few, SOME)]
-        for w in _fitted(found, Z[some], T[some], Y[rows][some], starts)[0]:
-            came = _score(found, Z, T, Y[rows], w, floor)
-            best, score = (w, came) if came < score else (best, score)
-        if -score[0] >= MOST * len(Z):
-            break
-    misfit = _misfit(found, Z, T, Y[rows], best)
-    for own in (misfit <= floor, np.ones_like(misfit, dtype=bool)):
-        if own.any():
-            w = _fitted(found, Z[own], T[own], Y[rows][own], best[None])[0][0]
-            came = _score(found, Z, T, Y[rows], w, floor)
-            best, score = (w, came) if came < score else (best, score)
-    W[:, group] = best.T
-
-
-def _misfit(found: Network, Z: np.ndarray, T: np.ndarray, Y: np.ndarray, w: np.ndarray) -> np.ndarray:
-    R = found.activation(Z + T @ w) @ found.A.T + found.c - Y
-    return np.einsum("io,io->i", R, R)
-
-
-def _score(
-    found: Network, Z: np.ndarray, T: np.ndarray, Y: np.ndarray, w: np.ndarray, floor: float
-) -> tuple[int, float]:
-    """Less is better: more samples fitted, then a smaller Σ r²."""
-    misfit = _misfit(found, Z, T, Y, w)
-    return -int(np.count_nonzero(misfit <= floor)), float(misfit.sum())
-
-
 def _independent(moved: np.ndarray, rare: np.ndarray) -> list[int]:
     """The rare columns that are not combinations of the others, those that vary least first."""
     order = np.concatenate([np.setdiff1d(np.arange(moved.shape[1]), rare), rare])
@@ -262,49 +260,3 @@ def _independent(moved: np.ndarray, rare: np.ndarray) -> list[int]:
     size = np.maximum(np.linalg.norm(columns, axis=0), 1e-300)[: len(triangle)]
     kept = np.abs(np.diag(triangle)) > 1e-9 * size
     return [int(j) for j in order[: len(kept)][kept] if j in rare]
-
-
-def _fitted(
-    network: Network, Z: np.ndarray, T: np.ndarray, Y: np.ndarray, w: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """min over w (c, k) of Σ ‖y − A·act(z + wᵀt) − c‖² by Levenberg–Marquardt, from every w (s, c, k) at once.
-
-    A rectified unit that is off in all of the samples has no gradient to switch it on. So off it first has a slope too,
-    max(z, s z), which falls to zero. Returned are the w and the Σ r² of each.
-    """
-    act = network.activation
-    leaks = LEAKS if act.homogeneity == 1.0 and act.odd_slope == 1.0 else (0.0,)
-    rss = np.zeros(len(w))
-    for leak in leaks:
-        w, rss = _descended(network, leak, Z, T, Y, w, STEPS // len(leaks))
-    return w, rss
-
-
-def _descended(
-    network: Network, leak: float, Z: np.ndarray, T: np.ndarray, Y: np.ndarray, w: np.ndarray, steps: int
-) -> tuple[np.ndarray, np.ndarray]:
-    shape, A, act = w.shape, network.A, network.activation
-    AA = np.tile(A.T @ A, (shape[1], shape[1]))
-    eye = np.eye(len(AA))
-
-    def at(w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        z = Z + T @ w
-        R = Y - network.c - (act(z) + leak * np.minimum(z, 0.0)) @ A.T
-        slope = act.derivative(z) + leak * (z < 0.0)
-        gated = (T[:, :, None] * slope[:, :, None, :]).reshape(len(w), len(Z), -1)
-        return np.einsum("sio,sio->s", R, R), gated, (T.T @ (slope * (R @ A))).reshape(len(w), -1)
-
-    damping, (rss, gated, gradient) = np.full(len(w), 1e-2), at(w)
-    for _ in range(steps):
-        curvature = (gated.transpose(0, 2, 1) @ gated) * AA
-        scale = np.maximum(np.einsum("sjj->sj", curvature), 1e-12 * np.abs(curvature).max() + 1e-300)
-        system = curvature + damping[:, None, None] * scale[:, None, :] * eye
-        trial = w + np.linalg.solve(system, gradient[:, :, None]).reshape(shape)
-        new = at(trial)
-        better = new[0] < rss
-        damping = np.where(better, np.maximum(0.2 * damping, 1e-14), np.minimum(4.0 * damping, 1e8))
-        w, rss, gated, gradient = (
-            np.where(better.reshape(-1, *[1] * (old.ndim - 1)), came, old)
-            for came, old in zip((trial, *new), (w, rss, gated, gradient))
-        )
-    return w, rss

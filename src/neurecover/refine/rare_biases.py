@@ -1,0 +1,176 @@
+"""Biases of known units in groups of samples that agree in all rare columns, and the weights of these columns.
+
+With w_j and a_j known, a group g of samples has k unknown biases and, for a moment, constants of its own,
+
+    y = Σ_j a_j relu(w_j·x + β_jg) + γ_g,        β_jg = b_j + w_j^R·r_g.
+
+Many starts at once fit most of its samples. A sample that is not fitted is one of a few on the other side of some unit,
+and tells that unit's bias by itself. The constants are one for all groups, and the biases linear in the weights w^R.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.optimize import lsq_linear
+
+from neurecover.models import Network
+from neurecover.refine.rare_fits import FITTED, refit
+from neurecover.refine.task import Task
+from neurecover.solve import Deadline
+
+ATTEMPTS = 8  # to fit all samples of a group
+HOPELESS = 3  # groups of which none is fitted
+LOOKED_AT, SECOND = 12, 24  # samples of a group that are not fitted; first changes that a second one may follow
+SOFT = 1e-4  # weight of a bias that only keeps a unit on, or off, beside one of a unit that switches
+
+
+def groups_fitted(
+    network: Network,
+    X: np.ndarray,
+    Y: np.ndarray,
+    rare: np.ndarray,
+    level_of: np.ndarray,
+    task: Task,
+    deadline: Deadline,
+) -> Network | None:
+    """The network with other weights on the rare columns, where a group has samples that it does not fit."""
+    first = np.unique(level_of, return_index=True)[1]
+    biases = X[first][:, rare] @ network.W[:, rare].T + network.b
+    start = np.hstack([biases, np.tile(network.c, (len(first), 1))])
+    return with_rare_columns(network.W[:, ~rare], network.A, start, X, Y, rare, level_of, task, deadline)
+
+
+def with_rare_columns(
+    W: np.ndarray,
+    A: np.ndarray,
+    start: np.ndarray,
+    X: np.ndarray,
+    Y: np.ndarray,
+    rare: np.ndarray,
+    level_of: np.ndarray,
+    task: Task,
+    deadline: Deadline,
+) -> Network | None:
+    """Biases for every group, and the weights of the rare columns that give them; None where that fails.
+
+    W (k, c) and A (p, k) are known, start (groups, k + p) are biases and constants to begin with.
+    """
+    rng = np.random.default_rng(len(X))
+    k, n_groups = len(W), len(start)
+    floor = FITTED * float(np.mean(np.sum(Y**2, axis=1)))
+    biases, whole = start.copy(), np.zeros(n_groups, dtype=bool)
+    least, weight = np.zeros((n_groups, k)), np.zeros((n_groups, k))
+    for g in range(n_groups):
+        rows = level_of == g
+        T, values = X[rows][:, ~rare] @ W.T, Y[rows]
+        bias = _improved(start[g], T, values, A, floor)
+        fitted = _misfit(bias, T, values, A) <= floor
+        for _ in range(ATTEMPTS):
+            if fitted.all():
+                break
+            came = _improved(_group_biases(T, values, A, bias[:k], task, rng), T, values, A, floor)
+            now = _misfit(came, T, values, A) <= floor
+            bias, fitted = (came, now) if now.sum() > fitted.sum() else (bias, fitted)
+        if np.mean(fitted) > 0.5:
+            on = T + bias[:k] > 0.0
+            biases[g], whole[g], least[g] = bias, fitted.all(), (T + bias[:k]).min(axis=0)
+            weight[g] = np.where(on.any(axis=0) & ~on.all(axis=0), 1.0, SOFT)
+        if deadline.passed or (g + 1 == HOPELESS and not weight.any()):
+            return None
+    _one_constant(biases, A, least, whole)
+    first = np.unique(level_of, return_index=True)[1]
+    values = np.hstack([X[first][:, rare], np.ones((n_groups, 1))])
+    full, b = np.zeros((k, X.shape[1])), np.zeros(k)
+    full[:, ~rare] = W
+    for j in range(k):
+        solution = np.linalg.lstsq(values * weight[:, j, None], biases[:, j] * weight[:, j], rcond=1e-12)[0]
+        full[j, rare], b[j] = solution[:-1], solution[-1]
+    return Network(full, b, A, np.zeros(Y.shape[1]), task.activation)
+
+
+def _one_constant(biases: np.ndarray, A: np.ndarray, least: np.ndarray, whole: np.ndarray) -> None:
+    """The same constants for all groups: a unit that is on throughout a group may have a part of the group's.
+
+    They are those of the groups without such a unit. least (groups, k) is the least value of every unit in a group; one
+    that is positive stays so.
+    """
+    k, always = A.shape[1], least > 0.0
+    plain = whole & ~always.any(axis=1)
+    constant = np.median(biases[plain if plain.any() else whole, k:], axis=0) if whole.any() else np.zeros(len(A))
+    for g in np.flatnonzero(always.any(axis=1)):
+        on = np.flatnonzero(always[g])
+        share = lsq_linear(A[:, on], biases[g, k:] - constant, (-least[g, on], np.inf)).x
+        biases[g, on] += share
+        biases[g, k:] -= A[:, on] @ share
+
+
+def _group_biases(
+    T: np.ndarray, Y: np.ndarray, A: np.ndarray, start: np.ndarray, task: Task, rng: np.random.Generator
+) -> np.ndarray:
+    """The biases (k,) of one group and its constants (p,), those that fit most of its samples."""
+    n, p = Y.shape
+    # Two more units an output, one up and one down, stand for a constant; a column of ones has the biases.
+    network = Network(
+        np.zeros((len(start) + 2 * p, 1)), None, np.hstack([A, np.eye(p), -np.eye(p)]), None, task.activation
+    )
+    moved = np.hstack([T, np.zeros((n, 2 * p)), np.ones((n, 1))])
+    W = np.hstack([np.eye(len(start) + 2 * p), np.concatenate([start, np.zeros(2 * p)])[:, None]])
+    refit(W, [W.shape[1] - 1], np.ones(n, dtype=bool), network, moved, Y, rng)
+    found, up, down = np.split(W[:, -1], [len(start), len(start) + p])
+    return np.concatenate([found, np.maximum(up, 0.0) - np.maximum(down, 0.0)])
+
+
+def _misfit(bias: np.ndarray, T: np.ndarray, Y: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """‖r‖² of every sample, for biases and constants (…, k + p)."""
+    k = A.shape[1]
+    R = np.maximum(T + bias[..., None, :k], 0.0) @ A.T + bias[..., None, k:] - Y
+    return np.einsum("...no,...no->...n", R, R)
+
+
+def _improved(bias: np.ndarray, T: np.ndarray, Y: np.ndarray, A: np.ndarray, floor: float) -> np.ndarray:
+    """One bias changed, or two, so that a sample that is not fitted is, as long as more samples are fitted then."""
+
+    def fitted(tries: np.ndarray) -> np.ndarray:
+        return np.count_nonzero(_misfit(tries, T, Y, A) <= floor, axis=-1)
+
+    count = int(fitted(bias))
+    while count < len(Y):
+        tries = _changes(bias, T, Y, A, floor)
+        counts = fitted(tries)
+        if counts.max() <= count:  # two units may share a sample, and the first change then costs another one
+            near = tries[np.argsort(-counts, kind="stable")[:SECOND]]
+            tries = np.concatenate([_changes(each, T, Y, A, floor) for each in near])
+            counts = fitted(tries)
+        if counts.max() <= count:
+            break
+        bias, count = tries[int(np.argmax(counts))], int(counts.max())
+    return bias
+
+
+def _changes(bias: np.ndarray, T: np.ndarray, Y: np.ndarray, A: np.ndarray, floor: float) -> np.ndarray:
+    """Biases (m, k + p), each of which fits a sample that these do not fit.
+
+    A unit that is on at the sample and should not be, or the other way round, tells its bias there. Another unit, or
+    the constant, may have to make up for the change everywhere else.
+    """
+    k, size = A.shape[1], np.einsum("oj,oj->j", A, A)
+    i = np.flatnonzero(_misfit(bias, T, Y, A) > floor)[:LOOKED_AT]
+    Z = T[i] + bias[:k]
+    along = (Y[i] - np.maximum(Z, 0.0) @ A.T - bias[k:]) @ A / size  # the residual in units of each kink
+    on = along + np.maximum(Z, 0.0) - Z  # what to add to the bias where the unit is to be on at the sample
+    off = -along - np.maximum(Z, 0.0)  # and where it is to be off, something else making up for it
+    tries = [bias]
+    for j in range(k):
+        tries += [_changed(bias, {j: change}) for change in on[:, j]]
+        for change in off[:, j]:
+            ratio = A[:, j] @ A / size * change
+            tries += [_changed(bias, {j: change, other: -ratio[other]}) for other in range(k) if other != j]
+            tries.append(_changed(bias, {j: change, **{k + o: -A[o, j] * change for o in range(len(A))}}))
+    return np.array(tries)
+
+
+def _changed(bias: np.ndarray, by: dict[int, float]) -> np.ndarray:
+    bias = bias.copy()
+    for index, change in by.items():
+        bias[index] += change
+    return bias
