@@ -352,7 +352,7 @@ def _as_starts(found: Estimate | None, bias: bool) -> list[np.ndarray]:
 
 
 def _residual(found: Finished) -> str:
-    return f"relative residual {np.sqrt(found.relative_rss):.1e}"
+    return f"relative residual {np.sqrt(found.relative_rss):.2g}"
 
 
 def _search_sentence(found: Finished, n: int) -> str:
