@@ -21,7 +21,8 @@ MORE_TIME = "Give it more time: a larger time_budget, or none."
 
 # What to do about a check that failed, where more samples are not what it takes; the first that apply are said.
 REMEDIES = {
-    "signal": "See that inputs and outputs are in the same order, row by row: nothing fitted predicts other outputs.",
+    "signal": "See that inputs and outputs are the columns that were meant, and in the same order, row by row: nothing "
+    "that was fitted predicts other outputs.",
     "inputs": "Leave out input columns that follow from others, or vary them on their own.",
     "width": FIND_WIDTH,
     "strength": f"{FIND_WIDTH} One of these may not exist.",
@@ -90,7 +91,8 @@ def advice(certificate: Certificate) -> tuple[str, ...]:
     if "rounding" in names and not any(check.name == "load" for check in certificate.checks):
         wanted = max(wanted, *(_to_tell_noise(check, certificate.n_samples) for check in certificate.checks))
     if certificate.n_samples < wanted <= AT_MOST * certificate.n_samples:
-        said.append(f"Give about {_rounded(wanted):,} samples or more; there are {certificate.n_samples:,}.")
+        many = f"Give about {_rounded(wanted):,} samples or more; there are {certificate.n_samples:,}."
+        said.insert(0 if names & set(COUNTED) else len(said), many)  # too few samples show no activation either
     elif wanted:
         said.append("Give other samples or less noise: more of the same would have to be thousands of times as many.")
     if not said and wrong:

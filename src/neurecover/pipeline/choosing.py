@@ -62,8 +62,8 @@ def with_hint(
     best = order[0].activation
     ratio = np.sqrt(certificate.holdout_mse / max(order[0].mse, 1e-300))
     which = f"activation='{best}'" if order[0].solved else f"activation='{best}', or 'auto'"
-    times = f"{float(f'{ratio:.1g}'):,g}"
-    sentence = f"{best} fits these samples {times} times better than {task.activation}: try {which}."
+    how = "to rounding, unlike" if order[0].solved else f"{float(f'{ratio:.1g}'):,g} times better than"
+    sentence = f"{best} fits these samples {how} {task.activation}: try {which}."
     return replace(certificate, checks=(*certificate.checks, Check("activation", True, float(ratio), None, sentence)))
 
 
