@@ -15,29 +15,32 @@ from neurecover.report.layers import layer_tables, recovery_tables
 DOCS = Path(__file__).parent.resolve()
 
 
-def draw_front(path: Path) -> None:
-    """The top of the README: a hidden layer, the one that was found, and every weight with its 95 % interval."""
+def draw_front(path: Path, narrow: bool = False) -> None:
+    """The top of the README: a hidden layer, the one that was found, and every weight with its 95 % interval.
+
+    Side by side, or below each other for a phone.
+    """
     from matplotlib import rc_context
     from matplotlib.figure import Figure
 
     truth = nr.simulate.teacher(n_inputs=8, n_hidden=6, random_state=1).normal_form()
-    X, Y = nr.simulate.sample(truth, 1_500, noise=0.2, random_state=1)
+    X, Y = nr.simulate.sample(truth, 3_000, noise=0.2, random_state=1)
     found = nr.recover(X, Y, random_state=0)  # the number of hidden units is not told
     paired = nr.compare(found.network, truth).permutation
     sought, hidden = layer_tables(truth)[0], recovery_tables(found)[0]
     with rc_context(STYLE):
-        figure = Figure(figsize=(10.5, 3.1), layout="constrained")
-        left, middle, right = figure.subplots(1, 3)
+        figure = Figure(figsize=(4.0, 8.4) if narrow else (10.5, 3.1), layout="constrained")
+        left, middle, right = figure.subplots(3, 1) if narrow else figure.subplots(1, 3)
         draw_weights(left, sought)
-        left.set_title("hidden: 6 units of 8 weights and a bias")
+        left.set_title("hidden: 6 units of 8 weights and a bias", loc="left")
         draw_weights(middle, hidden.taken(paired))
-        middle.set_title(f"found from {len(X):,} noisy samples: {found.certificate.verdict}")
+        middle.set_title(f"found from {len(X):,} noisy samples: {found.certificate.verdict}", loc="left")
         true, estimate = sought.values.ravel(), hidden.values[paired].ravel()
         assert hidden.errors is not None
         error = 1.96 * hidden.errors[paired].ravel()
         right.plot([true.min(), true.max()], [true.min(), true.max()], color=INK, linewidth=0.8)
         right.errorbar(true, estimate, error, fmt=".", color=SERIES[0], markersize=4, elinewidth=0.9)
-        right.set_title("every weight with its 95 % interval")
+        right.set_title("every weight with its 95 % interval", loc="left")
         right.set_xlabel("hidden")
         right.set_ylabel("found")
         figure.savefig(path, dpi=110)
@@ -46,6 +49,7 @@ def draw_front(path: Path) -> None:
 def main() -> None:
     matplotlib.use("Agg")
     draw_front(DOCS / "pictures" / "front.png")
+    draw_front(DOCS / "pictures" / "front-narrow.png", narrow=True)
     text = (DOCS / "gallery.md").read_text(encoding="utf-8")
     wanted = set(re.findall(r"\(pictures/(\w+\.png)\)", text))
     with tempfile.TemporaryDirectory() as folder:

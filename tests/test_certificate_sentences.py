@@ -17,7 +17,7 @@ def test_a_width_that_is_not_kept_is_said() -> None:
         assert found.certificate.verdict in ("approximate", "failed")
         if found.network.n_hidden != 2:
             told += 1
-            said = f"2 units were asked for and {found.network.n_hidden} are given"
+            said = f"2 units were asked for and {found.network.n_hidden} found"
             assert any(said in reason for reason in found.certificate.reasons)
     assert told >= 1
 

@@ -416,7 +416,7 @@ def test_methods_are_listed(run: Run) -> None:
         (["plan", "--inputs", "3", "--hidden", "2", "--error", "0"], ["error"]),
         (["--verison"], ["--version"]),
         (["verify", "net.npz", "wide.npz"], ["wide.npz", "n_inputs=3", "Got 5"]),
-        (["verify", "table.npy", "samples.npz"], ["table.npy is not a readable .npz file"]),
+        (["verify", "table.npy", "samples.npz"], ["table.npy: expected the file of a network"]),
         (["compare", "net.npz", "cut.npz"], ["cut.npz"]),
         (["compare", "net.npz", "other.npz"], ["n_inputs", "3 and 4"]),
         (["simulate"], ["--out"]),

@@ -123,6 +123,8 @@ def test_a_box_that_refuses_says_why_and_what_to_do() -> None:
         ("tell the range as bounds=(low, high).", "--bounds LOW,HIGH"),
         (extracting.SMOOTH, "--samples 2000 --activation auto"),
         ("Give it more time: a larger time_budget, or none.", "--time-budget"),
+        ("is used up: give a larger query_budget.", "a larger --budget."),
+        ("is found from samples: neurecover.recover(oracle, n_samples=2000).", "neurecover extract … --samples 2000."),
         ("Leave the number of units to be found: n_hidden=None.", "no --hidden"),
         ("bounds needs finite numbers with low < high. Got (3.0, 1.0) instead.", "--bounds needs"),
         ("X and Y apart, so no columns are chosen. Leave out inputs and outputs.", "--inputs and --outputs"),
@@ -139,6 +141,11 @@ def test_options_of_extract(tmp_path: Path) -> None:
     nr.simulate.teacher(4, 3, activation="tanh", random_state=0).save(tmp_path / "t.npz")
     np.savez(tmp_path / "s.npz", X=RNG.standard_normal((50, 4)), Y=np.zeros(50))
     assert run("extract", "t.npz", "--like", "s.npz", folder=tmp_path).returncode == 0
+    # A table of inputs alone, whose last column is no output.
+    np.savetxt(tmp_path / "s.csv", RNG.standard_normal((50, 4)), delimiter=",", header="a,b,c,d", comments="")
+    alone = run("extract", "t.npz", "--like", "s.csv", folder=tmp_path)
+    assert alone.returncode == 0, alone.stderr
+    assert "'.csv'" in run("extract", "s.csv", folder=tmp_path).stderr
     asked = run("extract", "t.npz", "--bounds", "-4,4", "--samples", "1500", "--activation", "tanh", folder=tmp_path)
     assert asked.returncode == 0, asked.stderr
     outside = run("extract", "t.npz", "--bounds", "-4,4", folder=tmp_path)

@@ -52,6 +52,26 @@ def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
                 run_line(line, str(block))
 
 
+def test_the_tutorial_prints_what_it_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Word for word; numbers are those of a machine."""
+    monkeypatch.chdir(tmp_path)
+    printed, compared = "", 0
+    for block in blocks(ROOT / "docs" / "tutorial.md"):
+        if block.language == "python":
+            exec(block.text, {"__name__": "__example__"})
+            printed = capsys.readouterr().out
+        else:
+            assert without_numbers(printed) == without_numbers(block.text), str(block)
+            compared += 1
+    assert compared == 7
+
+
+def without_numbers(text: str) -> list[str]:
+    return re.sub(r"\d[\d.,]*(e[+-]?\d+)?", "#", text).split()
+
+
 def run_line(line: str, where: str) -> None:
     words = shlex.split(line, comments=True)
     if not words or words[0] == "make":

@@ -232,7 +232,7 @@ def test_arguments() -> None:
         nr.extract(box, n_hidden=0)
     found = nr.extract(box, n_hidden=4, random_state=0)
     assert found.certificate.verdict == "approximate"
-    assert "4 units were asked for and 3 are given" in found.certificate.reasons[0]
+    assert "4 units were asked for and 3 found" in found.certificate.reasons[0]
 
 
 @pytest.mark.parametrize("layer", [0, 1])

@@ -262,7 +262,7 @@ def test_files_of_another_kind_are_refused(content: bytes, tmp_path: Path) -> No
 
 def test_a_single_array_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "net.npy", np.eye(3))
-    with pytest.raises(ValueError, match=r"net.npy is not a readable .npz file"):
+    with pytest.raises(ValueError, match=r"net.npy: expected the file of a network"):
         load(tmp_path / "net.npy")
 
 

@@ -16,7 +16,7 @@ from neurecover.excerpt import LOOKED_AT, OUTPUTS, ROWS, Excerpt
 from neurecover.models import Polynomial
 from neurecover.report.figures import as_svg, draw_weights
 from neurecover.report.layers import layer_tables
-from neurecover.report.templating import figure, share
+from neurecover.report.templating import figure, prose, share
 from neurecover.report.units import unit_tables
 
 pd = pytest.importorskip("pandas")
@@ -294,3 +294,33 @@ def test_stages_are_logged_and_nothing_is_said_unasked(
     assert [line.split(":")[0] for line in logged] == [stage.name for stage in recovery.stages]
     nr.recover(X, Y, n_hidden=3, random_state=0, progress=True)  # standard error is no terminal here
     assert capfd.readouterr() == ("", "")
+
+
+def test_numbers_in_sentences_have_a_true_minus_sign_and_words_their_hyphen() -> None:
+    assert prose("a held-out residual of 1.5e-13 leaves R² = -0.01 (-2)") == (
+        "a held-out residual of 1.5e−13 leaves R² = −0.01 (−2)"
+    )
+
+
+def test_a_column_keeps_its_zeros_and_a_sentence_does_not() -> None:
+    assert [figure(value, 4, padded=True) for value in (1.0, 1.0094, -0.201)] == ["1.000", "1.009", "−0.2010"]
+    assert figure(1.0, 4) == "1"
+
+
+def test_a_direction_names_no_weight_that_two_decimals_do_not_show() -> None:
+    network = nr.Network([[1.0, 1e-4, 0.0], [0.6, -0.8, 0.0]], None, [[1.0, 2.0]])
+    recovery = nr.Recovery(network, Certificate((), 0.0, None, 5, 1), "m", (), 0.0)
+    table = unit_tables(recovery)[0]
+    assert [row.direction for row in table.rows] == ["1.00 x0 + …", "− 0.80 x1 + 0.60 x0"]
+    assert not table.has_errors
+
+
+def test_the_bias_of_a_wide_layer_is_named() -> None:
+    from matplotlib.figure import Figure
+
+    axis = Figure().subplots()
+    draw_weights(axis, layer_tables(nr.simulate.teacher(60, 3, random_state=0))[0])
+    names = [label.get_text() for label in axis.get_xticklabels()]
+    assert names[0] == "x0"
+    assert names[-1] == "bias"
+    assert len(names) <= 25

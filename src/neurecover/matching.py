@@ -82,6 +82,9 @@ class Comparison:
             ("unpaired", sum(map(len, self.unmatched)), unpaired),
         ]
 
+    def __str__(self) -> str:
+        return "\n".join(f"{name:<15} {value:>8.2g}   {meaning}" for name, value, meaning in self.rows())
+
     def _repr_html_(self) -> str | None:
         from neurecover.report import in_notebook
 

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -22,6 +23,7 @@ if TYPE_CHECKING:  # extras, loaded when they are asked for
     from pandas import DataFrame
 
 M = TypeVar("M", bound=Model)
+LINE, LABEL = 88, 12  # characters of a summary's lines, and of the labels before them
 
 __all__ = ["Certificate", "Check", "Estimate", "Excerpt", "Recovery", "Stage", "versions"]
 
@@ -217,8 +219,12 @@ def _installed() -> dict[str, str]:
 
 
 def in_columns(rows: list[tuple[str, str]]) -> str:
-    """Rows of a label and a text, one line each."""
-    return "\n".join(f"{label:<12} {text}".rstrip() for label, text in rows)
+    """Rows of a label and a text, which goes on in its own column where a line is full."""
+    lines = []
+    for label, text in rows:
+        first, *others = wrap(text, LINE - LABEL - 1, break_long_words=False, break_on_hyphens=False) or [""]
+        lines += [f"{label:<{LABEL}} {first}", *(f"{'':<{LABEL}} {other}" for other in others)]
+    return "\n".join(line.rstrip() for line in lines)
 
 
 def described(network: Model | None) -> str:

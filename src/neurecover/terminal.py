@@ -73,7 +73,7 @@ def comparison_table(comparison: Comparison) -> Table:
     """The errors of a network against the truth, each with what it means."""
     table = _table("error", "value", "what it is", right=("value",))
     for name, value, meaning in comparison.rows():
-        table.add_row(name, str(value) if isinstance(value, int) else f"{value:.1e}", meaning)
+        table.add_row(name, f"{value:.2g}", meaning)
     return table
 
 

@@ -125,6 +125,7 @@ def certify(
     if not noisy and raw is not None and not passed(made, ("inputs", "equations", "information", "columns", "kinks")):
         return _partly(made, normal, raw, on, bias, float(np.sqrt(max(variance, floor))), holdout)
     if not passed(made, ("equations", "information")):
+        made += [] if evidence.converged else [checks.convergence(False)]
         return issue(tuple(made), holdout, serial.n)
     if isinstance(information, ManyWeights):
         errors = drawn_errors(information, normal, whitening, max(variance, floor))

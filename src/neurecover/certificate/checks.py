@@ -22,6 +22,7 @@ CHANCE = 1e-6  # of a kink that noise invents
 FEWEST_TIES = 3  # samples with one value of an output, which noise without a grid does not give
 SIGNIFICANCE = 1e-3  # of every test: one right network in a thousand is doubted by each
 GOOD_R2 = 0.9
+NEARLY_ALL = 0.995  # beyond, three digits of R² say less than one of 1 − R²
 CARRIED = 5.0  # degrees of freedom of a standard error; below, Student's t says little about other noise than Gaussian
 MAX_PARAMETERS = 6_000  # beyond, the information matrix is not formed (`many_weights`)
 FEW, MARGINAL = 4, 3.0  # equations per parameter; worth of a unit that noise explains (both calibrated on sweeps)
@@ -78,7 +79,8 @@ def held_out(holdout: Residuals, rounding: np.ndarray) -> tuple[Check, Check]:
     if at_rounding.all():
         sentence = f"{level} {rms[worst]:.1e}, the level of rounding ({rounding[worst]:.1e})."
     else:
-        sentence = f"{level} {rms[worst]:.2e}, which leaves R² = {r2[worst]:.6f}."
+        leaves = f"R² = {r2[worst]:.3f}" if r2[worst] <= NEARLY_ALL else f"1 − R² = {1.0 - r2[worst]:.2g}"
+        sentence = f"{level} {rms[worst]:.3g}, which leaves {leaves}."
     least = int(np.argmin(r2))
     good = bool(r2[least] >= GOOD_R2)
     less = "" if good else f", less than {GOOD_R2:.0%}"
@@ -97,7 +99,7 @@ def held_out(holdout: Residuals, rounding: np.ndarray) -> tuple[Check, Check]:
 
 def units(n_hidden: int) -> Check:
     seen = n_hidden > 0
-    sentence = "Hidden units were found." if seen else "No hidden unit was found: there is no weight to be certain of."
+    sentence = "Hidden units were found." if seen else "No hidden unit was found: give samples on which one switches."
     return Check("units", seen, n_hidden, 1, sentence)
 
 
@@ -109,22 +111,23 @@ def inputs(rank: int, n_inputs: int) -> Check:
 
 
 def width(evidence: Evidence, n_hidden: int | tuple[int, ...]) -> Check:
-    """Is the number of units the one that was asked for?"""
+    """Is the number of units, over all layers the limit, the one that was asked for?"""
     asked = evidence.asked
-    if asked is None or asked == n_hidden:
-        return Check("width", True, None, None, "The number of units is the one asked for, or was to be found.")
-    sentence = f"{asked} units were asked for and {n_hidden} are given"
-    if not evidence.sign_choices:
-        return Check(
-            "width", False, None, None, f"{sentence}: an affine part is left and is written as pairs of units."
-        )
-    return Check("width", False, None, None, f"{sentence}: these samples take no other number.")
+    if asked is None:
+        return Check("width", True, None, None, "The number of units was to be found.")
+    sentence = "The number of units is the one asked for."
+    if asked != n_hidden:
+        why = "these samples take no other number"
+        if not evidence.sign_choices:
+            why = "an affine part is left and is written as pairs of units"
+        sentence = f"{asked} units were asked for and {n_hidden} found: {why}."
+    return Check("width", asked == n_hidden, None, int(np.sum(asked)), sentence)
 
 
 def signs(choices: int, p_value: float, complete: bool, n_hidden: int) -> Check:
     """Is there one choice of the units' signs? p_value is the largest with which another one is not excluded."""
     if choices > 1:
-        sure = "" if p_value in (0.0, 1.0) else f" as far as these samples tell (p = {p_value:.1e})"
+        sure = "" if p_value in (0.0, 1.0) else f" as far as these samples tell (p = {p_value:.2g})"
         sentence = f"{choices} choices of the units' signs give the same function{sure}."
     elif not complete:
         sentence = f"The signs of {n_hidden} units are too many to be searched for a second choice."
@@ -176,8 +179,7 @@ def equations(n_equations: int, n_free: int, n_samples: int) -> Check:
 def contradicted(n_alone: int, n_equations: int) -> Check:
     """Could every equation be contradicted by others? Of the name of `equations`, both of which have to pass."""
     if n_alone == 0:
-        sentence = "Every equation is one of several that determine the same weights."
-        return Check("equations", True, 0, 0, sentence)
+        return Check("equations", True, 0, 0, "Every equation is one of several that determine the same weights.")
     sentence = (
         f"{n_alone} of {n_equations} equations are alone in determining some weight, and would be met whatever it is."
     )
@@ -191,12 +193,12 @@ def time_ended() -> Check:
 
 def information(weakest: float, never_on: int) -> Check:
     if weakest >= SINGULAR:
-        sentence = f"The smallest eigenvalue of the information is {weakest:.1e}: every weight is seen."
+        sentence = f"The smallest eigenvalue of the information is {weakest:.2g}: every weight is seen."
         return Check("information", True, weakest, SINGULAR, sentence)
     unseen = f" {never_on} of its units never switch on." if never_on else ""
     sentence = (
         "The samples do not determine every weight: "
-        f"the smallest eigenvalue of the information is about {weakest:.1e}.{unseen}"
+        f"the smallest eigenvalue of the information is about {weakest:.1g}.{unseen}"
     )
     return Check("information", False, weakest, SINGULAR, sentence)
 
@@ -249,7 +251,7 @@ def digits(largest: float) -> Check:
     if largest <= EXACT_WEIGHTS:
         sentence = f"The samples determine every weight; rounding leaves an error of the order of {largest:.0e}."
     else:
-        sentence = f"The samples determine some weight so weakly that rounding may have moved it by {largest:.1e}."
+        sentence = f"The samples determine some weight so weakly that rounding may have moved it by {largest:.2g}."
     return Check("digits", largest <= EXACT_WEIGHTS, largest, EXACT_WEIGHTS, sentence)
 
 
@@ -260,7 +262,7 @@ def found_width(shown: Shown | None) -> Check:
         return Check("found width", True, None, None, sentence)
     sentence = (
         "The number of units was found. One more would not have shown if its part of every output is below about "
-        f"{shown.size:.0e}, if it lies within about {shown.angle:.1g} rad of another, or if fewer than "
+        f"{shown.size:.1g}, if it lies within about {shown.angle:.1g} rad of another, or if fewer than "
         f"{shown.samples} samples see it on, or off."
     )
     return Check("found width", True, shown.size, None, sentence)
@@ -305,14 +307,15 @@ def noise(
             f"{n_equations} noisy equations for {n_free} parameters are fewer than {FEW} each: too few to tell noise "
             f"from what is missing.{would_do(left_out.n, FEW * n_free / n_equations)}"
         )
-    open_width = evidence.asked is None and evidence.last_drop > MARGINAL and not evidence.at_rounding
+    limit_of_drop = MARGINAL if evidence.asked is None and not evidence.at_rounding else None
+    open_width = limit_of_drop is not None and evidence.last_drop > limit_of_drop
     spare = "No unit more is called for."
     if open_width:
-        spare = (
-            f"Whether there is one unit more is not clear: it would lower N·log Σr² by {evidence.last_drop:.1f} per "
-            f"parameter, and noise explains {MARGINAL:g}."
-        )
-    converged, agreed = evidence.converged, evidence.agreements > 0 or evidence.at_rounding
+        spare = "there was no time to see what it is worth"
+        if np.isfinite(drop := evidence.last_drop):
+            spare = f"it would lower N·log Σr² by {drop:.1f} per parameter, and noise explains {MARGINAL:g}"
+        spare = f"Whether there is one unit more is not clear: {spare}."
+    agreed = evidence.agreements > 0 or evidence.at_rounding
     rivals = "Fits that begin a few standard errors away end at this optimum, or the errors are too small to ask."
     if not evidence.unrivalled:
         rivals = (
@@ -321,15 +324,15 @@ def noise(
         )
     ratio = holdout.mse / left_out.mse if left_out.mse > 0.0 else np.inf
     p_holdout = float(fdtrc(left_out.freedom * holdout.n, left_out.freedom * left_out.n, ratio))
-    structure = f"The residual correlates with no random unit (p = {p_structure:.1e})."
+    structure = f"The residual correlates with no random unit (p = {p_structure:.2g})."
     if p_structure < SIGNIFICANCE:
-        structure = f"The residual is not noise: it correlates with random units (p = {p_structure:.1e})."
+        structure = f"The residual is not noise: it correlates with random units (p = {p_structure:.2g})."
     return [
         Check("signal", signal, holdout.mse, limit, below if signal else above),
         Check("tails", fewest >= CARRIED, fewest, CARRIED, tails),
         Check("load", enough, n_equations, FEW * n_free, load),
-        Check("spare unit", not open_width, evidence.last_drop, MARGINAL, spare),
-        Check("convergence", converged, None, None, _converged_sentence(converged)),
+        Check("spare unit", not open_width, evidence.last_drop, limit_of_drop, spare),
+        convergence(evidence.converged),
         Check("agreement", agreed, evidence.agreements, 1, _agreement_sentence(agreed, evidence.at_rounding)),
         Check("agreement", evidence.unrivalled, None, None, rivals),
         Check("structure", p_structure >= SIGNIFICANCE, p_structure, SIGNIFICANCE, structure),
@@ -338,7 +341,7 @@ def noise(
             p_holdout >= SIGNIFICANCE,
             ratio,
             None,
-            f"The held-out error is {ratio:.3g} times what the fit leaves of other samples (p = {p_holdout:.1e}).",
+            f"The held-out error is {ratio:.3g} times what the fit leaves of other samples (p = {p_holdout:.2g}).",
         ),
     ]
 
@@ -351,9 +354,9 @@ def shape(followed: tuple[float, str] | None) -> list[Check]:
     if followed is None:
         return []
     p_value, what = followed
-    sentence = f"The residual follows no slope, step, bend or power of what the network is made of (p = {p_value:.1e})."
+    sentence = f"The residual follows no slope, step, bend or power of what the network is made of (p = {p_value:.2g})."
     if p_value < SIGNIFICANCE:
-        sentence = f"The residual is not noise: it follows {what} (p = {p_value:.1e})."
+        sentence = f"The residual is not noise: it follows {what} (p = {p_value:.2g})."
     return [Check("structure", p_value >= SIGNIFICANCE, p_value, SIGNIFICANCE, sentence)]
 
 
@@ -372,11 +375,10 @@ def output_digits(precision: OutputPrecision | None, spread: np.ndarray, noise: 
         if len(tied):
             sentence = (
                 f"{precision.ties[tied[0]]} samples have exactly the same value of output {tied[0]}, which no noise "
-                "gives: it is clipped, or rounded where it does not vary."
+                "gives: it is clipped or rounded, or carries no noise of its own where no unit is on."
             )
             return Check("output digits", False, float(precision.ties[tied[0]]), float(allowed[tied[0]]), sentence)
-    named = [] if precision is None else [o for o, name in enumerate(precision.names) if name]
-    if precision is None or not named:
+    if precision is None or not (named := [o for o, name in enumerate(precision.names) if name]):
         return Check("output digits", True, None, None, "The outputs carry the digits of double precision.")
     steps = spread[named] / np.maximum(precision.step[named], 1e-300)
     worst = named[int(np.argmin(steps))]
@@ -426,10 +428,10 @@ def independence(z: np.ndarray) -> Check:
     p_value = min(1.0, len(z) * float(erfc(np.abs(z).max(initial=0.0) / np.sqrt(2.0))))
     if p_value >= SIGNIFICANCE:
         return Check(
-            "independence", True, p_value, SIGNIFICANCE, f"Neighbouring rows are independent (p = {p_value:.1e})."
+            "independence", True, p_value, SIGNIFICANCE, f"Neighbouring rows are independent (p = {p_value:.2g})."
         )
     sentence = (
-        f"The residuals of neighbouring rows are correlated (p = {p_value:.1e}): the rows are no independent samples, "
+        f"The residuals of neighbouring rows are correlated (p = {p_value:.2g}): the rows are no independent samples, "
         "and standard errors would be too small."
     )
     return Check("independence", False, p_value, SIGNIFICANCE, sentence)
@@ -438,10 +440,10 @@ def independence(z: np.ndarray) -> Check:
 def corners(p_value: float) -> Check:
     """Are the kinks sharp? Of the name of `structure`, all of which have to pass."""
     if p_value >= SIGNIFICANCE:
-        sentence = f"Next to the kinks the residual has no sign of its own (p = {p_value:.1e})."
+        sentence = f"Next to the kinks the residual has no sign of its own (p = {p_value:.2g})."
         return Check("structure", True, p_value, SIGNIFICANCE, sentence)
     sentence = (
-        f"Next to the kinks the residual is of one sign (p = {p_value:.1e}): the units bend smoothly there. "
+        f"Next to the kinks the residual is of one sign (p = {p_value:.2g}): the units bend smoothly there. "
         "Try another activation."
     )
     return Check("structure", False, p_value, SIGNIFICANCE, sentence)
@@ -453,9 +455,9 @@ def precision(widest: float, strength: np.ndarray, n_samples: int) -> list[Check
     widest is the largest of a weight of a unit row, strength (k,) the output weights of the units over their errors.
     Errors fall with the root of the number of samples.
     """
-    wide = f"A weight's standard error is {widest:.2f} of a unit vector, more than {WIDE}: too wide to be an answer."
+    wide = f"A weight's standard error is {widest:.2g} of a unit vector, more than {WIDE}: too wide to be an answer."
     wide += would_do(n_samples, (widest / WIDE) ** 2)
-    narrow = f"The largest standard error of a weight is {widest:.2f} of a unit vector."
+    narrow = f"The largest standard error of a weight is {widest:.2g} of a unit vector."
     weakest = float(strength.min(initial=np.inf))
     strong = f"Every unit's output weight is {weakest:.1f} standard errors from zero or more."
     weak = f"A unit's output weight is only {weakest:.1f} standard errors from zero: it may not exist."
@@ -477,15 +479,16 @@ def noise_level(noise_variance: float, largest: float, misfit: float, bias: bool
     what = "The residual times the root of a row's weight" if weighted else "The residual"
     sentence = (
         f"{what} is noise of standard deviation {np.sqrt(noise_variance):.3g}; "
-        f"the largest standard error of a weight is {largest:.2e}. "
+        f"the largest standard error of a weight is {largest:.3g}. "
         "Noise on the inputs, rows chosen by their outputs, or a function that differs from the network by less than "
         f"about {misfit:.1g} would not be seen{'' if bias else ', nor small biases, which were not sought'}."
     )
     return Check("noise", True, noise_variance, None, sentence)
 
 
-def _converged_sentence(converged: bool) -> str:
-    return "The last fit has converged." if converged else "The last fit was stopped before it had converged."
+def convergence(converged: bool) -> Check:
+    sentence = "The last fit has converged." if converged else "The last fit was stopped before it had converged."
+    return Check("convergence", converged, None, None, sentence)
 
 
 def _agreement_sentence(agreed: bool, at_rounding: bool) -> str:

@@ -102,7 +102,7 @@ def _generalisation(seen: Labelled) -> Check:
     p_value = float(bdtrc(seen.wrong - 1, seen.n_holdout, min(seen.expected, 1.0))) if seen.wrong else 1.0
     sentence = (
         f"{seen.wrong} of {seen.n_holdout} held-out labels are on the wrong side; flipped labels and the errors of the "
-        f"boundaries explain {seen.expected * seen.n_holdout:.1f} (p = {p_value:.1e})."
+        f"boundaries explain {seen.expected * seen.n_holdout:.1f} (p = {p_value:.2g})."
     )
     return Check("generalisation", p_value >= SIGNIFICANCE, p_value, SIGNIFICANCE, sentence)
 

@@ -75,7 +75,7 @@ def certify_queried(
             "rounding",
             asked.at_rounding and not asked.coarse,
             asked.residual,
-            asked.resolution,
+            None,  # every answer is held against its own rounding
             _residual_sentence(asked),
         ),
         found,
@@ -123,8 +123,8 @@ def _noise(asked: Asked, fit: Weighted, wanted: int | tuple[int, ...] | None) ->
     made += checks.precision(float(errors["W"].max(initial=0.0)), strength, fit.n_equations // network.n_outputs)
     largest = float(max(errors["W"].max(initial=0.0), errors["b"].max(initial=0.0)))
     sentence = (
-        f"The answers are rounded, by {np.sqrt(fit.variance):.1e} for inputs of size one, and a fit weighted by the "
-        f"rounding of each leaves standard errors of {largest:.1e} at most."
+        f"The answers are rounded, by {np.sqrt(fit.variance):.2g} for inputs of size one, and a fit weighted by the "
+        f"rounding of each leaves standard errors of {largest:.2g} at most."
     )
     return [*made, Check("noise", True, fit.variance, None, sentence)]
 
@@ -140,12 +140,12 @@ def _structure(X: np.ndarray, Z: np.ndarray) -> float:
 
 def _residual_sentence(asked: Asked) -> str:
     level = "which rounding explains" if asked.at_rounding else "more than rounding explains"
-    return f"On fresh questions, near and far, the residual is {asked.residual:.1e} of the answers, {level}."
+    return f"On fresh questions, near and far, the residual is {asked.residual:.2g} of the answers, {level}."
 
 
 def _width_sentence(asked: Asked) -> str:
     return (
-        f"The number of units was found: one that adds less than about {asked.faintest:.0e} of the answers, or that is "
+        f"The number of units was found: one that adds less than about {asked.faintest:.1g} of the answers, or that is "
         "on or off wherever the box was asked, is not seen."
     )
 
@@ -154,8 +154,8 @@ def _information(asked: Asked) -> Check:
     if asked.weighted is not None:
         return checks.information(asked.weighted.information.weakest, 0)
     fine = asked.resolution <= COARSE
-    sentence = f"The answers are rounded to {asked.resolution:.1e} of their size."
-    coarse = f"{sentence} That is too coarse for exact weights; they are right to about {asked.largest_error:.0e}."
+    sentence = f"The answers are rounded to {asked.resolution:.2g} of their size."
+    coarse = f"{sentence} That is too coarse for exact weights; they are right to about {asked.largest_error:.1g}."
     return Check("information", fine, asked.resolution, COARSE, sentence if fine else coarse)
 
 

@@ -108,7 +108,8 @@ def check_there(path: Path) -> None:
 def check_target(path: Path, suffix: str = ".npz", others: list[Path] | None = None) -> None:
     """Refuse what cannot be written, or is one of the files read, while no work is lost yet."""
     if path.suffix.lower() != suffix:
-        raise ValueError(f"{path}: expected a file name that ends in {suffix}. Got {path.suffix or 'none'!r} instead.")
+        got = repr(path.suffix) if path.suffix else "no suffix"
+        raise ValueError(f"{path}: expected a file name that ends in {suffix}. Got {got} instead.")
     if path.is_dir():
         raise ValueError(f"{path}: expected a file to write. Got a directory instead.")
     if not path.parent.is_dir():

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
+import numpy as np
 import typer
 
 import neurecover as nr
@@ -31,6 +32,7 @@ from neurecover.cli.options import (
 )
 from neurecover.cli.wording import as_options
 from neurecover.data import CommandBox
+from neurecover.data.asked import asked as asking
 from neurecover.terminal import say
 
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="The .npz file for the network and its certificate.")]
@@ -167,7 +169,7 @@ def extract(
         asked,
         inputs,
         output="logit" if logits else None,
-        like=None if like is None else opened([like]).collect()[0],
+        like=None if like is None else _around(like, inputs or asking(asked, None).n_inputs),
         bounds=None if bounds is None else _bounds(bounds),
         batch=batch,
         keep=keep,
@@ -242,6 +244,12 @@ def estimate(
 def _box(path: Path) -> Any:
     """What is asked: an ONNX file as it stands, in its own precision, or a saved network."""
     return path if path.suffix.lower() == ".onnx" else loaded(path)
+
+
+def _around(path: Path, n_inputs: int | None) -> np.ndarray:
+    """The inputs in a file of samples; all its columns, where these are as many as the model has inputs."""
+    X, Y = opened([path]).collect()
+    return np.hstack([X, Y]) if X.shape[1] + Y.shape[1] == n_inputs else X
 
 
 def _bounds(text: str) -> tuple[float, float]:

@@ -7,6 +7,7 @@ _WORDS = (
         r"neurecover\.recover\(oracle, n_samples=(\d+), activation='(\w+)'\)",
         r"neurecover extract … --samples \1 --activation \2",
     ),
+    (r"neurecover\.recover\(oracle, n_samples=(\d+)\)", r"neurecover extract … --samples \1"),
     (r"recover\(oracle, n_samples=\.\.\.\)", "--samples N"),
     (r"neurecover\.oracle\(model, output='logit'\)|output='logit'", "--logits"),
     (r"bounds=\(low, high\)", "--bounds LOW,HIGH"),
@@ -21,6 +22,7 @@ _WORDS = (
     (r"\bdepth=(\d+)", r"--depth \1"),
     (r"\bactivation='([^']+)'", r"--activation \1"),
     (r"\btime_budget\b", "--time-budget"),
+    (r"\bquery_budget\b", "--budget"),
     (r"\brandom_state\b", "--seed"),
     (r"neurecover\.HalfspaceUnion", "neurecover.HalfspaceUnion in Python"),
 )

@@ -79,9 +79,11 @@ def box_looks(oracle: Oracle, homogeneous: bool = True) -> str | None:
     if far is None:
         return "The box refuses questions far from its inputs: tell the range it accepts as bounds=(low, high)."
     if np.abs(far[0] - far[1]).max() <= max(level, _STRAIGHT * float(np.abs(far).max())):
+        within = near.min() >= 0.0 and near.max() <= 1.0 and far.min() >= 0.0 and far.max() <= 1.0
         return (
             "Far out the answers of the box no longer change. Either it clips its inputs: tell the range as "
             "bounds=(low, high). Or its units saturate: take recover with activation='tanh' or 'auto'."
+            + (" Or its answers are probabilities: ask for their logits, output='logit'." if within else "")
         )
     return None
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 FORMAT_VERSION = 1
+OF_SAMPLES = (".npy", ".csv", ".tsv", ".parquet", ".pq")
 MOST_BYTES, MOST_TIMES = 64 * 2**20, 20  # a file may unpack to so much, or to so many times its own size
 
 
@@ -26,6 +27,8 @@ def header(kind: str, activation: str) -> dict[str, np.ndarray]:
 def read_npz(path: str | Path) -> dict[str, np.ndarray]:
     """Every array of an `.npz` file, never unpickled."""
     path = existing(path)
+    if path.suffix.lower() in OF_SAMPLES:
+        raise ValueError(f"{path}: expected the file of a network, .npz or .onnx. Got {path.suffix!r} instead.")
     try:
         with zipfile.ZipFile(path) as archive:
             members = [member for member in archive.infolist() if member.filename.endswith(".npy")]

@@ -56,14 +56,14 @@ def with_hint(
         rounds=HINT_ROUNDS,
         progress=_report(run),
     )
-    run.clock.stage("other activations", ", ".join(f"{one.activation} {np.sqrt(one.mse):.1e}" for one in order[:3]))
+    run.clock.stage("other activations", ", ".join(f"{one.activation} {np.sqrt(one.mse):.2g}" for one in order[:3]))
     if not order or order[0].mse * (BETTER if order[0].solved else CLEARLY) > certificate.holdout_mse:
         return certificate
     best = order[0].activation
     ratio = np.sqrt(certificate.holdout_mse / max(order[0].mse, 1e-300))
     which = f"activation='{best}'" if order[0].solved else f"activation='{best}', or 'auto'"
-    times = f"{float(f'{ratio:.1g}'):,g}"
-    sentence = f"{best} fits these samples {times} times better than {task.activation}: try {which}."
+    how = "to rounding, unlike" if order[0].solved else f"{float(f'{ratio:.1g}'):,g} times better than"
+    sentence = f"{best} fits these samples {how} {task.activation}: try {which}."
     return replace(certificate, checks=(*certificate.checks, Check("activation", True, float(ratio), None, sentence)))
 
 
@@ -76,11 +76,11 @@ def before_hint(run: Run) -> Run:
 
 
 def _lead(best: Contestant, others: list[Contestant]) -> str:
-    rounding = "fits to rounding" if best.solved else f"has the least error on other samples, {np.sqrt(best.mse):.1e}"
+    rounding = "fits to rounding" if best.solved else f"has the least error on other samples, {np.sqrt(best.mse):.2g}"
     if best.solved or not others:
         return rounding
     second = others[0]
-    return f"{rounding}; the next is {second.activation}, {np.sqrt(second.mse):.1e}"
+    return f"{rounding}; the next is {second.activation}, {np.sqrt(second.mse):.2g}"
 
 
 def _report(run: Run) -> Callable[[str, float], object]:

@@ -234,7 +234,7 @@ def _asked_for(activation: str | Activation) -> Activation:
 def _stage_sentence(found: Extraction) -> str:
     size = found.network.n_hidden
     units = "-".join(map(str, size)) if isinstance(size, tuple) else str(size)
-    return f"{units} units, {found.queries:,} questions, residual {found.residual:.1e}. {' '.join(found.notes)}".strip()
+    return f"{units} units, {found.queries:,} questions, residual {found.residual:.2g}. {' '.join(found.notes)}".strip()
 
 
 def _in_inputs(found: Extraction, box: Box) -> Extraction:

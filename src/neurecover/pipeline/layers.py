@@ -64,7 +64,7 @@ def recover_deep_network(
         except UnsolvableError as reason:
             return run.recovery(*nothing(given, begin.task, str(reason)), METHOD, None, begin.n_queries)
         size = "-".join(map(str, found.network.n_hidden))
-        residual = f"relative residual {np.sqrt(found.relative_rss):.1e}"
+        residual = f"relative residual {np.sqrt(found.relative_rss):.2g}"
         clock.stage("search", f"{size} units, {residual} after {found.runs} runs. {' '.join(found.notes)}".strip())
         network, samples = found.network, given.samples
         if samples.weighted and found.relative_rss < EXACT:
@@ -75,7 +75,7 @@ def recover_deep_network(
         residuals = reduce(given.holdout, held_out)
         run.report("last fit", np.nan)
         final = fit_model(samples, network, run.deadline, bias=bias)
-        residual = f"relative residual {np.sqrt(final.relative_rss):.1e}"
+        residual = f"relative residual {np.sqrt(final.relative_rss):.2g}"
         clock.stage("last fit", f"{residual} on all {given.moments.n} samples")
         evidence = Evidence(widths, found.sign_choices, found.agreements, final.converged)
         certificate = certified(run, final.network, given, residuals, evidence, bias)

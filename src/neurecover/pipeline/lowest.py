@@ -105,7 +105,7 @@ def _certified(given: Prepared, whole: Composite, n_hidden: int | None, run: Run
         run.report("last fit", np.nan)
         fit = fit_model(given.samples, whole, run.deadline)
         whole, converged = fit.network, fit.converged
-        residual = f"relative residual {np.sqrt(fit.relative_rss):.1e}"
+        residual = f"relative residual {np.sqrt(fit.relative_rss):.2g}"
         run.clock.stage("last fit", f"{residual} on all {given.moments.n} samples")
     evidence = Evidence(n_hidden, converged=converged)
     certificate = certified(run, whole, given, residuals, evidence)

@@ -290,7 +290,7 @@ def _fitted(given: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run)
         if given.stream is None:
             final = lowest_pit(given.samples, final, task, run.rng, deadline)
         final = _settled(given.samples, final, task, deadline)
-    passes = f" after {run.passes.made} passes" if run.passes.made else ""
+    passes = f" after {run.passes.made} {'pass' if run.passes.made == 1 else 'passes'}" if run.passes.made else ""
     clock.stage("last fit", f"{_residual(final)} on all {given.moments.n} samples{passes}")
     return final, residuals
 
@@ -378,7 +378,7 @@ def _as_starts(found: Estimate | None, bias: bool) -> list[np.ndarray]:
 
 
 def _residual(found: Finished) -> str:
-    return f"relative residual {np.sqrt(found.relative_rss):.1e}"
+    return f"relative residual {np.sqrt(found.relative_rss):.2g}"
 
 
 def _search_sentence(found: Finished, n: int) -> str:

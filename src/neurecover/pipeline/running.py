@@ -242,15 +242,15 @@ def diagnosed(run: Run, algorithm: Algorithm, network: Model, samples: Source) -
 def _hopeless(given: Prepared, task: Task, algorithm: Algorithm) -> str | None:
     """Why no fit is tried at all, or None."""
     if given.moments.n < FEWEST:
-        return f"Only {given.moments.n} of {given.n_given} rows are different, too few to hold one out."
+        return f"Only {given.moments.n} of {given.n_given} rows are different, too few to hold one out: give more."
     spread = np.sqrt(np.diag(given.moments.covariance)[given.source.n_inputs :])
     if np.all(spread <= 1e-13 * np.abs(given.output_mean)):
-        return "The outputs are constant, so they say nothing of any hidden unit."
+        return "The outputs are constant, so they say nothing of any hidden unit: give inputs that spread wider."
     if given.whitening.rank == 0:
         X = next(given.source.blocks(LOOKED_AT))[0]
         if np.ptp(X, axis=0).max() > 0.0:
             return f"The inputs are as small as {np.abs(X).max():.0e}, and their squares vanish: give other units."
-        return "The inputs are constant, so they say nothing of any hidden unit."
+        return "The inputs are constant, so they say nothing of any hidden unit: give inputs that vary."
     if algorithm.finds == "network" and task.activation.differentiable:
         told = classes_told(given.source)
         if told is not None:

@@ -84,7 +84,7 @@ class Box:
         if X.ndim != 2 or X.shape[1] != self.n_inputs:
             raise ValueError(f"expected questions of shape (n, {self.n_inputs}). Got shape {X.shape} instead.")
         if self.budget is not None and self.queries + len(X) > self.budget:
-            raise UnsolvableError(f"The budget of {self.budget} queries is used up.")
+            raise UnsolvableError(f"The budget of {self.budget} queries is used up: give a larger query_budget.")
         rows = self._batch or max(len(X), 1)
         answers = [self._answer(X[start : start + rows]) for start in range(0, len(X), rows)]
         Y = np.concatenate(answers) if answers else np.zeros((0, self.n_outputs))
@@ -175,7 +175,10 @@ class Box:
         if self._n_outputs not in (None, Y.shape[1]):
             raise ValueError(f"expected {self._n_outputs} outputs, as at first. Got {Y.shape[1]} instead.")
         if not np.isfinite(Y).all():
-            raise UnsolvableError("The box answered with something that is not a finite number.")
+            raise UnsolvableError(
+                "The box answered with something that is not a finite number: tell the range it accepts as "
+                "bounds=(low, high), or where its inputs lie, with like=X."
+            )
         self._n_outputs = Y.shape[1]
         return Y
 
@@ -241,7 +244,10 @@ class Box:
         apart = np.abs(again - Y).max(axis=1) > _JITTER * max(float(np.abs(Y).max()), 1e-300)
         # Threads may add up one answer in another order now and then, but not most of them.
         if np.count_nonzero(apart) > len(X) // 2:
-            raise UnsolvableError("The box answers the same question differently when it is asked again.")
+            raise UnsolvableError(
+                "The box answers the same question differently when it is asked again. A network behind noise is found "
+                "from samples: neurecover.recover(oracle, n_samples=2000)."
+            )
 
 
 def _in_half(Y: np.ndarray) -> np.ndarray:

@@ -80,7 +80,7 @@ def extract_coarse(
     most = 0
     for _ in range(_LINES if box.resolution <= _SHOWN else 0):
         if deadline.passed:
-            raise UnsolvableError("The time was over before all units were found.")
+            raise UnsolvableError("The time was over before all units were found: give a larger time_budget.")
         line = scan_line(box, rng, farther)
         new = units_on_line(box, line.x, line.v, line.kinks, units.planes, rng=rng)
         units = units.after(new.seen, new.planes)

@@ -175,7 +175,10 @@ def _search(
     fit, tried = _Fit(), -1
     while level.stale < plan.patience * (1 if want is None and not last else 4):
         if deadline.passed:
-            raise UnsolvableError(f"Time ran out in hidden layer {number}, with {level.n_units} of its units found.")
+            raise UnsolvableError(
+                f"Time ran out in hidden layer {number}, with {level.n_units} of its units found: give a larger "
+                "time_budget."
+            )
         level = _signed(search_line(box, level, rng, None if fit.ends else want, fit.ends))
         if level.missing is not None:
             return Stage(level, None)

@@ -84,7 +84,7 @@ def all_steps(
     known = Network(np.zeros((0, d)), None, np.zeros((p, 0)), None, activation)
     for number in range(_CIRCLES):
         if deadline.passed:
-            raise UnsolvableError("The time was over before all units were found.")
+            raise UnsolvableError("The time was over before all units were found: give a larger time_budget.")
         finer = number // _CIRCLES_EACH
         beyond = max(min(_BEYOND ** (1 + finer), _Z_ERROR / resolution), 1.0)
         view = _View(box, known, beyond * settled, np.linalg.qr(rng.standard_normal((d, 2)))[0].T)

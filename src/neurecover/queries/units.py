@@ -53,7 +53,7 @@ def all_units(
     most = _LINES_INSIDE if box.limits else _LINES
     for number in range(most):
         if deadline.passed:
-            raise UnsolvableError("The time was over before all units were found.")
+            raise UnsolvableError("The time was over before all units were found: give a larger time_budget.")
         line = scan_line(box, rng, farther, towards)
         units = units_on_line(box, line.x, line.v, line.kinks, known, rng=rng)
         known, regions = Planes.together([known, units.planes]), regions + units.regions

@@ -72,7 +72,9 @@ def finish_deep(
     _check(widths, activation, depth)
     problem = Problem.of(source, activation, bias, progress)
     if not problem.total > 0:
-        raise UnsolvableError("The outputs are the same for every sample, so no weight can be seen in them.")
+        raise UnsolvableError(
+            "The outputs are the same for every sample and show no weight: give inputs that spread wider."
+        )
     if widths is None:
         return _find_widths(problem, depth, rng, deadline)
     size = n_parameters(source.n_inputs, tuple(widths), source.n_outputs, bias)

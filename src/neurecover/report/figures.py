@@ -23,6 +23,7 @@ INK = "#010101"  # what follows the colour of the text on a page
 SERIES = ("#1f6fb4", "#b4490f", "#2a7d3f", "#8a3fa0", "#806600", "#5b5b5b")  # one per output; 4.5 : 1 on white
 NEGATIVE, POSITIVE = np.array([31, 111, 180]), np.array([190, 80, 15])
 DECADES = 30.0  # ratio of singular values beyond which their axis is logarithmic
+READABLE = 5.0  # inches whose names, of seven points, a phone four inches wide still shows at five
 LABELS = 24  # rows or columns up to which each has its name
 STYLE = {
     "font.size": 9,
@@ -66,7 +67,7 @@ def unseen(recovery: Recovery) -> str:
 def draw_weights(axis: Axes, table: LayerTable) -> None:
     """A cell per weight, its colour the sign and its strength |w| / max |w|; the bias has a scale of its own."""
     values, m = table.values, table.weights.shape[1]
-    axis.set_title(f"{table.name}: {len(values)} × {m}")
+    axis.set_title(f"{table.name}: {len(values)} × {m}", loc="left")  # seen where the picture begins
     if not values.size:
         return _nothing(axis)
     image = np.zeros((len(values), len(table.columns), 4))
@@ -83,6 +84,9 @@ def draw_weights(axis: Axes, table: LayerTable) -> None:
     for set_ticks, names in ((axis.set_xticks, table.columns), (axis.set_yticks, table.units)):
         if len(names) <= LABELS:
             set_ticks(range(len(names)), [_short(name) for name in names])
+        elif names[-1] == "bias":
+            some = range(0, len(names) - 3, 5 * -(-len(names) // (5 * LABELS)))
+            set_ticks([*some, len(names) - 1], [*(_short(names[j]) for j in some), "bias"])
     axis.tick_params(length=0, labelsize=7)
     axis.tick_params(axis="x", rotation=90 if len(table.columns) > 8 else 0)
 
@@ -146,7 +150,7 @@ def as_svg(draw: Callable[..., None], *arguments: Any, name: str, size: tuple[fl
         figure = _figure(*size)
         axis = figure.subplots()
         draw(axis, *arguments)
-        label = escape(axis.get_title())
+        label = escape(axis.get_title() or axis.get_title(loc="left"))
         stream = io.StringIO()
         figure.savefig(stream, format="svg", transparent=True, metadata={"Date": None, "Creator": None})
     svg = stream.getvalue()
@@ -165,6 +169,11 @@ def weights_size(table: LayerTable) -> tuple[float, float]:
     """Inches in which every row and column has room for its name, as far as a page has it."""
     rows, columns = table.values.shape
     return min(2.2 + 0.26 * columns, 9.0), min(0.9 + 0.2 * rows + 0.1 * (columns > 8), 7.0)
+
+
+def is_wide(table: LayerTable) -> bool:
+    """Whether a phone would make its names too small to be read."""
+    return weights_size(table)[0] > READABLE
 
 
 def _style() -> Any:

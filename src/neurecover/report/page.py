@@ -19,6 +19,7 @@ from neurecover.report.figures import (
     draw_residuals,
     draw_spectra,
     draw_weights,
+    is_wide,
     unseen,
     weights_size,
 )
@@ -63,6 +64,7 @@ def report_page(recovery: Recovery, truth: Model | None = None, X: Any = None, Y
         "checks": sorted((check for check in checks if _needed(check)), key=lambda check: check.passed),
         "assumptions": [check for check in checks if not _needed(check)],
         "assumes": next((method.assumes for method in methods() if method.name == recovery.method), None),
+        "wide": is_wide,
         "layers": [(table, _weights(table, number)) for number, table in enumerate(tables)],
         "units": unit_tables(recovery, truth, comparison),
         "shown_units": SHOWN_UNITS,
@@ -104,6 +106,7 @@ def _fresh(recovery: Recovery, X: Any, Y: Any) -> dict[str, Any]:
     return {
         "origin": source.origin,
         "n": figures.n_samples,
+        "shown": len(shown.observed),
         "rows": rows,
         "pictures": [
             as_svg(draw_fit, shown, "these samples", name="freshfit", size=SQUARE),

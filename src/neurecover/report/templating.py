@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from functools import cache
 from typing import Any
 
@@ -29,6 +30,7 @@ def environment() -> Any:
     )
     made.filters |= {
         "figure": figure,
+        "prose": prose,
         "bound": bound,
         "share": share,
         "shade": shade,
@@ -38,14 +40,19 @@ def environment() -> Any:
     return made
 
 
-def figure(value: float | None, digits: int = 4) -> str:
-    """A number with so many digits, and a true minus sign; a dash for none."""
+def figure(value: float | None, digits: int = 4, padded: bool = False) -> str:
+    """A number with so many digits, and a true minus sign; a dash for none. In a column zeros at the end are kept."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, bool | str):
         return str(value)
-    text = f"{value:,}" if isinstance(value, int) else f"{value:.{digits}g}"
+    text = f"{value:,}" if isinstance(value, int) else f"{value:{'#' if padded else ''}.{digits}g}"
     return text.replace("-", "−").replace("inf", "∞")
+
+
+def prose(sentence: str) -> str:
+    """A sentence whose numbers have a true minus sign, at which no line is broken."""
+    return re.sub(r"(?<=\de)-(?=\d)|(?<=[ (\[])-(?=\d)", "−", sentence)
 
 
 def bound(check: Check) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from neurecover.results import Recovery
 
 NAMED = 3  # weights that a direction is described by
+SHOWN = 0.005  # the least weight that two decimals show
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,14 @@ class UnitTable:
     above: str
     rows: list[UnitRow]
     compared: bool
+
+    @property
+    def has_errors(self) -> bool:
+        return any(row.error is not None for row in self.rows)
+
+    @property
+    def has_distances(self) -> bool:
+        return any(row.distance is not None for row in self.rows)
 
 
 def unit_tables(
@@ -86,9 +95,9 @@ def _row(
 
 def _direction(w: np.ndarray, names: tuple[str, ...]) -> str:
     """The largest weights, as in "0.82 x3 − 0.41 x7 + …"."""
-    order = np.argsort(-np.abs(w), kind="stable")[:NAMED]
+    order = np.argsort(-np.abs(w), kind="stable")[: max(1, min(NAMED, np.count_nonzero(np.abs(w) >= SHOWN)))]
     parts = [f"{'−' if w[j] < 0 else '+'} {abs(w[j]):.2f} {names[j]}" for j in order]
-    return (" ".join(parts) + (" + …" if len(w) > NAMED else "")).removeprefix("+ ")
+    return (" ".join(parts) + (" + …" if np.count_nonzero(w) > len(order) else "")).removeprefix("+ ")
 
 
 def _partners(

@@ -234,7 +234,7 @@ class GaussianTest:
 
     @property
     def sentence(self) -> str:
-        figure = f"χ² = {self.chi_squared:.0f} on {self.degrees} degrees of freedom, p = {self.p_value:.1e}"
+        figure = f"χ² = {self.chi_squared:.0f} on {self.degrees} degrees of freedom, p = {self.p_value:.2g}"
         if self.gaussian:
             return f"The inputs pass for Gaussian ({figure})."
         return (

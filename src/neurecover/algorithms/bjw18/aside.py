@@ -77,7 +77,7 @@ def _doubt(X: np.ndarray, mask: np.ndarray) -> str | None:
             continue
         p_value = place_p_value(X, rows)
         if p_value < SIGNIFICANCE / len(hit):
-            return f"where output {o} is off depends on the inputs (p = {p_value:.1e})"
+            return f"where output {o} is off depends on the inputs (p = {p_value:.2g})"
     return None
 
 

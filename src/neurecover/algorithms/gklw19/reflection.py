@@ -34,7 +34,7 @@ class SymmetryTest:
 
     @property
     def sentence(self) -> str:
-        figure = f"χ² = {self.chi_squared:.0f} on {self.degrees} degrees of freedom, p = {self.p_value:.1e}"
+        figure = f"χ² = {self.chi_squared:.0f} on {self.degrees} degrees of freedom, p = {self.p_value:.2g}"
         if self.symmetric:
             return f"The inputs pass for symmetric ({figure})."
         return f"The inputs are not symmetric ({figure}), so the estimate of this method is biased."
