@@ -10,6 +10,7 @@ from neurecover.data.preparing import SCARCE
 from neurecover.models import Network
 from neurecover.refine.finisher import finish
 from neurecover.refine.rare_columns import _by_outputs, start_from_common_columns
+from neurecover.refine.rare_fits import FARTHEST, _fitted
 from neurecover.refine.task import Task
 from neurecover.solve import Deadline
 
@@ -136,3 +137,13 @@ def test_outputs_that_tell_all_units_give_rare_columns_at_once(seed: int) -> Non
     truth, X, Y, W, differs = _known_but_for_rare_columns(4, 5, seed)
     _by_outputs(W, truth, X, Y, differs)
     assert np.abs(truth.activation(X @ W.T + truth.b) @ truth.A.T + truth.c - Y).max() < 1e-9
+
+
+def test_a_unit_that_a_column_switches_off_keeps_a_finite_weight() -> None:
+    """The larger the weight the better it is off, without end; what a column adds to a unit is bounded."""
+    rng = np.random.default_rng(0)
+    Z, T = rng.uniform(0.5, 2.0, (40, 2)), rng.uniform(0.1, 1.0, (40, 1))
+    network = Network(np.eye(2), None, np.array([[1.0, 0.5]]), None, "relu")
+    w, rss = _fitted(network, Z, T, np.zeros((40, 1)), 3.0 * rng.standard_normal((64, 1, 2)))
+    assert rss.min() == 0.0
+    assert np.abs(w).max() <= FARTHEST * Z.max() / T.max()

@@ -14,6 +14,7 @@ STARTS, SOME, STEPS = 64, 100, 48  # of a round of fits of one column's weights:
 EQUATIONS, MOST = 3, 0.9  # per unknown in a round; share of the samples that ends them
 ROUNDS, MOST_ROUNDS = 2, 20  # more where samples are few, and a round takes no time
 LEAKS = (0.5, 0.2, 0.05, 0.0)  # slopes of a unit that is off
+FARTHEST = 1e6  # of the largest value that the others give a unit, what a column may add to it
 FITTED = 1e-20  # Σ r² / Σ y² of a sample that is fitted
 
 
@@ -91,6 +92,8 @@ def _descended(
     shape, A, act = w.shape, network.A, network.activation
     AA = np.tile(A.T @ A, (shape[1], shape[1]))
     eye = np.eye(len(AA))
+    # A unit that is to be off wherever a column shows has its best weight at infinity.
+    most = FARTHEST * np.abs(Z).max(initial=1e-300) / np.maximum(np.abs(T).max(initial=0.0), 1e-300)
 
     def at(w: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         z = Z + T @ w
@@ -106,7 +109,7 @@ def _descended(
         system = curvature + damping[:, None, None] * scale[:, None, :] * eye
         trial = w + np.linalg.solve(system, gradient[:, :, None]).reshape(shape)
         new = at(trial)
-        better = new[0] < rss
+        better = (new[0] < rss) & (np.abs(trial).max(axis=(1, 2)) <= most)
         damping = np.where(better, np.maximum(0.2 * damping, 1e-14), np.minimum(4.0 * damping, 1e8))
         w, rss, gated, gradient = (
             np.where(better.reshape(-1, *[1] * (old.ndim - 1)), came, old)
