@@ -19,7 +19,8 @@ from neurecover.refine.task import Task
 from neurecover.solve import Deadline
 
 ATTEMPTS = 8  # to fit all samples of a group
-HOPELESS = 3  # groups of which none is fitted
+SAME = 1e-9  # of the largest output: constants that differ by less are one
+HOPELESS = 8  # groups of which none is fitted
 LOOKED_AT, SECOND = 12, 24  # samples of a group that are not fitted; first changes that a second one may follow
 SOFT = 1e-4  # weight of a bias that only keeps a unit on, or off, beside one of a unit that switches
 
@@ -63,21 +64,20 @@ def with_rare_columns(
     for g in range(n_groups):
         rows = level_of == g
         T, values = X[rows][:, ~rare] @ W.T, Y[rows]
-        bias = _improved(start[g], T, values, A, floor)
-        fitted = _misfit(bias, T, values, A) <= floor
-        for _ in range(ATTEMPTS):
-            if fitted.all():
-                break
-            came = _improved(_group_biases(T, values, A, bias[:k], task, rng), T, values, A, floor)
-            now = _misfit(came, T, values, A) <= floor
-            bias, fitted = (came, now) if now.sum() > fitted.sum() else (bias, fitted)
+        bias, fitted = _fit(start[g], T, values, A, floor, task, rng)
         if np.mean(fitted) > 0.5:
             on = T + bias[:k] > 0.0
             biases[g], whole[g], least[g] = bias, fitted.all(), (T + bias[:k]).min(axis=0)
             weight[g] = np.where(on.any(axis=0) & ~on.all(axis=0), 1.0, SOFT)
         if deadline.passed or (g + 1 == HOPELESS and not weight.any()):
             return None
-    _one_constant(biases, A, least, whole)
+    constant = _one_constant(biases, A, least, whole)
+    for g in map(int, np.flatnonzero(whole & (np.abs(biases[:, k:] - constant).max(axis=1) > SAME * np.abs(Y).max()))):
+        rows = level_of == g  # with another constant a unit that one sample shows may have fitted all the same
+        T, values = X[rows][:, ~rare] @ W.T, Y[rows]
+        bias, fitted = _fit(np.append(biases[g, :k], constant), T, values, A, floor, task, rng, free=False)
+        if fitted.all():
+            biases[g] = bias
     first = np.unique(level_of, return_index=True)[1]
     values = np.hstack([X[first][:, rare], np.ones((n_groups, 1))])
     full, b = np.zeros((k, X.shape[1])), np.zeros(k)
@@ -88,7 +88,30 @@ def with_rare_columns(
     return Network(full, b, A, np.zeros(Y.shape[1]), task.activation)
 
 
-def _one_constant(biases: np.ndarray, A: np.ndarray, least: np.ndarray, whole: np.ndarray) -> None:
+def _fit(
+    start: np.ndarray,
+    T: np.ndarray,
+    Y: np.ndarray,
+    A: np.ndarray,
+    floor: float,
+    task: Task,
+    rng: np.random.Generator,
+    free: bool = True,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Biases and constants of one group that fit most of its samples, and which; the constants may not be `free`."""
+    k, bias = A.shape[1], _improved(start, T, Y, A, floor, free)
+    fitted = _misfit(bias, T, Y, A) <= floor
+    for _ in range(ATTEMPTS):
+        if fitted.all():
+            break
+        begun = _group_biases(T, Y - (0.0 if free else start[k:]), A, bias[:k], task, rng, free)
+        came = _improved(begun if free else np.append(begun[:k], start[k:]), T, Y, A, floor, free)
+        now = _misfit(came, T, Y, A) <= floor
+        bias, fitted = (came, now) if now.sum() > fitted.sum() else (bias, fitted)
+    return bias, fitted
+
+
+def _one_constant(biases: np.ndarray, A: np.ndarray, least: np.ndarray, whole: np.ndarray) -> np.ndarray:
     """The same constants for all groups: a unit that is on throughout a group may have a part of the group's.
 
     They are those of the groups without such a unit. least (groups, k) is the least value of every unit in a group; one
@@ -102,22 +125,22 @@ def _one_constant(biases: np.ndarray, A: np.ndarray, least: np.ndarray, whole: n
         share = lsq_linear(A[:, on], biases[g, k:] - constant, (-least[g, on], np.inf)).x
         biases[g, on] += share
         biases[g, k:] -= A[:, on] @ share
+    return constant
 
 
 def _group_biases(
-    T: np.ndarray, Y: np.ndarray, A: np.ndarray, start: np.ndarray, task: Task, rng: np.random.Generator
+    T: np.ndarray, Y: np.ndarray, A: np.ndarray, start: np.ndarray, task: Task, rng: np.random.Generator, free: bool
 ) -> np.ndarray:
-    """The biases (k,) of one group and its constants (p,), those that fit most of its samples."""
-    n, p = Y.shape
+    """The biases (k,) of one group and its constants, if `free`, those that fit most of its samples."""
+    n, p = len(Y), Y.shape[1] if free else 0
     # Two more units an output, one up and one down, stand for a constant; a column of ones has the biases.
-    network = Network(
-        np.zeros((len(start) + 2 * p, 1)), None, np.hstack([A, np.eye(p), -np.eye(p)]), None, task.activation
-    )
+    up = np.eye(len(A), p)
+    network = Network(np.zeros((len(start) + 2 * p, 1)), None, np.hstack([A, up, -up]), None, task.activation)
     moved = np.hstack([T, np.zeros((n, 2 * p)), np.ones((n, 1))])
     W = np.hstack([np.eye(len(start) + 2 * p), np.concatenate([start, np.zeros(2 * p)])[:, None]])
     refit(W, [W.shape[1] - 1], np.ones(n, dtype=bool), network, moved, Y, rng)
-    found, up, down = np.split(W[:, -1], [len(start), len(start) + p])
-    return np.concatenate([found, np.maximum(up, 0.0) - np.maximum(down, 0.0)])
+    found, more, less = np.split(W[:, -1], [len(start), len(start) + p])
+    return np.concatenate([found, np.maximum(more, 0.0) - np.maximum(less, 0.0)])
 
 
 def _misfit(bias: np.ndarray, T: np.ndarray, Y: np.ndarray, A: np.ndarray) -> np.ndarray:
@@ -127,7 +150,9 @@ def _misfit(bias: np.ndarray, T: np.ndarray, Y: np.ndarray, A: np.ndarray) -> np
     return np.einsum("...no,...no->...n", R, R)
 
 
-def _improved(bias: np.ndarray, T: np.ndarray, Y: np.ndarray, A: np.ndarray, floor: float) -> np.ndarray:
+def _improved(
+    bias: np.ndarray, T: np.ndarray, Y: np.ndarray, A: np.ndarray, floor: float, free: bool = True
+) -> np.ndarray:
     """One bias changed, or two, so that a sample that is not fitted is, as long as more samples are fitted then."""
 
     def fitted(tries: np.ndarray) -> np.ndarray:
@@ -135,11 +160,11 @@ def _improved(bias: np.ndarray, T: np.ndarray, Y: np.ndarray, A: np.ndarray, flo
 
     count = int(fitted(bias))
     while count < len(Y):
-        tries = _changes(bias, T, Y, A, floor)
+        tries = _changes(bias, T, Y, A, floor, free)
         counts = fitted(tries)
         if counts.max() <= count:  # two units may share a sample, and the first change then costs another one
             near = tries[np.argsort(-counts, kind="stable")[:SECOND]]
-            tries = np.concatenate([_changes(each, T, Y, A, floor) for each in near])
+            tries = np.concatenate([_changes(each, T, Y, A, floor, free) for each in near])
             counts = fitted(tries)
         if counts.max() <= count:
             break
@@ -147,7 +172,7 @@ def _improved(bias: np.ndarray, T: np.ndarray, Y: np.ndarray, A: np.ndarray, flo
     return bias
 
 
-def _changes(bias: np.ndarray, T: np.ndarray, Y: np.ndarray, A: np.ndarray, floor: float) -> np.ndarray:
+def _changes(bias: np.ndarray, T: np.ndarray, Y: np.ndarray, A: np.ndarray, floor: float, free: bool) -> np.ndarray:
     """Biases (m, k + p), each of which fits a sample that these do not fit.
 
     A unit that is on at the sample and should not be, or the other way round, tells its bias there. Another unit, or
@@ -165,7 +190,8 @@ def _changes(bias: np.ndarray, T: np.ndarray, Y: np.ndarray, A: np.ndarray, floo
         for change in off[:, j]:
             ratio = A[:, j] @ A / size * change
             tries += [_changed(bias, {j: change, other: -ratio[other]}) for other in range(k) if other != j]
-            tries.append(_changed(bias, {j: change, **{k + o: -A[o, j] * change for o in range(len(A))}}))
+            if free:
+                tries.append(_changed(bias, {j: change, **{k + o: -A[o, j] * change for o in range(len(A))}}))
     return np.array(tries)
 
 
