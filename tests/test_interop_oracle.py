@@ -18,7 +18,8 @@ from sklearn.svm import LinearSVC
 from torch import nn
 
 import neurecover as nr
-from neurecover.data import ArraySource, box_looks, classes_told
+from neurecover.certificate.remedies import advice
+from neurecover.data import ArraySource, box_looks, classes_told, perhaps_probabilities
 from neurecover.data.asked import logits
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -238,6 +239,21 @@ def test_recover_tells_what_to_do_with_labels_and_probabilities() -> None:
     # What only looks a little like them is not taken for them.
     for Y in (np.abs(TRUTH(inputs)) / 100, TRUTH(inputs[:10]) > 0, np.ones((50, 1))):
         assert classes_told(ArraySource(inputs[: len(Y)], Y)) is None
+
+
+def test_one_column_between_0_and_1_brings_the_hint_only_where_no_network_explains_it() -> None:
+    inputs = RNG.standard_normal((600, 5))
+    logits = 3.0 * (TRUTH(inputs)[:, :1] - TRUTH(inputs)[:, :1].mean())
+    chances = 1.0 / (1.0 + np.exp(-logits))
+    r = nr.recover(inputs, chances, 3, random_state=0, time_budget=3)
+    assert r.certificate.verdict in ("approximate", "failed")
+    assert "log(p / (1 − p))" in advice(r.certificate)[0]
+    assert "log(p / (1 − p))" in r.certificate.reasons[0]
+    explained = nr.recover(inputs, (logits - logits.min()) / np.ptp(logits), 3, random_state=0)
+    assert explained.certificate.verdict == "exact"
+    assert not any(check.name == "probabilities" for check in explained.certificate.checks)
+    for Y in (chances - 0.1, 0.4 * chances, chances[:10]):
+        assert perhaps_probabilities(ArraySource(inputs[: len(Y)], Y)) is None
 
 
 def test_a_model_that_is_asked_beyond_its_range_gives_a_verdict_and_within_it_its_weights() -> None:

@@ -7,7 +7,7 @@ import neurecover as nr
 from neurecover.data import ArraySource, prepared, side_by_side, with_misfits
 from neurecover.models import Network
 from neurecover.refine.finisher import finish
-from neurecover.refine.rare_biases import _improved, _misfit, groups_fitted
+from neurecover.refine.rare_biases import MOST_LEVELS, Levels, _improved, _misfit, groups_fitted
 from neurecover.refine.rare_groups import Search, _slope, units_from_groups
 from neurecover.refine.task import Task
 from neurecover.simulate import teacher
@@ -25,6 +25,10 @@ def _table(seed: int, p: int = 1, n: int = 1_500) -> tuple[Network, np.ndarray, 
     truth = teacher(X.shape[1], UNITS, p, bias=0.3, random_state=seed)
     truth = Network(truth.W, truth.b, truth.A, np.full(p, 0.3), truth.activation)
     return truth, X, truth(X), level_of
+
+
+def _levels(X: np.ndarray, Y: np.ndarray, level_of: np.ndarray) -> Levels:
+    return Levels(X, Y, np.arange(X.shape[1]) >= NUMBERS, level_of)
 
 
 def _task(truth: Network, n: int, k: int | None = UNITS) -> Task:
@@ -51,9 +55,8 @@ def test_units_come_back_from_levels_the_right_way_round(p: int, told: int | Non
     right = 0
     for seed in range(5):
         truth, X, Y, level_of = _table(seed, p)
-        rare = np.arange(X.shape[1]) >= NUMBERS
         with side_by_side():
-            found = units_from_groups(X, Y, rare, level_of, _task(truth, len(X), told), _search(seed), Deadline())
+            found = units_from_groups(_levels(X, Y, level_of), _task(truth, len(X), told), _search(seed), Deadline())
         if found is None:
             continue
         unit = [W[:, :NUMBERS] / np.linalg.norm(W[:, :NUMBERS], axis=1, keepdims=True) for W in (found.W, truth.W)]
@@ -88,14 +91,23 @@ def test_a_sample_on_the_other_side_of_a_unit_tells_its_bias(seed: int) -> None:
 
 def test_a_level_is_fitted_anew_where_a_few_samples_say_so() -> None:
     truth, X, Y, level_of = _table(3)
-    rare = np.arange(X.shape[1]) >= NUMBERS
     W = truth.W.copy()
     W[0, NUMBERS + 2] += 0.3
     off = Network(W, truth.b, truth.A, truth.c, truth.activation)
     assert np.abs(off(X) - Y).max() > 1e-3
-    again = groups_fitted(off, X, Y, rare, level_of, _task(truth, len(X)), Deadline())
+    again = groups_fitted(off, _levels(X, Y, level_of), _task(truth, len(X)), Deadline())
     assert again is not None
     assert _fitted(again, X, Y, level_of) > 0.99
+
+
+def test_levels_that_are_too_many_or_units_that_bend_twice_are_left_alone() -> None:
+    truth, X, Y, level_of = _table(3)
+    levels = _levels(X, Y, level_of)
+    assert levels.suit(_task(truth, len(X)))
+    leaky = Network(truth.W, truth.b, truth.A, truth.c, "leaky_relu(0.1)")
+    assert groups_fitted(leaky, levels, _task(leaky, len(X)), Deadline()) is None
+    many = _levels(X, Y, np.arange(len(X)) % (MOST_LEVELS + 1))
+    assert groups_fitted(truth, many, _task(truth, len(X)), Deadline()) is None
 
 
 def test_held_out_samples_join_the_fit_only_if_they_are_few() -> None:

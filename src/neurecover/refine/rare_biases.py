@@ -10,6 +10,8 @@ and tells that unit's bias by itself. The constants are one for all groups, and 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from scipy.optimize import lsq_linear
 
@@ -18,6 +20,7 @@ from neurecover.refine.rare_fits import FITTED, refit
 from neurecover.refine.task import Task
 from neurecover.solve import Deadline
 
+MOST_LEVELS = 200
 ATTEMPTS = 8  # to fit all samples of a group
 SAME = 1e-9  # of the largest output: constants that differ by less are one
 HOPELESS = 8  # groups of which none is fitted
@@ -25,45 +28,59 @@ LOOKED_AT, SECOND = 12, 24  # samples of a group that are not fitted; first chan
 SOFT = 1e-4  # weight of a bias that only keeps a unit on, or off, beside one of a unit that switches
 
 
-def groups_fitted(
-    network: Network,
-    X: np.ndarray,
-    Y: np.ndarray,
-    rare: np.ndarray,
-    level_of: np.ndarray,
-    task: Task,
-    deadline: Deadline,
-) -> Network | None:
+@dataclass(frozen=True)
+class Levels:
+    """Samples X (n, d), Y (n, p), which columns are `rare` (d,), and the combination of their values in a row (n,)."""
+
+    X: np.ndarray
+    Y: np.ndarray
+    rare: np.ndarray
+    level_of: np.ndarray
+
+    @property
+    def count(self) -> int:
+        return int(self.level_of.max()) + 1
+
+    def suit(self, task: Task) -> bool:
+        """Whether they are few enough, and units those that have a bend and nothing else."""
+        act = task.activation
+        return act.homogeneity == 1.0 and act.odd_slope == 1.0 and 1 < self.count <= MOST_LEVELS
+
+    def group(self, level: int) -> tuple[np.ndarray, np.ndarray]:
+        """The common columns and the outputs of one level."""
+        rows = self.level_of == level
+        return self.X[rows][:, ~self.rare], self.Y[rows]
+
+    def values(self) -> np.ndarray:
+        """r_g: what the rare columns are in every level, (levels, rare columns)."""
+        return self.X[np.unique(self.level_of, return_index=True)[1]][:, self.rare]
+
+
+def groups_fitted(network: Network, levels: Levels, task: Task, deadline: Deadline) -> Network | None:
     """The network with other weights on the rare columns, where a group has samples that it does not fit."""
-    first = np.unique(level_of, return_index=True)[1]
-    biases = X[first][:, rare] @ network.W[:, rare].T + network.b
-    start = np.hstack([biases, np.tile(network.c, (len(first), 1))])
-    return with_rare_columns(network.W[:, ~rare], network.A, start, X, Y, rare, level_of, task, deadline)
+    if not levels.suit(task):
+        return None
+    biases = levels.values() @ network.W[:, levels.rare].T + network.b
+    start = np.hstack([biases, np.tile(network.c, (len(biases), 1))])
+    return with_rare_columns(network.W[:, ~levels.rare], network.A, start, levels, task, deadline)
 
 
 def with_rare_columns(
-    W: np.ndarray,
-    A: np.ndarray,
-    start: np.ndarray,
-    X: np.ndarray,
-    Y: np.ndarray,
-    rare: np.ndarray,
-    level_of: np.ndarray,
-    task: Task,
-    deadline: Deadline,
+    W: np.ndarray, A: np.ndarray, start: np.ndarray, levels: Levels, task: Task, deadline: Deadline
 ) -> Network | None:
     """Biases for every group, and the weights of the rare columns that give them; None where that fails.
 
     W (k, c) and A (p, k) are known, start (groups, k + p) are biases and constants to begin with.
     """
-    rng = np.random.default_rng(len(X))
+    X, Y, rare = levels.X, levels.Y, levels.rare
+    rng = np.random.default_rng(len(X))  # of its own, so that the same samples are fitted alike
     k, n_groups = len(W), len(start)
     floor = FITTED * float(np.mean(np.sum(Y**2, axis=1)))
     biases, whole = start.copy(), np.zeros(n_groups, dtype=bool)
     least, weight = np.zeros((n_groups, k)), np.zeros((n_groups, k))
     for g in range(n_groups):
-        rows = level_of == g
-        T, values = X[rows][:, ~rare] @ W.T, Y[rows]
+        common, values = levels.group(g)
+        T = common @ W.T
         bias, fitted = _fit(start[g], T, values, A, floor, task, rng)
         if np.mean(fitted) > 0.5:
             on = T + bias[:k] > 0.0
@@ -73,13 +90,13 @@ def with_rare_columns(
             return None
     constant = _one_constant(biases, A, least, whole)
     for g in map(int, np.flatnonzero(whole & (np.abs(biases[:, k:] - constant).max(axis=1) > SAME * np.abs(Y).max()))):
-        rows = level_of == g  # with another constant a unit that one sample shows may have fitted all the same
-        T, values = X[rows][:, ~rare] @ W.T, Y[rows]
-        bias, fitted = _fit(np.append(biases[g, :k], constant), T, values, A, floor, task, rng, free=False)
+        # With another constant a unit that one sample shows may have fitted all the same.
+        common, values = levels.group(g)
+        start_again = np.append(biases[g, :k], constant)
+        bias, fitted = _fit(start_again, common @ W.T, values, A, floor, task, rng, free=False)
         if fitted.all():
             biases[g] = bias
-    first = np.unique(level_of, return_index=True)[1]
-    values = np.hstack([X[first][:, rare], np.ones((n_groups, 1))])
+    values = np.hstack([levels.values(), np.ones((n_groups, 1))])
     full, b = np.zeros((k, X.shape[1])), np.zeros(k)
     full[:, ~rare] = W
     for j in range(k):

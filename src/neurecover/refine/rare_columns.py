@@ -22,7 +22,7 @@ import numpy as np
 from neurecover.data import ArraySource, Prepared, Source, Whitening, unwhitened
 from neurecover.models import Network
 from neurecover.refine.finisher import MAX_DESCENTS
-from neurecover.refine.rare_biases import groups_fitted
+from neurecover.refine.rare_biases import Levels, groups_fitted
 from neurecover.refine.rare_fits import FITTED, refit
 from neurecover.refine.rare_groups import units_from_groups
 from neurecover.refine.settling import Finished
@@ -76,7 +76,7 @@ def start_from_common_columns(
     moved[:, rare] *= differs[:, rare]
     base, columns = ~differs.any(axis=1), np.flatnonzero(~rare)
     if np.mean(base) < BASE:
-        network = units_from_groups(X, Y, rare, _levels(X[:, rare]), task, search, deadline)
+        network = units_from_groups(common.levels(), task, search, deadline)
         return common.begin(network)
     found = _on_common(X[base][:, columns], Y[base], task, search)
     if found is None:
@@ -94,8 +94,8 @@ def start_once_more(given: Prepared, task: Task, white: Network, deadline: Deadl
         return None
     network = unwhitened(white, given.whitening)
     assert isinstance(network, Network)
-    level_of = _levels(common.X[:, common.rare])
-    return common.begin(groups_fitted(network, common.X, common.Y, common.rare, level_of, task, deadline))
+    again = groups_fitted(network, common.levels(), task, deadline)
+    return None if again is None else common.begin(again)
 
 
 @dataclass(frozen=True)
@@ -126,6 +126,9 @@ class _Common:
         usual[rare] = _commonest(X[:, rare])
         differs = (np.abs(X - usual) > SAME * np.maximum(np.ptp(X, axis=0), 1e-300)) & rare
         return cls(X, Y, rare, usual, differs, back, whitening)
+
+    def levels(self) -> Levels:
+        return Levels(self.X, self.Y, self.rare, _levels(self.X[:, self.rare]))
 
     def begin(self, network: Network | None) -> RareStart:
         """From the units of a network on inputs as they were, if there is one."""

@@ -25,18 +25,17 @@ import numpy as np
 from neurecover.data import ArraySource, Whitening, unwhitened
 from neurecover.models import Network
 from neurecover.refine.descent import EXACT
-from neurecover.refine.rare_biases import with_rare_columns
+from neurecover.refine.rare_biases import Levels, with_rare_columns
 from neurecover.refine.settling import Finished
 from neurecover.refine.task import Task
 from neurecover.solve import Deadline
 
-MOST_GROUPS = 200
 SEARCHED, DESCENTS = 40, 12  # groups, the largest first, and descents in each
 SWITCH = 3  # samples on each side of a kink that is looked at
 SAME = 1e-6  # distance of directions, and relative distance of heights, below which two kinks are one unit's
 MOST_UNITS = 9  # 3^9 sums are compared with a slope
 CANDIDATES, MORE = 12, 2  # kinks seen once that may be units, and how many of them
-REWEIGHTED = 30
+REWEIGHTED = 30  # times
 
 Search = Callable[[ArraySource, Task, int], Finished]
 
@@ -76,44 +75,33 @@ class Unit:
         return replace(self, w=-self.w, bias={g: -bias for g, bias in self.bias.items()})
 
 
-def units_from_groups(
-    X: np.ndarray,
-    Y: np.ndarray,
-    rare: np.ndarray,
-    level_of: np.ndarray,
-    task: Task,
-    search: Search,
-    deadline: Deadline,
-) -> Network | None:
-    """The units of a network on X (n, d), `level_of` (n,) numbering the groups; None where no kink comes back.
+def units_from_groups(levels: Levels, task: Task, search: Search, deadline: Deadline) -> Network | None:
+    """The units of a network behind these samples; None where no kink comes back.
 
     `search` finds the network of a task on whitened samples within so many descents.
     """
-    activation, n_groups = task.activation, int(level_of.max()) + 1
-    if activation.homogeneity != 1.0 or activation.odd_slope != 1.0 or not 1 < n_groups <= MOST_GROUPS:
+    if not levels.suit(task):
         return None
-    rows_of = [np.flatnonzero(level_of == g) for g in range(n_groups)]
-    common = X[:, ~rare]
+    groups = sorted((Group(g, *levels.group(g)) for g in range(levels.count)), key=lambda group: -len(group.X))
     units: list[Unit] = []
     solved: list[Group] = []
-    for g in sorted(range(n_groups), key=lambda g: -len(rows_of[g]))[:SEARCHED]:
-        group = Group(g, common[rows_of[g]], Y[rows_of[g]])
+    for group in groups[:SEARCHED]:
         network = _network(group, task, search)
         if network is None:
             continue
         solved.append(group)
         for w, height, bias, switching in _kinks(network, group.X):
-            _add(units, Unit(w, height, {g: bias}, switching))
+            _add(units, Unit(w, height, {group.number: bias}, switching))
         if task.n_hidden is not None and sum(len(unit.bias) > 1 for unit in units) >= task.n_hidden:
             break
     units = _turned(units, solved, task.n_hidden)
     if not units:
         return None
     W, A = np.array([unit.w for unit in units]), np.array([unit.height for unit in units]).T
-    start = np.zeros((n_groups, len(units) + Y.shape[1]))
+    start = np.zeros((levels.count, len(units) + len(A)))
     for j, unit in enumerate(units):
         start[list(unit.bias), j] = list(unit.bias.values())
-    return with_rare_columns(W, A, start, X, Y, rare, level_of, task, deadline)
+    return with_rare_columns(W, A, start, levels, task, deadline)
 
 
 def _network(group: Group, task: Task, search: Search) -> Network | None:
