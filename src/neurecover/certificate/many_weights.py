@@ -15,7 +15,7 @@ q(μ) ≥ 1 − μ Σ 1/θ below them, so that then
 noise ε ~ N(0, I) has covariance F⁻¹, and what it leaves, (I − H) ε, a mean square of 1 minus the leverage (`alone`).
 It is solved for again from what is left until a round explains no more than SETTLED of the squares: an equation that is
 met whatever it says would not be told from others by a solution that is half found. One that does not settle says
-nothing.
+nothing. Among a million equations one seems to be met by chance: where any does, one draw more has to agree.
 
 S vanishes along the rows of V, the scales that the readout takes up: z and x have no part along them.
 """
@@ -38,9 +38,10 @@ CHANCE = 1e-6  # with which a direction that is not seen is taken for one that i
 FOUND = CHANCE * np.sqrt(2.0 * np.pi) / 4.0  # η
 ROUNDS, PRODUCTS = 8, 150  # single precision gains a few digits a round
 GAIN = 1e-3  # of the residual, in a round
+AIM = 0.7  # of what a round has to gain to be the last one
 NOTHING = 1e-9  # what rounding makes of μ = 0: (6e-8)² of a unit, over the FLOOR of C, in a sum of some terms
 DAMPING = 1e-6  # in the preconditioner alone, whose matrix may be singular where S is not
-ALONE = 1e-4  # mean of ((I − H) ε)² over the draws that counts as none; by chance it is as small once in 3e7 times
+ALONE = 1e-4  # mean of ((I − H) ε)² over the draws that counts as none; by chance it is as small once in 4e7 times
 SETTLED = 0.1 * ALONE  # squares that a round explains, over all equations: what is left to find in any one is less
 WIDEN = 2.4  # √(DRAWS / χ²) at 5 %: a root mean square over four draws, widened, is an upper bound in 95 of 100 cases
 
@@ -88,17 +89,19 @@ def by_products(network: Network, student: Student, samples: Source) -> ManyWeig
     weakest = _weakest(system, rng) if resolved else 0.0
     moves, n_alone = np.zeros((len(free), DRAWS)), 0
     left = np.zeros((len(system.gates), student.n_outputs))
-    for draw in range(DRAWS if weakest > 0.0 else 0):
+    for draw in range(DRAWS + 1 if weakest > 0.0 else 0):
+        if draw == DRAWS and n_alone == 0:
+            break
         noise = rng.standard_normal(left.shape, dtype=np.float32)
         step = _fitted(system, noise, weakest)
         if step is None:
             weakest = 0.0
             break
         rest = noise - system.forward(step)
-        moves[:, draw] = _in_order(step.astype(np.float64) / size, system.readout_of(rest), student.bias)
+        if draw < DRAWS:
+            moves[:, draw] = _in_order(step.astype(np.float64) / size, system.readout_of(rest), student.bias)
         left += system.unexplained(rest) ** 2
-    if weakest > 0.0:
-        n_alone = int(np.count_nonzero(left < DRAWS * ALONE))
+        n_alone = int(np.count_nonzero(left < (draw + 1) * ALONE))
     return ManyWeights(network, free, n_determinable, weakest, n_alone, moves)
 
 
@@ -151,9 +154,10 @@ def _fitted(system: SingleProducts, noise: np.ndarray, weakest: float) -> np.nda
     step, precondition = np.zeros(system.student.V.shape, dtype=np.float32), system.preconditioner(DAMPING)
     for _ in range(ROUNDS):
         g = _across(system, system.backward(system.unexplained(noise - system.forward(step))))
-        if float(np.vdot(g, precondition(g.ravel()))) <= SETTLED * weakest:
+        settled = SETTLED * weakest / max(float(np.vdot(g, precondition(g.ravel()))), 1e-300)
+        if settled >= 1.0:
             return step
-        x = _across(system, _solved(system, g.ravel()).x.reshape(step.shape))
+        x = _across(system, _solved(system, g.ravel(), AIM * np.sqrt(settled)).x.reshape(step.shape))
         step += x
         if abs(float(np.vdot(x, g))) <= SETTLED:
             return step
@@ -167,15 +171,19 @@ def _across(system: SingleProducts, step: np.ndarray) -> np.ndarray:
     return step - np.einsum("jd,jd->j", step, along)[:, None] * along
 
 
-def _solved(system: SingleProducts, right: np.ndarray) -> Solution:
-    """S x = right but for GAIN of the right side, in single precision whatever the size of the right side."""
-    afford(PRODUCTS * 4.0 * len(system.gates) * system.student.V.size)
+def _solved(system: SingleProducts, right: np.ndarray, tolerance: float = GAIN) -> Solution:
+    """S x = right but for `tolerance` of the right side, in single precision whatever the size of the right side."""
     size = np.float32(np.linalg.norm(right) or 1.0)
+
+    def product(v: np.ndarray) -> np.ndarray:
+        afford(4.0 * len(system.gates) * v.size)
+        return system.product(v)
+
     solved = conjugate_gradients(
-        system.product,
+        product,
         right / size,
         system.preconditioner(DAMPING),
-        tolerance=GAIN,
+        tolerance=max(tolerance, GAIN),
         max_products=PRODUCTS,
     )
     return Solution(size * solved.x, size * solved.residual, solved.lengths, solved.ratios)
