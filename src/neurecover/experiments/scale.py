@@ -37,6 +37,8 @@ EXPECTED = {"n": 1.0, "d": 2.0}  # powers with which the last pass grows
 def _run(track: Track) -> list[Row]:
     rows = [_measured(USUAL | case) for case in track(VARIED, "sizes")]
     for row in compared(track):
+        if row["workers"] == 0 and row["processors"] == 1:
+            continue
         shared = {name: row[name] for name in ("n", "d", "k", "CPU seconds", "wall seconds")}
         rows.append(
             {

@@ -2,13 +2,14 @@
 
 The pass is the heaviest of a recovery: the information of all parameters and the covariance of their scores. Parts of
 the samples are as many for every worker and take several tenths of a second each. Every place makes one pass that is
-not timed, and the best of those that are counts. `CPU of a worker` is the time of the busiest processor among them:
-what the clock on the wall would show if nothing else ran and nothing waited; `speed` is that of this process over it,
-and `wall speed` the same by the clock.
+not timed, and the best of those that are counts. This process reads ahead, so that it has a thread for decoding beside
+that for arithmetic: the first row is this process held to one processor, as a worker of one thread is, and the second
+the same on all of them. `speed` is the time of the first row by the clock over that of the others.
 """
 
 from __future__ import annotations
 
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -28,35 +29,56 @@ from neurecover.statistics import GaussNewtonSums, ScoreSums, Together
 CASE = {"n": 24 * PIECE, "d": 50, "k": 10, "kind": "parquet"}
 TIMES = 3
 # Dask has its workers give memory back at every call, and a task then faults in the pages of every array anew: 1.7 s of
-# 4 s of CPU a pass; the allocator of Arrow does the same, 0.05 s a partition. These are what docs/cluster.md advises;
-# glibc takes no larger threshold for maps.
+# 4 s of CPU a pass; the allocator of Arrow does the same, 0.05 s a partition, and so do the heaps of 64 MB that glibc
+# makes for every thread, up to 0.8 s. These are what docs/cluster.md advises; glibc takes no larger threshold for maps.
 MEMORY = {
     "MALLOC_TRIM_THRESHOLD_": str(2**28),
     "MALLOC_MMAP_THRESHOLD_": str(2**25),
+    "MALLOC_ARENA_MAX": "1",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
+PLACES = [(0, True), (0, False), (1, False), (2, False)]  # so many workers, and whether held to one processor
 
 Spent = Callable[[], list[float]]
 
 
 def compared(track: Track) -> Iterator[Row]:
-    """A row for this process (0 workers), for one worker and for two."""
+    """A row for this process on one processor and on all (0 workers), for one worker and for two."""
     with tempfile.TemporaryDirectory() as folder:
         truth, path = written(CASE, Path(folder))
         first: dict[str, float] = {}
         expected: dict[str, np.ndarray] = {}
-        for workers in track((0, 1, 2), "workers"):
-            with _opened(path, workers) as (source, spent):
+        for workers, held in track(PLACES, "places"):
+            with _opened(path, workers) as (source, spent), _on_one_processor(held):
                 row, sums = _measured(truth, source, spent)
             first, expected = first or row, expected or sums
             yield {
                 **{name: CASE[name] for name in ("n", "d", "k")},
                 "workers": workers,
+                "processors": 1 if held else os.cpu_count(),
                 **{name: round(value, 2) for name, value in row.items()},
-                "speed": round(first["CPU of a worker"] / row["CPU of a worker"], 2),
-                "wall speed": round(first["wall seconds"] / row["wall seconds"], 2),
+                "speed": round(first["wall seconds"] / row["wall seconds"], 2),
                 "apart": max(_apart(sums[name], value) for name, value in expected.items()),
             }
+
+
+@contextmanager
+def _on_one_processor(held: bool) -> Iterator[None]:
+    """Within it all threads of this process run on one processor, where the system can be told so (Linux)."""
+    if not (held and hasattr(os, "sched_setaffinity")):
+        yield
+        return
+    allowed = os.sched_getaffinity(0)
+
+    def keep_to(processors: set[int]) -> None:
+        for thread in os.listdir("/proc/self/task"):
+            os.sched_setaffinity(int(thread), processors)
+
+    keep_to({min(allowed)})
+    try:
+        yield
+    finally:
+        keep_to(allowed)
 
 
 @contextmanager
@@ -69,7 +91,8 @@ def _opened(path: Path, workers: int) -> Iterator[tuple[Source, Spent]]:
     from dask import dataframe
     from distributed import Client, LocalCluster
 
-    kept = {f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in MEMORY.items()}
+    kept: dict[str, object] = {f"distributed.nanny.pre-spawn-environ.{name}": value for name, value in MEMORY.items()}
+    kept["distributed.worker.profile.enabled"] = False  # a look at every thread each 10 ms: 5 % of a worker's time
     with (
         dask.config.set(kept),
         LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
