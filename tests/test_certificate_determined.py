@@ -57,12 +57,15 @@ def wrong_weights(found: nr.Recovery, truth: nr.Network) -> int:
     """How many weights that are marked as determined are not those of the truth, scaled alike."""
     mask, net, truth = found.certificate.determined, found.network, truth.normal_form()
     assert mask is not None
-    shared = mask.W.all(axis=0)
+    known = mask.W.any(axis=1)  # a unit of which nothing is may be any of those that are left
+    shared = mask.W[known].all(axis=0)
     size = {id(n): np.maximum(np.linalg.norm(n.W[:, shared], axis=1), 1e-300) for n in (net, truth)}
     ours, theirs = (np.hstack([n.W[:, shared] / size[id(n)][:, None], (n.A * size[id(n)]).T]) for n in (net, truth))
-    rows, columns = linear_sum_assignment(np.sum((ours[:, None] - theirs[None]) ** 2, axis=2))
-    assert len(rows) == net.n_hidden
-    order = columns[np.argsort(rows)]
+    rows, columns = linear_sum_assignment(np.sum((ours[known][:, None] - theirs[None]) ** 2, axis=2))
+    assert len(rows) == np.count_nonzero(known)
+    order = np.zeros(net.n_hidden, dtype=int)
+    order[known] = columns[np.argsort(rows)]
+    order[~known] = np.setdiff1d(np.arange(truth.n_hidden), columns)[: np.count_nonzero(~known)]
     same = scaled_to_determined(nr.Network(truth.W[order], truth.b[order], truth.A[:, order], truth.c), mask)
     wrong = 0
     for name in "WbAc":

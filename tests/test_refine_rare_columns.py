@@ -1,5 +1,7 @@
 """Inputs that hardly vary: the search begins in the others, and what the rows determine is found."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
@@ -9,8 +11,10 @@ from neurecover.data import ArraySource, prepared
 from neurecover.data.preparing import SCARCE
 from neurecover.models import Network
 from neurecover.refine.finisher import finish
-from neurecover.refine.rare_columns import _by_outputs, start_from_common_columns
+from neurecover.refine.rare_columns import start_from_common_columns
 from neurecover.refine.rare_fits import FARTHEST, _fitted
+from neurecover.refine.rare_programme import Given, fill_in
+from neurecover.refine.rare_rows import by_rows, switched_off
 from neurecover.refine.task import Task
 from neurecover.solve import Deadline
 
@@ -135,8 +139,55 @@ def _known_but_for_rare_columns(
 @pytest.mark.parametrize("seed", range(6))
 def test_outputs_that_tell_all_units_give_rare_columns_at_once(seed: int) -> None:
     truth, X, Y, W, differs = _known_but_for_rare_columns(4, 5, seed)
-    _by_outputs(W, truth, X, Y, differs)
+    by_rows(W, truth, X, Y, differs, Deadline())
     assert np.abs(truth.activation(X @ W.T + truth.b) @ truth.A.T + truth.c - Y).max() < 1e-9
+
+
+def test_fewer_outputs_than_units_tell_which_are_on() -> None:
+    """Nine units, six outputs: rows with less than six units on say so by themselves, the others with the programme.
+
+    Of eight networks six or more answer every row, with most weights of a column in twelve rows being the true ones.
+    """
+    answered = 0
+    for seed in range(8):
+        truth, X, Y, W, differs = _known_but_for_rare_columns(9, 6, seed)
+        found = by_rows(W, truth, X, Y, differs, Deadline())
+        apart = truth.activation(X @ W.T + found.b) @ truth.A.T + truth.c - Y
+        if np.abs(apart).max() < 1e-8 * np.abs(Y).max():
+            answered += 1
+            assert np.mean(np.abs(W - truth.W)[:, 4:] < 1e-7) > 0.5
+    assert answered >= 6
+
+
+def test_a_unit_open_in_all_its_weights_is_told_by_rare_rows_too() -> None:
+    """A unit that is on in two of the usual rows, and one that fits those: rare rows give the other equations."""
+    truth, X, _, _, differs = _known_but_for_rare_columns(7, 5, 0)
+    usual = ~differs.any(axis=1)
+    z = np.sort(X[usual] @ truth.W[0])
+    truth = Network(truth.W, np.append(-0.5 * (z[-2] + z[-3]), truth.b[1:]), truth.A, truth.c)
+    extended, z = np.hstack([X[usual][:, :4], np.ones((usual.sum(), 1))]), X[usual] @ truth.W[0] + truth.b[0]
+    other = switched_off(extended[z > 0], z[z > 0], extended[z <= 0], np.zeros(np.count_nonzero(z <= 0)))
+    assert np.abs(other[:4] - truth.W[0, :4]).max() > 0.01
+    W = np.where(np.arange(10) < 4, truth.W, 0.0)
+    W[0, :4] = other[:4]
+    found = by_rows(W, replace(truth, b=np.append(other[4], truth.b[1:])), X, truth(X), differs, Deadline())
+    apart = truth.activation(X @ W.T + found.b) @ truth.A.T + truth.c - truth(X)
+    assert np.abs(apart).max() < 1e-8
+
+
+def test_a_programme_finds_the_units_of_rows_that_do_not_tell() -> None:
+    """Two outputs, four units, one open weight each: no row tells by itself, and the rows together do."""
+    rng = np.random.default_rng(3)
+    A, known = rng.standard_normal((2, 4)), rng.standard_normal((8, 4))
+    T, w = rng.uniform(1.0, 2.0, (8, 1)), rng.standard_normal(4)
+    H = np.maximum(known + T * w, 0.0)
+    units = [Given(T, known[:, u], np.zeros(1), np.eye(1), np.empty((0, 1)), np.empty(0)) for u in range(4)]
+    found = np.full_like(H, np.nan)
+    fill_in(found, units, A, H @ A.T, Deadline())
+    np.testing.assert_allclose(found, H, atol=1e-9)
+    nothing = np.full_like(H, np.nan)
+    fill_in(nothing, units, A, H @ A.T + rng.standard_normal((8, 2)), Deadline())  # noise is no network
+    assert np.isnan(nothing).all()
 
 
 def test_a_unit_that_a_column_switches_off_keeps_a_finite_weight() -> None:

@@ -26,6 +26,7 @@ from neurecover.certificate.many_weights import ManyWeights, by_products, can_be
 from neurecover.certificate.open_weights import open_weights
 from neurecover.certificate.resolution import WITHIN, shown
 from neurecover.certificate.rivals import SignRivals, sign_rivals
+from neurecover.certificate.seldom_on import seen_of_others
 from neurecover.certificate.shapes import shape_test
 from neurecover.certificate.standard_errors import Errors, drawn_errors, standard_errors
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, passed, verdict_of
@@ -116,7 +117,7 @@ def certify(
     each = checks.FEW if noisy else 1
     rare = None if raw is None or isinstance(normal, Composite) else seldom(normal, raw, each)
     made.append(checks.columns(rare))
-    made.append(checks.kinks(on.on, on.off, on.wanted, not noisy, serial.n))
+    made.append(checks.kinks(on.few(not noisy), np.minimum(on.on, on.off), on.wanted, serial.n))
     if not noisy and raw is not None and passed(made, ("equations", "information")):
         made.append(checks.contradicted(_n_alone(information, samples), n_equations))
     freedom = n_equations - n_free
@@ -181,11 +182,17 @@ def _partly(
         return nothing
     if not passed(made, ("prediction", "width", "affine part")):
         return nothing
-    few, low = ((side < on.wanted + checks.MARGIN) for side in (np.minimum(on.on, on.off), on.off))
-    seen = seen_weights(normal, raw, bias, level, few, low)
+    few = on.few(exact=True)
+    low = few & (on.off < on.wanted + checks.MARGIN)
+    if isinstance(normal, Network) and normal.activation.name == "relu" and few.sum() == 1 and not low.any():
+        seen = seen_of_others(normal, raw, bias, level, few, int(np.max(on.wanted)) + checks.MARGIN)
+        signs = True
+    else:
+        seen = seen_weights(normal, raw, bias, level, few, low)
+        signs = signs_are_determined(normal, seen.errors)
     determined = np.concatenate([np.isfinite(error).ravel() for error in seen.errors.values()])
     # What failed a check without any weight being open for it is not vouched for weight by weight either.
-    if determined.all() or not determined.any() or not signs_are_determined(normal, seen.errors):
+    if determined.all() or not determined.any() or not signs:
         return nothing
     made = [*made, checks.open_part(open_weights(seen.errors, seen.unseen), int(np.count_nonzero(~determined)))]
     return replace(nothing, checks=tuple(made), standard_errors=ParameterArrays(seen.errors))
@@ -369,6 +376,18 @@ class _Sides:
     wanted: np.ndarray
     at_kink: int
     bent: np.ndarray | None = None  # Σ z² on the side with less of it, times the square of the change of slope
+
+    def few(self, exact: bool) -> np.ndarray:
+        """Which units have too few samples on one side.
+
+        Without noise a unit that is *off* for few samples has its weights from the others: relu(z) = relu(−z) + z makes
+        it one of another sign unless two of the few, which c cannot both take up, contradict. One such unit is let
+        pass; two can share a kink.
+        """
+        needed = self.wanted + checks.MARGIN
+        few = (self.on < needed) | (self.off < needed)
+        steady = exact and np.count_nonzero(few) == 1 and bool(np.all((self.on >= needed) & (self.off >= 2), where=few))
+        return few & ~np.bool_(steady)
 
 
 def _sides(white: Model, seen: UnitsOn, bias: bool) -> _Sides:

@@ -220,27 +220,22 @@ def open_part(sentence: str, n_open: int) -> Check:
     return Check("open weights", True, n_open, 0, sentence)
 
 
-def kinks(on: np.ndarray, off: np.ndarray, wanted: np.ndarray, exact: bool, n_samples: int) -> Check:
+def kinks(few: np.ndarray, fewest: np.ndarray, wanted: np.ndarray, n_samples: int) -> Check:
     """Does every unit have more different samples on each side of its kink than it has weights?
 
     `wanted` is how many samples a unit can be laid through whatever they are; each one beyond agrees with an invented
     unit only by chance, which without noise is that of a number being right to the last digits, about 1e-12, and MARGIN
-    of them are asked for. Without noise a unit that is *off* for few samples has its weights from the others:
-    relu(z) = relu(−z) + z makes it one of another sign unless two of the few, which c cannot both take up, contradict.
-    One such unit is let pass; two can share a kink.
+    of them are asked for. `few` are the units for which the `fewest` on a side are too few.
     """
     needed = wanted + MARGIN
-    few = np.flatnonzero((on < needed) | (off < needed))
-    steady = exact and len(few) == 1 and on[few[0]] >= needed[few[0]] and off[few[0]] >= 2
-    fewest = np.minimum(on, off)
     worst = int(np.argmin(fewest - needed)) if len(fewest) else 0
     least, limit = (int(fewest[worst]), int(needed[worst])) if len(fewest) else (0, 0)
-    if len(few) == 0 or steady:
+    if not few.any():
         sentence = f"Every unit has {least} different samples or more on either side of its kink."
-        return Check("kinks", True, least, 2 if steady else limit, sentence)
+        return Check("kinks", True, least, min(limit, least), sentence)
     sentence = (
-        f"{len(few)} of {len(fewest)} units have fewer samples on one side of their kink than weights and a margin of "
-        f"{MARGIN} ({least} for {int(wanted[worst])} weights): other networks may fit these samples as well."
+        f"{np.count_nonzero(few)} of {len(few)} units have fewer samples on one side of their kink than weights and a "
+        f"margin of {MARGIN} ({least} for {int(wanted[worst])} weights): other networks may fit these samples as well."
         f"{would_do(n_samples, limit / least if least else np.inf)}"
     )
     return Check("kinks", False, least, limit, sentence)

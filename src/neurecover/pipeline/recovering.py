@@ -38,6 +38,7 @@ from neurecover.pipeline.running import (
     sized,
 )
 from neurecover.random import RandomStateLike
+from neurecover.refine.few_rows import fitted_once_more
 from neurecover.refine.finisher import finish
 from neurecover.refine.passes import LARGEST, fit_in_passes
 from neurecover.refine.pits import lowest_pit
@@ -315,7 +316,7 @@ def _from_common_columns(given: Prepared, task: Task, run: Run) -> RareStart | N
 
 
 def _with_what_alone_shows(given: Prepared, task: Task, found: Finished, run: Run) -> tuple[Prepared, Finished]:
-    """Where held-out samples of a category alone show that a unit switches in it, they are fitted with the others.
+    """Where held-out samples alone show that a unit switches, in a category or at all, they are fitted with the others.
 
     What rests on one of them alone does not count as determined, and those that remain held out are as good a test.
     """
@@ -323,10 +324,12 @@ def _with_what_alone_shows(given: Prepared, task: Task, found: Finished, run: Ru
         enlarged = with_misfits(given, found.network)
         if enlarged is None or run.deadline.passed:
             break
-        rare = start_once_more(enlarged, task, found.network, run.deadline)
-        if rare is None:
-            break
-        again = finish(enlarged.train, task, run.rng, run.deadline, [rare.units], draw=rare.draw, max_descents=1)
+        again = fitted_once_more(enlarged.train, task, found)
+        if again is None:
+            rare = start_once_more(enlarged, task, found.network, run.rng, run.deadline)
+            if rare is None:
+                break
+            again = finish(enlarged.train, task, run.rng, run.deadline, [rare.units], draw=rare.draw, max_descents=1)
         if again.relative_rss >= task.level:
             break
         moved = enlarged.train.count() - given.train.count()

@@ -17,7 +17,7 @@ from neurecover.activations import Activation, get
 from neurecover.data import Source, reduce
 from neurecover.models import Student
 from neurecover.refine.descent import Descent
-from neurecover.refine.finisher import narrow
+from neurecover.refine.narrowing import narrow
 from neurecover.refine.search import good_enough, hops
 from neurecover.refine.settling import settle
 from neurecover.refine.task import Task

@@ -16,12 +16,12 @@ from neurecover.refine.deep_problem import EXACT, Problem, n_parameters
 from neurecover.refine.deep_search import Samples, candidates
 from neurecover.refine.deep_settling import Settled, settle_deep, settled_on
 from neurecover.refine.model_fit import model_rss
+from neurecover.refine.optima import one_optimum
 from neurecover.solve import Deadline
 
 MAX_RUNS = 24  # students taken to the end
 NOISE = 1.5  # times the mean square error of a wide student, beyond which what is left is no noise
 CLOSE = 50.0  # shares of Σ r² that one dent of it may lie above another on the samples of the search (measured: 30)
-SAME = 0.1  # of one equation's share of Σ r²: two optima closer than this are one
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,8 @@ def search(
                 if len(samples.X) < problem.n_samples:
                     settled = settled_on(problem.source, settled, problem.total, problem.bias, deadline)
                 if best is not None and candidate.start != start_of_best:
-                    agreed = abs(settled.fit.rss - best.fit.rss) <= SAME * best.fit.rss / n_equations
+                    pair, sums = (settled.fit.network, best.fit.network), (settled.fit.rss, best.fit.rss)
+                    agreed = one_optimum(problem.source, *pair, *sums, n_equations)
                     agreed &= settled.fit.rss / problem.total <= NOISE * candidate.wide_error
                 if best is None or settled.fit.rss < best.fit.rss:
                     best, start_of_best = settled, candidate.start

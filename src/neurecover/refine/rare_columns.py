@@ -25,6 +25,7 @@ from neurecover.refine.finisher import MAX_DESCENTS
 from neurecover.refine.rare_biases import Levels, groups_fitted
 from neurecover.refine.rare_fits import FITTED, refit
 from neurecover.refine.rare_groups import units_from_groups
+from neurecover.refine.rare_rows import by_rows
 from neurecover.refine.settling import Finished
 from neurecover.refine.task import Task
 from neurecover.solve import Deadline
@@ -34,7 +35,8 @@ BASE = 0.3  # share of the samples with all rare columns at their usual values; 
 ENOUGH = 2.0  # equations per parameter of the network in the common columns
 SAME = 1e-9  # of a column's range: values that differ by less are one, after a whitening and back
 SWEEPS, TOGETHER = 12, 3  # how often columns that do not agree are fitted anew, and how many at a time
-ON = 1e-9  # of the largest value of a unit: above it the unit is on
+
+TRIES, AGAIN = 3, 1e-3  # searches in the common columns, and Σ r² of two that have come to the same, relative
 
 Search = Callable[[Source, Task, int], Finished]
 
@@ -70,30 +72,31 @@ def start_from_common_columns(
     common = _Common.of(given, task)
     if common is None:
         return None
-    X, Y, rare, usual = common.X, common.Y, common.rare, common.usual
-    moved = X - usual
-    differs = common.differs
-    moved[:, rare] *= differs[:, rare]
-    base, columns = ~differs.any(axis=1), np.flatnonzero(~rare)
+    X, Y = common.X, common.Y
+    base, columns = ~common.differs.any(axis=1), np.flatnonzero(~common.rare)
     if np.mean(base) < BASE:
         network = units_from_groups(common.levels(), task, search, deadline)
         return common.begin(network)
-    found = _on_common(X[base][:, columns], Y[base], task, search)
+    found = _on_common(X[base][:, columns], Y[base], task, search, deadline)
     if found is None:
         return common.begin(None)
     W = np.zeros((found.n_hidden, X.shape[1]))
     W[:, columns] = found.W
-    _bring_in(W, found, moved, Y, differs, rng)
-    return common.begin(replace(found, W=W, b=found.b - W @ usual))
+    return common.begin(common.with_rare_columns(replace(found, W=W), rng, deadline))
 
 
-def start_once_more(given: Prepared, task: Task, white: Network, deadline: Deadline) -> RareStart | None:
-    """From a network on whitened inputs that does not fit some samples of a category; None without categories."""
+def start_once_more(
+    given: Prepared, task: Task, white: Network, rng: np.random.Generator, deadline: Deadline
+) -> RareStart | None:
+    """From a network on whitened inputs that does not fit some samples; None where that is not for rare columns."""
     common = _Common.of(given, task)
-    if common is None or np.mean(~common.differs.any(axis=1)) >= BASE:
+    if common is None:
         return None
     network = unwhitened(white, given.whitening)
     assert isinstance(network, Network)
+    if np.mean(~common.differs.any(axis=1)) >= BASE:
+        usual = replace(network, W=np.where(common.rare, 0.0, network.W), b=network.b + network.W @ common.usual)
+        return common.begin(common.with_rare_columns(usual, rng, deadline))
     again = groups_fitted(network, common.levels(), task, deadline)
     return None if again is None else common.begin(again)
 
@@ -130,6 +133,13 @@ class _Common:
     def levels(self) -> Levels:
         return Levels(self.X, self.Y, self.rare, _levels(self.X[:, self.rare]))
 
+    def with_rare_columns(self, found: Network, rng: np.random.Generator, deadline: Deadline) -> Network:
+        """The network whose weights of the common columns are those of `found`, on inputs less their usual values."""
+        moved = self.X - self.usual
+        moved[:, self.rare] *= self.differs[:, self.rare]
+        whole = _bring_in(found.W.copy(), found, moved, self.Y, self.differs, rng, deadline)
+        return replace(whole, b=whole.b - whole.W @ self.usual)
+
     def begin(self, network: Network | None) -> RareStart:
         """From the units of a network on inputs as they were, if there is one."""
         draw = CommonUnits(_span(self.back[:, ~self.rare]))
@@ -163,8 +173,11 @@ def _levels(X: np.ndarray) -> np.ndarray:
     return np.unique(grid, axis=0, return_inverse=True)[1].ravel()
 
 
-def _on_common(X: np.ndarray, Y: np.ndarray, task: Task, search: Search) -> Network | None:
-    """The network in the columns X alone, as good as the search finds it."""
+def _on_common(X: np.ndarray, Y: np.ndarray, task: Task, search: Search, deadline: Deadline) -> Network | None:
+    """The network in the columns X alone, as good as some searches find it.
+
+    One that ends above rounding may have come to a local optimum twice; with noise the next one ends there again.
+    """
     width = task.n_hidden or 1
     if Y.size < ENOUGH * (width * (X.shape[1] + 1 + task.n_outputs) + task.n_outputs):
         return None
@@ -172,16 +185,30 @@ def _on_common(X: np.ndarray, Y: np.ndarray, task: Task, search: Search) -> Netw
     if whitening.rank == 0:
         return None
     source = ArraySource(whitening.inputs(X), Y)
-    found = search(source, replace(task, n_inputs=whitening.rank, n_samples=len(X)), MAX_DESCENTS)
-    network = unwhitened(found.network, whitening)
+    smaller = replace(task, n_inputs=whitening.rank, n_samples=len(X))
+    best: Finished | None = None
+    for _ in range(TRIES):
+        found = search(source, smaller, MAX_DESCENTS)
+        again = best is not None and abs(found.rss - best.rss) <= AGAIN * best.rss
+        best = found if best is None or found.rss < best.rss else best
+        if best.relative_rss < task.level or again or deadline.passed:
+            break
+    assert best is not None
+    network = unwhitened(best.network, whitening)
     assert isinstance(network, Network)
     return network
 
 
 def _bring_in(
-    W: np.ndarray, found: Network, moved: np.ndarray, Y: np.ndarray, differs: np.ndarray, rng: np.random.Generator
-) -> None:
-    """Fill in the columns of W for the rare inputs, where `moved` (n, d) are the inputs less their usual values.
+    W: np.ndarray,
+    found: Network,
+    moved: np.ndarray,
+    Y: np.ndarray,
+    differs: np.ndarray,
+    rng: np.random.Generator,
+    deadline: Deadline,
+) -> Network:
+    """With the columns of W for the rare inputs filled in, where `moved` (n, d) are the inputs less their usual values.
 
     A column that few samples show may get weights that no sample with another one agrees with: then both are fitted
     anew, in turn.
@@ -189,9 +216,10 @@ def _bring_in(
     rare = np.flatnonzero(differs.any(axis=0))
     columns = _independent(moved, rare[np.argsort(differs[:, rare].sum(axis=0), kind="stable")])
     act = found.activation
-    if act.homogeneity == 1.0 and act.odd_slope == 1.0 and np.linalg.matrix_rank(found.A) == found.n_hidden:
-        _by_outputs(W, found, moved, Y, differs)
-    left = set(columns) if _wrong(W, found, moved, Y).any() else set()
+    if act.homogeneity == 1.0 and act.odd_slope == 1.0 and found.n_outputs > 1:
+        found = by_rows(W, found, moved, Y, differs, deadline)
+    wrong = _wrong(W, found, moved, Y)
+    left = {j for j in columns if wrong[differs[:, j]].all()}
     while left:
         alone = differs[:, sorted(left)].sum(axis=1) == 1
         column = max(left, key=lambda j: (np.count_nonzero(differs[:, j] & alone), -j))
@@ -212,6 +240,7 @@ def _bring_in(
         rows = np.any(differs[:, group], axis=1) & ~differs[:, others].any(axis=1)
         refit(W, group, rows, found, moved, Y, rng)
         tried = set() if np.count_nonzero(_wrong(W, found, moved, Y)) < np.count_nonzero(wrong) else tried | {column}
+    return replace(found, W=W)
 
 
 def _residual(W: np.ndarray, found: Network, moved: np.ndarray, Y: np.ndarray) -> np.ndarray:
@@ -222,37 +251,6 @@ def _wrong(W: np.ndarray, found: Network, moved: np.ndarray, Y: np.ndarray) -> n
     """Which samples are not fitted."""
     apart = np.sum(_residual(W, found, moved, Y) ** 2, axis=1)
     return apart > FITTED * np.mean(np.sum(Y**2, axis=1))
-
-
-def _by_outputs(W: np.ndarray, found: Network, moved: np.ndarray, Y: np.ndarray, differs: np.ndarray) -> None:
-    """The rare columns of W where there are as many outputs as units: A⁺(y − c) are the values of all units.
-
-    A sample in which a unit is on gives one equation w·x = h − b for it, all of them together a linear system, and one
-    in which it is off an inequality.
-    """
-    rows, rare = differs.any(axis=1), np.flatnonzero(differs.any(axis=0))
-    H = np.linalg.lstsq(found.A, (Y[rows] - found.c).T, rcond=None)[0].T
-    T, on = moved[rows][:, rare], ON * np.abs(H).max(initial=0.0) < H
-    known = moved[rows] @ W.T + found.b - T @ W[:, rare].T
-    for unit, own in enumerate(on.T):
-        W[unit, rare] = _switched_off(T[own], (H - known)[own, unit], T[~own], known[~own, unit])
-
-
-def _switched_off(T: np.ndarray, values: np.ndarray, T_off: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """w with T w = values, and known + T_off w < 0 by as much as the directions that T leaves open allow."""
-    from scipy.optimize import linprog
-
-    _, sizes, right = np.linalg.svd(T)
-    rank = int(np.count_nonzero(sizes > SAME * sizes.max(initial=0.0)))
-    w = np.linalg.lstsq(T, values, rcond=SAME)[0] if len(T) else np.zeros(T.shape[1])
-    free, sums = right[rank:], known + T_off @ w
-    if not len(free) or np.max(sums, initial=-1.0) < 0.0:
-        return w
-    # max s over θ:  sums + T_off freeᵀ θ + s·margin ≤ 0,  s ≤ 1
-    margin = np.full((len(sums), 1), np.abs(sums).max())
-    bounds = [(None, None)] * len(free) + [(None, 1.0)]
-    found = linprog(np.append(np.zeros(len(free)), -1.0), np.hstack([T_off @ free.T, margin]), -sums, bounds=bounds)
-    return w if found.x is None else w + found.x[:-1] @ free
 
 
 def _independent(moved: np.ndarray, rare: np.ndarray) -> list[int]:

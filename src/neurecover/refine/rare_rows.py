@@ -1,0 +1,188 @@
+"""Rare columns from what every unit is worth in a row: y − c = A h with h = relu(z) ≥ 0.
+
+With as many outputs as units h is A⁺(y − c). With fewer, the units that are on in a row are the smallest set S with
+y − c in the span of A_S: no other set of less than p columns of A in general position has it there. All sets are looked
+at, which takes few units. A row then gives one equation w·x = h − b to every unit that is on, which is linear in its
+weights, and an inequality to those that are off. What the equations determine is known in other rows as well; with its
+part taken from y, fewer units are left to look for there, until no row gives any more. Rows with p units on or more are
+left to `rare_programme`.
+
+A unit whose weights of the common columns are not determined where the rare ones have their usual values is open in all
+its weights, with the equations of those rows besides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import comb
+
+import numpy as np
+
+from neurecover.models import Network
+from neurecover.refine.rare_programme import Given, fill_in
+from neurecover.solve import Deadline
+
+ON = 1e-9  # of the largest value of a unit: above it the unit is on
+SAME = 1e-9  # relative size of what counts as zero among values computed in double precision
+NEAR = 1e-12  # (distance from the span / length)² that is worth a closer look: it is a difference of squares
+MOST_SETS = 100_000  # of units that may be on, of all sizes
+
+
+def by_rows(
+    W: np.ndarray, found: Network, moved: np.ndarray, Y: np.ndarray, differs: np.ndarray, deadline: Deadline
+) -> Network:
+    """Fill in the weights W (k, d) of the rare columns, as far as the rows with other values there tell them.
+
+    Returned is `found` with the biases that its units have then.
+    """
+    rows, k = differs.any(axis=1), found.n_hidden
+    values = Y[rows] - found.c
+    units = [_Unit.of(W[u], found.b[u], moved, differs) for u in range(k)]
+    H = np.full((len(values), k), np.nan)
+    if np.linalg.matrix_rank(found.A) == k:
+        H = np.linalg.lstsq(found.A, values.T, rcond=None)[0].T
+        H[ON * np.abs(H).max(initial=0.0) >= H] = 0.0
+    else:
+        sets = _Sets.of(found.A)
+        while np.isnan(H).any():
+            told = np.stack([unit.told(h) for unit, h in zip(units, H.T)], axis=1)
+            came = [(row, sets.units_of(values[row], told[row])) for row in np.flatnonzero(np.isnan(H[:, 0]))]
+            gained = False
+            for row, h in came:
+                if h is not None:
+                    H[row], gained = h, True
+            given = [unit.given(h) for unit, h in zip(units, H.T)]
+            if not gained and not fill_in(H, given, found.A, values, deadline):
+                break
+    b = found.b.copy()
+    for u, unit in enumerate(units):
+        w = unit.weights(H[:, u])
+        W[u, unit.columns], b[u] = (w[:-1], w[-1]) if unit.whole else (w, b[u])
+    return replace(found, b=b)
+
+
+@dataclass(frozen=True, eq=False)
+class _Unit:
+    """z = known + T w in the rows with rare values: all weights and the bias of a `whole` unit, else its rare weights.
+
+    `base` (m, c) and `base_z` (m,) are the other rows and the values there, where they count.
+    """
+
+    columns: np.ndarray
+    whole: bool
+    T: np.ndarray
+    known: np.ndarray
+    base: np.ndarray
+    base_z: np.ndarray
+
+    @classmethod
+    def of(cls, w: np.ndarray, b: float, moved: np.ndarray, differs: np.ndarray) -> _Unit:
+        rows, rare = differs.any(axis=1), differs.any(axis=0)
+        z = moved[~rows] @ w + b
+        extended = np.hstack([moved, np.ones((len(moved), 1))])
+        usual = extended[~rows][:, np.append(~rare, True)]
+        if len(_row_space(usual[z > 0.0])) < len(_row_space(usual)):
+            return cls(np.arange(len(w)), True, extended[rows], np.zeros(np.count_nonzero(rows)), extended[~rows], z)
+        T, columns = moved[rows][:, rare], np.flatnonzero(rare)
+        return cls(columns, False, T, moved[rows] @ np.where(rare, 0.0, w) + b, np.empty((0, len(columns))), z[:0])
+
+    def told(self, h: np.ndarray) -> np.ndarray:
+        """The values (n,) of the unit in rows where its equations determine it; nan elsewhere."""
+        T, _ = self._equations(h)
+        told = np.full(len(h), np.nan)
+        if len(T):
+            span = _row_space(T)
+            outside = np.linalg.norm(self.T - self.T @ span.T @ span, axis=1)
+            inside = outside <= SAME * np.linalg.norm(self.T, axis=1)
+            told[inside] = np.maximum(self.known[inside] + self.T[inside] @ self.given(h).w, 0.0)
+        return told
+
+    def given(self, h: np.ndarray) -> Given:
+        """What the rows whose values are known, others being nan, say of the weights."""
+        (T, values), (T_off, known) = self._equations(h), self._inequalities(h)
+        _, sizes, right = np.linalg.svd(T)
+        rank = int(np.count_nonzero(sizes > SAME * sizes.max(initial=0.0)))
+        w = np.linalg.lstsq(T, values, rcond=SAME)[0] if len(T) else np.zeros(self.T.shape[1])
+        return Given(self.T, self.known, w, right[rank:], T_off, known)
+
+    def weights(self, h: np.ndarray) -> np.ndarray:
+        """That meet the equations of rows where the unit is on, h > 0, and leave it off where h = 0."""
+        return switched_off(*self._equations(h), *self._inequalities(h))
+
+    def _inequalities(self, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        off, base_off = h == 0.0, self.base_z <= 0.0
+        T_off = np.vstack([self.T[off], self.base[base_off]])
+        return T_off, np.concatenate([self.known[off], np.zeros(np.count_nonzero(base_off))])
+
+    def _equations(self, h: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        on, base_on = np.nan_to_num(h) > 0.0, self.base_z > 0.0
+        T = np.vstack([self.T[on], self.base[base_on]])
+        return T, np.concatenate([(h - self.known)[on], self.base_z[base_on]])
+
+
+def _row_space(T: np.ndarray) -> np.ndarray:
+    _, sizes, right = np.linalg.svd(T, full_matrices=False)
+    return right[sizes > SAME * sizes.max(initial=0.0)]
+
+
+@dataclass(frozen=True)
+class _Sets:
+    """Sets of units by their size s: `members` (N, s), and an orthonormal basis of the span of each, (N, p, s)."""
+
+    A: np.ndarray
+    members: list[np.ndarray]
+    bases: list[np.ndarray]
+
+    @classmethod
+    def of(cls, A: np.ndarray) -> _Sets:
+        p, k = A.shape
+        members: list[np.ndarray] = []
+        for size in range(min(p, k + 1)):
+            if sum(map(len, members)) + comb(k, size) > MOST_SETS:
+                break
+            members.append(np.array(list(combinations(range(k), size)), dtype=int).reshape(comb(k, size), size))
+        bases = [np.linalg.qr(A[:, sets].transpose(1, 0, 2))[0] for sets in members]
+        return cls(A, members, bases)
+
+    def units_of(self, value: np.ndarray, told: np.ndarray) -> np.ndarray | None:
+        """h (k,) ≥ 0 with A h = value (p,), those that are told given; None where no set has it, or two have."""
+        free = np.isnan(told)
+        h = np.where(free, 0.0, told)
+        rest = value - self.A @ h
+        size = float(np.linalg.norm(value))
+        for members, bases in zip(self.members, self.bases):
+            allowed = free[members].all(axis=1)
+            along = np.einsum("nps,p->ns", bases[allowed], rest)
+            apart = rest @ rest - np.einsum("ns,ns->n", along, along)
+            found = [self._on(own, rest, size) for own in members[allowed][apart <= NEAR * size**2]]
+            found = [on for on in found if on is not None]
+            if found:
+                return h + found[0] if len(found) == 1 else None
+        return None
+
+    def _on(self, members: np.ndarray, rest: np.ndarray, size: float) -> np.ndarray | None:
+        """The values of these units, all positive, that give what is left."""
+        values = np.linalg.lstsq(self.A[:, members], rest, rcond=None)[0]
+        if np.linalg.norm(self.A[:, members] @ values - rest) > SAME * size or (values <= 0.0).any():
+            return None
+        h = np.zeros(self.A.shape[1])
+        h[members] = values
+        return h
+
+
+def switched_off(T: np.ndarray, values: np.ndarray, T_off: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """w with T w = values, and known + T_off w < 0 by as much as the directions that T leaves open allow."""
+    from scipy.optimize import linprog
+
+    _, sizes, right = np.linalg.svd(T)
+    rank = int(np.count_nonzero(sizes > SAME * sizes.max(initial=0.0)))
+    w = np.linalg.lstsq(T, values, rcond=SAME)[0] if len(T) else np.zeros(T.shape[1])
+    free, sums = right[rank:], known + T_off @ w
+    if not len(free) or np.max(sums, initial=-1.0) < 0.0:
+        return w
+    # max s over θ:  sums + T_off freeᵀ θ + s·margin ≤ 0,  s ≤ 1
+    margin = np.full((len(sums), 1), np.abs(sums).max())
+    bounds = [(None, None)] * len(free) + [(None, 1.0)]
+    found = linprog(np.append(np.zeros(len(free)), -1.0), np.hstack([T_off @ free.T, margin]), -sums, bounds=bounds)
+    return w if found.x is None else w + found.x[:-1] @ free
