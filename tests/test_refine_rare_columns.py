@@ -11,7 +11,7 @@ from neurecover.data import ArraySource, prepared
 from neurecover.data.preparing import SCARCE
 from neurecover.models import Network
 from neurecover.refine.finisher import finish
-from neurecover.refine.rare_columns import start_from_common_columns
+from neurecover.refine.rare_columns import _bring_in, start_from_common_columns
 from neurecover.refine.rare_fits import FARTHEST, _fitted
 from neurecover.refine.rare_programme import Given, fill_in
 from neurecover.refine.rare_rows import by_rows, switched_off
@@ -157,6 +157,25 @@ def test_fewer_outputs_than_units_tell_which_are_on() -> None:
             answered += 1
             assert np.mean(np.abs(W - truth.W)[:, 4:] < 1e-7) > 0.5
     assert answered >= 6
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_unit_that_is_on_in_rare_rows_alone_is_found_from_them(seed: int) -> None:
+    """Three units are known, the fourth is off in all usual rows: what the three cannot give says where it is on."""
+    truth, X, _, W, differs = _known_but_for_rare_columns(4, 6, seed)
+    usual = ~differs.any(axis=1)
+    weights = np.where(np.arange(10) < 4, truth.W[3], np.abs(truth.W[3]) + 0.2)
+    truth = replace(
+        truth,
+        W=np.vstack([truth.W[:3], weights]),
+        b=np.append(truth.b[:3], -0.01 - (X[usual] @ weights).max()),
+    )
+    Y = truth(X)
+    assert np.count_nonzero(X @ weights + truth.b[3] > 0) >= 5
+    known = replace(truth, W=W[:3], b=truth.b[:3], A=truth.A[:, :3])
+    found = _bring_in(W[:3].copy(), known, X, Y, differs, 4, np.random.default_rng(0), Deadline())
+    assert found.n_hidden == 4
+    assert np.abs(found(X) - Y).max() < 1e-9 * np.abs(Y).max()
 
 
 def test_a_unit_open_in_all_its_weights_is_told_by_rare_rows_too() -> None:

@@ -64,7 +64,7 @@ def fitted_once_more(source: Source, task: Task, found: Finished) -> Finished | 
 
 
 def _completed(found: Finished, others: Network, X: np.ndarray, Y: np.ndarray, k: int) -> Finished | None:
-    network = _with_rest(others, X, Y, k)
+    network = with_rest(others, X, Y, k)
     if network is None:
         return None
     rss, total = (float(np.sum(values**2)) for values in (network(X) - Y, Y))
@@ -83,7 +83,7 @@ def _of_few(on: np.ndarray, D: int, affine: bool) -> tuple[np.ndarray, np.ndarra
     return few, on[few].any(axis=0)
 
 
-def _with_rest(network: Network, X: np.ndarray, Y: np.ndarray, k: int) -> Network | None:
+def with_rest(network: Network, X: np.ndarray, Y: np.ndarray, k: int) -> Network | None:
     """The network with a unit more for every direction in which it errs; None where these do not explain the rest.
 
     A unit that one sample alone shows may look the other way, with another network beside it.

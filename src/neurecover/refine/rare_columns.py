@@ -21,6 +21,7 @@ import numpy as np
 
 from neurecover.data import ArraySource, Prepared, Source, Whitening, unwhitened
 from neurecover.models import Network
+from neurecover.refine.few_rows import with_rest
 from neurecover.refine.finisher import MAX_DESCENTS
 from neurecover.refine.rare_biases import Levels, groups_fitted
 from neurecover.refine.rare_fits import FITTED, refit
@@ -82,7 +83,7 @@ def start_from_common_columns(
         return common.begin(None)
     W = np.zeros((found.n_hidden, X.shape[1]))
     W[:, columns] = found.W
-    return common.begin(common.with_rare_columns(replace(found, W=W), rng, deadline))
+    return common.begin(common.with_rare_columns(replace(found, W=W), task.n_hidden, rng, deadline))
 
 
 def start_once_more(
@@ -96,7 +97,7 @@ def start_once_more(
     assert isinstance(network, Network)
     if np.mean(~common.differs.any(axis=1)) >= BASE:
         usual = replace(network, W=np.where(common.rare, 0.0, network.W), b=network.b + network.W @ common.usual)
-        return common.begin(common.with_rare_columns(usual, rng, deadline))
+        return common.begin(common.with_rare_columns(usual, task.n_hidden, rng, deadline))
     again = groups_fitted(network, common.levels(), task, deadline)
     return None if again is None else common.begin(again)
 
@@ -133,11 +134,11 @@ class _Common:
     def levels(self) -> Levels:
         return Levels(self.X, self.Y, self.rare, _levels(self.X[:, self.rare]))
 
-    def with_rare_columns(self, found: Network, rng: np.random.Generator, deadline: Deadline) -> Network:
+    def with_rare_columns(self, found: Network, k: int | None, rng: np.random.Generator, deadline: Deadline) -> Network:
         """The network whose weights of the common columns are those of `found`, on inputs less their usual values."""
         moved = self.X - self.usual
         moved[:, self.rare] *= self.differs[:, self.rare]
-        whole = _bring_in(found.W.copy(), found, moved, self.Y, self.differs, rng, deadline)
+        whole = _bring_in(found.W.copy(), found, moved, self.Y, self.differs, k, rng, deadline)
         return replace(whole, b=whole.b - whole.W @ self.usual)
 
     def begin(self, network: Network | None) -> RareStart:
@@ -205,6 +206,7 @@ def _bring_in(
     moved: np.ndarray,
     Y: np.ndarray,
     differs: np.ndarray,
+    k: int | None,
     rng: np.random.Generator,
     deadline: Deadline,
 ) -> Network:
@@ -218,6 +220,10 @@ def _bring_in(
     act = found.activation
     if act.homogeneity == 1.0 and act.odd_slope == 1.0 and found.n_outputs > 1:
         found = by_rows(W, found, moved, Y, differs, deadline)
+        if k is not None and found.n_hidden < k:
+            # The others are on where rare columns have other values alone.
+            found = with_rest(replace(found, W=W), moved, Y, k) or replace(found, W=W)
+            W = found.W.copy()
     wrong = _wrong(W, found, moved, Y)
     left = {j for j in columns if wrong[differs[:, j]].all()}
     while left:

@@ -19,8 +19,9 @@ from neurecover.solve import Deadline
 
 MOST_GATES = 200
 SECONDS = 5.0
-FARTHEST = 10.0  # M over the largest value that is known
+FARTHEST = (2.0, 10.0)  # M over the largest value that is known: the larger, the less the solver sees through it
 TOLERANCE = 1e-7  # of the largest y, to which equations are met: about that of the solver
+INFEASIBLE = 2  # the status that `scipy.optimize.milp` gives
 MOVES = 1e-9  # of a weight's effect: less does not count
 
 
@@ -39,23 +40,40 @@ class Given:
 def fill_in(H: np.ndarray, units: list[Given], A: np.ndarray, values: np.ndarray, deadline: Deadline) -> bool:
     """Values of the units (n, k) in rows of H that are nan, with values = A h (n, p); False where none fit.
 
-    Where the rows are too many, those are taken first that show the same columns as most others.
+    Where the rows are too many, those that show the same columns are taken by themselves, the largest group first.
     """
-    rows = np.flatnonzero(np.isnan(H).any(axis=1))
-    if len(rows) * len(units) > MOST_GATES:
-        _, kind, count = np.unique(units[0].T[rows] != 0.0, axis=0, return_inverse=True, return_counts=True)
-        rows = rows[kind.ravel() == np.argmax(count)][: MOST_GATES // len(units)]
-    seconds = min(SECONDS, deadline.seconds_left)
-    if len(rows) == 0 or seconds <= 0.0:
-        return False
+    left = np.flatnonzero(np.isnan(H).any(axis=1))
+    for rows in _groups(units[0].T[left] != 0.0, MOST_GATES // len(units)):
+        if _filled_in(H, left[rows], units, A, values, deadline):
+            return True
+    return False
+
+
+def _groups(shown: np.ndarray, most: int) -> list[np.ndarray]:
+    """All rows of `shown` (n, c) if they are no more than that; else at most so many of each kind."""
+    if len(shown) <= most:
+        return [np.arange(len(shown))] if len(shown) else []
+    _, kind, count = np.unique(shown, axis=0, return_inverse=True, return_counts=True)
+    return [np.flatnonzero(kind.ravel() == which)[:most] for which in np.argsort(-count, kind="stable")]
+
+
+def _filled_in(
+    H: np.ndarray, rows: np.ndarray, units: list[Given], A: np.ndarray, values: np.ndarray, deadline: Deadline
+) -> bool:
     # z = start + Σ θ·slope in these rows, (rows, units) and (rows, units, θ of all units)
     ends = np.cumsum([len(unit.free) for unit in units])
     start = np.stack([(unit.known + unit.T @ unit.w)[rows] for unit in units], axis=1)
     slope = np.zeros((*start.shape, int(ends[-1])))
     for u, (unit, end) in enumerate(zip(units, ends)):
         slope[:, u, end - len(unit.free) : end] = unit.T[rows] @ unit.free.T
-    largest = FARTHEST * max(float(np.abs(start).max()), float(np.nanmax(np.abs(H), initial=0.0)))
-    theta = _solved(units, ends, start, slope, A, values[rows], largest, seconds)
+    largest = max(float(np.abs(start).max()), float(np.nanmax(np.abs(H), initial=0.0)))
+    for farther in FARTHEST:
+        seconds = min(SECONDS, deadline.seconds_left)
+        if seconds <= 0.0:
+            return False
+        theta, impossible = _solved(units, ends, start, slope, A, values[rows], farther * largest, seconds)
+        if not impossible:
+            break
     if theta is None:
         return False
     z = start + slope @ theta
@@ -75,8 +93,8 @@ def _solved(
     values: np.ndarray,
     largest: float,
     seconds: float,
-) -> np.ndarray | None:
-    """θ of all units."""
+) -> tuple[np.ndarray | None, bool]:
+    """θ of all units, if one was found, and whether there is none, which time that ran out does not say."""
     from scipy import sparse
     from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -115,4 +133,4 @@ def _solved(
         bounds=Bounds(lower, upper),
         options={"time_limit": seconds},
     )
-    return None if found.x is None else found.x[:count]
+    return None if found.x is None else found.x[:count], found.status == INFEASIBLE

@@ -5,7 +5,7 @@ y − c in the span of A_S: no other set of less than p columns of A in general 
 at, which takes few units. A row then gives one equation w·x = h − b to every unit that is on, which is linear in its
 weights, and an inequality to those that are off. What the equations determine is known in other rows as well; with its
 part taken from y, fewer units are left to look for there, until no row gives any more. Rows with p units on or more are
-left to `rare_programme`.
+left to `rare_programme`. A unit that is on in rows with rare values alone shows by what lies outside the span of A.
 
 A unit whose weights of the common columns are not determined where the rare ones have their usual values is open in all
 its weights, with the equations of those rows besides.
@@ -26,6 +26,7 @@ from neurecover.solve import Deadline
 ON = 1e-9  # of the largest value of a unit: above it the unit is on
 SAME = 1e-9  # relative size of what counts as zero among values computed in double precision
 NEAR = 1e-12  # (distance from the span / length)² that is worth a closer look: it is a difference of squares
+AT_A_TIME = 16  # rows
 MOST_SETS = 100_000  # of units that may be on, of all sizes
 
 
@@ -42,24 +43,47 @@ def by_rows(
     H = np.full((len(values), k), np.nan)
     if np.linalg.matrix_rank(found.A) == k:
         H = np.linalg.lstsq(found.A, values.T, rcond=None)[0].T
+        missed = np.linalg.norm(H @ found.A.T - values, axis=1) > SAME * np.abs(values).max(initial=0.0)
         H[ON * np.abs(H).max(initial=0.0) >= H] = 0.0
+        if missed.any():
+            H[missed] = np.nan
+            told = np.stack([unit.told(h) for unit, h in zip(units, H.T)], axis=1)
+            H[missed] = _beside_another(found.A, values[missed], told[missed])
     else:
         sets = _Sets.of(found.A)
         while np.isnan(H).any():
+            left = np.flatnonzero(np.isnan(H[:, 0]))
             told = np.stack([unit.told(h) for unit, h in zip(units, H.T)], axis=1)
-            came = [(row, sets.units_of(values[row], told[row])) for row in np.flatnonzero(np.isnan(H[:, 0]))]
-            gained = False
-            for row, h in came:
-                if h is not None:
-                    H[row], gained = h, True
-            given = [unit.given(h) for unit, h in zip(units, H.T)]
-            if not gained and not fill_in(H, given, found.A, values, deadline):
-                break
+            H[left] = sets.units_of(values[left], told[left])
+            if np.isnan(H[left]).all():
+                given = [unit.given(h) for unit, h in zip(units, H.T)]
+                if not fill_in(H, given, found.A, values, deadline):
+                    break
     b = found.b.copy()
     for u, unit in enumerate(units):
         w = unit.weights(H[:, u])
         W[u, unit.columns], b[u] = (w[:-1], w[-1]) if unit.whole else (w, b[u])
     return replace(found, b=b)
+
+
+def _beside_another(A: np.ndarray, values: np.ndarray, told: np.ndarray) -> np.ndarray:
+    """The values h (n, k) of these units in rows in which one is on that is not among them; nan where there are more.
+
+    With a η for that one, values = A h + a η, and what lies outside the span of A is a⊥ η. Inside, h + α η is known,
+    with α the part of a in the span: it follows from the units that are told.
+    """
+    inside = np.linalg.lstsq(A, values.T, rcond=None)[0].T
+    _, sizes, right = np.linalg.svd(outside := values - inside @ A.T, full_matrices=False)
+    eta = outside @ right[0]
+    eta *= np.sign(eta.sum())
+    if np.any(sizes[1:] > SAME * sizes[0]) or (eta <= 0.0).any():
+        return np.full_like(told, np.nan)
+    known = np.isfinite(told)
+    apart = np.where(known, inside - np.nan_to_num(told), 0.0)
+    weight = np.sum(known * eta[:, None] ** 2, axis=0)
+    alpha = np.where(weight > 0.0, eta @ apart / np.maximum(weight, 1e-300), np.min(inside / eta[:, None], axis=0))
+    h = inside - np.outer(eta, alpha)
+    return np.where(ON * np.abs(h).max(initial=0.0) >= h, 0.0, h)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +152,7 @@ def _row_space(T: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Sets:
-    """Sets of units by their size s: `members` (N, s), and an orthonormal basis of the span of each, (N, p, s)."""
+    """Sets of units by their size s: `members` (N, s), and an orthonormal basis of the span of each, (N·s, p)."""
 
     A: np.ndarray
     members: list[np.ndarray]
@@ -142,24 +166,29 @@ class _Sets:
             if sum(map(len, members)) + comb(k, size) > MOST_SETS:
                 break
             members.append(np.array(list(combinations(range(k), size)), dtype=int).reshape(comb(k, size), size))
-        bases = [np.linalg.qr(A[:, sets].transpose(1, 0, 2))[0] for sets in members]
+        bases = [np.linalg.qr(A[:, sets].transpose(1, 0, 2))[0].transpose(0, 2, 1).reshape(-1, p) for sets in members]
         return cls(A, members, bases)
 
-    def units_of(self, value: np.ndarray, told: np.ndarray) -> np.ndarray | None:
-        """h (k,) ≥ 0 with A h = value (p,), those that are told given; None where no set has it, or two have."""
-        free = np.isnan(told)
-        h = np.where(free, 0.0, told)
-        rest = value - self.A @ h
-        size = float(np.linalg.norm(value))
+    def units_of(self, values: np.ndarray, told: np.ndarray) -> np.ndarray:
+        """h (n, k) ≥ 0 with A h = values (n, p), those that are told given; nan where no set has it, or two have."""
+        parts = [slice(first, first + AT_A_TIME) for first in range(0, len(values), AT_A_TIME)]
+        return np.vstack([self._units_of(values[part], told[part]) for part in parts])
+
+    def _units_of(self, values: np.ndarray, told: np.ndarray) -> np.ndarray:
+        h = np.nan_to_num(told)
+        rest, sizes = values - h @ self.A.T, np.linalg.norm(values, axis=1)
+        found, left = np.full_like(h, np.nan), np.arange(len(values))
         for members, bases in zip(self.members, self.bases):
-            allowed = free[members].all(axis=1)
-            along = np.einsum("nps,p->ns", bases[allowed], rest)
-            apart = rest @ rest - np.einsum("ns,ns->n", along, along)
-            found = [self._on(own, rest, size) for own in members[allowed][apart <= NEAR * size**2]]
-            found = [on for on in found if on is not None]
-            if found:
-                return h + found[0] if len(found) == 1 else None
-        return None
+            along = (bases @ rest[left].T).reshape(*members.shape, len(left))
+            apart = np.sum(rest[left] ** 2, axis=1) - np.einsum("nsr,nsr->nr", along, along)
+            # Units that are told are in no set.
+            near = (apart <= NEAR * sizes[left] ** 2) & ~np.isfinite(told[left]).T[members].any(axis=1)
+            for row, sets in zip(left[near.any(axis=0)], near.T[near.any(axis=0)]):
+                on = [self._on(own, rest[row], sizes[row]) for own in members[sets]]
+                fit = [values for values in on if values is not None]
+                if fit:
+                    found[row], left = (h[row] + fit[0] if len(fit) == 1 else np.nan), left[left != row]
+        return found
 
     def _on(self, members: np.ndarray, rest: np.ndarray, size: float) -> np.ndarray | None:
         """The values of these units, all positive, that give what is left."""
