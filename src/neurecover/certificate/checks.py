@@ -42,7 +42,8 @@ class Evidence:
     (0: not determined), agreements how many independent descents ended at the same optimum, last_drop what the last
     unit that was dropped was worth, N·log(Σr² without it / Σr² with it) per parameter. `precision` is what grids the
     outputs lie on, and at_rounding says whether the fit has reached their rounding: then no better one is to be found.
-    unrivalled says whether fits from starts a few standard errors away end at the same optimum.
+    unrivalled says whether fits from starts a few standard errors away, or with other faint units, end at the same
+    optimum.
     """
 
     asked: int | tuple[int, ...] | None
@@ -314,8 +315,8 @@ def noise(
     rivals = "Fits that begin a few standard errors away end at this optimum, or the errors are too small to ask."
     if not evidence.unrivalled:
         rivals = (
-            "Fits that begin a few standard errors away end at other optima, which these samples do not tell from this "
-            "one: it takes more of them, or more time to compare."
+            "Fits that begin a few standard errors away, or with another faint unit, end at other optima, which these "
+            "samples do not tell from this one: it takes more of them, or more time to compare."
         )
     ratio = holdout.mse / left_out.mse if left_out.mse > 0.0 else np.inf
     p_holdout = float(fdtrc(left_out.freedom * holdout.n, left_out.freedom * left_out.n, ratio))

@@ -77,7 +77,7 @@ def recover_deep_network(
         final = fit_model(samples, network, run.deadline, bias=bias)
         residual = f"relative residual {np.sqrt(final.relative_rss):.2g}"
         clock.stage("last fit", f"{residual} on all {given.moments.n} samples")
-        evidence = Evidence(widths, found.sign_choices, found.agreements, final.converged)
+        evidence = Evidence(widths, found.sign_choices, found.agreements, final.converged, unrivalled=found.unrivalled)
         certificate = certified(run, final.network, given, residuals, evidence, bias)
     return run.recovery(shown(final.network, given, certificate), certificate, METHOD, None, begin.n_queries)
 

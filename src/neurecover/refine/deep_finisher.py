@@ -14,6 +14,7 @@ from neurecover.data import Source
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import DeepNetwork
 from neurecover.refine.deep_descent import DeepDescent, descend_deep
+from neurecover.refine.deep_faint import with_faint_units_sought
 from neurecover.refine.deep_problem import EXACT, Problem, Progress, criterion, n_parameters
 from neurecover.refine.deep_runs import MAX_RUNS, Runs, search
 from neurecover.refine.deep_search import JOINT, Samples, narrow
@@ -36,7 +37,7 @@ class DeepFinished:
     sign_choices counts the sign assignments that fit equally well, or as well as noise can tell: 1 when the signs are
     determined, 0 when there are too many to count. runs counts the students taken to the end, agreements those that
     ended at the optimum of the best; notes are sentences. determined says that the samples see every weight; an
-    over-wide network has weights that they do not.
+    over-wide network has weights that they do not. unrivalled is False where another faint unit does as well.
     """
 
     network: DeepNetwork
@@ -47,6 +48,7 @@ class DeepFinished:
     runs: int
     determined: bool
     agreements: int = 0
+    unrivalled: bool = True
 
     @property
     def exact(self) -> bool:
@@ -79,7 +81,8 @@ def finish_deep(
         return _find_widths(problem, depth, rng, deadline)
     size = n_parameters(source.n_inputs, tuple(widths), source.n_outputs, bias)
     samples = problem.samples(SEARCH_LOAD * size, rng)
-    return _finished(search(problem, samples, tuple(widths), rng, deadline))
+    runs = search(problem, samples, tuple(widths), rng, deadline)
+    return _finished(with_faint_units_sought(problem, runs, rng, deadline))
 
 
 def _find_widths(problem: Problem, depth: int, rng: np.random.Generator, deadline: Deadline) -> DeepFinished:
@@ -116,6 +119,7 @@ def _find_widths(problem: Problem, depth: int, rng: np.random.Generator, deadlin
     if len(samples.X) < problem.n_samples:
         settled = settled_on(problem.source, best.best, problem.total, problem.bias, deadline)
         best = replace(best, best=settled, relative_rss=settled.fit.rss / problem.total)
+    best = with_faint_units_sought(problem, best, rng, deadline)
     finished = _finished(replace(best, n_runs=n_runs))
     return replace(finished, notes=(note, *finished.notes))
 
@@ -157,7 +161,15 @@ def _finished(found: Runs) -> DeepFinished:
         notes.append(f"The signs of the units are open: {best.sign_choices or 'an unknown number of'} choices fit.")
     determined = fit.weakest >= UNDETERMINED
     return DeepFinished(
-        fit.network, relative, fit.converged, best.sign_choices, tuple(notes), runs, determined, int(found.agreed)
+        fit.network,
+        relative,
+        fit.converged,
+        best.sign_choices,
+        tuple(notes),
+        runs,
+        determined,
+        int(found.agreed),
+        found.unrivalled,
     )
 
 

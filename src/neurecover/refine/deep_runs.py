@@ -26,12 +26,16 @@ CLOSE = 50.0  # shares of Σ r² that one dent of it may lie above another on th
 
 @dataclass(frozen=True)
 class Runs:
-    """The best network of so many runs, and whether two of them ended at its optimum."""
+    """The best network of so many runs, and whether two of them ended at its optimum.
+
+    unrivalled says that no other faint unit does as well (`deep_faint`).
+    """
 
     best: Settled
     relative_rss: float
     n_runs: int
     agreed: bool
+    unrivalled: bool = True
 
     @property
     def widths(self) -> tuple[int, ...]:

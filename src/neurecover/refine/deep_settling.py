@@ -50,7 +50,7 @@ def settle_deep(samples: Samples, candidate: DeepDescent, deadline: Deadline) ->
         for fit in begun
         if fit.rss <= near * least
     ]
-    return _best(fits, samples.total, samples.Y.size)
+    return best_of(fits, samples.total, samples.Y.size)
 
 
 def settled_on(source: Source, settled: Settled, total: float, bias: bool, deadline: Deadline) -> Settled:
@@ -58,10 +58,11 @@ def settled_on(source: Source, settled: Settled, total: float, bias: bool, deadl
     fits = [fit_model(source, fit.network, deadline, bias=bias) for fit in (settled.fit, *settled.rivals)]
     n_samples = source.n_samples
     assert n_samples is not None
-    return _best(fits, total, n_samples * source.n_outputs)
+    return best_of(fits, total, n_samples * source.n_outputs)
 
 
-def _best(fits: list[ModelFit], total: float, n_equations: int) -> Settled:
+def best_of(fits: list[ModelFit], total: float, n_equations: int) -> Settled:
+    """The least Σ r² among fits, and those of other units that are as good as far as noise tells."""
     best = min(fits, key=lambda fit: fit.rss)
     if best.rss < EXACT * total:
         return Settled(best, (), count_signs(best.network))
