@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,15 +17,18 @@ from neurecover.refine import descent, search
 from neurecover.refine.descent import Descent
 from neurecover.refine.held import Held, readout_sums
 from neurecover.refine.search import CHUNK, SLOW
-from neurecover.refine.single import SingleSystem
+from neurecover.refine.single import SingleProducts, SingleSystem
 from neurecover.refine.starts import random_units
 from neurecover.refine.steps import dense_system
 from neurecover.refine.task import Task
 from neurecover.simulate import sample, teacher
 from neurecover.solve import Deadline
+from neurecover.solve.conjugate import Operator
 from neurecover.statistics import GaussNewtonSums
 
 SEEDS, STARTS, PATIENT_SECONDS, REPEATS = 8, 5, 10.0, 5
+MANY, MANY_SEEDS, MANY_SECONDS = 40, 4, 60.0
+WARM_SAMPLES, WARM_SECONDS = 52_000, 150.0
 
 
 @dataclass(frozen=True)
@@ -136,6 +140,64 @@ def _cores(d: int) -> str:
     return f"one step at d=k={d}: BLAS's threads {blas:.3f} s, one thread {one:.3f} s, shared passes {shared:.3f} s"
 
 
+@contextmanager
+def _instead(owner: object, name: str, value: object) -> Iterator[None]:
+    """Within it the attribute has that value."""
+    usual = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, usual)
+
+
+def _by_size(products: SingleProducts, damping: float) -> Operator:
+    """The diagonal of S + λD in place of the Kronecker product."""
+    inverse = (1.0 / ((1.0 + damping) * products.diagonal.ravel())).astype(np.float32)
+    return lambda v: inverse * v
+
+
+# What takes the place of one part of the engine for many weights.
+UNDONE: dict[str, tuple[object, str, object] | None] = {
+    "the engine for many weights": None,
+    "every step solved to 1e-3": (descent, "LOOSE", descent.TIGHT),
+    "every step solved to 0.1": (descent, "TIGHT", descent.LOOSE),
+    "preconditioned by the diagonal": (SingleProducts, "preconditioner", _by_size),
+    "double precision, gates computed anew": (descent, "hold", lambda source, bias: source),
+}
+
+
+def _many_weights(undone: tuple[object, str, object] | None) -> tuple[int, float]:
+    """Descents at d = k = MANY that come to 1e-10 of Σ y² within their time, and the median seconds of all."""
+    solved, seconds = 0, []
+    with nullcontext() if undone is None else _instead(*undone):
+        for seed in range(MANY_SEEDS):
+            truth = teacher(MANY, MANY, kind="gaussian", random_state=seed)
+            source = ArraySource(*sample(truth, 5 * MANY * (MANY + 2), random_state=seed))
+            task = Task(get("relu"), MANY, 1, 5 * MANY * (MANY + 2), True, MANY)
+            units = random_units(np.random.default_rng(seed), int(1.5 * MANY), MANY, True)
+            began = time.perf_counter()
+            run = Descent(source, task.student(units, True), deadline=Deadline.after(MANY_SECONDS))
+            while run.running and run.relative_rss > 1e-10 and not run.deadline.passed:
+                run.advance(CHUNK)
+            solved += run.relative_rss <= 1e-10
+            seconds.append(time.perf_counter() - began)
+    return solved, float(np.median(seconds))
+
+
+def _warmed_up(beyond: float) -> tuple[int, float]:
+    """The first descent at d = k = 100, warmed up beyond so many hidden weights: is it exact, and its seconds."""
+    truth = teacher(100, 100, random_state=0)
+    source = ArraySource(*sample(truth, WARM_SAMPLES, random_state=0))
+    task = Task(get("relu"), 100, 1, WARM_SAMPLES, True, 100)
+    deadline = Deadline.after(WARM_SECONDS)
+    with _instead(search, "WARM", beyond):
+        began = time.perf_counter()
+        width = task.width(affine=True)
+        found = next(search.hops(source, task, width, np.random.default_rng(0), deadline, iter(())))
+    return int(found.relative_rss < search.good_enough(task, width)), time.perf_counter() - began
+
+
 def _run(track: Track) -> list[Row]:
     rows: list[Row] = []
     with threadpool_limits(1):
@@ -159,6 +221,15 @@ def _run(track: Track) -> list[Row]:
                 "of": SEEDS,
             }
             rows.append(row | {"ms per solution": round(1e3 * median)})
+        for choice, undone in track(list(UNDONE.items()), "many weights"):
+            solved, median = _many_weights(undone)
+            what = f"d=k={MANY} p=1 n={5 * MANY * (MANY + 2)} width {int(1.5 * MANY)} + affine"
+            row = {"choice": choice, "on": what, "solved": solved, "of": MANY_SEEDS}
+            rows.append(row | {"ms per solution": round(1e3 * median)})
+        for choice, beyond in track((("warmed up by Adam", 0.0), ("not warmed up", np.inf)), "warm-up"):
+            solved, taken = _warmed_up(beyond)
+            row = {"choice": choice, "on": f"d=k=100 p=1 n={WARM_SAMPLES} + affine", "solved": solved, "of": 1}
+            rows.append(row | {"ms per solution": round(1e3 * taken)})
     rows += [_remark("use of the cores", _cores(d)) for d in track((20, 30), "use of the cores")]
     for d in track((20, 30, 40, 50), "dense step and conjugate gradients"):
         step = _Step(d)
