@@ -130,45 +130,70 @@ class SingleProducts:
 
     def forward(self, step: np.ndarray) -> np.ndarray:
         """u (n, p), by how much outputs change for a small step of the hidden weights (m, D)."""
-        u = np.empty((len(self.gates), self.student.n_outputs), dtype=np.float32)
+        u = self._like_outputs()
         for rows in self._blocks():
-            moved = self.held.inputs[rows] @ step.T
-            if u.shape[1] == 1:
-                u[rows, 0] = np.einsum("nm,nm->n", moved, self.gates[rows])
-            else:
-                moved *= self.gates[rows]
-                np.matmul(moved, self._A.T, out=u[rows])
+            self._move(u, rows, step)
         return u
 
     def unexplained(self, u: np.ndarray) -> np.ndarray:
         """(I − P) u (n, p): what no readout explains."""
-        along_affine, along_units = self._along_features(u)
-        affine, left = self._inverse_affine @ along_affine, np.empty_like(u)
+        along, left = self._along_features(u), np.empty_like(u)
         for rows in self._blocks():
-            left[rows] = u[rows] - self.affine[rows] @ affine - self.basis[rows] @ along_units
+            left[rows] = self._left(u, rows, along)
         return left
 
     def backward(self, u: np.ndarray) -> np.ndarray:
         """The transpose of `forward`, (m, D)."""
         total = np.zeros(self.student.V.shape, dtype=np.float32)
         for rows in self._blocks():
-            gates = self.gates[rows]
-            back = gates * u[rows] if u.shape[1] == 1 else (u[rows] @ self._A) * gates
-            total += back.T @ self.held.inputs[rows]
+            total += self._back(u[rows], rows)
         return total
 
     def product(self, v: np.ndarray) -> np.ndarray:
-        """S v, flat."""
-        return self.backward(self.unexplained(self.forward(v.reshape(self.student.V.shape)))).ravel()
+        """S v, flat: `forward`, `unexplained` and `backward` in two passes over the inputs, a block while it is near."""
+        step, u, along = v.reshape(self.student.V.shape), self._like_outputs(), self._nothing_along()
+        for rows in self._blocks():
+            self._move(u, rows, step)
+            self._add_along(along, u, rows)
+        total = np.zeros(self.student.V.shape, dtype=np.float32)
+        for rows in self._blocks():
+            total += self._back(self._left(u, rows, along), rows)
+        return total.ravel()
+
+    def _like_outputs(self) -> np.ndarray:
+        return np.empty((len(self.gates), self.student.n_outputs), dtype=np.float32)
+
+    def _move(self, u: np.ndarray, rows: slice, step: np.ndarray) -> None:
+        moved = self.held.inputs[rows] @ step.T
+        if u.shape[1] == 1:
+            u[rows, 0] = np.einsum("nm,nm->n", moved, self.gates[rows])
+        else:
+            moved *= self.gates[rows]
+            np.matmul(moved, self._A.T, out=u[rows])
+
+    def _left(self, u: np.ndarray, rows: slice, along: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        affine, units = along
+        return u[rows] - self.affine[rows] @ (self._inverse_affine @ affine) - self.basis[rows] @ units
+
+    def _back(self, u: np.ndarray, rows: slice) -> np.ndarray:
+        gates = self.gates[rows]
+        back = gates * u if u.shape[1] == 1 else (u @ self._A) * gates
+        return back.T @ self.held.inputs[rows]
 
     def _along_features(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """X_aᵀu and Qᵀu."""
-        along_affine = np.zeros((self.projection.a, u.shape[1]), dtype=np.float32)
-        along_units = np.zeros((self.basis.shape[1], u.shape[1]), dtype=np.float32)
+        along = self._nothing_along()
         for rows in self._blocks():
-            along_affine += self.affine[rows].T @ u[rows]
-            along_units += self.basis[rows].T @ u[rows]
-        return along_affine, along_units
+            self._add_along(along, u, rows)
+        return along
+
+    def _nothing_along(self) -> tuple[np.ndarray, np.ndarray]:
+        p = self.student.n_outputs
+        return np.zeros((self.projection.a, p), dtype=np.float32), np.zeros((self.basis.shape[1], p), dtype=np.float32)
+
+    def _add_along(self, along: tuple[np.ndarray, np.ndarray], u: np.ndarray, rows: slice) -> None:
+        for total, features in zip(along, (self.affine, self.basis)):
+            total += features[rows].T @ u[rows]
 
     def _blocks(self) -> Iterator[slice]:
         return (slice(start, start + ROWS) for start in range(0, len(self.gates), ROWS))
