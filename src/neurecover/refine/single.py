@@ -150,7 +150,7 @@ class SingleProducts:
         return total
 
     def product(self, v: np.ndarray) -> np.ndarray:
-        """S v, flat: `forward`, `unexplained` and `backward` in two passes over the inputs, a block while it is near."""
+        """S v, flat: forward, unexplained and backward in two passes over the inputs, a block while it is near."""
         step, u, along = v.reshape(self.student.V.shape), self._like_outputs(), self._nothing_along()
         for rows in self._blocks():
             self._move(u, rows, step)
