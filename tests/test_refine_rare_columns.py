@@ -178,6 +178,26 @@ def test_a_unit_that_is_on_in_rare_rows_alone_is_found_from_them(seed: int) -> N
     assert np.abs(found(X) - Y).max() < 1e-9 * np.abs(Y).max()
 
 
+@pytest.mark.parametrize("k", [1, 2])
+def test_a_function_that_is_constant_but_in_rare_rows(k: int) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((600, 4))
+    X[:, 3] = np.where(rng.random(600) < 0.06, 4.0 + rng.random(600), 0.0)
+    truth = Network([[0.5, 0.2, 0.1, 3.0]], [-9.0], [[1.0], [2.0]], [0.3, 0.4])
+    found = nr.recover(X, truth(X), k, random_state=0, time_budget=3.0)
+    assert np.abs(found.network(X) - truth(X)).max() < 1e-9
+
+
+def test_many_rows_take_no_square_matrix() -> None:
+    T = np.random.default_rng(0).standard_normal((100_000, 3))
+    np.testing.assert_allclose(switched_off(T, T @ [1.0, 2.0, 3.0], T[:0], np.empty(0)), [1.0, 2.0, 3.0])
+
+
+def test_more_units_than_a_programme_takes_are_left_alone() -> None:
+    units = [Given(np.ones((1, 1)), np.zeros(1), np.zeros(1), np.eye(1), np.empty((0, 1)), np.empty(0))] * 201
+    assert not fill_in(np.full((1, 201), np.nan), units, np.ones((2, 201)), np.ones((1, 2)), Deadline())
+
+
 def test_a_unit_open_in_all_its_weights_is_told_by_rare_rows_too() -> None:
     """A unit that is on in two of the usual rows, and one that fits those: rare rows give the other equations."""
     truth, X, _, _, differs = _known_but_for_rare_columns(7, 5, 0)

@@ -26,7 +26,7 @@ from neurecover.certificate.many_weights import ManyWeights, by_products, can_be
 from neurecover.certificate.open_weights import open_weights
 from neurecover.certificate.resolution import WITHIN, shown
 from neurecover.certificate.rivals import SignRivals, sign_rivals
-from neurecover.certificate.seldom_on import seen_of_others
+from neurecover.certificate.seldom_on import others_may_turn, seen_of_others
 from neurecover.certificate.shapes import shape_test
 from neurecover.certificate.standard_errors import Errors, drawn_errors, standard_errors
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, passed, verdict_of
@@ -117,14 +117,17 @@ def certify(
     each = checks.FEW if noisy else 1
     rare = None if raw is None or isinstance(normal, Composite) else seldom(normal, raw, each)
     made.append(checks.columns(rare))
-    made.append(checks.kinks(on.few(not noisy), np.minimum(on.on, on.off), on.wanted, serial.n))
+    few = on.few
+    if not noisy and raw is not None and isinstance(normal, Network) and on.steady:
+        few = few & others_may_turn(normal, int(np.argmax(few)), raw)
+    made.append(checks.kinks(few, np.minimum(on.on, on.off), on.wanted, serial.n))
     if not noisy and raw is not None and passed(made, ("equations", "information")):
         made.append(checks.contradicted(_n_alone(information, samples), n_equations))
     freedom = n_equations - n_free
     variance = float(serial.sums["squared"].sum()) / max(freedom, 1)
     floor = (EPS * float(size.max())) ** 2
     if not noisy and raw is not None and not passed(made, ("inputs", "equations", "information", "columns", "kinks")):
-        return _partly(made, normal, raw, on, bias, float(np.sqrt(max(variance, floor))), holdout)
+        return _partly(made, normal, raw, on, few, bias, float(np.sqrt(max(variance, floor))), holdout)
     if not passed(made, ("equations", "information")):
         made += [] if evidence.converged else [checks.convergence(False)]
         return issue(tuple(made), holdout, serial.n)
@@ -174,7 +177,14 @@ def _in_memory(samples: Source) -> Source | None:
 
 
 def _partly(
-    made: list[Check], normal: Model, raw: Source, on: _Sides, bias: bool, level: float, holdout: Residuals
+    made: list[Check],
+    normal: Model,
+    raw: Source,
+    on: _Sides,
+    few: np.ndarray,
+    bias: bool,
+    level: float,
+    holdout: Residuals,
 ) -> Certificate:
     """The certificate of a network that fits to rounding without every weight being determined."""
     nothing = issue(tuple(made), holdout, raw.count())
@@ -182,9 +192,8 @@ def _partly(
         return nothing
     if not passed(made, ("prediction", "width", "affine part")):
         return nothing
-    few = on.few(exact=True)
     low = few & (on.off < on.wanted + checks.MARGIN)
-    if isinstance(normal, Network) and normal.activation.name == "relu" and few.sum() == 1 and not low.any():
+    if isinstance(normal, Network) and normal.activation.name == "relu" and few.sum() == 1 < len(few) and not low.any():
         seen = seen_of_others(normal, raw, bias, level, few, int(np.max(on.wanted)) + checks.MARGIN)
         signs = True
     else:
@@ -377,17 +386,21 @@ class _Sides:
     at_kink: int
     bent: np.ndarray | None = None  # Σ z² on the side with less of it, times the square of the change of slope
 
-    def few(self, exact: bool) -> np.ndarray:
-        """Which units have too few samples on one side.
-
-        Without noise a unit that is *off* for few samples has its weights from the others: relu(z) = relu(−z) + z makes
-        it one of another sign unless two of the few, which c cannot both take up, contradict. One such unit is let
-        pass; two can share a kink.
-        """
+    @property
+    def few(self) -> np.ndarray:
+        """Which units have too few samples on one side."""
         needed = self.wanted + checks.MARGIN
-        few = (self.on < needed) | (self.off < needed)
-        steady = exact and np.count_nonzero(few) == 1 and bool(np.all((self.on >= needed) & (self.off >= 2), where=few))
-        return few & ~np.bool_(steady)
+        return (self.on < needed) | (self.off < needed)
+
+    @property
+    def steady(self) -> bool:
+        """Whether one unit alone has few samples, on the side where it is off.
+
+        Without noise it has its weights from the others: relu(z) = relu(−z) + z makes it one of another sign unless two
+        of the few, which c cannot both take up, contradict. It is let pass if the others cannot turn beside it.
+        """
+        few, needed = self.few, self.wanted + checks.MARGIN
+        return np.count_nonzero(few) == 1 and bool(np.all((self.on >= needed) & (self.off >= 2), where=few))
 
 
 def _sides(white: Model, seen: UnitsOn, bias: bool) -> _Sides:

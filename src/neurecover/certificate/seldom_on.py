@@ -7,7 +7,11 @@ from S. On S it cannot be: A_u h would be zero. Off there it would take
 
     L_T x + β + A_u h = 0    for all samples in S,        h = w_u·x + b_u,
 
-and no set T may come near to that. One sample in S meets it for every T, two or more are asked for.
+and no set T may come near to that. One sample in S meets it for every T, two or more are asked for. A sample on the
+kink itself counts on neither side.
+
+The mirror case is one unit that is *off* in few samples S (`others_may_turn`): where it is on it can take up L_T x + β,
+and off in S it does not show if L_T x is the same for all of them.
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from neurecover.refine.signs import subsets
 
 MOST_UNITS = 16  # whose subsets are looked at
 MEETS = 1e-6  # relative size of L_T x + β + A_u h on S that counts as zero
+AT_KINK = 1e-9  # of the largest |w·x + b|: nearer samples are on the kink
+AT_A_TIME = 2**22  # numbers
 
 
 def seen_of_others(normal: Network, inputs: Source, bias: bool, level: float, few: np.ndarray, fewest: int) -> Seen:
@@ -30,30 +36,54 @@ def seen_of_others(normal: Network, inputs: Source, bias: bool, level: float, fe
     """
     unit = int(np.flatnonzero(few)[0])
     X, Y = (np.asarray(part, dtype=np.float64) for part in inputs.collect())
-    on = X @ normal.W[unit] + normal.b[unit] > 0.0
-    kept = np.flatnonzero(~few)
-    others = Network(normal.W[kept], normal.b[kept], normal.A[:, kept], normal.c, normal.activation)
-    count = np.count_nonzero(X[~on] @ others.W.T + others.b > 0.0, axis=0)
-    off = np.count_nonzero(~on) - count
-    seen = seen_weights(others, ArraySource(X[~on], Y[~on]), bias, level, np.minimum(count, off) < fewest, off < fewest)
+    z = X @ normal.W[unit] + normal.b[unit]
+    on, away = z > AT_KINK * np.abs(z).max(), z < -AT_KINK * np.abs(z).max()
+    others = _without(normal, unit)
+    count = np.count_nonzero(X[away] @ others.W.T + others.b > 0.0, axis=0)
+    off = np.count_nonzero(away) - count
+    rest, scarce = ArraySource(X[away], Y[away]), np.minimum(count, off) < fewest
+    seen = seen_weights(others, rest, bias, level, scarce, off < fewest)
     all_seen = min(count.min(initial=fewest), off.min(initial=fewest)) >= fewest
     if not all_seen or not signs_are_determined(others, seen.errors) or _may_be_on(normal, unit, others, X[on]):
         seen = Seen({name: np.full_like(error, np.inf) for name, error in seen.errors.items()}, seen.unseen)
     return Seen(_with_unit(seen.errors, unit, np.inf), _with_unit(seen.unseen, unit, True))
 
 
+def others_may_turn(normal: Network, unit: int, inputs: Source) -> bool:
+    """Whether some of the other units could be turned beside this one, which is off in few of the samples."""
+    X = np.asarray(inputs.collect()[0], dtype=np.float64)
+    z = X @ normal.W[unit] + normal.b[unit]
+    X = X[z < -AT_KINK * np.abs(z).max()]
+    others = _without(normal, unit)
+    if len(X) < 2 or others.n_hidden > MOST_UNITS:
+        return True
+    return _cancel(others, X, np.zeros((len(X), normal.n_outputs)), smallest=1)
+
+
+def _without(network: Network, unit: int) -> Network:
+    kept = np.delete(np.arange(network.n_hidden), unit)
+    return Network(network.W[kept], network.b[kept], network.A[:, kept], network.c, network.activation)
+
+
 def _may_be_on(normal: Network, unit: int, others: Network, X: np.ndarray) -> bool:
     """Whether the unit could be on away from S, X (m, d), with some of the others turned."""
     if len(X) < 2 or others.n_hidden > MOST_UNITS:
         return True
-    told = (X @ normal.W[unit] + normal.b[unit])[:, None] * normal.A[:, unit]
-    told = (told - told.mean(axis=0)).ravel()
-    slopes = X @ others.W.T
-    slopes -= slopes.mean(axis=0)
-    each = (slopes[:, None, :] * others.A).reshape(-1, others.n_hidden)  # of A_j w_j·x, (m·p, k − 1)
-    left = subsets(others.n_hidden) @ each.T + told
+    return _cancel(others, X, np.outer(X @ normal.W[unit] + normal.b[unit], normal.A[:, unit]))
+
+
+def _cancel(others: Network, X: np.ndarray, told: np.ndarray, smallest: int = 0) -> bool:
+    """Whether L_T x + `told` (m, p) is the same for all rows of X (m, d), for a set T of so many units or more."""
+    each = (X @ others.W.T)[:, None, :] * others.A  # of A_j w_j·x, (m, p, k − 1)
     size = np.linalg.norm(told) + np.linalg.norm(each)
-    return bool((np.linalg.norm(left, axis=1) <= MEETS * size).any())
+    each, told = (each - each.mean(axis=0)).reshape(told.size, -1), (told - told.mean(axis=0)).ravel()
+    sets = subsets(others.n_hidden)
+    sets = sets[np.count_nonzero(sets, axis=1) >= smallest]
+    some = max(AT_A_TIME // max(told.size, 1), 1)
+    return any(
+        bool((np.linalg.norm(sets[first : first + some] @ each.T + told, axis=1) <= MEETS * size).any())
+        for first in range(0, len(sets), some)
+    )
 
 
 def _with_unit(arrays: dict[str, np.ndarray], unit: int, value: float | bool) -> dict[str, np.ndarray]:

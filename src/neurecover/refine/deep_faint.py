@@ -23,6 +23,7 @@ from neurecover.refine.deep_problem import Problem
 from neurecover.refine.deep_runs import Runs
 from neurecover.refine.deep_settling import best_of
 from neurecover.refine.model_fit import ModelFit, fit_model
+from neurecover.refine.optima import one_optimum
 from neurecover.refine.starts import random_units
 from neurecover.solve import Deadline
 
@@ -53,9 +54,18 @@ def with_faint_units_sought(problem: Problem, runs: Runs, rng: np.random.Generat
         gained, best = best.rss - lowest.rss, lowest
         if gained <= LOWER * best.rss / n_equations or deadline.passed:
             break
-    settled = best_of([best, *settled.rivals], problem.total, n_equations)
+    agreed = runs.agreed
+    if best is not settled.fit:  # which a fit from another start has to agree with again
+        agreed = any(
+            one_optimum(problem.source, fit.network, best.network, fit.rss, best.rss, n_equations)
+            for fit in others
+            if fit is not best
+        )
+        others.append(settled.fit)
     rivals = best_of([best, *others], problem.total, n_equations).rivals
-    return replace(runs, best=settled, relative_rss=best.rss / problem.total, unrivalled=not rivals)
+    settled = best_of([best, *settled.rivals], problem.total, n_equations)
+    relative = best.rss / problem.total
+    return replace(runs, best=settled, relative_rss=relative, agreed=agreed, unrivalled=not rivals)
 
 
 def _sought(

@@ -219,11 +219,13 @@ def _bring_in(
     columns = _independent(moved, rare[np.argsort(differs[:, rare].sum(axis=0), kind="stable")])
     act = found.activation
     if act.homogeneity == 1.0 and act.odd_slope == 1.0 and found.n_outputs > 1:
-        found = by_rows(W, found, moved, Y, differs, deadline)
+        found = by_rows(W, found, moved, Y, differs, deadline) if found.n_hidden else found
         if k is not None and found.n_hidden < k:
             # The others are on where rare columns have other values alone.
             found = with_rest(replace(found, W=W), moved, Y, k) or replace(found, W=W)
             W = found.W.copy()
+    if found.n_hidden == 0:
+        return found
     wrong = _wrong(W, found, moved, Y)
     left = {j for j in columns if wrong[differs[:, j]].all()}
     while left:

@@ -17,7 +17,7 @@ import numpy as np
 
 from neurecover.solve import Deadline
 
-MOST_GATES = 200
+MOST_GATES, MOST_GROUPS = 200, 3
 SECONDS = 5.0
 FARTHEST = (2.0, 10.0)  # M over the largest value that is known: the larger, the less the solver sees through it
 TOLERANCE = 1e-7  # of the largest y, to which equations are met: about that of the solver
@@ -43,7 +43,7 @@ def fill_in(H: np.ndarray, units: list[Given], A: np.ndarray, values: np.ndarray
     Where the rows are too many, those that show the same columns are taken by themselves, the largest group first.
     """
     left = np.flatnonzero(np.isnan(H).any(axis=1))
-    for rows in _groups(units[0].T[left] != 0.0, MOST_GATES // len(units)):
+    for rows in _groups(units[0].T[left] != 0.0, MOST_GATES // len(units))[:MOST_GROUPS]:
         if _filled_in(H, left[rows], units, A, values, deadline):
             return True
     return False
@@ -51,8 +51,8 @@ def fill_in(H: np.ndarray, units: list[Given], A: np.ndarray, values: np.ndarray
 
 def _groups(shown: np.ndarray, most: int) -> list[np.ndarray]:
     """All rows of `shown` (n, c) if they are no more than that; else at most so many of each kind."""
-    if len(shown) <= most:
-        return [np.arange(len(shown))] if len(shown) else []
+    if len(shown) <= most or most == 0:
+        return [np.arange(len(shown))] if len(shown) and most else []
     _, kind, count = np.unique(shown, axis=0, return_inverse=True, return_counts=True)
     return [np.flatnonzero(kind.ravel() == which)[:most] for which in np.argsort(-count, kind="stable")]
 

@@ -54,7 +54,7 @@ def by_rows(
         while np.isnan(H).any():
             left = np.flatnonzero(np.isnan(H[:, 0]))
             told = np.stack([unit.told(h) for unit, h in zip(units, H.T)], axis=1)
-            H[left] = sets.units_of(values[left], told[left])
+            H[left] = sets.units_of(values[left], told[left], deadline)
             if np.isnan(H[left]).all():
                 given = [unit.given(h) for unit, h in zip(units, H.T)]
                 if not fill_in(H, given, found.A, values, deadline):
@@ -125,7 +125,7 @@ class _Unit:
     def given(self, h: np.ndarray) -> Given:
         """What the rows whose values are known, others being nan, say of the weights."""
         (T, values), (T_off, known) = self._equations(h), self._inequalities(h)
-        _, sizes, right = np.linalg.svd(T)
+        sizes, right = _right_factor(T)
         rank = int(np.count_nonzero(sizes > SAME * sizes.max(initial=0.0)))
         w = np.linalg.lstsq(T, values, rcond=SAME)[0] if len(T) else np.zeros(self.T.shape[1])
         return Given(self.T, self.known, w, right[rank:], T_off, known)
@@ -146,8 +146,14 @@ class _Unit:
 
 
 def _row_space(T: np.ndarray) -> np.ndarray:
-    _, sizes, right = np.linalg.svd(T, full_matrices=False)
-    return right[sizes > SAME * sizes.max(initial=0.0)]
+    sizes, right = _right_factor(T)
+    return right[: np.count_nonzero(sizes > SAME * sizes.max(initial=0.0))]
+
+
+def _right_factor(T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The singular values of T (m, c), and all c right vectors as rows, without a matrix of m × m."""
+    _, sizes, right = np.linalg.svd(np.linalg.qr(T, mode="r") if len(T) > T.shape[1] else T)
+    return sizes, right
 
 
 @dataclass(frozen=True)
@@ -169,10 +175,15 @@ class _Sets:
         bases = [np.linalg.qr(A[:, sets].transpose(1, 0, 2))[0].transpose(0, 2, 1).reshape(-1, p) for sets in members]
         return cls(A, members, bases)
 
-    def units_of(self, values: np.ndarray, told: np.ndarray) -> np.ndarray:
+    def units_of(self, values: np.ndarray, told: np.ndarray, deadline: Deadline) -> np.ndarray:
         """h (n, k) ≥ 0 with A h = values (n, p), those that are told given; nan where no set has it, or two have."""
-        parts = [slice(first, first + AT_A_TIME) for first in range(0, len(values), AT_A_TIME)]
-        return np.vstack([self._units_of(values[part], told[part]) for part in parts])
+        found = np.full_like(told, np.nan)
+        for first in range(0, len(values), AT_A_TIME):
+            if deadline.passed:
+                break
+            part = slice(first, first + AT_A_TIME)
+            found[part] = self._units_of(values[part], told[part])
+        return found
 
     def _units_of(self, values: np.ndarray, told: np.ndarray) -> np.ndarray:
         h = np.nan_to_num(told)
@@ -204,7 +215,7 @@ def switched_off(T: np.ndarray, values: np.ndarray, T_off: np.ndarray, known: np
     """w with T w = values, and known + T_off w < 0 by as much as the directions that T leaves open allow."""
     from scipy.optimize import linprog
 
-    _, sizes, right = np.linalg.svd(T)
+    sizes, right = _right_factor(T)
     rank = int(np.count_nonzero(sizes > SAME * sizes.max(initial=0.0)))
     w = np.linalg.lstsq(T, values, rcond=SAME)[0] if len(T) else np.zeros(T.shape[1])
     free, sums = right[rank:], known + T_off @ w
