@@ -43,8 +43,8 @@ NOTES = {
     "most 1e-10. The memory is that of the whole process, with the samples.",
     "deep-peers": "Twice the widths in double precision, Adam then L-BFGS, pruned to the true widths on the way; "
     "solved is a weight error of at most 1e-6.",
-    "scale": "The rows of workers were taken while other processes ran; `bench workers` has them on an idle machine.",
-    "layers": "With noise a network whose weights have standard errors above 0.1 at the truth itself cannot be claimed: "
+    "scale": "The rows of workers were taken while other processes ran; `bench workers` has them idle.",
+    "layers": "With noise a network with a standard error above 0.1 at the truth itself cannot be claimed: "
     "11 of 100 such random networks are so (seeds 6000 to 6099), and none of these ten.",
     "tables": "Solved is a network that answers every row to rounding and whose certificate is exact, or says which "
     "weights the rows determine. Where a unit is on, or off, in fewer rows than it has weights nothing of it is.",
