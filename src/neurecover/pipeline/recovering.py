@@ -324,7 +324,7 @@ def _with_what_alone_shows(given: Prepared, task: Task, found: Finished, run: Ru
         enlarged = with_misfits(given, found.network)
         if enlarged is None or run.deadline.passed:
             break
-        again = fitted_once_more(enlarged.train, task, found)
+        again = fitted_once_more(enlarged.train, task, found, run.deadline)
         if again is None:
             rare = start_once_more(enlarged, task, found.network, run.rng, run.deadline)
             if rare is None:

@@ -7,7 +7,8 @@ and the equations and inequalities
 
     w·x̃ = h on its samples,        w·x̃ ≤ 0 on all others,
 
-of which a solution is the unit, arbitrary in the directions that S does not show.
+of which a solution is the unit, arbitrary in the directions that S does not show. A unit that switches away from S too
+may need samples of S for some of its weights; then a few of them are not explained before all units are fitted to all.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import numpy as np
 from neurecover.data import ArraySource, Source
 from neurecover.models import Network
 from neurecover.refine.descent import EXACT, Descent
-from neurecover.refine.narrowing import narrow
+from neurecover.refine.narrowing import lean, narrow
 from neurecover.refine.rare_rows import switched_off
 from neurecover.refine.search import descend
-from neurecover.refine.settling import Finished, settle
+from neurecover.refine.settling import Finished, polish, settle
 from neurecover.refine.shrink import keep_units
 from neurecover.refine.task import Task
 from neurecover.solve import Deadline
@@ -30,6 +31,7 @@ from neurecover.solve import Deadline
 SHOWS = 1e-9  # of the largest output: what is more than rounding
 ONE_WAY = 1e-6  # by how much directions of r that belong to one unit differ
 MOST = 0.25  # share of the samples that such units may be on in, all of them together
+UNEXPLAINED = 0.1  # share of what the others leave that may be no unit's
 LARGEST = 2_000_000  # inequalities times weights that a linear programme takes
 
 
@@ -46,13 +48,14 @@ def with_units_of_few_rows(source: Source, task: Task, wide: Descent, deadline: 
     others = descend(away, keep_units(student, np.flatnonzero(~few)), deadline)
     if others.relative_rss >= EXACT:
         return None
-    settled = settle(away, smaller, narrow(away, others, smaller, deadline)[0], deadline)
+    others, _ = narrow(away, lean(away, others, smaller, deadline), smaller, deadline)
+    settled = settle(away, smaller, others, deadline)
     if not settled.exact or not settled.sign_choices or settled.network.n_hidden >= k:
         return None
-    return _completed(settled, settled.network, X, Y, k)
+    return _completed(settled, settled.network, X, Y, k, deadline)
 
 
-def fitted_once_more(source: Source, task: Task, found: Finished) -> Finished | None:
+def fitted_once_more(source: Source, task: Task, found: Finished, deadline: Deadline) -> Finished | None:
     """The same network with such units fitted anew to these samples; None where it has none, or this is not enough."""
     network = found.network
     if not task.bias or task.activation.name != "relu" or task.n_samples * (task.n_inputs + 1) > LARGEST:
@@ -60,15 +63,20 @@ def fitted_once_more(source: Source, task: Task, found: Finished) -> Finished | 
     X, Y = source.collect()
     few, _ = _of_few(network.W @ X.T + network.b[:, None] > 0.0, task.n_inputs + 1, affine=False)
     others = replace(network, W=network.W[~few], b=network.b[~few], A=network.A[:, ~few])
-    return _completed(found, others, X, Y, network.n_hidden) if few.any() else None
+    return _completed(found, others, X, Y, network.n_hidden, deadline) if few.any() else None
 
 
-def _completed(found: Finished, others: Network, X: np.ndarray, Y: np.ndarray, k: int) -> Finished | None:
+def _completed(
+    found: Finished, others: Network, X: np.ndarray, Y: np.ndarray, k: int, deadline: Deadline
+) -> Finished | None:
     network = with_rest(others, X, Y, k)
     if network is None:
         return None
     rss, total = (float(np.sum(values**2)) for values in (network(X) - Y, Y))
-    return replace(found, network=network, rss=rss, relative_rss=rss / total) if rss < EXACT * total else None
+    whole = replace(found, network=network, rss=rss, relative_rss=rss / total)
+    if not whole.exact:
+        whole = polish(ArraySource(X, Y), whole, True, deadline)
+    return whole if whole.exact else None
 
 
 def _of_few(on: np.ndarray, D: int, affine: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -84,7 +92,7 @@ def _of_few(on: np.ndarray, D: int, affine: bool) -> tuple[np.ndarray, np.ndarra
 
 
 def with_rest(network: Network, X: np.ndarray, Y: np.ndarray, k: int) -> Network | None:
-    """The network with a unit more for every direction in which it errs; None where these do not explain the rest.
+    """The network with a unit more for every direction in which it errs; None where they explain too little of it.
 
     A unit that one sample alone shows may look the other way, with another network beside it.
     """
@@ -100,12 +108,13 @@ def with_rest(network: Network, X: np.ndarray, Y: np.ndarray, k: int) -> Network
         H[shown] = np.linalg.lstsq(ways.T, rest[shown].T, rcond=None)[0].T
     else:
         H[shown] = np.where(members.T, size[shown, None], 0.0)
-    if np.linalg.norm(H @ ways - rest, axis=1).max() > floor or H.min() < -floor:
+    explained = (np.linalg.norm(H @ ways - rest, axis=1) <= floor) & (H.min(axis=1) >= -floor)
+    if np.mean(~explained[shown]) > UNEXPLAINED:
         return None
     extended, V = np.hstack([X, np.ones((len(X), 1))]), []
     for h in H.T:
-        on = h > floor
-        V.append(switched_off(extended[on], h[on], extended[~on], np.zeros(np.count_nonzero(~on))))
+        on, off = explained & (h > floor), explained & (h <= floor)
+        V.append(switched_off(extended[on], h[on], extended[off], np.zeros(np.count_nonzero(off))))
     W, A = np.vstack([network.W, np.array(V)[:, :-1]]), np.hstack([network.A, ways.T])
     return Network(W, np.append(network.b, np.array(V)[:, -1]), A, network.c, network.activation)
 

@@ -16,7 +16,7 @@ from neurecover.data import Source
 from neurecover.refine.descent import EXACT, Descent, is_large
 from neurecover.refine.few_rows import with_units_of_few_rows
 from neurecover.refine.held import hold
-from neurecover.refine.narrowing import narrow
+from neurecover.refine.narrowing import lean, narrow
 from neurecover.refine.optima import one_optimum
 from neurecover.refine.search import Draw, good_enough, hops
 from neurecover.refine.settling import Finished, settle
@@ -58,10 +58,7 @@ def finish(
         last = count >= max_descents or deadline.passed
         if not (exact or count in NARROWING or last):
             continue
-        narrowed, last_drop = narrow(source, wide, task, deadline)
-        candidate = replace(settle(source, task, narrowed, deadline), last_drop=last_drop)
-        if exact and not _found(candidate, task):
-            candidate = with_units_of_few_rows(source, task, wide, deadline) or candidate
+        candidate = _shrunk(source, task, wide, exact, deadline)
         progress("shrink", candidate.relative_rss)
         if exact:
             unsettled += not (_found(candidate, task) and candidate.sign_choices)
@@ -75,6 +72,20 @@ def finish(
             break
     assert best is not None
     return best
+
+
+def _shrunk(source: Source, task: Task, wide: Descent, exact: bool, deadline: Deadline) -> Finished:
+    """The network behind a wide student; one that fits exactly and cannot be made lean has units of few samples."""
+    slim = lean(source, wide, task, deadline)
+    stuck = exact and task.n_hidden is not None and slim.student.n_hidden > task.n_hidden
+    whole = with_units_of_few_rows(source, task, slim, deadline) if stuck else None
+    if whole is not None:
+        return whole
+    narrowed, last_drop = narrow(source, slim, task, deadline)
+    candidate = replace(settle(source, task, narrowed, deadline), last_drop=last_drop)
+    if exact and not stuck and not _found(candidate, task):
+        return with_units_of_few_rows(source, task, wide, deadline) or candidate
+    return candidate
 
 
 def _descents(

@@ -23,15 +23,13 @@ REDUNDANT = 1e-10  # Σ r² / Σ y² that dropping a duplicate may cost in a pat
 
 
 def narrow(source: Source, descent: Descent, task: Task, deadline: Deadline) -> tuple[Descent, float]:
-    """Take units away: all at once where the fit is exact, then one by one with a refit after each.
+    """Take units away one by one, with a refit after each.
 
     With the width unknown a unit may go if Σ r² stays exact, or grows by less than a parameter's worth of noise would
     explain under the Bayesian information criterion, (D + p)·log(N)/N with N = n·p. The second value is what the last
     unit that went was worth in these terms, N·log(Σr² after / Σr² before) / (D + p).
     """
     floor = max(EXACT * descent.total, 1e-300)
-    if descent.relative_rss < good_enough(task, descent.student.n_hidden):
-        descent = _leaner(source, descent, task, deadline)
     N = task.n_samples * task.n_outputs
     slack, worth = 1.0 + task.n_parameters_per_unit * np.log(N) / N, 0.0
     while descent.student.n_hidden > (task.n_hidden or 0):
@@ -47,8 +45,13 @@ def narrow(source: Source, descent: Descent, task: Task, deadline: Deadline) -> 
     return descent, worth
 
 
-def _leaner(source: Source, descent: Descent, task: Task, deadline: Deadline) -> Descent:
-    """The first fit with all superfluous units gone that is as good; a rough one is refined before it is given up."""
+def lean(source: Source, descent: Descent, task: Task, deadline: Deadline) -> Descent:
+    """Where a fit is exact, the first one with all superfluous units gone that is as good.
+
+    A rough one is refined before it is given up.
+    """
+    if descent.relative_rss >= good_enough(task, descent.student.n_hidden):
+        return descent
     N = task.n_samples * task.n_outputs
     for fewer in _all_at_once(source, descent, task, deadline):
         gone = descent.student.n_hidden - fewer.student.n_hidden
@@ -58,7 +61,7 @@ def _leaner(source: Source, descent: Descent, task: Task, deadline: Deadline) ->
     if descent.relative_rss < EXACT or deadline.passed:
         return descent
     refined = descend(source, descent.student, deadline)
-    return _leaner(source, refined, task, deadline) if refined.relative_rss < EXACT else refined
+    return lean(source, refined, task, deadline) if refined.relative_rss < EXACT else refined
 
 
 def _all_at_once(source: Source, descent: Descent, task: Task, deadline: Deadline) -> Iterator[Descent]:

@@ -118,7 +118,8 @@ def _fit(
     """Biases and constants of one group that fit most of its samples, and which; the constants may not be `free`."""
     k, bias = A.shape[1], _improved(start, T, Y, A, floor, free)
     fitted = _misfit(bias, T, Y, A) <= floor
-    for _ in range(ATTEMPTS):
+    # Where a unit is not among them the samples at which it switches are not fitted by any biases.
+    for _ in range(ATTEMPTS if k == (task.n_hidden or k) else 1):
         if fitted.all():
             break
         begun = _group_biases(T, Y - (0.0 if free else start[k:]), A, bias[:k], task, rng, free)

@@ -27,6 +27,7 @@ from neurecover.refine.rare_biases import Levels, groups_fitted
 from neurecover.refine.rare_fits import FITTED, refit
 from neurecover.refine.rare_groups import units_from_groups
 from neurecover.refine.rare_rows import by_rows
+from neurecover.refine.rare_steady import by_rows_beside_steady
 from neurecover.refine.settling import Finished
 from neurecover.refine.task import Task
 from neurecover.solve import Deadline
@@ -77,6 +78,8 @@ def start_from_common_columns(
     base, columns = ~common.differs.any(axis=1), np.flatnonzero(~common.rare)
     if np.mean(base) < BASE:
         network = units_from_groups(common.levels(), task, search, deadline)
+        if network is not None and network.n_hidden < (task.n_hidden or 0):
+            network = with_rest(network, X, Y, task.n_hidden or 0) or network
         return common.begin(network)
     found = _on_common(X[base][:, columns], Y[base], task, search, deadline)
     if found is None:
@@ -219,10 +222,12 @@ def _bring_in(
     columns = _independent(moved, rare[np.argsort(differs[:, rare].sum(axis=0), kind="stable")])
     act = found.activation
     if act.homogeneity == 1.0 and act.odd_slope == 1.0 and found.n_outputs > 1:
-        found = by_rows(W, found, moved, Y, differs, deadline) if found.n_hidden else found
+        if found.n_hidden:
+            found = _told_by_rows(W, found, moved, Y, differs, deadline)
+            W = found.W.copy()
         if k is not None and found.n_hidden < k:
             # The others are on where rare columns have other values alone.
-            found = with_rest(replace(found, W=W), moved, Y, k) or replace(found, W=W)
+            found = with_rest(found, moved, Y, k) or found
             W = found.W.copy()
     if found.n_hidden == 0:
         return found
@@ -249,6 +254,16 @@ def _bring_in(
         refit(W, group, rows, found, moved, Y, rng)
         tried = set() if np.count_nonzero(_wrong(W, found, moved, Y)) < np.count_nonzero(wrong) else tried | {column}
     return replace(found, W=W)
+
+
+def _told_by_rows(
+    W: np.ndarray, found: Network, moved: np.ndarray, Y: np.ndarray, differs: np.ndarray, deadline: Deadline
+) -> Network:
+    filled = W.copy()
+    plain = replace(by_rows(filled, found, moved, Y, differs, deadline), W=filled)
+    left = np.count_nonzero(_wrong(filled, plain, moved, Y))
+    steady = by_rows_beside_steady(W, found, moved, Y, differs, deadline) if left else None
+    return plain if steady is None or np.count_nonzero(_wrong(steady.W, steady, moved, Y)) >= left else steady
 
 
 def _residual(W: np.ndarray, found: Network, moved: np.ndarray, Y: np.ndarray) -> np.ndarray:

@@ -14,6 +14,7 @@ STARTS, SOME, STEPS = 64, 100, 48  # of a round of fits of one column's weights:
 EQUATIONS, MOST = 3, 0.9  # per unknown in a round; share of the samples that ends them
 ROUNDS, MOST_ROUNDS = 2, 20  # more where samples are few, and a round takes no time
 LEAKS = (0.5, 0.2, 0.05, 0.0)  # slopes of a unit that is off
+REWEIGHTED = 30  # times
 FARTHEST = 1e6  # of the largest value that the others give a unit, what a column may add to it
 FITTED = 1e-20  # Σ r² / Σ y² of a sample that is fitted
 
@@ -55,6 +56,16 @@ def refit(
             came = _score(found, Z, T, Y[rows], w, floor)
             best, score = (w, came) if came < score else (best, score)
     W[:, group] = best.T
+
+
+def fitting_most(T: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """w (c, p) with T w = values (n, p) in most rows: Σ ‖r‖ made least, by least squares weighted anew."""
+    weight, smallest = np.ones((len(T), 1)), 1e-12 * np.abs(values).max(initial=1e-300)
+    for _ in range(REWEIGHTED):
+        w = np.linalg.lstsq(weight * T, weight * values, rcond=None)[0]
+        left = np.linalg.norm(values - T @ w, axis=1, keepdims=True)
+        weight = 1.0 / np.sqrt(np.maximum(left, smallest))
+    return w
 
 
 def _misfit(found: Network, Z: np.ndarray, T: np.ndarray, Y: np.ndarray, w: np.ndarray) -> np.ndarray:

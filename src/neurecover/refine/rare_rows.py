@@ -104,6 +104,8 @@ class _Unit:
     def of(cls, w: np.ndarray, b: float, moved: np.ndarray, differs: np.ndarray) -> _Unit:
         rows, rare = differs.any(axis=1), differs.any(axis=0)
         z = moved[~rows] @ w + b
+        # A step of least squares may lay a sample on the plane of a unit that has weights left for it: it is off there.
+        z[np.abs(z) <= ON * np.abs(z).max(initial=0.0)] = 0.0
         extended = np.hstack([moved, np.ones((len(moved), 1))])
         usual = extended[~rows][:, np.append(~rare, True)]
         if len(_row_space(usual[z > 0.0])) < len(_row_space(usual)):
