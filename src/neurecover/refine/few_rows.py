@@ -9,6 +9,9 @@ and the equations and inequalities
 
 of which a solution is the unit, arbitrary in the directions that S does not show. A unit that switches away from S too
 may need samples of S for some of its weights; then a few of them are not explained before all units are fitted to all.
+
+A wide student that has not come to an end for such units has its residual where they are: with the samples that it fits
+worst among S the others are soon exact.
 """
 
 from __future__ import annotations
@@ -30,19 +33,27 @@ from neurecover.solve import Deadline
 
 SHOWS = 1e-9  # of the largest output: what is more than rounding
 ONE_WAY = 1e-6  # by how much directions of r that belong to one unit differ
+NEARLY, WORST = 1e-6, 0.05  # Σ r² / Σ y² of a student that may be without such units, and the share that it fits worst
 MOST = 0.25  # share of the samples that such units may be on in, all of them together
 UNEXPLAINED = 0.1  # share of what the others leave that may be no unit's
 LARGEST = 2_000_000  # inequalities times weights that a linear programme takes
 
 
 def with_units_of_few_rows(source: Source, task: Task, wide: Descent, deadline: Deadline) -> Finished | None:
-    """The network behind a wide student that fits exactly, if it has such units and they are found; else None."""
+    """The network behind a wide student that fits nearly, if it has such units and they are found; else None."""
     student, k = wide.student, task.n_hidden
     if k is None or not task.bias or task.activation.name != "relu" or task.n_samples * (task.n_inputs + 1) > LARGEST:
         return None
+    if wide.relative_rss > NEARLY:
+        return None
     X, Y = source.collect()
     few, rows = _of_few(student.V @ student.extended(X).T > 0.0, student.V.shape[1], student.affine)
-    if not few.any() or np.mean(rows) > MOST:
+    if not few.any():
+        return None
+    if wide.relative_rss >= EXACT:
+        missed = np.linalg.norm(Y - student(X), axis=1)
+        rows |= missed > np.quantile(missed, 1.0 - WORST)
+    if np.mean(rows) > MOST:
         return None
     away, smaller = ArraySource(X[~rows], Y[~rows]), replace(task, n_hidden=None, n_samples=int(np.sum(~rows)))
     others = descend(away, keep_units(student, np.flatnonzero(~few)), deadline)
@@ -50,9 +61,14 @@ def with_units_of_few_rows(source: Source, task: Task, wide: Descent, deadline: 
         return None
     others, _ = narrow(away, lean(away, others, smaller, deadline), smaller, deadline)
     settled = settle(away, smaller, others, deadline)
-    if not settled.exact or not settled.sign_choices or settled.network.n_hidden >= k:
+    if not settled.exact or not settled.sign_choices:
         return None
-    return _completed(settled, settled.network, X, Y, k, deadline)
+    for margin in (1, 2):  # pieces of them are left in the other samples
+        network = _without(settled.network, _few_of(settled.network, X, margin))
+        whole = _completed(settled, network, X, Y, k, deadline) if network.n_hidden < k else None
+        if whole is not None:
+            return whole
+    return None
 
 
 def fitted_once_more(source: Source, task: Task, found: Finished, deadline: Deadline) -> Finished | None:
@@ -61,9 +77,16 @@ def fitted_once_more(source: Source, task: Task, found: Finished, deadline: Dead
     if not task.bias or task.activation.name != "relu" or task.n_samples * (task.n_inputs + 1) > LARGEST:
         return None
     X, Y = source.collect()
-    few, _ = _of_few(network.W @ X.T + network.b[:, None] > 0.0, task.n_inputs + 1, affine=False)
-    others = replace(network, W=network.W[~few], b=network.b[~few], A=network.A[:, ~few])
-    return _completed(found, others, X, Y, network.n_hidden, deadline) if few.any() else None
+    few = _few_of(network, X, 1)
+    return _completed(found, _without(network, few), X, Y, network.n_hidden, deadline) if few.any() else None
+
+
+def _few_of(network: Network, X: np.ndarray, margin: int) -> np.ndarray:
+    return _of_few(network.W @ X.T + network.b[:, None] > 0.0, margin * (X.shape[1] + 1), affine=False)[0]
+
+
+def _without(network: Network, units: np.ndarray) -> Network:
+    return replace(network, W=network.W[~units], b=network.b[~units], A=network.A[:, ~units])
 
 
 def _completed(
@@ -91,10 +114,13 @@ def _of_few(on: np.ndarray, D: int, affine: bool) -> tuple[np.ndarray, np.ndarra
     return few, on[few].any(axis=0)
 
 
-def with_rest(network: Network, X: np.ndarray, Y: np.ndarray, k: int) -> Network | None:
+def with_rest(
+    network: Network, X: np.ndarray, Y: np.ndarray, k: int, unexplained: float = UNEXPLAINED
+) -> Network | None:
     """The network with a unit more for every direction in which it errs; None where they explain too little of it.
 
-    A unit that one sample alone shows may look the other way, with another network beside it.
+    `unexplained` is the share of the samples on which it errs that may be no unit's. A unit that one sample alone shows
+    may look the other way, with another network beside it.
     """
     rest = Y - network(X)
     size, floor = np.linalg.norm(rest, axis=1), SHOWS * np.abs(Y).max(initial=0.0)
@@ -109,7 +135,7 @@ def with_rest(network: Network, X: np.ndarray, Y: np.ndarray, k: int) -> Network
     else:
         H[shown] = np.where(members.T, size[shown, None], 0.0)
     explained = (np.linalg.norm(H @ ways - rest, axis=1) <= floor) & (H.min(axis=1) >= -floor)
-    if np.mean(~explained[shown]) > UNEXPLAINED:
+    if np.mean(~explained[shown]) > unexplained:
         return None
     extended, V = np.hstack([X, np.ones((len(X), 1))]), []
     for h in H.T:

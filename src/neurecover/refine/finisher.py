@@ -56,11 +56,12 @@ def finish(
         if wide is None or descent.rss < wide.rss:
             wide = descent
         last = count >= max_descents or deadline.passed
-        if not (exact or count in NARROWING or last):
+        whole = None if exact or last else with_units_of_few_rows(source, task, descent, deadline)
+        if not (exact or whole or count in NARROWING or last):
             continue
-        candidate = _shrunk(source, task, wide, exact, deadline)
+        candidate = whole or _shrunk(source, task, wide, exact, deadline)
         progress("shrink", candidate.relative_rss)
-        if exact:
+        if exact or whole:
             unsettled += not (_found(candidate, task) and candidate.sign_choices)
         else:
             agreements = agreements + 1 if best is not None and _same(source, candidate, best) else 0

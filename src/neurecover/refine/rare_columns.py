@@ -38,6 +38,7 @@ ENOUGH = 2.0  # equations per parameter of the network in the common columns
 SAME = 1e-9  # of a column's range: values that differ by less are one, after a whitening and back
 SWEEPS, TOGETHER = 12, 3  # how often columns that do not agree are fitted anew, and how many at a time
 
+UNEXPLAINED = 0.7  # share of the samples on which all units but a few err that need not show these few by themselves
 TRIES, AGAIN = 3, 1e-3  # searches in the common columns, and Σ r² of two that have come to the same, relative
 
 Search = Callable[[Source, Task, int], Finished]
@@ -200,7 +201,10 @@ def _on_common(X: np.ndarray, Y: np.ndarray, task: Task, search: Search, deadlin
     assert best is not None
     network = unwhitened(best.network, whitening)
     assert isinstance(network, Network)
-    return network
+    # A unit of the network that is off in all of these samples has left its place to one that adds nothing.
+    adds = np.abs(network.activation(X @ network.W.T + network.b)).max(axis=0) * np.linalg.norm(network.A, axis=0)
+    useful = adds > SAME * np.abs(Y).max(initial=0.0)
+    return replace(network, W=network.W[useful], b=network.b[useful], A=network.A[:, useful])
 
 
 def _bring_in(
@@ -226,9 +230,11 @@ def _bring_in(
             found = _told_by_rows(W, found, moved, Y, differs, deadline)
             W = found.W.copy()
         if k is not None and found.n_hidden < k:
-            # The others are on where rare columns have other values alone.
-            found = with_rest(found, moved, Y, k) or found
-            W = found.W.copy()
+            # The others are on where rare columns have other values alone; what hides them there they may tell then.
+            more = with_rest(found, moved, Y, k, UNEXPLAINED)
+            if more is not None:
+                found = _told_by_rows(more.W, more, moved, Y, differs, deadline)
+                W = found.W.copy()
     if found.n_hidden == 0:
         return found
     wrong = _wrong(W, found, moved, Y)
