@@ -9,12 +9,13 @@ import pytest
 from neurecover import simulate
 from neurecover.activations import get
 from neurecover.data import ArraySource, reduce
-from neurecover.models import Student
+from neurecover.models import Network, Student
 from neurecover.refine import descent as descent_module
 from neurecover.refine.descent import Descent
 from neurecover.refine.finisher import finish
 from neurecover.refine.matrix_free import product_system
 from neurecover.refine.search import descend
+from neurecover.refine.settling import as_student
 from neurecover.refine.starts import random_units
 from neurecover.refine.steps import ReadoutFactor, dense_system
 from neurecover.refine.task import Task
@@ -161,3 +162,22 @@ def test_a_start_beyond_all_numbers_explains_nothing() -> None:
         descent.advance(3)
     assert descent.relative_rss == np.inf
     assert not descent.running
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_weights_that_few_samples_show_come_to_an_end_too(seed: int) -> None:
+    """A unit on in 33 samples for its 31 weights, and 682 weights in all, more than the dense solver takes at first."""
+    truth = simulate.teacher(30, 22, 10, random_state=seed)
+    X = np.random.default_rng(seed).standard_normal((1_500, 30))
+    z = np.sort(X @ truth.W[0])
+    truth = Network(truth.W, np.append(-0.5 * (z[-33] + z[-34]), truth.b[1:]), truth.A, truth.c)
+    near = truth.W + 1e-4 * np.random.default_rng(1).standard_normal(truth.W.shape)
+    source, start = ArraySource(X, truth(X)), as_student(Network(near, truth.b, truth.A, truth.c), True)
+    end = descend(source, start, Deadline(), patient=True)
+    assert end.relative_rss < 1e-28
+    found, true = (W / np.linalg.norm(W, axis=1, keepdims=True) for W in (end.student.V[:, :-1], truth.W))
+    np.testing.assert_allclose(found, true, atol=1e-9)
+    # Dense steps from the same start end there as well, in few iterations.
+    dense = Descent(source, start, dense=True).advance(15)
+    assert not dense.large
+    assert dense.relative_rss < 1e-28

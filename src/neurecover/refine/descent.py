@@ -37,7 +37,7 @@ TOLERANCES = Tolerances(rounding=1e-29, promise=1e-13, gain=1e-12)
 class FitPoint:
     """A student with its Σ r² on the samples (`loss`) and Σ y² (`scale`).
 
-    `hh` is Σ h hᵀ, and `tolerance` how accurately a step from here is worth computing.
+    `hh` is Σ h hᵀ, and `tolerance` how accurately a step from here is worth computing, unless steps are `dense`.
     """
 
     source: Source
@@ -47,11 +47,12 @@ class FitPoint:
     hh: np.ndarray
     projected: bool
     deadline: Deadline
+    dense: bool
     tolerance: float = LOOSE
 
     @cached_property
     def _system(self) -> HiddenSystem | SingleSystem:
-        if not is_large(self.student.V.size):
+        if self.dense:
             return dense_system(reduce(self.source, GaussNewtonSums(self.student)))
         if isinstance(self.source, Held) and self.projected:
             return SingleSystem(self.source, self.student, self.hh, self.tolerance, self.deadline)
@@ -74,7 +75,7 @@ class FitPoint:
             student, loss = replace(student, readout=readout + best.step), best.best_rss
             # The error left in a step bounds the next decrease: it should be no larger than the last one, |r′|/|r|.
             tolerance = min(max(sqrt(loss / self.loss), TIGHT), LOOSE)
-        return FitPoint(self.source, student, loss, self.scale, sums["hh"], self.projected, self.deadline, tolerance)
+        return replace(self, student=student, loss=loss, hh=sums["hh"], tolerance=tolerance)
 
 
 def is_large(n_weights: int) -> bool:
@@ -86,14 +87,22 @@ class Descent:
     """One run, advanced a few iterations at a time so that runs can be raced.
 
     `student` and `rss` are the current point, `outcome` says whether anything more can be gained. The deadline cuts
-    a solution of the equations short; `advance` begins nothing after it.
+    a solution of the equations short; `advance` begins nothing after it. Steps are computed by the dense solver where
+    there are few weights, or if `dense`.
     """
 
     def __init__(
-        self, source: Source, student: Student, *, projected: bool = True, deadline: Deadline | None = None
+        self,
+        source: Source,
+        student: Student,
+        *,
+        projected: bool = True,
+        deadline: Deadline | None = None,
+        dense: bool = False,
     ) -> None:
         self.deadline = deadline or Deadline()
-        if is_large(student.V.size) and projected:
+        self.large = is_large(student.V.size) and not dense
+        if self.large and projected:
             source = hold(source, student.bias)
         with np.errstate(over="ignore", invalid="ignore"):  # where e^z is beyond all numbers nothing is to be gained
             sums = readout_sums(source, replace(student, readout=np.zeros_like(student.readout)))
@@ -103,9 +112,9 @@ class Descent:
                 sums = readout_sums(source, student)
             best = ReadoutFactor(sums)
         start = replace(student, readout=student.readout + best.step)
-        point = FitPoint(source, start, best.best_rss, self.total, sums["hh"], projected, self.deadline)
+        point = FitPoint(source, start, best.best_rss, self.total, sums["hh"], projected, self.deadline, not self.large)
         # Products in single precision say nothing of curvatures below their rounding.
-        smallest = 1e-7 if isinstance(source, Held) and is_large(student.V.size) else Damping().smallest
+        smallest = 1e-7 if isinstance(source, Held) and self.large else Damping().smallest
         self._loop = Loop(point, TOLERANCES, Damping(smallest=smallest))
         if (student.n_hidden == 0 or not isfinite(best.best_rss)) and self._loop.outcome is Outcome.RUNNING:
             self._loop.outcome = Outcome.CONVERGED
@@ -133,11 +142,6 @@ class Descent:
     @property
     def outcome(self) -> Outcome:
         return self._loop.outcome
-
-    @property
-    def large(self) -> bool:
-        """Whether its steps are computed by conjugate gradients."""
-        return is_large(self.student.V.size)
 
     @property
     def running(self) -> bool:

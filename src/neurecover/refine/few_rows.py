@@ -63,12 +63,12 @@ def with_units_of_few_rows(source: Source, task: Task, wide: Descent, deadline: 
     settled = settle(away, smaller, others, deadline)
     if not settled.exact or not settled.sign_choices:
         return None
-    for margin in (1, 2):  # pieces of them are left in the other samples
-        network = _without(settled.network, _few_of(settled.network, X, margin))
-        whole = _completed(settled, network, X, Y, k, deadline) if network.n_hidden < k else None
-        if whole is not None:
-            return whole
-    return None
+    # Pieces of them are left in the other samples, and may be on in more than they have weights.
+    few, more = (_few_of(settled.network, X, margin) for margin in (1, 2))
+    whole = _completed(settled, _without(settled.network, few), X, Y, k, deadline)
+    if whole is None and np.any(more & ~few):
+        whole = _completed(settled, _without(settled.network, more), X, Y, k, deadline)
+    return whole
 
 
 def fitted_once_more(source: Source, task: Task, found: Finished, deadline: Deadline) -> Finished | None:
@@ -92,8 +92,8 @@ def _without(network: Network, units: np.ndarray) -> Network:
 def _completed(
     found: Finished, others: Network, X: np.ndarray, Y: np.ndarray, k: int, deadline: Deadline
 ) -> Finished | None:
-    network = with_rest(others, X, Y, k)
-    if network is None:
+    network = with_rest(others, X, Y, k) if others.n_hidden < k else others
+    if network is None or network.n_hidden > k:
         return None
     rss, total = (float(np.sum(values**2)) for values in (network(X) - Y, Y))
     whole = replace(found, network=network, rss=rss, relative_rss=rss / total)

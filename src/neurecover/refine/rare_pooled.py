@@ -123,7 +123,7 @@ def _first_unit(rests: dict[int, Rest], candidates: Iterator[np.ndarray], size: 
 def _unit(rests: dict[int, Rest], B: np.ndarray, size: float, wanted: int) -> Unit | None:
     for _ in range(2):  # once more from all samples that agree
         own = {g: rows for g, rest in rests.items() if (rows := _agreeing(rest, B, size)).any()}
-        count = sum(np.count_nonzero(rows) - 1 for rows in own.values())
+        count = sum(int(rows.sum()) - 1 for rows in own.values())
         if count < wanted:
             return None
         X = np.concatenate([rests[g].X[rows] - rests[g].X[rows].mean(axis=0) for g, rows in own.items()])

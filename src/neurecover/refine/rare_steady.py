@@ -26,7 +26,7 @@ def by_rows_beside_steady(
 
     W (k, d) are its weights so far.
     """
-    rows = differs.any(axis=1)
+    rows, rare = np.any(differs, axis=1), np.any(differs, axis=0)
     steady = np.all(moved[~rows] @ W.T + found.b > 0.0, axis=0)
     A_s, A_o = found.A[:, steady], found.A[:, ~steady]
     n_steady = A_s.shape[1]
@@ -45,7 +45,7 @@ def by_rows_beside_steady(
     W, b, A, c = W.copy(), found.b.copy(), found.A.copy(), found.c.copy()
     W[~steady], b[~steady] = W_others, others.b
     for u, eta in zip(np.flatnonzero(steady), left[known].T):
-        W[u], side, kappa = _turned(W[u], b[u], moved[rows][known], differs.any(axis=0), eta)
+        W[u], side, kappa = _turned(W[u], b[u], moved[rows][known], rare, eta)
         W[u], b[u], A[:, u] = side * W[u], side * (b[u] - kappa), side * A[:, u]
         c += found.A[:, u] * kappa
     return Network(W, b, A, c, found.activation)

@@ -28,6 +28,7 @@ PATIENCE = 8
 CHUNK, SLOW, MAX_ITERATIONS = 10, 0.8, 300
 LARGE_CHUNK = 20  # of loosely solved steps, which gain less each
 WARM = 8_000  # hidden weights beyond which second-order descents from random units are stuck (measured)
+CLOSE, DENSE_END = 1e-9, 2_000  # Σ r² / Σ y² and hidden weights at which dense steps end what goes slowly
 NEARLY = 1e-12  # Σ r² / Σ y² at which a large student has all units of a noiseless teacher (measured)
 
 Draw = Callable[[np.random.Generator, int, int, bool], np.ndarray]  # fresh units, as `random_units` gives them
@@ -38,7 +39,8 @@ def descend(
 ) -> Descent:
     """Iterate until nothing is gained; unless patient, also until it is gained too slowly to lead to a solution.
 
-    Σ r² / Σ y² below `enough` ends it as well.
+    Σ r² / Σ y² below `enough` ends it as well. What conjugate gradients bring to an end slowly, where some weights are
+    seen in few samples, dense steps bring there at once.
     """
     descent = Descent(source, student, deadline=deadline)
     chunk = LARGE_CHUNK if descent.large else CHUNK
@@ -47,8 +49,11 @@ def descend(
         for _ in range(chunk):
             if descent.advance(1).relative_rss < enough:
                 return descent
-        if not patient and descent.iterations > 2 * chunk and descent.rss > SLOW * before:
+        slowly = descent.iterations > 2 * chunk
+        if not patient and slowly and descent.rss > SLOW * before:
             break
+        if patient and slowly and descent.large and descent.relative_rss < CLOSE and student.V.size <= DENSE_END:
+            descent = Descent(source, descent.student, deadline=deadline, dense=True)
         before = descent.rss
     return descent
 
