@@ -17,7 +17,7 @@ import numpy as np
 
 from neurecover.solve import Deadline
 
-MOST_GATES, MOST_GROUPS = 200, 3
+MOST_GATES, MOST_GROUPS = 320, 3
 SECONDS = 5.0
 FARTHEST = (2.0, 10.0)  # M over the largest value that is known: the larger, the less the solver sees through it
 TOLERANCE = 1e-7  # of the largest y, to which equations are met: about that of the solver
@@ -40,21 +40,23 @@ class Given:
 def fill_in(H: np.ndarray, units: list[Given], A: np.ndarray, values: np.ndarray, deadline: Deadline) -> bool:
     """Values of the units (n, k) in rows of H that are nan, with values = A h (n, p); False where none fit.
 
-    Where the rows are too many, those that show the same columns are taken by themselves, the largest group first.
+    Where the rows are too many, or time does not suffice, those that show the same columns are taken by themselves, the
+    largest group first. Fewer rows leave more choice, and one that others contradict is not seen to be wrong.
     """
     left = np.flatnonzero(np.isnan(H).any(axis=1))
-    for rows in _groups(units[0].T[left] != 0.0, MOST_GATES // len(units))[:MOST_GROUPS]:
+    for rows in _groups(units[0].T[left] != 0.0, MOST_GATES // len(units))[: MOST_GROUPS + 1]:
         if _filled_in(H, left[rows], units, A, values, deadline):
             return True
     return False
 
 
 def _groups(shown: np.ndarray, most: int) -> list[np.ndarray]:
-    """All rows of `shown` (n, c) if they are no more than that; else at most so many of each kind."""
-    if len(shown) <= most or most == 0:
-        return [np.arange(len(shown))] if len(shown) and most else []
+    """All rows of `shown` (n, c) if they are no more than that, and at most so many of each kind."""
+    if len(shown) == 0 or most == 0:
+        return []
     _, kind, count = np.unique(shown, axis=0, return_inverse=True, return_counts=True)
-    return [np.flatnonzero(kind.ravel() == which)[:most] for which in np.argsort(-count, kind="stable")]
+    kinds = [np.flatnonzero(kind.ravel() == which)[:most] for which in np.argsort(-count, kind="stable")]
+    return [np.arange(len(shown)), *kinds] if len(shown) <= most else kinds
 
 
 def _filled_in(
