@@ -18,7 +18,7 @@ import numpy as np
 from neurecover.solve import Deadline
 
 MOST_GATES, MOST_GROUPS = 320, 3
-SECONDS = 5.0
+SECONDS = 10.0
 FARTHEST = (2.0, 10.0)  # M over the largest value that is known: the larger, the less the solver sees through it
 TOLERANCE = 1e-7  # of the largest y, to which equations are met: about that of the solver
 INFEASIBLE = 2  # the status that `scipy.optimize.milp` gives

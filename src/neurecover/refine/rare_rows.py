@@ -18,6 +18,7 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
+from scipy.optimize import nnls
 
 from neurecover.models import Network
 from neurecover.refine.rare_programme import Given, fill_in
@@ -55,7 +56,7 @@ def by_rows(
             left = np.flatnonzero(np.isnan(H[:, 0]))
             told = np.stack([unit.told(h) for unit, h in zip(units, H.T)], axis=1)
             H[left] = sets.units_of(values[left], told[left], deadline)
-            if np.isnan(H[left]).all():
+            if np.isnan(H[left]).all() and not _with_weights_of_their_own(H, found.A, values, differs[rows]):
                 given = [unit.given(h) for unit, h in zip(units, H.T)]
                 if not fill_in(H, given, found.A, values, deadline):
                     break
@@ -64,6 +65,18 @@ def by_rows(
         w = unit.weights(H[:, u])
         W[u, unit.columns], b[u] = (w[:-1], w[-1]) if unit.whole else (w, b[u])
     return replace(found, b=b)
+
+
+def _with_weights_of_their_own(H: np.ndarray, A: np.ndarray, values: np.ndarray, differs: np.ndarray) -> bool:
+    """Values for rows of H that are nan and the only ones with some column, whose weights fit any; False without such.
+
+    They say nothing of other rows, and no row says more of them.
+    """
+    own = np.any(differs & (differs.sum(axis=0) == 1), axis=1) & np.isnan(H[:, 0])
+    for row in np.flatnonzero(own):
+        h, left = nnls(A, values[row])
+        H[row] = h if left <= SAME * np.linalg.norm(values[row]) else np.nan
+    return bool(np.isfinite(H[own, 0]).any())
 
 
 def _beside_another(A: np.ndarray, values: np.ndarray, told: np.ndarray) -> np.ndarray:
