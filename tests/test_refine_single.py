@@ -18,12 +18,12 @@ from neurecover.refine import held as held_module
 from neurecover.refine.descent import Descent
 from neurecover.refine.held import Held, hold, readout_sums
 from neurecover.refine.settling import as_student
-from neurecover.refine.single import SingleSystem
+from neurecover.refine.single import SingleProducts, SingleSystem
 from neurecover.refine.starts import random_units
 from neurecover.refine.steps import ReadoutFactor, dense_system
 from neurecover.refine.task import Task
 from neurecover.refine.warm_up import warm_up
-from neurecover.solve import ConjugateSystem, Deadline, DenseSystem
+from neurecover.solve import ConjugateSystem, Deadline, DenseSystem, conjugate_gradients
 from neurecover.statistics import GaussNewtonSums, ReadoutSums
 
 N, D, M = 1_500, 6, 8
@@ -92,6 +92,25 @@ def test_the_preconditioner_saves_products_whatever_the_inputs(inputs: str) -> N
     )
     plain.solve(1e-3)
     assert single.equations.n_products < plain.n_products
+
+
+@pytest.mark.parametrize("outputs", [1, 10])
+def test_without_an_affine_part_the_mean_gate_is_in_the_preconditioner(
+    outputs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth = simulate.teacher(60, 30, outputs, random_state=1)
+    held = Held(ArraySource(*simulate.sample(truth, 6_000, random_state=1)), True)
+    student = as_student(truth, True)
+
+    def n_products() -> int:
+        system = _single(held, student).products
+        b = system.product(np.random.default_rng(0).standard_normal(student.V.size).astype(np.float32))
+        found = conjugate_gradients(system.product, b, system.preconditioner(1e-6), tolerance=1e-2, max_products=100)
+        return found.n_products
+
+    partly = n_products()
+    monkeypatch.setattr(SingleProducts, "_explained", lambda products: 1.0)
+    assert partly < 0.7 * n_products()
 
 
 def test_duplicate_and_dead_units_leave_a_finite_step_downhill() -> None:

@@ -11,7 +11,10 @@ wider than its teacher has many at the end. Along them the readout stays where i
 
 The preconditioner is a Kronecker product, for the blocks of S are nearly so where gates and inputs are independent:
 
-    S ≈ (AᵀA ∘ Cov(gates)) ⊗ E[x̃x̃ᵀ].
+    S ≈ (AᵀA ∘ (E[ggᵀ] − ρ E[g] E[g]ᵀ)) ⊗ E[x̃x̃ᵀ].
+
+Of g_j x̃ the projection takes away E[g_j] x̃ where the features explain x̃: all of it with an affine part, and without one
+the share ρ that the hidden units explain by themselves.
 
 With weights w of the samples the gates, X_a in the projection and Q have √w, and the residual in the gradient w.
 
@@ -77,16 +80,26 @@ class SingleProducts:
         gram = (self.gates.T @ self.gates).astype(np.float64)
         self._unit_scale = np.diag(weights) * np.diag(gram)
         self._unit_scale = np.maximum(self._unit_scale, 1e-8 * self._unit_scale.max(initial=1e-300))
-        if self.projection.a:
-            root = held.root_weight
-            on = (self.gates if root is None else root * self.gates).sum(axis=0, dtype=np.float64)
-            gram -= np.outer(on, on) / len(self.gates)
-        self._kronecker = weights * gram
         ridge = 1e-9 * np.trace(moments) / len(moments) * np.eye(len(moments))
         self._inverse_root = solve_triangular(np.linalg.cholesky(moments + ridge), np.eye(len(moments)), lower=True).T
+        root = held.root_weight
+        on = (self.gates if root is None else root * self.gates).sum(axis=0, dtype=np.float64)
+        gram -= self._explained() * np.outer(on, on) / len(self.gates)
+        self._kronecker = weights * gram
         if student.n_outputs == 1:
             self.gates *= self._A[0]
         self.diagonal = np.outer(self._unit_scale, np.diag(moments))
+
+    def _explained(self) -> float:
+        """ρ, the share of the inputs that the features explain: the mean over directions of equal spread."""
+        D, a = self.student.V.shape[1], self.projection.a
+        if a == D:
+            return 1.0
+        along = np.zeros((self.basis.shape[1], D))
+        for rows in self._blocks():
+            X, root = self.held.inputs[rows], self.held.root_weight
+            along += self.basis[rows].T @ (X if root is None else root[rows] * X)
+        return min((float(np.sum((along @ self._inverse_root) ** 2)) / len(self.gates) + a) / D, 1.0)
 
     def readout_of(self, u: np.ndarray) -> np.ndarray:
         """The readout (q, p) that fits u (n, p) best."""
