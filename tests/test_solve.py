@@ -195,6 +195,32 @@ def test_conjugate_gradients_end_in_as_many_products_as_there_are_eigenvalues() 
     assert exact.n_products == 1
 
 
+def test_a_second_damping_is_solved_for_from_where_the_first_ended() -> None:
+    rng = np.random.default_rng(7)
+    Q = np.linalg.qr(rng.standard_normal((40, 40)))[0]
+    S, g = (Q * np.geomspace(1e-2, 1.0, 40)) @ Q.T, rng.standard_normal(40)
+
+    def system() -> ConjugateSystem:
+        D, plain = np.diag(S).copy(), lambda damping: lambda v: v
+        return ConjugateSystem(lambda v: S @ v, g, D, plain, tolerance=1e-3, max_products=100)
+
+    again = system()
+    again.solve(1e-6)
+    once = again.n_products
+    for damping in (1e-5, 1e-2, 10.0):
+        before, fresh = again.n_products, system()
+        step, expected = again.solve(damping), fresh.solve(damping)
+        assert step is not None
+        assert expected is not None
+        M = S + damping * np.diag(np.diag(S))
+        assert np.linalg.norm(g - M @ step) <= 1.001e-3 * np.linalg.norm(g)
+        model = 2.0 * step @ g - step @ S @ step
+        assert again.predicted_decrease(step, damping) == pytest.approx(model, rel=1e-6)
+        assert again.n_products - before <= fresh.n_products
+        if damping == 1e-5:
+            assert again.n_products - before < 0.5 * once
+
+
 def test_conjugate_gradients_make_no_product_after_the_deadline() -> None:
     system = ConjugateSystem(
         lambda v: v,

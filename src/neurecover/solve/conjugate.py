@@ -48,17 +48,24 @@ def conjugate_gradients(
     tolerance: float,
     max_products: int,
     deadline: Deadline | None = None,
+    start: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Solution:
     """M x = b for a symmetric positive definite M, from x = 0, in the precision of `right`.
 
-    `precondition` is C⁻¹ for some C near M. It ends when √(r·C⁻¹r) has fallen to `tolerance` of its first value, after
-    `max_products`, at the deadline, or where rounding has left no direction of positive curvature. Every x on the
-    way lowers ½ x·M x − b·x, so one that came early is still a step downhill.
+    `precondition` is C⁻¹ for some C near M. It ends when √(r·C⁻¹r) has fallen to `tolerance` of its value at x = 0,
+    after `max_products`, at the deadline, or where rounding has left no direction of positive curvature. Every x on the
+    way lowers ½ x·M x − b·x, so one that came early is still a step downhill. `start` is another x to begin at, with
+    its residual b − M x; it is left aside where it is further from the end than x = 0.
     """
     x, r = np.zeros_like(right), right.copy()
     z = precondition(r)
-    direction, rz = z.copy(), float(np.vdot(r, z))
+    rz = float(np.vdot(r, z))
     goal = tolerance**2 * rz
+    if start is not None:
+        closer = precondition(start[1])
+        if (left := float(np.vdot(start[1], closer))) < rz:
+            x, r, z, rz = start[0].copy(), start[1].copy(), closer, left
+    direction = z.copy()
     lengths: list[float] = []
     ratios: list[float] = []
     while rz > goal and len(lengths) < max_products and not (deadline is not None and deadline.passed):
@@ -83,6 +90,9 @@ class ConjugateSystem:
     `preconditioner(λ)` returns C⁻¹ for a C near S + λD. Both operators are given and return vectors in the precision
     `dtype`; g is scaled to unit length before, so that single precision does not underflow when g is small.
     `offset` is a decrease that comes with every step.
+
+    After a step that was rejected the same S is solved for with another λ: (S + λD) δ = g − r says what the last δ
+    leaves with λ′ in place of λ, r − (λ′ − λ) D δ, and where that is small no product is needed.
     """
 
     def __init__(
@@ -105,10 +115,14 @@ class ConjugateSystem:
         self.n_products = 0
         self._length = float(np.linalg.norm(g)) or 1.0
         self._left = np.zeros_like(g)
+        self._last: tuple[np.ndarray, np.ndarray, float] | None = None  # δ and r at unit length of g, λ
 
     def solve(self, damping: float) -> np.ndarray | None:
         """δ to the tolerance; None where not even one product was made before the deadline."""
-        damped = self.dtype(damping) * self.D
+        damped, start = self.dtype(damping) * self.D, None
+        if self._last is not None:
+            x, r, before = self._last
+            start = x, r - self.dtype(damping - before) * self.D * x
         solution = conjugate_gradients(
             lambda v: self.product(v) + damped * v,
             (self.g / self._length).astype(self.dtype),
@@ -116,10 +130,12 @@ class ConjugateSystem:
             tolerance=self.tolerance,
             max_products=self.max_products,
             deadline=self.deadline,
+            start=start,
         )
+        self._last = solution.x, solution.residual, damping
         self.n_products += solution.n_products
         self._left = self._length * solution.residual.astype(np.float64)
-        return self._length * solution.x.astype(np.float64) if solution.n_products else None
+        return self._length * solution.x.astype(np.float64) if solution.x.any() else None
 
     def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
         """2 δ·g − δ·S δ and the offset for the δ solved for last, with (S + λD) δ = g − (what was left)."""
