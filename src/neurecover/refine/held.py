@@ -9,9 +9,11 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from neurecover.data import ArraySource, Source, reduce
 from neurecover.models import Student
+from neurecover.refine.unit_sums import UnitSums
 from neurecover.statistics import ReadoutSums
 from neurecover.statistics.base import by_root
 
@@ -53,11 +55,28 @@ class Held(ArraySource):
             total += X.T @ X
         return total
 
+    @cached_property
+    def inverse_moments(self) -> np.ndarray:
+        """(Σ w x̃x̃ᵀ)⁻¹."""
+        return np.linalg.inv(self.second_moments)
+
+    @cached_property
+    def inverse_root(self) -> np.ndarray:
+        """R with RRᵀ = E[x̃x̃ᵀ]⁻¹ but for a small ridge: E[x̃x̃ᵀ] = LLᵀ has the inverse L⁻ᵀL⁻¹."""
+        moments = self.second_moments / len(self.inputs)
+        ridge = 1e-9 * np.trace(moments) / len(moments) * np.eye(len(moments))
+        return solve_triangular(np.linalg.cholesky(moments + ridge), np.eye(len(moments)), lower=True).T
+
+    @cached_property
+    def inverse(self) -> np.ndarray:
+        """RRᵀ in single precision."""
+        return (self.inverse_root @ self.inverse_root.T).astype(np.float32)
+
 
 def readout_sums(source: Source, student: Student) -> dict[str, np.ndarray]:
     """Σ h hᵀ, Σ h rᵀ and Σ |r|² of a student, without adding up again what the samples held in memory know."""
     if isinstance(source, Held):
-        sums = reduce(source, ReadoutSums(student, inputs_known=True), block_bytes=CACHE)
+        sums = reduce(source, UnitSums(student), block_bytes=CACHE)
         return sums.with_inputs(source.second_moments)
     return reduce(source, ReadoutSums(student)).sums
 

@@ -28,10 +28,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import solve_triangular
 
 from neurecover.models import Student
 from neurecover.refine.held import Held
+from neurecover.refine.unit_sums import forward
 from neurecover.solve import ConjugateSystem, Deadline
 from neurecover.solve.conjugate import Operator
 
@@ -51,11 +51,11 @@ class _Projection:
     a: int
 
     @classmethod
-    def of(cls, student: Student, hh: np.ndarray) -> _Projection:
+    def of(cls, held: Held, student: Student, hh: np.ndarray) -> _Projection:
         m = student.n_hidden
         a = len(hh) - m
         units, cross, affine = hh[:m, :m], hh[m:, :m], hh[m:, m:]
-        inverse = np.linalg.inv(affine) if a else np.zeros((0, 0))
+        inverse = held.inverse_moments if a == student.V.shape[1] else np.linalg.inv(affine)
         B = inverse @ cross
         left = units - cross.T @ B
         scale = np.sqrt(np.diag(units))
@@ -73,15 +73,13 @@ class SingleProducts:
 
     def __init__(self, held: Held, student: Student, hh: np.ndarray) -> None:
         self.held, self.student = held, student
-        self.projection = _Projection.of(student, hh)
+        self.projection = _Projection.of(held, student, hh)
         self._linearise()
         moments = held.second_moments / len(held.inputs)
         weights = student.A.T @ student.A
         gram = (self.gates.T @ self.gates).astype(np.float64)
         self._unit_scale = np.diag(weights) * np.diag(gram)
         self._unit_scale = np.maximum(self._unit_scale, 1e-8 * self._unit_scale.max(initial=1e-300))
-        ridge = 1e-9 * np.trace(moments) / len(moments) * np.eye(len(moments))
-        self._inverse_root = solve_triangular(np.linalg.cholesky(moments + ridge), np.eye(len(moments)), lower=True).T
         root = held.root_weight
         on = (self.gates if root is None else root * self.gates).sum(axis=0, dtype=np.float64)
         gram -= self._explained() * np.outer(on, on) / len(self.gates)
@@ -99,7 +97,7 @@ class SingleProducts:
         for rows in self._blocks():
             X, root = self.held.inputs[rows], self.held.root_weight
             along += self.basis[rows].T @ (X if root is None else root[rows] * X)
-        return min((float(np.sum((along @ self._inverse_root) ** 2)) / len(self.gates) + a) / D, 1.0)
+        return min((float(np.sum((along @ self.held.inverse_root) ** 2)) / len(self.gates) + a) / D, 1.0)
 
     def readout_of(self, u: np.ndarray) -> np.ndarray:
         """The readout (q, p) that fits u (n, p) best."""
@@ -124,20 +122,22 @@ class SingleProducts:
         for X, Y, weight in held.weighted_blocks(ROWS):
             rows = slice(start, start + len(X))
             start = rows.stop
-            X_extended = student.extended(X)
-            Z = X_extended @ student.V.T
-            h = student.features(X_extended, Z)
-            R = Y - h @ student.readout
+            Z, affine = forward(student, X)
+            H = student.activation(Z)
+            R = Y - H @ student.readout[:m] - affine
             gates = student.activation.derivative(Z)
             self.gates[rows] = gates
-            rest = h[:, :m].astype(np.float32)
+            rest = H.astype(np.float32)
             rest -= held.inputs[rows, D - P.a :] @ B
             if root is not None and weight is not None:
                 self.gates[rows] *= root[rows]
                 rest *= root[rows]
                 R *= weight[:, None]
             np.matmul(rest, T, out=self.basis[rows])
-            self.gradient += (gates * (R @ student.A)).T @ X_extended
+            back = gates * (R @ student.A)
+            self.gradient[:, : X.shape[1]] += back.T @ X
+            if student.bias:
+                self.gradient[:, -1] += back.sum(axis=0)
         self._A = student.A.astype(np.float32)
         self._inverse_affine = P.inverse.astype(np.float32)
 
@@ -150,9 +150,9 @@ class SingleProducts:
 
     def unexplained(self, u: np.ndarray) -> np.ndarray:
         """(I − P) u (n, p): what no readout explains."""
-        along, left = self._along_features(u), np.empty_like(u)
+        fit, left = self._fit(self._along_features(u)), np.empty_like(u)
         for rows in self._blocks():
-            left[rows] = self._left(u, rows, along)
+            left[rows] = self._left(u, rows, fit)
         return left
 
     def backward(self, u: np.ndarray) -> np.ndarray:
@@ -168,9 +168,9 @@ class SingleProducts:
         for rows in self._blocks():
             self._move(u, rows, step)
             self._add_along(along, u, rows)
-        total = np.zeros(self.student.V.shape, dtype=np.float32)
+        fit, total = self._fit(along), np.zeros(self.student.V.shape, dtype=np.float32)
         for rows in self._blocks():
-            total += self._back(self._left(u, rows, along), rows)
+            total += self._back(self._left(u, rows, fit), rows)
         return total.ravel()
 
     def _like_outputs(self) -> np.ndarray:
@@ -184,9 +184,13 @@ class SingleProducts:
             moved *= self.gates[rows]
             np.matmul(moved, self._A.T, out=u[rows])
 
-    def _left(self, u: np.ndarray, rows: slice, along: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        affine, units = along
-        return u[rows] - self.affine[rows] @ (self._inverse_affine @ affine) - self.basis[rows] @ units
+    def _fit(self, along: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+        """(X_aᵀX_a)⁻¹ X_aᵀu and Qᵀu, with which P u = X_a (…) + Q (…)."""
+        return self._inverse_affine @ along[0], along[1]
+
+    def _left(self, u: np.ndarray, rows: slice, fit: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
+        affine, units = fit
+        return u[rows] - self.affine[rows] @ affine - self.basis[rows] @ units
 
     def _back(self, u: np.ndarray, rows: slice) -> np.ndarray:
         gates = self.gates[rows]
@@ -206,15 +210,15 @@ class SingleProducts:
 
     def _add_along(self, along: tuple[np.ndarray, np.ndarray], u: np.ndarray, rows: slice) -> None:
         for total, features in zip(along, (self.affine, self.basis)):
-            total += features[rows].T @ u[rows]
+            total += (u[rows].T @ features[rows]).T  # the shape in which the long side is copied least
 
     def _blocks(self) -> Iterator[slice]:
         return (slice(start, start + ROWS) for start in range(0, len(self.gates), ROWS))
 
     def preconditioner(self, damping: float) -> Operator:
         """C⁻¹ for a C near S + λD."""
-        units, inputs = self.preconditioner_root(damping)
-        left, right = (units @ units.T).astype(np.float32), (inputs @ inputs.T).astype(np.float32)
+        units, _ = self.preconditioner_root(damping)
+        left, right = (units @ units.T).astype(np.float32), self.held.inverse
         return lambda v: (left @ v.reshape(self.student.V.shape) @ right).ravel()
 
     def preconditioner_root(self, damping: float) -> tuple[np.ndarray, np.ndarray]:
@@ -223,8 +227,7 @@ class SingleProducts:
         scaled = self._kronecker * root * root[:, None]
         values, vectors = np.linalg.eigh(scaled + damping * np.eye(len(root)))
         units = root[:, None] * vectors / np.sqrt(np.maximum(values, max(FLOOR, damping)))
-        # E[x̃x̃ᵀ] = LLᵀ has the inverse L⁻ᵀL⁻¹.
-        return units, self._inverse_root
+        return units, self.held.inverse_root
 
 
 class SingleSystem:

@@ -23,14 +23,10 @@ from neurecover.statistics.regions import Regions, can_divide, divide
 
 
 class ReadoutSums(Statistic):
-    """Σ h hᵀ, Σ h rᵀ and Σ |r|² at a student: what the best readout for its hidden units needs.
+    """Σ h hᵀ, Σ h rᵀ and Σ |r|² at a student: what the best readout for its hidden units needs."""
 
-    With `inputs_known` only the hidden units' rows of Σ h hᵀ are summed: the rest follows from Σ x̃x̃ᵀ, which is the same
-    for all students (`with_inputs`).
-    """
-
-    def __init__(self, student: Student, inputs_known: bool = False) -> None:
-        self.student, self.inputs_known = student, inputs_known
+    def __init__(self, student: Student) -> None:
+        self.student = student
         self.settings = {"V": student.V, "readout": student.readout}
         q, p = student.readout.shape
         self.sums = no_readout(q, p)
@@ -38,15 +34,6 @@ class ReadoutSums(Statistic):
 
     def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         self._readout(X, Y, weight)
-
-    def with_inputs(self, second_moments: np.ndarray) -> dict[str, np.ndarray]:
-        """The sums, the affine features' part of Σ h hᵀ filled in from Σ x̃x̃ᵀ (D, D)."""
-        m = self.student.n_hidden
-        hh = self.sums["hh"].copy()
-        D, a = len(second_moments), len(hh) - m
-        hh[m:, :m] = hh[:m, m:].T
-        hh[m:, m:] = second_moments[D - a :, D - a :]
-        return {**self.sums, "hh": hh}
 
     def _readout(
         self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None
@@ -59,10 +46,7 @@ class ReadoutSums(Statistic):
         R = Y - h @ self.student.readout
         X_extended, h, R = by_root(weight, X_extended, self._probed(h, X_extended), R)
         self._count(len(X), weight)
-        if self.inputs_known:
-            self.sums["hh"][: self.student.n_hidden] += h[:, : self.student.n_hidden].T @ h
-        else:
-            self.sums["hh"] += h.T @ h
+        self.sums["hh"] += h.T @ h
         self.sums["hr"] += h.T @ R
         self.sums["rr"] += np.vdot(R, R)
         return X_extended, Z, h, R
