@@ -11,6 +11,7 @@ from neurecover.models import Student
 from neurecover.statistics import CurvatureProduct, GaussNewtonSums, ReadoutSums, UnitBlockSums
 from neurecover.statistics.base import FEW, row_products
 from neurecover.statistics.regions import divide
+from neurecover.statistics.unit_sums import UnitSums
 
 N, D, K = 60, 3, 4
 STEP = 1e-5
@@ -90,6 +91,20 @@ def test_readout_sums(student: Student) -> None:
     np.testing.assert_allclose(statistic.sums["hr"], h.T @ R, rtol=1e-10, atol=1e-11)
     assert float(statistic.sums["rr"]) == pytest.approx(np.sum(R**2), rel=1e-12)
     assert statistic.n == N
+
+
+@every_student
+def test_sums_of_units_and_known_inputs_are_those_of_the_readout(student: Student) -> None:
+    X, Y = _samples(student)
+    extended = student.extended(X)
+    plain, units = ReadoutSums(student), UnitSums(student)
+    for weight in (None, np.linspace(0.5, 2.0, N)):
+        plain, units = plain.blank(), units.blank()
+        plain.update(X, Y, weight)
+        units.update(X, Y, weight)
+        moments = extended.T @ (extended if weight is None else weight[:, None] * extended)
+        for name, value in units.with_inputs(moments).items():
+            np.testing.assert_allclose(value, plain.sums[name], rtol=1e-10, atol=1e-10, err_msg=name)
 
 
 @every_student

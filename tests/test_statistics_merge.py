@@ -48,6 +48,7 @@ from neurecover.statistics.opposite_signs import DistinguishingSums
 from neurecover.statistics.residual_moments import ResidualMoments
 from neurecover.statistics.truncated import TruncatedSums
 from neurecover.statistics.union_score import UnionScore
+from neurecover.statistics.unit_sums import UnitSums
 
 D, P, K = 3, 2, 4
 _rng = np.random.default_rng(0)
@@ -69,6 +70,7 @@ FACTORIES: dict[str, Callable[[], Statistic]] = {
     "hermite-projected": lambda: HermiteSums(D, P, 2, projection=BASIS, mean=ORIGIN[:D]),
     "residuals": lambda: Residuals(STUDENT, P, origin=ORIGIN[D:]),
     "readout": lambda: ReadoutSums(STUDENT),
+    "units": lambda: UnitSums(STUDENT),
     "unit-blocks": lambda: UnitBlockSums(STUDENT),
     "gauss-newton": lambda: GaussNewtonSums(STUDENT),
     "gauss-newton-probed": lambda: GaussNewtonSums(STUDENT, DIRECTION[:2]),

@@ -13,9 +13,9 @@ from scipy.linalg import solve_triangular
 
 from neurecover.data import ArraySource, Source, reduce
 from neurecover.models import Student
-from neurecover.refine.unit_sums import UnitSums
 from neurecover.statistics import ReadoutSums
 from neurecover.statistics.base import by_root
+from neurecover.statistics.unit_sums import UnitSums
 
 CACHE = 2**22  # bytes that a block of held samples works on
 MOST_BYTES = 2**30  # for the inputs in single precision; larger sources are read again for every product

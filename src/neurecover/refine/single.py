@@ -31,9 +31,9 @@ import numpy as np
 
 from neurecover.models import Student
 from neurecover.refine.held import Held
-from neurecover.refine.unit_sums import forward
 from neurecover.solve import ConjugateSystem, Deadline
 from neurecover.solve.conjugate import Operator
+from neurecover.statistics.unit_sums import forward
 
 RESOLVED = 1e-6  # squared length, relative to its parts, of a combination of units that single precision resolves
 FLOOR = 1e-4  # of the preconditioner's eigenvalues, relative to the diagonal: below, independence is no guide

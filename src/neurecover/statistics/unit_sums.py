@@ -13,8 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.models import Student
-from neurecover.statistics import Statistic
-from neurecover.statistics.base import float64, no_readout
+from neurecover.statistics.base import Statistic, float64, no_readout
 
 
 def forward(student: Student, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
