@@ -65,7 +65,7 @@ def inputs_of(table: str, seed: int) -> np.ndarray:
 
 
 def _measure(problem: Problem, track: Track) -> Row:
-    solved, lies, hidden, seconds, shares, n, d = 0, 0, 0, [], [], 0, 0
+    solved, answered, lies, hidden, seconds, shares, n, d = 0, 0, 0, 0, [], [], 0, 0
     for seed in track(range(FIRST_SEED, FIRST_SEED + problem.seeds), f"{problem.table}, {problem.k} units"):
         X = inputs_of(problem.table, seed)
         n, d = X.shape
@@ -79,6 +79,7 @@ def _measure(problem: Problem, track: Track) -> Row:
         share, wrong = _said(found, truth)
         shares.append(share)
         answers = bool(np.abs(found.network(X) - Y).max() <= RIGHT * np.abs(Y).max())
+        answered += answers
         solved += answers and share > 0.0 and not wrong
         lies += wrong
     return {
@@ -88,6 +89,7 @@ def _measure(problem: Problem, track: Track) -> Row:
         "k": problem.k,
         "p": problem.p,
         "seeds": problem.seeds,
+        "answers every row": answered,
         "solved": solved,
         "needed": problem.needed,
         "unit on or off in too few rows": hidden,

@@ -17,7 +17,7 @@ from neurecover.activations import Activation, get
 from neurecover.data import Source, reduce
 from neurecover.models import Student
 from neurecover.refine.descent import Descent
-from neurecover.refine.narrowing import lean, narrow
+from neurecover.refine.narrowing import ended, lean, narrow
 from neurecover.refine.search import good_enough, hops
 from neurecover.refine.settling import settle
 from neurecover.refine.task import Task
@@ -97,7 +97,8 @@ def _width(task: Task, round_: int) -> int:
 def _judged(fit: Source, other: Source, task: Task, descent: Descent, deadline: Deadline) -> Contestant:
     student, solved = descent.student, False
     if descent.relative_rss < good_enough(task, student.n_hidden):
-        narrowed, _ = narrow(fit, lean(fit, descent, task, deadline), task, deadline)
+        slim = ended(fit, lean(fit, descent, task, deadline), task, deadline)
+        narrowed, _ = narrow(fit, slim, task, deadline)
         settled = settle(fit, task, narrowed, deadline)
         solved = settled.exact and settled.sign_choices > 0
         student = narrowed.student

@@ -21,11 +21,10 @@ from dataclasses import replace
 import numpy as np
 
 from neurecover.data import ArraySource, Source
-from neurecover.models import Network
+from neurecover.models import Network, Student
 from neurecover.refine.descent import EXACT, Descent
 from neurecover.refine.narrowing import lean, narrow
 from neurecover.refine.rare_rows import switched_off
-from neurecover.refine.search import descend
 from neurecover.refine.settling import Finished, polish, settle
 from neurecover.refine.shrink import keep_units
 from neurecover.refine.task import Task
@@ -34,6 +33,7 @@ from neurecover.solve import Deadline
 SHOWS = 1e-9  # of the largest output: what is more than rounding
 ONE_WAY = 1e-6  # by how much directions of r that belong to one unit differ
 NEARLY, WORST = 1e-6, 0.05  # Σ r² / Σ y² of a student that may be without such units, and the share that it fits worst
+ROUNDS, STEPS = 4, 15  # in which that share is set aside, and steps in each
 MOST = 0.25  # share of the samples that such units may be on in, all of them together
 UNEXPLAINED = 0.1  # share of what the others leave that may be no unit's
 LARGEST = 2_000_000  # inequalities times weights that a linear programme takes
@@ -50,17 +50,25 @@ def with_units_of_few_rows(source: Source, task: Task, wide: Descent, deadline: 
     few, rows = _of_few(student.V @ student.extended(X).T > 0.0, student.V.shape[1], student.affine)
     if not few.any():
         return None
+    others = keep_units(student, np.flatnonzero(~few))
     if wide.relative_rss >= EXACT:
-        missed = np.linalg.norm(Y - student(X), axis=1)
-        rows |= missed > np.quantile(missed, 1.0 - WORST)
-    if np.mean(rows) > MOST:
+        rows |= _worst(student, X, Y, ~rows)
+    for _ in range(ROUNDS):
+        if np.mean(rows) > MOST or deadline.passed:
+            return None
+        away = ArraySource(X[~rows], Y[~rows])
+        fit = Descent(away, others, deadline=deadline).advance(STEPS)
+        if fit.relative_rss < EXACT:
+            break
+        others = fit.student
+        rows |= _worst(others, X, Y, ~rows)
+    else:
         return None
-    away, smaller = ArraySource(X[~rows], Y[~rows]), replace(task, n_hidden=None, n_samples=int(np.sum(~rows)))
-    others = descend(away, keep_units(student, np.flatnonzero(~few)), deadline)
-    if others.relative_rss >= EXACT:
-        return None
-    others, _ = narrow(away, lean(away, others, smaller, deadline), smaller, deadline)
-    settled = settle(away, smaller, others, deadline)
+    smaller = replace(task, n_hidden=None, n_samples=int(np.sum(~rows)))
+    slim = lean(away, fit, smaller, deadline)
+    if not slim.large or slim.student.n_hidden > k:  # one by one takes long
+        slim, _ = narrow(away, slim, smaller, deadline)
+    settled = settle(away, smaller, slim, deadline)
     if not settled.exact or not settled.sign_choices:
         return None
     # Pieces of them are left in the other samples, and may be on in more than they have weights.
@@ -87,6 +95,12 @@ def _few_of(network: Network, X: np.ndarray, margin: int) -> np.ndarray:
 
 def _without(network: Network, units: np.ndarray) -> Network:
     return replace(network, W=network.W[~units], b=network.b[~units], A=network.A[:, ~units])
+
+
+def _worst(student: Student, X: np.ndarray, Y: np.ndarray, among: np.ndarray) -> np.ndarray:
+    """The samples that a student fits worst, WORST of those it is fitted to."""
+    missed = np.linalg.norm(Y - student(X), axis=1)
+    return missed > np.quantile(missed[among], 1.0 - WORST)
 
 
 def _completed(

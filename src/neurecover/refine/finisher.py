@@ -16,7 +16,7 @@ from neurecover.data import Source
 from neurecover.refine.descent import EXACT, Descent, is_large
 from neurecover.refine.few_rows import with_units_of_few_rows
 from neurecover.refine.held import hold
-from neurecover.refine.narrowing import lean, narrow
+from neurecover.refine.narrowing import ended, lean, narrow
 from neurecover.refine.optima import one_optimum
 from neurecover.refine.search import Draw, good_enough, hops
 from neurecover.refine.settling import Finished, settle
@@ -63,7 +63,7 @@ def finish(
         progress("shrink", candidate.relative_rss)
         if exact or whole:
             unsettled += not (_found(candidate, task) and candidate.sign_choices)
-        else:
+        if not (whole or descent.relative_rss < task.level or _found(candidate, task)):
             agreements = agreements + 1 if best is not None and _same(source, candidate, best) else 0
         if best is None or _better(candidate, best, task):
             best = candidate
@@ -76,12 +76,14 @@ def finish(
 
 
 def _shrunk(source: Source, task: Task, wide: Descent, exact: bool, deadline: Deadline) -> Finished:
-    """The network behind a wide student; one that fits exactly and cannot be made lean has units of few samples."""
+    """The network behind a wide student; one that fits and cannot be made lean may have units of few samples."""
     slim = lean(source, wide, task, deadline)
     stuck = exact and task.n_hidden is not None and slim.student.n_hidden > task.n_hidden
     whole = with_units_of_few_rows(source, task, slim, deadline) if stuck else None
     if whole is not None:
         return whole
+    if stuck:
+        slim = ended(source, slim, task, deadline)
     narrowed, last_drop = narrow(source, slim, task, deadline)
     candidate = replace(settle(source, task, narrowed, deadline), last_drop=last_drop)
     if exact and not stuck and not _found(candidate, task):

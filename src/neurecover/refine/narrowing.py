@@ -46,10 +46,7 @@ def narrow(source: Source, descent: Descent, task: Task, deadline: Deadline) -> 
 
 
 def lean(source: Source, descent: Descent, task: Task, deadline: Deadline) -> Descent:
-    """Where a fit is exact, the first one with all superfluous units gone that is as good.
-
-    A rough one is refined before it is given up.
-    """
+    """Where a fit is exact, or nearly, the first one with all superfluous units gone that is as good; else itself."""
     if descent.relative_rss >= good_enough(task, descent.student.n_hidden):
         return descent
     N = task.n_samples * task.n_outputs
@@ -58,10 +55,15 @@ def lean(source: Source, descent: Descent, task: Task, deadline: Deadline) -> De
         slack = 1.0 + max(gone, 0) * task.n_parameters_per_unit * np.log(N) / N
         if fewer.rss < max(EXACT * descent.total, slack * descent.rss * (descent.relative_rss > EXACT)):
             return fewer
-    if descent.relative_rss < EXACT or deadline.passed:
+    return descent
+
+
+def ended(source: Source, descent: Descent, task: Task, deadline: Deadline) -> Descent:
+    """A fit that is nearly exact brought to its end, and lean there; any other itself."""
+    if not EXACT <= descent.relative_rss < good_enough(task, descent.student.n_hidden):
         return descent
-    refined = descend(source, descent.student, deadline)
-    return lean(source, refined, task, deadline) if refined.relative_rss < EXACT else refined
+    end = descend(source, descent.student, deadline)
+    return lean(source, end, task, deadline) if end.relative_rss < EXACT else end
 
 
 def _all_at_once(source: Source, descent: Descent, task: Task, deadline: Deadline) -> Iterator[Descent]:
@@ -73,13 +75,14 @@ def _all_at_once(source: Source, descent: Descent, task: Task, deadline: Deadlin
     forms = [descent.student]
     if task.can_be_affine and not descent.student.affine:
         forms.append(_with_affine(descent.student))
-    merges = (merged(form, angle) for form, angle in itertools.product(forms, (0.1, 0.01, 0.001)))
+    merges = (merged(form, angle) for form, angle in itertools.product(forms, (0.3, 0.1, 0.01, 0.001)))
     students: Iterator[Student] = (
         _useful(source, student, descent.total, task) for student in merges if _is_finite(source, student)
     )
     if descent.large:
-        # A fit takes long and a readout does not: the idea that costs least is tried first.
-        students = iter(sorted(students, key=lambda s: ReadoutFactor(readout_sums(source, s)).best_rss))
+        # A fit takes long and a readout does not: the idea that costs least is tried first, and each once.
+        alike = {(s.affine, s.n_hidden, float(np.sum(np.abs(s.V)))): s for s in students}
+        students = iter(sorted(alike.values(), key=lambda s: ReadoutFactor(readout_sums(source, s)).best_rss))
     for student in students:
         if descent.large:
             # From the right units the residual falls at once; from others it would take long to see that it does not.

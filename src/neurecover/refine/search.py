@@ -26,10 +26,10 @@ from neurecover.solve import Deadline
 
 PATIENCE = 8
 CHUNK, SLOW, MAX_ITERATIONS = 10, 0.8, 300
-LARGE_CHUNK = 20  # of loosely solved steps, which gain less each
+LARGE_CHUNK, LARGE_SLOW = 10, 0.9  # of loosely solved steps, which gain less each
 WARM = 8_000  # hidden weights beyond which second-order descents from random units are stuck (measured)
 CLOSE, DENSE_END = 1e-9, 2_000  # Σ r² / Σ y² and hidden weights at which dense steps end what goes slowly
-NEARLY = 1e-12  # Σ r² / Σ y² at which a large student has all units of a noiseless teacher (measured)
+NEARLY = 1e-7  # Σ r² / Σ y² at which a large student has all units of a noiseless teacher (measured)
 
 Draw = Callable[[np.random.Generator, int, int, bool], np.ndarray]  # fresh units, as `random_units` gives them
 
@@ -43,14 +43,14 @@ def descend(
     seen in few samples, dense steps bring there at once.
     """
     descent = Descent(source, student, deadline=deadline)
-    chunk = LARGE_CHUNK if descent.large else CHUNK
+    chunk, slow = (LARGE_CHUNK, LARGE_SLOW) if descent.large else (CHUNK, SLOW)
     before = descent.rss
     while descent.running and descent.iterations < MAX_ITERATIONS and not deadline.passed:
         for _ in range(chunk):
             if descent.advance(1).relative_rss < enough:
                 return descent
         slowly = descent.iterations > 2 * chunk
-        if not patient and slowly and descent.rss > SLOW * before:
+        if not patient and slowly and descent.rss > slow * before:
             break
         if patient and slowly and descent.large and descent.relative_rss < CLOSE and student.V.size <= DENSE_END:
             descent = Descent(source, descent.student, deadline=deadline, dense=True)

@@ -18,6 +18,7 @@ from neurecover.refine.task import Task
 from neurecover.solve import Deadline, within
 from neurecover.statistics import PreactivationRange
 
+SIGNS = 1e-6  # relative misfit of the equations of signs of an exact fit
 CLOSE = 1e-10  # Σ r² / Σ y² of a start that solves the equations of an exact fit
 LIKELY, FITTED = 24, 3  # choices of signs tried on noisy samples, and how many of them are fitted to the end
 
@@ -87,7 +88,9 @@ def _without_affine(source: Source, descent: Descent, deadline: Deadline) -> tup
     slope = student.activation.odd_slope or 0.0
     problem = (student.A, student.V[:, :d], -student.readout[k : k + d].T, slope)
     if descent.rss < EXACT * descent.total:
-        search = find_flips(*problem, tolerance=1e-6)
+        search = find_flips(*problem, tolerance=SIGNS)
+        if descent.large and search.misfit[0] > SIGNS:  # no signs fit, and it would take long to see that again
+            return descent, 0
         settled = descend(source, _turned(student, search.flips[0], slope), deadline, patient=True)
         if settled.rss < EXACT * settled.total:
             return settled, len(search.flips) if search.complete else 0
