@@ -1,8 +1,8 @@
 """Thousands of hidden weights from samples, without noise: how often all come back, in what time and memory.
 
 Every recovery is a process of its own with one thread, so that the peak of its memory is its own; the samples are in
-it. No setting was chosen on these seeds. Of a network with a unit that is on, or off, in fewer samples than it has weights
-no method can find every weight; they are counted.
+it. No setting was chosen on these seeds. Of a network with a unit that is on, or off, in fewer samples than it has
+weights no method can find every weight; they are counted.
 """
 
 from __future__ import annotations
