@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,9 +14,11 @@ from neurecover.activations import get
 from neurecover.data import ArraySource, reduce, side_by_side
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.refine import descent, search
-from neurecover.refine.descent import Descent
+from neurecover.refine.descent import EXACT, Descent
+from neurecover.refine.finisher import finish
 from neurecover.refine.held import Held, readout_sums
 from neurecover.refine.search import CHUNK, SLOW
+from neurecover.refine.settling import as_student
 from neurecover.refine.single import SingleProducts, SingleSystem
 from neurecover.refine.starts import random_units
 from neurecover.refine.steps import dense_system
@@ -185,6 +187,49 @@ def _many_weights(undone: tuple[object, str, object] | None) -> tuple[int, float
     return solved, float(np.median(seconds))
 
 
+# The same for the search around it.
+UNDONE_IN_THE_SEARCH: dict[str, tuple[tuple[object, str, object], ...]] = {
+    "the search for many weights": (),
+    "units taken away only at rounding": ((search, "NEARLY", EXACT),),
+    "stuck descents given up later": ((search, "LARGE_CHUNK", 20), (search, "LARGE_SLOW", 0.8)),
+}
+
+
+def _searched(undone: tuple[tuple[object, str, object], ...]) -> tuple[int, float]:
+    """Searches at d = k = MANY that end exact within their time, and the median seconds of all."""
+    solved, seconds = 0, []
+    with ExitStack() as stack:
+        for change in undone:
+            stack.enter_context(_instead(*change))
+        for seed in range(MANY_SEEDS):
+            truth, n = teacher(MANY, MANY, kind="gaussian", bias=0.7, random_state=seed), 5 * MANY * (MANY + 2)
+            source, task = ArraySource(*sample(truth, n, random_state=seed)), Task(get("relu"), MANY, 1, n, True, MANY)
+            began = time.perf_counter()
+            solved += finish(source, task, np.random.default_rng(seed), Deadline.after(MANY_SECONDS)).exact
+            seconds.append(time.perf_counter() - began)
+    return solved, float(np.median(seconds))
+
+
+def _ended(weights: int) -> tuple[int, float]:
+    """Fits brought to rounding where a unit is on in two samples more than it has weights, and the mean seconds.
+
+    Dense steps take over up to so many weights.
+    """
+    solved, seconds = 0, []
+    with _instead(search, "DENSE_END", weights):
+        for seed in range(SEEDS):
+            truth = teacher(30, 22, 10, random_state=seed)
+            X = np.random.default_rng(seed).standard_normal((1_500, 30))
+            z = np.sort(X @ truth.W[0])
+            truth = replace(truth, b=np.append(-0.5 * (z[-33] + z[-34]), truth.b[1:]))
+            near = replace(truth, W=truth.W + 1e-4 * np.random.default_rng(seed).standard_normal(truth.W.shape))
+            began = time.perf_counter()
+            end = search.descend(ArraySource(X, truth(X)), as_student(near, True), Deadline(), patient=True)
+            solved += end.relative_rss < EXACT
+            seconds.append(time.perf_counter() - began)
+    return solved, float(np.mean(seconds))
+
+
 def _warmed_up(beyond: float) -> tuple[int, float]:
     """The first descent at d = k = 100, warmed up beyond so many hidden weights: is it exact, and its seconds."""
     truth = teacher(100, 100, random_state=0)
@@ -226,6 +271,16 @@ def _run(track: Track) -> list[Row]:
             what = f"d=k={MANY} p=1 n={5 * MANY * (MANY + 2)} width {int(1.5 * MANY)} + affine"
             row = {"choice": choice, "on": what, "solved": solved, "of": MANY_SEEDS}
             rows.append(row | {"ms per solution": round(1e3 * median)})
+        for choice, changes in track(list(UNDONE_IN_THE_SEARCH.items()), "search"):
+            solved, median = _searched(changes)
+            row = {"choice": choice, "on": f"d=k={MANY} p=1 n={5 * MANY * (MANY + 2)}", "solved": solved}
+            rows.append(row | {"of": MANY_SEEDS, "ms per solution": round(1e3 * median)})
+        for choice, weights in track(
+            (("slow ends by dense steps", search.DENSE_END), ("slow ends by conjugate gradients", 0)), "ends"
+        ):
+            solved, mean = _ended(weights)
+            row = {"choice": choice, "on": "d=30 k=22 p=10 n=1500, a unit on in 33 samples", "solved": solved}
+            rows.append(row | {"of": SEEDS, "ms per solution": round(1e3 * mean)})
         for choice, beyond in track((("warmed up by Adam", 0.0), ("not warmed up", np.inf)), "warm-up"):
             solved, taken = _warmed_up(beyond)
             row = {"choice": choice, "on": f"d=k=100 p=1 n={WARM_SAMPLES} + affine", "solved": solved, "of": 1}
