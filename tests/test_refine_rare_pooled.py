@@ -61,6 +61,17 @@ def test_one_sample_a_level_and_noise_give_none() -> None:
     assert pooled_units(known, noisy, 1, np.random.default_rng(0)) == []
 
 
+def test_a_first_unit_needs_no_other() -> None:
+    """With no unit known the slopes of all levels are one unit's, where it is on but for two samples of each."""
+    groups, known, w, height = _groups(0, 2, 2, True)
+    alone = [Group(g.number, g.X, g.Y - known[0].values(g)) for g in groups]
+    (unit,) = pooled_units([], alone, 1, np.random.default_rng(0))
+    assert abs(unit.w @ w) > 1.0 - 1e-12
+    np.testing.assert_allclose(unit.height, height, rtol=1e-6)
+    flat = [Group(g.number, g.X, np.ones_like(g.Y)) for g in groups]
+    assert pooled_units([], flat, 1, np.random.default_rng(0)) == []
+
+
 def test_a_category_in_columns_of_zeros_and_ones() -> None:
     """Typical biases, so that some units hardly switch: on 5 of 6 networks every row is answered to rounding."""
     answered = 0

@@ -8,6 +8,9 @@ as the right one, so what rests on it is not determined. With H = J F⁻¹ Jᵀ 
 
 which a few draws of g tell from zero; where they say that it is, as many draws again have to agree. For one hidden
 layer Jᵀg and J δ take time n·k·(D + p) and no Jacobian.
+
+Outputs that depend on each other, such as a total beside its parts, repeat what the others say: where the rank of A is
+below p, equations are those of combinations of outputs that do not, Qᵀy with orthonormal Q whose first columns span A.
 """
 
 from __future__ import annotations
@@ -17,12 +20,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from neurecover.data import Source
-from neurecover.models import Model, Network, jacobian
+from neurecover.models import DeepNetwork, Model, Network, jacobian
 from neurecover.solve import afford
 
 DRAWS = 4  # of g: their mean square is below 1e-3 of its expectation twice in 1e6 times, below 1e-6 twice in 1e12
 ALONE = 1e-6  # 1 − h: rounding leaves 1e-15 of an output, so that one in 1e9 wrong answers passes
 CLEAR = 1e-3  # far above what rounding leaves
+DEPENDENT = 1e-9  # singular value of A, relative, that counts as zero
 BLOCK = 16 * 2**20  # bytes of what is formed at a time
 
 
@@ -41,6 +45,7 @@ def alone(model: Model, free: np.ndarray, root: np.ndarray, samples: Source) -> 
             X = np.asarray(X, dtype=np.float64)
             yield _Shallow(model, X) if isinstance(model, Network) else _Any(model, X)
 
+    Q = _independent(model)
     held = list(read()) if samples.count() <= rows else None
     rng = np.random.default_rng(0)
 
@@ -54,7 +59,7 @@ def alone(model: Model, free: np.ndarray, root: np.ndarray, samples: Source) -> 
             left = [g - block.forward(steps) for block, g in zip(held or read(), left)]
             if not again and all(np.mean(g**2, axis=0).min(initial=1.0) > CLEAR for g in left):
                 break
-        return [np.mean(g**2, axis=0) for g in left]
+        return [np.mean((g @ Q) ** 2, axis=0) for g in left]
 
     squares = drawn()
     if any(square.min(initial=1.0) < ALONE for square in squares):
@@ -63,8 +68,18 @@ def alone(model: Model, free: np.ndarray, root: np.ndarray, samples: Source) -> 
     for block, square in zip(held or read(), squares):
         sample, output = np.nonzero(square < ALONE)
         if len(sample):
-            found.append(jacobian(model, block.X[sample])[np.arange(len(sample)), output][:, free])
+            J = jacobian(model, block.X[sample])[:, :, free]
+            found.append(np.einsum("mo,mop->mp", Q.T[output], J))
     return np.vstack(found)
+
+
+def _independent(model: Model) -> np.ndarray:
+    """Q (p, p), the identity where no output depends on others."""
+    if not isinstance(model, Network | DeepNetwork):
+        return np.eye(model.n_outputs)
+    A = model.A if isinstance(model, Network) else model.layers[-1][0]
+    left, sizes, _ = np.linalg.svd(A)
+    return left if np.count_nonzero(sizes > DEPENDENT * sizes.max(initial=0.0)) < len(A) else np.eye(len(A))
 
 
 class _Any:

@@ -17,6 +17,7 @@ from neurecover.certificate.away import NEAR, AwayFromKinks
 from neurecover.certificate.checks import EPS, ROUNDING, Evidence
 from neurecover.certificate.corners import corner_test
 from neurecover.certificate.determined import MOST, seen_weights, seldom, signs_are_determined
+from neurecover.certificate.exchange import least_apart
 from neurecover.certificate.information import (
     Information,
     aligned,
@@ -139,6 +140,8 @@ def certify(
         )
     made.append(_signs(normal, errors, evidence))
     made.append(_twins(normal, errors.arrays))
+    if raw is not None and isinstance(normal, Network) and (apart := least_apart(normal, errors.arrays, raw)) < np.inf:
+        made.append(checks.exchange(apart))
     if errors.influence is not None and isinstance(information, Information):
         p_structure = _structure(information, variance, probes, samples)
         made += checks.noise(
@@ -191,6 +194,8 @@ def _partly(
     if isinstance(normal, Composite) or normal.activation.name == "exp" or normal.n_parameters > MOST:
         return nothing
     if not passed(made, ("prediction", "width", "affine part")):
+        return nothing
+    if isinstance(normal, Network) and least_apart(normal, None, raw) <= checks.APART:
         return nothing
     low = few & (on.off < on.wanted + checks.MARGIN)
     if isinstance(normal, Network) and normal.activation.name == "relu" and few.sum() == 1 < len(few) and not low.any():

@@ -81,7 +81,7 @@ def with_rare_columns(
     for g in range(n_groups):
         common, values = levels.group(g)
         T = common @ W.T
-        bias, fitted = _fit(start[g], T, values, A, floor, task, rng)
+        bias, fitted = _fit(start[g], T, values, A, floor, task, rng, deadline)
         if np.mean(fitted) > 0.5:
             on = T + bias[:k] > 0.0
             biases[g], whole[g], least[g] = bias, fitted.all(), (T + bias[:k]).min(axis=0)
@@ -93,7 +93,7 @@ def with_rare_columns(
         # With another constant a unit that one sample shows may have fitted all the same.
         common, values = levels.group(g)
         start_again = np.append(biases[g, :k], constant)
-        bias, fitted = _fit(start_again, common @ W.T, values, A, floor, task, rng, free=False)
+        bias, fitted = _fit(start_again, common @ W.T, values, A, floor, task, rng, deadline, free=False)
         if fitted.all():
             biases[g] = bias
     values = np.hstack([levels.values(), np.ones((n_groups, 1))])
@@ -113,6 +113,7 @@ def _fit(
     floor: float,
     task: Task,
     rng: np.random.Generator,
+    deadline: Deadline,
     free: bool = True,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Biases and constants of one group that fit most of its samples, and which; the constants may not be `free`."""
@@ -122,7 +123,7 @@ def _fit(
     for _ in range(ATTEMPTS if k == (task.n_hidden or k) else 1):
         if fitted.all():
             break
-        begun = _group_biases(T, Y - (0.0 if free else start[k:]), A, bias[:k], task, rng, free)
+        begun = _group_biases(T, Y - (0.0 if free else start[k:]), A, bias[:k], task, rng, deadline, free)
         came = _improved(begun if free else np.append(begun[:k], start[k:]), T, Y, A, floor, free)
         now = _misfit(came, T, Y, A) <= floor
         bias, fitted = (came, now) if now.sum() > fitted.sum() else (bias, fitted)
@@ -147,7 +148,14 @@ def _one_constant(biases: np.ndarray, A: np.ndarray, least: np.ndarray, whole: n
 
 
 def _group_biases(
-    T: np.ndarray, Y: np.ndarray, A: np.ndarray, start: np.ndarray, task: Task, rng: np.random.Generator, free: bool
+    T: np.ndarray,
+    Y: np.ndarray,
+    A: np.ndarray,
+    start: np.ndarray,
+    task: Task,
+    rng: np.random.Generator,
+    deadline: Deadline,
+    free: bool,
 ) -> np.ndarray:
     """The biases (k,) of one group and its constants, if `free`, those that fit most of its samples."""
     n, p = len(Y), Y.shape[1] if free else 0
@@ -156,7 +164,7 @@ def _group_biases(
     network = Network(np.zeros((len(start) + 2 * p, 1)), None, np.hstack([A, up, -up]), None, task.activation)
     moved = np.hstack([T, np.zeros((n, 2 * p)), np.ones((n, 1))])
     W = np.hstack([np.eye(len(start) + 2 * p), np.concatenate([start, np.zeros(2 * p)])[:, None]])
-    refit(W, [W.shape[1] - 1], np.ones(n, dtype=bool), network, moved, Y, rng)
+    refit(W, [W.shape[1] - 1], np.ones(n, dtype=bool), network, moved, Y, rng, deadline)
     found, more, less = np.split(W[:, -1], [len(start), len(start) + p])
     return np.concatenate([found, np.maximum(more, 0.0) - np.maximum(less, 0.0)])
 

@@ -30,7 +30,7 @@ from neurecover.refine.rare_rows import by_rows
 from neurecover.refine.rare_steady import by_rows_beside_steady
 from neurecover.refine.settling import Finished
 from neurecover.refine.task import Task
-from neurecover.solve import Deadline
+from neurecover.solve import Deadline, within
 
 RARE = 0.9  # share of the samples in which a column has its usual value
 BASE = 0.3  # share of the samples with all rare columns at their usual values; a category of many levels has fewer
@@ -239,15 +239,15 @@ def _bring_in(
         return found
     wrong = _wrong(W, found, moved, Y)
     left = {j for j in columns if wrong[differs[:, j]].all()}
-    while left:
+    while left and not deadline.passed:
         alone = differs[:, sorted(left)].sum(axis=1) == 1
         column = max(left, key=lambda j: (np.count_nonzero(differs[:, j] & alone), -j))
         rows = differs[:, column] & alone
         left.remove(column)
         if rows.any():
-            refit(W, [column], rows, found, moved, Y, rng)
+            refit(W, [column], rows, found, moved, Y, rng, deadline)
     tried: set[int] = set()
-    for _ in range(SWEEPS):
+    for _ in within(deadline, range(SWEEPS)):
         wrong = _wrong(W, found, moved, Y)
         shown = {j: np.count_nonzero(differs[wrong, j]) for j in columns if j not in tried}
         if not max(shown.values(), default=0):
@@ -257,7 +257,7 @@ def _bring_in(
         group = [int(j) for j in np.argsort(-beside, kind="stable")[:TOGETHER] if beside[j]]
         others = [j for j in columns if j not in group and differs[wrong, j].any()]
         rows = np.any(differs[:, group], axis=1) & ~differs[:, others].any(axis=1)
-        refit(W, group, rows, found, moved, Y, rng)
+        refit(W, group, rows, found, moved, Y, rng, deadline)
         tried = set() if np.count_nonzero(_wrong(W, found, moved, Y)) < np.count_nonzero(wrong) else tried | {column}
     return replace(found, W=W)
 

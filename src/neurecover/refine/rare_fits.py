@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.models import Network
+from neurecover.solve import Deadline, within
 
 STARTS, SOME, STEPS = 64, 100, 48  # of a round of fits of one column's weights: starts, samples, steps from each
 EQUATIONS, MOST = 3, 0.9  # per unknown in a round; share of the samples that ends them
@@ -27,11 +28,12 @@ def refit(
     moved: np.ndarray,
     Y: np.ndarray,
     rng: np.random.Generator,
+    deadline: Deadline,
 ) -> None:
     """Some columns of W from some of the samples, the others given: many starts, the best of them kept.
 
     Every round of starts looks at a few samples of its own. Without noise the start that explains most of the others is
-    right; else the one that leaves least.
+    right; else the one that leaves least. No round is begun after the deadline.
     """
     before, T = W[:, group].T, moved[rows][:, group]
     Z = moved[rows] @ W.T + found.b - T @ before
@@ -39,7 +41,7 @@ def refit(
     floor = FITTED * float(np.mean(np.sum(Y**2, axis=1)))
     few = max(4, -(-EQUATIONS * before.size // found.n_outputs))
     best, score = before, _score(found, Z, T, Y[rows], before, floor)
-    for _ in range(max(ROUNDS, min(MOST_ROUNDS, SOME // len(Z)))):
+    for _ in within(deadline, range(max(ROUNDS, min(MOST_ROUNDS, SOME // len(Z))))):
         starts = size[:, None] * rng.standard_normal((STARTS, *before.shape))
         starts[1::2] = best + np.where(rng.random(starts[1::2].shape) < 0.3, starts[1::2], 0.0)
         starts[0], starts[1] = 0.0, best

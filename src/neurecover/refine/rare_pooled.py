@@ -160,8 +160,9 @@ def _from_slopes(rests: dict[int, Rest], units: list[Unit], size: float) -> Iter
     if len(units) > MOST_UNITS:
         return
     choices = np.array(list(product((0, 1, -1), repeat=len(units)))).reshape(3 ** len(units), len(units))
-    known = np.array([np.outer(unit.w, unit.height).ravel() for unit in units]).reshape(len(units), -1)
-    tree, slopes = KDTree(choices @ known), np.array([rest.slope.ravel() for rest in rests.values()])
+    slopes = np.array([rest.slope.ravel() for rest in rests.values()])
+    known = np.array([np.outer(unit.w, unit.height).ravel() for unit in units]).reshape(len(units), slopes.shape[1])
+    tree = KDTree(choices @ known)
     seen: list[np.ndarray] = []
     for slope in slopes[:REFERENCES]:
         for candidate in slope - tree.data:

@@ -124,7 +124,7 @@ def output_weights(
     """
     W, b, (k, d) = units.W, units.b, units.W.shape
     B = max(float(np.abs(units.A).max(initial=0.0)), float(np.abs(b).max(initial=0.0)), 1.0)
-    tau = 20.0 * k * (8.0 * k + d) * B * np.sqrt(np.log(1e6 * k * d * B)) if bound is None else bound
+    tau = 20.0 * k * (8.0 * k + d) * B * np.sqrt(np.log(1e6 * max(k, 1) * d * B)) if bound is None else bound
 
     def features(X: np.ndarray) -> np.ndarray:
         z = X @ W.T + b

@@ -1,0 +1,43 @@
+"""Units that may have exchanged their weights on columns of two values.
+
+In the rows with one value of such a column two units of the same slopes and heights,
+
+    a relu(w·x + β_i) + a relu(w·x + β_j),        w on all other columns,
+
+may change places, and as two values make any change of β linear in the column, both networks fit every row. The same
+holds for all columns of a category together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from neurecover.data import Source
+from neurecover.models import Network
+
+NONE = 1e-7  # difference of slopes that counts as none without noise
+
+
+def least_apart(network: Network, errors: Mapping[str, np.ndarray] | None, inputs: Source) -> float:
+    """How far apart the slopes A_j w_jᵀ of two units are, in standard errors, on the columns of more than two values.
+
+    Infinite where there is no column of two values, or none of more. Without errors, in units of NONE.
+    """
+    X = np.asarray(inputs.collect()[0])
+    two = np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0) & (np.ptp(X, axis=0) > 0.0)
+    if not two.any() or two.all():
+        return np.inf
+    W, A = network.W[:, ~two], network.A.T
+    slopes = (W[:, :, None] * A[:, None, :]).reshape(len(W), -1)
+    variances = np.full(slopes.shape, NONE**2 * max(1.0, float(np.square(slopes).max(initial=0.0))))
+    if errors is not None:
+        w_error, a_error = errors["W"][:, ~two], errors["A"].T
+        both = np.square(w_error[:, :, None] * A[:, None, :]) + np.square(W[:, :, None] * a_error[:, None, :])
+        variances += both.reshape(slopes.shape)
+    least = np.inf
+    for j in range(1, len(slopes)):
+        apart = np.abs(slopes[:j] - slopes[j]) / np.sqrt(variances[:j] + variances[j])
+        least = min(least, float(apart.max(axis=1).min()))
+    return least
