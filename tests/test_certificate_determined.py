@@ -222,7 +222,10 @@ def test_noisy_rows_that_show_a_column_have_to_be_more(rows: int, each: int, see
     rng = np.random.default_rng(0)
     X = np.column_stack([rng.standard_normal((50, 2)), np.zeros(50)])
     X[:rows, 2] = 1.0
-    network = nr.Network(np.eye(3)[[0, 1]] + 0.1, [9.0, 9.0], np.ones((2, 2)))
+    network = nr.Network(np.eye(3)[[0, 1]] + 0.1, [9.0, 9.0], [[1.0, 1.0], [1.0, -1.0]])
     rare = seldom(network, ArraySource(X, network(X)), each)
     assert not rare[:, :2].any()
     assert rare[:, 2].all() == (not seen)
+    # The same output twice: without noise it says nothing new, with noise it is another observation.
+    twice = nr.Network(network.W, network.b, np.ones((2, 2)))
+    assert seldom(twice, ArraySource(X, twice(X)), each)[:, 2].all() == (not seen or each == 1)

@@ -188,11 +188,12 @@ def seldom(normal: Layered, inputs: Source, each: int = 1) -> np.ndarray:
 
     An input that is other than usual (its median) in m rows gives m·p equations for the weights of k units: more than
     `each` for every one of them are asked for. Of these rows two equations at least have to see the unit on, one to
-    tell its weight and one to contradict a wrong one; and `each`, where it is noisy equations that have to. p is the
-    number of outputs that are independent of each other: a total says nothing that its parts do not say.
+    tell its weight and one to contradict a wrong one; and `each`, where it is noisy equations that have to. Without
+    noise p is the number of outputs that do not depend on each other: a total says nothing that its parts do not say.
     """
     X = np.asarray(inputs.collect()[0], dtype=np.float64)
-    (k, d), p = normal.hidden_weights[0].shape, int(np.linalg.matrix_rank(_layers(normal)[-1][0]))
+    k, d = normal.hidden_weights[0].shape
+    p = int(np.linalg.matrix_rank(_layers(normal)[-1][0])) if each == 1 else normal.n_outputs
     rare = np.zeros((k, d), dtype=bool)
     glance = np.sort(X[:GLANCE], axis=0)
     columns = np.flatnonzero((np.diff(glance, axis=0) == 0.0).any(axis=0)) if len(X) > GLANCE else np.arange(d)
