@@ -68,8 +68,8 @@ def test_an_equation_is_alone_in_every_basis_of_the_outputs() -> None:
     rng = np.random.default_rng(0)
     X = np.hstack([rng.standard_normal((60, 2)), np.zeros((60, 1))])
     X[0] = [2.0, 2.0, 1.0]
-    model = Network([[0.6, 0.8, 0.5]], [0.1], [[1.0]], [0.0])
-    twice = Network(model.W, model.b, [[1.0], [1.0]], [0.0, 0.0])
+    model = Network([[0.6, 0.8, 0.5], [0.8, -0.6, 0.2]], [0.1, 0.2], [[1.0, 0.7]], [0.0])
+    twice = Network(model.W, model.b, np.vstack([model.A, model.A]), [0.0, 0.0])
     for network in (model, twice):
         J = jacobian(network, X).reshape(60 * network.n_outputs, -1)
         _, sizes, right = np.linalg.svd(J, full_matrices=False)

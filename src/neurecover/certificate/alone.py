@@ -10,7 +10,8 @@ which a few draws of g tell from zero; where they say that it is, as many draws 
 layer Jᵀg and J δ take time n·k·(D + p) and no Jacobian.
 
 Outputs that depend on each other, such as a total beside its parts, repeat what the others say: where the rank of A is
-below p, equations are those of combinations of outputs that do not, Qᵀy with orthonormal Q whose first columns span A.
+below p and the number of units, equations are those of combinations of outputs that do not, Qᵀy with orthonormal Q
+whose first columns span A. With more outputs than units each says something of its own: whether they agree on h.
 """
 
 from __future__ import annotations
@@ -75,11 +76,20 @@ def alone(model: Model, free: np.ndarray, root: np.ndarray, samples: Source) -> 
 
 def _independent(model: Model) -> np.ndarray:
     """Q (p, p), the identity where no output depends on others."""
-    if not isinstance(model, Network | DeepNetwork):
+    if not isinstance(model, Network | DeepNetwork) or n_independent(model) == model.n_outputs:
         return np.eye(model.n_outputs)
-    A = model.A if isinstance(model, Network) else model.layers[-1][0]
-    left, sizes, _ = np.linalg.svd(A)
-    return left if np.count_nonzero(sizes > DEPENDENT * sizes.max(initial=0.0)) < len(A) else np.eye(len(A))
+    return np.linalg.svd(_readout(model))[0]
+
+
+def n_independent(model: Network | DeepNetwork) -> int:
+    """How many outputs do not depend on each other; all of them where each unit could have one to itself."""
+    A = _readout(model)
+    rank = int(np.linalg.matrix_rank(A, tol=DEPENDENT * np.linalg.norm(A)))
+    return rank if rank < min(A.shape) else len(A)
+
+
+def _readout(model: Network | DeepNetwork) -> np.ndarray:
+    return model.A if isinstance(model, Network) else model.layers[-1][0]
 
 
 class _Any:

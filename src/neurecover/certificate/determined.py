@@ -28,7 +28,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from neurecover.certificate.alone import alone
+from neurecover.certificate.alone import alone, n_independent
 from neurecover.certificate.ambiguity import sign_ambiguities
 from neurecover.certificate.away import NEAR, AwayFromKinks
 from neurecover.certificate.checks import EXACT_WEIGHTS
@@ -193,7 +193,7 @@ def seldom(normal: Layered, inputs: Source, each: int = 1) -> np.ndarray:
     """
     X = np.asarray(inputs.collect()[0], dtype=np.float64)
     k, d = normal.hidden_weights[0].shape
-    p = int(np.linalg.matrix_rank(_layers(normal)[-1][0])) if each == 1 else normal.n_outputs
+    p = n_independent(normal) if each == 1 else normal.n_outputs
     rare = np.zeros((k, d), dtype=bool)
     glance = np.sort(X[:GLANCE], axis=0)
     columns = np.flatnonzero((np.diff(glance, axis=0) == 0.0).any(axis=0)) if len(X) > GLANCE else np.arange(d)
