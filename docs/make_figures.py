@@ -47,7 +47,8 @@ NOTES = {
     "layers": "With noise a network with a standard error above 0.1 at the truth itself cannot be claimed: "
     "11 of 100 such random networks are so (seeds 6000 to 6099), and none of these ten.",
     "tables": "Solved is a network that answers every row to rounding and whose certificate is exact, or says which "
-    "weights the rows determine. Where a unit is on, or off, in fewer rows than it has weights nothing of it is.",
+    "weights the rows determine. Where a unit is on, or off, in fewer rows than it has weights nothing of it is; the "
+    "network then may answer every row and no weight be vouched for.",
     "extract": "Allowed are the questions where the width is given, and 1.3 times as many where it is found, as here.",
     "extract-deep": "Allowed are the questions where the widths are given, and 1.3 times as many where they are found, "
     "as here. Solved is the verdict `exact` and all widths and weights right. A unit that is on, or off, wherever the "
