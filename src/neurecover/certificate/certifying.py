@@ -17,7 +17,7 @@ from neurecover.certificate.away import NEAR, AwayFromKinks
 from neurecover.certificate.checks import EPS, ROUNDING, Evidence
 from neurecover.certificate.corners import corner_test
 from neurecover.certificate.determined import MOST, seen_weights, seldom, signs_are_determined
-from neurecover.certificate.exchange import least_apart
+from neurecover.certificate.exchange import exchange, least_apart
 from neurecover.certificate.information import (
     Information,
     aligned,
@@ -141,7 +141,7 @@ def certify(
     made.append(_signs(normal, errors, evidence))
     made.append(_twins(normal, errors.arrays))
     if raw is not None and isinstance(normal, Network) and (apart := least_apart(normal, errors.arrays, raw)) < np.inf:
-        made.append(checks.exchange(apart))
+        made.append(exchange(apart))
     if errors.influence is not None and isinstance(information, Information):
         p_structure = _structure(information, variance, probes, samples)
         made += checks.noise(

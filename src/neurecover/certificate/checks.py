@@ -401,18 +401,6 @@ def twins(apart: float, pair: tuple[int, int]) -> Check:
     return Check("signs", False, apart, APART, sentence)
 
 
-def exchange(apart: float) -> Check:
-    """Do no two units have the same slopes on all columns of more than two values? On the others, of two values, they
-    could have exchanged their weights. Of the name of `signs`."""
-    if apart > APART:
-        return Check("signs", True, apart, APART, "No two units can exchange their weights on columns of two values.")
-    sentence = (
-        f"Two units have the same slopes on all columns of more than two values, to {apart:.1f} standard errors: on "
-        "the other columns they may have exchanged their weights."
-    )
-    return Check("signs", False, apart, APART, sentence)
-
-
 def bends(energy: np.ndarray, n_weights: np.ndarray) -> Check:
     """Does every kink stand out of the noise?
 

@@ -14,6 +14,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from neurecover.certificate.checks import APART
+from neurecover.certificate.verdict import Check
 from neurecover.data import Source
 from neurecover.models import Network
 
@@ -41,3 +43,14 @@ def least_apart(network: Network, errors: Mapping[str, np.ndarray] | None, input
         apart = np.abs(slopes[:j] - slopes[j]) / np.sqrt(variances[:j] + variances[j])
         least = min(least, float(apart.max(axis=1).min()))
     return least
+
+
+def exchange(apart: float) -> Check:
+    """Are no two units so close that they could have exchanged weights? One of the checks that are named `signs`."""
+    if apart > APART:
+        return Check("signs", True, apart, APART, "No two units can exchange their weights on columns of two values.")
+    sentence = (
+        f"Two units have the same slopes on all columns of more than two values, to {apart:.1f} standard errors: on "
+        "the other columns they may have exchanged their weights."
+    )
+    return Check("signs", False, apart, APART, sentence)
