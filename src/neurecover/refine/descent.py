@@ -24,6 +24,7 @@ from neurecover.refine.held import Held, hold, readout_sums
 from neurecover.refine.matrix_free import product_system
 from neurecover.refine.single import SingleSystem
 from neurecover.refine.steps import HiddenSystem, ReadoutFactor, dense_system
+from neurecover.refine.unit_blocks import UnitBlocks
 from neurecover.solve import Damping, Deadline, Loop, Outcome, Tolerances
 from neurecover.statistics import GaussNewtonSums
 
@@ -37,7 +38,8 @@ TOLERANCES = Tolerances(rounding=1e-29, promise=1e-13, gain=1e-12)
 class FitPoint:
     """A student with its Σ r² on the samples (`loss`) and Σ y² (`scale`).
 
-    `hh` is Σ h hᵀ, and `tolerance` how accurately a step from here is worth computing, unless steps are `dense`.
+    `hh` is Σ h hᵀ, and `tolerance` how accurately a step from here is worth computing, unless steps are `dense`;
+    `blocks` are those of the units at an earlier point, where equations were hard to solve.
     """
 
     source: Source
@@ -49,13 +51,14 @@ class FitPoint:
     deadline: Deadline
     dense: bool
     tolerance: float = LOOSE
+    blocks: UnitBlocks | None = None
 
     @cached_property
     def _system(self) -> HiddenSystem | SingleSystem:
         if self.dense:
             return dense_system(reduce(self.source, GaussNewtonSums(self.student)))
         if isinstance(self.source, Held) and self.projected:
-            return SingleSystem(self.source, self.student, self.hh, self.tolerance, self.deadline)
+            return SingleSystem(self.source, self.student, self.hh, self.tolerance, self.deadline, self.blocks)
         return product_system(self.source, self.student, self.deadline)
 
     def system(self) -> HiddenSystem | SingleSystem:
@@ -75,7 +78,8 @@ class FitPoint:
             student, loss = replace(student, readout=readout + best.step), best.best_rss
             # The error left in a step bounds the next decrease: it should be no larger than the last one, |r′|/|r|.
             tolerance = min(max(sqrt(loss / self.loss), TIGHT), LOOSE)
-        return replace(self, student=student, loss=loss, hh=sums["hh"], tolerance=tolerance)
+        blocks = self._system.blocks if isinstance(self._system, SingleSystem) else None
+        return replace(self, student=student, loss=loss, hh=sums["hh"], tolerance=tolerance, blocks=blocks)
 
 
 def is_large(n_weights: int) -> bool:

@@ -33,6 +33,7 @@ from neurecover.refine.task import Task
 from neurecover.solve import Deadline, within
 
 RARE = 0.9  # share of the samples in which a column has its usual value
+MANY = 100  # samples, with which the search can do without the rest of this (measured: counts, sparse inputs, pixels)
 BASE = 0.3  # share of the samples with all rare columns at their usual values; a category of many levels has fewer
 ENOUGH = 2.0  # equations per parameter of the network in the common columns
 SAME = 1e-9  # of a column's range: values that differ by less are one, after a whitening and back
@@ -124,7 +125,7 @@ class _Common:
     @classmethod
     def of(cls, given: Prepared, task: Task) -> _Common | None:
         """None where no column is rare, or all are."""
-        rare = _rare(given.source.collect()[0])
+        rare = _rare(given.source.collect()[0], task)
         if not rare.any() or rare.all() or not task.bias:
             return None
         (Z, Y), whitening, d = given.train.collect(), given.whitening, len(rare)
@@ -154,10 +155,14 @@ class _Common:
         return RareStart(np.hstack([network.W @ self.back.T, bias[:, None]]), draw)
 
 
-def _rare(X: np.ndarray) -> np.ndarray:
-    """The columns (d,) that vary, with one value in RARE of the samples or more, which then is the median."""
-    share = np.mean(np.median(X, axis=0) == X, axis=0)
-    return (share >= RARE) & (share < 1.0)
+def _rare(X: np.ndarray, task: Task) -> np.ndarray:
+    """The columns (d,) that vary, with one value in RARE of the samples or more, which then is the median.
+
+    If they are not those of a category, a column that MANY samples show is not rare after all.
+    """
+    shown = np.count_nonzero(np.median(X, axis=0) != X, axis=0)
+    rare = (shown <= (1.0 - RARE) * len(X)) & (shown > 0)
+    return rare if Levels(X, X, rare, _levels(X[:, rare])).suit(task) else rare & (shown < MANY)
 
 
 def _span(columns: np.ndarray) -> np.ndarray:

@@ -31,6 +31,7 @@ import numpy as np
 
 from neurecover.models import Student
 from neurecover.refine.held import Held
+from neurecover.refine.unit_blocks import UnitBlocks
 from neurecover.solve import ConjugateSystem, Deadline
 from neurecover.solve.conjugate import Operator
 from neurecover.statistics.unit_sums import forward
@@ -84,8 +85,10 @@ class SingleProducts:
         on = (self.gates if root is None else root * self.gates).sum(axis=0, dtype=np.float64)
         gram -= self._explained() * np.outer(on, on) / len(self.gates)
         self._kronecker = weights * gram
+        self.own_weights = np.diag(weights)
         if student.n_outputs == 1:
             self.gates *= self._A[0]
+            self.own_weights = np.ones_like(self.own_weights)
         self.diagonal = np.outer(self._unit_scale, np.diag(moments))
 
     def _explained(self) -> float:
@@ -94,7 +97,7 @@ class SingleProducts:
         if a == D:
             return 1.0
         along = np.zeros((self.basis.shape[1], D))
-        for rows in self._blocks():
+        for rows in self.row_blocks():
             X, root = self.held.inputs[rows], self.held.root_weight
             along += self.basis[rows].T @ (X if root is None else root[rows] * X)
         return min((float(np.sum((along @ self.held.inverse_root) ** 2)) / len(self.gates) + a) / D, 1.0)
@@ -144,32 +147,32 @@ class SingleProducts:
     def forward(self, step: np.ndarray) -> np.ndarray:
         """u (n, p), by how much outputs change for a small step of the hidden weights (m, D)."""
         u = self._like_outputs()
-        for rows in self._blocks():
+        for rows in self.row_blocks():
             self._move(u, rows, step)
         return u
 
     def unexplained(self, u: np.ndarray) -> np.ndarray:
         """(I − P) u (n, p): what no readout explains."""
         fit, left = self._fit(self._along_features(u)), np.empty_like(u)
-        for rows in self._blocks():
+        for rows in self.row_blocks():
             left[rows] = self._left(u, rows, fit)
         return left
 
     def backward(self, u: np.ndarray) -> np.ndarray:
         """The transpose of `forward`, (m, D)."""
         total = np.zeros(self.student.V.shape, dtype=np.float32)
-        for rows in self._blocks():
+        for rows in self.row_blocks():
             total += self._back(u[rows], rows)
         return total
 
     def product(self, v: np.ndarray) -> np.ndarray:
         """S v, flat: forward, unexplained and backward in two passes over the inputs, a block while it is near."""
         step, u, along = v.reshape(self.student.V.shape), self._like_outputs(), self._nothing_along()
-        for rows in self._blocks():
+        for rows in self.row_blocks():
             self._move(u, rows, step)
             self._add_along(along, u, rows)
         fit, total = self._fit(along), np.zeros(self.student.V.shape, dtype=np.float32)
-        for rows in self._blocks():
+        for rows in self.row_blocks():
             total += self._back(self._left(u, rows, fit), rows)
         return total.ravel()
 
@@ -200,7 +203,7 @@ class SingleProducts:
     def _along_features(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """X_aᵀu and Qᵀu."""
         along = self._nothing_along()
-        for rows in self._blocks():
+        for rows in self.row_blocks():
             self._add_along(along, u, rows)
         return along
 
@@ -212,7 +215,8 @@ class SingleProducts:
         for total, features in zip(along, (self.affine, self.basis)):
             total += (u[rows].T @ features[rows]).T  # the shape in which the long side is copied least
 
-    def _blocks(self) -> Iterator[slice]:
+    def row_blocks(self) -> Iterator[slice]:
+        """The samples, as many at a time as stay in the cache."""
         return (slice(start, start + ROWS) for start in range(0, len(self.gates), ROWS))
 
     def preconditioner(self, damping: float) -> Operator:
@@ -220,6 +224,11 @@ class SingleProducts:
         units, _ = self.preconditioner_root(damping)
         left, right = (units @ units.T).astype(np.float32), self.held.inverse
         return lambda v: (left @ v.reshape(self.student.V.shape) @ right).ravel()
+
+    def unit_correlations(self) -> np.ndarray:
+        """The factor of the units, scaled to a unit diagonal."""
+        scale = np.sqrt(np.maximum(np.diag(self._kronecker), 1e-300))
+        return self._kronecker / scale / scale[:, None]
 
     def preconditioner_root(self, damping: float) -> tuple[np.ndarray, np.ndarray]:
         """U (m, m) and R (D, D) such that the preconditioner is C⁻¹ = UUᵀ ⊗ RRᵀ."""
@@ -234,23 +243,42 @@ class SingleSystem:
     """The step's equations, solved by conjugate gradients to `tolerance`.
 
     They refer to the products, and nothing refers back: what a step has taken up is free as soon as it is made.
+    Where the Kronecker product leads nowhere, `blocks` of the units take its place, for the next steps too.
     """
 
-    def __init__(self, held: Held, student: Student, hh: np.ndarray, tolerance: float, deadline: Deadline) -> None:
-        self.products = SingleProducts(held, student, hh)
+    def __init__(
+        self,
+        held: Held,
+        student: Student,
+        hh: np.ndarray,
+        tolerance: float,
+        deadline: Deadline,
+        blocks: UnitBlocks | None = None,
+    ) -> None:
+        self.products, self.blocks = SingleProducts(held, student, hh), blocks
+        self._may_make = UnitBlocks.fit(self.products)
         self.equations = ConjugateSystem(
             self.products.product,
             self.products.gradient.ravel(),
             self.products.diagonal.ravel(),
-            self.products.preconditioner,
+            self._preconditioner,
             tolerance=tolerance,
             max_products=MAX_PRODUCTS,
             deadline=deadline,
             dtype=np.float32,
         )
 
+    def _preconditioner(self, damping: float) -> Operator:
+        if self.blocks is None:
+            return self.products.preconditioner(damping)
+        return self.blocks.preconditioner(self.products, damping)
+
     def solve(self, damping: float) -> np.ndarray | None:
-        return self.equations.solve(damping)
+        step = self.equations.solve(damping)
+        if self.equations.cut_short and self._may_make:
+            self.blocks, self._may_make = UnitBlocks(self.products), False
+            step = self.equations.solve(damping)  # from where it ended
+        return step
 
     def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
         return self.equations.predicted_decrease(step, damping)

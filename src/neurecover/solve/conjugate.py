@@ -89,7 +89,7 @@ class ConjugateSystem:
 
     `preconditioner(λ)` returns C⁻¹ for a C near S + λD. Both operators are given and return vectors in the precision
     `dtype`; g is scaled to unit length before, so that single precision does not underflow when g is small.
-    `offset` is a decrease that comes with every step.
+    `offset` is a decrease that comes with every step. `cut_short` says that the last solution ended at `max_products`.
 
     After a step that was rejected the same S is solved for with another λ: (S + λD) δ = g − r says what the last δ
     leaves with λ′ in place of λ, r − (λ′ − λ) D δ, and where that is small no product is needed.
@@ -112,7 +112,7 @@ class ConjugateSystem:
         self.D = D.astype(dtype)
         self.tolerance, self.max_products = tolerance, max_products
         self.offset, self.deadline, self.dtype = offset, deadline, dtype
-        self.n_products = 0
+        self.n_products, self.cut_short = 0, False
         self._length = float(np.linalg.norm(g)) or 1.0
         self._left = np.zeros_like(g)
         self._last: tuple[np.ndarray, np.ndarray, float] | None = None  # δ and r at unit length of g, λ
@@ -134,6 +134,7 @@ class ConjugateSystem:
         )
         self._last = solution.x, solution.residual, damping
         self.n_products += solution.n_products
+        self.cut_short = solution.n_products >= self.max_products
         self._left = self._length * solution.residual.astype(np.float64)
         return self._length * solution.x.astype(np.float64) if solution.x.any() else None
 
