@@ -237,3 +237,12 @@ def test_a_unit_that_a_column_switches_off_keeps_a_finite_weight() -> None:
     w, rss = _fitted(network, Z, T, np.zeros((40, 1)), 3.0 * rng.standard_normal((64, 1, 2)))
     assert rss.min() == 0.0
     assert np.abs(w).max() <= FARTHEST * Z.max() / T.max()
+
+
+def test_weights_that_switch_a_unit_off_are_no_larger_than_it_takes() -> None:
+    """A row that the equations determine allows little, and the others could go on for ever in the open direction."""
+    T, values = np.array([[1.0, 0.0]]), np.array([-1.0])
+    T_off, known = np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 1e-6]]), np.array([0.999, 1.0, -1.0])
+    w = switched_off(T, values, T_off, known)
+    assert w[0] == pytest.approx(-1.0)
+    assert -1.01 < w[1] < -1.0

@@ -6,6 +6,7 @@ import pytest
 import neurecover as nr
 from neurecover.data import ArraySource
 from neurecover.models import Student
+from neurecover.refine.signs import flips_beside_steady
 from neurecover.refine.steady import steady_candidates
 
 
@@ -46,9 +47,8 @@ def test_the_equations_give_the_unit_and_the_signs_of_the_others(p: int, off: in
     turned = np.array([False, *rng.integers(0, 2, 4).astype(bool)])
     student = _student(truth, X, turned, rng)
     np.testing.assert_allclose(student(X), truth(X), atol=1e-12)
-    ((V, flip),) = steady_candidates(ArraySource(X, truth(X)), student)
-    np.testing.assert_array_equal(flip, turned)
-    np.testing.assert_allclose(V[0], np.append(truth.W[0], truth.b[0]), atol=1e-8)
+    (V,) = steady_candidates(ArraySource(X, truth(X)), student)
+    np.testing.assert_allclose(V, np.hstack([truth.W, truth.b[:, None]]), atol=1e-8)
 
 
 def test_one_sample_agrees_with_every_choice_of_signs() -> None:
@@ -61,6 +61,19 @@ def test_several_outputs_tell_signs_that_one_cannot() -> None:
     truth, X = _network_with_a_steady_unit(6, 5, 2, 200, off=1, seed=0)
     student = _student(truth, X, np.zeros(5, dtype=bool), np.random.default_rng(0))
     assert len(list(steady_candidates(ArraySource(X, truth(X)), student))) == 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_signs_are_found_beside_a_unit_that_is_always_on(seed: int) -> None:
+    truth = nr.simulate.teacher(8, 6, 4, random_state=seed)
+    flips = np.random.default_rng(seed).integers(0, 2, 5).astype(bool)
+    linear = truth.A[:, :5] @ (flips[:, None] * truth.W[:5]) + np.outer(truth.A[:, 5], truth.W[5])
+    found = flips_beside_steady(truth.A[:, :5], truth.W[:5], linear, 1.0, 1e-9)
+    assert found is not None
+    np.testing.assert_array_equal(found[0], flips)
+    np.testing.assert_allclose(np.outer(*found[1:]), np.outer(truth.A[:, 5], truth.W[5]), atol=1e-8)
+    noise = np.random.default_rng(seed).standard_normal(linear.shape)
+    assert flips_beside_steady(truth.A[:, :5], truth.W[:5], linear + noise, 1.0, 1e-9) is None
 
 
 @pytest.mark.parametrize("off", [2, 3, 5])

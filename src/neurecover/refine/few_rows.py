@@ -25,6 +25,7 @@ from neurecover.models import Network, Student
 from neurecover.refine.descent import EXACT, Descent
 from neurecover.refine.narrowing import lean, narrow
 from neurecover.refine.rare_rows import switched_off
+from neurecover.refine.rare_steady import switched_by_others
 from neurecover.refine.settling import Finished, polish, settle
 from neurecover.refine.shrink import keep_units
 from neurecover.refine.task import Task
@@ -71,6 +72,7 @@ def with_units_of_few_rows(source: Source, task: Task, wide: Descent, deadline: 
     settled = settle(away, smaller, slim, deadline)
     if not settled.exact or not settled.sign_choices:
         return None
+    settled = replace(settled, network=switched_by_others(settled.network, X, Y, ~rows))
     # Pieces of them are left in the other samples, and may be on in more than they have weights.
     few, more = (_few_of(settled.network, X, margin) for margin in (1, 2))
     whole = _completed(settled, _without(settled.network, few), X, Y, k, deadline)

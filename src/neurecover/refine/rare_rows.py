@@ -227,7 +227,11 @@ class _Sets:
 
 
 def switched_off(T: np.ndarray, values: np.ndarray, T_off: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """w with T w = values, and known + T_off w < 0 by as much as the directions that T leaves open allow."""
+    """w with T w = values, and known + T_off w < 0 by as much as the directions that T leaves open allow.
+
+    Where rows that T determines allow little, no more than that is asked of the others: directions in which they go on
+    for ever would take w anywhere. So half of what is allowed is met with the least Σ|θ|, w + θ·free.
+    """
     from scipy.optimize import linprog
 
     sizes, right = _right_factor(T)
@@ -236,8 +240,13 @@ def switched_off(T: np.ndarray, values: np.ndarray, T_off: np.ndarray, known: np
     free, sums = right[rank:], known + T_off @ w
     if not len(free) or np.max(sums, initial=-1.0) < 0.0:
         return w
-    # max s over θ:  sums + T_off freeᵀ θ + s·margin ≤ 0,  s ≤ 1
-    margin = np.full((len(sums), 1), np.abs(sums).max())
-    bounds = [(None, None)] * len(free) + [(None, 1.0)]
-    found = linprog(np.append(np.zeros(len(free)), -1.0), np.hstack([T_off @ free.T, margin]), -sums, bounds=bounds)
-    return w if found.x is None else w + found.x[:-1] @ free
+    # max s over θ = θ₊ − θ₋:  sums + T_off freeᵀ θ + s·margin ≤ 0,  s ≤ 1
+    both = np.vstack([free, -free])
+    planes = np.hstack([T_off @ both.T, np.full((len(sums), 1), np.abs(sums).max())])
+    positive, last = [(0.0, None)] * len(both), np.append(np.zeros(len(both)), 1.0)
+    most = linprog(-last, planes, -sums, bounds=[*positive, (None, 1.0)])
+    if most.x is None:
+        return w
+    s = min(most.x[-1], 0.5 * most.x[-1])
+    least = linprog(1.0 - last, planes, -sums, bounds=[*positive, (s, s)])
+    return w + (most if least.x is None else least).x[:-1] @ both

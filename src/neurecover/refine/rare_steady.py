@@ -51,6 +51,24 @@ def by_rows_beside_steady(
     return Network(W, b, A, c, found.activation)
 
 
+def switched_by_others(network: Network, X: np.ndarray, Y: np.ndarray, fitted: np.ndarray) -> Network:
+    """The network, fitted to some of the rows, with its units that are on in all of these turned as the others say.
+
+    Their weights are known. A row that nothing but such a unit leaves unexplained gives its η, as above.
+    """
+    for u in np.flatnonzero(np.all(X[fitted] @ network.W.T + network.b > 0.0, axis=0)):
+        a, z = network.A[:, u], X @ network.W[u] + network.b[u]
+        rest = Y - network(X) + np.outer(np.minimum(z, 0.0), -a)  # beside a unit that is never off
+        along = rest @ a / (a @ a)
+        own = ~fitted & (np.linalg.norm(rest - np.outer(along, a), axis=1) <= SAME * np.abs(Y).max(initial=0.0))
+        if np.count_nonzero(own) > 1:
+            _, side, kappa = _turned(network.W[u], network.b[u], X[own], np.zeros(X.shape[1], bool), (z + along)[own])
+            W, b, A = network.W.copy(), network.b.copy(), network.A.copy()
+            W[u], b[u], A[:, u] = side * W[u], side * (b[u] - kappa), side * a
+            network = Network(W, b, A, network.c + a * kappa, network.activation)
+    return network
+
+
 def _turned(
     w: np.ndarray, b: float, moved: np.ndarray, rare: np.ndarray, eta: np.ndarray
 ) -> tuple[np.ndarray, float, float]:

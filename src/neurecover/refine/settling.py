@@ -11,8 +11,9 @@ from neurecover.data import Source, reduce
 from neurecover.data.weights import design_effect
 from neurecover.models import Network, Student
 from neurecover.refine.descent import EXACT, Descent
-from neurecover.refine.search import descend
-from neurecover.refine.signs import find_flips, likely_flips
+from neurecover.refine.narrowing import narrow
+from neurecover.refine.search import DENSE_END, descend
+from neurecover.refine.signs import find_flips, flips_beside_steady, likely_flips
 from neurecover.refine.steady import steady_candidates
 from neurecover.refine.task import Task
 from neurecover.solve import Deadline, within
@@ -54,7 +55,7 @@ def settle(source: Source, task: Task, descent: Descent, deadline: Deadline) -> 
     if student.affine and student.n_hidden == 0:
         sign_choices = 0
     elif student.affine:
-        settled, sign_choices = _without_affine(source, descent, deadline)
+        settled, sign_choices = _without_affine(source, task, descent, deadline)
         # The affine part gives up d·p parameters: noise lets Σ r²/σ² grow by χ² with as many degrees of freedom, times
         # the design effect where weights have nothing to do with the noise.
         freedom = task.n_inputs * task.n_outputs
@@ -77,7 +78,7 @@ def settle(source: Source, task: Task, descent: Descent, deadline: Deadline) -> 
     )
 
 
-def _without_affine(source: Source, descent: Descent, deadline: Deadline) -> tuple[Descent, int]:
+def _without_affine(source: Source, task: Task, descent: Descent, deadline: Deadline) -> tuple[Descent, int]:
     """The fit with the units turned as the affine part says, and how many ways of turning them fit as well.
 
     Without noise the equations decide. With noise the likeliest choices are tried on the samples: the best few by the
@@ -89,6 +90,11 @@ def _without_affine(source: Source, descent: Descent, deadline: Deadline) -> tup
     problem = (student.A, student.V[:, :d], -student.readout[k : k + d].T, slope)
     if descent.rss < EXACT * descent.total:
         search = find_flips(*problem, tolerance=SIGNS)
+        if search.misfit[0] > SIGNS and student.V.size <= DENSE_END:
+            steady = _with_steady_unit(source, student, slope, deadline)
+            steady = steady or _beside_one_that_is_on(source, task, descent, slope, deadline)
+            if steady:
+                return steady[0], len(steady)
         if descent.large and search.misfit[0] > SIGNS:  # no signs fit, and it would take long to see that again
             return descent, 0
         settled = descend(source, _turned(student, search.flips[0], slope), deadline, patient=True)
@@ -107,13 +113,32 @@ def _without_affine(source: Source, descent: Descent, deadline: Deadline) -> tup
     return best, 0 if deadline.passed else 1 + len(rivals)
 
 
+def _beside_one_that_is_on(
+    source: Source, task: Task, descent: Descent, slope: float, deadline: Deadline
+) -> list[Descent]:
+    """An exact fit in which one unit is on for every sample, and no other is superfluous, if there is one."""
+    student = narrow(source, descent, replace(task, n_hidden=None), deadline)[0].student
+    d, k, act = student.n_inputs, student.n_hidden, student.activation
+    if not student.bias or act.homogeneity != 1.0 or k >= (task.n_hidden or np.inf):
+        return []
+    found = flips_beside_steady(student.A, student.V[:, :d], -student.readout[k : k + d].T, slope, SIGNS)
+    if found is None:
+        return []
+    flips, a, w = found
+    turned = _turned(student, flips, slope)
+    V, readout = np.vstack([turned.V, np.append(-w, 0.0)]), np.insert(turned.readout, k, a, axis=0)
+    V[k, d] = 1.0 + reduce(source, PreactivationRange(replace(turned, V=V, readout=readout))).sums["lowest"][k]
+    fit = descend(source, replace(turned, V=V, readout=readout), deadline, patient=True)
+    return [fit] if fit.relative_rss < EXACT else []
+
+
 def _with_steady_unit(source: Source, student: Student, slope: float, deadline: Deadline) -> list[Descent]:
     """Exact fits in which one unit is off for very few samples, each with other signs."""
     exact = []
-    for V, flip in steady_candidates(source, student):
+    for V in steady_candidates(source, student):
         if deadline.passed:
             break
-        start = Descent(source, _turned(replace(student, V=V), flip, slope))
+        start = Descent(source, _turned(replace(student, V=V), np.zeros(len(V), dtype=bool), slope))
         if start.relative_rss < CLOSE:
             fit = descend(source, start.student, deadline, patient=True)
             exact += [fit] if fit.relative_rss < EXACT else []

@@ -9,6 +9,9 @@ k unknown bits and p·d equations. The constant c follows and gives no equation,
 network too. If the matrices A_j w_jᵀ are linearly independent one least-squares solution gives the bits. If not, as
 for one output and k > d, the bits that the equations leave free are enumerated (up to 2^ENUMERATE of them), or the
 two halves of the subset sum meet in the middle (up to k = MEET).
+
+A unit that is on for every sample is in the affine part as a whole, and L − m Σ_j s_j A_j w_jᵀ = A_u w_uᵀ is of
+rank one. It is found with s in turns: the nearest matrix of rank one to what s leaves, then the best s beside it.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from scipy.linalg import qr
 
 ENUMERATE, MEET, MAX_SOLUTIONS = 16, 40, 32
 MOST_PAIRS = 2**20
+TURNS = 200  # of the signs and what is of rank one beside them; sixteen units and ten outputs need no more (measured)
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,35 @@ def find_flips(
     Where no assignment is within the tolerance the best one found is returned, with its misfit.
     """
     columns = slope * np.einsum("oj,jd->odj", A, W).reshape(-1, len(W))
-    return _search(columns, linear.ravel(), tolerance, max_solutions)
+    return find_subsets(columns, linear.ravel(), tolerance, max_solutions)
 
 
-def _search(columns: np.ndarray, target: np.ndarray, tolerance: float, max_solutions: int) -> SignSearch:
+def flips_beside_steady(
+    A: np.ndarray, W: np.ndarray, linear: np.ndarray, slope: float, tolerance: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """s (k,), A_u (p,) and w_u (d,) with linear = slope · Σ_j s_j A_j w_jᵀ + A_u w_uᵀ, to a relative misfit.
+
+    None where there are none, or so few equations that others would do as well.
+    """
+    (p, d), k = linear.shape, len(W)
+    if min(p, d) < 2 or p * d <= k + p + d:
+        return None
+    columns = slope * np.einsum("oj,jd->odj", A, W).reshape(-1, k)
+    inverse, s = np.linalg.pinv(columns), np.zeros(k)
+    for _ in range(TURNS):
+        left, sizes, right = np.linalg.svd(linear - (columns @ s).reshape(p, d), full_matrices=False)
+        s = inverse @ (linear - sizes[0] * np.outer(left[:, 0], right[0])).ravel()
+    flips = s > 0.5
+    left, sizes, right = np.linalg.svd(linear - (columns @ flips).reshape(p, d), full_matrices=False)
+    if np.linalg.norm(sizes[1:]) > tolerance * max(float(np.linalg.norm(columns)), float(np.linalg.norm(linear))):
+        return None
+    return flips, sizes[0] * left[:, 0], right[0]
+
+
+def find_subsets(
+    columns: np.ndarray, target: np.ndarray, tolerance: float, max_solutions: int = MAX_SOLUTIONS
+) -> SignSearch:
+    """The s in {0, 1}^k with columns·s = target, columns being (equations, k), as `find_flips` gives them."""
     k = columns.shape[1]
     scale = max(float(np.linalg.norm(columns)), float(np.linalg.norm(target)), 1e-300)
     _, triangle, pivots = qr(columns, mode="economic", pivoting=True)
@@ -79,7 +108,7 @@ def nearest_subsets(columns: np.ndarray, target: np.ndarray, count: int) -> np.n
 
     columns is (equations, k); `count` of them, the nearest first.
     """
-    base = _search(columns, target, 1e-2, 1).flips[0]
+    base = find_subsets(columns, target, 1e-2, 1).flips[0]
     k = len(base)
     single = np.eye(k, dtype=bool)
     double = np.array([single[i] | single[j] for i in range(k) for j in range(i)], dtype=bool).reshape(-1, k)
