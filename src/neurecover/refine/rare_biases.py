@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import lsq_linear
+from scipy.optimize import lsq_linear, nnls
 
 from neurecover.models import Network
 from neurecover.refine.rare_fits import FITTED, refit
@@ -88,8 +88,9 @@ def with_rare_columns(
             weight[g] = np.where(on.any(axis=0) & ~on.all(axis=0), 1.0, SOFT)
         if deadline.passed or (g + 1 == HOPELESS and not weight.any()):
             return None
-    constant = _one_constant(biases, A, least, whole)
-    for g in map(int, np.flatnonzero(whole & (np.abs(biases[:, k:] - constant).max(axis=1) > SAME * np.abs(Y).max()))):
+    same = SAME * float(np.abs(Y).max())
+    constant = _one_constant(biases, A, least, whole, same)
+    for g in map(int, np.flatnonzero(whole & (np.abs(biases[:, k:] - constant).max(axis=1) > same))):
         # With another constant a unit that one sample shows may have fitted all the same.
         common, values = levels.group(g)
         start_again = np.append(biases[g, :k], constant)
@@ -130,15 +131,25 @@ def _fit(
     return bias, fitted
 
 
-def _one_constant(biases: np.ndarray, A: np.ndarray, least: np.ndarray, whole: np.ndarray) -> np.ndarray:
+def _one_constant(
+    biases: np.ndarray, A: np.ndarray, least: np.ndarray, whole: np.ndarray, same: float
+) -> np.ndarray:
     """The same constants for all groups: a unit that is on throughout a group may have a part of the group's.
 
-    They are those of the groups without such a unit. least (groups, k) is the least value of every unit in a group; one
-    that is positive stays so.
+    least (groups, k) is the least value m_j of every unit in a group; one that is positive stays so. A group with the
+    constants γ_g can have others γ if γ_g − γ = Σ_j a_j t_j with t_j ≥ −m_j over its units on throughout: all that lie
+    to one side, for one unit, and none but its own without any. Every group that is fitted rightly can have the true
+    ones, so that they are those of a group, first of one without such units, that most groups can have.
     """
     k, always = A.shape[1], least > 0.0
-    plain = whole & ~always.any(axis=1)
-    constant = np.median(biases[plain if plain.any() else whole, k:], axis=0) if whole.any() else np.zeros(len(A))
+
+    def can_have(g: int, constant: np.ndarray) -> bool:
+        part = A * np.where(always[g], 1.0, 0.0)
+        return bool(nnls(part, biases[g, k:] - constant + part @ least[g])[1] <= same)
+
+    groups = sorted(np.flatnonzero(whole), key=lambda g: always[g].any())
+    votes = [sum(can_have(g, biases[own, k:]) for g in groups) for own in groups]
+    constant = biases[groups[int(np.argmax(votes))], k:].copy() if groups else np.zeros(len(A))
     for g in np.flatnonzero(always.any(axis=1)):
         on = np.flatnonzero(always[g])
         share = lsq_linear(A[:, on], biases[g, k:] - constant, (-least[g, on], np.inf)).x
