@@ -213,7 +213,9 @@ def _changes(bias: np.ndarray, T: np.ndarray, Y: np.ndarray, A: np.ndarray, floo
     """Biases (m, k + p), each of which fits a sample that these do not fit.
 
     A unit that is on at the sample and should not be, or the other way round, tells its bias there. Another unit, or
-    the constant, may have to make up for the change everywhere else.
+    the constant, may have to make up for the change everywhere else. Two units that make up for each other are both off
+    at a sample, or both on, and should not be, if a_i z_i + a_j z_j is what is missing there: it is the same wherever
+    they move to, and they have to move no further than both have reached the sample.
     """
     k, size = A.shape[1], np.einsum("oj,oj->j", A, A)
     i = np.flatnonzero(_misfit(bias, T, Y, A) > floor)[:LOOKED_AT]
@@ -229,6 +231,10 @@ def _changes(bias: np.ndarray, T: np.ndarray, Y: np.ndarray, A: np.ndarray, floo
             tries += [_changed(bias, {j: change, other: -ratio[other]}) for other in range(k) if other != j]
             if free:
                 tries.append(_changed(bias, {j: change, **{k + o: -A[o, j] * change for o in range(len(A))}}))
+        ratio = A[:, j] @ A / size
+        for z in Z:
+            beside = np.flatnonzero((ratio < 0.0) & (z * z[j] > 0.0))
+            tries += [_changed(bias, {j: -z[j], other: ratio[other] * z[j]}) for other in beside]
     return np.array(tries)
 
 
