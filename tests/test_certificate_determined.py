@@ -9,7 +9,7 @@ from scipy.optimize import linear_sum_assignment
 import neurecover as nr
 from neurecover.certificate import Evidence, certify, scaled_to_determined
 from neurecover.certificate.alone import alone
-from neurecover.certificate.determined import seldom
+from neurecover.certificate.determined import _without_scale, seldom
 from neurecover.certificate.open_weights import open_weights
 from neurecover.data import ArraySource, prepared, reduce
 from neurecover.models import jacobian
@@ -167,6 +167,20 @@ def test_two_units_in_proportion_may_be_one() -> None:
     np.testing.assert_allclose(one(X), two(X), atol=1e-12)
     determined = certified(two, X).determined
     assert determined is None or not determined.A.any()
+
+
+def test_a_scale_is_fixed_by_small_weights_where_the_large_ones_are_open() -> None:
+    """A row of five weights in proportion along all null directions, beside thirty larger ones that are free."""
+    rng = np.random.default_rng(0)
+    theta = np.concatenate([rng.uniform(0.01, 0.1, 5), rng.uniform(0.5, 1.0, 30), [0.7]])  # one weight above
+    direction = np.append(theta[:35], -theta[35])
+    unseen, row = np.zeros(36, dtype=bool), np.arange(35)
+    N = np.zeros((36, 8))
+    N[5:35] = rng.standard_normal((30, 8))
+    N += np.outer(direction, rng.standard_normal(8))
+    left, members = _without_scale(N, direction, theta, row, unseen)
+    assert sorted(members) == [0, 1, 2, 3, 4]
+    assert np.abs(left[[*range(5), 35]]).max() < 1e-12
 
 
 def test_an_equation_alone_is_found() -> None:

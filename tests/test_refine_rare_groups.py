@@ -7,7 +7,7 @@ import neurecover as nr
 from neurecover.data import ArraySource, prepared, side_by_side, with_misfits
 from neurecover.models import Network
 from neurecover.refine.finisher import finish
-from neurecover.refine.rare_biases import MOST_LEVELS, Levels, _improved, _misfit, groups_fitted
+from neurecover.refine.rare_biases import MOST_LEVELS, Levels, _improved, _misfit, _one_constant, groups_fitted
 from neurecover.refine.rare_groups import Search, _slope, units_from_groups
 from neurecover.refine.task import Task
 from neurecover.simulate import teacher
@@ -87,6 +87,39 @@ def test_a_sample_on_the_other_side_of_a_unit_tells_its_bias(seed: int) -> None:
     assert np.count_nonzero(_misfit(wrong, T, Y, A) > floor) in (1, 2)
     better = _improved(wrong, T, Y, A, floor)
     assert np.all(_misfit(better, T, Y, A) <= floor)
+
+
+@pytest.mark.parametrize("on", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_two_units_that_make_up_for_each_other_are_both_told_by_a_sample(seed: int, on: bool) -> None:
+    """Units 0 and 1 are on but for sample 0, or there too, and the biases say the other: a₀ β₀ + a₁ β₁ is the same."""
+    rng = np.random.default_rng(seed)
+    T, A = rng.uniform(-1.0, 1.0, (80, 3)), np.array([[1.0, -0.8, 0.6]])
+    T[0, :2] = -2.0, -2.2
+    apart, low = np.array([1.0, 1.25, 0.0, 0.0]), np.array([1.2, 1.3, 0.1, 0.4])
+    bias, wrong = (low + 2.0 * apart, low) if on else (low, low + 2.0 * apart)
+    Y = np.maximum(T + bias[:3], 0.0) @ A.T + 0.4
+    floor = 1e-20
+    assert np.flatnonzero(_misfit(wrong, T, Y, A) > floor).tolist() == [0]
+    better = _improved(wrong, T, Y, A, floor, free=False)
+    assert np.all(_misfit(better, T, Y, A) <= floor)
+    assert better[3] == 0.4
+
+
+def test_the_constant_is_one_that_most_levels_can_have() -> None:
+    """Two levels without a unit on throughout have each its own, and no level may have what lies between."""
+    A, right, wrong = np.array([[0.5, -0.8]]), 0.3, 1.1
+    least = np.array([[-1.0, -1.0], [-1.0, -1.0], [0.6, -1.0], [-1.0, 0.7], [0.2, 0.1]])
+    # With unit 0 on throughout a level can have 0.4 at most, with unit 1 all that are not much less than its own.
+    biases = np.array([[0.0, 0.0, wrong], [0.0, 0.0, right], [2.0, 0.0, 0.1], [0.0, 2.0, 0.5], [2.0, 2.0, 0.3]])
+    before = biases.copy()
+    constant = _one_constant(biases, A, least, np.ones(5, dtype=bool), 1e-9)
+    assert constant.tolist() == [right]
+    assert np.abs(biases[1:, 2] - right).max() < 1e-9
+    assert np.array_equal(biases[:2], before[:2])
+    moved = biases - before
+    assert np.all(moved[:, :2] >= np.where(least > 0.0, -least, 0.0) - 1e-9)
+    assert np.abs(moved[:, :2] @ A[0] + moved[:, 2]).max() < 1e-12
 
 
 def test_a_level_is_fitted_anew_where_a_few_samples_say_so() -> None:

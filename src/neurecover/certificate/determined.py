@@ -43,7 +43,8 @@ NULL = 1e-11  # eigenvalue of F, scaled to unit diagonal: the error of the other
 DEAD = 1e-26  # F_aa over the largest: a weight whose effect is below rounding for every sample
 STILL = 1e-8  # what a null direction may move a weight by that counts as determined, its largest move being 1
 PROPORTIONAL = 1e-7  # relative difference of two units that counts as none
-REFERENCES = 20  # weights of a row, largest first, that are tried as members of D_j
+REFERENCES = 20  # weights of a row that are tried as members of D_j
+ALIKE = 1e-6  # relative distance of two numbers that may be the same
 SAME_SIGNS = 1e-7  # relative size of Σ A_j w_j that counts as zero, as in `rivals`
 GLANCE = 64  # rows in which a column has a value twice if it is other than usual in few rows
 
@@ -129,10 +130,16 @@ def _without_scale(
 ) -> tuple[np.ndarray, np.ndarray]:
     """N with a unit's free scale taken out so that it vanishes on the largest possible part D of its row; and D.
 
-    Largest with the bias and the weights above counted in: one weight alone is in proportion to itself.
+    Largest with the bias and the weights above counted in: one weight alone is in proportion to itself. All of D have
+    the same ‖n_i‖ / |w_i|, so those that share it with most others are tried first: where many columns are open, as for
+    a unit that most levels of a category never switch, their weights may be the largest of the row.
     """
     w, around = theta[row], np.flatnonzero((direction != 0.0) & ~unseen)
-    tried = [i for i in np.argsort(-np.abs(w))[:REFERENCES] if w[i] != 0.0 and not unseen[row[i]]]
+    shown = np.flatnonzero((w != 0.0) & ~unseen[row])
+    moves = np.linalg.norm(N[row[shown]], axis=1) / np.abs(w[shown])
+    place = np.sort(moves)
+    shared = place.searchsorted(moves * (1.0 + ALIKE) + STILL) - place.searchsorted(moves * (1.0 - ALIKE) - STILL)
+    tried = shown[np.lexsort((-np.abs(w[shown]), -shared))][:REFERENCES]
     best, members, most = N, np.zeros(0, dtype=int), 0
     for i in tried:
         if row[i] in members:
