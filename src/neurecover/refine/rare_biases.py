@@ -131,9 +131,7 @@ def _fit(
     return bias, fitted
 
 
-def _one_constant(
-    biases: np.ndarray, A: np.ndarray, least: np.ndarray, whole: np.ndarray, same: float
-) -> np.ndarray:
+def _one_constant(biases: np.ndarray, A: np.ndarray, least: np.ndarray, whole: np.ndarray, same: float) -> np.ndarray:
     """The same constants for all groups: a unit that is on throughout a group may have a part of the group's.
 
     least (groups, k) is the least value m_j of every unit in a group; one that is positive stays so. A group with the
@@ -147,7 +145,7 @@ def _one_constant(
         part = A * np.where(always[g], 1.0, 0.0)
         return bool(nnls(part, biases[g, k:] - constant + part @ least[g])[1] <= same)
 
-    groups = sorted(np.flatnonzero(whole), key=lambda g: always[g].any())
+    groups = sorted(map(int, np.flatnonzero(whole)), key=lambda g: always[g].any())
     votes = [sum(can_have(g, biases[own, k:]) for g in groups) for own in groups]
     constant = biases[groups[int(np.argmax(votes))], k:].copy() if groups else np.zeros(len(A))
     for g in np.flatnonzero(always.any(axis=1)):
@@ -214,13 +212,14 @@ def _changes(bias: np.ndarray, T: np.ndarray, Y: np.ndarray, A: np.ndarray, floo
 
     A unit that is on at the sample and should not be, or the other way round, tells its bias there. Another unit, or
     the constant, may have to make up for the change everywhere else. Two units that make up for each other are both off
-    at a sample, or both on, and should not be, if a_i z_i + a_j z_j is what is missing there: it is the same wherever
-    they move to, and they have to move no further than both have reached the sample.
+    at a sample, or both on, and should not be, if r = −a_i |z_i| − a_j |z_j| there: that is the same wherever they move
+    to, and they have to move no further than both have reached the sample.
     """
     k, size = A.shape[1], np.einsum("oj,oj->j", A, A)
     i = np.flatnonzero(_misfit(bias, T, Y, A) > floor)[:LOOKED_AT]
     Z = T[i] + bias[:k]
-    along = (Y[i] - np.maximum(Z, 0.0) @ A.T - bias[k:]) @ A / size  # the residual in units of each kink
+    R = Y[i] - np.maximum(Z, 0.0) @ A.T - bias[k:]
+    along = R @ A / size  # the residual in units of each kink
     on = along + np.maximum(Z, 0.0) - Z  # what to add to the bias where the unit is to be on at the sample
     off = -along - np.maximum(Z, 0.0)  # and where it is to be off, something else making up for it
     tries = [bias]
@@ -232,9 +231,9 @@ def _changes(bias: np.ndarray, T: np.ndarray, Y: np.ndarray, A: np.ndarray, floo
             if free:
                 tries.append(_changed(bias, {j: change, **{k + o: -A[o, j] * change for o in range(len(A))}}))
         ratio = A[:, j] @ A / size
-        for z in Z:
-            beside = np.flatnonzero((ratio < 0.0) & (z * z[j] > 0.0))
-            tries += [_changed(bias, {j: -z[j], other: ratio[other] * z[j]}) for other in beside]
+        missing = (R + np.outer(np.abs(Z[:, j]), A[:, j]))[:, None] + np.abs(Z)[:, :, None] * A.T
+        both = (np.sum(missing**2, axis=2) <= floor) & (Z * Z[:, [j]] > 0.0)
+        tries += [_changed(bias, {j: -Z[row, j], other: ratio[other] * Z[row, j]}) for row, other in np.argwhere(both)]
     return np.array(tries)
 
 
