@@ -7,7 +7,7 @@ import pytest
 
 from neurecover.models import Network
 from neurecover.refine.rare_rows import by_rows
-from neurecover.refine.rare_steady import by_rows_beside_steady
+from neurecover.refine.rare_steady import by_rows_beside_steady, switched_by_others
 from neurecover.simulate import teacher
 from neurecover.solve import Deadline
 
@@ -75,3 +75,20 @@ def test_without_such_a_unit_there_is_nothing_to_do() -> None:
     assert by_rows_beside_steady(none.W, none, X, none(X), differs, Deadline()) is None
     one_output = replace(truth, A=truth.A[:1], c=truth.c[:1])
     assert by_rows_beside_steady(truth.W, one_output, X, one_output(X), differs, Deadline()) is None
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_rows_that_were_set_aside_tell_the_kink_of_a_unit_that_is_on_in_all_others(side: float) -> None:
+    """Known is the unit as it is in the other rows, affine; its side and its bias are in those set aside."""
+    truth, X, _ = _with_a_steady_unit(0, 4, 5)
+    truth = replace(truth, A=np.hstack([side * truth.A[:, :1], truth.A[:, 1:]]))
+    on = X @ truth.W[0] + truth.b[0] > 0.0
+    # a relu(z) = −a relu(−z + β) + a β where z < β
+    far = 1.0 + np.abs(X @ truth.W[0] + truth.b[0]).max()
+    W, b, A = truth.W.copy(), truth.b.copy(), truth.A.copy()
+    W[0], b[0], A[:, 0] = -W[0], far - b[0], -A[:, 0]
+    shown = Network(W, b, A, truth.c + truth.A[:, 0] * far, truth.activation)
+    Y = truth(X)
+    assert np.abs(shown(X) - Y)[on].max() < 1e-12
+    assert np.abs(shown(X) - Y)[~on].max() > 1e-3
+    assert np.abs(switched_by_others(shown, X, Y, on)(X) - Y).max() < 1e-12

@@ -60,8 +60,8 @@ def switched_by_others(network: Network, X: np.ndarray, Y: np.ndarray, fitted: n
         a, z = network.A[:, u], X @ network.W[u] + network.b[u]
         rest = Y - network(X) + np.outer(np.minimum(z, 0.0), -a)  # beside a unit that is never off
         along = rest @ a / (a @ a)
-        own = ~fitted & (np.linalg.norm(rest - np.outer(along, a), axis=1) <= SAME * np.abs(Y).max(initial=0.0))
-        if np.count_nonzero(own) > 1:
+        own = np.linalg.norm(rest - np.outer(along, a), axis=1) <= SAME * np.abs(Y).max(initial=0.0)
+        if np.count_nonzero(own & ~fitted) > 1:
             _, side, kappa = _turned(network.W[u], network.b[u], X[own], np.zeros(X.shape[1], bool), (z + along)[own])
             W, b, A = network.W.copy(), network.b.copy(), network.A.copy()
             W[u], b[u], A[:, u] = side * W[u], side * (b[u] - kappa), side * a

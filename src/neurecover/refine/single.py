@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -261,22 +262,18 @@ class SingleSystem:
             self.products.product,
             self.products.gradient.ravel(),
             self.products.diagonal.ravel(),
-            self._preconditioner,
+            self.products.preconditioner if blocks is None else partial(blocks.preconditioner, self.products),
             tolerance=tolerance,
             max_products=MAX_PRODUCTS,
             deadline=deadline,
             dtype=np.float32,
         )
 
-    def _preconditioner(self, damping: float) -> Operator:
-        if self.blocks is None:
-            return self.products.preconditioner(damping)
-        return self.blocks.preconditioner(self.products, damping)
-
     def solve(self, damping: float) -> np.ndarray | None:
         step = self.equations.solve(damping)
         if self.equations.cut_short and self._may_make:
             self.blocks, self._may_make = UnitBlocks(self.products), False
+            self.equations.preconditioner = partial(self.blocks.preconditioner, self.products)
             step = self.equations.solve(damping)  # from where it ended
         return step
 
