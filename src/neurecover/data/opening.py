@@ -11,6 +11,7 @@ from neurecover.data.npy import NpySource, npy_pair
 from neurecover.data.npz import NpzSource
 from neurecover.data.parquet import ParquetSource
 from neurecover.data.source import Source
+from neurecover.data.sparse import is_sparse, sparse_source
 from neurecover.data.tables import arrow_table, is_table, table_source
 from neurecover.data.weights import WeightedRows, named_weight, with_weights
 from neurecover.data.zarr import ZarrSource, is_zarr, is_zarr_group
@@ -88,7 +89,7 @@ def open(
 def as_source(X: Any, Y: Any = None, sample_weight: Any = None) -> Source:
     """X itself if it is a source, what `open` makes of a path or a table, otherwise the arrays X and Y.
 
-    sample_weight (n,) are the weights of the rows, where these are in memory.
+    X may be sparse. sample_weight (n,) are the weights of the rows, where these are in memory.
     """
     if sample_weight is not None and is_dask(X) and is_dask(Y):
         from neurecover.data.cluster import beside
@@ -123,7 +124,9 @@ def _as_source(X: Any, Y: Any) -> Source:
         )
     if Y is None:
         raise ValueError(f"Inputs given as an array need the outputs Y beside them. Got X as {type(X).__name__} alone.")
-    return ArraySource(_plain(X), _plain(Y))
+    if is_sparse(X):
+        return sparse_source(X, Y)
+    return ArraySource(_plain(X), Y.toarray() if is_sparse(Y) else _plain(Y))
 
 
 def _with_column(

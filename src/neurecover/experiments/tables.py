@@ -1,9 +1,11 @@
-"""Networks planted in tables that people have: pixels that hardly vary, categories, collinear columns.
+"""Networks planted in tables that people have: pixels, counts, inputs mostly zero, categories, collinear columns.
 
-The inputs are those of tables that scikit-learn ships, standardised, or five numbers beside a category in columns of
-its own; the outputs are a random network's, without noise. Solved is a network that answers every row to rounding and
-whose certificate either is exact and right, or says which weights the rows determine, none of them wrong. Of a network
-with a unit that is on, or off, in fewer rows than it has weights, no method can find every weight; they are counted.
+The inputs are those of tables that scikit-learn ships, or five numbers beside a category in columns of its own, eight
+beside two categories, counts of different rates, inputs that are mostly zero, and strokes on 28 × 28 pixels, all of
+them standardised; the outputs are a random network's, without noise. Solved is a network that answers every row to
+rounding and whose certificate either is exact and right, or says which weights the rows determine, none of them wrong.
+Of a network with a unit that is on, or off, in fewer rows than it has weights, no method can find every weight; they
+are counted.
 """
 
 from __future__ import annotations
@@ -43,6 +45,10 @@ PROBLEMS = (
     Problem("digits", 16, 10, 5, 4, 10.0),
     Problem("category of 30 levels", 6, 1, 10, 9, 5.0),
     Problem("category, as indicators", 6, 1, 10, 0, 5.0),
+    Problem("two categories", 6, 1, 10, 8, 5.0),
+    Problem("counts", 8, 1, 10, 8, 5.0),
+    Problem("mostly zero", 8, 1, 10, 8, 5.0),
+    Problem("strokes", 16, 10, 3, 2, 150.0),
 )
 
 
@@ -51,17 +57,41 @@ def inputs_of(table: str, seed: int) -> np.ndarray:
 
     For a network of typical biases units are then on, or off, in hardly any row of some levels.
     """
+    rng, n = np.random.default_rng(seed), 4_000
     if table.startswith("category"):
-        rng = np.random.default_rng(seed)
-        X = np.hstack([rng.standard_normal((4_000, 5)), np.eye(30)[rng.integers(30, size=4_000)]])
+        X = np.hstack([rng.standard_normal((n, 5)), np.eye(30)[rng.integers(30, size=n)]])
         if table.endswith("indicators"):
             return X
+    elif table == "two categories":
+        X = np.hstack([rng.standard_normal((n, 8)), *(np.eye(m)[rng.integers(m, size=n)] for m in (4, 6))])
+    elif table == "counts":
+        X = rng.poisson(rng.uniform(0.02, 2.0, 30), (n, 30)).astype(float)
+    elif table == "mostly zero":
+        X = (rng.random((n, 30)) < rng.uniform(0.01, 0.2, 30)) * rng.exponential(1.0, (n, 30))
+    elif table == "strokes":
+        X = strokes(15_000, 28, rng)
     else:
         from sklearn import datasets
 
         X = getattr(datasets, f"load_{table}")().data
     X = X[:, X.std(axis=0) > 0]
     return (X - X.mean(axis=0)) / X.std(axis=0)
+
+
+def strokes(n: int, side: int, rng: np.random.Generator) -> np.ndarray:
+    """Images (n, side²) of three strokes each, from 0 to 255; a pixel is zero in most of them.
+
+    A stroke is ten round dots along a path whose direction changes at random.
+    """
+    images, at = np.zeros((n, side, side)), np.arange(side)
+    for _ in range(3):
+        place, velocity = rng.uniform(0.0, side - 1.0, (n, 2)), rng.normal(0.0, 1.2, (n, 2))
+        for _ in range(10):
+            velocity += rng.normal(0.0, 0.5, (n, 2))
+            place = np.clip(place + velocity, 0.0, side - 1.0)
+            down, across = (np.exp(-0.5 * (at - place[:, [axis]]) ** 2) for axis in (0, 1))
+            np.maximum(images, down[:, :, None] * across[:, None, :], out=images)
+    return np.where(images < 0.1, 0.0, np.round(255.0 * images)).reshape(n, -1)
 
 
 def _measure(problem: Problem, track: Track) -> Row:

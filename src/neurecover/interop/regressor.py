@@ -11,6 +11,7 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from neurecover.activations import Activation
+from neurecover.data.sparse import is_sparse
 from neurecover.interop.prediction_errors import PredictionErrors
 from neurecover.models.exchange.chain import layers_of
 from neurecover.pipeline import recover
@@ -130,8 +131,8 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The inputs.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The inputs; sparse ones are written out.
 
         y : array-like of shape (n_samples,) or (n_samples, n_outputs)
             The outputs.
@@ -146,8 +147,16 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
             The fitted regressor.
         """
         X, y = validate_data(
-            self, X, y, dtype=[np.float64, np.float32], multi_output=True, y_numeric=True, ensure_min_samples=_FEWEST
+            self,
+            X,
+            y,
+            accept_sparse=True,
+            dtype=[np.float64, np.float32],
+            multi_output=True,
+            y_numeric=True,
+            ensure_min_samples=_FEWEST,
         )
+        X = _written_out(X)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         names = ("n_hidden", "method", "activation", "bias", "depth", "time_budget", "random_state")
@@ -170,8 +179,8 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         Parameters
         ----------
-        X : array-like of shape (n_samples, n_features)
-            The inputs.
+        X : {array-like, sparse matrix} of shape (n_samples, n_features)
+            The inputs; sparse ones are written out.
 
         return_std : bool, default=False
             Whether to give the standard errors of the predictions beside them. They come from the errors of the
@@ -187,9 +196,18 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
             Their standard errors, with `return_std=True` alone.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, dtype=np.float64, reset=False)
+        X = _written_out(validate_data(self, X, accept_sparse=True, dtype=np.float64, reset=False))
         Y = self.network_(X)
         if not return_std:
             return Y[:, 0] if self._flat else Y
         errors = np.full_like(Y, np.inf) if self._errors is None else self._errors(X)
         return (Y[:, 0], errors[:, 0]) if self._flat else (Y, errors)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+def _written_out(X: Any) -> np.ndarray:
+    return X.toarray() if is_sparse(X) else X

@@ -76,7 +76,7 @@ def recover(
 
     Parameters
     ----------
-    X, Y : arrays (n, d) and (n,) or (n, p); or X alone as a path, a data source or an oracle.
+    X, Y : arrays (n, d) and (n,) or (n, p), X perhaps sparse; or X alone as a path, a data source or an oracle.
     n_hidden : the number of hidden units, or one number per hidden layer, (20, 10); None finds it.
     method : "auto", or a name from `neurecover.methods()`.
     activation : the hidden units' function, as in `neurecover.Network`; "auto" finds the likeliest of those with names.

@@ -176,7 +176,8 @@ def _finished(found: Runs) -> DeepFinished:
 def _check(widths: tuple[int, ...] | None, activation: Activation, depth: int) -> None:
     if activation.homogeneity != 1.0 or not activation.odd_slope:
         raise ValueError(
-            f"finish_deep expected relu or leaky relu, whose signs the skips carry. Got {activation} instead."
+            f"Several hidden layers are recovered for relu and leaky_relu units. Got {activation} instead; one hidden "
+            "layer takes any activation."
         )
     if widths is None and depth < 1:
         raise ValueError(f"depth expected at least one hidden layer. Got {depth} instead.")
