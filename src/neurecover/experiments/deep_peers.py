@@ -159,7 +159,7 @@ def _measure(dims: tuple[int, ...], n: int, seeds: int, track: Track) -> Row:
 
 
 def _run(track: Track) -> Iterator[Row]:
-    return (_measure(*problem, track) for problem in PROBLEMS)
+    return (_measure(dims, n, seeds, track) for dims, n, seeds in PROBLEMS)
 
 
 TABLE = Experiment("deep-peers", "Training in PyTorch with ten times the time", _run)

@@ -23,7 +23,7 @@ from neurecover.pipeline import recover
 from neurecover.results import Recovery
 from neurecover.simulate import teacher
 
-FIRST_SEED = 9_000  # no setting was chosen on these
+FIRST_SEED = 9_500  # no setting was chosen on these
 RIGHT = 1e-8  # error of a weight that was said to be determined
 
 
