@@ -11,9 +11,9 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from neurecover.activations import get
-from neurecover.data import ArraySource, reduce, side_by_side
+from neurecover.data import ArraySource, Whitening, reduce, side_by_side
 from neurecover.experiments.experiment import Experiment, Row, Track
-from neurecover.refine import descent, search
+from neurecover.refine import descent, search, unit_blocks
 from neurecover.refine.descent import EXACT, Descent
 from neurecover.refine.finisher import finish
 from neurecover.refine.held import Held, readout_sums
@@ -230,6 +230,30 @@ def _ended(weights: int) -> tuple[int, float]:
     return solved, float(np.mean(seconds))
 
 
+def _mostly_zero(room: int) -> tuple[int, float]:
+    """Fits from units a twentieth off brought to rounding within their time, and the median seconds of all.
+
+    Blocks of the units take over from the Kronecker product if there is `room` for them, in bytes.
+    """
+    solved, seconds = 0, []
+    with _instead(unit_blocks, "MOST_BYTES", room):
+        for seed in range(MANY_SEEDS):
+            rng = np.random.default_rng(seed)
+            X = (rng.random((6_000, 100)) < np.geomspace(0.005, 0.5, 100)) * rng.exponential(1.0, (6_000, 100))
+            X = (X - X.mean(axis=0)) / X.std(axis=0)
+            covariance = X.T @ X / len(X)
+            whitening, truth = Whitening.of(np.zeros(100), covariance), teacher(100, 16, 10, random_state=seed)
+            W = truth.W @ covariance @ whitening.matrix  # w·x = w_z·z
+            near = replace(truth, W=W + 0.05 * rng.standard_normal(W.shape) * np.linalg.norm(W) / W.size**0.5)
+            began, deadline = time.perf_counter(), Deadline.after(MANY_SECONDS)
+            end = Descent(
+                ArraySource(whitening.inputs(X), truth(X)), as_student(near, True), deadline=deadline
+            ).advance(100)
+            solved += end.relative_rss < EXACT
+            seconds.append(time.perf_counter() - began)
+    return solved, float(np.median(seconds))
+
+
 def _warmed_up(beyond: float) -> tuple[int, float]:
     """The first descent at d = k = 100, warmed up beyond so many hidden weights: is it exact, and its seconds."""
     truth = teacher(100, 100, random_state=0)
@@ -281,6 +305,10 @@ def _run(track: Track) -> list[Row]:
             solved, mean = _ended(weights)
             row = {"choice": choice, "on": "d=30 k=22 p=10 n=1500, a unit on in 33 samples", "solved": solved}
             rows.append(row | {"of": SEEDS, "ms per solution": round(1e3 * mean)})
+        for choice, room in track((("units' blocks", unit_blocks.MOST_BYTES), ("no such blocks", 0)), "blocks"):
+            solved, median = _mostly_zero(room)
+            row = {"choice": choice, "on": "d=100 k=16 p=10 n=6000, inputs mostly zero", "solved": solved}
+            rows.append(row | {"of": MANY_SEEDS, "ms per solution": round(1e3 * median)})
         for choice, beyond in track((("warmed up by Adam", 0.0), ("not warmed up", np.inf)), "warm-up"):
             solved, taken = _warmed_up(beyond)
             row = {"choice": choice, "on": f"d=k=100 p=1 n={WARM_SAMPLES} + affine", "solved": solved, "of": 1}
