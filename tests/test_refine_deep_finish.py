@@ -123,7 +123,7 @@ def test_data_that_cannot_be_solved_says_so() -> None:
     [
         ((3, 0), "relu", 2, "at least one unit"),
         ((), "relu", 2, "at least one unit"),
-        ((3, 2), "sigmoid", 2, "relu or leaky relu"),
+        ((3, 2), "sigmoid", 2, "relu and leaky_relu"),
         (None, "relu", 0, "at least one hidden layer"),
     ],
 )
