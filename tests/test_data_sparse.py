@@ -69,3 +69,11 @@ def test_the_regressor_takes_them() -> None:
     y = np.maximum(X @ np.array([1.0, -1.0, 0.5, 0.0, 0.0, 0.2]), 0.0)
     model = nr.NetworkRecovery(1, random_state=0).fit(sp.csr_matrix(X), y)
     np.testing.assert_allclose(model.predict(sp.csc_matrix(X)), y, atol=1e-10)
+
+
+def test_outputs_may_be_sparse_and_networks_answer_sparse_inputs() -> None:
+    X = _counts()
+    truth = nr.Network(2.0 * np.eye(3, 6) - 1.0, np.array([0.5, 1.5, 2.5]), np.eye(2, 3))
+    np.testing.assert_array_equal(truth(sp.csr_array(X)), truth(X))
+    model = nr.NetworkRecovery(2, random_state=0).fit(X, sp.csr_array(truth(X)))
+    np.testing.assert_allclose(model.predict(sp.csr_array(X)), truth(X), atol=1e-10)

@@ -16,7 +16,7 @@ from neurecover.refine.single import MAX_PRODUCTS, SingleProducts, SingleSystem
 from neurecover.refine.starts import random_units
 from neurecover.refine.steps import ReadoutFactor
 from neurecover.refine.task import Task
-from neurecover.refine.unit_blocks import RIDGE, UnitBlocks
+from neurecover.refine.unit_blocks import RATE, RIDGE, UnitBlocks
 from neurecover.solve import Deadline, conjugate_gradients
 
 LAMBDA = 1e-3
@@ -113,6 +113,7 @@ def test_blocks_are_made_when_products_run_out_and_kept_for_the_next_step(monkey
     again.solve(RIDGE)
     assert again.blocks is system.blocks  # the equations were solved with those of the step before
     assert not again.equations.cut_short
+    assert not UnitBlocks.possible(system.products, 4_000 * 12 * 81**2 / RATE)  # half of the time that they take
     monkeypatch.setattr("neurecover.refine.unit_blocks.MOST_BYTES", 0)
     large = SingleSystem(held, point.student, point.hh, 1e-6, Deadline())
     large.solve(RIDGE)

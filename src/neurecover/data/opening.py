@@ -11,10 +11,11 @@ from neurecover.data.npy import NpySource, npy_pair
 from neurecover.data.npz import NpzSource
 from neurecover.data.parquet import ParquetSource
 from neurecover.data.source import Source
-from neurecover.data.sparse import is_sparse, sparse_source
+from neurecover.data.sparse import sparse_source
 from neurecover.data.tables import arrow_table, is_table, table_source
 from neurecover.data.weights import WeightedRows, named_weight, with_weights
 from neurecover.data.zarr import ZarrSource, is_zarr, is_zarr_group
+from neurecover.models.checks import is_sparse, written_out
 from neurecover.models.files import existing
 
 PathLike = str | os.PathLike[str]
@@ -126,7 +127,7 @@ def _as_source(X: Any, Y: Any) -> Source:
         raise ValueError(f"Inputs given as an array need the outputs Y beside them. Got X as {type(X).__name__} alone.")
     if is_sparse(X):
         return sparse_source(X, Y)
-    return ArraySource(_plain(X), Y.toarray() if is_sparse(Y) else _plain(Y))
+    return ArraySource(_plain(X), _plain(written_out(Y)))
 
 
 def _with_column(

@@ -8,6 +8,7 @@ import numpy as np
 
 from neurecover.data.arrays import ArraySource
 from neurecover.data.source import Blocks, Source, check_real, check_shapes, numbered
+from neurecover.models.checks import written_out
 
 
 class SparseSource(Source):
@@ -17,7 +18,7 @@ class SparseSource(Source):
         self.origin = "the arrays"
         check_real(X.dtype, f"{self.origin}, X")
         self._X = X.tocsr()
-        Y = Y.toarray() if is_sparse(Y) else np.asarray(Y)
+        Y = np.asarray(written_out(Y))
         check_real(Y.dtype, f"{self.origin}, Y", labels=True)
         check_shapes(self._X.shape, Y.shape, self.origin)
         self._Y = Y.reshape(len(Y), -1)
@@ -36,8 +37,3 @@ def sparse_source(X: Any, Y: Any) -> Source:
     """The samples, written out where they are few enough to be held."""
     source = SparseSource(X, Y)
     return source if source.streams else ArraySource(*source.collect())
-
-
-def is_sparse(values: Any) -> bool:
-    """Whether it is a sparse matrix or array; SciPy's are not loaded to find out."""
-    return hasattr(values, "tocsr") and hasattr(values, "toarray")

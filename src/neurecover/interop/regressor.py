@@ -11,8 +11,8 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from neurecover.activations import Activation
-from neurecover.data.sparse import is_sparse
 from neurecover.interop.prediction_errors import PredictionErrors
+from neurecover.models.checks import written_out
 from neurecover.models.exchange.chain import layers_of
 from neurecover.pipeline import recover
 
@@ -156,7 +156,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
             y_numeric=True,
             ensure_min_samples=_FEWEST,
         )
-        X = _written_out(X)
+        X, y = written_out(X), written_out(y)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         names = ("n_hidden", "method", "activation", "bias", "depth", "time_budget", "random_state")
@@ -196,7 +196,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
             Their standard errors, with `return_std=True` alone.
         """
         check_is_fitted(self)
-        X = _written_out(validate_data(self, X, accept_sparse=True, dtype=np.float64, reset=False))
+        X = written_out(validate_data(self, X, accept_sparse=True, dtype=np.float64, reset=False))
         Y = self.network_(X)
         if not return_std:
             return Y[:, 0] if self._flat else Y
@@ -207,7 +207,3 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
-
-
-def _written_out(X: Any) -> np.ndarray:
-    return X.toarray() if is_sparse(X) else X

@@ -1,5 +1,7 @@
 """Arrays of weights as they come in: real, finite, of the right shape, copied and read-only."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -22,7 +24,7 @@ def vector(name: str, value: ArrayLike | None, size: int) -> np.ndarray:
 
 def inputs(X: ArrayLike, n_inputs: int) -> np.ndarray:
     """X as a float64 array (n, n_inputs)."""
-    X = np.asarray(X, dtype=np.float64)
+    X = np.asarray(written_out(X), dtype=np.float64)
     if X.ndim != 2 or X.shape[1] != n_inputs:
         raise ValueError(f"X needs shape (n, {n_inputs}). Got {X.shape} instead.")
     return X
@@ -37,3 +39,13 @@ def _real(name: str, value: ArrayLike) -> np.ndarray:
         raise ValueError(f"{name} needs finite numbers. Got {np.count_nonzero(~np.isfinite(array))} that are not.")
     array.flags.writeable = False
     return array
+
+
+def is_sparse(values: Any) -> bool:
+    """Whether it is a sparse matrix or array; SciPy's are not loaded to find out."""
+    return hasattr(values, "tocsr") and hasattr(values, "toarray")
+
+
+def written_out(values: Any) -> Any:
+    """A sparse matrix or array as one with all its zeros; anything else itself."""
+    return values.toarray() if is_sparse(values) else values

@@ -257,7 +257,7 @@ class SingleSystem:
         blocks: UnitBlocks | None = None,
     ) -> None:
         self.products, self.blocks = SingleProducts(held, student, hh), blocks
-        self._may_make = UnitBlocks.fit(self.products)
+        self._fresh, self._deadline = False, deadline
         self.equations = ConjugateSystem(
             self.products.product,
             self.products.gradient.ravel(),
@@ -271,8 +271,9 @@ class SingleSystem:
 
     def solve(self, damping: float) -> np.ndarray | None:
         step = self.equations.solve(damping)
-        if self.equations.cut_short and self._may_make:
-            self.blocks, self._may_make = UnitBlocks(self.products), False
+        hard = self.equations.cut_short and not self._fresh
+        if hard and UnitBlocks.possible(self.products, self._deadline.seconds_left):
+            self.blocks, self._fresh = UnitBlocks(self.products), True
             self.equations.preconditioner = partial(self.blocks.preconditioner, self.products)
             step = self.equations.solve(damping)  # from where it ended
         return step

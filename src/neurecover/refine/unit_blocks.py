@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 RIDGE = 1e-6  # of the diagonal: what single precision leaves of a sum of products
 FLOOR = 1e-4  # of K's eigenvalues
 MOST_BYTES = 2**29  # of all blocks; beyond, there are none
+RATE = 5e10  # multiplications and additions a second, in single precision, that a processor of today makes at the least
 
 
 class UnitBlocks:
@@ -53,10 +54,10 @@ class UnitBlocks:
         self.blocks *= products.own_weights[:, None, None]
 
     @staticmethod
-    def fit(products: SingleProducts) -> bool:
-        """Whether there is room for them."""
-        m, D = products.student.V.shape
-        return 8 * m * D**2 <= MOST_BYTES
+    def possible(products: SingleProducts, seconds: float) -> bool:
+        """Whether there is room for them, and so much time."""
+        n, (m, D) = len(products.gates), products.student.V.shape
+        return 8 * m * D**2 <= MOST_BYTES and 2.0 * n * m * D**2 <= RATE * seconds
 
     def preconditioner(self, products: SingleProducts, damping: float) -> Operator:
         """C⁻¹, for the K and the D of these products."""
