@@ -200,3 +200,17 @@ def test_time_left_is_told_while_a_stage_says_nothing() -> None:
     reporter.count = lambda: (250, 1000)
     assert reporter.counted() == "250 of 1,000 answers"
     assert reporter.seconds_left(never) == pytest.approx(30.0, abs=1.0)
+
+
+def test_what_a_library_prints_by_itself_is_no_part_of_the_answer() -> None:
+    """Printed by C, not by Python, before the answer and within it; standard output holds the answer alone."""
+    code = (
+        "import ctypes\n"
+        "from neurecover.cli import machine\n"
+        "with machine.libraries_aside():\n"
+        "    ctypes.CDLL(None).puts(b'a solver speaks')\n"
+        "machine.answer({'seconds': 1})\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == '{"seconds": 1}\n'
+    assert ran.stderr == "a solver speaks\n"

@@ -1,10 +1,13 @@
 """Answers for programs: one JSON object on standard output, in which what is no finite number is null."""
 
+import ctypes
 import dataclasses
 import json
 import math
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,29 @@ from neurecover.models import Model
 def answer(facts: Mapping[str, Any]) -> None:
     """Write the object, on one line."""
     sys.stdout.write(as_json(facts) + "\n")
+
+
+@contextmanager
+def libraries_aside() -> Iterator[None]:
+    """Within it what a library prints by itself, as HiGHS does at times, goes to standard error: the answer is alone.
+
+    C's own buffer is emptied before standard output is given back, or it would be printed there at the end.
+    """
+    try:
+        sys.stdout.flush()
+        kept = os.dup(1)
+    except OSError:  # there is no standard output
+        yield
+        return
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        sys.stdout.flush()
+        if os.name == "posix":
+            ctypes.CDLL(None).fflush(None)
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def as_json(facts: Mapping[str, Any]) -> str:

@@ -97,18 +97,19 @@ def recover(
     """
     if out is not None:
         check_target(out, others=samples)
-    recovery = nr.recover(
-        opened(samples, inputs, outputs, weight),
-        n_hidden=widths(hidden),
-        method=method,
-        activation=activation,
-        bias=not no_bias,
-        depth=depth,
-        random_state=seed,
-        time_budget=time_budget,
-        progress=terminal.err.is_terminal,
-        checkpoint=checkpoint,
-    )
+    with machine.libraries_aside():
+        recovery = nr.recover(
+            opened(samples, inputs, outputs, weight),
+            n_hidden=widths(hidden),
+            method=method,
+            activation=activation,
+            bias=not no_bias,
+            depth=depth,
+            random_state=seed,
+            time_budget=time_budget,
+            progress=terminal.err.is_terminal,
+            checkpoint=checkpoint,
+        )
     _show(recovery, out, json)
 
 
