@@ -247,6 +247,6 @@ def switched_off(T: np.ndarray, values: np.ndarray, T_off: np.ndarray, known: np
     most = linprog(-last, planes, -sums, bounds=[*positive, (None, 1.0)])
     if most.x is None:
         return w
-    s = min(most.x[-1], 0.5 * most.x[-1])
+    s = min(most.x[-1], 0.5 * most.x[-1])  # all of it where not every row can be off
     least = linprog(1.0 - last, planes, -sums, bounds=[*positive, (s, s)])
     return w + (most if least.x is None else least).x[:-1] @ both

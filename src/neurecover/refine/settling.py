@@ -90,17 +90,18 @@ def _without_affine(source: Source, task: Task, descent: Descent, deadline: Dead
     problem = (student.A, student.V[:, :d], -student.readout[k : k + d].T, slope)
     if descent.rss < EXACT * descent.total:
         search = find_flips(*problem, tolerance=SIGNS)
-        if search.misfit[0] > SIGNS and student.V.size <= DENSE_END:
+        unexplained = search.misfit[0] > SIGNS
+        if unexplained and student.V.size <= DENSE_END:
             steady = _with_steady_unit(source, student, slope, deadline)
             steady = steady or _beside_one_that_is_on(source, task, descent, slope, deadline)
             if steady:
                 return steady[0], len(steady)
-        if descent.large and search.misfit[0] > SIGNS:  # no signs fit, and it would take long to see that again
+        if descent.large and unexplained:  # no signs fit, and it would take long to see that again
             return descent, 0
         settled = descend(source, _turned(student, search.flips[0], slope), deadline, patient=True)
         if settled.rss < EXACT * settled.total:
             return settled, len(search.flips) if search.complete else 0
-        steady = _with_steady_unit(source, student, slope, deadline)
+        steady = [] if unexplained else _with_steady_unit(source, student, slope, deadline)
         return (steady[0], len(steady)) if steady else (settled, 0)
     tried = [
         Descent(source, _turned(student, flip, slope)) for flip in within(deadline, likely_flips(*problem, LIKELY))
