@@ -42,7 +42,7 @@ NOTES = {
     "large": "Unit rows and biases of 0.7 standard deviations; solved is the verdict `exact` and a weight error of at "
     "most 1e-10. The memory is that of the whole process, with the samples.",
     "deep-peers": "Twice the widths in double precision, Adam then L-BFGS, pruned to the true widths on the way; "
-    "solved is a weight error of at most 1e-6. The last row was taken by itself, while other processes ran.",
+    "solved is a weight error of at most 1e-6. Other processes ran beside it, which slows both alike.",
     "scale": "The rows of workers were taken while other processes ran; `bench workers` has them idle.",
     "layers": "With noise a network with a standard error above 0.1 at the truth itself cannot be claimed: "
     "11 of 100 such random networks are so (seeds 6000 to 6099), and none of these ten.",
