@@ -6,6 +6,9 @@ act(−z) = s·act(z) + κ a unit may be mirrored,
 
     a·act(w·x + b) = s·a·act(−w·x − b) + κ·a.
 
+In a network of one hidden layer with an affine term C x so may every unit with act(z) − act(−z) = m z, by which m·a·wᵀ
+goes into C and m·a·b into c (`Network.normal_form`). A network without C has a C of zeros beside one that has one.
+
 Units are paired so that the sum over pairs of the distance between (ŵ, b̂) and (w, b), or its mirror image
 where that is allowed, is least. The distance is not squared: by the triangle inequality a unit that was found
 exactly then keeps its partner, however far off another one is.
@@ -18,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neurecover.models import Composite, DeepNetwork, Model, Network, replace_arrays
+from neurecover.models import Composite, Layered, Model, Network, mirror_of, replace_arrays
 from neurecover.random import as_generator
 
 _N_SAMPLES = 10_000
@@ -51,7 +54,9 @@ class Comparison:
     the pairs of all hidden layers: they say nothing about unmatched units, and are infinite when one network has units
     and the other has none. `output_weight_error` is ‖Â − A‖_F / ‖A‖_F, an absent partner having a = 0, and
     `offset_error` is ‖ĉ − c‖ / ‖(A, c)‖_F; so neither depends on the scale of the outputs, and c = 0 is no
-    special case. Both are nan for a `Composite`, whose upper part is compared by its values alone. `output_mse` is the
+    special case. Both are nan for a `Composite`, whose upper part is compared by its values alone. `affine_error` is
+    ‖Ĉ − C‖_F / ‖(A, C)‖_F, with zeros for the C of a network that has none, and None where neither has one; where units
+    are mirrored, Ĉ and ĉ are what that leaves. `output_mse` is the
     mean of (f̂(x) − f(x))² over samples and outputs, `population_risk` its mean over all standard Gaussian inputs
     [ATV21, Prop. 3.6]; None for more than one layer, or an activation without a form that reaches its accuracy.
     """
@@ -67,15 +72,18 @@ class Comparison:
     population_risk: float | None
     unmatched: tuple[tuple[int, ...], tuple[int, ...]]
     layers: tuple[LayerComparison, ...]
+    affine_error: float | None = None
 
     def rows(self) -> list[tuple[str, float, str]]:
         """Every error for a person: its name, its value and what it is."""
         ours, theirs = (", ".join(map(str, units)) or "none" for units in self.unmatched)
         unpaired = f"units without a partner: {ours} of the network, {theirs} of the truth"
+        affine = [] if self.affine_error is None else [("affine term", self.affine_error, "‖Ĉ − C‖ / ‖(A, C)‖")]
         return [
             ("weights", self.weight_error, "largest ‖ŵ − w‖ of a pair of units in normal form"),
             ("biases", self.bias_error, "largest |b̂ − b| of a pair of units"),
             ("output weights", self.output_weight_error, "‖Â − A‖ / ‖A‖, unpaired units included"),
+            *affine,
             ("offset", self.offset_error, "‖ĉ − c‖ / ‖(A, c)‖"),
             ("angle", self.max_angle, "largest angle between ŵ and w, in radians"),
             ("outputs", self.output_mse, "mean squared difference on Gaussian inputs"),
@@ -95,23 +103,23 @@ def compare(network: Model, truth: Model, *, up_to_sign: bool = False, X: ArrayL
     """The errors of `network` against `truth`, after its units are paired with those of the truth.
 
     A network of tanh is compared with one of sigmoid as what it is in terms of it, sigmoid(z) = (1 + tanh(z/2))/2.
-    Both have one hidden layer, or both several, or both are composites, whose first layers are compared. Units of
-    several layers are paired from the first layer up, each in terms of the pairs below it.
+    Both have as many hidden layers, or both are composites, whose first layers are compared. Units of several layers
+    are paired from the first layer up, each in terms of the pairs below it.
 
     up_to_sign=True lets a unit be paired with a mirror image that has another function, as relu(−z) has, and
     leaves A and c as they are: the sense in which a method recovers units "up to sign" [ATV21]. Where the
-    mirror image is the same function it is always allowed, and A and c follow.
+    mirror image is the same function it is always allowed, and A and c follow, as C does where either network has one.
 
     X (n, d) are the inputs for `output_mse`; without it, 10,000 standard Gaussian ones, the same every time.
     """
     network = _in_terms_of(network, truth)
     _check_comparable(network, truth)
-    if isinstance(network, Network) and isinstance(truth, Network):
-        return _compare_shallow(network, truth, up_to_sign, X)
     if isinstance(network, Composite) and isinstance(truth, Composite):
         return _compare_composites(network, truth, up_to_sign, X)
-    assert isinstance(network, DeepNetwork)
-    assert isinstance(truth, DeepNetwork)
+    assert isinstance(network, Layered)
+    assert isinstance(truth, Layered)
+    if truth.depth == 1:
+        return _compare_shallow(_shallow(network, truth), _shallow(truth, network), up_to_sign, X)
     return _compare_deep(network, truth, up_to_sign, X)
 
 
@@ -128,6 +136,7 @@ def _compare_shallow(network: Network, truth: Network, up_to_sign: bool, X: Arra
         (layer,),
         output_weight_error=_ratio(A_error, A_size),
         offset_error=_ratio(c_error, math.hypot(A_size, c_size)),
+        affine_error=_affine_error(paired.ours.C, target.C, A_size),
         output_mse=_output_mse(network, truth, X),
         population_risk=_population_risk(network, truth),
     )
@@ -150,7 +159,7 @@ def _compare_composites(network: Composite, truth: Composite, up_to_sign: bool, 
     )
 
 
-def _compare_deep(network: DeepNetwork, truth: DeepNetwork, up_to_sign: bool, X: ArrayLike | None) -> Comparison:
+def _compare_deep(network: Layered, truth: Layered, up_to_sign: bool, X: ArrayLike | None) -> Comparison:
     """Layer by layer: once the units of a layer are paired, the columns of the next one stand in the truth's order."""
     estimate, target = network.fixed_scales(), truth.fixed_scales()
     ours = list(estimate.layers)
@@ -177,9 +186,24 @@ def _compare_deep(network: DeepNetwork, truth: DeepNetwork, up_to_sign: bool, X:
         tuple(layers),
         output_weight_error=_ratio(float(np.linalg.norm(A - A_true)), A_size),
         offset_error=_ratio(float(np.linalg.norm(c - c_true)), math.hypot(A_size, float(np.linalg.norm(c_true)))),
+        affine_error=_affine_error(estimate.C, target.C, A_size),
         output_mse=_output_mse(network, truth, X),
         population_risk=None,
     )
+
+
+def _shallow(network: Layered, other: Layered) -> Network:
+    """The network by the names of its arrays, with a C of zeros where it has none and the other one has."""
+    (W, b), (A, c) = network.layers
+    C = np.zeros((network.n_outputs, network.n_inputs)) if network.C is None and other.C is not None else network.C
+    return Network(W, b, A, c, network.activation, C)
+
+
+def _affine_error(ours: np.ndarray | None, theirs: np.ndarray | None, A_size: float) -> float | None:
+    if ours is None and theirs is None:
+        return None
+    ours, theirs = (np.zeros((1, 1)) if C is None else C for C in (ours, theirs))
+    return _ratio(float(np.linalg.norm(ours - theirs)), math.hypot(A_size, float(np.linalg.norm(theirs))))
 
 
 def _comparison(layers: tuple[LayerComparison, ...], **errors: Any) -> Comparison:
@@ -254,8 +278,8 @@ def simplified(network: Network) -> tuple[Network, tuple[tuple[int, ...], ...]]:
     """The same function with fixed scales and without spare units, and the units of `network` behind each of its own.
 
     A unit with w = 0 is a constant and goes into c. Units that are equal, or mirror images where that is the
-    same function, are merged into the first of them, and their columns of A are added. Units whose column
-    is zero, from the start or by cancellation, are dropped.
+    same function (with a free affine term, but for that), are merged into the first of them, and their columns of A are
+    added. Units whose column is zero, from the start or by cancellation, are dropped.
     """
     normal = network.fixed_scales()
     constant = np.linalg.norm(normal.W, axis=1) == 0
@@ -288,15 +312,20 @@ def _equal_units(network: Network) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mirror(network: Network, signs: np.ndarray) -> Network:
-    """Every unit of sign −1 as (−w, −b, s·a), with κ·a in c; with a unchanged where act has no such s and κ."""
-    s, kappa = network.activation.reflection or (1.0, 0.0)
+    """Every unit of sign −1 as (−w, −b, s·a), with κ·a in c, m·a·wᵀ in C and m·a·b in c.
+
+    a is unchanged where act has no such s, κ and m, or there is no affine term for m.
+    """
+    s, kappa, slope = mirror_of(network) or (1.0, 0.0, 0.0)
     turned = signs < 0
+    moved, C = network.A[:, turned], network.C
     return replace_arrays(
         network,
         W=signs[:, None] * network.W,
         b=signs * network.b,
         A=np.where(turned, s * network.A, network.A),
-        c=network.c + kappa * network.A[:, turned].sum(axis=1),
+        c=network.c + kappa * moved.sum(axis=1) + slope * moved @ network.b[turned],
+        C=C if C is None else C + slope * moved @ network.W[turned],
     )
 
 
@@ -311,7 +340,7 @@ def _distances(
 
     P, Q = (np.column_stack([net.W, net.b / size]) for net in (first, second))
     upright = cdist(P, Q)
-    if first.activation.reflection is None and not up_to_sign:
+    if mirror_of(first) is None and not up_to_sign:
         return upright, np.ones(upright.shape, dtype=int)
     mirrored = cdist(-P, Q)
     return np.minimum(upright, mirrored), np.where(mirrored < upright, -1, 1)
@@ -344,7 +373,7 @@ def _population_risk(network: Network, truth: Network) -> float | None:
         return None
 
 
-def _output_mse(network: Model, truth: Model, X: ArrayLike | None) -> float:
+def _output_mse(network: Layered | Composite, truth: Layered | Composite, X: ArrayLike | None) -> float:
     if X is None:
         # A stream of its own, so that these are not the samples that someone trained on with seed 0.
         X = as_generator(0, "compare").standard_normal((_N_SAMPLES, truth.n_inputs))
@@ -356,23 +385,25 @@ def _output_mse(network: Model, truth: Model, X: ArrayLike | None) -> float:
 
 def _in_terms_of(network: Model, truth: Model) -> Model:
     """A tanh(z) + c = 2A sigmoid(2z) + c − ΣA, and back, for one hidden layer; else the network itself."""
-    if not (isinstance(network, Network) and isinstance(truth, Network)):
+    if isinstance(network, Composite) or isinstance(truth, Composite) or not network.depth == truth.depth == 1:
         return network
     scale = {("tanh", "sigmoid"): 2.0, ("sigmoid", "tanh"): 0.5}.get((str(network.activation), str(truth.activation)))
     if scale is None:
         return network
-    W, b, A, total = network.W, network.b, network.A, network.A.sum(axis=1)
-    c = network.c + (total / 2.0 if scale < 1.0 else -total)
-    return Network(scale * W, scale * b, scale * A, c, truth.activation)
+    (W, b), (A, c) = network.layers
+    total = A.sum(axis=1)
+    c = c + (total / 2.0 if scale < 1.0 else -total)
+    return Network(scale * W, scale * b, scale * A, c, truth.activation, network.C)
 
 
 def _check_comparable(network: Model, truth: Model) -> None:
-    if type(network) is not type(truth):
+    composites = isinstance(network, Composite), isinstance(truth, Composite)
+    if composites[0] != composites[1]:
         raise ValueError(
             "compare needs two networks of the same kind. "
             f"Got a {type(network).__name__} and a {type(truth).__name__} instead."
         )
-    for what in ("n_inputs", "n_outputs", "activation", *(("depth",) if isinstance(truth, DeepNetwork) else ())):
+    for what in ("n_inputs", "n_outputs", "activation", *(() if composites[1] else ("depth",))):
         ours, theirs = getattr(network, what), getattr(truth, what)
         if ours != theirs:
             raise ValueError(f"compare needs two networks of the same {what}. Got {ours} and {theirs} instead.")

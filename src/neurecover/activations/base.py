@@ -82,6 +82,10 @@ class Activation(ABC):
     def derivative(self, z: ArrayLike) -> np.ndarray:
         """act′(z); at a kink, the derivative from the left (for a power on one side only, that is 0)."""
 
+    def with_derivative(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return act(z) and act′(z), to the rounding of act(z), for less than the price of both."""
+        return self(z), self.derivative(z)
+
     @abstractmethod
     def inverse(self, y: ArrayLike) -> np.ndarray:
         """The z with act(z) = y, the non-negative one of two; ValueError where y does not determine it."""

@@ -72,6 +72,12 @@ class SidedPower(Activation):
         # Where act is constant, 1 stands in for z: c < 1 would make 0·∞ of 0·|z|^{c−1} at z = 0.
         return side * np.abs(np.where(side == 0.0, 1.0, z)) ** (c - 1.0)
 
+    def with_derivative(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        if self.exponent != 1.0:
+            return super().with_derivative(z)
+        slope = self.derivative(z)
+        return slope * z, slope
+
     def inverse(self, y: ArrayLike) -> np.ndarray:
         if self.exponent == 0.0:
             raise ValueError(f"{self} has no inverse: its output tells only the sign of its input.")

@@ -56,6 +56,10 @@ class Tanh(Activation):
         z = 2.0 * np.asarray(z, dtype=float)
         return 4.0 * expit(z) * expit(-z)
 
+    def with_derivative(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        value = self(z)
+        return value, 1.0 - value * value
+
     def inverse(self, y: ArrayLike) -> np.ndarray:
         return np.arctanh(self._invertible(y, "|y| < 1", lambda y: np.abs(y) < 1.0))
 
@@ -107,6 +111,11 @@ class Silu(_Gated):
         z = np.asarray(z, dtype=float)
         return expit(z) * (1.0 + _product(z, expit(-z)))
 
+    def with_derivative(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        gate = expit(np.asarray(z, dtype=float))
+        value = _product(z, gate)
+        return value, gate + value * (1.0 - gate)
+
 
 @dataclass(frozen=True)
 class Gelu(_Gated):
@@ -121,6 +130,10 @@ class Gelu(_Gated):
     def derivative(self, z: ArrayLike) -> np.ndarray:
         z = np.asarray(z, dtype=float)
         return ndtr(z) + _product(z, density(z))
+
+    def with_derivative(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        gate = ndtr(np.asarray(z, dtype=float))
+        return _product(z, gate), gate + _product(z, density(z))
 
 
 @dataclass(frozen=True)

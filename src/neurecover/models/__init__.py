@@ -1,9 +1,10 @@
 """Networks: one hidden layer, any number of them, or a first layer below any upper part; files and derivatives."""
 
 from neurecover.models.composite import Composite, Or, Polynomial, Upper
-from neurecover.models.deep import DeepNetwork
+from neurecover.models.deep import DeepNetwork, network_of
 from neurecover.models.derivatives import are_biases, free_directions, jacobian, parameters, with_parameters
 from neurecover.models.files import read_npz, write_npz
+from neurecover.models.layered import Layered, mirror_of
 from neurecover.models.loading import Model, from_arrays, load
 from neurecover.models.network import Network, replace_arrays
 from neurecover.models.rounding import term_sizes
@@ -12,6 +13,7 @@ from neurecover.models.student import Student
 __all__ = [
     "Composite",
     "DeepNetwork",
+    "Layered",
     "Model",
     "Network",
     "Or",
@@ -23,6 +25,8 @@ __all__ = [
     "from_arrays",
     "jacobian",
     "load",
+    "mirror_of",
+    "network_of",
     "parameters",
     "read_npz",
     "replace_arrays",

@@ -22,6 +22,19 @@ def vector(name: str, value: ArrayLike | None, size: int) -> np.ndarray:
     return array
 
 
+def affine_term(value: ArrayLike | None, n_outputs: int, n_inputs: int) -> np.ndarray | None:
+    """A float64 copy of shape (n_outputs, n_inputs); None where there is no such term."""
+    if value is None:
+        return None
+    array = _real("C", value)
+    if array.shape != (n_outputs, n_inputs):
+        raise ValueError(
+            f"C needs one row per output and one column per input, shape ({n_outputs}, {n_inputs}). "
+            f"Got {array.shape} instead."
+        )
+    return array
+
+
 def inputs(X: ArrayLike, n_inputs: int) -> np.ndarray:
     """X as a float64 array (n, n_inputs)."""
     X = np.asarray(written_out(X), dtype=np.float64)

@@ -19,7 +19,8 @@ from neurecover.activations import Activation, get
 from neurecover.models import checks
 from neurecover.models.deep import DeepNetwork
 from neurecover.models.files import header, write_npz
-from neurecover.models.network import Network, replace_arrays
+from neurecover.models.layered import Layered
+from neurecover.models.network import Network
 
 Upper = Callable[[np.ndarray], np.ndarray]
 
@@ -140,7 +141,7 @@ class Composite:
     def preactivations(self, X: ArrayLike) -> list[np.ndarray]:
         """W x − t, (n, k), and those of the hidden layers of an upper network."""
         Z = checks.inputs(X, self.n_inputs) @ self.W.T - self.threshold
-        if isinstance(self.upper, Network | DeepNetwork):
+        if isinstance(self.upper, Layered):
             return [Z, *self.upper.preactivations(self.activation(Z))]
         return [Z]
 
@@ -183,27 +184,27 @@ class Composite:
         if isinstance(upper, Polynomial):
             silent = np.all(np.delete(upper.exponents, units, axis=1) == 0, axis=1)
             part: Upper = Polynomial(upper.exponents[silent][:, units], upper.coefficients[:, silent])
-        elif isinstance(upper, Network):
-            part = replace_arrays(upper, W=upper.W[:, units])
-        elif isinstance(upper, DeepNetwork):
+        elif isinstance(upper, Layered):
             (W, b), *above = upper.layers
-            part = DeepNetwork([(W[:, units], b), *above], upper.activation)
+            part = upper.with_layers([(W[:, units], b), *above], None if upper.C is None else upper.C[:, units])
         else:
             part = upper if isinstance(upper, Or) else among_all
         return Composite(self.W[units], self.threshold[units], part, self.activation)
 
     def to_deep(self) -> DeepNetwork | None:
-        """The same function as a `DeepNetwork`, where the upper part is a network of the same activation."""
+        """The same function as a `DeepNetwork`, where the upper part is a network of the same activation.
+
+        None too for an upper part with an affine term: that is one of the hidden values, and not of x.
+        """
         upper = self.upper
-        if not isinstance(upper, Network | DeepNetwork) or upper.activation != self.activation:
+        if not isinstance(upper, Layered) or upper.activation != self.activation or upper.C is not None:
             return None
-        above = [(upper.W, upper.b), (upper.A, upper.c)] if isinstance(upper, Network) else upper.layers
-        return DeepNetwork([(self.W, -self.threshold), *above], self.activation)
+        return DeepNetwork([(self.W, -self.threshold), *upper.layers], self.activation)
 
     @property
     def can_be_saved(self) -> bool:
         """Whether the upper part is of a kind that plain arrays can hold."""
-        return isinstance(self.upper, Polynomial | Or | Network | DeepNetwork)
+        return isinstance(self.upper, Polynomial | Or | Layered)
 
     def save(self, path: str | Path) -> None:
         """Write an `.npz` file of plain arrays; a callable that is none of the kinds of this module is refused."""
@@ -214,7 +215,7 @@ class Composite:
         upper, parts = self.upper, {}
         if isinstance(upper, Polynomial):
             parts = {"exponents": upper.exponents, "coefficients": upper.coefficients}
-        elif isinstance(upper, Network | DeepNetwork):
+        elif isinstance(upper, Layered):
             parts = {f"upper_{name}": array for name, array in upper.to_arrays().items()}
         elif not self.can_be_saved:
             raise ValueError(
@@ -222,7 +223,8 @@ class Composite:
                 f"Got {type(upper).__name__} instead."
             )
         own = {"W": self.W, "threshold": self.threshold, "upper": np.array(type(upper).__name__)}
-        return header("composite", str(self.activation)) | own | parts
+        affine = isinstance(upper, Layered) and upper.C is not None
+        return header("composite", str(self.activation), affine) | own | parts
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], activation: Activation | None = None) -> Composite:
@@ -256,9 +258,7 @@ def _scaled(upper: Upper, factor: np.ndarray) -> Upper | None:
     """The upper part on hidden values that were divided by `factor`; None where its form is unknown."""
     if isinstance(upper, Polynomial):
         return Polynomial(upper.exponents, upper.coefficients * np.prod(factor**upper.exponents, axis=1))
-    if isinstance(upper, Network):
-        return replace_arrays(upper, W=upper.W * factor)
-    if isinstance(upper, DeepNetwork):
+    if isinstance(upper, Layered):
         (W, b), *above = upper.layers
-        return DeepNetwork([(W * factor, b), *above], upper.activation)
+        return upper.with_layers([(W * factor, b), *above], None if upper.C is None else upper.C * factor)
     return upper if isinstance(upper, Or) and np.all(factor > 0.0) else None

@@ -1,7 +1,7 @@
 """The numbers of a network as one vector θ, its outputs' derivatives by them, and the directions that change nothing.
 
-A `Network` counts as a `DeepNetwork` of one hidden layer. Order of θ: layer by layer W row by row, then b; for a
-`Composite` W, t, then the numbers of its upper part.
+Order of θ: layer by layer W row by row, then b, and of the last layer A, then C where there is an affine term, then c;
+for a `Composite` W, t, then the numbers of its upper part.
 """
 
 from __future__ import annotations
@@ -13,21 +13,22 @@ import numpy as np
 
 from neurecover.models.composite import Composite, Polynomial, monomials
 from neurecover.models.deep import DeepNetwork
+from neurecover.models.layered import Layered
 from neurecover.models.network import Network
 
-Differentiable = Network | DeepNetwork | Composite
+Differentiable = Layered | Composite
 M = TypeVar("M", Network, DeepNetwork, Composite)
 
 
 def parameters(model: Differentiable) -> np.ndarray:
     """θ; for a composite whose upper part is of unknown form, the numbers of the first layer alone."""
     if not isinstance(model, Composite):
-        return np.concatenate([part.ravel() for layer in _layers(model) for part in layer])
+        return np.concatenate([array.ravel() for array in model.arrays.values()])
     upper = model.upper
     above = np.zeros(0)
     if isinstance(upper, Polynomial):
         above = upper.coefficients.ravel()
-    elif isinstance(upper, Network | DeepNetwork):
+    elif isinstance(upper, Layered):
         above = parameters(upper)
     return np.concatenate([model.W.ravel(), model.threshold, above])
 
@@ -39,27 +40,24 @@ def with_parameters(model: M, theta: np.ndarray) -> M:
         W, t, rest = np.split(theta, [k * d, k * d + k])
         if isinstance(upper, Polynomial):
             upper = Polynomial(upper.exponents, rest.reshape(upper.coefficients.shape))
-        elif isinstance(upper, Network | DeepNetwork):
+        elif isinstance(upper, Layered):
             upper = with_parameters(upper, rest)  # type: ignore[type-var]
         return Composite(W.reshape(k, d), t, upper, model.activation)
-    pairs, start = [], 0
-    for W, b in _layers(model):
-        pairs.append((theta[start : start + W.size].reshape(W.shape), theta[start + W.size :][: b.size]))
-        start += W.size + b.size
-    if isinstance(model, Network):
-        (W, b), (A, c) = pairs
-        return Network(W, b, A, c, model.activation)
-    return DeepNetwork(pairs, model.activation)
+    arrays, start = [], 0
+    for array in model.arrays.values():
+        arrays.append(theta[start : start + array.size].reshape(array.shape))
+        start += array.size
+    C = None if model.C is None else arrays.pop(-2)
+    return model.with_layers(list(zip(arrays[::2], arrays[1::2])), C)
 
 
 def are_biases(model: Differentiable) -> np.ndarray:
     """Which entries of θ are biases, offsets or thresholds, as a mask."""
     if not isinstance(model, Composite):
-        parts = [np.full(part.size, part.ndim == 1) for layer in _layers(model) for part in layer]
-        return np.concatenate(parts)
+        return np.concatenate([np.full(array.size, array.ndim == 1) for array in model.arrays.values()])
     above = model.n_parameters - model.W.size - model.threshold.size
     upper = model.upper
-    inner = are_biases(upper) if isinstance(upper, Network | DeepNetwork) else np.zeros(above, dtype=bool)
+    inner = are_biases(upper) if isinstance(upper, Layered) else np.zeros(above, dtype=bool)
     return np.concatenate([np.zeros(model.W.size, dtype=bool), np.ones(model.threshold.size, dtype=bool), inner])
 
 
@@ -72,36 +70,30 @@ def free_directions(model: Differentiable) -> np.ndarray:
     """Directions of θ along which the function stays as it is, one column per hidden unit; (parameters, g).
 
     act(s z) = s^h act(z): the row (w, b) of a unit grows as its column above, times h, shrinks. e^{z + s} = e^s e^z:
-    a bias grows as the column above shrinks. Others leave nothing free, nor does an upper part of unknown form.
+    a bias grows as the column above shrinks. Others leave nothing free, nor does an upper part of unknown form; an
+    affine term frees signs, and no direction.
     """
-    h = model.activation.homogeneity
+    h, exponential = model.activation.homogeneity, model.activation.name == "exp"
     size = len(parameters(model))
     if isinstance(model, Composite):
         upper = model.upper
-        above = free_directions(upper) if isinstance(upper, Network | DeepNetwork) else np.zeros((0, 0))
+        above = free_directions(upper) if isinstance(upper, Layered) else np.zeros((0, 0))
         own = [] if h is None else [_composite_direction(model, h, j) for j in range(model.n_hidden)]
         columns = [direction for direction in own if direction is not None]
         columns += [np.concatenate([np.zeros(size - len(above)), column]) for column in above.T]
         return np.array(columns).reshape(-1, size).T
-    layers = _layers(model)
-    if isinstance(model, Network) and model.activation.name == "exp":
-        (W, b), (A, _) = layers
-        directions = np.zeros((size, len(b)))
-        for j in range(len(b)):
-            directions[W.size + j, j] = 1.0
-            directions[W.size + b.size + j : W.size + b.size + A.size : len(b), j] = -A[:, j]
-        return directions
-    if h is None:
+    if h is None and not exponential:
         return np.zeros((size, 0))
-    directions = np.zeros((size, sum(len(W) for W, _ in layers[:-1])))
+    directions = np.zeros((size, sum(len(W) for W in model.hidden_weights)))
     start = unit = 0
-    for (W, b), (above, _) in pairwise(layers):
+    for (W, b), (above, _) in pairwise(model.layers):
         k, m = W.shape
         after = start + W.size + k
         for j in range(k):
-            directions[start + j * m : start + (j + 1) * m, unit + j] = W[j]
-            directions[start + W.size + j, unit + j] = b[j]
-            directions[after + j : after + above.size : k, unit + j] = -h * above[:, j]
+            if not exponential:
+                directions[start + j * m : start + (j + 1) * m, unit + j] = W[j]
+            directions[start + W.size + j, unit + j] = 1.0 if exponential else b[j]
+            directions[after + j : after + above.size : k, unit + j] = -(1.0 if h is None else h) * above[:, j]
         start, unit = after, unit + k
     return directions
 
@@ -112,10 +104,13 @@ def _composite_direction(model: Composite, h: float, j: int) -> np.ndarray | Non
     W[j], t[j] = model.W[j], model.threshold[j]
     if isinstance(upper, Polynomial):
         above = (-h * upper.exponents[:, j] * upper.coefficients).ravel()
-    elif isinstance(upper, Network | DeepNetwork):
-        moved = [(np.zeros_like(V), np.zeros_like(b)) for V, b in _layers(upper)]
-        moved[0][0][:, j] = -h * _layers(upper)[0][0][:, j]
-        above = np.concatenate([part.ravel() for layer in moved for part in layer])
+    elif isinstance(upper, Layered):
+        names = (next(iter(upper.arrays)), "C")  # what takes the hidden values in: the first weights, and C
+        moved = {name: np.zeros_like(array) for name, array in upper.arrays.items()}
+        for name in names:
+            if name in moved:
+                moved[name][:, j] = -h * upper.arrays[name][:, j]
+        above = np.concatenate([array.ravel() for array in moved.values()])
     else:
         return None
     return np.concatenate([W.ravel(), t, above])
@@ -124,14 +119,14 @@ def _composite_direction(model: Composite, h: float, j: int) -> np.ndarray | Non
 def _derivatives(model: Differentiable, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """∂y/∂θ (n, p, parameters) and ∂y/∂x (n, p, d)."""
     if not isinstance(model, Composite):
-        return _layered(_layers(model), model, X)
+        return _layered(model, X)
     Z = X @ model.W.T - model.threshold
     H, slope, upper = model.activation(Z), model.activation.derivative(Z), model.upper
     n = len(X)
     if isinstance(upper, Polynomial):
         by_hidden, p = upper.derivatives(H), len(upper.coefficients)
         above = np.einsum("nm,oq->noqm", monomials(H, upper.exponents), np.eye(p)).reshape(n, p, -1)
-    elif isinstance(upper, Network | DeepNetwork):
+    elif isinstance(upper, Layered):
         above, by_hidden = _derivatives(upper, H)
     else:
         raise ValueError(f"Derivatives need an upper part of known form. Got {type(upper).__name__} instead.")
@@ -140,11 +135,9 @@ def _derivatives(model: Differentiable, X: np.ndarray) -> tuple[np.ndarray, np.n
     return np.concatenate([by_W, -through, above], axis=2), through @ model.W
 
 
-def _layered(
-    layers: tuple[tuple[np.ndarray, np.ndarray], ...], model: Network | DeepNetwork, X: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Backwards through the layers: with G = ∂y/∂z_l, ∂y/∂W_l = G ⊗ h_{l−1} and ∂y/∂b_l = G."""
-    act, n = model.activation, len(X)
+def _layered(model: Layered, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Backwards through the layers: with G = ∂y/∂z_l, ∂y/∂W_l = G ⊗ h_{l−1} and ∂y/∂b_l = G; ∂y/∂C = I ⊗ x."""
+    layers, act, n = model.layers, model.activation, len(X)
     values, slopes = [X], []
     for W, b in layers[:-1]:
         Z = values[-1] @ W.T + b
@@ -160,8 +153,7 @@ def _layered(
         G = G @ W
         if number:
             G = G * slopes[number - 1][:, None, :]
+    if model.C is not None:
+        parts.insert(len(parts) - 1, (np.eye(p)[:, :, None] * X[:, None, None, :]).reshape(n, p, -1))
+        G = G + model.C
     return np.concatenate(parts, axis=2), G
-
-
-def _layers(model: Network | DeepNetwork) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    return ((model.W, model.b), (model.A, model.c)) if isinstance(model, Network) else model.layers

@@ -1,8 +1,9 @@
 """The difference of two networks, written so that nothing cancels where they agree.
 
-With θ = (w, b) and x̃ = (x, 1), f − g is a sum Σ_i a_i act(θ_i·x̃) over the units of both. A spanning forest joins
-units that are near each other, after scaling and mirroring where act allows it. With p(i) the neighbour of i on the way
-to the root and s_i the sum of a over the branch that begins with i, summation by parts gives
+With θ = (w, b) and x̃ = (x, 1), f − g is a sum Σ_i a_i act(θ_i·x̃) over the units of both, and the difference of their
+affine terms and offsets. A spanning forest joins units that are near each other, after scaling and mirroring where act
+allows it. With p(i) the neighbour of i on the way to the root and s_i the sum of a over the branch that begins with i,
+summation by parts gives
 
     f − g = Σ_roots s_i act(θ_i·x̃) + Σ_others s_i [act(θ_i·x̃) − act(θ_p(i)·x̃)] + L·x + c,
 
@@ -21,6 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.activations import Activation, SidedPower
+from neurecover.models.layered import mirror
 from neurecover.models.network import Network
 
 LARGEST_POWER = 6
@@ -71,7 +73,10 @@ def has_closed_form(act: Activation) -> bool:
 
 
 def joined(network: Network, truth: Network) -> tuple[Network, np.ndarray]:
-    """f − g as one network of the units of both that depend on x, and its constant in the longest float there is."""
+    """f − g as one network of the units of both that depend on x, without C and c, and these beside each other.
+
+    (C, c), (p, d + 1), is in the longest float there is; C is zero where neither has one.
+    """
     for what in ("n_inputs", "n_outputs", "activation"):
         ours, theirs = getattr(network, what), getattr(truth, what)
         if ours != theirs:
@@ -84,8 +89,12 @@ def joined(network: Network, truth: Network) -> tuple[Network, np.ndarray]:
         network.activation,
     )
     live = np.linalg.norm(both.W, axis=1) > 0.0
-    constant = network.c.astype(np.longdouble) - truth.c + both.A[:, ~live] @ both.activation(both.b[~live])
-    return both.take(np.flatnonzero(live & np.any(both.A != 0.0, axis=0))), constant
+    affine = np.zeros((both.n_outputs, both.n_inputs + 1), dtype=np.longdouble)
+    affine[:, -1] = network.c.astype(np.longdouble) - truth.c + both.A[:, ~live] @ both.activation(both.b[~live])
+    for sign, C in ((1.0, network.C), (-1.0, truth.C)):
+        if C is not None:
+            affine[:, :-1] += sign * C
+    return both.take(np.flatnonzero(live & np.any(both.A != 0.0, axis=0))), affine
 
 
 def difference(network: Network, truth: Network) -> Difference:
@@ -93,16 +102,14 @@ def difference(network: Network, truth: Network) -> Difference:
     act = network.activation
     if act.homogeneity is None:
         network, truth = network.normal_form(), truth.normal_form()
-    both, constant = joined(network, truth)
+    both, affine = joined(network, truth)
     theta = np.column_stack([both.W, both.b]).astype(np.longdouble)
     scale = np.ones(len(theta)) if act.homogeneity is None else np.linalg.norm(both.W, axis=1)
     forest = _forest(np.asarray(theta / scale[:, None], dtype=float), act)
     edges = _edges(theta, scale, forest, act)
 
     s = both.A.T.astype(np.longdouble)
-    affine = np.zeros((len(constant), theta.shape[1]), dtype=np.longdouble)
-    affine[:, -1] = constant
-    _, shift, slope = _mirror(act) or (1.0, 0.0, 0.0)
+    _, shift, slope = mirror(act) or (1.0, 0.0, 0.0)
     for i in reversed(forest.order):
         if forest.parent[i] >= 0:
             if forest.turned[i]:
@@ -137,13 +144,6 @@ def _near(act: Activation) -> float:
     return NEAR if act.exponent <= 1.0 else NEAR_SMOOTH
 
 
-def _mirror(act: Activation) -> tuple[float, float, float] | None:
-    """(ς, κ, m) of act(z) = ς act(−z) + κ + m z, if there are such."""
-    if act.reflection is not None:
-        return *act.reflection, 0.0
-    return None if act.odd_slope is None else (1.0, 0.0, act.odd_slope)
-
-
 @dataclass(frozen=True)
 class _Forest:
     """The parent of every unit, −1 for a root; whether it is the parent's mirror image; an order, parents first."""
@@ -162,7 +162,7 @@ def _forest(points: np.ndarray, act: Activation) -> _Forest:
 
     distance = cdist(points, points)
     turned = np.zeros(distance.shape, dtype=bool)
-    if _mirror(act) is not None:
+    if mirror(act) is not None:
         mirrored = cdist(points, -points)
         turned = mirrored < distance
         distance = np.minimum(distance, mirrored)
@@ -204,6 +204,6 @@ def _edges(theta: np.ndarray, scale: np.ndarray, forest: _Forest, act: Activatio
     kappa = np.where(np.abs(ratio / power - 1.0) <= NEAR, power, ratio).astype(np.longdouble)
     factor, delta = np.ones(len(theta), dtype=np.longdouble), np.zeros_like(theta)
     delta[child] = np.where(turned, -kappa, kappa)[:, None] * theta[child] - theta[parent]
-    sign = (_mirror(act) or (1.0,))[0]
+    sign = (mirror(act) or (1.0,))[0]
     factor[child] = np.where(turned, sign, 1.0) * kappa ** -(act.homogeneity or 0.0)
     return _Edges(factor, delta)

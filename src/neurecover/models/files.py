@@ -10,15 +10,15 @@ from pathlib import Path
 
 import numpy as np
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2  # 1 is what earlier releases read: a network without an affine term is still written so
 OF_SAMPLES = (".npy", ".csv", ".tsv", ".parquet", ".pq")
 MOST_BYTES, MOST_TIMES = 64 * 2**20, 20  # a file may unpack to so much, or to so many times its own size
 
 
-def header(kind: str, activation: str) -> dict[str, np.ndarray]:
-    """The arrays by which a file says what it holds."""
+def header(kind: str, activation: str, affine: bool = False) -> dict[str, np.ndarray]:
+    """The arrays by which a file says what it holds; a release that would overlook an affine term is to refuse it."""
     return {
-        "format_version": np.array(FORMAT_VERSION),
+        "format_version": np.array(FORMAT_VERSION if affine else 1),
         "kind": np.array(kind),
         "activation": np.array(activation),
     }

@@ -6,7 +6,8 @@ series is summed and Parseval's identity bounds what is left.
 
 The quadratic form in all units of f and g would cancel for two networks that nearly agree, and leave its rounding. So
 `differences` first writes f − g as a sum of units with small factors s and of act′(θ̄·x̃)(δ·x̃) with small moves δ. Every
-mean of a product of two such terms has s and δ as factors outside, and an error relative to them.
+mean of a product of two such terms has s and δ as factors outside, and an error relative to them. Affine terms C x
+leave L·x + c, of mean square ‖L‖² + c², and by Stein's identity E[act(w·x + b) (L·x)] = (L·w) E[act′(w·x + b)].
 """
 
 from __future__ import annotations
@@ -69,15 +70,19 @@ def risk_bounds(network: Network, truth: Network, degree: int = SERIES) -> tuple
 
     E[act(w·x + b)²] less the squares of its first coefficients is the rest of one unit's series; the rest of the
     difference is at most the sum of the units' own, by the triangle inequality. Both are right to about 1e-15 of the
-    squared size of the networks, however small their difference is.
+    squared size of the networks, however small their difference is. Affine terms are of degree 1, which is then the
+    least that is summed.
     """
-    units, long_constant = joined(network, truth)
-    constant = np.asarray(long_constant, dtype=float)
+    units, long_affine = joined(network, truth)
+    L, constant = np.asarray(long_affine[:, :-1], dtype=float), np.asarray(long_affine[:, -1], dtype=float)
+    degree = max(degree, int(np.any(L != 0.0)))
     s = np.linalg.norm(units.W, axis=1)
     F = _coefficients(units.activation, units.b, s, degree)
     terms = Terms.of_units(units.A, units.W, units.b)
     kernel = _Series(degree, units.activation, terms, terms)(0, 0)
     values = np.einsum("oi,il,ol->o", units.A, kernel, units.A) + 2.0 * constant * (units.A @ F[0]) + constant**2
+    if np.any(L != 0.0):
+        values += np.sum(L * L, axis=1) + 2.0 * np.sum(units.A * (L @ (units.W / s[:, None]).T) * F[1], axis=1)
     low = max(float(values.mean()), 0.0)
     rest = np.maximum(_second_moments(units.activation, terms) - np.sum(F * F, axis=0), 0.0)
     return low, low + float(np.mean((np.abs(units.A) @ np.sqrt(rest)) ** 2))
@@ -182,7 +187,8 @@ def _step_products(change: Difference) -> _Products:
     t = ratio(mean, s)
     strip = density(moves.b) * (2.0 * s * density(t) + mean * erf(t / math.sqrt(2.0)))
     gram[np.arange(r, r + m), np.arange(r, r + m)] = (1.0 - act.left) ** 2 * strip
-    return _Products(gram, change.c[:, None] * (combine @ _means(act, every)[0]))
+    means = _means(act, every)
+    return _Products(gram, (change.c[:, None] * means[0] + (change.L @ W.T) * means[1]) @ combine.T)
 
 
 def _second_moments(act: Activation, terms: Terms) -> np.ndarray:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.activations import Activation
+from neurecover.models.network import Network
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,13 @@ class Student:
     readout: np.ndarray
     bias: bool
     affine: bool
+
+    @classmethod
+    def of(cls, network: Network, bias: bool) -> Student:
+        """The network as a student without an affine part."""
+        V = np.hstack([network.W, network.b[:, None]]) if bias else network.W
+        readout = np.vstack([network.A.T, network.c[None]]) if bias else network.A.T
+        return cls(network.activation, V, readout, bias, affine=False)
 
     @property
     def n_hidden(self) -> int:

@@ -3,16 +3,20 @@
     x ↦ M₁ x + m₁ ↦ act(·) ↦ M₂ · + m₂ ↦ …
 
 Affine maps that follow each other become one, M₂ M₁ x + (M₂ m₁ + m₂), so that a scaler in front of a network is part of
-its first layer. One that stands alone is taken over bit by bit.
+its first layer. One that stands alone is taken over bit by bit. A second chain that is affine may be added to the last
+map, and becomes the network's affine term.
 """
 
 from __future__ import annotations
+
+from copy import copy
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from neurecover.activations import Activation, get
-from neurecover.models.deep import DeepNetwork
+from neurecover.models.deep import DeepNetwork, network_of
+from neurecover.models.layered import Layer
 from neurecover.models.network import Network
 
 
@@ -21,9 +25,10 @@ class Chain:
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
-        self._layers: list[tuple[np.ndarray, np.ndarray]] = []
-        self._pending: tuple[np.ndarray, np.ndarray] | None = None
+        self._layers: tuple[Layer, ...] = ()
+        self._pending: Layer | None = None
         self._activation: Activation | None = None
+        self._skip: np.ndarray | None = None
 
     def affine(self, M: ArrayLike, m: ArrayLike | None = None) -> None:
         """x ↦ M x + m, with M (rows, columns) and m (rows,), or zero."""
@@ -39,6 +44,8 @@ class Chain:
             )
         if self._pending is not None:
             first, offset = self._pending
+            if self._skip is not None:
+                self._skip = matrix @ self._skip
             matrix, shift = matrix @ first, matrix @ offset + shift
         self._pending = matrix, shift
 
@@ -56,6 +63,8 @@ class Chain:
             return self.affine(np.diag(factor), shift)
         M, m = self._pending
         self._pending = factor[:, None] * M, factor * m + shift
+        if self._skip is not None:
+            self._skip = factor[:, None] * self._skip
         return None
 
     def activation(self, spec: str | Activation) -> None:
@@ -66,6 +75,10 @@ class Chain:
             raise ValueError(f"{self.origin}: {error}") from None
         if str(act) == "identity":
             return
+        if self._skip is not None:
+            raise ValueError(
+                f"{self.origin}: expected x to skip to the outputs alone. Got {act} of what skips instead."
+            )
         if self._activation not in (None, act):
             raise ValueError(
                 f"{self.origin}: expected one activation in all hidden layers. Got {self._activation} and then {act}; "
@@ -75,33 +88,51 @@ class Chain:
             self.affine(np.eye(len(self._layers[-1][0])))
         if self._pending is None:
             raise ValueError(f"{self.origin}: expected a linear layer first. Got the activation {act} instead.")
-        self._layers.append(self._pending)
+        self._layers = (*self._layers, self._pending)
         self._activation, self._pending = act, None
+
+    def split(self) -> Chain:
+        """A second chain that has come as far as this one, and goes on by itself."""
+        return copy(self)
+
+    def add(self, other: Chain) -> None:
+        """Add the other chain, which began at the same x; of the two, one is affine."""
+        curved, straight = (other, self) if other._layers else (self, other)
+        if straight._layers:
+            raise ValueError(f"{self.origin}: expected an affine map beside the layers. Got two that are not instead.")
+        A, c = curved._last()
+        width = (curved._layers[0][0] if curved._layers else A).shape[1]
+        M, m = straight._pending or (np.eye(width), np.zeros(width))
+        if M.shape != (len(A), width):
+            raise ValueError(
+                f"{self.origin}: expected {len(A)} values of {width} inputs to be added. Got {M.shape[0]} of "
+                f"{M.shape[1]} instead."
+            )
+        skip = None
+        if curved._layers:
+            skip = M if curved._skip is None else curved._skip + M
+        self._layers, self._activation, self._skip = curved._layers, curved._activation, skip
+        self._pending = (A if curved._layers else A + M), c + m
 
     def network(self) -> Network | DeepNetwork:
         """One hidden layer as a `Network`, none or several as a `DeepNetwork`."""
+        last = self._last()
+        try:
+            return network_of([*self._layers, last], self._activation or get("relu"), self._skip)
+        except ValueError as error:
+            raise ValueError(f"{self.origin}: {error}") from None
+
+    def _last(self) -> Layer:
+        """The last affine map; the identity where the chain ends with an activation."""
         if self._pending is None and not self._layers:
             raise ValueError(f"{self.origin}: expected at least one linear layer. Got none instead.")
         if self._pending is None:
             self.affine(np.eye(len(self._layers[-1][0])))
         assert self._pending is not None
-        act = self._activation or get("relu")
-        try:
-            if len(self._layers) == 1:
-                return Network(*self._layers[0], *self._pending, activation=act)
-            return DeepNetwork([*self._layers, self._pending], act)
-        except ValueError as error:
-            raise ValueError(f"{self.origin}: {error}") from None
+        return self._pending
 
     @property
     def _width(self) -> int | None:
         if self._pending is not None:
             return len(self._pending[0])
         return len(self._layers[-1][0]) if self._layers else None
-
-
-def layers_of(network: Network | DeepNetwork) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    """The pairs (W, b), …, (A, c) of either kind."""
-    if isinstance(network, Network):
-        return (network.W, network.b), (network.A, network.c)
-    return network.layers

@@ -15,14 +15,17 @@ class Exchanged:
 
     @staticmethod
     def from_torch(module: Any) -> Network | DeepNetwork:
-        """The network that a `torch.nn.Module` computes: linear layers, batch norms and one activation, in a row."""
+        """The network that a `torch.nn.Module` computes: linear layers, batch norms and one activation, in a row.
+
+        A linear map of the inputs may be added to the outputs: the affine term.
+        """
         from neurecover.models.exchange.torch_modules import from_torch
 
         return from_torch(module)
 
     @staticmethod
     def from_onnx(path: str | PathLike[str]) -> Network | DeepNetwork:
-        """The network in an ONNX file: Gemm, MatMul, Add and one activation, in a row."""
+        """The network in an ONNX file: Gemm, MatMul, Add and one activation, in a row, and an affine term beside it."""
         from neurecover.models.exchange.onnx_graph import from_onnx
 
         return from_onnx(path)
@@ -38,7 +41,7 @@ class Exchanged:
         return from_sklearn(estimator)
 
     def to_torch(self, dtype: str = "float64") -> Any:
-        """A `torch.nn.Sequential` that computes the same, in "float64" or "float32"."""
+        """A `torch.nn.Sequential` that computes the same, in "float64" or "float32"; with C, a module around it."""
         from neurecover.models.exchange.torch_modules import to_torch
 
         return to_torch(self, dtype)  # type: ignore[arg-type]
@@ -50,7 +53,7 @@ class Exchanged:
         to_onnx(self, path, dtype)  # type: ignore[arg-type]
 
     def to_sklearn(self) -> Any:
-        """A fitted `sklearn.neural_network.MLPRegressor` that predicts the same."""
+        """A fitted `sklearn.neural_network.MLPRegressor` that predicts the same; it has no room for an affine term."""
         from neurecover.models.exchange.sklearn_models import to_sklearn
 
         return to_sklearn(self)  # type: ignore[arg-type]

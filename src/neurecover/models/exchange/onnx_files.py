@@ -12,11 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from neurecover.models.deep import DeepNetwork
 from neurecover.models.exchange import libraries
-from neurecover.models.exchange.chain import layers_of
 from neurecover.models.files import write_whole
-from neurecover.models.network import Network
+from neurecover.models.layered import Layered
 
 OPSET, IR_VERSION = 21, 10
 LARGEST = 2**30  # bytes; protobuf itself ends at twice that
@@ -51,20 +49,26 @@ def read_onnx(path: str | os.PathLike[str]) -> Any:
     return model
 
 
-def to_onnx(network: Network | DeepNetwork, path: str | os.PathLike[str], dtype: str) -> None:
-    """Gemm nodes with an activation between them; written whole or not at all."""
+def to_onnx(network: Layered, path: str | os.PathLike[str], dtype: str) -> None:
+    """Gemm nodes with an activation between them, and C x added by a MatMul and an Add; written whole or not at all."""
     if dtype not in ("float64", "float32"):
         raise ValueError(f"to_onnx writes dtype 'float64' or 'float32'. Got {dtype!r} instead.")
     onnx = libraries.onnx()
     helper, kind = onnx.helper, onnx.TensorProto.DOUBLE if dtype == "float64" else onnx.TensorProto.FLOAT
-    layers, nodes, weights = layers_of(network), [], []
+    layers, nodes = network.layers, []
+    weights: dict[str, np.ndarray] = {}
     value = "x"
     for number, (W, b) in enumerate(layers, start=1):
         last = number == len(layers)
-        name, bias, z = f"W{number}", f"b{number}", "y" if last else f"z{number}"
+        name, bias, z = f"W{number}", f"b{number}", f"z{number}"
+        if last and network.C is None:
+            z = "y"
         nodes.append(helper.make_node("Gemm", [value, name, bias], [z], transB=1))
-        for label, array in ((name, W), (bias, b)):
-            weights.append(onnx.numpy_helper.from_array(array.astype(dtype), label))
+        weights |= {name: W, bias: b}
+        if last and network.C is not None:
+            nodes.append(helper.make_node("MatMul", ["x", "Ct"], ["s"]))
+            nodes.append(helper.make_node("Add", [z, "s"], ["y"]))
+            weights["Ct"] = network.C.T
         if not last:
             value = f"h{number}"
             nodes += activation_nodes(str(network.activation), z, value, dtype)
@@ -73,7 +77,7 @@ def to_onnx(network: Network | DeepNetwork, path: str | os.PathLike[str], dtype:
         "network",
         [helper.make_tensor_value_info("x", kind, ["n", network.n_inputs])],
         [helper.make_tensor_value_info("y", kind, ["n", network.n_outputs])],
-        weights,
+        [onnx.numpy_helper.from_array(array.astype(dtype), name) for name, array in weights.items()],
     )
     opset = [helper.make_opsetid("", OPSET)]
     model = helper.make_model(graph, producer_name="neurecover", opset_imports=opset, ir_version=IR_VERSION)

@@ -1,4 +1,7 @@
-"""The network in an ONNX graph: one value after the other from the input to the output, each made by one node."""
+"""The network in an ONNX graph: one value after the other from the input to the output, each made by one node.
+
+Where the output is the sum of two values, each is followed by itself, and one of them is an affine term.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,10 @@ _ACTIVATIONS = {
 
 
 def from_onnx(path: str | os.PathLike[str]) -> Network | DeepNetwork:
-    """Gemm, MatMul, Add and one activation in a row; Identity, Flatten and Dropout are passed through."""
+    """Gemm, MatMul, Add and one activation in a row, and beside them Gemm, MatMul and Add as an affine term.
+
+    Identity, Flatten and Dropout are passed through.
+    """
     graph = read_onnx(path).graph
     try:
         return _walked(graph, os.fspath(path))
@@ -34,36 +40,64 @@ def from_onnx(path: str | os.PathLike[str]) -> Network | DeepNetwork:
 
 
 def _walked(graph: Any, path: str) -> Network | DeepNetwork:
-    walk = _Walk(graph, path)
+    nodes = list(graph.node)
+    walk = _Walk(graph, nodes, path)
     inputs = [value.name for value in graph.input if value.name not in walk.constants]
     if len(inputs) != 1 or len(graph.output) != 1:
         raise ValueError(f"{path}: expected one input and one output. Got {len(inputs)} and {len(graph.output)}.")
-    value, target = inputs[0], graph.output[0].name
-    passed: set[str] = set()
-    while value != target:
-        if value in passed:
-            raise ValueError(f"{path}: expected values that follow each other. Got a cycle through {value!r} instead.")
-        passed.add(value)
-        value = walk.step(value)
-    return walk.chain.network()
+    target = graph.output[0].name
+    makers = [node for node in nodes if target in node.output]
+    terms = makers[0].input if len(makers) == 1 and makers[0].op_type == "Add" else ()
+    if len(terms) == 2 and not set(terms) & walk.constants.keys():
+        chain, beside = (_Walk(graph, _behind(nodes, term), path).follow(inputs[0], term) for term in terms)
+        chain.add(beside)
+        return chain.network()
+    return walk.follow(inputs[0], target).network()
+
+
+def _behind(nodes: list[Any], value: str) -> list[Any]:
+    """The nodes that the value is made from, in the order of the file."""
+    makers: dict[str, list[Any]] = {}
+    for node in nodes:
+        for name in node.output:
+            makers.setdefault(name, []).append(node)
+    wanted, waiting = {value}, [value]
+    while waiting:
+        for node in makers.get(waiting.pop(), []):
+            new = set(node.input) - wanted
+            wanted |= new
+            waiting += new
+    return [node for node in nodes if wanted.intersection(node.output)]
 
 
 class _Walk:
     """The nodes that take a value, the weights by name, and the chain that they make."""
 
-    def __init__(self, graph: Any, origin: str) -> None:
+    def __init__(self, graph: Any, nodes: list[Any], origin: str) -> None:
         helper = libraries.onnx().numpy_helper
         self.chain, self.origin = Chain(origin), origin
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
         self.takers: dict[str, list[Any]] = {}
         self.groups: dict[str, list[Any]] = {}  # by the name of the result up to an underscore
-        for node in graph.node:
+        for node in nodes:
             self.groups.setdefault("".join(node.output).partition("_")[0], []).append(node)
             if node.op_type == "Constant" and len(node.attribute) == 1 and node.attribute[0].name == "value":
                 self.constants[node.output[0]] = node.attribute[0].t
             for name in node.input:
                 self.takers.setdefault(name, []).append(node)
         self._read = helper.to_array
+
+    def follow(self, value: str, target: str) -> Chain:
+        """The chain from one value to the other."""
+        passed: set[str] = set()
+        while value != target:
+            if value in passed:
+                raise ValueError(
+                    f"{self.origin}: expected values that follow each other. Got a cycle through {value!r} instead."
+                )
+            passed.add(value)
+            value = self.step(value)
+        return self.chain
 
     def step(self, value: str) -> str:
         """Add what is done to the value to the chain, and name the result."""

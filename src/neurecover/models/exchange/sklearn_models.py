@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from neurecover.models.deep import DeepNetwork
-from neurecover.models.exchange.chain import Chain, layers_of
+from neurecover.models.exchange.chain import Chain
+from neurecover.models.layered import Layer, Layered
 from neurecover.models.network import Network
 
 _ACTIVATIONS = {"relu": "relu", "tanh": "tanh", "logistic": "sigmoid", "identity": "identity"}
@@ -24,14 +25,18 @@ def from_sklearn(estimator: Any) -> Network | DeepNetwork:
     return chain.network()
 
 
-def to_sklearn(network: Network | DeepNetwork) -> Any:
+def to_sklearn(network: Layered) -> Any:
     """An `MLPRegressor` with the attributes that `fit` sets for `predict`."""
     from sklearn.neural_network import MLPRegressor
 
     if str(network.activation) not in _NAMES:
         known = ", ".join(_NAMES)
         raise ValueError(f"scikit-learn's perceptrons have the activations {known}. Got {network.activation} instead.")
-    layers = layers_of(network)
+    if network.C is not None:
+        raise ValueError(
+            "scikit-learn's perceptrons have no affine term. Got a network with C; use to_torch or to_onnx."
+        )
+    layers = network.layers
     widths = tuple(len(W) for W, _ in layers[:-1])
     if not widths or 0 in widths:
         raise ValueError("scikit-learn's perceptrons have a unit in every hidden layer, and one such layer at least.")
@@ -63,7 +68,12 @@ def _add_pipeline(chain: Chain, pipeline: Any) -> None:
 
 
 def _add_recovery(chain: Chain, estimator: Any) -> None:
-    _add_layers(chain, layers_of(estimator.network_), str(estimator.network_.activation))
+    network: Layered = estimator.network_
+    below = chain.split()
+    _add_layers(chain, network.layers, str(network.activation))
+    if network.C is not None:
+        below.affine(network.C)
+        chain.add(below)
 
 
 def _add_regressor(chain: Chain, estimator: Any) -> None:
@@ -81,7 +91,7 @@ def _add_classifier(chain: Chain, estimator: Any) -> None:
         raise ValueError(f"{chain.origin}: expected one label per sample. Got {estimator.n_outputs_} labels instead.")
 
 
-def _add_layers(chain: Chain, layers: tuple[tuple[np.ndarray, np.ndarray], ...], activation: str) -> None:
+def _add_layers(chain: Chain, layers: tuple[Layer, ...], activation: str) -> None:
     for number, (W, b) in enumerate(layers, start=1):
         chain.affine(W, b)
         if number < len(layers):

@@ -1,7 +1,8 @@
-"""PyTorch modules: read by tracing what `forward` does to x, written as `nn.Sequential`."""
+"""PyTorch modules: read by tracing what `forward` does to x, written as `nn.Sequential`, an affine term beside it."""
 
 from __future__ import annotations
 
+import operator
 import os
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +11,8 @@ import numpy as np
 
 from neurecover.models.deep import DeepNetwork
 from neurecover.models.exchange import libraries
-from neurecover.models.exchange.chain import Chain, layers_of
+from neurecover.models.exchange.chain import Chain
+from neurecover.models.layered import Layered
 from neurecover.models.network import Network
 
 _ACTIVATIONS = {"ReLU": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "SiLU": "silu", "SELU": "selu"}
@@ -21,7 +23,7 @@ _STRAIGHT = 40.0  # beyond it torch's softplus is the identity, right to e^{−4
 
 
 def from_torch(module: Any) -> Network | DeepNetwork:
-    """Every step of `forward` needs to take the result of the step before it and nothing else."""
+    """Every step of `forward` needs to take the result of one step before it; two may be added, one of them affine."""
     if isinstance(module, str | os.PathLike):
         raise ValueError(
             f"from_torch takes a torch.nn.Module. Got the path {os.fspath(module)} instead: a file of PyTorch may run "
@@ -30,31 +32,43 @@ def from_torch(module: Any) -> Network | DeepNetwork:
     torch = libraries.torch()
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"from_torch takes a torch.nn.Module. Got {type(module).__name__} instead.")
-    chain = Chain(f"the module {type(module).__name__}")
     # A layer that stands by itself would be looked into.
     parts = module if next(module.children(), None) is not None else torch.nn.Sequential(module)
-    for step in _steps(torch, parts):
-        step(chain)
-    return chain.network()
+    return _followed(torch, parts, Chain(f"the module {type(module).__name__}")).network()
 
 
-def to_torch(network: Network | DeepNetwork, dtype: str) -> Any:
+def to_torch(network: Layered, dtype: str) -> Any:
+    """An `nn.Sequential`; of a network with an affine term, a module with it as `layers` and with C as `affine`."""
     torch = libraries.torch()
     kind = {"float64": torch.float64, "float32": torch.float32}.get(dtype)
     if kind is None:
         raise ValueError(f"to_torch writes dtype 'float64' or 'float32'. Got {dtype!r} instead.")
     modules: list[Any] = []
-    for W, b in layers_of(network):
-        # Empty weights instead of random ones: torch's own generator stays where it is.
-        layer = torch.nn.utils.skip_init(torch.nn.Linear, W.shape[1], W.shape[0], dtype=kind)
-        with torch.no_grad():
-            layer.weight.copy_(torch.from_numpy(W.copy()))
+    for W, b in network.layers:
+        modules += [_linear(torch, W, b, kind), _activation_module(torch.nn, network)]
+    layers = torch.nn.Sequential(*modules[:-1])
+    if network.C is None:
+        return layers
+    # x ↦ layers(x) + affine(x) as a graph: a class of our own could be unpickled with this library alone.
+    parts, graph = torch.nn.Module(), torch.fx.Graph()
+    parts.layers, parts.affine = layers, _linear(torch, network.C, None, kind)
+    x = graph.placeholder("x")
+    terms = tuple(graph.call_module(name, (x,)) for name in ("layers", "affine"))
+    graph.output(graph.call_function(operator.add, terms))
+    return torch.fx.GraphModule(parts, graph, type(network).__name__)
+
+
+def _linear(torch: Any, W: np.ndarray, b: np.ndarray | None, kind: Any) -> Any:
+    """x ↦ W x + b, from empty weights instead of random ones: torch's own generator stays where it is."""
+    layer = torch.nn.utils.skip_init(torch.nn.Linear, W.shape[1], W.shape[0], bias=b is not None, dtype=kind)
+    with torch.no_grad():
+        layer.weight.copy_(torch.from_numpy(W.copy()))
+        if b is not None:
             layer.bias.copy_(torch.from_numpy(b.copy()))
-        modules += [layer, _activation_module(torch.nn, network)]
-    return torch.nn.Sequential(*modules[:-1])
+    return layer
 
 
-def _activation_module(nn: Any, network: Network | DeepNetwork) -> Any:
+def _activation_module(nn: Any, network: Layered) -> Any:
     spec = str(network.activation)
     name, _, parameter = spec.rstrip(")").partition("(")
     made: dict[str, Callable[[], Any]] = {spec: getattr(nn, module) for module, spec in _ACTIVATIONS.items()}
@@ -67,8 +81,8 @@ def _activation_module(nn: Any, network: Network | DeepNetwork) -> Any:
     return made[spec]()
 
 
-def _steps(torch: Any, module: Any) -> list[Callable[[Chain], None]]:
-    """What forward does, one step after the other."""
+def _followed(torch: Any, module: Any, start: Chain) -> Chain:
+    """What forward makes of x, node by node of its trace."""
     name = type(module).__name__
     known = "linear layers, batch norms and activations in a row"
     try:
@@ -76,19 +90,32 @@ def _steps(torch: Any, module: Any) -> list[Callable[[Chain], None]]:
     except Exception as error:  # forward is any code: what it raises on a stand-in for x is any kind of error
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"The module {name} cannot be followed as {known} ({reason}).") from None
-    steps: list[Callable[[Chain], None]] = []
-    last = None
+    chains: dict[Any, Chain] = {}
     for node in graph.nodes:
-        if node.op == "placeholder" and last is not None:
+        if node.op == "placeholder" and chains:
             raise ValueError(f"The module {name} takes several inputs. Only one, of rows of numbers, can be read.")
-        if node.op not in ("placeholder", "output"):
-            if node.all_input_nodes != [last]:
-                raise ValueError(f"The module {name} is not {known}: {node.name} takes other values as well.")
-            steps.append(_step(torch, module, node))
-        if node.op == "output" and node.args[0] is not last:
-            raise ValueError(f"The module {name} does not answer with the result of its last step.")
-        last = node
-    return steps
+        if node.op == "placeholder":
+            chains[node] = start
+            continue
+        if node.op == "output":
+            break
+        below = node.all_input_nodes
+        if len(below) not in (1, 2) or (len(below) == 2 and not _adds(node)):
+            raise ValueError(f"The module {name} is not {known}: {node.name} takes other values as well.")
+        chains[node] = chains[below[0]].split()
+        if len(below) == 2:
+            chains[node].add(chains[below[1]].split())
+        else:
+            _step(torch, module, node)(chains[node])
+    if not isinstance(node.args[0], torch.fx.Node):
+        raise ValueError(f"The module {name} does not answer with the result of one of its steps.")
+    return chains[node.args[0]]
+
+
+def _adds(node: Any) -> bool:
+    """Whether it is a + b of two values, and nothing more."""
+    name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    return name in ("add", "iadd") and node.op != "call_module" and len(node.args) == 2 and not node.kwargs
 
 
 def _step(torch: Any, module: Any, node: Any) -> Callable[[Chain], None]:

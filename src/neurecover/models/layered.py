@@ -1,0 +1,179 @@
+"""The one family of networks, of any depth and with or without an affine term,
+
+    h₀ = x,    h_l = act(W_l h_{l−1} + b_l)  for l = 1 … L,    y = A h_L + C x + c,
+
+seen as its `layers` (W_1, b_1), …, (W_L, b_L), (A, c), its `activation` and its C, None where there is no such term.
+What follows from these three alone is here, for a `Network` (L = 1, by the names of its arrays) and a `DeepNetwork`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neurecover.activations import Activation
+from neurecover.models import checks
+from neurecover.models.exchange.methods import Exchanged
+from neurecover.models.files import header, write_npz
+
+Layer = tuple[np.ndarray, np.ndarray]
+L = TypeVar("L", bound="Layered")
+
+
+class Layered(Exchanged):
+    """A network that is given by `layers`, `activation` and `C`."""
+
+    activation: Activation
+    C: np.ndarray | None
+    kind: str  # what its file says it is
+
+    if TYPE_CHECKING:
+
+        @property
+        def layers(self) -> tuple[Layer, ...]:
+            """(W_1, b_1), …, (W_L, b_L), (A, c)."""
+
+        @property
+        def n_hidden(self) -> Any:
+            """The number of hidden units; of a `DeepNetwork`, of every layer."""
+
+        @property
+        def arrays(self) -> dict[str, np.ndarray]:
+            """All arrays by the names of the network's file, in the order of `models.parameters`: C stands before c."""
+
+        def with_layers(self: L, layers: Sequence[tuple[ArrayLike, ArrayLike | None]], C: ArrayLike | None) -> L:
+            """The network of the same kind and activation with other layers and another affine term."""
+
+    @property
+    def depth(self) -> int:
+        """The number of hidden layers."""
+        return len(self.layers) - 1
+
+    @property
+    def n_inputs(self) -> int:
+        return self.layers[0][0].shape[1]
+
+    @property
+    def n_outputs(self) -> int:
+        return len(self.layers[-1][0])
+
+    @property
+    def n_parameters(self) -> int:
+        return sum(array.size for array in self.arrays.values())
+
+    @property
+    def hidden_weights(self) -> tuple[np.ndarray, ...]:
+        """W_1, …, W_L."""
+        return tuple(W for W, _ in self.layers[:-1])
+
+    def preactivations(self, X: ArrayLike) -> list[np.ndarray]:
+        """W_l h_{l−1} + b_l for every hidden layer, each (n, k_l)."""
+        H, values = checks.inputs(X, self.n_inputs), []
+        for W, b in self.layers[:-1]:
+            values.append(H @ W.T + b)
+            H = self.activation(values[-1])
+        return values
+
+    def __call__(self, X: ArrayLike) -> np.ndarray:
+        """The outputs (n, p) for inputs X (n, d)."""
+        inputs = H = checks.inputs(X, self.n_inputs)
+        for W, b in self.layers[:-1]:
+            H = self.activation(H @ W.T + b)
+        A, c = self.layers[-1]
+        return H @ A.T + c if self.C is None else H @ A.T + inputs @ self.C.T + c
+
+    def fixed_scales(self: L) -> L:
+        """The same function with every scale that it leaves free fixed, layer by layer.
+
+        act(s z) = s^h act(z) allows unit rows in every hidden layer, with ‖w‖^h moved into the columns above;
+        exp(z + b) = e^b exp(z) allows zero biases. Rows that are zero stay as they are; C has no part in it.
+        """
+        exponential, h = self.activation.name == "exp", self.activation.homogeneity
+        if h is None and not exponential:
+            return self
+        layers, factor = [], np.ones(self.n_inputs)
+        for W, b in self.layers[:-1]:
+            W = W * factor
+            if exponential:
+                layers.append((W, np.zeros_like(b)))
+                factor = np.exp(b)
+                continue
+            norm = np.linalg.norm(W, axis=1)
+            norm = np.where(norm > 0, norm, 1.0)
+            layers.append((W / norm[:, None], b / norm))
+            factor = norm**h
+        A, c = self.layers[-1]
+        return self.with_layers([*layers, (A * factor, c)], self.C)
+
+    def normal_form(self: L) -> L:
+        """The same function with every scale, and the sign of every unit that may be turned by itself, fixed.
+
+        A unit that may be turned has a row with a positive entry of largest size. These may be: every unit, where
+        act(−z) = ς act(z) + κ, with κ handed to the biases above. And, in a network of one hidden layer with an affine
+        term, every unit where act(z) − act(−z) = m z (relu, leaky_relu, softplus, silu, gelu): a act(w·x + b) is
+        a act(−w·x − b) + m a (w·x + b), of which m a wᵀ goes into C and m a b into c. That C is given makes it free,
+        even where it is zero. With more hidden layers m z stays where it is: of a lower layer it would have to pass
+        the layers above, which see no x, and of the top one w·h_{L−1} is not affine in x.
+        """
+        scaled, mirror = self.fixed_scales(), mirror_of(self)
+        if mirror is None:
+            return scaled
+        sign, constant, slope = mirror
+        layers, C = list(scaled.layers), scaled.C
+        for number in range(self.depth):
+            (W, b), (above, offset) = layers[number : number + 2]
+            back = looks_back(W)
+            turn = np.where(back, -1.0, 1.0)
+            layers[number] = (W * turn[:, None], b * turn)
+            offset = offset + constant * above[:, back].sum(axis=1)
+            if slope and C is not None:
+                C, offset = C + slope * above[:, back] @ W[back], offset + slope * above[:, back] @ b[back]
+            layers[number + 1] = (np.where(back, sign * above, above), offset)
+        return self.with_layers(layers, C)
+
+    def save(self, path: str | Path) -> None:
+        """Write an `.npz` file that holds the arrays, the activation's name and a format version."""
+        write_npz(path, self.to_arrays())
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        """What `save` writes, by name."""
+        return header(self.kind, str(self.activation), affine=self.C is not None) | self.arrays
+
+    def _repr_html_(self) -> str | None:
+        from neurecover.report import in_notebook
+
+        return in_notebook("network", self)
+
+    def __repr__(self) -> str:
+        return (
+            f"{type(self).__name__}(n_inputs={self.n_inputs}, n_hidden={self.n_hidden}, n_outputs={self.n_outputs}, "
+            f"activation={str(self.activation)!r}{'' if self.C is None else ', affine=True'})"
+        )
+
+
+def mirror_of(network: Layered) -> tuple[float, float, float] | None:
+    """(ς, κ, m) of act(z) = ς act(−z) + κ + m z where that leaves the sign of every unit of the network free.
+
+    m z needs an affine term beside a single hidden layer to go into.
+    """
+    if network.activation.reflection is None and (network.C is None or network.depth != 1):
+        return None
+    return mirror(network.activation)
+
+
+def mirror(activation: Activation) -> tuple[float, float, float] | None:
+    """(ς, κ, m) of act(z) = ς act(−z) + κ + m z, if there are such; with m = 0 where that will do."""
+    if activation.reflection is not None:
+        return *activation.reflection, 0.0
+    return None if activation.odd_slope is None else (1.0, 0.0, activation.odd_slope)
+
+
+def looks_back(W: np.ndarray) -> np.ndarray:
+    """Which rows have a negative entry of largest size: those that a normal form turns, where they may be."""
+    if W.shape[1] == 0:
+        return np.zeros(len(W), dtype=bool)
+    return W[np.arange(len(W)), np.argmax(np.abs(W), axis=1)] < 0.0

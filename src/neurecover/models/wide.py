@@ -1,0 +1,186 @@
+"""The family that is fitted on the way to a network of any depth L ≥ 1: every layer reads all that is below it,
+
+    c₀ = (1, x),    h_l = act(V_l c_{l−1}),    c_l = (c_{l−1}, h_l),    y ≈ Θᵀ c_L.
+
+The constant is the first column, so a bias is a weight like any other. Columns stand lowest first, so the input of
+layer l + 1 is a leading block of c_L, and what is above layer l is a student on the inputs c_l. With one layer the
+skips are the affine term. A network is the same family with `skips=False`: layer l reads (1, h_{l−1}), the readout (1,
+h_L), and with `affine` x as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from neurecover.activations import Activation
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """One forward pass: c₀ as F (n, n_base), all h_l side by side as H (n, Σm), the gates act′(z_l) (n, m_l)."""
+
+    F: np.ndarray
+    H: np.ndarray
+    gates: tuple[np.ndarray, ...]
+
+    def cast(self, F: np.ndarray) -> Values:
+        """Return the same values in the precision of F, which holds c₀ in it."""
+        dtype = F.dtype
+        return Values(F, self.H.astype(dtype, copy=False), tuple(gate.astype(dtype, copy=False) for gate in self.gates))
+
+    def rows(self, part: slice) -> Values:
+        """Return the values of some of the rows."""
+        return Values(self.F[part], self.H[part], tuple(gate[part] for gate in self.gates))
+
+
+@dataclass(frozen=True, eq=False)
+class WideStudent:
+    """V_l (m_l, columns read), lowest layer first, and Θ (columns read, p), on c₀ of `n_base` columns.
+
+    The first of them is constant if `bias` is 1, and is not there if it is 0.
+    """
+
+    activation: Activation
+    V: tuple[np.ndarray, ...]
+    theta: np.ndarray
+    n_base: int
+    bias: int
+    skips: bool = True
+    affine: bool = False
+
+    @property
+    def depth(self) -> int:
+        return len(self.V)
+
+    @property
+    def n_outputs(self) -> int:
+        return self.theta.shape[1]
+
+    @cached_property
+    def widths(self) -> tuple[int, ...]:
+        return tuple(map(len, self.V))
+
+    @cached_property
+    def size(self) -> int:
+        """The number of hidden weights."""
+        return sum(V.size for V in self.V)
+
+    @property
+    def n_parameters(self) -> int:
+        return self.size + self.theta.size
+
+    @cached_property
+    def _ends(self) -> tuple[int, ...]:
+        """The number of columns of H up to each layer, from 0."""
+        return tuple(np.cumsum([0, *self.widths]).tolist())
+
+    def own(self, layer: int) -> slice:
+        """Return the columns of H that hold h_{layer + 1}."""
+        return slice(self._ends[layer], self._ends[layer + 1])
+
+    def reads(self, layer: int) -> tuple[int, slice]:
+        """Return how many columns of c₀ layer + 1 reads, and which of H; layer = L is the readout."""
+        if self.skips or layer == 0:
+            return self.n_base, slice(0, self._ends[layer])
+        return self.n_base if self.affine and layer == self.depth else self.bias, self.own(layer - 1)
+
+    @property
+    def top(self) -> np.ndarray:
+        """The output weights of the top layer's units, (m_L, p)."""
+        return self.theta[len(self.theta) - self.widths[-1] :]
+
+    def forward(self, F: np.ndarray) -> Values:
+        """Return the values for base features F (n, n_base), in the precision of F."""
+        H = np.empty((len(F), self._ends[-1]), dtype=F.dtype)
+        gates = []
+        for layer, V in enumerate(self.V):
+            base, below = self.reads(layer)
+            V = V.astype(F.dtype, copy=False)
+            Z = F[:, :base] @ V[:, :base].T
+            if layer:
+                Z += H[:, below] @ V[:, base:].T
+            H[:, self.own(layer)], gate = self.activation.with_derivative(Z)
+            gates.append(gate.astype(F.dtype, copy=False))
+        return Values(F, H, tuple(gates))
+
+    def outputs(self, values: Values) -> np.ndarray:
+        """Return Θᵀ c_L, (n, p)."""
+        base, hidden = self.reads(self.depth)
+        return values.F[:, :base] @ self.theta[:base] + values.H[:, hidden] @ self.theta[base:]
+
+    def tangent(self, values: Values, step: Sequence[np.ndarray]) -> np.ndarray:
+        """Return J δ (n, p):  ż_l = V_l ċ_{l−1} + δ_l c_{l−1},   ḣ_l = act′(z_l) ∘ ż_l,   ẏ = Θᵀ ċ_L."""
+        if self.depth == 1:
+            return ((values.F @ step[0].T) * values.gates[0]) @ self.top
+        dH = np.empty_like(values.H)
+        for layer, gate in enumerate(values.gates):
+            base, below = self.reads(layer)
+            dZ = values.F[:, :base] @ step[layer][:, :base].T
+            if layer:
+                dZ += values.H[:, below] @ step[layer][:, base:].T
+                dZ += dH[:, below] @ self.V[layer][:, base:].T
+            dH[:, self.own(layer)] = gate * dZ
+        base, hidden = self.reads(self.depth)
+        return dH[:, hidden] @ self.theta[base:]
+
+    def backward(self, values: Values, G: np.ndarray) -> list[np.ndarray]:
+        """Return u_l = ∂/∂z_l (n, m_l) for G = ∂/∂y (n, p), lowest layer first; ∂/∂V_l is then u_lᵀ c_{l−1}."""
+        if self.depth == 1:
+            return [(G @ self.top.T) * values.gates[0]]
+        by_layer, dH = [], self.by_values(values, G)
+        for layer, gate in enumerate(values.gates):
+            by_layer.append(dH[:, self.own(layer)] * gate)
+        return by_layer
+
+    def by_values(self, values: Values, G: np.ndarray) -> np.ndarray:
+        """Return ∂/∂H (n, Σm), what is above every unit included, for G = ∂/∂y (n, p)."""
+        base, hidden = self.reads(self.depth)
+        dH = np.zeros_like(values.H)
+        dH[:, hidden] = G @ self.theta[base:].T
+        for layer in range(self.depth - 1, 0, -1):
+            base, below = self.reads(layer)
+            dH[:, below] += (dH[:, self.own(layer)] * values.gates[layer]) @ self.V[layer][:, base:]
+        return dH
+
+    def gradient(self, values: Values, G: np.ndarray) -> np.ndarray:
+        """Return Jᵀ G, flat."""
+        parts = []
+        for layer, u in enumerate(self.backward(values, G)):
+            base, below = self.reads(layer)
+            part = u.T @ values.F[:, :base]
+            parts.append((np.hstack([part, u.T @ values.H[:, below]]) if layer else part).ravel())
+        return np.concatenate(parts)
+
+    def jacobian(self, values: Values, G: np.ndarray, out: np.ndarray) -> np.ndarray:
+        """Write the rows G_n · ∂y_n/∂V (n, size) of a student with one output into `out`."""
+        n, start = len(values.F), 0
+        for layer, u in enumerate(self.backward(values, G)):
+            base, below = self.reads(layer)
+            stop = start + self.V[layer].size
+            block = out[:, start:stop].reshape(n, *self.V[layer].shape)
+            np.multiply(u[:, :, None], values.F[:, None, :base], out=block[:, :, :base])
+            if layer:
+                np.multiply(u[:, :, None], values.H[:, None, below], out=block[:, :, base:])
+            start = stop
+        return out
+
+    def split(self, flat: np.ndarray) -> list[np.ndarray]:
+        """Return views of a flat vector of hidden weights, one per layer."""
+        ends = np.cumsum([V.size for V in self.V])
+        return [part.reshape(V.shape) for part, V in zip(np.split(flat, ends[:-1]), self.V)]
+
+    def moved(self, step: np.ndarray) -> WideStudent:
+        """Return the student with its hidden weights moved by a flat step."""
+        return replace(self, V=tuple(V + part for V, part in zip(self.V, self.split(step))))
+
+    def cast(self, dtype: type) -> WideStudent:
+        """Return the student with its weights in another precision."""
+        V: tuple[np.ndarray, ...] = tuple(V.astype(dtype, copy=False) for V in self.V)
+        return replace(self, V=V, theta=self.theta.astype(dtype, copy=False))
+
+    def __call__(self, F: np.ndarray) -> np.ndarray:
+        return self.outputs(self.forward(F))
