@@ -233,7 +233,10 @@ def described(network: Model | None) -> str:
         return "none"
     hidden = network.n_hidden
     units = f"{'-'.join(map(str, hidden))} hidden units" if isinstance(hidden, tuple) else _count(hidden, "hidden unit")
-    upper = f" below {type(network.upper).__name__}" if isinstance(network, Composite) else ""
+    if isinstance(network, Composite):
+        upper = f" below {type(network.upper).__name__}"
+    else:
+        upper = "" if network.C is None else " and an affine term"
     inputs, outputs = _count(network.n_inputs, "input"), _count(network.n_outputs, "output")
     return f"{inputs}, {units} ({network.activation}){upper}, {outputs}"
 

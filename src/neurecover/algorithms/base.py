@@ -10,8 +10,8 @@ import numpy as np
 from neurecover.certificate import Check
 from neurecover.data import Prepared, Source
 from neurecover.models import Model
-from neurecover.refine.task import Task
 from neurecover.results import Estimate
+from neurecover.search.task import Task
 from neurecover.solve import Deadline
 
 BEST, PAPER = "best", "paper"

@@ -5,7 +5,7 @@ answer.
 """
 
 from neurecover.algorithms.base import Algorithm
-from neurecover.refine.task import Task
+from neurecover.search.task import Task
 
 
 def _refuse(task: Task) -> str | None:

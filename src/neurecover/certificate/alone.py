@@ -11,7 +11,8 @@ layer Jᵀg and J δ take time n·k·(D + p) and no Jacobian.
 
 Outputs that depend on each other, such as a total beside its parts, repeat what the others say: where the rank of A is
 below p and the number of units, equations are those of combinations of outputs that do not, Qᵀy with orthonormal Q
-whose first columns span A. With more outputs than units each says something of its own: whether they agree on h.
+whose first columns span A. With more outputs than units each says something of its own: whether they agree on h. With
+an affine term (A | C) is in place of A.
 """
 
 from __future__ import annotations
@@ -89,7 +90,8 @@ def n_independent(model: Network | DeepNetwork) -> int:
 
 
 def _readout(model: Network | DeepNetwork) -> np.ndarray:
-    return model.A if isinstance(model, Network) else model.layers[-1][0]
+    A = model.layers[-1][0]
+    return A if model.C is None else np.hstack([A, model.C])
 
 
 class _Any:
@@ -111,17 +113,19 @@ class _Shallow:
     """The same for one hidden layer, without its Jacobian."""
 
     def __init__(self, model: Network, X: np.ndarray) -> None:
-        self.X, self.A = X, model.A
+        self.X, self.A, self.affine = X, model.A, model.C is not None
         Z = model.preactivations(X)[0]
         self.slope, self.H = model.activation.derivative(Z), model.activation(Z)
 
     def backward(self, g: np.ndarray) -> np.ndarray:
         gated = self.slope * (g @ self.A)
-        parts = (gated.transpose(0, 2, 1) @ self.X, gated.sum(axis=1), g.transpose(0, 2, 1) @ self.H, g.sum(axis=1))
-        return np.hstack([part.reshape(len(g), -1) for part in parts])
+        hidden, readout = (gated.transpose(0, 2, 1) @ self.X, gated.sum(axis=1)), g.transpose(0, 2, 1) @ self.H
+        affine = (g.transpose(0, 2, 1) @ self.X,) if self.affine else ()
+        return np.hstack([part.reshape(len(g), -1) for part in (*hidden, readout, *affine, g.sum(axis=1))])
 
     def forward(self, steps: np.ndarray) -> np.ndarray:
         (p, k), d = self.A.shape, self.X.shape[1]
-        W, b, A, c = np.split(steps, np.cumsum([k * d, k, p * k]), axis=1)
+        W, b, A, C, c = np.split(steps, np.cumsum([k * d, k, p * k, p * d * self.affine]), axis=1)
         moved = self.slope * (self.X @ W.reshape(-1, k, d).transpose(0, 2, 1) + b[:, None])
-        return moved @ self.A.T + self.H @ A.reshape(-1, p, k).transpose(0, 2, 1) + c[:, None]
+        outputs = moved @ self.A.T + self.H @ A.reshape(-1, p, k).transpose(0, 2, 1) + c[:, None]
+        return outputs + self.X @ C.reshape(-1, p, d).transpose(0, 2, 1) if self.affine else outputs

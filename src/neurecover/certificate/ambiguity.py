@@ -6,6 +6,7 @@ by the affine function −m Σ_S A_j (w_j·x + b_j). Its constant goes into c, s
     Σ_{j in S} A_j w_jᵀ = 0,                                                    [ATV21, Theorem 3.4, eq. 5]
 
 and no two rows of W being parallel this is all that the function leaves open but for the order and the scale of units.
+With a free affine term C the linear part goes into it, and the sign of every unit is a convention (`normal_form`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from neurecover.models import Network, replace_arrays
-from neurecover.refine.signs import find_flips
+from neurecover.search.signs import find_flips
 
 MAX_CHOICES = 4_096
 ROUNDED = 1e-12  # of the trace: eigenvalues well above rounding
@@ -50,9 +51,9 @@ def sign_ambiguities(network: Network, tolerance: float = 1e-9) -> SignAmbiguiti
 
     tolerance is relative to the size of the A_j w_jᵀ. A unit that is its own mirror image up to A and c (sigmoid, abs)
     is one unit either way and does not count; nor does one whose A_j w_jᵀ is zero, nor two opposite units of the same A
-    that take each other's place.
+    that take each other's place, nor any where a free C takes up the difference.
     """
-    k, m = network.n_hidden, network.activation.odd_slope
+    k, m = network.n_hidden, network.activation.odd_slope if network.C is None else None
     size = np.linalg.norm(network.A, axis=0) * np.linalg.norm(network.W, axis=1)
     live = np.flatnonzero(size > 0.0)
     flips, complete = np.zeros((1, len(live)), dtype=bool), True
@@ -84,8 +85,9 @@ def _exchanged(network: Network, flips: np.ndarray, tolerance: float) -> np.ndar
 
 
 def turned(network: Network, signs: np.ndarray) -> Network:
-    """The network with the units of sign −1 reversed and what that changes in the constant taken up by c."""
+    """The network with the units of sign −1 reversed and what that changes taken up by c, and C where there is one."""
     m = network.activation.odd_slope or 0.0
     units = signs < 0
     c = network.c + m * network.A[:, units] @ network.b[units]
-    return replace_arrays(network, W=network.W * signs[:, None], b=network.b * signs, c=c)
+    C = None if network.C is None else network.C + m * network.A[:, units] @ network.W[units]
+    return replace_arrays(network, W=network.W * signs[:, None], b=network.b * signs, c=c, C=C)

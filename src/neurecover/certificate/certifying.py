@@ -1,7 +1,7 @@
 """The certificate of a network of any kind, from a few passes over the samples.
 
-The information F is formed from sums that do not grow with the number of outputs where there is one hidden layer, and
-from the Jacobian otherwise; everything after that is the same.
+The information F is formed from sums that do not grow with the number of outputs where there is one hidden layer and no
+affine term, and from the Jacobian otherwise; everything after that is the same.
 """
 
 from __future__ import annotations
@@ -16,15 +16,13 @@ from neurecover.certificate.alone import alone
 from neurecover.certificate.away import NEAR, AwayFromKinks
 from neurecover.certificate.checks import EPS, ROUNDING, Evidence
 from neurecover.certificate.corners import corner_test
-from neurecover.certificate.determined import MOST, seen_weights, seldom, signs_are_determined
+from neurecover.certificate.determined import MOST, seen_weights, signs_are_determined
 from neurecover.certificate.exchange import exchange, least_apart
-from neurecover.certificate.information import (
-    Information,
-    aligned,
-    array_names,
-)
+from neurecover.certificate.information import Information
 from neurecover.certificate.many_weights import ManyWeights, by_products, can_be_tested
+from neurecover.certificate.normal_form import aligned, hidden_names, signs_are_convention
 from neurecover.certificate.open_weights import open_weights
+from neurecover.certificate.rare_columns import seldom
 from neurecover.certificate.resolution import WITHIN, shown
 from neurecover.certificate.rivals import SignRivals, sign_rivals
 from neurecover.certificate.seldom_on import others_may_turn, seen_of_others
@@ -39,11 +37,11 @@ from neurecover.models import (
     Model,
     Network,
     Polynomial,
+    Student,
     are_biases,
     parameters,
     term_sizes,
 )
-from neurecover.refine.settling import as_student
 from neurecover.statistics import (
     GaussNewtonSums,
     Influence,
@@ -113,13 +111,13 @@ def certify(
     information = _information(white, curvature, samples, bias)
     n_equations, n_free = serial.n * model.n_outputs, information.n_determinable
     made.append(checks.equations(n_equations, n_free, serial.n))
-    made.append(checks.information(information.weakest, int(np.count_nonzero(on.on == 0))))
+    made.append(checks.information(information.weakest, *on.unseen(signs_are_convention(normal))))
     raw = _in_memory(everything)
     each = checks.FEW if noisy else 1
     rare = None if raw is None or isinstance(normal, Composite) else seldom(normal, raw, each)
     made.append(checks.columns(rare))
     few = on.few
-    if not noisy and raw is not None and isinstance(normal, Network) and on.steady:
+    if not noisy and raw is not None and isinstance(normal, Network) and normal.C is None and on.steady:
         few = few & others_may_turn(normal, int(np.argmax(few)), raw)
     made.append(checks.kinks(few, np.minimum(on.on, on.off), on.wanted, serial.n))
     if not noisy and raw is not None and passed(made, ("equations", "information")):
@@ -168,7 +166,7 @@ def certify(
     if evidence.asked is None and verdict_of(tuple(made)) in ("exact", "statistical"):
         close = close if close.n else reduce(samples, close)
         limits = shown(white, close, on.wanted + checks.MARGIN, ROUNDING * size, serial if noisy else None)
-        made.append(checks.found_width(limits))
+        made.append(checks.found_width(limits, signs_are_convention(normal)))
     return issue(tuple(made), holdout, serial.n, variance, errors.arrays)
 
 
@@ -197,8 +195,10 @@ def _partly(
         return nothing
     if isinstance(normal, Network) and least_apart(normal, None, raw) <= checks.APART:
         return nothing
-    low = few & (on.off < on.wanted + checks.MARGIN)
-    if isinstance(normal, Network) and normal.activation.name == "relu" and few.sum() == 1 < len(few) and not low.any():
+    low, affine = few & (on.off < on.wanted + checks.MARGIN), normal.C is not None
+    low = few if affine else low  # on or off, what too few samples tell from an affine function hides in C
+    alone_rare = few.sum() == 1 < len(few) and (affine or not low.any())
+    if isinstance(normal, Network) and normal.activation.name == "relu" and alone_rare:
         seen = seen_of_others(normal, raw, bias, level, few, int(np.max(on.wanted)) + checks.MARGIN)
         signs = True
     else:
@@ -276,16 +276,30 @@ def _structural(model: Model, whitening: Whitening, evidence: Evidence, bias: bo
         checks.units(sum(len(W) for W in model.hidden_weights)),
         checks.inputs(r, d),
         checks.width(evidence, model.n_hidden),
-        checks.affine_part(evidence.sign_choices),
+        checks.affine_part(evidence.sign_choices, _affine_term(model)),
         checks.derivative(model.activation.differentiable and known, str(model.activation)),
         checks.size(_n_free(model, bias), many),
     ]
 
 
+def _affine_term(model: Model) -> str | None:
+    """What affine part a network's own term takes up, in the words of `checks.affine_part`."""
+    if isinstance(model, Composite):
+        return "no"
+    if model.C is None:
+        return None
+    return "all" if model.depth == 1 else "inputs"
+
+
+def _is_student(white: Model) -> bool:
+    """Whether its sums are those of a student: one hidden layer without an affine term."""
+    return isinstance(white, Network) and white.C is None
+
+
 def _curvature(white: Model, bias: bool, probes: np.ndarray | None) -> GaussNewtonSums | ModelSums:
-    if not isinstance(white, Network):
-        return ModelSums(white, probes)
-    return GaussNewtonSums(as_student(white, bias), probes)
+    if isinstance(white, Network) and _is_student(white):
+        return GaussNewtonSums(Student.of(white, bias), probes)
+    return ModelSums(white, probes)
 
 
 def _information(
@@ -296,7 +310,7 @@ def _information(
         return Information.of_model(curvature, bias)
     assert isinstance(white, Network)
     if curvature is None:
-        return by_products(white, as_student(white, bias), samples)
+        return by_products(white, bias, samples)
     return Information.of_network(white, curvature)
 
 
@@ -305,7 +319,7 @@ def _probes(white: Model, rng: np.random.Generator, bias: bool) -> np.ndarray:
     W = white.hidden_weights[0]
     b = white.b if isinstance(white, Network) else np.zeros(len(W))
     # A model's own sums take probes with biases, which are zero where there are none.
-    padded = not bias and not isinstance(white, Network)
+    padded = not bias and not _is_student(white)
     V = np.hstack([W, b[:, None]]) if bias else W
     anywhere = rng.standard_normal((N_PROBES // 2, V.shape[1]))
     near = rng.integers(len(V), size=N_PROBES - len(anywhere))
@@ -334,6 +348,8 @@ def _left_out(influence: Influence, p: int) -> checks.LeftOut:
 def _signs(normal: Model, errors: Errors, evidence: Evidence) -> Check:
     """[ATV21, eq. 5], layer by layer, against the covariance of the weights."""
     choices, p_value, complete, n_units = max(evidence.sign_choices, 1), 0.0, True, 0
+    if signs_are_convention(normal):
+        return checks.signs_by_convention()
     if not normal.activation.odd_slope:
         return checks.signs(choices, p_value, complete, n_units)
     for rivals in _rivals_of_layers(normal, errors):
@@ -346,7 +362,7 @@ def _twins(normal: Model, errors: ParameterArrays) -> Check:
     """The two units of a layer whose planes are least apart, in standard errors, on whichever side they are on."""
     least, pair = np.inf, (0, 0)
     if normal.activation.odd_slope and normal.activation.homogeneity == 1.0 and not isinstance(normal, Composite):
-        arrays, names = normal.to_arrays(), array_names(normal)[:-2]
+        arrays, names = normal.to_arrays(), hidden_names(normal)
         for W, b in zip(names[::2], names[1::2]):
             V = np.column_stack([arrays[W], arrays[b]])
             variances = np.column_stack([errors[W], errors[b]]) ** 2 + TWINS**2
@@ -369,8 +385,8 @@ def _rivals_of_layers(normal: Model, errors: Errors) -> list[SignRivals]:
         deep = normal.to_deep()
         # Below a polynomial the signs of units show in what is not linear in them. A threshold is a bias reversed.
         return [] if deep is None else _rivals_of_layers(deep, errors)
-    layers = ((normal.W, normal.b), (normal.A, normal.c)) if isinstance(normal, Network) else normal.layers
-    starts = np.cumsum([0, *(part.size for layer in layers for part in layer)])[::2]
+    layers = normal.layers
+    starts = np.cumsum([0, *(part.size for layer in layers for part in layer)])[::2]  # C comes after the last of them
     rivals = []
     for number in range(len(layers) - 1):
         (W, b), (A, c) = layers[number], layers[number + 1]
@@ -390,6 +406,12 @@ class _Sides:
     wanted: np.ndarray
     at_kink: int
     bent: np.ndarray | None = None  # Σ z² on the side with less of it, times the square of the change of slope
+
+    def unseen(self, either: bool) -> tuple[int, str]:
+        """How many units are never on, or with `either` on one side alone; and in words what they never do."""
+        if either:
+            return int(np.count_nonzero((self.on == 0) | (self.off == 0))), "switch"
+        return int(np.count_nonzero(self.on == 0)), "switch on"
 
     @property
     def few(self) -> np.ndarray:
@@ -424,14 +446,14 @@ def _sides(white: Model, seen: UnitsOn, bias: bool) -> _Sides:
 
 def _strength(normal: Model, errors: ParameterArrays) -> np.ndarray:
     """The weights above every unit of the last hidden layer over their errors; of a polynomial, its coefficients."""
-    name = "coefficients" if "coefficients" in errors else list(errors)[-2]
+    name = "coefficients" if "coefficients" in errors else [name for name in errors if not name.endswith("C")][-2]
     spread = np.linalg.norm(errors[name], axis=0)
     return np.linalg.norm(normal.to_arrays()[name], axis=0) / np.maximum(spread, 1e-300)
 
 
 def _hidden(normal: Model) -> tuple[str, ...]:
     """The arrays of the hidden layers, of a composite those of its first."""
-    return ("W", "threshold") if isinstance(normal, Composite) else array_names(normal)[:-2]
+    return ("W", "threshold") if isinstance(normal, Composite) else hidden_names(normal)
 
 
 def _rows(normal: Model) -> tuple[str, ...]:

@@ -137,12 +137,33 @@ def signs(choices: int, p_value: float, complete: bool, n_hidden: int) -> Check:
     return Check("signs", choices <= 1 and complete, choices, 1, sentence)
 
 
-def affine_part(sign_choices: int) -> Check:
-    settled = sign_choices != 0
-    left = "An affine part is left that no choice of signs explains: units are missing, or never switch on samples."
-    return Check(
-        "affine part", settled, sign_choices, 1, "No affine part is left beside the units." if settled else left
+def signs_by_convention() -> Check:
+    """The signs where an affine term takes up what turning a unit changes: they are chosen, and nothing is open."""
+    sentence = (
+        "Beside an affine term the sign of a unit is a convention: each has a row with a positive largest entry, and "
+        "the affine term is the one that goes with it."
     )
+    return Check("signs", True, 1, 1, sentence)
+
+
+def affine_part(sign_choices: int, term: str | None = None) -> Check:
+    """Is no affine part left beside the units?
+
+    term is None where the network has no affine term but could have been given one, and "no" where it could not. One of
+    a single hidden layer takes up "all" there is, one of several layers what the "inputs" give to the outputs.
+    """
+    settled = sign_choices != 0 or term == "all"
+    sentences = {
+        "all": "The affine term takes up whatever affine part there is beside the units.",
+        "inputs": "No affine part is left beside the units and the affine term.",
+    }
+    sentence = sentences.get(term or "no", "No affine part is left beside the units.")
+    if not settled:
+        untold = ", or there is a linear term, which was not sought" if term is None else ""
+        sentence = (
+            f"An affine part is left that no choice of signs explains: units are missing, or never switch{untold}."
+        )
+    return Check("affine part", settled, sign_choices, 1 if term is None else None, sentence)
 
 
 def derivative(differentiable: bool, activation: str) -> Check:
@@ -187,19 +208,25 @@ def contradicted(n_alone: int, n_equations: int) -> Check:
     return Check("equations", False, n_alone, 0, sentence)
 
 
+def search_ended() -> Check:
+    sentence = "Time ended the search before it was through: give a larger time_budget, or none."
+    return Check("time", False, None, None, sentence)
+
+
 def time_ended() -> Check:
     sentence = "The time budget ended before the weights were tested: give a larger time_budget."
     return Check("time", False, None, None, sentence)
 
 
-def information(weakest: float, never_on: int) -> Check:
+def information(weakest: float, unseen: int, what: str = "switch on") -> Check:
+    """Does every direction of the weights change an output? `unseen` units never do `what`."""
     if weakest >= SINGULAR:
         sentence = f"The smallest eigenvalue of the information is {weakest:.2g}: every weight is seen."
         return Check("information", True, weakest, SINGULAR, sentence)
-    unseen = f" {never_on} of its units never switch on." if never_on else ""
+    never = f" {unseen} of its units never {what}." if unseen else ""
     sentence = (
         "The samples do not determine every weight: "
-        f"the smallest eigenvalue of the information is about {weakest:.1g}.{unseen}"
+        f"the smallest eigenvalue of the information is about {weakest:.1g}.{never}"
     )
     return Check("information", False, weakest, SINGULAR, sentence)
 
@@ -251,8 +278,8 @@ def digits(largest: float) -> Check:
     return Check("digits", largest <= EXACT_WEIGHTS, largest, EXACT_WEIGHTS, sentence)
 
 
-def found_width(shown: Shown | None) -> Check:
-    """What a width that was found cannot see; it decides nothing."""
+def found_width(shown: Shown | None, affine: bool = False) -> Check:
+    """What a width that was found cannot see; it decides nothing. An `affine` term holds units that are always on."""
     if shown is None:
         sentence = "The number of units was found: one that is off wherever there was a question is not seen."
         return Check("found width", True, None, None, sentence)
@@ -261,6 +288,8 @@ def found_width(shown: Shown | None) -> Check:
         f"{shown.size:.1g}, if it lies within about {shown.angle:.1g} rad of another, or if fewer than "
         f"{shown.samples} samples see it on, or off."
     )
+    if affine:
+        sentence += " One that is on for all of them is a part of the affine term."
     return Check("found width", True, shown.size, None, sentence)
 
 

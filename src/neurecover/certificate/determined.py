@@ -8,7 +8,8 @@ set D_j of a row's weights every null direction is in proportion to them there,
     n_i = α w_i  for i in D_j,        n ← n − α G_j,
 
 and D_j is the largest such set. A weight is determined when all null directions vanish at it afterwards. The network is
-then written with ‖w_j‖ = 1 over D_j, so that what is determined does not depend on what is not.
+then written with ‖w_j‖ = 1 over D_j, so that what is determined does not depend on what is not. Where signs are a
+convention what is determined is so for the signs that are shown.
 
 A weight can be determined to first order and still be invented: whether a unit is on where an input is other than
 usual, which is seldom, depends on that very weight. As many rows are asked for as contradict another choice (`seldom`),
@@ -18,6 +19,8 @@ and an equation that no other contradicts counts for nothing (`alone`). A unit m
 
 unless z_j is the same along all of them for some sample with the unit on: then A_j z_j > 0 fixes the sign of A_j. And
 where two units are in proportion, z_i = α z_j, on all samples with one of them on, they may as well be one there.
+Beside an affine term a unit that is off is one that is on, turned: what is asked of the samples with a unit on is asked
+of those with it off as well.
 """
 
 from __future__ import annotations
@@ -28,15 +31,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from neurecover.certificate.alone import alone, n_independent
+from neurecover.certificate.alone import alone
 from neurecover.certificate.ambiguity import sign_ambiguities
-from neurecover.certificate.away import NEAR, AwayFromKinks
+from neurecover.certificate.away import AwayFromKinks
 from neurecover.certificate.checks import EXACT_WEIGHTS
-from neurecover.certificate.information import by_name
+from neurecover.certificate.normal_form import by_name, signs_are_convention
+from neurecover.certificate.places import Layered, affine_columns, bias_of, columns_above, constants_above, rows_of
+from neurecover.certificate.rare_columns import seldom, usual_rows
 from neurecover.data import Source, reduce
-from neurecover.models import DeepNetwork, Network, are_biases, free_directions, parameters, with_parameters
+from neurecover.models import Network, are_biases, free_directions, parameters, with_parameters
 from neurecover.statistics import ModelSums
-from neurecover.statistics.model_sums import sides
 
 MOST = 2_000  # parameters: the null space takes all eigenvectors
 NULL = 1e-11  # eigenvalue of F, scaled to unit diagonal: the error of the others is below EXACT_WEIGHTS at rounding
@@ -46,9 +50,6 @@ PROPORTIONAL = 1e-7  # relative difference of two units that counts as none
 REFERENCES = 20  # weights of a row that are tried as members of D_j
 ALIKE = 1e-6  # relative distance of two numbers that may be the same
 SAME_SIGNS = 1e-7  # relative size of Σ A_j w_j that counts as zero, as in `rivals`
-GLANCE = 64  # rows in which a column has a value twice if it is other than usual in few rows
-
-Layered = Network | DeepNetwork
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,9 +67,10 @@ def seen_weights(normal: Layered, inputs: Source, bias: bool, level: float, few:
     """What samples without noise determine of a network in normal form; level is the rms of their rounding errors.
 
     few (units,) says which hidden units have their kink seen by too few samples, and low (units,) which of them because
-    they are seldom off: such a unit hides in the constant of the layer above.
+    they are seldom off: such a unit hides in the constant of the layer above, and in C where there is one.
     """
     theta, P = parameters(normal), len(parameters(normal))
+    inputs = inputs if normal.C is None else usual_rows(normal, inputs)
     inputs_away = AwayFromKinks(inputs, normal)
     F = reduce(inputs_away, ModelSums(normal)).curvature()
     free = np.ones(P, dtype=bool) if bias else ~are_biases(normal)
@@ -77,8 +79,10 @@ def seen_weights(normal: Layered, inputs: Source, bias: bool, level: float, few:
     G = free_directions(normal)
     unseen = free & ~live
     unseen |= free & (G[:, few[: G.shape[1]]] != 0.0).any(axis=1)
-    unseen |= free & _constants_above(normal, low)
-    unseen[: normal.hidden_weights[0].size] |= seldom(normal, inputs).ravel()
+    unseen |= free & constants_above(normal, low)
+    rare = seldom(normal, inputs)
+    unseen[: rare.size] |= rare.ravel()
+    unseen |= affine_columns(normal, rare)
     scale = np.sqrt(size[live])
     scaled = F[np.ix_(live, live)] / scale / scale[:, None]
     values, vectors = np.linalg.eigh(scaled)
@@ -93,7 +97,7 @@ def seen_weights(normal: Layered, inputs: Source, bias: bool, level: float, few:
     open_ = unseen.copy()
     fixed = np.zeros_like(G)
     if G.shape[1]:
-        for unit, row in enumerate(_rows(normal)):
+        for unit, row in enumerate(rows_of(normal)):
             N, members = _without_scale(N, G[:, unit], theta, row, unseen)
             fixed[members, unit] = theta[members]
         loose = _turnable(normal, inputs_away, N) | _in_proportion(normal, inputs_away)
@@ -106,16 +110,20 @@ def seen_weights(normal: Layered, inputs: Source, bias: bool, level: float, few:
         half -= G @ np.linalg.solve(fixed.T @ G, fixed.T @ half)
     errors = level * np.linalg.norm(half, axis=1)
     open_ |= free & (errors > EXACT_WEIGHTS * np.maximum(1.0, np.abs(theta)))
+    nothing_known = np.array([bool(open_[row].all()) for row in rows_of(normal)])
+    open_ |= free & columns_above(normal, nothing_known)
+    if normal.C is not None:  # such a unit may as well be on for every sample, and a part of the affine term
+        open_ |= free & constants_above(normal, nothing_known)
     errors = np.where(open_, np.inf, errors * _rescaled(normal, open_)[1])
     return Seen(by_name(normal, errors), by_name(normal, unseen))
 
 
 def signs_are_determined(normal: Layered, errors: Mapping[str, np.ndarray]) -> bool:
     """Whether, layer by layer, no other signs fit the weights on columns that are determined for every unit."""
-    if not normal.activation.odd_slope:
+    if not normal.activation.odd_slope or signs_are_convention(normal):
         return True
     names = list(errors)
-    for layer, ((W, b), (A, c)) in enumerate(pairwise(_layers(normal))):
+    for layer, ((W, b), (A, c)) in enumerate(pairwise(normal.layers)):
         known = np.isfinite(errors[names[2 * layer]]).all(axis=0)
         above = np.isfinite(errors[names[2 * layer + 2]]).all(axis=1)
         if not known.any() or not above.any():
@@ -155,20 +163,23 @@ def _without_scale(
 def _in_proportion(normal: Layered, inputs: Source) -> np.ndarray:
     """Which hidden units are, where they or another unit of their layer are on, a multiple of each other."""
     X = np.asarray(inputs.collect()[0], dtype=np.float64)
-    found: list[np.ndarray] = []
-    for Z in normal.preactivations(X):
-        H = np.maximum(Z, 0.0)
-        own = np.maximum(np.einsum("ni,ni->i", H, H), 1e-300)
-        alike = np.zeros(len(own), dtype=bool)
-        for i, share in enumerate((H.T @ Z) / own[:, None]):  # of z_i in z_j, by least squares where z_i > 0
-            on = H[:, i] > 0.0
-            left = np.linalg.norm(Z[on] - np.outer(Z[on, i], share), axis=0)
-            same = left <= PROPORTIONAL * np.linalg.norm(Z[on], axis=0)
-            same[i] = False
-            alike[same] = True
-            alike[i] |= same.any()
-        found.append(alike)
-    return np.concatenate(found)
+    both = signs_are_convention(normal)
+    return np.concatenate([_multiples(Z) | (both & _multiples(-Z)) for Z in normal.preactivations(X)])
+
+
+def _multiples(Z: np.ndarray) -> np.ndarray:
+    """Which columns of Z (n, k) are, in the rows where they or another one are positive, a multiple of each other."""
+    H = np.maximum(Z, 0.0)
+    own = np.maximum(np.einsum("ni,ni->i", H, H), 1e-300)
+    alike = np.zeros(len(own), dtype=bool)
+    for i, share in enumerate((H.T @ Z) / own[:, None]):  # of z_i in z_j, by least squares where z_i > 0
+        on = H[:, i] > 0.0
+        left = np.linalg.norm(Z[on] - np.outer(Z[on, i], share), axis=0)
+        same = left <= PROPORTIONAL * np.linalg.norm(Z[on], axis=0)
+        same[i] = False
+        alike[same] = True
+        alike[i] |= same.any()
+    return alike
 
 
 def _turnable(normal: Layered, inputs: Source, N: np.ndarray) -> np.ndarray:
@@ -177,65 +188,18 @@ def _turnable(normal: Layered, inputs: Source, N: np.ndarray) -> np.ndarray:
     X = np.asarray(inputs.collect()[0], dtype=np.float64)
     H, start = np.hstack([X, np.ones((len(X), 1))]), 0
     moved = np.zeros((N.shape[1], *X.shape))  # of the inputs of a layer
-    for W, b in _layers(normal)[:-1]:
+    for W, b in normal.layers[:-1]:
         steps = N[start : start + W.size + b.size].T
         V = np.concatenate([steps[:, : W.size].reshape(-1, *W.shape), steps[:, W.size :, None]], axis=2)
         Z, move = H @ np.column_stack([W, b]).T, H @ V.transpose(0, 2, 1) + moved @ W.T
         size = np.linalg.norm(H, axis=1)[:, None]
         still = np.abs(move).max(axis=0, initial=0.0) <= STILL * size
-        fixed.append((still & (Z > 0.0)).any(axis=0))
+        sides_on = (Z > 0.0, Z < 0.0) if signs_are_convention(normal) else (Z > 0.0,)
+        fixed.append(np.all([(still & on).any(axis=0) for on in sides_on], axis=0))
         start += W.size + b.size
         moved = normal.activation.derivative(Z) * move
         H = np.hstack([normal.activation(Z), np.ones((len(X), 1))])
     return ~np.concatenate(fixed)
-
-
-def seldom(normal: Layered, inputs: Source, each: int = 1) -> np.ndarray:
-    """Which weights of the first layer, (k, d), too few rows show for any other choice to be contradicted.
-
-    An input that is other than usual (its median) in m rows gives m·p equations for the weights of k units: more than
-    `each` for every one of them are asked for. Of these rows two equations at least have to see the unit on, one to
-    tell its weight and one to contradict a wrong one; and `each`, where it is noisy equations that have to. Without
-    noise p is the number of outputs that do not depend on each other: a total says nothing that its parts do not say.
-    """
-    X = np.asarray(inputs.collect()[0], dtype=np.float64)
-    k, d = normal.hidden_weights[0].shape
-    p = n_independent(normal) if each == 1 else normal.n_outputs
-    rare = np.zeros((k, d), dtype=bool)
-    glance = np.sort(X[:GLANCE], axis=0)
-    columns = np.flatnonzero((np.diff(glance, axis=0) == 0.0).any(axis=0)) if len(X) > GLANCE else np.arange(d)
-    if len(columns) == 0:
-        return rare
-    unusual = X[:, columns] != np.median(X[:, columns], axis=0)
-    rows = np.count_nonzero(unusual, axis=0)
-    k_on = sides(normal, X, NEAR)[:, :k] > 0 if normal.activation.homogeneity == 1.0 else np.ones((len(X), k))
-    shown = k_on.astype(np.float64).T @ unusual
-    rare[:, columns] = (p * rows <= each * k) | (p * shown < max(2, each))
-    return rare
-
-
-def _layers(normal: Layered) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-    return ((normal.W, normal.b), (normal.A, normal.c)) if isinstance(normal, Network) else normal.layers
-
-
-def _rows(normal: Layered) -> list[np.ndarray]:
-    """Where the weights of every hidden unit, without its bias, stand among the parameters."""
-    rows, start = [], 0
-    for W, b in _layers(normal)[:-1]:
-        rows += [np.arange(start + j * W.shape[1], start + (j + 1) * W.shape[1]) for j in range(len(W))]
-        start += W.size + b.size
-    return rows
-
-
-def _constants_above(normal: Layered, units: np.ndarray) -> np.ndarray:
-    """The biases of the layers above the given hidden units, as a mask of the parameters."""
-    mask, start, unit = np.zeros(len(parameters(normal)), dtype=bool), 0, 0
-    for (W, b), (above, c) in pairwise(_layers(normal)):
-        start += W.size + b.size
-        if units[unit : unit + len(W)].any():
-            mask[start + above.size : start + above.size + c.size] = True
-        unit += len(W)
-    return mask
 
 
 def scaled_to_determined(normal: Layered, determined: Mapping[str, np.ndarray]) -> Layered:
@@ -247,22 +211,13 @@ def _rescaled(normal: Layered, open_: np.ndarray) -> tuple[Layered, np.ndarray]:
     """The network with every row of unit norm over its determined weights, and the factor of every parameter."""
     theta, factor = parameters(normal), np.ones(len(open_))
     G = free_directions(normal)
-    for unit, row in enumerate(_rows(normal)):
+    for unit, row in enumerate(rows_of(normal)):
         length = float(np.linalg.norm((theta * factor)[row][~open_[row]]))
         if G.shape[1] == 0 or length == 0.0:
             continue
-        own = np.append(row, _bias_of(normal, unit))
+        own = np.append(row, bias_of(normal, unit))
         h = normal.activation.homogeneity or 0.0
         above = np.setdiff1d(np.flatnonzero(G[:, unit] != 0.0), own)
         factor[own] /= length
         factor[above] *= length**h
     return with_parameters(normal, theta * factor), factor  # type: ignore[type-var]
-
-
-def _bias_of(normal: Layered, unit: int) -> int:
-    start = 0
-    for W, b in _layers(normal)[:-1]:
-        if unit < len(W):
-            return start + W.size + unit
-        start, unit = start + W.size + b.size, unit - len(W)
-    raise IndexError(unit)

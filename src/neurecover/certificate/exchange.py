@@ -5,7 +5,8 @@ In the rows with one value of such a column two units of the same slopes and hei
     a relu(w·x + β_i) + a relu(w·x + β_j),        w on all other columns,
 
 may change places, and as two values make any change of β linear in the column, both networks fit every row. The same
-holds for all columns of a category together.
+holds for all columns of a category together. Beside a free affine term one of the two may be turned, which changes the
+sum by a relu(z) − a relu(−z) = a z: there slopes that are opposite do as well.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from neurecover.certificate.checks import APART
+from neurecover.certificate.normal_form import signs_are_convention
 from neurecover.certificate.verdict import Check
 from neurecover.data import Source
 from neurecover.models import Network
@@ -25,7 +27,8 @@ NONE = 1e-7  # difference of slopes that counts as none without noise
 def least_apart(network: Network, errors: Mapping[str, np.ndarray] | None, inputs: Source) -> float:
     """How far apart the slopes A_j w_jᵀ of two units are, in standard errors, on the columns of more than two values.
 
-    Infinite where there is no column of two values, or none of more. Without errors, in units of NONE.
+    Up to sign, where signs are a convention. Infinite where there is no column of two values, or none of more. Without
+    errors, in units of NONE.
     """
     X = np.asarray(inputs.collect()[0])
     two = np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0) & (np.ptp(X, axis=0) > 0.0)
@@ -38,10 +41,11 @@ def least_apart(network: Network, errors: Mapping[str, np.ndarray] | None, input
         w_error, a_error = errors["W"][:, ~two], errors["A"].T
         both = np.square(w_error[:, :, None] * A[:, None, :]) + np.square(W[:, :, None] * a_error[:, None, :])
         variances += both.reshape(slopes.shape)
-    least = np.inf
+    least, signs = np.inf, (1.0, -1.0) if signs_are_convention(network) else (1.0,)
     for j in range(1, len(slopes)):
-        apart = np.abs(slopes[:j] - slopes[j]) / np.sqrt(variances[:j] + variances[j])
-        least = min(least, float(apart.max(axis=1).min()))
+        for sign in signs:
+            apart = np.abs(slopes[:j] - sign * slopes[j]) / np.sqrt(variances[:j] + variances[j])
+            least = min(least, float(apart.max(axis=1).min()))
     return least
 
 

@@ -20,7 +20,7 @@ from neurecover.certificate import checks
 from neurecover.certificate.ambiguity import sign_ambiguities
 from neurecover.certificate.certifying import issue
 from neurecover.certificate.checks import Evidence
-from neurecover.certificate.information import by_name
+from neurecover.certificate.normal_form import by_name
 from neurecover.certificate.rivals import sign_rivals
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays
 from neurecover.certificate.weighted import Weighted
@@ -83,7 +83,7 @@ def certify_queried(
         checks.inputs(network.n_inputs, network.n_inputs),
         checks.width(evidence, network.n_hidden),
         _signs(network, asked.weighted),
-        checks.affine_part(1),
+        checks.affine_part(1, "no"),
         checks.derivative(network.activation.differentiable, str(network.activation)),
         Check("size", True, n_parameters, None, f"There are {n_parameters} parameters, each of them measured."),
         checks.equations(n_answers, n_parameters - n_units, asked.n_queries),

@@ -1,6 +1,6 @@
 """What the samples say of more weights than a matrix of all pairs of them could be formed for.
 
-For one hidden layer the readout is eliminated, and the information of the hidden weights is the S of `refine.single`,
+For one hidden layer the readout is eliminated, and the information of the hidden weights is the S of `fit.products`,
 known by its products with vectors. Three questions are put to it by conjugate gradients with the preconditioner C.
 
 *Is every weight seen?* Of a solution z ~ N(0, C⁻¹) that is known beforehand, S x = S z is solved. In the coordinates
@@ -28,12 +28,16 @@ import numpy as np
 
 from neurecover.certificate.alone import DRAWS
 from neurecover.data import Source
-from neurecover.models import Network, Student
-from neurecover.refine.held import MOST_BYTES, Held, readout_sums
-from neurecover.refine.single import ROWS, SingleProducts
+from neurecover.fit.networks import as_student
+from neurecover.fit.options import FitOptions
+from neurecover.fit.point import Point
+from neurecover.fit.products import Products
+from neurecover.fit.samples import Samples
+from neurecover.models import Network
 from neurecover.solve import afford
 from neurecover.solve.conjugate import Solution, conjugate_gradients
 
+MOST_BYTES = 2**30  # for the inputs in single precision
 CHANCE = 1e-6  # with which a direction that is not seen is taken for one that is
 FOUND = CHANCE * np.sqrt(2.0 * np.pi) / 4.0  # η
 ROUNDS, PRODUCTS = 8, 150  # single precision gains a few digits a round
@@ -70,25 +74,28 @@ def can_be_tested(network: Network, samples: Source) -> bool:
     """Whether its activation leaves the scales of units open and nothing else, and the samples fit in memory."""
     if network.activation.homogeneity is None or network.activation.name == "exp" or samples.base.streams:
         return False
-    return 4 * samples.count() * (network.n_inputs + 1) <= MOST_BYTES
+    return 4 * samples.count() * (network.n_inputs + 1) <= MOST_BYTES and network.C is None
 
 
-def by_products(network: Network, student: Student, samples: Source) -> ManyWeights:
-    """The answers for a network, `student` being the same as one of its samples.
+def by_products(network: Network, bias: bool, samples: Source) -> ManyWeights:
+    """The answers for a network.
 
     In single precision outputs have to be of a size whose square is neither zero nor infinite: with outputs `size`
     times smaller a hidden weight moves `size` times as far for the same noise.
     """
-    size = float(np.abs(student.A).max(initial=0.0)) or 1.0
-    student = replace(student, readout=student.readout / size)
-    system = single_products(student, samples)
-    rng, k = np.random.default_rng(0), student.n_hidden
-    free = _free(network, student.bias)
+    size = float(np.abs(network.A).max(initial=0.0)) or 1.0
+    student = as_student(network, bias)
+    student = replace(student, theta=student.theta / size)
+    held = Samples.of(samples, bias)
+    held = replace(held, Y=held.Y / size)
+    system = Products(Point(held, student, FitOptions()), double=True)
+    rng, k = np.random.default_rng(0), network.n_hidden
+    free = _free(network, bias)
     n_determinable = len(free) - k
-    resolved = system.projection.T.shape[1] == k
+    resolved = system.Q.shape[1] == k
     weakest = _weakest(system, rng) if resolved else 0.0
     moves, n_alone = np.zeros((len(free), DRAWS)), 0
-    left = np.zeros((len(system.gates), student.n_outputs))
+    left = np.zeros(held.Y.shape)
     for draw in range(DRAWS + 1 if weakest > 0.0 else 0):
         if draw == DRAWS and n_alone == 0:
             break
@@ -99,33 +106,16 @@ def by_products(network: Network, student: Student, samples: Source) -> ManyWeig
             break
         rest = noise - system.forward(step)
         if draw < DRAWS:
-            moves[:, draw] = _in_order(step.astype(np.float64) / size, system.readout_of(rest), student.bias)
+            moves[:, draw] = _in_order(step.astype(np.float64) / size, system.readout_of(rest), bias)
         left += system.unexplained(rest) ** 2
         n_alone = int(np.count_nonzero(left < (draw + 1) * ALONE))
     return ManyWeights(network, free, n_determinable, weakest, n_alone, moves)
 
 
-def single_products(student: Student, samples: Source) -> SingleProducts:
-    """S at a student, with Q from features in double precision.
-
-    T is as large as RESOLVED^(−½), and of features in single precision would leave 1e-4 where there is nothing: enough
-    to show, to conjugate gradients, a direction that no sample shows.
-    """
-    held, (k, D), start = Held(samples, student.bias), student.V.shape, 0
-    system = SingleProducts(held, student, readout_sums(held, student)["hh"])
-    P = system.projection
-    for X, _ in held.blocks(ROWS):
-        extended = student.extended(X)
-        features = student.features(extended, extended @ student.V.T)
-        system.basis[start : start + len(X)] = (features[:, :k] - extended[:, D - P.a :] @ P.B) @ P.T
-        start += len(X)
-    return system
-
-
-def _weakest(system: SingleProducts, rng: np.random.Generator) -> float:
+def _weakest(system: Products, rng: np.random.Generator) -> float:
     """The lower bound on μ, or 0 where a known solution is not found to FOUND."""
-    shape = system.student.V.shape
-    units, inputs = system.preconditioner_root(DAMPING)
+    shape = system.student.V[0].shape
+    units, inputs = system.unit_root(0, DAMPING), system.point.samples.inverse_root
     back = np.linalg.inv(units), np.linalg.inv(inputs)
 
     def length(step: np.ndarray) -> float:
@@ -146,14 +136,14 @@ def _weakest(system: SingleProducts, rng: np.random.Generator) -> float:
     return 0.0
 
 
-def _fitted(system: SingleProducts, noise: np.ndarray, weakest: float) -> np.ndarray | None:
+def _fitted(system: Products, noise: np.ndarray, weakest: float) -> np.ndarray | None:
     """The hidden part (k, D) of the least-squares solution for `noise` (n, p); None where it does not settle.
 
     With g = S e left of the equations, what is missing explains e·S e ≤ g·C⁻¹g / μ, and about what the next round does.
     """
-    step, precondition = np.zeros(system.student.V.shape, dtype=np.float32), system.preconditioner(DAMPING)
+    step, precondition = np.zeros(system.student.V[0].shape, dtype=np.float32), system.preconditioner(DAMPING)
     for _ in range(ROUNDS):
-        g = _across(system, system.backward(system.unexplained(noise - system.forward(step))))
+        g = _across(system, system.backward(system.unexplained(noise - system.forward(step))).reshape(step.shape))
         settled = SETTLED * weakest / max(float(np.vdot(g, precondition(g.ravel()))), 1e-300)
         if settled >= 1.0:
             return step
@@ -164,19 +154,19 @@ def _fitted(system: SingleProducts, noise: np.ndarray, weakest: float) -> np.nda
     return None
 
 
-def _across(system: SingleProducts, step: np.ndarray) -> np.ndarray:
+def _across(system: Products, step: np.ndarray) -> np.ndarray:
     """The part of a step (k, D) that is across the rows of V."""
-    V = system.student.V
+    V = system.student.V[0]
     along = (V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)).astype(np.float32)
     return step - np.einsum("jd,jd->j", step, along)[:, None] * along
 
 
-def _solved(system: SingleProducts, right: np.ndarray, tolerance: float = GAIN) -> Solution:
+def _solved(system: Products, right: np.ndarray, tolerance: float = GAIN) -> Solution:
     """S x = right but for `tolerance` of the right side, in single precision whatever the size of the right side."""
     size = np.float32(np.linalg.norm(right) or 1.0)
 
     def product(v: np.ndarray) -> np.ndarray:
-        afford(4.0 * len(system.gates) * v.size)
+        afford(4.0 * len(system.values.F) * v.size)
         return system.product(v)
 
     solved = conjugate_gradients(
@@ -198,8 +188,7 @@ def _free(network: Network, bias: bool) -> np.ndarray:
 
 
 def _in_order(step: np.ndarray, readout: np.ndarray, bias: bool) -> np.ndarray:
-    """Hidden weights (k, D) and readout (q, p) in the order W, b, A, c."""
-    k = len(step)
+    """Hidden weights (k, D), biases first, and readout (q, p), constant first, in the order W, b, A, c."""
     if not bias:
         return np.concatenate([step.ravel(), readout.T.ravel()])
-    return np.concatenate([step[:, :-1].ravel(), step[:, -1], readout[:k].T.ravel(), readout[k]])
+    return np.concatenate([step[:, 1:].ravel(), step[:, 0], readout[1:].T.ravel(), readout[0]])

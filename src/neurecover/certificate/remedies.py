@@ -39,7 +39,7 @@ REMEDIES = {
     "signs": "Use it for its predictions, which are the same for every choice of signs that fits: no samples tell such "
     "networks apart.",
     "equations": "Give more samples: some weight rests on a single one of these.",
-    "size": "Try fewer units: more parameters than this are not certified where there is noise.",
+    "size": "Try fewer units: more parameters than this are certified without noise only, and without an affine term.",
     "derivative": "Take an activation that has a derivative: without one nothing can be certified.",
 }
 TIED = (
@@ -55,21 +55,24 @@ ONE_PLANE = (
     "Give more samples, and inputs that spread wider: the former tell apart planes that noise puts together, the "
     "latter show the kink of a unit that is on for all of these."
 )
-SEEN_IN_UNITS = ("information", "kinks")  # say nothing of samples where units stand for an affine part
+SEEN_IN_UNITS = ("information", "kinks", "signs", "tails")  # say nothing of samples if units stand for an affine part
 # What one sentence says for another check too.
 COVERED = {
     "columns": ("information",),
     "information": ("kinks",),
     "affine part": ("width",),  # the units that are too many stand for it, whatever their number
     "convergence": ("agreement",),  # no second descent had the time to agree
+    "time": ("convergence", "agreement"),  # the same advice
 }
 LACKING = (
-    "Look for what the network lacks: {}another activation, a second hidden layer (depth=2), or an input left out."
+    "Look for what the network lacks: {}another activation, a second hidden layer (depth=2), {}or an input left out."
 )
 MORE_UNITS = "more units (n_hidden=None finds their number), "
-AFFINE = (
-    "Try activation='leaky_relu(0.1)' or 'abs', or inputs that spread wider: units and an affine part fit these "
-    "samples, which is what such units look like, and units that are on for every sample."
+LINEAR_TERM = "a linear term beside the units (affine=True), "
+AFFINE = "Try affine=True, which adds a linear term C x to the network: units and an affine part fit these samples."
+LIKE_AFFINE = (
+    "activation='leaky_relu(0.1)' or 'abs' looks like that too, and so do units that are on for every sample, which "
+    "inputs that spread wider would show."
 )
 
 
@@ -81,7 +84,7 @@ def advice(certificate: Certificate) -> tuple[str, ...]:
     names = {check.name for check in failed}
     if "units" in names:
         return ()  # no network was found, and the reason says what to do
-    said = [check.sentence for check in certificate.checks if check.name in FIRST]
+    said = list({check.name: check.sentence for check in certificate.checks if check.name in FIRST}.values())
     said += [check.sentence for check in certificate.checks if check.name == "activation" and check.figure is not None]
     said += [REMEDIES["inputs"]] if "inputs" in names else []  # which no number of samples makes up for
     told = any(check.name == "width" and check.limit is not None for check in certificate.checks)
@@ -96,7 +99,14 @@ def advice(certificate: Certificate) -> tuple[str, ...]:
     elif wanted:
         said.append("Give other samples or less noise: more of the same would have to be thousands of times as many.")
     if not said and wrong:
-        said.append(LACKING.format(MORE_UNITS if told else "") if "rounding" in names else AFFINE)
+        linear = any(check.name == "affine part" and check.limit is not None for check in certificate.checks)
+        lacks = LACKING.format(MORE_UNITS if told else "", LINEAR_TERM if linear else "")
+        affine = "affine part" in names and not names & {"structure", "generalisation", "prediction"}
+        if linear and "rounding" not in names:
+            lacks = f"{AFFINE} {LIKE_AFFINE}"
+        elif linear and affine:
+            lacks = AFFINE
+        said.append(lacks)
     aside = {other for name in names for other in COVERED.get(name, ())}
     aside |= {"signal", "equations"} if wanted else set()
     aside |= set() if told else {"strength"}

@@ -12,6 +12,9 @@ kink itself counts on neither side.
 
 The mirror case is one unit that is *off* in few samples S (`others_may_turn`): where it is on it can take up L_T x + β,
 and off in S it does not show if L_T x is the same for all of them.
+
+Beside a free affine term both are one case. The others are determined away from S, up to signs that are a convention,
+and as the unit u may be on away from S, whatever its weights are, C and c are open.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ import numpy as np
 from neurecover.certificate.determined import Seen, seen_weights, signs_are_determined
 from neurecover.data import ArraySource, Source
 from neurecover.models import Network
-from neurecover.refine.signs import subsets
+from neurecover.search.signs import subsets
 
 MOST_UNITS = 16  # whose subsets are looked at
 MEETS = 1e-6  # relative size of L_T x + β + A_u h on S that counts as zero
@@ -32,21 +35,29 @@ AT_A_TIME = 2**22  # numbers
 def seen_of_others(normal: Network, inputs: Source, bias: bool, level: float, few: np.ndarray, fewest: int) -> Seen:
     """The weights of all units but the one of `few` (k,), which is seldom on; nothing where signs stay open.
 
+    Beside an affine term it may be seldom off as well.
+
     `fewest` samples are wanted on either side of every other kink away from S.
     """
     unit = int(np.flatnonzero(few)[0])
     X, Y = (np.asarray(part, dtype=np.float64) for part in inputs.collect())
     z = X @ normal.W[unit] + normal.b[unit]
     on, away = z > AT_KINK * np.abs(z).max(), z < -AT_KINK * np.abs(z).max()
+    if normal.C is not None and np.count_nonzero(on) > np.count_nonzero(away):
+        on, away = away, on
     others = _without(normal, unit)
     count = np.count_nonzero(X[away] @ others.W.T + others.b > 0.0, axis=0)
     off = np.count_nonzero(away) - count
     rest, scarce = ArraySource(X[away], Y[away]), np.minimum(count, off) < fewest
     seen = seen_weights(others, rest, bias, level, scarce, off < fewest)
     all_seen = min(count.min(initial=fewest), off.min(initial=fewest)) >= fewest
-    if not all_seen or not signs_are_determined(others, seen.errors) or _may_be_on(normal, unit, others, X[on]):
-        seen = Seen({name: np.full_like(error, np.inf) for name, error in seen.errors.items()}, seen.unseen)
-    return Seen(_with_unit(seen.errors, unit, np.inf), _with_unit(seen.unseen, unit, True))
+    if normal.C is not None:
+        open_ = ("C", "c") if all_seen else tuple(seen.errors)
+    else:
+        turn = not signs_are_determined(others, seen.errors) or _may_be_on(normal, unit, others, X[on])
+        open_ = () if all_seen and not turn else tuple(seen.errors)
+    errors = {name: np.full_like(e, np.inf) if name in open_ else e for name, e in seen.errors.items()}
+    return Seen(_with_unit(errors, unit, np.inf), _with_unit(seen.unseen, unit, True))
 
 
 def others_may_turn(normal: Network, unit: int, inputs: Source) -> bool:
@@ -62,7 +73,7 @@ def others_may_turn(normal: Network, unit: int, inputs: Source) -> bool:
 
 def _without(network: Network, unit: int) -> Network:
     kept = np.delete(np.arange(network.n_hidden), unit)
-    return Network(network.W[kept], network.b[kept], network.A[:, kept], network.c, network.activation)
+    return network.take(kept)
 
 
 def _may_be_on(normal: Network, unit: int, others: Network, X: np.ndarray) -> bool:

@@ -8,8 +8,9 @@ import numpy as np
 from scipy.special import stdtrit
 
 from neurecover.certificate.checks import ROUNDING
-from neurecover.certificate.information import Information, ToNormalForm, by_name, in_network_order
+from neurecover.certificate.information import Information, in_network_order
 from neurecover.certificate.many_weights import ManyWeights
+from neurecover.certificate.normal_form import ToNormalForm, by_name
 from neurecover.certificate.verdict import ParameterArrays
 from neurecover.data import Source, Whitening, reduce
 from neurecover.models import Model, Network, parameters
@@ -107,10 +108,12 @@ def _shared_rounding(
 ) -> np.ndarray | float:
     """(n₀ M e_c)² s²/12 for outputs on a grid of step s: where all units are off an output is c, rounded once for all.
 
-    The residual there is the same for all of them and may be zero, so that their scores say nothing of it.
+    The residual there is the same for all of them and may be zero, so that their scores say nothing of it. Beside C x
+    outputs differ there too.
     """
     white = information.model
-    if precision is None or not isinstance(white, Network) or len(information.free) < white.n_parameters:
+    shared = isinstance(white, Network) and white.C is None
+    if precision is None or not shared or len(information.free) < white.n_parameters:
         return 0.0
     if scores is not None:
         off = float(scores.sums["off"])

@@ -65,7 +65,7 @@ NEEDS_OF_LABELS = {
     "approximate": ("prediction",),
 }
 # Among the reasons even where they passed.
-ALWAYS_SAID = ("rounding", "digits", "noise", "output digits", "open weights", "labels")
+ALWAYS_SAID = ("rounding", "digits", "noise", "output digits", "open weights", "labels", "time")
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ ActivationOrAuto = Annotated[
 ]
 TimeBudget = Annotated[float | None, typer.Option(help="Seconds after which no new work is begun.")]
 NoBias = Annotated[bool, typer.Option("--no-bias", help="Fix all biases and the offset at zero.")]
+Affine = Annotated[bool, typer.Option("--affine", help="Seek a linear term C x beside the hidden units.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON object on standard output.")]
 
 

@@ -30,6 +30,7 @@ def simulate(
     condition: Annotated[float | None, typer.Option(help="Condition number, for --kind conditioned.")] = None,
     angle: Annotated[float | None, typer.Option(help="Radians between pairs, for --kind near_parallel.")] = None,
     bias: Annotated[float, typer.Option(min=0, help="Standard deviation of the biases.")] = 0.7,
+    affine: Annotated[float, typer.Option(min=0, help="Standard deviation of an affine term C x, if any.")] = 0.0,
     noise: Annotated[float, typer.Option(min=0, help="Standard deviation of Gaussian noise on the outputs.")] = 0.0,
     distribution: Annotated[str, typer.Option(help=f"Inputs: {', '.join(NAMES)}; or student(5).")] = "gaussian",
     activation: Activation = "relu",
@@ -55,6 +56,7 @@ def simulate(
         condition=condition,
         angle=angle,
         activation=activation,
+        affine=affine,
         random_state=seed,
     )
     with working("simulate"):

@@ -13,6 +13,7 @@ from neurecover.cli.app import FAILED, OK, STATUS, app
 from neurecover.cli.options import (
     Activation,
     ActivationOrAuto,
+    Affine,
     Inputs,
     Json,
     Method,
@@ -75,6 +76,7 @@ def recover(
     method: Method = "auto",
     activation: ActivationOrAuto = "relu",
     no_bias: NoBias = False,
+    affine: Affine = False,
     seed: Seed = 0,
     time_budget: TimeBudget = None,
     checkpoint: Annotated[
@@ -93,6 +95,7 @@ def recover(
       neurecover recover table.csv --outputs y --hidden 4
       neurecover recover counted.csv --outputs y --weight w --hidden 4
       neurecover recover samples.npz --hidden 4 --time-budget 60 --json
+      neurecover recover samples.npz --hidden 4 --affine
       neurecover recover samples.npz --hidden 4 --checkpoint records
     """
     if out is not None:
@@ -104,6 +107,7 @@ def recover(
             method=method,
             activation=activation,
             bias=not no_bias,
+            affine=affine,
             depth=depth,
             random_state=seed,
             time_budget=time_budget,

@@ -20,6 +20,7 @@ _WORDS = (
     (r": n_hidden\b", ": --hidden"),
     (r"Give n_inputs\b", "Give --inputs"),
     (r"\bdepth=(\d+)", r"--depth \1"),
+    (r"\baffine=True", "--affine"),
     (r"\bactivation='([^']+)'", r"--activation \1"),
     (r"\btime_budget\b", "--time-budget"),
     (r"\bquery_budget\b", "--budget"),

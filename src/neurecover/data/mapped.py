@@ -8,7 +8,7 @@ import numpy as np
 
 from neurecover.data.source import Source
 from neurecover.data.view import Seen, View
-from neurecover.models import Composite, DeepNetwork, Model, Network, replace_arrays
+from neurecover.models import Composite, Model
 from neurecover.statistics import Statistic, Together
 
 
@@ -79,13 +79,18 @@ class Whitened(Together):
 
 
 def unwhitened(model: Model, whitening: Whitening) -> Model:
-    """A network on whitened inputs as one on the inputs: w = matrix w_z, b = b_z − w·mean in the first layer."""
-    if isinstance(model, Network):
-        W = model.W @ whitening.matrix.T
-        return replace_arrays(model, W=W, b=model.b - W @ whitening.mean)
+    """A network on whitened inputs as one on the inputs.
+
+    w = matrix w_z, b = b_z − w·mean in the first layer, and the same for the rows of an affine term: C = C_z matrixᵀ,
+    c = c_z − C mean.
+    """
     if isinstance(model, Composite):
         W = model.W @ whitening.matrix.T
         return Composite(W, model.threshold + W @ whitening.mean, model.upper, model.activation)
     (V, b), *above = model.layers
     W = V @ whitening.matrix.T
-    return DeepNetwork([(W, b - W @ whitening.mean), *above], model.activation)
+    layers = [(W, b - W @ whitening.mean), *above]
+    if model.C is None:
+        return model.with_layers(layers, None)
+    C, (A, c) = model.C @ whitening.matrix.T, layers[-1]
+    return model.with_layers([*layers[:-1], (A, c - C @ whitening.mean)], C)

@@ -17,10 +17,10 @@ from neurecover.algorithms.gklw19.learner import OURS, PAPER, PAPER_IN_PRACTICE,
 from neurecover.data import ArraySource
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.experiments.gklw19_figures import drawing
+from neurecover.fit.networks import as_network
 from neurecover.matching import compare
-from neurecover.models import Network, Student
-from neurecover.refine.search import descend
-from neurecover.refine.settling import as_network
+from neurecover.models import Network
+from neurecover.search.network import fit_network
 from neurecover.simulate import sample, teacher
 from neurecover.solve import Deadline
 
@@ -120,9 +120,9 @@ def _trial(point: Point, trial: int) -> list[Row]:
     for name, settings in SETTINGS.items():
         rng = np.random.default_rng(trial)
         networks[name] = learn(source, point.size, truth.activation, rng, settings)[0].network
-    start = networks["ours"]
-    student = Student(start.activation, start.W, start.A.T, bias=False, affine=False)
-    networks[FINISHED] = as_network(descend(source, student, Deadline()).student)
+    finished = as_network(fit_network(source, networks["ours"], False, Deadline()).student)
+    assert isinstance(finished, Network)
+    networks[FINISHED] = finished
     rows: list[Row] = []
     for name, network in networks.items():
         errors = paper_errors(network, truth, *test)

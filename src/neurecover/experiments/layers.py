@@ -17,7 +17,8 @@ from itertools import pairwise
 import numpy as np
 
 from neurecover.certificate.checks import WIDE
-from neurecover.certificate.information import Information, ToNormalForm, array_names, by_name
+from neurecover.certificate.information import Information
+from neurecover.certificate.normal_form import ToNormalForm, array_names, by_name
 from neurecover.data import ArraySource, Whitening, reduce
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.matching import compare

@@ -21,10 +21,14 @@ from threadpoolctl import threadpool_limits
 from neurecover.data import ArraySource
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.experiments.finisher import PROBLEMS
+from neurecover.fit.networks import as_network, as_student
+from neurecover.fit.options import FitOptions
+from neurecover.fit.point import Point
+from neurecover.fit.samples import Samples
 from neurecover.matching import compare
-from neurecover.models import Network, Student
+from neurecover.models import Network
 from neurecover.pipeline import recover
-from neurecover.refine.shrink import keep_units, most_useful
+from neurecover.search.units import most_useful
 
 SEEDS, SECONDS, SOLVED = 20, 15.0, 1e-6
 BUDGETS = (0.5, 2.0, 5.0, SECONDS)  # the first is what the finisher is allowed on this problem
@@ -124,10 +128,10 @@ def _to_torch(torch: Any, network: Network) -> Any:
 
 
 def _pruned(network: Network, X: np.ndarray, Y: np.ndarray, width: int) -> Network:
-    V = np.hstack([network.W, network.b[:, None]])
-    student = Student(network.activation, V, np.vstack([network.A.T, network.c[None]]), True, False)
-    kept = keep_units(student, np.sort(most_useful(ArraySource(X, Y), student, width)))
-    return Network(kept.V[:, :-1], kept.V[:, -1], kept.A, kept.readout[-1])
+    point = Point(Samples.of(ArraySource(X, Y), bias=True), as_student(network, True), FitOptions())
+    kept = as_network(most_useful(point, width)[0])
+    assert isinstance(kept, Network)
+    return kept
 
 
 def _sklearn(solver: str, factor: int, rate: float = 0.0) -> Fit:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.models import DeepNetwork, Network, jacobian
+from neurecover.data import Whitening, unwhitened
+from neurecover.models import DeepNetwork, Layered, Network, jacobian
 from neurecover.statistics.base import by_root
 
 _BLOCK = 2**22  # numbers in a block of J
@@ -26,7 +27,7 @@ _NULL = 1e-13  # of the largest eigenvalue of F scaled to unit diagonal
 class PredictionErrors:
     """`root` (P, q) has C = root rootᵀ at `network`, whose inputs are the user's less `mean`, divided by `size`."""
 
-    network: DeepNetwork
+    network: Layered
     mean: np.ndarray
     size: np.ndarray
     root: np.ndarray
@@ -40,9 +41,9 @@ class PredictionErrors:
             X, Y, weight = X[weight > 0.0], Y[weight > 0.0], weight[weight > 0.0]
         mean, size = X.mean(axis=0), X.std(axis=0)
         size = np.where(size > 0.0, size, 1.0)
-        layers = ((network.W, network.b), (network.A, network.c)) if isinstance(network, Network) else network.layers
-        (W, b), *above = layers
-        inner = DeepNetwork([(W * size, b + W @ mean), *above], network.activation)
+        # z = (x − mean)/size are the inputs x = (z + mean/size)·size: a whitening that goes the other way.
+        inner = unwhitened(network, Whitening(-mean / size, np.diag(size)))
+        assert isinstance(inner, Layered)
         P, (n, p) = inner.n_parameters, Y.shape
         F, meat = np.zeros((P, P)), np.zeros((P, P))
         for rows in _blocks(n, p * P):

@@ -13,14 +13,13 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from neurecover.activations import Activation
 from neurecover.interop.prediction_errors import PredictionErrors
 from neurecover.models.checks import written_out
-from neurecover.models.exchange.chain import layers_of
 from neurecover.pipeline import recover
 
 _FEWEST = 5  # samples that `recover` needs, to hold one out
 
 
 class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
-    """The network y = A·act(W x + b) + c behind the samples, or one of several hidden layers, as a regressor.
+    """The network y = A·act(W x + b) + C x + c behind the samples, or one of several hidden layers, as a regressor.
 
     Where the samples come from such a network its weights are recovered, and `certificate_` says how far they can be
     trusted. Where they do not, it predicts as well as the network found does, and the certificate says that too.
@@ -38,6 +37,9 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     bias : bool, default=True
         Whether biases and offsets are free; False fixes them at zero.
+
+    affine : bool, default=False
+        Whether there is a linear term C x beside the hidden units.
 
     depth : int, default=1
         The number of hidden layers, where `n_hidden` does not say it.
@@ -64,6 +66,9 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     intercepts_ : list of ndarray of shape (n_out,)
         The biases layer by layer.
+
+    affine_coef_ : ndarray of shape (n_features, n_outputs) or None
+        The weights of the linear term, laid out as the others; None with `affine=False`.
 
     n_outputs_ : int
         The number of outputs.
@@ -102,6 +107,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "method": [str],
         "activation": [str, Activation],
         "bias": ["boolean"],
+        "affine": ["boolean"],
         "depth": [Interval(Integral, 1, None, closed="left")],
         "time_budget": [Interval(Real, 0, None, closed="left"), None],
         "random_state": ["random_state", np.random.Generator],
@@ -113,6 +119,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         method: str = "auto",
         activation: str | Activation = "relu",
         bias: bool = True,
+        affine: bool = False,
         depth: int = 1,
         time_budget: float | None = None,
         random_state: Any = None,
@@ -121,6 +128,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.method = method
         self.activation = activation
         self.bias = bias
+        self.affine = affine
         self.depth = depth
         self.time_budget = time_budget
         self.random_state = random_state
@@ -159,13 +167,14 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         X, y = written_out(X), written_out(y)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        names = ("n_hidden", "method", "activation", "bias", "depth", "time_budget", "random_state")
+        names = ("n_hidden", "method", "activation", "bias", "affine", "depth", "time_budget", "random_state")
         options = {name: getattr(self, name) for name in names}
         self.recovery_ = recover(X, y, **options, sample_weight=sample_weight)
         self.network_, self.certificate_ = self.recovery_.network, self.recovery_.certificate
-        layers = layers_of(self.network_)
+        layers = self.network_.layers
         self.coefs_ = [W.T.copy() for W, _ in layers]
         self.intercepts_ = [b.copy() for _, b in layers]
+        self.affine_coef_ = None if self.network_.C is None else self.network_.C.T.copy()
         self.n_outputs_ = self.network_.n_outputs
         self._flat = y.ndim == 1
         self._errors = None

@@ -14,10 +14,10 @@ import numpy as np
 from neurecover.activations import Activation
 from neurecover.data import Source
 from neurecover.data.records import Records, recorded
-from neurecover.models import Network
+from neurecover.models import DeepNetwork, Network, from_arrays
 from neurecover.pipeline.running import Run
 from neurecover.random import RandomStateLike
-from neurecover.refine.settling import Finished
+from neurecover.search.network import Found
 
 Folder = str | os.PathLike[str]
 
@@ -38,7 +38,7 @@ def begin_records(run: Run, checkpoint: Folder, source: Source, seed: RandomStat
     run.passes.records = Records(checkpoint, {**what, **options})
 
 
-def kept_search(run: Run, activation: Activation, search: Callable[[], Finished]) -> Finished:
+def kept_search(run: Run, activation: Activation, search: Callable[[], Found]) -> Found:
     """What the search found, from the records where it has ended before; random numbers go on as they did then."""
     records = run.passes.records
     if records is None:
@@ -46,15 +46,19 @@ def kept_search(run: Run, activation: Activation, search: Callable[[], Finished]
     kept = records.get("search")
     if kept is None:
         found = search()
-        network = found.network
-        facts = [found.rss, found.relative_rss, found.last_drop]
-        counts = [found.sign_choices, found.descents, found.agreements, found.converged, run.passes.made]
+        figures = [found.rss, found.relative_rss, found.level, found.last_drop]
+        counts = [found.sign_choices, found.descents, found.agreements, found.converged, found.unrivalled]
         state = np.frombuffer(json.dumps(run.rng.bit_generator.state).encode(), dtype=np.uint8)
-        arrays = {"W": network.W, "b": network.b, "A": network.A, "c": network.c}
-        records.keep("search", {**arrays, "facts": np.array(facts), "counts": np.array(counts), "random": state})
+        arrays = {f"network_{name}": array for name, array in found.network.to_arrays().items()}
+        counted = np.array([*counts, run.passes.made, run.report.steps])
+        records.keep("search", {**arrays, "facts": np.array(figures), "counts": counted, "random": state})
         return found
     run.rng.bit_generator.state = json.loads(kept["random"].tobytes().decode())
-    rss, relative_rss, last_drop = (float(fact) for fact in kept["facts"])
-    choices, descents, agreements, converged, run.passes.made = (int(count) for count in kept["counts"])
-    network = Network(kept["W"], kept["b"], kept["A"], kept["c"], activation)
-    return Finished(network, rss, relative_rss, choices, descents, agreements, bool(converged), last_drop)
+    rss, relative_rss, level, last_drop = (float(fact) for fact in kept["facts"])
+    choices, descents, agreements, converged, unrivalled, *run_counts = (int(count) for count in kept["counts"])
+    run.passes.made, run.report.steps = run_counts
+    arrays = {name.removeprefix("network_"): kept[name] for name in kept if name.startswith("network_")}
+    network = from_arrays(arrays, "the records of a search", activation)
+    assert isinstance(network, Network | DeepNetwork)
+    facts = (choices, descents, agreements, bool(converged), last_drop, bool(unrivalled))
+    return Found(network, rss, relative_rss, level, *facts)

@@ -2,62 +2,86 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from neurecover.certificate import Certificate, Check
 from neurecover.certificate.verdict import passed
 from neurecover.data import Prepared, Source, split
-from neurecover.pipeline.running import Run, sized
-from neurecover.refine.activation_race import Contestant, race
-from neurecover.refine.task import Task
-from neurecover.solve import Deadline
-
-RACE_SECONDS = 30.0  # of the race for "auto", and no more than a third of the time there is
-HINT_SECONDS = 5.0  # of the search for a better activation, and no more than half of what the given one took
-HINT_ROUNDS = (11, 11, 3, 3)  # as `refine.activation_race.ROUNDS`
-HINT_SHARE = 0.2  # of the time there is, kept for it
-BETTER, CLEARLY = 2.0, 100.0  # ratio of mean squared errors that a hint is worth, solved by the other one and not
+from neurecover.fit.options import FitOptions
+from neurecover.pipeline.running import Run
+from neurecover.search.activations import Contestant, RaceOptions, race_activations
+from neurecover.search.network import biases_last
+from neurecover.search.options import SearchOptions
+from neurecover.search.race import n_weights
+from neurecover.search.task import Task
+from neurecover.solve import Watch, steps_within
 
 
-def chosen_activation(sample: Source, task: Task, run: Run) -> tuple[Task, list[np.ndarray], Check]:
+@dataclass(frozen=True)
+class ChoosingOptions:
+    """How much work goes into the choice of an activation. Work is multiplications, as `solve.steps_within` counts."""
+
+    race_work: float = 6e11  # of the race for "auto": all its rounds up to 30 inputs and 8 units, in 20 to 40 s
+    race_share: float = 1.0 / 3.0  # of the time there is, at the most
+    hint_work: float = 1.2e11  # of the search for a better activation: all its rounds up to 10 inputs, in 5 to 10 s
+    hint_steps: float = 0.5  # per step of the search before it: a hint is not worth more
+    hint_rounds: tuple[int, ...] = (11, 11, 3, 3)  # as `search.activations.RaceOptions.rounds`
+    hint_share: float = 0.2  # of the time there is, kept for it
+    better: float = 2.0  # ratio of mean squared errors that a hint is worth where the other one fits to rounding
+    clearly: float = 100.0  # the same where it does not
+
+
+DEFAULTS = ChoosingOptions()
+
+
+def chosen_activation(
+    sample: Source, task: Task, run: Run, options: ChoosingOptions = DEFAULTS
+) -> tuple[Task, list[np.ndarray], Check]:
     """The task with the likeliest activation, hidden weights to begin with, and the sentence that says why."""
     fit, other = split(sample, 0.2, int(run.rng.integers(2**31)))
-    deadline = Deadline.after(min(RACE_SECONDS, run.deadline.seconds_left / 3.0), run.deadline.pulse)
-    order = race(fit, other, sized(task, fit), run.rng, deadline, progress=_report(run))
-    best = order[0] if order else Contestant(task.activation, np.inf, task.student(np.empty((0, 0)), False), False)
+    task_of_fit = task.on(fit.count())
+    deadline = run.deadline.share(options.race_share).within_steps(_steps(task_of_fit, options.race_work))
+    order = race_activations(fit, other, task_of_fit, run.rng, deadline, progress=_report(run))
+    best = order[0] if order else Contestant(task.activation, np.inf, np.empty((0, 0)), False)
     sentence = f"The activation was found: {best.activation} {_lead(best, order[1:])}."
     run.clock.stage("activation", sentence)
-    starts = [best.student.V] if best.solved else []
+    starts = [biases_last(best.units) if task.bias else best.units] if best.solved and task.depth == 1 else []
     return replace(task, activation=best.activation), starts, Check("activation", True, None, None, sentence)
 
 
 def with_hint(
-    certificate: Certificate, draw: Callable[[], Source], given: Prepared, task: Task, run: Run
+    certificate: Certificate,
+    draw: Callable[[], Source],
+    given: Prepared,
+    task: Task,
+    run: Run,
+    options: ChoosingOptions = DEFAULTS,
 ) -> Certificate:
     """The certificate with a sentence on a better activation, where the fit is poor and there is one."""
     enough = [("rounding",), ("structure", "generalisation")]  # nothing is left, or nothing but noise
     fits = certificate.verdict in ("exact", "statistical") or any(passed(certificate.checks, names) for names in enough)
-    if fits or run.deadline.passed:
+    deadline = replace(run.deadline, watch=Watch())  # what ends here is not the search for the answer
+    if fits or deadline.passed:
         return certificate
-    spent = time.monotonic() - run.clock.began
-    deadline = Deadline.after(min(HINT_SECONDS, spent / 2.0, run.deadline.seconds_left), run.deadline.pulse)
+    most = int(options.hint_steps * run.report.steps)
     sample = draw()
-    order = race(
+    task_of_sample = task.on(sample.count())
+    order = race_activations(
         sample,
         given.holdout,
-        sized(task, sample),
+        task_of_sample,
         run.rng,
-        deadline,
+        deadline.within_steps(min(_steps(task_of_sample, options.hint_work), most)),
         without=(task.activation,),
-        rounds=HINT_ROUNDS,
+        options=RaceOptions(rounds=options.hint_rounds),
         progress=_report(run),
     )
     run.clock.stage("other activations", ", ".join(f"{one.activation} {np.sqrt(one.mse):.2g}" for one in order[:3]))
-    if not order or order[0].mse * (BETTER if order[0].solved else CLEARLY) > certificate.holdout_mse:
+    ratio_worth = options.better if order and order[0].solved else options.clearly
+    if not order or order[0].mse * ratio_worth > certificate.holdout_mse:
         return certificate
     best = order[0].activation
     ratio = np.sqrt(certificate.holdout_mse / max(order[0].mse, 1e-300))
@@ -67,12 +91,18 @@ def with_hint(
     return replace(certificate, checks=(*certificate.checks, Check("activation", True, float(ratio), None, sentence)))
 
 
-def before_hint(run: Run) -> Run:
+def before_hint(run: Run, options: ChoosingOptions = DEFAULTS) -> Run:
     """The run with a deadline that leaves time for a hint."""
-    deadline = run.deadline
-    if deadline.moment is None:
-        return run
-    return replace(run, deadline=replace(deadline, moment=deadline.moment - HINT_SHARE * deadline.seconds_left))
+    return replace(run, deadline=run.deadline.share(1.0 - options.hint_share))
+
+
+def _steps(task: Task, work: float) -> int:
+    """Return how many steps of the widest students of a race are worth so much work."""
+    sought = task.widths or (RaceOptions().widths[-1],) * task.depth
+    wide = tuple(int(SearchOptions().wider * k) + 1 for k in sought) if task.widths else sought
+    size, _ = n_weights(task.n_inputs + task.bias, wide, task.n_outputs)
+    dense = size <= (FitOptions().dense if task.depth == 1 else FitOptions().dense_deep)
+    return steps_within(work, task.n_samples, size, dense=dense)
 
 
 def _lead(best: Contestant, others: list[Contestant]) -> str:

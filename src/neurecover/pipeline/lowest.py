@@ -13,6 +13,7 @@ from neurecover.algorithms import Call, get_method
 from neurecover.algorithms.gp18.whole import explained, fit_upper, polished
 from neurecover.certificate import Certificate, Check, Evidence
 from neurecover.data import Prepared, reduce, side_by_side, split, unwhitened
+from neurecover.fit.model_fit import can_be_fitted, fit_model
 from neurecover.models import Composite, Model
 from neurecover.pipeline.running import (
     Progress,
@@ -24,10 +25,8 @@ from neurecover.pipeline.running import (
     in_inputs,
     nothing,
     running,
-    sized,
 )
 from neurecover.random import RandomStateLike
-from neurecover.refine.model_fit import can_be_fitted, fit_model
 from neurecover.results import Recovery
 from neurecover.statistics import Residuals
 
@@ -70,7 +69,7 @@ def recover_lowest_layer(
         if begin.hopeless is not None:
             return run.recovery(*nothing(given, task, begin.hopeless), method, None, begin.n_queries)
         run.report(method, float("nan"))
-        found = estimated(algorithm, Call(given.train, sized(task, given.train), run.rng, run.deadline))
+        found = estimated(algorithm, Call(given.train, task.on(given.train.count()), run.rng, run.deadline))
         run.clock.stage(method, " ".join(found.notes) or "an estimate")
         if not isinstance(found.network, Composite):
             reason = " ".join(found.notes) or f"{method} found no layer."

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from neurecover.refine.finisher import MAX_DESCENTS
+from neurecover.search.options import SearchOptions
 from neurecover.solve import Deadline
 
 Progress = Callable[[str, float], object]
@@ -19,11 +19,11 @@ class Reporter:
     """Tells the caller's function (stage, relative residual √(Σ r² / Σ y²)), nan where there is none yet.
 
     It is called at the beginning of a stage, at the end of every descent and, through `pulse`, from within descents.
-    `descents` counts those of this search and `began` is when it began.
+    `descents` counts those of this search and `began` is when it began; `steps` counts all steps of the run.
     """
 
     def __init__(self, tell: Progress) -> None:
-        self.tell, self.stage, self.descents = tell, "read", 0
+        self.tell, self.stage, self.descents, self.steps = tell, "read", 0, 0
         self.began = self._last = time.monotonic()
         self.count: Callable[[], tuple[int, int]] | None = None
         self._expected = math.inf
@@ -46,6 +46,7 @@ class Reporter:
 
     def pulse(self, residual: float) -> None:
         """A step within the stage, told if nothing was told of late."""
+        self.steps += 1
         now = time.monotonic()
         if now - self._last >= EVERY:
             self._last = now
@@ -62,7 +63,7 @@ class Reporter:
         if not self.descents or not self.stage.startswith(SEARCHING):
             return deadline.seconds_left
         pace = (now - self.began) / self.descents
-        return min(deadline.seconds_left, pace * (MAX_DESCENTS - self.descents))
+        return min(deadline.seconds_left, pace * (SearchOptions().max_fits - self.descents))
 
 
 @contextmanager

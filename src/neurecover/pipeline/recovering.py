@@ -1,6 +1,6 @@
-"""One hidden layer from samples, each step a function from one frozen value to the next:
+"""A network of any depth from samples, each step a function from one frozen value to the next:
 
-load → prepare (whiten, divide) → estimate (an algorithm) → search and fit (the finisher) → certify → Recovery
+load → prepare (whiten, divide) → estimate (an algorithm) → search and fit → certify → Recovery
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms import Algorithm, Call, get_method, methods
 from neurecover.certificate import Certificate, Check, Evidence
-from neurecover.data import ArraySource, Prepared, Source, reduce, side_by_side, subsample, with_misfits
+from neurecover.certificate.checks import search_ended
+from neurecover.data import ArraySource, Prepared, Source, reduce, side_by_side, with_misfits
 from neurecover.data.weights import moderated, unweighted
-from neurecover.models import Network
+from neurecover.fit.passes import LARGEST, fit_in_passes
+from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.checkpoints import Folder, begin_records, kept_search, steady_seed
 from neurecover.pipeline.choosing import before_hint, chosen_activation, with_hint
 from neurecover.pipeline.running import (
@@ -27,6 +29,7 @@ from neurecover.pipeline.running import (
     Run,
     begun,
     certified,
+    check_architecture,
     check_width,
     diagnosed,
     estimated,
@@ -35,21 +38,20 @@ from neurecover.pipeline.running import (
     nothing,
     running,
     shown,
-    sized,
 )
 from neurecover.random import RandomStateLike
-from neurecover.refine.few_rows import fitted_once_more
-from neurecover.refine.finisher import finish
-from neurecover.refine.passes import LARGEST, fit_in_passes
-from neurecover.refine.pits import lowest_pit
-from neurecover.refine.rare_columns import RareStart, start_from_common_columns, start_once_more
-from neurecover.refine.settling import Finished, polish
-from neurecover.refine.task import Task
 from neurecover.results import Estimate, Recovery, Stage
+from neurecover.search import gates
+from neurecover.search.network import Found, biases_first, polish, search_network
+from neurecover.search.options import SearchOptions
+from neurecover.search.race import n_weights
+from neurecover.search.task import Task
+from neurecover.search.units import Draw
 from neurecover.solve import Deadline
 from neurecover.statistics import Residuals
 
-SEARCH_LOAD = 10  # samples per parameter that the search looks at; the last fit takes all
+UNTOLD = 64  # units per layer for which a stream's sample has to suffice where nobody gives the number
+FEWEST_SEARCHED = 2_000  # rows of a stream that a search looks at
 START_LOAD = 100  # samples per parameter that bring the search close enough for two steps on all (`refine.passes`)
 PASSES = 4  # over streamed samples: moments and a sample of rows, two steps, the certificate
 JOINED = 3  # times that held-out samples of a category may join the fit
@@ -64,6 +66,7 @@ def recover(
     method: str = "auto",
     activation: str | Activation = "relu",
     bias: bool = True,
+    affine: bool = False,
     depth: int = 1,
     random_state: RandomStateLike = None,
     time_budget: float | None = None,
@@ -72,7 +75,7 @@ def recover(
     checkpoint: Folder | None = None,
     sample_weight: ArrayLike | None = None,
 ) -> Recovery:
-    """The network y = A·act(W x + b) + c behind the samples, or one of several hidden layers, with a certificate.
+    """Recover the network y = A h_L + C x + c behind samples, h_l = act(W_l h_{l−1} + b_l), with a certificate.
 
     Parameters
     ----------
@@ -81,9 +84,11 @@ def recover(
     method : "auto", or a name from `neurecover.methods()`.
     activation : the hidden units' function, as in `neurecover.Network`; "auto" finds the likeliest of those with names.
     bias : whether b and c are free; False fixes both at zero.
+    affine : whether there is a linear term C x beside the hidden units.
     depth : the number of hidden layers, where n_hidden does not say it.
     random_state : int, numpy Generator or RandomState, or None. Same seed, same answer (unless time runs out).
-    time_budget : seconds after which no new work is begun; None for a fixed number of descents.
+    time_budget : seconds after which no new work is begun; None for a fixed number of descents. The certificate says so
+        where time ended the search; without a budget the same seed gives the same answer on any load.
     progress : True for a line on standard error, or a callable progress(stage, residual) that hears several times a
         second how far it has come; residual is √(Σ r² / Σ y²) of the fit at hand, nan where there is none yet.
     n_samples : how often to ask, when X is an oracle.
@@ -96,39 +101,21 @@ def recover(
 
     Data that cannot be solved gives a `Recovery` whose verdict says so. Data that is not data raises ValueError.
     """
-    if isinstance(n_hidden, tuple) or depth != 1:
-        if checkpoint is not None:
-            raise ValueError("checkpoint= is for one hidden layer. Leave it out for several.")
-        from neurecover.pipeline.layers import recover_deep_network
-
-        return recover_deep_network(
-            X,
-            Y,
-            n_hidden,
-            depth,
-            method,
-            activation,
-            bias,
-            random_state,
-            time_budget,
-            progress,
-            n_samples,
-            sample_weight,
-        )
     open_activation = activation == "auto"
     act = activations.get("relu" if open_activation else activation)
-    check_width(n_hidden)
-    algorithm = get_method("least_squares") if method == "auto" else _network_method(method)
+    n_hidden, depth = check_architecture(n_hidden, depth)
+    algorithm = get_method("least_squares") if method == "auto" else _network_method(method, depth, affine)
     random_state = steady_seed(checkpoint, random_state)
 
     def prepare(source: Source) -> None:
         run.passes.planned = PASSES
         if checkpoint is not None:
             options = {"n_hidden": n_hidden, "method": method, "activation": str(act), "bias": bias}
+            options |= {"depth": depth, "affine": affine}
             begin_records(run, checkpoint, source, random_state, options)
 
     with running("recover", random_state, time_budget, progress) as run, side_by_side():
-        begin = begun(run, X, Y, n_samples, algorithm, act, bias, n_hidden, prepare, sample_weight)
+        begin = begun(run, X, Y, n_samples, algorithm, act, bias, n_hidden, prepare, sample_weight, depth, affine)
         if begin.hopeless is not None:
             return run.recovery(
                 *nothing(begin.given, begin.task, begin.hopeless), algorithm.name, None, begin.n_queries
@@ -138,13 +125,13 @@ def recover(
         said: list[Check] = []
         sought = before_hint(run)
         if open_activation:
-            task, starts, *said = chosen_activation(_search_sample(given, task, run.rng), task, sought)
+            task, starts, *said = chosen_activation(_search_sample(given, task), task, sought)
         if method == "auto":
             solved = _solve_by_race(given, task, starts, sought)
         else:
             solved = _solve_by(algorithm, given, task, sought)
         certificate = replace(solved.certificate, checks=(*solved.certificate.checks, *said))
-        certificate = with_hint(certificate, lambda: _search_sample(given, task, run.rng), given, task, run)
+        certificate = with_hint(certificate, lambda: _search_sample(given, task), given, task, run)
     certificate = looked_at(certificate, X, solved.network.activation)
     return run.recovery(solved.network, certificate, solved.method, solved.estimate, begin.n_queries)
 
@@ -182,6 +169,8 @@ def estimate(
             return Estimate(None, (begin.hopeless,), method=method, form=form)
         run.report(method, np.nan)
         found = estimated(algorithm, Call(begin.given.samples, begin.task, run.rng, run.deadline, form))
+        if run.deadline.watch.ended:
+            found = replace(found, notes=(*found.notes, search_ended().sentence))
     answer = in_inputs(found, begin.given)
     assert answer is not None
     return answer
@@ -191,7 +180,7 @@ def estimate(
 class _Solved:
     """The network in the coordinates of the inputs, its certificate, and who found it."""
 
-    network: Network
+    network: Network | DeepNetwork
     certificate: Certificate
     method: str
     estimate: Estimate | None
@@ -203,7 +192,7 @@ def _solve_by(algorithm: Algorithm, given: Prepared, task: Task, run: Run) -> _S
     aside: tuple[Check, ...] = ()
     if algorithm.run is not None:
         run.report(algorithm.name, np.nan)
-        found = estimated(algorithm, Call(given.train, sized(task, given.train), run.rng, run.deadline))
+        found = estimated(algorithm, Call(given.train, task.on(given.train.count()), run.rng, run.deadline))
         run.clock.stage(algorithm.name, " ".join(found.notes) or "an estimate")
         if algorithm.clean is not None and found.network is not None:
             given, aside = algorithm.clean(given, found)
@@ -219,7 +208,7 @@ def _solve_by_race(given: Prepared, task: Task, starts: list[np.ndarray], run: R
     """The given starts and random ones first; the algorithms in reserve are called when they have not sufficed."""
     # Their estimates are starts, for which it does not matter how much a row counts.
     train = unweighted(given.train)
-    reserve = _Reserve(Call(train, sized(task, train), run.rng, run.deadline))
+    reserve = _Reserve(Call(train, task.on(train.count()), run.rng, run.deadline))
     network, certificate, _ = _finished(given, task, chain(starts, reserve.starts()), run)
     run.clock.stages += [Stage(e.method, e.seconds, " ".join(e.notes) or "an estimate") for e in reserve.called]
     last = reserve.called[-1] if reserve.called else None
@@ -231,106 +220,115 @@ def _finished(
     task: Task,
     starts: Iterable[np.ndarray],
     run: Run,
-) -> tuple[Network, Certificate, Network]:
-    """The finisher on part of the samples, on all that are not held out, on all; and the certificate.
+) -> tuple[Network | DeepNetwork, Certificate, Network | DeepNetwork]:
+    """Search on part of the samples, fit to all that are not held out, then to all; and certify.
 
     Returned are the network in the coordinates of the inputs, its certificate, and the network on whitened inputs.
     """
     found, residuals = _fitted(given, task, starts, run)
     evidence = Evidence(
-        task.n_hidden,
+        task.asked,
         found.sign_choices,
         found.agreements,
         found.converged,
         found.last_drop,
         given.precision,
-        task.coarse and found.relative_rss < task.level,
+        task.coarse and found.exact,
         found.unrivalled,
     )
     certificate = certified(run, found.network, given, residuals, evidence, task.bias)
     network = shown(found.network, given, certificate)
-    assert isinstance(network, Network)
+    assert isinstance(network, Network | DeepNetwork)
     return network, certificate, found.network
 
 
-def _fitted(given: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run) -> tuple[Finished, Residuals]:
-    """The network fitted to all samples, and what it left on the held-out ones before these joined the fit."""
+def _fitted(given: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run) -> tuple[Found, Residuals]:
+    """Return the network fitted to all samples, and what it left on the held-out ones before these joined the fit."""
     deadline, clock = run.deadline, run.clock
-    sample = _search_sample(given, task, run.rng)
+    sample = _search_sample(given, task)
 
     def report(stage: str, rss: float) -> None:
         run.report(stage, float(np.sqrt(rss)))
 
     run.report("search", np.nan)
 
-    def search() -> Finished:
-        rare = None if given.stream is not None else _from_common_columns(given, task, run)
+    def search() -> Found:
+        rare = (
+            None
+            if given.stream is not None or task.depth > 1 or task.affine
+            else _from_common_columns(given, task, run)
+        )
         if rare is None:
-            return finish(sample, sized(task, sample), run.rng, deadline, starts, report)
-        return finish(sample, sized(task, sample), run.rng, deadline, chain([rare.units], starts), report, rare.draw)
+            return search_network(sample, task.on(sample.count()), run.rng, deadline, starts, report)
+        first = chain([rare.units], starts)
+        return search_network(sample, task.on(sample.count()), run.rng, deadline, first, report, _drawn(rare, run))
 
     found = kept_search(run, task.activation, search)
     clock.stage("search", _search_sentence(found, sample.count()))
-    if given.stream is None and found.relative_rss < task.level:
+    if given.stream is None and found.exact:
         given, found = _with_what_alone_shows(given, task, found, run)
     train = given.train
     if given.stream is not None:
         train = given.stream.part(START_LOAD * found.network.n_parameters)
     if sample is not train:
         run.report("refine", np.nan)
-        found = polish(train, found, task.bias, deadline)
+        found = polish(train, found, task, deadline)
         clock.stage("refine", f"{_residual(found)} on {train.count()} samples")
     run.report("last fit", np.nan)
     if given.stream is not None and found.network.n_parameters <= LARGEST:
-        streamed = fit_in_passes(given, found, task.bias)
-        final, residuals = streamed.finished, streamed.holdout
+        streamed = fit_in_passes(given, found.network, task.bias)
+        final = replace(
+            found,
+            network=streamed.network,
+            rss=streamed.rss,
+            relative_rss=streamed.relative_rss,
+            converged=streamed.converged,
+        )
+        residuals = streamed.holdout
     else:
-        held_out = Residuals(found.network, found.network.n_outputs, found.network.n_hidden, given.output_mean)
-        residuals = reduce(given.holdout, held_out)
-        final = polish(given.samples, found, task.bias, deadline)
-        if given.stream is None:
-            final = lowest_pit(given.samples, final, task, run.rng, deadline)
-        final = _settled(given.samples, final, task, deadline)
+        width = sum(len(W) for W in found.network.hidden_weights)
+        residuals = reduce(given.holdout, Residuals(found.network, task.n_outputs, width, given.output_mean))
+        final = polish(given.samples, found, task, deadline)
+        final = _counting_alike(given.samples, final, task, deadline)
     passes = f" after {run.passes.made} {'pass' if run.passes.made == 1 else 'passes'}" if run.passes.made else ""
     clock.stage("last fit", f"{_residual(final)} on all {given.moments.n} samples{passes}")
     return final, residuals
 
 
-def _settled(samples: Source, final: Finished, task: Task, deadline: Deadline) -> Finished:
-    """Where an exact fit meets all rows, however little some count, the fit in which all count alike."""
-    if not samples.weighted or final.relative_rss >= task.level:
+def _counting_alike(samples: Source, final: Found, task: Task, deadline: Deadline) -> Found:
+    """Where an exact fit meets all rows, however little some count, return the fit in which all count alike."""
+    if not samples.weighted or not final.exact:
         return final
-    alike = polish(unweighted(samples), final, task.bias, deadline)
-    return alike if alike.relative_rss < task.level else final
+    alike = polish(unweighted(samples), final, task, deadline)
+    return alike if alike.exact else final
 
 
-def _from_common_columns(given: Prepared, task: Task, run: Run) -> RareStart | None:
-    """Where some inputs hardly vary, units to begin with from the others, for a share of the time."""
-    left = run.deadline.seconds_left
-    within = Deadline.after(None if left == float("inf") else COMMON_SHARE * left, run.deadline.pulse)
-
-    def search(source: Source, smaller: Task, max_descents: int) -> Finished:
-        return finish(source, smaller, run.rng, within, max_descents=max_descents)
-
-    return start_from_common_columns(given, task, search, run.rng, within)
+def _from_common_columns(given: Prepared, task: Task, run: Run) -> gates.Start | None:
+    """Where some inputs hardly vary, return units to begin with from the others, for a share of the time."""
+    return gates.start(given, task, run.rng, run.deadline.share(COMMON_SHARE))
 
 
-def _with_what_alone_shows(given: Prepared, task: Task, found: Finished, run: Run) -> tuple[Prepared, Finished]:
+def _drawn(rare: gates.Start, run: Run) -> Draw:
+    """Return a source of units in the common columns."""
+
+    def draw(layer: int, count: int, columns: int) -> np.ndarray:
+        return biases_first(rare.draw(run.rng, count, columns - 1, True))
+
+    return draw
+
+
+def _with_what_alone_shows(given: Prepared, task: Task, found: Found, run: Run) -> tuple[Prepared, Found]:
     """Where held-out samples alone show that a unit switches, in a category or at all, they are fitted with the others.
 
     What rests on one of them alone does not count as determined, and those that remain held out are as good a test.
     """
-    for _ in range(JOINED):
+    for _ in range(JOINED if isinstance(found.network, Network) and not task.affine else 0):
+        assert isinstance(found.network, Network)
         enlarged = with_misfits(given, found.network)
         if enlarged is None or run.deadline.passed:
             break
-        again = fitted_once_more(enlarged.train, task, found, run.deadline)
-        if again is None:
-            rare = start_once_more(enlarged, task, found.network, run.rng, run.deadline)
-            if rare is None:
-                break
-            again = finish(enlarged.train, task, run.rng, run.deadline, [rare.units], draw=rare.draw, max_descents=1)
-        if again.relative_rss >= task.level:
+        again = gates.fit_again(enlarged, task, found, run.deadline)
+        if again is None or not again.exact:
             break
         moved = enlarged.train.count() - given.train.count()
         given, found = enlarged, again
@@ -349,7 +347,7 @@ class _Reserve:
         """Hidden weights to begin a round of descents with: none at first, which makes rounds random."""
         task = self.call.task
         yield from [np.empty((0, task.n_inputs + task.bias))] * RANDOM_ROUNDS
-        if task.n_inputs > RESERVE_INPUTS:  # their tensors take minutes
+        if task.n_inputs > RESERVE_INPUTS or task.depth > 1 or task.affine:  # their tensors take minutes
             return
         for algorithm in methods():
             if algorithm.reserve and algorithm.refuse(task) is None and not self.call.deadline.passed:
@@ -357,19 +355,15 @@ class _Reserve:
                 yield from _as_starts(self.called[-1], task.bias)
 
 
-def _search_sample(given: Prepared, task: Task, rng: np.random.Generator) -> Source:
-    sample = _some_samples(given, task, rng)
-    return moderated(sample) if isinstance(sample, ArraySource) else sample
-
-
-def _some_samples(given: Prepared, task: Task, rng: np.random.Generator) -> Source:
-    width = task.width(True) if task.n_hidden else 64
-    wanted = max(2_000, SEARCH_LOAD * task.n_parameters(width, affine=True))
+def _search_sample(given: Prepared, task: Task) -> Source:
+    """Return the samples that a search is made on: those that are not held out, or of a stream as many as it needs."""
+    sample: Source = given.train
     if given.stream is not None:
-        return given.stream.part(wanted)
-    if wanted >= 0.9 * given.train.count():
-        return given.train
-    return subsample(given.train, wanted, int(rng.integers(2**31)))
+        options, widths = SearchOptions(), task.widths or (UNTOLD,) * task.depth
+        wide = tuple(int(options.wider * k) + 1 for k in widths)
+        size = n_weights(task.n_inputs + task.bias, wide, task.n_outputs)[1]
+        sample = given.stream.part(max(FEWEST_SEARCHED, int(options.equations * size)))
+    return moderated(sample) if isinstance(sample, ArraySource) else sample
 
 
 def _as_starts(found: Estimate | None, bias: bool) -> list[np.ndarray]:
@@ -380,17 +374,22 @@ def _as_starts(found: Estimate | None, bias: bool) -> list[np.ndarray]:
     return [*first, *found.starts]
 
 
-def _residual(found: Finished) -> str:
+def _residual(found: Found) -> str:
     return f"relative residual {np.sqrt(found.relative_rss):.2g}"
 
 
-def _search_sentence(found: Finished, n: int) -> str:
+def _search_sentence(found: Found, n: int) -> str:
     descents = f"{found.descents} descent{'' if found.descents == 1 else 's'}"
-    return f"{found.network.n_hidden} units, {_residual(found)} on {n} samples after {descents}"
+    size = "-".join(str(len(W)) for W in found.network.hidden_weights)
+    return " ".join([f"{size} units, {_residual(found)} on {n} samples after {descents}", *found.notes])
 
 
-def _network_method(name: str) -> Algorithm:
+def _network_method(name: str, depth: int, affine: bool) -> Algorithm:
     algorithm = get_method(name)
+    if depth > 1 and name != "least_squares":
+        raise ValueError(f"Several hidden layers are found by least_squares alone. Got method={name!r} instead.")
+    if affine and name != "least_squares":
+        raise ValueError(f"An affine term is found by least_squares alone. Got method={name!r} instead.")
     if algorithm.finds != "network":
         raise ValueError(f"{name} finds the lowest layer of a deeper network: use recover_lowest_layer or estimate.")
     return algorithm

@@ -24,6 +24,7 @@ from neurecover.certificate import (
     certify_untested,
     scaled_to_determined,
 )
+from neurecover.certificate.checks import search_ended
 from neurecover.data import (
     Oracle,
     Prepared,
@@ -41,12 +42,12 @@ from neurecover.data.passes import Passes, counted
 from neurecover.data.preparing import FEWEST
 from neurecover.exceptions import OutOfTimeError, UnsolvableError
 from neurecover.excerpt import Excerpt
+from neurecover.fit.options import EXACT
 from neurecover.models import Composite, Model, Network
 from neurecover.pipeline.progress import Progress, Reporter, displayed
 from neurecover.random import RandomStateLike, as_generator
-from neurecover.refine.descent import EXACT
-from neurecover.refine.task import Task
 from neurecover.results import Estimate, Recovery, Stage
+from neurecover.search.task import Task
 from neurecover.solve import FLOPS, Deadline, time_limit
 from neurecover.statistics import Residuals
 
@@ -96,7 +97,9 @@ class Run:
         found: Estimate | None = None,
         n_queries: int | None = None,
     ) -> Recovery:
-        """The answer, with the stages so far."""
+        """The answer, with the stages so far; its certificate says so where time ended the search."""
+        if self.deadline.watch.ended:
+            certificate = replace(certificate, checks=(*certificate.checks, search_ended()))
         clock, seconds = self.clock, time.monotonic() - self.clock.began
         return Recovery(network, certificate, method, tuple(clock.stages), seconds, found, n_queries, clock.excerpt)
 
@@ -138,9 +141,11 @@ def begun(
     algorithm: Algorithm,
     activation: Activation,
     bias: bool,
-    n_hidden: int | None,
+    n_hidden: int | tuple[int, ...] | None,
     prepare: Callable[[Source], object] = lambda source: None,
     sample_weight: ArrayLike | None = None,
+    depth: int = 1,
+    affine: bool = False,
 ) -> Begun:
     """Read the samples as the algorithm wants them asked, and see whether there is anything to be done.
 
@@ -159,7 +164,9 @@ def begun(
     run.report.count = None
     prepare(source)
     given = prepared(source, bias, run.rng)
-    task = Task(activation, given.whitening.rank, source.n_outputs, given.moments.n, bias, n_hidden, _level(given))
+    shapes = given.whitening.rank, source.n_outputs, given.moments.n
+    one, several = (None, n_hidden) if isinstance(n_hidden, tuple) else (n_hidden, None)
+    task = Task(activation, *shapes, bias, one, _level(given), depth, affine, several)
     run.clock.stage("read", _read_sentence(given))
     n_queries = asked.queries if isinstance(asked, Oracle) else None
     return Begun(given, task, n_queries, _hopeless(given, task, algorithm))
@@ -186,6 +193,24 @@ def _level(given: Prepared) -> float:
     return max(EXACT, share) if share <= NOISE_LIKE else EXACT
 
 
+def check_architecture(n_hidden: int | tuple[int, ...] | None, depth: int) -> tuple[int | tuple[int, ...] | None, int]:
+    """Return the units, one number for one layer or one per layer, and the number of hidden layers."""
+    if not isinstance(depth, int | np.integer) or isinstance(depth, bool) or depth < 1:
+        raise ValueError(f"depth needs to be a whole number from 1. Got {depth!r} instead.")
+    if not isinstance(n_hidden, tuple | list):
+        if n_hidden is None or depth == 1:
+            check_width(n_hidden)
+            return None if n_hidden is None else int(n_hidden), int(depth)
+        n_hidden = (n_hidden,)
+    whole = all(isinstance(k, int | np.integer) and not isinstance(k, bool) and k >= 1 for k in n_hidden)
+    if not n_hidden or not whole:
+        raise ValueError(f"n_hidden needs whole numbers from 1, one per hidden layer. Got {n_hidden!r} instead.")
+    if depth not in (1, len(n_hidden)):
+        raise ValueError(f"n_hidden={n_hidden!r} has {len(n_hidden)} hidden layers. Got depth={depth} instead.")
+    widths = tuple(int(k) for k in n_hidden)
+    return (widths[0] if len(widths) == 1 else widths), len(widths)
+
+
 def check_width(n_hidden: int | None) -> None:
     if n_hidden is not None and (
         not isinstance(n_hidden, int | np.integer) or isinstance(n_hidden, bool) or n_hidden < 1
@@ -200,7 +225,7 @@ def estimated(algorithm: Algorithm, call: Call) -> Estimate:
     began = time.monotonic()
     assert algorithm.run is not None
     try:
-        with time_limit(call.deadline.moment):
+        with time_limit(call.deadline.moment, call.deadline.watch):
             found = algorithm.run(call)
     except UnsolvableError as reason:
         found = Estimate(None, (str(reason),))
@@ -255,12 +280,12 @@ def _hopeless(given: Prepared, task: Task, algorithm: Algorithm) -> str | None:
         told = classes_told(given.source)
         if told is not None:
             return told
-    width = task.n_hidden or 1
-    wanted = task.n_parameters(width, affine=False) - width
+    widths = task.widths or (1,) * task.depth
+    wanted = task.n_parameters(widths) - sum(widths)
     if wanted >= task.n_samples * task.n_outputs:
         return (
             f"{task.n_samples * task.n_outputs} numbers in Y cannot determine the {wanted} parameters "
-            f"of {width} hidden units. Give more samples or fewer units."
+            f"of {'-'.join(map(str, widths))} hidden units. Give more samples or fewer units."
         )
     return algorithm.refuse(task)
 
@@ -281,10 +306,6 @@ def shown(model: Model, given: Prepared, certificate: Certificate) -> Model:
     if certificate.verdict != "approximate" or certificate.determined is None or isinstance(normal, Composite):
         return normal
     return scaled_to_determined(normal, certificate.determined)
-
-
-def sized(task: Task, source: Source) -> Task:
-    return replace(task, n_samples=source.count())
 
 
 def in_inputs(found: Estimate | None, given: Prepared) -> Estimate | None:

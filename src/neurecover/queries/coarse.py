@@ -27,6 +27,10 @@ from neurecover.activations import Activation, get
 from neurecover.certificate.weighted import Weighted, fit_weighted
 from neurecover.data import ArraySource
 from neurecover.exceptions import UnsolvableError
+from neurecover.fit.descent import descend
+from neurecover.fit.networks import one_layer, wide
+from neurecover.fit.options import FitOptions
+from neurecover.fit.samples import Samples
 from neurecover.models import Network, Student
 from neurecover.queries.alone import CAUTION, refine_alone
 from neurecover.queries.box import Box
@@ -34,8 +38,7 @@ from neurecover.queries.lines import units_on_line
 from neurecover.queries.planes import Planes, oriented
 from neurecover.queries.sampled import network_from_samples
 from neurecover.queries.scan import scan_line
-from neurecover.refine.descent import Descent
-from neurecover.solve import Deadline, Outcome
+from neurecover.solve import Deadline
 
 # Answers per parameter: many where they cost little time.
 _FEWEST, _MOST, _WORK = 4.0, 100.0, 3e6
@@ -253,10 +256,6 @@ def is_rounding(box: Box, left: float) -> bool:
 
 
 def _fit(source: ArraySource, student: Student, deadline: Deadline) -> tuple[Student, float]:
-    descent = Descent(source, student)
-    while descent.iterations < _ITERATIONS and descent.outcome is Outcome.RUNNING and not deadline.passed:
-        before = descent.rss
-        descent.advance(2)
-        if descent.rss > _GAIN * before and descent.iterations > 4:
-            break
-    return descent.student, float(np.sqrt(descent.rss / descent.n_equations))
+    options = FitOptions(window=2, slow=_GAIN, max_steps=_ITERATIONS)
+    fit = descend(Samples.of(source, student.bias), wide(student), options, deadline)
+    return one_layer(fit.student), float(np.sqrt(fit.rss / fit.point.samples.n_equations))

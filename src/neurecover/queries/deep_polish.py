@@ -11,10 +11,11 @@ tiny λ holds still what no answer sees: the scale that may move from a unit's r
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import count
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from neurecover.models import DeepNetwork
 from neurecover.models.derivatives import free_directions, jacobian, parameters, with_parameters
@@ -23,10 +24,13 @@ from neurecover.queries.deep_climbing import jointly_on
 from neurecover.queries.deep_output import sizes
 from neurecover.queries.deep_points import points_on, random_points
 from neurecover.queries.limits import EVERYWHERE, Limits
-from neurecover.solve.deadline import Deadline
+from neurecover.solve import Damping, Deadline, DenseSystem, Loop, Tolerances
 
 _STEPS = 8
 _RIDGE = 1e-13
+# Fractions of Σ r². What is left at the truth is rounding, of which a step promises the share of parameters per answer,
+# about three quarters; a step from near the truth takes an error e to e² and brings far more than a tenth.
+_TOLERANCES = Tolerances(rounding=1e-32, promise=0.75, gain=0.1)
 # Numbers of a Jacobian held at a time.
 _BLOCK = 2**22
 # Points at which two units are on together, at least, and the pairs that are seen to.
@@ -48,73 +52,70 @@ class Polished:
 
 def polish(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, deadline: Deadline) -> Polished:
     """At most eight Gauss–Newton steps from `network`, until they no longer gain."""
-    weight = 1.0 / sizes(Y)
-    network = network.normal_form()
-    best, least, idle = network, np.inf, 0
-    for _ in range(_STEPS):
-        residual = weight[:, None] * (Y - network(X))
-        error = float(np.sqrt(np.mean(residual**2)))
-        idle = idle + 1 if not error < 0.5 * least else 0
-        if error < least:
-            best, least = network, error
-        if idle >= 2 or deadline.passed:
-            break
-        equations = _normal_equations(network, X, weight, residual)
-        step = cho_solve(_factor(equations.matrix), equations.right) / equations.scale
-        if not np.isfinite(step).all():
-            break
-        network = with_parameters(network, parameters(network) + step).normal_form()
-    return Polished(best, _row_errors(best, X, weight, max(least, np.finfo(float).eps)))
+    start = _Point(network.normal_form(), X, Y, 1.0 / sizes(Y))
+    end = Loop(start, _TOLERANCES, Damping(_RIDGE, smallest=_RIDGE)).advance(_STEPS, deadline).point
+    error = np.sqrt(end.loss / Y.size)
+    return Polished(end.network, _row_errors(end, max(error, np.finfo(float).eps)))
 
 
 @dataclass(frozen=True, eq=False)
-class _Equations:
-    """JᵀJ with unit diagonal, Jᵀr to match, and the lengths of J's columns that both were divided by."""
+class _Point:
+    """A network in normal form with its residuals r, each weighted by 1/size of its answer; Σ r² is the loss."""
 
-    matrix: np.ndarray
-    right: np.ndarray
-    scale: np.ndarray
+    network: DeepNetwork
+    X: np.ndarray
+    Y: np.ndarray
+    weight: np.ndarray
+
+    @cached_property
+    def residual(self) -> np.ndarray:
+        return self.weight[:, None] * (self.Y - self.network(self.X))
+
+    @cached_property
+    def loss(self) -> float:
+        return float(np.sum(self.residual**2))
+
+    @property
+    def scale(self) -> float:
+        return float(np.sum((self.weight[:, None] * self.Y) ** 2))
+
+    def system(self) -> DenseSystem:
+        p = self.network.n_parameters
+        matrix, right = np.zeros((p, p)), np.zeros(p)
+        rows = max(1, _BLOCK // (p * self.network.n_outputs))
+        for first in range(0, len(self.X), rows):
+            part = slice(first, first + rows)
+            J = (self.weight[part, None, None] * jacobian(self.network, self.X[part])).reshape(-1, p)
+            matrix += J.T @ J
+            right += J.T @ self.residual[part].ravel()
+        diagonal = np.diag(matrix)
+        return DenseSystem(matrix.T, right, np.where(diagonal > 0.0, diagonal, 1.0))  # symmetric, in Fortran order
+
+    def moved(self, step: np.ndarray) -> _Point | None:
+        if not np.isfinite(step).all():
+            return None
+        return replace(self, network=with_parameters(self.network, parameters(self.network) + step).normal_form())
 
 
-def _normal_equations(network: DeepNetwork, X: np.ndarray, weight: np.ndarray, residual: np.ndarray) -> _Equations:
-    p = network.n_parameters
-    matrix, right = np.zeros((p, p)), np.zeros(p)
-    rows = max(1, _BLOCK // (p * network.n_outputs))
-    for first in range(0, len(X), rows):
-        part = slice(first, first + rows)
-        J = (weight[part, None, None] * jacobian(network, X[part])).reshape(-1, p)
-        matrix += J.T @ J
-        right += J.T @ residual[part].ravel()
-    scale = np.sqrt(np.diag(matrix))
-    scale[scale == 0.0] = 1.0
-    return _Equations(matrix / (scale[:, None] * scale), right / scale, scale)
-
-
-def _factor(matrix: np.ndarray) -> tuple[np.ndarray, bool]:
-    ridge = _RIDGE
-    while True:
-        try:
-            return cho_factor(matrix + ridge * np.eye(len(matrix)))
-        except np.linalg.LinAlgError:
-            ridge *= 100.0
-
-
-def _row_errors(network: DeepNetwork, X: np.ndarray, weight: np.ndarray, noise: float) -> np.ndarray:
+def _row_errors(end: _Point, noise: float) -> np.ndarray:
     """√Σ σ² (JᵀJ)⁻¹ over the weights of a row, with the directions that change nothing taken out.
 
     For J with D δ = 0 along the free directions δ, (JᵀJ + δδᵀ)⁻¹ is the inverse beside them.
     """
-    equations = _normal_equations(network, X, weight, np.zeros((len(X), network.n_outputs)))
-    free = free_directions(network) * equations.scale[:, None]
+    equations = end.system()
+    scale = np.sqrt(equations.D)  # columns of J of unit length
+    matrix = equations.S / (scale[:, None] * scale)
+    free = free_directions(end.network) * scale[:, None]
     length = np.linalg.norm(free, axis=0)
     free = np.linalg.qr(free[:, length > 0.0] / length[length > 0.0])[0]
-    inverse = cho_solve(_factor(equations.matrix + free @ free.T), np.eye(len(free)))
+    beside = DenseSystem(matrix + free @ free.T, np.eye(len(free)), np.ones(len(free)))
+    inverse = next(found for i in count() if (found := beside.solve(100.0**i * _RIDGE)) is not None)
     spread = np.diag(inverse - free @ free.T)
     # Where the ridge alone, or a column of zeros, stands between a weight and infinity, nothing sees it.
-    seen = (spread < 0.01 / _RIDGE) & (np.diag(equations.matrix) > 0.0)
-    variance = np.where(seen, noise**2 * np.maximum(spread, 0.0) / equations.scale**2, np.inf)
+    seen = (spread < 0.01 / _RIDGE) & (np.diag(matrix) > 0.0)
+    variance = np.where(seen, noise**2 * np.maximum(spread, 0.0) / equations.D, np.inf)
     errors, first = [], 0
-    for W, b in network.layers[:-1]:
+    for W, b in end.network.layers[:-1]:
         errors.append(np.sqrt(variance[first : first + W.size].reshape(W.shape).sum(axis=1)))
         first += W.size + b.size
     return np.concatenate(errors)

@@ -23,7 +23,7 @@ from neurecover.activations import Activation
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network
 from neurecover.queries.lattice import subset_by_lattice
-from neurecover.refine.signs import ENUMERATE, MEET, find_flips
+from neurecover.search.signs import ENUMERATE, MEET, find_flips
 
 
 class AffinePartError(UnsolvableError):

@@ -1,4 +1,7 @@
-"""The weights of any network as tables, layer by layer: a row per unit, a column per weight and one for the bias."""
+"""The weights of any network as tables, layer by layer: a row per unit, a column per weight and one for the bias.
+
+An affine term has a table of its own after the output's: a row per output, a column per input.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neurecover.models import Composite, DeepNetwork, Model, Network, Polynomial
+from neurecover.models import Composite, Layered, Model, Polynomial
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -52,7 +55,7 @@ def layer_tables(
     input_names: tuple[str, ...] | None = None,
     output_names: tuple[str, ...] | None = None,
 ) -> list[LayerTable]:
-    """The layers from the inputs up; of an upper part that is no network, a polynomial's coefficients or nothing."""
+    """The layers from the inputs up, then C; of an upper part that is no network, a polynomial's terms or nothing."""
     tables: list[LayerTable] = []
     below = input_names or tuple(f"x{j}" for j in range(model.n_inputs))
     outputs = output_names or tuple(f"y{j}" for j in range(model.n_outputs))
@@ -67,6 +70,11 @@ def layer_tables(
         values = np.column_stack(list(part.values()))
         tables.append(LayerTable(name, units, columns, values, _beside(errors, part), _beside(determined, part)))
         below = units
+    top, prefix = (model.upper, "upper_") if isinstance(model, Composite) else (model, "")
+    if isinstance(top, Layered) and top.C is not None:
+        columns = tables[1 if prefix else 0].columns[:-1]  # what `top` takes in
+        part = {f"{prefix}C": top.C}
+        tables.append(LayerTable("affine", outputs, columns, top.C, _beside(errors, part), _beside(determined, part)))
     return tables
 
 
@@ -104,16 +112,14 @@ def weights_frame(recovery: Recovery) -> DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def _parts(model: Model) -> Iterator[dict[str, np.ndarray]]:
+def _parts(model: Layered | Composite) -> Iterator[dict[str, np.ndarray]]:
     """The arrays of every layer, weights and then bias, by the names of the network's file."""
-    if isinstance(model, Network):
-        yield {"W": model.W, "b": model.b}
-        yield {"A": model.A, "c": model.c}
-    elif isinstance(model, DeepNetwork):
-        yield from ({f"W{number}": W, f"b{number}": b} for number, (W, b) in enumerate(model.layers, start=1))
+    if not isinstance(model, Composite):
+        names = [name for name in model.arrays if name != "C"]
+        yield from ({name: model.arrays[name] for name in pair} for pair in zip(names[::2], names[1::2]))
     else:
         yield {"W": model.W, "threshold": -model.threshold}  # a threshold is a bias reversed
-        if isinstance(model.upper, Network | DeepNetwork):
+        if isinstance(model.upper, Layered):
             yield from ({f"upper_{name}": array for name, array in part.items()} for part in _parts(model.upper))
         elif isinstance(model.upper, Polynomial):
             yield {"coefficients": model.upper.coefficients}

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neurecover.models import Composite, Model
 from neurecover.report.layers import LayerTable, recovery_tables
 
 if TYPE_CHECKING:
     from neurecover.matching import Comparison
-    from neurecover.models import Model
     from neurecover.results import Recovery
 
 NAMED = 3  # weights that a direction is described by
@@ -110,7 +110,8 @@ def _partners(
     if truth is None or comparison is None or number >= len(comparison.layers):
         return {}
     layer = comparison.layers[number]
-    W = truth.normal_form().hidden_weights[number]
+    # The signs are to the truth as it is given, whose normal form may have turned units.
+    W = (truth.normal_form() if isinstance(truth, Composite) else truth.fixed_scales()).hidden_weights[number]
     partners: dict[int, tuple[int, float | None]] = {}
     for i, j in enumerate(layer.permutation.tolist()):
         if j >= 0:

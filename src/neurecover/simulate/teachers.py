@@ -1,4 +1,4 @@
-"""Hidden networks to be recovered: y = A act(W x + b) with W, b and A drawn at random.
+"""Hidden networks to be recovered: y = A act(W x + b) with W, b and A drawn at random, and C x beside it if wanted.
 
 W (k, d) has one unit per row, b (k,) its thresholds, A (p, k) the output weights. The kinds of W differ in
 what makes recovery hard: nothing (orthonormal), chance (sphere, gaussian), a small singular value (conditioned), or
@@ -30,6 +30,7 @@ def teacher(
     output_condition: float | None = None,
     angle: float | None = None,
     activation: str | Activation = "relu",
+    affine: bool | float = False,
     random_state: RandomStateLike = None,
 ) -> Network:
     """A random network of n_inputs = d, n_hidden = k and n_outputs = p, with c = 0.
@@ -51,6 +52,9 @@ def teacher(
     all positive ones (signs="positive"). For several outputs and kind="orthonormal" it is uniform among the
     matrices with AᵀA = I (p ≥ k) or A Aᵀ = I (p < k); for the other kinds its columns are uniform on the
     unit sphere. output_condition draws A like a conditioned W instead.
+
+    affine adds a term C x whose rows are uniform on the sphere of that radius, 1 for True: under inputs N(0, I) it has
+    that standard deviation in every output. W, b and A are those of the same seed without it.
     """
     d = positive_integer("n_inputs", n_inputs)
     k = positive_integer("n_hidden", n_hidden)
@@ -60,7 +64,9 @@ def teacher(
     W = _hidden_weights(rng, k, d, kind, condition, angle)
     b = rng.normal(0.0, bias, k) * (1.0 if kind == "gaussian" else np.linalg.norm(W, axis=1))
     A = _output_weights(rng, p, k, kind, signs, output_condition)
-    return Network(W, b, A, activation=activation)
+    radius = non_negative("affine", affine)
+    C = radius * matrices.unit_rows(rng, p, d) if radius else None
+    return Network(W, b, A, activation=activation, C=C)
 
 
 def smoothed(

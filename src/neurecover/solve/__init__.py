@@ -1,9 +1,9 @@
 """Damped least squares, and the time there is for it. Nothing here knows of networks, tensors or samples."""
 
 from neurecover.solve.conjugate import ConjugateSystem, Solution, conjugate_gradients
-from neurecover.solve.deadline import Deadline, within
+from neurecover.solve.deadline import Deadline, Watch, within
 from neurecover.solve.dense import DenseSystem, damping_diagonal
-from neurecover.solve.limits import FLOPS, afford, limit, time_limit
+from neurecover.solve.limits import FLOPS, afford, limit, steps_within, time_limit
 from neurecover.solve.loop import Damping, Direction, Loop, Outcome, Point, Tolerances
 
 __all__ = [
@@ -18,10 +18,12 @@ __all__ = [
     "Point",
     "Solution",
     "Tolerances",
+    "Watch",
     "afford",
     "conjugate_gradients",
     "damping_diagonal",
     "limit",
+    "steps_within",
     "time_limit",
     "within",
 ]

@@ -1,24 +1,42 @@
-"""Until when work may be begun, and who is told that it goes on."""
+"""Until when work may be begun, in seconds or in steps, and who is told that it goes on."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 T = TypeVar("T")
+
+
+@dataclass
+class Watch:
+    """Whether work was ended by the clock, told by the deadlines that share it."""
+
+    ended: bool = False
+
+
+@dataclass
+class Allowance:
+    """The number of steps that may yet be made."""
+
+    left: int
 
 
 @dataclass(frozen=True)
 class Deadline:
     """A moment on the monotonic clock after which no new work is begun; None for never.
 
-    `pulse` hears after every step how far a fit has come, √(Σ r² / Σ y²), nan where a step does not know it.
+    `pulse` hears after every step how far a fit has come, √(Σ r² / Σ y²), nan where a step does not know it. Where
+    there is an `allowance`, the deadline has also passed once so many steps were made: the same work on every machine.
+    `watch` remembers that the moment ended something.
     """
 
     moment: float | None = None
     pulse: Callable[[float], object] = field(default=lambda residual: None, repr=False, compare=False)
+    allowance: Allowance | None = field(default=None, repr=False, compare=False)
+    watch: Watch = field(default_factory=Watch, repr=False, compare=False)
 
     @classmethod
     def after(cls, seconds: float | None, pulse: Callable[[float], object] = lambda residual: None) -> Deadline:
@@ -30,7 +48,24 @@ class Deadline:
 
     @property
     def passed(self) -> bool:
-        return self.moment is not None and time.monotonic() >= self.moment
+        if self.moment is not None and time.monotonic() >= self.moment:
+            self.watch.ended = True
+            return True
+        return self.allowance is not None and self.allowance.left <= 0
+
+    def share(self, part: float) -> Deadline:
+        """The deadline after part of the time left; itself where there is no end."""
+        return self if self.moment is None else replace(self, moment=time.monotonic() + part * self.seconds_left)
+
+    def within_steps(self, steps: int) -> Deadline:
+        """The deadline that has passed after so many steps too."""
+        allowance = Allowance(steps if self.allowance is None else min(steps, self.allowance.left))
+
+        def pulse(residual: float) -> None:
+            allowance.left -= 1
+            self.pulse(residual)
+
+        return replace(self, pulse=pulse, allowance=allowance)
 
 
 def within(deadline: Deadline, tries: Iterable[T]) -> Iterator[T]:

@@ -12,24 +12,26 @@ from scipy.linalg.lapack import dpotrf, dpotrs
 class DenseSystem:
     """S (q, q), symmetric and best in Fortran order, of which the lower triangle is read; g (q,); D (q,), a diagonal.
 
-    `offset` is a decrease that comes with every step, such as that of unknowns which are eliminated.
+    `offset` is a decrease that comes with every step, such as that of unknowns which are eliminated. `least` is the
+    damping below which S is nothing but rounding.
     """
 
     S: np.ndarray
     g: np.ndarray
     D: np.ndarray
     offset: float = 0.0
+    least: float = 0.0
 
     def solve(self, damping: float) -> np.ndarray | None:
         """δ, or None where S + λD is not positive definite to working precision."""
         matrix = self.S.copy(order="F")
-        np.einsum("ii->i", matrix)[:] += damping * self.D
+        np.einsum("ii->i", matrix)[:] += max(damping, self.least) * self.D
         factor, info = dpotrf(matrix, lower=1, overwrite_a=1, clean=0)
         return None if info else dpotrs(factor, self.g, lower=1)[0]
 
     def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
         """2 δ·g − δ·S δ for the δ that solves (S + λD) δ = g, and the offset."""
-        return float(step @ (self.g + damping * self.D * step)) + self.offset
+        return float(step @ (self.g + max(damping, self.least) * self.D * step)) + self.offset
 
 
 def damping_diagonal(diagonal: np.ndarray) -> np.ndarray:

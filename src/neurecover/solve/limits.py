@@ -8,17 +8,24 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 
 from neurecover.exceptions import OutOfTimeError
-from neurecover.solve.deadline import Deadline
+from neurecover.solve.deadline import Deadline, Watch
 
 FLOPS = 5e9  # a second, that a factorisation makes at the least on the machines of today
+STEP = 1e7  # multiplications that the smallest step is worth, for what it takes besides them (measured)
+PRODUCTS = 60  # passes over the samples, by conjugate gradients, that an iterative step is worth (measured)
 
-_limit: ContextVar[float] = ContextVar("time limit", default=float("inf"))
+_NEVER = Deadline()
+_limit: ContextVar[Deadline] = ContextVar("time limit", default=_NEVER)
 
 
 @contextmanager
-def time_limit(moment: float | None) -> Iterator[None]:
-    """Within it, `reduce` and `afford` raise OutOfTimeError after `moment` on the monotonic clock; None for never."""
-    before = _limit.set(min(_limit.get(), float("inf") if moment is None else moment))
+def time_limit(moment: float | None, watch: Watch | None = None) -> Iterator[None]:
+    """Within it, `reduce` and `afford` raise OutOfTimeError after `moment` on the monotonic clock; None for never.
+
+    `watch` is told that they did.
+    """
+    mine, outer = Deadline(moment, watch=watch or Watch()), _limit.get()
+    before = _limit.set(mine if mine.seconds_left < outer.seconds_left else outer)
     try:
         yield
     finally:
@@ -27,11 +34,20 @@ def time_limit(moment: float | None) -> Iterator[None]:
 
 def afford(flops: float = 0.0) -> None:
     """Raise OutOfTimeError where this much work would end after the limit."""
-    if time.monotonic() + flops / FLOPS > _limit.get():
+    limit = _limit.get()
+    if limit.moment is not None and time.monotonic() + flops / FLOPS > limit.moment:
+        limit.watch.ended = True
         raise OutOfTimeError("The time ended before this was done: give a larger time_budget.")
+
+
+def steps_within(work: float, n_samples: int, n_unknowns: int, dense: bool) -> int:
+    """How many damped steps of least squares a number of multiplications allows, with S formed (dense) or in products.
+
+    A fit that is worth so much and no more is limited by this number rather than by the clock.
+    """
+    return max(1, int(work / (STEP + n_samples * n_unknowns * (n_unknowns if dense else PRODUCTS))))
 
 
 def limit() -> Deadline:
     """The limit in force as a deadline, for a loop that ends with the best it has."""
-    moment = _limit.get()
-    return Deadline(None if moment == float("inf") else moment)
+    return _limit.get()

@@ -2,17 +2,12 @@
 
 from neurecover.statistics.base import Statistic
 from neurecover.statistics.digits import OutputDigits, OutputPrecision
-from neurecover.statistics.gauss_newton import (
-    CurvatureProduct,
-    GaussNewtonSums,
-    PreactivationRange,
-    ReadoutSums,
-    UnitBlockSums,
-)
+from neurecover.statistics.gauss_newton import GaussNewtonSums, ReadoutSums
 from neurecover.statistics.hermite import HermiteCoefficients, HermiteSums, regression_degree
 from neurecover.statistics.influence import Influence, InfluenceSums, ProbeScores, SerialResiduals, sketched
 from neurecover.statistics.model_sums import ModelSums, UnitsOn, incoming
 from neurecover.statistics.moments import Moments
+from neurecover.statistics.preactivations import PreactivationRange
 from neurecover.statistics.residuals import Residuals
 from neurecover.statistics.row_sample import RowSample
 from neurecover.statistics.scores import ScoreSums
@@ -21,7 +16,6 @@ from neurecover.statistics.together import Alike, Divided, Division, Together
 
 __all__ = [
     "Alike",
-    "CurvatureProduct",
     "Divided",
     "Division",
     "GaussNewtonSums",
@@ -44,7 +38,6 @@ __all__ = [
     "ShapeScores",
     "Statistic",
     "Together",
-    "UnitBlockSums",
     "UnitsOn",
     "incoming",
     "regression_degree",

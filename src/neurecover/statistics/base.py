@@ -139,12 +139,6 @@ def by_root(weight: np.ndarray | None, *arrays: np.ndarray) -> tuple[np.ndarray,
     return tuple(array * root.reshape(-1, *(1,) * (array.ndim - 1)) for array in arrays)
 
 
-def no_readout(q: int, p: int) -> dict[str, np.ndarray]:
-    """Sums over no samples of h hᵀ, h rᵀ and |r|² for q features h and p outputs."""
-    sums = {"hh": np.zeros((q, q)), "hr": np.zeros((q, p)), "rr": np.zeros(())}
-    return {"n": np.zeros((), dtype=np.int64)} | sums
-
-
 def add_gram(total: np.ndarray, features: np.ndarray) -> np.ndarray:
     """total + F Fᵀ in the lower triangle, for features F (q, m) in rows and `total` (q, q) in Fortran order.
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.models import Student
-from neurecover.statistics.base import Statistic, by_root, float64, no_readout
+from neurecover.statistics.base import Statistic, by_root, float64
 from neurecover.statistics.gate_pairs import PIECE, add_gate_pairs, feature_products, gated_products, no_pairs
 from neurecover.statistics.regions import Regions, can_divide, divide
 
@@ -29,7 +29,12 @@ class ReadoutSums(Statistic):
         self.student = student
         self.settings = {"V": student.V, "readout": student.readout}
         q, p = student.readout.shape
-        self.sums = no_readout(q, p)
+        self.sums = {
+            "n": np.zeros((), dtype=np.int64),
+            "hh": np.zeros((q, q)),
+            "hr": np.zeros((q, p)),
+            "rr": np.zeros(()),
+        }
         self.row_bytes = 8 * (3 * q + 2 * p)
 
     def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
@@ -54,36 +59,6 @@ class ReadoutSums(Statistic):
     def _probed(self, h: np.ndarray, X_extended: np.ndarray) -> np.ndarray:
         """The features that are summed: h, and what a subclass appends to it."""
         return h
-
-    def _gated(
-        self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Add the readout sums and return Mᵀ (m·D, n), h (n, q) and r (n, p), each times √w."""
-        X_extended, Z, h, R = self._readout(X, Y, weight)
-        gates = np.ascontiguousarray(self.student.activation.derivative(Z).T)
-        X_rows = np.ascontiguousarray(X_extended.T)
-        return (gates[:, None, :] * X_rows[None, :, :]).reshape(self.student.V.size, len(Z)), h, R
-
-
-class UnitBlockSums(ReadoutSums):
-    """The readout sums, Σ h mᵀ, Σ m rᵀ and only every unit's own block of Σ m mᵀ, (m, D, D).
-
-    Time n·q·m·D instead of n·(m·D)².
-    """
-
-    def __init__(self, student: Student) -> None:
-        super().__init__(student)
-        m, D = student.V.shape
-        q, p = student.readout.shape
-        self.sums |= {"hm": np.zeros((q, m * D)), "mr": np.zeros((m * D, p)), "blocks": np.zeros((m, D, D))}
-        self.row_bytes += 16 * m * D
-
-    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
-        M, h, R = self._gated(X, Y, weight)
-        self.sums["hm"] += (M @ h).T
-        self.sums["mr"] += M @ R
-        own = M.reshape(*self.student.V.shape, -1)
-        self.sums["blocks"] += own @ own.transpose(0, 2, 1)
 
 
 class GaussNewtonSums(ReadoutSums):
@@ -144,43 +119,44 @@ class GaussNewtonSums(ReadoutSums):
         mm, on = gated_products(self.sums["pairs"], *self.student.V.shape)
         return mm, self.sums["hm"] if self.degree is None else feature_products(self.student, mm, on, self.degree)
 
+    def information(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Σ JᵀJ and Σ Jᵀr over W, b, A and c, those that are free, then the probes output by output; and the free ones.
 
-class CurvatureProduct(Statistic):
-    """Σ Jᵀ J δ for the hidden weights' part J of the Jacobian and one direction δ (m, D), in time n·m·D."""
+        The block (V, V) is (AᵀA ⊗ 1) ∘ Σ m mᵀ, (Θ_o, V_j) is A_oj Σ h m_jᵀ and (Θ_o, Θ_o) is Σ h hᵀ.
+        """
+        student, s = self.student, self.sums
+        (m, D), (q, p), A = student.V.shape, student.readout.shape, student.A
+        n_probes, size = len(s["hh"]) - q, m * D
+        width = q + n_probes
+        F = np.zeros((size + p * width, size + p * width))
+        F[:size, :size], hm = self.curvature()
+        F[:size, :size].reshape(m, D, m, D)[...] *= (A.T @ A)[:, None, :, None]
+        F[size:, :size] = (np.repeat(A, D, axis=1)[:, None] * hm).reshape(p * width, size)
+        F[:size, size:] = F[size:, :size].T
+        for o in range(p):
+            rows = slice(size + o * width, size + (o + 1) * width)
+            F[rows, rows] = s["hh"]
+        hidden = np.einsum("jdo,oj->jd", s["mr"].reshape(m, D, -1), A)
+        score = np.concatenate([hidden.ravel(), s["hr"].T.ravel()])
+        free, order = network_order(student, n_probes)
+        return F[order][:, order], score[order], free
 
-    def __init__(self, student: Student, direction: np.ndarray) -> None:
-        self.student, self.direction = student, direction
-        self.settings = {"V": student.V, "readout": student.readout, "direction": direction}
-        self.sums = {"n": np.zeros((), dtype=np.int64), "product": np.zeros_like(direction)}
-        self.row_bytes = 8 * (4 * student.n_hidden + student.V.shape[1])
 
-    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
-        X, Y = float64(X, Y)
-        A = self.student.A
-        X_extended = self.student.extended(X)
-        gates = self.student.activation.derivative(X_extended @ self.student.V.T)
-        forward = (gates * (X_extended @ self.direction.T)) @ A.T
-        X_extended, forward = by_root(weight, X_extended, forward)
-        self._count(len(X), weight)
-        self.sums["product"] += (gates * (forward @ A)).T @ X_extended
-
-
-class PreactivationRange(Statistic):
-    """The largest z_j = v_j·x̃ of every hidden unit over the samples, the largest −z_j, and how often z_j > 0."""
-
-    maxima = frozenset({"highest", "lowest"})
-
-    def __init__(self, student: Student) -> None:
-        self.student = student
-        self.settings = {"V": student.V}
-        self.sums = {"n": np.zeros((), dtype=np.int64), "on": np.zeros(student.n_hidden, dtype=np.int64)}
-        self.sums |= {name: np.full(student.n_hidden, -np.inf) for name in sorted(self.maxima)}
-        self.row_bytes = 8 * (student.n_hidden + student.V.shape[1])
-
-    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
-        X, Y = float64(X, Y)
-        Z = self.student.extended(X) @ self.student.V.T
-        self._count(len(X), weight)
-        self.sums["on"] += np.count_nonzero(Z > 0, axis=0)
-        self.sums["highest"] = np.maximum(self.sums["highest"], Z.max(axis=0, initial=-np.inf))
-        self.sums["lowest"] = np.maximum(self.sums["lowest"], (-Z).max(axis=0, initial=-np.inf))
+def network_order(student: Student, n_probes: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    """The free parameters of a student's network in the order of `models.parameters`, and where each of them, then
+    every probe output by output, stands among the student's own.
+    """
+    (k, D), p, bias = student.V.shape, student.n_outputs, student.bias
+    d, q = D - bias, k + bias
+    width = q + n_probes
+    unit, output = np.arange(k)[:, None], np.arange(p)[:, None]
+    in_W = (unit * D + np.arange(d)).ravel()
+    in_b = (unit * D + d).ravel() if bias else np.zeros(0, dtype=int)
+    in_A = (k * D + output * width + np.arange(k)).ravel()
+    in_c = (k * D + output * width + k).ravel() if bias else np.zeros(0, dtype=int)
+    probes = (k * D + output * width + q + np.arange(n_probes)).ravel()
+    starts = np.cumsum([0, k * d, k, p * k])
+    free = np.concatenate([np.arange(k * d), starts[2] + np.arange(p * k)])
+    if bias:
+        free = np.arange(starts[3] + p)
+    return free, np.concatenate([in_W, in_b, in_A, in_c, probes])

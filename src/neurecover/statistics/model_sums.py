@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from neurecover.models import DeepNetwork, Model, Network, jacobian, parameters
+from neurecover.models import Composite, Layered, Model, jacobian, parameters
 from neurecover.statistics.base import Statistic, add_gram, by_root, float64, symmetric
 
 
@@ -95,13 +95,11 @@ def sides(model: Model, X: np.ndarray, near: float) -> np.ndarray:
     return np.hstack(parts)
 
 
-def _biases(model: Model) -> list[np.ndarray]:
-    if isinstance(model, Network):
-        return [model.b]
-    if isinstance(model, DeepNetwork):
+def _biases(model: Layered | Composite) -> list[np.ndarray]:
+    if not isinstance(model, Composite):
         return [b for _, b in model.layers[:-1]]
     above = model.upper
-    return [model.threshold, *(_biases(above) if isinstance(above, Network | DeepNetwork) else [])]
+    return [model.threshold, *(_biases(above) if isinstance(above, Layered) else [])]
 
 
 def incoming(model: Model) -> np.ndarray:

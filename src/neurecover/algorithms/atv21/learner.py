@@ -30,8 +30,8 @@ from neurecover.algorithms.base import Algorithm, Call
 from neurecover.data import Mapped, Source, Whitening, reduce, split
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network
-from neurecover.refine.task import Task
 from neurecover.results import Estimate
+from neurecover.search.task import Task
 from neurecover.solve import Deadline
 from neurecover.statistics import Moments
 from neurecover.statistics.hermite import n_features
@@ -272,9 +272,8 @@ def _run(call: Call) -> Estimate:
     try:
         if call.form == "paper":
             return _run_as_printed(call, test.sentence)
-        if deadline.moment is not None:
-            deadline = Deadline.after(SHARE * deadline.seconds_left)
-        found = learn(call.source, task.activation, call.rng, n_hidden=task.n_hidden, bias=task.bias, deadline=deadline)
+        part = deadline.share(SHARE)
+        found = learn(call.source, task.activation, call.rng, n_hidden=task.n_hidden, bias=task.bias, deadline=part)
     except UnsolvableError as reason:
         return Estimate(None, (test.sentence, str(reason)))
     asked = found.fit.asked

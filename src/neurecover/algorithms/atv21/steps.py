@@ -17,8 +17,8 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.exceptions import UnsolvableError
+from neurecover.fit.networks import as_network, wide
 from neurecover.models import Network, Student
-from neurecover.refine.settling import as_network
 from neurecover.tensors import best_weights, flatten, flattening_rank, jennrich, network_moments
 from neurecover.tensors.overcomplete import directions_of_powers
 
@@ -169,4 +169,6 @@ def consolidate(
     L = linear - m * turned @ W
     constant = c - m * turned @ b
     readout = np.vstack([(right + turned).T, L.T, constant[None]])
-    return as_network(Student(activation, np.column_stack([W, b]), readout, bias=True, affine=True))
+    network = as_network(wide(Student(activation, np.column_stack([W, b]), readout, bias=True, affine=True)))
+    assert isinstance(network, Network)
+    return network

@@ -20,8 +20,8 @@ from neurecover.algorithms.bjw18.patterns import ExactWeights
 from neurecover.algorithms.bjw18.tensor import exact_tensor
 from neurecover.data import ArraySource, Source, subsample
 from neurecover.exceptions import UnsolvableError
-from neurecover.refine.task import Task
 from neurecover.results import Estimate
+from neurecover.search.task import Task
 from neurecover.tensors.robust import LowRankSparse, separate
 
 MAX_ROWS = 10_000  # the pursuit holds about eight arrays of that many samples

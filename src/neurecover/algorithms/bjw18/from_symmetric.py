@@ -16,8 +16,8 @@ from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights
 from neurecover.algorithms.gklw19.learner import learn
 from neurecover.algorithms.gklw19.reflection import symmetry_test
 from neurecover.data import ArraySource, Source
-from neurecover.refine.task import Task
 from neurecover.results import Estimate
+from neurecover.search.task import Task
 
 
 def exact_symmetric(source: Source, k: int, rng: np.random.Generator) -> ExactWeights:

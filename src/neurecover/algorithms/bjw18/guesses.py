@@ -29,8 +29,8 @@ from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.bjw18.common import refuse_exact
 from neurecover.data import Whitening, subsample
 from neurecover.models import Network
-from neurecover.refine.task import Task
 from neurecover.results import Estimate
+from neurecover.search.task import Task
 
 MAX_ROWS = 20_000
 MAX_SECONDS = 60.0

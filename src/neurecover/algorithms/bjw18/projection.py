@@ -25,8 +25,8 @@ from neurecover.algorithms.bjw18.common import centred_whitening, kurtosis_notes
 from neurecover.algorithms.bjw18.tensor import tensor_directions
 from neurecover.data import Mapped, Source, reduce
 from neurecover.models import Network, Student
-from neurecover.refine.task import Task
 from neurecover.results import Estimate
+from neurecover.search.task import Task
 from neurecover.statistics import ReadoutSums
 
 GAUSSIANITY_ROWS = 20_000

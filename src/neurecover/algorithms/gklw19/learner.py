@@ -37,11 +37,11 @@ from neurecover.certificate import Check
 from neurecover.data import Mapped, Oracle, Source, Whitening, reduce, split
 from neurecover.data.reflected import with_reflections
 from neurecover.exceptions import UnsolvableError
+from neurecover.fit.point import Readout
 from neurecover.models import Model, Network, Student
-from neurecover.refine.descent import Descent
-from neurecover.refine.task import Task
 from neurecover.results import Estimate
-from neurecover.statistics import Moments, Residuals
+from neurecover.search.task import Task
+from neurecover.statistics import Moments, ReadoutSums, Residuals
 from neurecover.statistics.hidden_gradient import HiddenGradient
 
 GRADIENT_STEPS = 100
@@ -170,7 +170,8 @@ def _finish(source: Source, network: Network, hidden: str) -> tuple[Network, flo
     """The network after its last step, and its mean squared residual per output."""
     student = Student(network.activation, network.W, network.A.T, bias=False, affine=False)
     if hidden == "readout":
-        student = Descent(source, student).student
+        sums = reduce(source, ReadoutSums(student)).sums
+        student = replace(student, readout=student.readout + Readout(sums["hh"]).solve(sums["hr"]))
     elif hidden == "gradient":
         student = _descend_hidden(source, student)
     elif hidden != "algorithm 1":

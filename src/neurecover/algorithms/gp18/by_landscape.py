@@ -10,8 +10,8 @@ from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.gp18.common import refuse_unless
 from neurecover.algorithms.gp18.step_one import Directions, directions, hermite_coefficients, thresholds
 from neurecover.algorithms.gp18.upper import with_linear_upper
-from neurecover.refine.task import Task
 from neurecover.results import Estimate
+from neurecover.search.task import Task
 
 _PATHS = {BEST: "simultaneous", PAPER: "one_by_one"}
 

@@ -15,8 +15,8 @@ from neurecover.algorithms.gp18.common import refuse_unless
 from neurecover.algorithms.gp18.step_one import hermite_coefficients
 from neurecover.algorithms.gp18.upper import with_linear_upper
 from neurecover.exceptions import UnsolvableError
-from neurecover.refine.task import Task
 from neurecover.results import Estimate
+from neurecover.search.task import Task
 from neurecover.tensors import span, unpack
 from neurecover.tensors.packing import checked
 

@@ -22,8 +22,8 @@ from neurecover.algorithms.gp18.upper import with_linear_upper
 from neurecover.data import ArraySource, Source, reduce, subsample
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Polynomial
-from neurecover.refine.task import Task
 from neurecover.results import Estimate
+from neurecover.search.task import Task
 from neurecover.solve import Deadline
 from neurecover.statistics import Moments
 

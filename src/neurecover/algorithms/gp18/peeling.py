@@ -1,8 +1,8 @@
 """The layers above a known first one, peeled one after the other [GP18, Appendix E].
 
 The values of a layer that is known are the inputs of what is above it, whose own lowest layer is sought in them as the
-first was in x, and so on up. They are not Gaussian, so that no moments show it: the search is the one that `refine` has
-for several layers, which finds the planes of the lowest layer first and is then left with one layer less.
+first was in x, and so on up. They are not Gaussian, so that no moments show it: the search is the one for
+several layers, which finds the planes of the lowest layer first and is then left with one layer less.
 
 A first layer that is off by an angle leaves a residual of that size whatever is above it, so every try ends with a fit
 of all layers together. Without noise a residual at the level of rounding says that the try was right.
@@ -16,11 +16,14 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.data import ArraySource, Source, Whitening, subsample, unwhitened
+from neurecover.fit.model_fit import fit_model
+from neurecover.fit.networks import as_network
+from neurecover.fit.samples import Samples
 from neurecover.models import Composite, DeepNetwork, Network
-from neurecover.refine.deep_problem import Problem
-from neurecover.refine.deep_search import candidates
-from neurecover.refine.deep_settling import settle_deep
-from neurecover.refine.model_fit import fit_model
+from neurecover.search.candidates import candidates
+from neurecover.search.race import Setting
+from neurecover.search.settle import settle
+from neurecover.search.task import Task
 from neurecover.solve import Deadline
 
 _SAMPLES = 6_000  # that the tries look at
@@ -48,27 +51,20 @@ def peel(
     X, Y = X[rows], Y[rows]
     H = layer.hidden(X)
     whitening = Whitening.of(H.mean(axis=0), np.cov(H, rowvar=False, bias=True).reshape(H.shape[1], -1))
-    problem = Problem.of(ArraySource(whitening.inputs(H), Y), layer.activation, True, None)
-    samples = problem.samples(len(H), rng)
+    samples = Samples.of(ArraySource(whitening.inputs(H), Y), True)
+    task = Task(layer.activation, whitening.rank, Y.shape[1], len(H), True, None, depth=len(widths), layers=widths)
+    setting = Setting.plain(task, rng, deadline)
     best, least = layer, np.inf
-    for candidate in islice(candidates(samples, widths, rng, deadline), _TRIES):
-        above = unwhitened(settle_deep(samples, candidate.fit, deadline).fit.network, whitening)
-        assert isinstance(above, DeepNetwork)
-        whole = Composite(layer.W, layer.threshold, _as_network(above), layer.activation)
+    for candidate in islice(candidates(samples, setting, widths), _TRIES):
+        above = unwhitened(as_network(settle(candidate.fit, setting).fit.student), whitening)
+        assert isinstance(above, Network | DeepNetwork)
+        whole = Composite(layer.W, layer.threshold, above, layer.activation)
         fit = fit_model(ArraySource(X, Y), whole, deadline, _STEPS, damping=1e-3)
         if fit.rss < least:
             best, least = fit.network, fit.rss
         if fit.relative_rss < SOLVED or deadline.passed:
             break
     return best
-
-
-def _as_network(above: DeepNetwork) -> Network | DeepNetwork:
-    """One hidden layer is a `Network`."""
-    if len(above.n_hidden) > 1:
-        return above
-    (W, b), (A, c) = above.layers
-    return Network(W, b, A, c, above.activation)
 
 
 def _telling(active: np.ndarray) -> np.ndarray:

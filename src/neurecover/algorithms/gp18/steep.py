@@ -24,8 +24,8 @@ from neurecover.algorithms.gp18.common import refuse_unless
 from neurecover.algorithms.gp18.upper import with_linear_upper
 from neurecover.data import Source, subsample
 from neurecover.exceptions import UnsolvableError
-from neurecover.refine.task import Task
 from neurecover.results import Estimate
+from neurecover.search.task import Task
 from neurecover.statistics.hermite import hermite_features
 
 WIDTHS = {1: (0.3, 0.15, 0.08), 2: (0.3, 0.2, 0.12)}  # the noise of δ″ grows like ε^−5/2, that of δ′ like ε^−3/2

@@ -19,16 +19,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from neurecover.algorithms.gp18.damping import damped_step
-from neurecover.data import Source, reduce
+from neurecover.algorithms.gp18.union_ascent import ascend, tangents
+from neurecover.data import Source
 from neurecover.statistics.union_score import UnionScore
 
-_MOST_FLIPPED = 0.45
-_STAGES, _STEPS = 25, 8  # of sharpening, and of Fisher scoring in each
-_GAIN = 0.05  # of log-likelihood, below which a stage ends
+_STAGES = 25  # of sharpening, with Fisher scoring in each
 _FASTEST, _FINEST, _WIDEST = 0.5, 1e-7, 1.0  # tan α may halve from one stage to the next, and stays within bounds
-_FARTHEST = 20.0  # a threshold, in standard deviations of the inputs, at which a unit has no samples
-_LONGEST = 1e100  # of a step; its square is still a number
 _SETTLED = 0.05  # relative change of tan α at the end
 _ENOUGH = 1e-3  # share of samples on the wrong side, beyond those flipped, up to which no unit needs to be moved
 
@@ -97,13 +93,14 @@ def sharpened(labels: Source, fit: UnionFit) -> UnionFit:
     """The fit at the angles that its own information leaves, reached from wider ones."""
     steps = 0
     for _ in range(_STAGES):
-        here = _ascend(labels, fit)
-        covariance = _covariance(here.score)
+        loop = ascend(labels, fit.likelihood(), fit.tan_alpha)
+        here = loop.point.score
+        covariance = _covariance(here)
         # One input has no angle; what is left there is the error of the threshold.
         turns = slice(0, -1) if fit.W.shape[1] > 1 else slice(None)
         left = np.sqrt(np.array([np.trace(block[turns, turns]) for block in covariance]))
         tan = np.clip(left, np.maximum(_FASTEST * fit.tan_alpha, _FINEST), _WIDEST)
-        steps += here.steps
+        steps += loop.iterations
         settled = bool(np.all(np.abs(tan - fit.tan_alpha) <= _SETTLED * fit.tan_alpha))
         fit = _as_fit(here, fit.tan_alpha, covariance, steps)
         if settled:
@@ -112,8 +109,7 @@ def sharpened(labels: Source, fit: UnionFit) -> UnionFit:
     return fit
 
 
-def _as_fit(here: _Ascent, tan: np.ndarray, covariance: np.ndarray, steps: int) -> UnionFit:
-    score = here.score
+def _as_fit(score: UnionScore, tan: np.ndarray, covariance: np.ndarray, steps: int) -> UnionFit:
     return UnionFit(
         score.V * tan[:, None],
         score.tau * tan,
@@ -126,75 +122,13 @@ def _as_fit(here: _Ascent, tan: np.ndarray, covariance: np.ndarray, steps: int) 
     )
 
 
-@dataclass(frozen=True)
-class _Ascent:
-    score: UnionScore
-    steps: int
-
-
-def _ascend(labels: Source, fit: UnionFit) -> _Ascent:
-    """Fisher scoring at fixed angles."""
-    here = reduce(labels, fit.likelihood())
-    damping, done = 1e-3, 0
-    while done < _STEPS:
-        done += 1
-        gain = 0.0
-        for _ in range(12):
-            trial = reduce(labels, _stepped(here, fit.tan_alpha, damping))
-            gain = float(trial.sums["log_likelihood"] - here.sums["log_likelihood"])
-            if gain > 0.0:
-                here, damping = trial, max(damping / 8.0, 1e-9)
-                break
-            damping *= 8.0
-        # Half a unit of log-likelihood is one standard error of one parameter.
-        if gain < _GAIN:
-            break
-    return _Ascent(here, done)
-
-
-def _stepped(here: UnionScore, tan: np.ndarray, damping: float) -> UnionScore:
-    """The likelihood after one damped step, with nothing added yet: rows of V keep their lengths 1/tan α."""
-    k, d = here.V.shape
-    score, scale = here.sums["score"].ravel(), np.ones(k * (d + 1))
-    if here.flips is not None:
-        # In (log η₀, log η₁) derivatives are multiplied by η.
-        score = np.concatenate([score, here.sums["flip_score"]])
-        scale = np.concatenate([scale, here.flips])
-    B = _tangents(here) * scale[:, None]
-    information, ascent = B.T @ here.information @ B, B.T @ score
-    step = B @ damped_step(information, ascent, damping)
-    turn = step[: k * (d + 1)].reshape(k, d + 1)
-    # Nothing bounds the step of a unit that no sample tells anything of; where a long one leads is where it points.
-    V = here.V + np.clip(turn[:, :d], -_LONGEST, _LONGEST)
-    V /= np.linalg.norm(V, axis=1, keepdims=True) * tan[:, None]
-    flips = here.flips
-    if flips is not None:
-        moved = flips * np.exp(np.clip(step[-2:] / flips, -1.0, 1.0))
-        flips = np.clip(moved, 0.5 / max(here.n, 1), _MOST_FLIPPED)
-    tau = np.clip(here.tau + turn[:, d], -_FARTHEST / tan, _FARTHEST / tan)
-    return UnionScore(V, tau, flips=flips)
-
-
-def _tangents(here: UnionScore) -> np.ndarray:
-    """A basis of the steps that keep the lengths of V's rows: v moves at right angles to itself, τ and η freely."""
-    k, d = here.V.shape
-    size = k * (d + 1) + (0 if here.flips is None else 2)
-    B = np.zeros((size, size - k))
-    for i in range(k):
-        rows, columns = i * (d + 1), i * d
-        B[rows : rows + d, columns : columns + d - 1] = np.linalg.svd(here.V[i : i + 1])[2][1:].T
-        B[rows + d, columns + d - 1] = 1.0
-    B[k * (d + 1) :, k * d :] = np.eye(size - k * (d + 1))
-    return B
-
-
 def _covariance(here: UnionScore) -> np.ndarray:
     """Of (zᵢ, tᵢ) for every unit, (k, d + 1, d + 1): the inverse Fisher information, all else being free too.
 
     A unit vector and a threshold are not off by more than about 1, which is the error of what no sample determines.
     """
     k, d = here.V.shape
-    B = _tangents(here)
+    B = tangents(here)
     tan = 1.0 / np.linalg.norm(here.V, axis=1)
     prior = np.concatenate([np.repeat(tan**2, d), np.ones(B.shape[1] - k * d)])  # v = z / tan α
     inverse = B @ np.linalg.inv(B.T @ here.information @ B + np.diag(prior)) @ B.T

@@ -15,10 +15,11 @@ from neurecover.algorithms.gp18.peeling import SOLVED, can_be_peeled, peel
 from neurecover.algorithms.gp18.step_two import NEVER
 from neurecover.algorithms.gp18.upper import Hidden, fit_polynomial
 from neurecover.data import ArraySource, Source, Whitening, reduce, subsample, unwhitened
+from neurecover.fit.model_fit import can_be_fitted, fit_model
 from neurecover.models import Composite, DeepNetwork, Network, Upper, parameters
-from neurecover.refine.finisher import MAX_DESCENTS, finish
-from neurecover.refine.model_fit import can_be_fitted, fit_model
-from neurecover.refine.task import Task
+from neurecover.search.network import search_network
+from neurecover.search.options import SearchOptions
+from neurecover.search.task import Task
 from neurecover.solve import Deadline
 from neurecover.statistics import Residuals
 
@@ -29,6 +30,7 @@ _JOINT_WORK = 2e9  # multiply–adds of a step for which more samples than that 
 _NEARLY = 0.3  # how far below its threshold a unit may be for the fit to be told that it is at rest
 _AT_REST = 200  # samples without an active unit: they all say the same, so that a few are enough
 _DEEP_STARTS = 20
+_FIRST_SHARE = 0.5  # of the time there is, for a first attempt that leaves some for a second
 _FIRST_DESCENTS = 25  # of a network on values of a layer that may be a little off, before the layer moves too
 _NEARLY_ALL = 1.0 - 1e-9  # of the variance: peeled layers that explain more are not raced against descents
 
@@ -62,9 +64,9 @@ def fit_upper(
         if isinstance(n_upper, tuple):
             raise ValueError(f"upper='network' has one hidden layer, so n_upper is one number. Got {n_upper} instead.")
         peelable = n_upper is not None and can_be_peeled(layer, act)
-        limits = (_half(deadline), _FIRST_DESCENTS) if peelable else (deadline, MAX_DESCENTS)
-        top = _upper_network(hidden, n_upper, act, rng, *limits)
-        if n_upper is not None and top.n_hidden != n_upper and peelable:
+        limits = (deadline.share(_FIRST_SHARE), _FIRST_DESCENTS) if peelable else (deadline, SearchOptions().max_fits)
+        top, exact = _upper_network(hidden, n_upper, act, rng, *limits)
+        if n_upper is not None and not exact and peelable:
             # The values of a layer that is a little off are no function of so few units: the layer has to move too.
             wider = Composite(layer.W, layer.threshold, top, layer.activation)
             peeled = peel(train, layer, (n_upper,), rng, deadline)
@@ -82,17 +84,12 @@ def _peeled_or_descended(
     train: Source, layer: Composite, widths: tuple[int, ...], rng: np.random.Generator, deadline: Deadline
 ) -> Composite:
     """Units that never switch cannot be peeled; where there are such, descents from random starts may explain more."""
-    peeled = peel(train, layer, widths, rng, _half(deadline))
+    peeled = peel(train, layer, widths, rng, deadline.share(_FIRST_SHARE))
     if explained(peeled, train) > _NEARLY_ALL:
         return peeled
     top = _upper_deep(Hidden(train, layer), widths, layer.activation, rng, deadline)
     descended = Composite(layer.W, layer.threshold, top, layer.activation)
     return max(peeled, descended, key=lambda found: explained(found, train))
-
-
-def _half(deadline: Deadline) -> Deadline:
-    """For a first attempt that leaves time for a second."""
-    return deadline if deadline.moment is None else Deadline.after(0.5 * deadline.seconds_left)
 
 
 def polished(network: Composite, train: Source, holdout: Source, rng: np.random.Generator) -> Composite:
@@ -120,14 +117,17 @@ def _upper_network(
     rng: np.random.Generator,
     deadline: Deadline,
     max_descents: int,
-) -> Network:
+) -> tuple[Network, bool]:
+    """Return the network on hidden values, and whether it leaves nothing but rounding."""
     H, Y = _upper_samples(hidden, rng)
     whitening = Whitening.of(H.mean(axis=0), np.cov(H, rowvar=False, bias=True).reshape(H.shape[1], -1))
     source = ArraySource(whitening.inputs(H), Y)
     task = Task(activation, whitening.rank, Y.shape[1], len(H), True, n_upper)
-    network = unwhitened(finish(source, task, rng, deadline, max_descents=max_descents).network, whitening)
+    options = SearchOptions(max_fits=max_descents)
+    found = search_network(source, task, rng, deadline, options=options)
+    network = unwhitened(found.network, whitening)
     assert isinstance(network, Network)
-    return network
+    return network, found.exact
 
 
 def _upper_deep(

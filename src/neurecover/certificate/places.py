@@ -1,0 +1,57 @@
+"""Where the weights of a network stand among its parameters, in the order of `models.parameters`, as masks of these."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.models import DeepNetwork, Network
+
+Layered = Network | DeepNetwork
+
+
+def rows_of(normal: Layered) -> list[np.ndarray]:
+    """Where the weights of every hidden unit, without its bias, stand among the parameters."""
+    rows, start = [], 0
+    for W, b in normal.layers[:-1]:
+        rows += [np.arange(start + j * W.shape[1], start + (j + 1) * W.shape[1]) for j in range(len(W))]
+        start += W.size + b.size
+    return rows
+
+
+def bias_of(normal: Layered, unit: int) -> int:
+    start = 0
+    for W, b in normal.layers[:-1]:
+        if unit < len(W):
+            return start + W.size + unit
+        start, unit = start + W.size + b.size, unit - len(W)
+    raise IndexError(unit)
+
+
+def affine_columns(normal: Layered, rare: np.ndarray) -> np.ndarray:
+    """The weights of C on inputs that are rare (k, d) for any unit, as a mask of the parameters."""
+    masks = {name: np.zeros(array.shape, dtype=bool) for name, array in normal.arrays.items()}
+    if normal.C is not None:
+        masks["C"][:] = rare.any(axis=0)
+    return np.concatenate([mask.ravel() for mask in masks.values()])
+
+
+def columns_above(normal: Layered, units: np.ndarray) -> np.ndarray:
+    """The weights with which the given hidden units are read, as a mask of the parameters."""
+    masks = {name: np.zeros(array.shape, dtype=bool) for name, array in normal.arrays.items()}
+    readers, unit = [mask for name, mask in masks.items() if mask.ndim == 2 and name != "C"][1:], 0
+    for W, above in zip(normal.hidden_weights, readers):
+        above[:, units[unit : unit + len(W)]] = True
+        unit += len(W)
+    return np.concatenate([mask.ravel() for mask in masks.values()])
+
+
+def constants_above(normal: Layered, units: np.ndarray) -> np.ndarray:
+    """The biases of the layers above the given hidden units, and C beside them, as a mask of the parameters."""
+    masks = {name: np.zeros(array.shape, dtype=bool) for name, array in normal.arrays.items()}
+    biases, unit = [mask for name, mask in masks.items() if mask.ndim == 1], 0
+    for W, above in zip(normal.hidden_weights, biases[1:]):
+        above[:] = units[unit : unit + len(W)].any()
+        unit += len(W)
+    if normal.C is not None:
+        masks["C"][:] = units.any()
+    return np.concatenate([mask.ravel() for mask in masks.values()])

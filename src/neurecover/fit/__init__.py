@@ -1,0 +1,1 @@
+"""Least squares of one model of the family to samples."""

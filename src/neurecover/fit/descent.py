@@ -1,0 +1,80 @@
+"""One descent: the damped loop of `solve` from a student's hidden weights downhill."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from neurecover.fit.options import FitOptions
+from neurecover.fit.point import Point
+from neurecover.fit.samples import Samples
+from neurecover.models.wide import WideStudent
+from neurecover.solve import Damping, Deadline, Loop, Outcome, Tolerances
+
+ROUNDING = 1e-30  # Σr²/Σy² at which double precision has nothing left to give
+PATIENT = 1.0  # as `slow`: go on until nothing is gained, as under noise, where Σr² hardly falls near its optimum
+CLOSE = 1e-9  # Σr²/Σy² at which dense steps end what conjugate gradients bring to an end slowly
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """Where a descent ended, and whether nothing more is to be gained from there."""
+
+    point: Point
+    converged: bool
+    steps: int
+
+    @property
+    def student(self) -> WideStudent:
+        return self.point.student
+
+    @property
+    def rss(self) -> float:
+        """Σr²."""
+        return self.point.loss
+
+    @property
+    def relative(self) -> float:
+        """Σr²/total."""
+        return self.point.relative
+
+
+def descend(
+    samples: Samples,
+    student: WideStudent,
+    options: FitOptions,
+    deadline: Deadline | None = None,
+    *,
+    steps: int | None = None,
+    target: float = ROUNDING,
+    slow: float | None = None,
+) -> Fit:
+    """Go downhill from a student's hidden weights; at least its readout is solved.
+
+    The descent ends at Σr²/Σy² < target, after `steps`, where nothing is gained, or where the last `window` steps
+    together brought Σr² down by less than a factor `slow`.
+    """
+    steps = options.max_steps if steps is None else steps
+    slow = options.slow if slow is None else slow
+    point = Point(samples, student, options, deadline)
+    if student.size == 0 or not point.loss < float("inf"):
+        return Fit(point, True, 0)
+    loop, history = _loop(point, target), [point.loss]
+    while loop.outcome is Outcome.RUNNING and len(history) <= steps:
+        if deadline is not None and deadline.passed:
+            break
+        loop.advance(1, deadline)
+        history.append(loop.point.loss)
+        late = len(history) > 2 * options.window
+        if late and history[-1] > slow * history[-1 - options.window]:
+            break
+        if late and not loop.point.dense and loop.point.large and loop.point.relative < CLOSE:
+            loop.point.dense = True
+            if not loop.point.large:
+                loop = _loop(loop.point, target)
+    return Fit(loop.point, loop.outcome is not Outcome.RUNNING, len(history) - 1)
+
+
+def _loop(point: Point, target: float) -> Loop[Point]:
+    # Products in single precision say nothing of curvatures below their rounding.
+    damping = Damping(smallest=1e-7) if point.large else Damping()
+    return Loop(point, Tolerances(rounding=max(target, ROUNDING), promise=1e-13, gain=1e-12), damping)

@@ -1,0 +1,137 @@
+"""Least squares over all parameters θ of any network at once: damped Gauss–Newton on Σ |y − f_θ(x)|²,
+
+    (Σ JᵀJ + N Nᵀ + λD) δ = Σ Jᵀr,        D = diag Σ JᵀJ.
+
+From a start that is near, this is a short way: the residuals are smooth but for the few samples at a kink, and without
+noise they vanish at the truth. The columns of N are the scales that a unit can hand to the layer above: N Nᵀ holds them
+where they are and changes nothing else, because Σ JᵀJ and Σ Jᵀr vanish along N. The loop is `solve.Loop`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Generic, TypeVar
+
+import numpy as np
+
+from neurecover.data import Source, reduce
+from neurecover.models import (
+    Composite,
+    DeepNetwork,
+    Network,
+    Polynomial,
+    are_biases,
+    free_directions,
+    parameters,
+    with_parameters,
+)
+from neurecover.solve import Damping, Deadline, DenseSystem, Loop, Outcome, Tolerances, damping_diagonal
+from neurecover.statistics import ModelSums, Residuals
+
+M = TypeVar("M", Network, DeepNetwork, Composite)
+MOST_STEPS = 100
+ROUNDING = 1e-29  # Σ r² / Σ y² at which double precision has nothing left to give
+SMALL = 1e-4  # of one equation's share of Σ r²: a full step that gains less has reached the optimum
+START = 1e-6  # damping of the first step: the start is taken to be near
+
+
+@dataclass(frozen=True)
+class ModelFit(Generic[M]):
+    """The network, its Σ r² and Σ y² on the samples, and why the fit ended.
+
+    weakest is the smallest eigenvalue of Σ JᵀJ, scaled to unit diagonal and apart from the free scales: at the level of
+    rounding where the samples leave some weight open.
+    """
+
+    network: M
+    rss: float
+    total: float
+    outcome: Outcome
+    weakest: float
+
+    @property
+    def relative_rss(self) -> float:
+        return self.rss / self.total if self.total > 0.0 else 0.0
+
+    @property
+    def converged(self) -> bool:
+        return self.outcome is not Outcome.RUNNING
+
+
+def can_be_fitted(model: Network | DeepNetwork | Composite) -> bool:
+    """Whether all its parts have parameters and derivatives."""
+    known = not isinstance(model, Composite) or isinstance(model.upper, Polynomial | Network | DeepNetwork)
+    return known and model.activation.differentiable
+
+
+def fit_model(
+    source: Source,
+    model: M,
+    deadline: Deadline | None = None,
+    max_steps: int = MOST_STEPS,
+    *,
+    bias: bool = True,
+    damping: float = START,
+) -> ModelFit[M]:
+    """The network after damped Gauss–Newton on the samples of the source; bias=False leaves biases as they are."""
+    nothing = reduce(source, Residuals(lambda X: np.zeros((len(X), model.n_outputs)), model.n_outputs))
+    total = float(nothing.sums["residual_squared"].sum())
+    free = np.flatnonzero(np.ones(model.n_parameters, dtype=bool) if bias else ~are_biases(model))
+    small = SMALL / max(nothing.n * model.n_outputs, 1)
+    start = _Point(source, model, free, model_rss(source, model), total)
+    loop = Loop(start, Tolerances(ROUNDING, promise=small, gain=small), Damping(damping)).advance(max_steps, deadline)
+    end = loop.point
+    return ModelFit(end.model, end.loss, total, loop.outcome, end.weakest())
+
+
+def normal_equations(
+    model: Network | DeepNetwork | Composite, F: np.ndarray, g: np.ndarray, bias: bool
+) -> tuple[np.ndarray, DenseSystem]:
+    """Return the free parameters and the equations (F + N Nᵀ + λD) δ = g of their step; bias=False fixes biases."""
+    free = np.flatnonzero(np.ones(model.n_parameters, dtype=bool) if bias else ~are_biases(model))
+    S = F[np.ix_(free, free)]
+    D = damping_diagonal(np.diag(S))
+    N = free_directions(model)[free] * np.sqrt(D)[:, None]
+    N = np.sqrt(D)[:, None] * N / np.maximum(np.linalg.norm(N, axis=0), 1e-300)
+    return free, DenseSystem(np.asfortranarray(S + N @ N.T), g[free], D)
+
+
+@dataclass(frozen=True, eq=False)
+class _Point(Generic[M]):
+    source: Source
+    model: M
+    free: np.ndarray
+    loss: float
+    scale: float
+
+    @cached_property
+    def _system(self) -> DenseSystem:
+        sums = reduce(self.source, ModelSums(self.model))
+        _, system = normal_equations(self.model, sums.curvature(), sums.sums["jr"], len(self.free) == sums.n_parameters)
+        return system
+
+    def system(self) -> DenseSystem:
+        return self._system
+
+    def moved(self, step: np.ndarray) -> _Point[M] | None:
+        theta = parameters(self.model)
+        theta[self.free] += step
+        if not np.isfinite(theta).all():
+            return None
+        model = with_parameters(self.model, theta)
+        loss = model_rss(self.source, model)
+        return replace(self, model=model, loss=loss) if np.isfinite(loss) else None
+
+    def weakest(self) -> float:
+        if len(self.free) == 0:
+            return 1.0
+        root = np.sqrt(self._system.D)
+        return float(np.linalg.eigvalsh(self._system.S / root / root[:, None])[0])
+
+
+def model_rss(source: Source, model: Network | DeepNetwork | Composite) -> float:
+    """Σ |y − f(x)|²."""
+    width = 2 * sum(len(W) for W in model.hidden_weights)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return float(reduce(source, Residuals(model, model.n_outputs, width)).sums["residual_squared"].sum())

@@ -1,0 +1,141 @@
+"""A student with the readout that is best for its hidden layers, and the equations of the next step.
+
+Variable projection [Golub & Pereyra 1973]: for given V the readout Θ is a linear least-squares solution, so the problem
+is one in V alone. With B the columns that the readout reads, F Fᵀ = BᵀB and P the projector on B, the step is [Kaufman
+1975]
+
+    (S + λD) δ = Jᵀr,        S = Jᵀ(I − P)J,        D = diag JᵀJ.
+
+With weights w every row of B, J and r is multiplied by √w.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
+
+from neurecover.fit.options import FitOptions
+from neurecover.fit.samples import Samples
+from neurecover.models.wide import WideStudent
+from neurecover.solve import Deadline, Direction
+
+if TYPE_CHECKING:
+    from neurecover.fit.unit_blocks import UnitBlocks
+
+SINGLE_RANGE = 1e9  # whose fourth power, as of sums of squares of products, single precision still holds
+
+
+class Readout:
+    """F with F Fᵀ = BᵀB, columns scaled to one size; a ridge at the level of rounding tames equal columns."""
+
+    def __init__(self, gram: np.ndarray) -> None:
+        scale = np.sqrt(gram.diagonal())
+        self.scale = np.where(scale > 0.0, scale, 1.0)
+        scaled = gram / self.scale / self.scale[:, None]
+        ridge = 1e-13 * max(len(gram), 1)
+        while True:
+            matrix = scaled.copy()
+            matrix.flat[:: len(matrix) + 1] += ridge
+            self.factor, failed = dpotrf(matrix, lower=1, overwrite_a=1, clean=1)
+            if not failed:
+                break
+            ridge *= 100.0
+
+    def solve(self, right: np.ndarray) -> np.ndarray:
+        """Return (BᵀB)⁻¹ right."""
+        return dpotrs(self.factor, right / self.scale[:, None], lower=1)[0] / self.scale[:, None]
+
+    def whiten(self, right: np.ndarray) -> np.ndarray:
+        """Return F⁻¹ right."""
+        return dtrtrs(self.factor, right / self.scale[:, None], lower=1)[0]
+
+    @cached_property
+    def inverse(self) -> np.ndarray:
+        """(BᵀB)⁻¹ for columns scaled to one size."""
+        lower = np.tril(dpotri(self.factor, lower=1)[0])
+        return lower + np.tril(lower, -1).T
+
+
+class Point:
+    """A student on samples: `loss` is Σ w r², `R` (n, p) holds √w r, `gram` is BᵀB and `values` the forward pass."""
+
+    def __init__(
+        self,
+        samples: Samples,
+        student: WideStudent,
+        options: FitOptions,
+        deadline: Deadline | None = None,
+        before: Point | None = None,
+    ) -> None:
+        self.samples, self.options, self.deadline = samples, options, deadline or Deadline()
+        self.student, self.loss, self.scale = student, np.inf, samples.total
+        self.dense, self.tolerance = False, options.loose
+        self.blocks: UnitBlocks | None = None
+        base, hidden = student.reads(student.depth)
+        with np.errstate(over="ignore", invalid="ignore"):  # a step too long for exp or a power is rejected
+            self.values = student.forward(samples.F)
+            F, H = samples.weigh(samples.F[:, :base]), samples.weigh(self.values.H[:, hidden])
+            self.gram = np.empty((len(student.theta),) * 2)
+            self.gram[:base, :base] = samples.moments[:base, :base]
+            self.gram[base:, :base] = H.T @ F
+            self.gram[:base, base:] = self.gram[base:, :base].T
+            self.gram[base:, base:] = H.T @ H
+            if not np.isfinite(self.gram).all():
+                return
+            self.readout = Readout(self.gram)
+            R = samples.weigh(samples.Y) - F @ student.theta[:base] - H @ student.theta[base:]
+            step = self.readout.solve(np.vstack([F.T @ R, H.T @ R]))
+            R -= F @ step[:base]
+            R -= H @ step[base:]
+        self.R, self.loss = R, float(np.vdot(R, R))
+        self.student = replace(student, theta=student.theta + step)
+        if before is not None:
+            self.dense, self.blocks = before.dense, before.blocks
+            # The error left in a step bounds the next decrease: it should be no larger than the last one, |r′|/|r|.
+            fall = np.sqrt(self.loss / before.loss) if before.loss > 0.0 else 0.0
+            self.tolerance = float(min(max(fall, options.tight), options.loose))
+
+    @property
+    def relative(self) -> float:
+        """Σr²/total."""
+        return self.loss / self.scale if self.scale > 0.0 and np.isfinite(self.loss) else float(self.loss != 0.0)
+
+    @property
+    def share(self) -> float:
+        """Σr² per degree of freedom that is left."""
+        return self.loss / max(self.samples.n_equations - self.student.n_parameters, 1)
+
+    @cached_property
+    def gradient(self) -> np.ndarray:
+        """Jᵀr, flat."""
+        return self.student.gradient(self.values, self.samples.weigh(self.R))
+
+    @cached_property
+    def fits_single(self) -> bool:
+        """Whether products of what is computed stay within the range of single precision, as e^z may not."""
+        gates = max((float(np.abs(gate).max(initial=0.0)) for gate in self.values.gates), default=0.0)
+        largest = max(float(np.abs(self.values.H).max(initial=0.0)), gates, float(np.abs(self.student.theta).max()))
+        return largest * max(float(np.abs(self.samples.F).max(initial=0.0)), 1.0) < SINGLE_RANGE
+
+    @property
+    def large(self) -> bool:
+        """Whether S is too large to be formed."""
+        limit = self.options.dense if self.student.depth == 1 else self.options.dense_deep
+        limit = max(limit, self.options.dense_deep) if self.dense else limit
+        return self.student.size > limit and self.fits_single
+
+    def system(self) -> Direction:
+        """Return the equations of the next step."""
+        from neurecover.fit.dense import dense_system
+        from neurecover.fit.products import ProductSystem
+
+        return ProductSystem(self) if self.large else dense_system(self)
+
+    def moved(self, step: np.ndarray) -> Point | None:
+        """Return the point one step on, None where it has no finite values."""
+        trial = Point(self.samples, self.student.moved(step), self.options, self.deadline, self)
+        return trial if np.isfinite(trial.loss) else None

@@ -1,0 +1,108 @@
+"""Samples in memory as a student reads them, and what every fit to them needs again and again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import solve_triangular
+
+from neurecover.data import Source
+from neurecover.fit.options import EXACT
+from neurecover.models.wide import WideStudent
+
+ROUNDING = 1e-28  # of Σy² as they stand: 10⁴ times u², for sums over units
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """F (n, D₀), the inputs with a constant before them if `bias` is 1, Y (n, p), and √w as a column, if rows have
+    weights.
+
+    F = raw·T where the features were whitened here; T is None where they came so.
+    """
+
+    F: np.ndarray
+    Y: np.ndarray
+    bias: int
+    root: np.ndarray | None = None
+    T: np.ndarray | None = None
+
+    @classmethod
+    def of(cls, source: Source, bias: bool) -> Samples:
+        """Collect the rows of a source whose inputs are whitened."""
+        X, Y = source.collect()
+        weight = source.weights()
+        F = np.hstack([np.ones((len(X), 1)), X]) if bias else X
+        return cls(F, Y, int(bias), None if weight is None else np.sqrt(weight)[:, None])
+
+    def whitened(self, features: np.ndarray) -> Samples:
+        """Return the same outputs on other base features: FᵀF/n = L Lᵀ and T = L⁻ᵀ, so that all but the first,
+        constant, have zero mean and unit covariance."""
+        gram = features.T @ features / len(features)
+        ridge = 1e-13 * len(gram) * np.diag(np.diag(gram))
+        T = np.linalg.inv(np.linalg.cholesky(gram + ridge)).T
+        return Samples(features @ T, self.Y, self.bias, self.root, T)
+
+    def unwhitened(self, student: WideStudent) -> WideStudent:
+        """Return the same function of the features before `whitened`."""
+        assert self.T is not None
+
+        def mapped(rows: np.ndarray, base: int) -> np.ndarray:
+            return np.hstack([rows[:, :base] @ self.T[:base, :base].T, rows[:, base:]])  # type: ignore[index]
+
+        V = tuple(mapped(V, student.reads(layer)[0]) for layer, V in enumerate(student.V))
+        return replace(student, V=V, theta=mapped(student.theta.T, student.reads(student.depth)[0]).T)
+
+    def some(self, n: int, rng: np.random.Generator) -> Samples:
+        """Return n rows at random, or all where there are hardly more."""
+        if n >= 0.9 * len(self.F):
+            return self
+        rows = np.sort(rng.choice(len(self.F), n, replace=False))
+        return Samples(self.F[rows], self.Y[rows], self.bias, None if self.root is None else self.root[rows], self.T)
+
+    def weigh(self, values: np.ndarray) -> np.ndarray:
+        """Return √w times the rows of an array."""
+        return values if self.root is None else self.root.astype(values.dtype, copy=False) * values
+
+    @property
+    def n_equations(self) -> int:
+        return self.Y.size
+
+    @cached_property
+    def squares(self) -> float:
+        """Σ w y²."""
+        weighed = self.weigh(self.Y)
+        return float(np.vdot(weighed, weighed))
+
+    @cached_property
+    def total(self) -> float:
+        """Σ w (y − ȳ)², or Σ w y² without biases: what residuals are compared with."""
+        if not self.bias:
+            return self.squares
+        mean = self.Y.mean(axis=0) if self.root is None else (self.root.T**2 @ self.Y)[0] / np.sum(self.root**2)
+        centred = self.weigh(self.Y - mean)
+        return float(np.vdot(centred, centred))
+
+    def level(self, share: float = 0.0) -> float:
+        """Return Σr²/total at which only rounding is left; `share` is Σr²/Σy² that outputs of few digits leave."""
+        return max(EXACT, max(ROUNDING, share if share > EXACT else 0.0) * self.squares / max(self.total, 1e-300))
+
+    @cached_property
+    def moments(self) -> np.ndarray:
+        """Σ w c₀c₀ᵀ in double precision."""
+        weighed = self.weigh(self.F)
+        return weighed.T @ weighed
+
+    @cached_property
+    def single(self) -> np.ndarray:
+        """F in single precision."""
+        return self.F.astype(np.float32)
+
+    @cached_property
+    def inverse_root(self) -> np.ndarray:
+        """R with RRᵀ = E[c₀c₀ᵀ]⁻¹ but for a small ridge."""
+        moments = self.moments / len(self.F)
+        ridge = 1e-9 * np.trace(moments) / len(moments) * np.eye(len(moments))
+        return solve_triangular(np.linalg.cholesky(moments + ridge), np.eye(len(moments)), lower=True).T

@@ -1,1 +1,0 @@
-"""Least squares to machine precision: descents, their race, fewer units, signs."""

@@ -1,0 +1,170 @@
+"""Students with skips at the teacher's widths, found layer by layer.
+
+One layer: a wide fit that is exact, or the best of several, is narrowed at once. Several layers: once the planes of the
+first layer are right, the jumps of the gradient across them stand clear of the others, long before the residual is
+small. The first layer is narrowed to them, then the layers above. Where that costs, as it does where the wide fit has
+made one unit out of several, the layers above are found anew: they are the same problem with one layer less, on the
+inputs c₁ = (1, x, h₁) whitened. One layer is where the recursion ends. Then all layers are fitted together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+
+from neurecover.fit.descent import Fit, descend
+from neurecover.fit.point import Point
+from neurecover.fit.samples import Samples
+from neurecover.models import DeepNetwork, Network
+from neurecover.search.race import Setting, n_weights, race, wider
+from neurecover.search.units import most_useful, narrow, worth
+
+REDUNDANT = 1e-10  # Σr²/Σy² that dropping a duplicate may cost by a path computed with a ridge
+FITTED = 1e-18  # Σr²/Σy² at which the layers above are as good as they need to be before all are fitted together
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A student at the teacher's widths, the wide fit and the fresh start that it comes from, and how many fits there
+    were before it.
+
+    `least` is the least Σr² per degree of freedom of a wide student so far: noise cannot be much larger. `whole` is the
+    network itself where rare rows showed it.
+    """
+
+    fit: Fit
+    wide: Fit
+    start: int
+    number: int
+    least: float
+    whole: Network | DeepNetwork | None = None
+
+
+def candidates(samples: Samples, setting: Setting, widths: tuple[int, ...], level: float = 0.0) -> Iterator[Candidate]:
+    """Yield students of these widths, each fitted as far as it goes; at least one.
+
+    `level` is Σr²/Σy² at which the layers below were fitted: nothing better can come from above them.
+    """
+    options, depth = setting.options, len(widths)
+    wide = wider(samples, widths, options)
+    size = n_weights(samples.F.shape[1], wide, samples.Y.shape[1])[0]
+    exact = samples.level(setting.task.level)
+    enough = options.nearly if depth == 1 and size > options.fit.dense else 1e-26
+    level = max(exact, enough, level)
+    best: Fit | None = None
+    least, last, found, ended, number = np.inf, 0, list[float](), -1, 0
+    for number, (start, fit) in enumerate(race(samples, setting, widths, wide, enough), start=1):
+        if start == ended:  # two candidates of one start were the same
+            continue
+        if depth > 1 and start > last:  # the start before this one is over
+            if best is not None and not found and last != ended:
+                yield Candidate(complete(best, setting, widths), best, last, number, least)
+            last, best, found = start, None, []
+        least = min(least, fit.point.share)
+        best = fit if best is None or fit.rss < best.rss else best
+        if depth == 1:
+            whole = _whole(fit, setting) if fit.relative >= level else None
+            if whole is not None:
+                yield Candidate(fit, fit, start, number, least, whole)
+            elif fit.relative < level or number in options.completed:
+                done = complete(best, setting, widths)
+                if best.relative < exact and done.relative >= exact:  # units of few rows in several pieces each
+                    whole = _whole(best, setting)
+                yield Candidate(done, best, start, number, least, whole)
+                best = None
+        elif fit.relative < level or planes_are_clear(fit.point, setting, widths[0]):
+            done = complete(fit, setting, widths)
+            yield Candidate(done, fit, start, number, least)
+            if any(abs(done.rss - rss) <= options.agree * rss for rss in found):
+                ended = start
+            found.append(done.rss)
+        if number >= options.max_fits:
+            break
+    if best is not None and not found:
+        yield Candidate(complete(best, setting, widths), best, last, number, least)
+
+
+def _whole(fit: Fit, setting: Setting) -> Network | DeepNetwork | None:
+    return None if setting.gates is None else setting.gates.complete(fit, setting.deadline)
+
+
+def planes_are_clear(point: Point, setting: Setting, n_planes: int) -> bool:
+    """Tell whether taking the first layer down to its planes is cheap and one more is dear: jumps in two groups."""
+    if point.relative < setting.options.good:
+        return True
+    few, dearest = narrow(point, (n_planes, *point.student.widths[1:]))
+    return float(worth(few, 0)[0].min()) > setting.options.clear**2 * dearest
+
+
+def allowed(point: Point, widths: tuple[int, ...]) -> float:
+    """Return Σr² of a student of these widths that lost nothing but parameters, each with at most twice its share of
+    noise.
+    """
+    spare = sum(point.student.widths) - sum(widths)
+    columns = len(point.student.theta) + point.R.shape[1]
+    return max(point.loss * (1.0 + 2.0 * spare * columns / point.R.size), FITTED * point.scale)
+
+
+def complete(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
+    """Take a wide fit to a student of these widths: the first layer, those above it, all together."""
+    if len(widths) == 1:
+        return lean(fit, setting, widths)
+    samples, options, deadline = fit.point.samples, setting.options, setting.deadline
+
+    def fitted(point: Point) -> Fit:
+        return descend(samples, point.student, options.fit, deadline, steps=100, slow=0.96)
+
+    lower = narrow(fit.point, (widths[0], *fit.student.widths[1:]), 3)[0]
+    lower = descend(samples, lower.student, options.fit, deadline, steps=6, target=FITTED).point
+    best = fitted(narrow(lower, widths, 4)[0])
+    limit = allowed(lower, widths)
+    if best.rss <= limit or deadline.passed:
+        return best
+    V = lower.student.V[0]
+    first = replace(lower.student, V=(V,), theta=lower.student.theta[: lower.student.n_base + len(V)])
+    values = first.forward(samples.F)
+    inner = samples.whitened(np.hstack([values.F, values.H]))
+    above = candidates(inner, setting.inner(), widths[1:], limit / samples.total)
+    for candidate in islice(above, options.upper_tries):
+        upper = inner.unwhitened(candidate.fit.student)
+        student = replace(upper, V=(V, *upper.V), n_base=samples.F.shape[1])
+        joined = fitted(Point(samples, student, options.fit, deadline))
+        agreed = abs(joined.rss - best.rss) <= options.agree * best.rss
+        best = min(best, joined, key=lambda one: one.rss)
+        if agreed or best.rss <= limit or deadline.passed:
+            break
+    return best
+
+
+def lean(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
+    """Take all spare units of one layer away at once and fit the rest again; where that costs, one by one.
+
+    An exact fit may need fewer units than these.
+    """
+    point, options, deadline = fit.point, setting.options.fit, setting.deadline
+    few = without_superfluous(fit, setting, widths[0])
+    if few.student.widths[0] <= widths[0]:
+        return few
+    few = descend(point.samples, narrow(point, widths)[0].student, options, deadline)
+    if few.rss <= max(allowed(point, widths), point.samples.level() * point.scale) or deadline.passed:
+        return few
+    one_by_one = narrow(point, widths, 20)[0]
+    return descend(point.samples, one_by_one.student, options, deadline, slow=0.98)
+
+
+def without_superfluous(fit: Fit, setting: Setting, most: int | None = None) -> Fit:
+    """Return a fit of one layer that is nearly exact without the units whose loss costs nothing, and with no more than
+    there may be, all gone at once; another, or one for which that is of no use, as it is."""
+    samples, m = fit.point.samples, fit.student.widths[0]
+    if fit.relative >= setting.options.nearly:
+        return fit
+    _, path = most_useful(fit.point, 0)
+    keep = min(m - int(np.count_nonzero(path <= REDUNDANT * samples.total)), m if most is None else most)
+    if keep == m:
+        return fit
+    few = descend(samples, most_useful(fit.point, keep)[0], setting.options.fit, setting.deadline)
+    level = samples.level(setting.task.level) * samples.total
+    return few if few.rss <= max(level, fit.rss * (fit.rss > level)) else fit

@@ -1,0 +1,177 @@
+"""What noise leaves open of a fitted student with skips, and with it the likeliest signs of its units.
+
+Whatever reads h_l and c_{l−1} with rows (A, B) has after turning the units s of layer l the skips
+
+    B_s = B + m Σ_j s_j A_j v_jᵀ,
+
+which are zero for the right signs. With H = Σ JᵀJ over all weights φ of the student, the readout included, noise of
+variance σ² leaves φ the covariance σ²H⁻¹, so that zero is as far away as
+
+    W(s) = b_sᵀ (σ² D_s H⁻¹ D_sᵀ)⁻¹ b_s,        b_s = B_s row by row,    D_s = ∂b_s/∂φ,        [Wald 1943]
+
+which is also what Σr²/σ² is going to grow by, to second order, when the skips are taken away. H says nothing about the
+scales that a unit can hand to those above; they are held where they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+
+from neurecover.fit.dense import curvature_sums
+from neurecover.fit.point import Point
+from neurecover.models.wide import WideStudent
+from neurecover.search.signs import nearest_subsets
+
+RIDGE = 1e-10  # on H scaled to unit diagonal
+ROUNDS = 4  # of signs for a covariance and the covariance for those signs
+
+
+@dataclass(frozen=True)
+class LikelySigns:
+    """Choices `flips` (s, k) of the units of one layer to be turned, and W of each, the least first.
+
+    For the right choice W has a χ² distribution of `n_skips` degrees of freedom.
+    """
+
+    flips: np.ndarray
+    misfit: np.ndarray
+    n_skips: int
+
+
+@dataclass(frozen=True, eq=False)
+class Turning:
+    """The equations of a layer's signs: rows (r, columns) that read it, V below, and which columns have to vanish."""
+
+    rows: np.ndarray
+    V: np.ndarray
+    kept: int
+    start: int
+    slope: float
+
+    @classmethod
+    def of(cls, student: WideStudent, layer: int, affine: bool, rows: np.ndarray | None = None) -> Turning:
+        """Return the equations of a layer; `rows` are those above as they are after turning, if they were."""
+        top = layer == student.depth - 1
+        if rows is None:
+            rows = student.theta.T if top else student.V[layer + 1]
+        kept = student.n_base if affine and top else student.bias
+        start = student.n_base + student.own(layer).start
+        return cls(rows, student.V[layer], kept, start, student.activation.odd_slope or 0.0)
+
+    @property
+    def A(self) -> np.ndarray:
+        """The weights (r, k) on the layer's units."""
+        return self.rows[:, self.start : self.start + len(self.V)]
+
+    @property
+    def columns(self) -> np.ndarray:
+        """m A_j v_jᵀ for every unit j, (equations, k)."""
+        products = np.einsum("rj,ji->rij", self.A, self.V[:, self.kept :])
+        return self.slope * products.reshape(len(self.A) * products.shape[1], len(self.V))
+
+    @property
+    def target(self) -> np.ndarray:
+        """−B, (equations,)."""
+        return -self.rows[:, self.kept : self.start].ravel()
+
+    def turned(self, flip: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the rows above without skips, (constant, kept inputs, units), and the layer with units turned."""
+        base = self.rows[:, : self.kept] + self.slope * (self.A[:, flip] @ self.V[flip, : self.kept])
+        return np.hstack([base, self.A]), np.where(flip[:, None], -self.V, self.V)
+
+
+class Covariance:
+    """σ²H⁻¹ of a fitted student; φ is V_1 row by row, then V_2 and so on, then the readout, output by output."""
+
+    def __init__(self, point: Point) -> None:
+        student = self.student = point.student
+        H = self.information(point)
+        diagonal = H.diagonal()
+        scale = np.sqrt(np.maximum(diagonal, RIDGE * diagonal.max(initial=1e-300)))
+        N = _scales(student) * scale[:, None]
+        N /= np.maximum(np.linalg.norm(N, axis=0), 1e-300)
+        factor = cho_factor(H / scale / scale[:, None] + N @ N.T + RIDGE * np.eye(len(H)), lower=True)
+        variance = point.loss / max(point.R.size, 1)
+        self.matrix = variance * cho_solve(factor, np.eye(len(H))) / scale / scale[:, None]
+
+    @staticmethod
+    def information(point: Point) -> np.ndarray:
+        """Return H at a student with or without skips."""
+        student = point.student
+        (q, p), P = student.theta.shape, student.size
+        H = np.zeros((P + q * p, P + q * p))
+        for output in range(p):
+            part = replace(student, theta=student.theta[:, output : output + 1])
+            JJ, BJ = curvature_sums(point, part, point.values)
+            own = slice(P + output * q, P + (output + 1) * q)
+            H[:P, :P] += JJ
+            H[own, own] = point.gram
+            H[own, :P] = BJ
+            H[:P, own] = BJ.T
+        return H
+
+    def likely(self, layer: int, affine: bool, count: int) -> LikelySigns:
+        """Return the likeliest signs of a layer's units.
+
+        The covariance depends on the signs, and the signs that are nearest by it are found among all: in turns.
+        """
+        turning = Turning.of(self.student, layer, affine)
+        columns, target = turning.columns, turning.target
+        if not len(target):
+            return LikelySigns(np.zeros((1, len(turning.V)), dtype=bool), np.zeros(1), 0)
+        known: dict[bytes, tuple[np.ndarray, float]] = {}
+        flip = nearest_subsets(columns, target, 1)[0]
+        for _ in range(ROUNDS):
+            root = self._root(layer, turning, flip)
+            near = nearest_subsets(_whitened(root, columns), _whitened(root, target), count)
+            fresh = [other for other in (flip, *near) if other.tobytes() not in known]
+            for other in fresh:
+                left = _whitened(self._root(layer, turning, other), columns @ other - target)
+                known[other.tobytes()] = other, float(left @ left)
+            best = min(known.values(), key=lambda pair: pair[1])[0]
+            if np.array_equal(best, flip) or not fresh:
+                break
+            flip = best
+        flips, misfits = zip(*sorted(known.values(), key=lambda pair: pair[1])[:count])
+        return LikelySigns(np.array(flips), np.array(misfits), len(target))
+
+    def _root(self, layer: int, turning: Turning, flip: np.ndarray) -> np.ndarray:
+        """Return the Cholesky factor of σ² D_s H⁻¹ D_sᵀ."""
+        starts = np.cumsum([0, *(V.size for V in self.student.V)])
+        (k, D), (r, width) = turning.V.shape, turning.rows.shape
+        kept, start = turning.kept, turning.start
+        turned = turning.slope * flip
+        row, unit, column = np.ogrid[:r, :k, : start - kept]
+        by = np.zeros((r, start - kept, len(self.matrix)))
+        above = starts[layer + 1] + row * width  # where the rows that read the layer begin in φ
+        by[row[:, 0], column[0], above[:, 0] + kept + column[0]] = 1.0
+        by[row, column, above + start + unit] = turned[unit] * turning.V[unit, kept + column]
+        by[row, column, starts[layer] + unit * D + kept + column] = turned[unit] * turning.A[row, unit]
+        rows = by.reshape(-1, len(self.matrix))
+        covariance = rows @ self.matrix @ rows.T
+        covariance.flat[:: len(covariance) + 1] *= 1.0 + 1e-10
+        return np.linalg.cholesky(covariance)
+
+
+def _whitened(root: np.ndarray, right: np.ndarray) -> np.ndarray:
+    return solve_triangular(root, right, lower=True)
+
+
+def _scales(student: WideStudent) -> np.ndarray:
+    """Return the directions of φ, one per unit, along which its row grows and the columns that read it shrink."""
+    directions: list[np.ndarray] = []
+    if student.activation.homogeneity is None:  # as softplus, whose slope is a weight like any other
+        return np.zeros((student.n_parameters, 0))
+    for layer, V in enumerate(student.V):
+        for unit in range(len(V)):
+            parts = [np.zeros_like(rows) for rows in student.V] + [np.zeros_like(student.theta.T)]
+            parts[layer][unit] = V[unit]
+            at = student.n_base + student.own(layer).start + unit
+            for higher in range(layer + 1, student.depth):
+                parts[higher][:, at] = -student.V[higher][:, at]
+            parts[-1][:, at] = -student.theta[at]
+            directions.append(np.concatenate([part.ravel() for part in parts]))
+    return np.array(directions).reshape(-1, student.n_parameters).T

@@ -1,0 +1,161 @@
+"""The search at given widths: candidates are settled one after the other until one is known to be the last.
+
+Without noise the first network whose residual is at the level of rounding ends it. With noise nothing marks the
+optimum, so it ends when two candidates arrive at the same one, and no wider student does much better.
+
+Σr² is smooth only between the kinks, so that one optimum has many shallow dents, and with many weights two descents
+seldom end in the same. Fits whose Σr² differ by much less than one degree of freedom's share σ² are one; so are fits
+that differ by no more than that share and whose outputs are much closer to one another than any fit of P parameters is
+to the truth,
+
+    Σ |f_a − f_b|² ≪ P σ².
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import chain
+
+import numpy as np
+from scipy.special import chdtri
+
+from neurecover.fit.descent import PATIENT, Fit, descend
+from neurecover.fit.networks import as_student
+from neurecover.fit.samples import Samples
+from neurecover.search.candidates import Candidate, candidates
+from neurecover.search.race import Setting, part_of
+from neurecover.search.settle import Settled, count_signs, on_more, settle
+
+SAME, NEAR = 0.1, 1.0  # of a share: Σr² of one optimum, and of what may be one by its outputs
+CLOSE = 0.01  # of P σ²
+DENT = (
+    50.0  # shares of Σr² that one dent of an optimum may lie above another on the samples of the search (measured: 30)
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Runs:
+    """The best network of so many candidates, and whether two of them ended at its optimum.
+
+    `n_fits` counts wide fits. `unrivalled` says that no other optimum does as well.
+    """
+
+    best: Settled
+    n_runs: int
+    n_fits: int
+    agreements: int
+    exact: bool
+    unrivalled: bool = True
+    last_drop: float = 0.0
+
+    @property
+    def fit(self) -> Fit:
+        return self.best.fit
+
+    @property
+    def solved(self) -> bool:
+        """Whether the fit is exact with signs of its own."""
+        return self.exact and self.best.sign_choices > 0
+
+
+def one_optimum(a: Fit, b: Fit) -> bool:
+    """Tell whether two fits to the same noisy samples are one optimum."""
+    if a.student.widths != b.student.widths:
+        return False
+    share, apart = b.rss / b.point.samples.n_equations, abs(a.rss - b.rss)
+    if apart <= SAME * share:
+        return True
+    between = a.point.R - b.point.R
+    return apart <= NEAR * share and float(np.vdot(between, between)) <= CLOSE * b.student.n_parameters * share
+
+
+def search(
+    samples: Samples,
+    setting: Setting,
+    widths: tuple[int, ...],
+    max_runs: int | None = None,
+    noiseless: bool = False,
+    first: Candidate | None = None,
+) -> Runs:
+    """Return the best network of these widths, sought on part of the samples and fitted to all.
+
+    On samples known to be noiseless, candidates that agree do not end the search. `first` is a candidate on all samples
+    that is known already.
+    """
+    options, deadline = setting.options, setting.deadline
+    max_runs = options.max_candidates if max_runs is None else max_runs
+    part, level = part_of(samples, widths, options, setting.rng), samples.level(setting.task.level)
+    known = iter(()) if first is None else iter((first,))
+    runs, start_of_best, least, unsettled = None, -1, np.inf, 0
+    for number, candidate in enumerate(chain(known, candidates(part, setting, widths)), start=1):
+        settled = None
+        # With its skips a student fits its samples at least as well as the network that it leads to.
+        if runs is None or candidate.whole is not None or candidate.fit.rss <= least:
+            settled = settled_on(samples, candidate.fit.point.samples, candidate, setting)
+        if settled is not None:
+            setting.tell("settle", settled.fit.relative)
+            exact = settled.fit.relative < level
+            runs, agreed = _with(runs, settled, candidate, start_of_best, exact, options.noise)
+            if runs.best is settled:
+                start_of_best = candidate.start
+                least = _rss_on(part, settled.fit) * (1.0 + DENT / part.n_equations)
+            # A wide student that fits exactly and leads to no network says that none may be told.
+            unsettled += (exact or candidate.wide.relative < level) and not (exact and settled.sign_choices)
+            if agreed and not noiseless and not exact:
+                return replace(runs, n_runs=number, n_fits=candidate.number, agreements=1)
+        assert runs is not None
+        runs = replace(runs, n_runs=number, n_fits=candidate.number)
+        if runs.solved or unsettled > options.unsettled or number >= max_runs or deadline.passed:
+            break
+    assert runs is not None
+    return runs
+
+
+def settled_on(samples: Samples, part: Samples, candidate: Candidate, setting: Setting) -> Settled:
+    """Return a candidate's network fitted to all samples.
+
+    An affine part that no signs explain stays, with no choice of signs: giving it up may cost what noise lets Σr²/σ²
+    grow by, χ² with as many degrees of freedom as it has weights, and no more.
+    """
+    fit = candidate.fit
+    if candidate.whole is not None:
+        student = as_student(candidate.whole, setting.task.bias)
+        done = descend(samples, student, setting.options.fit, setting.deadline, slow=PATIENT)
+        return Settled(done, (), count_signs(done.student, setting.task.affine, setting.options))
+    settled = settle(fit, setting)
+    # As many outputs as units tell the signs by themselves: what is left then is no affine part but another misfit.
+    told = not fit.relative < part.level(setting.task.level) and fit.student.n_outputs >= fit.student.widths[0]
+    if fit.student.skips and fit.student.depth == 1 and not setting.task.affine and not told:
+        freedom = (fit.student.n_base - fit.student.bias) * fit.student.n_outputs
+        weight = None if part.root is None else part.root[:, 0] ** 2
+        design = 1.0 if weight is None else len(weight) * float(weight @ weight) / float(weight.sum()) ** 2
+        growth = max(4.0 * freedom, float(chdtri(freedom, 1e-6))) * design
+        most = max(part.level(setting.task.level) * part.total, fit.rss * (1.0 + growth / len(part.F)))
+        if settled.fit.rss > most:
+            settled = Settled(fit, (), 0)
+    return settled if samples is part else on_more(samples, settled, setting)
+
+
+def _with(
+    runs: Runs | None, settled: Settled, candidate: Candidate, start_of_best: int, exact: bool, noise: float
+) -> tuple[Runs, bool]:
+    """Return the runs with one more candidate, and whether it agrees with the best before it."""
+    new = Runs(settled, 1, candidate.number, 0, exact)
+    if runs is None:
+        return new, False
+    independent = settled.fit.student.depth == 1 or candidate.start != start_of_best
+    agreed = independent and one_optimum(settled.fit, runs.fit)
+    agreed = agreed and settled.fit.point.share <= noise * candidate.least
+    if runs.exact and exact:
+        better = not runs.best.sign_choices and bool(settled.sign_choices)
+    else:
+        better = settled.fit.rss < runs.fit.rss
+    return (new if better else runs), agreed
+
+
+def _rss_on(samples: Samples, fit: Fit) -> float:
+    """Return Σr² of a fit on other samples."""
+    if fit.point.samples is samples:
+        return fit.rss
+    left = samples.weigh(samples.Y - fit.student(samples.F))
+    return float(np.vdot(left, left))

@@ -1,0 +1,156 @@
+"""Gates from rows that agree: rows that differ from what is known in one direction δ alone.
+
+For rows x̃ = (known part) + τ δ units are z + τ t with z known and t = V δ not. Whatever t and c are, all rows with the
+same gates S have one vector
+
+    (y − A_S z_S) / τ = A_S t_S + c/τ        (τ being the same in all of them),
+
+so that two rows in which it is the same for some S have these gates: an equation held to rounding that nothing was
+chosen for. All 2^k sets are compared, each vector as one number along a random direction, sorted. Rows of known gates
+give equations for t, and an inequality 0 < z + τ t or ≥ for every unit; a row that agrees with no other has one of the
+sets that these allow (exclusion).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from scipy.optimize import linprog
+
+from neurecover.search.gates.state import State, equal_runs, least_move, null_space
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows, by number, in which units are Z + τ t in direction δ, and their R = y − c."""
+
+    rows: np.ndarray
+    delta: np.ndarray
+    tau: float
+    Z: np.ndarray
+    R: np.ndarray
+
+    @classmethod
+    def of(cls, state: State, rows: np.ndarray, known: np.ndarray) -> Block:
+        """Return the block of rows that leave the columns `known` (D,) by the same vector."""
+        delta = np.where(known, 0.0, state.X[rows[0]])
+        tau = float(np.linalg.norm(delta))
+        Z = state.X[rows] @ np.where(known, state.V, 0.0).T
+        return cls(rows, delta / tau, tau, Z, state.Y[rows] - state.c)
+
+    def bounds(self, gates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the least and the largest t (k,) for Z + τ t > 0 where a gate (n, k) is 1, ≤ 0 where it is 0."""
+        edge = -self.Z / self.tau
+        low = np.where(gates == 1, edge, -np.inf).max(axis=0, initial=-np.inf)
+        return low, np.where(gates == 0, edge, np.inf).min(axis=0, initial=np.inf)
+
+    def sums(self, A: np.ndarray, rows: np.ndarray, gates: np.ndarray) -> np.ndarray:
+        """Return A_S t_S (m, p) as some rows have it with gates S, (m, k) or (k,)."""
+        return (self.R[rows] - (gates * self.Z[rows]) @ A.T) / self.tau
+
+
+def all_sets(k: int, choices: tuple[int, ...] = (0, 1)) -> np.ndarray:
+    return np.array(list(product(choices, repeat=k))).reshape(-1, k)
+
+
+def agreeing(
+    block: Block, A: np.ndarray, sets: np.ndarray, floor: float, least: int = 2
+) -> list[tuple[int, np.ndarray]]:
+    """Return the rows of a block that agree with one of the sets (m, k), and which set, most rows first."""
+    side = np.random.default_rng(len(A)).standard_normal(len(A)) if len(A) > 1 else np.ones(1)
+    values = (block.R @ side - (sets * (side @ A)) @ block.Z.T) / block.tau
+    return equal_runs(values, float(np.abs(side).sum()) * floor / block.tau, least)
+
+
+def gates_of(block: Block, A: np.ndarray, floor: float) -> np.ndarray:
+    """Return the gates (n, k) of the rows that agree, −1 for all others."""
+    gates, sets = np.full(block.Z.shape, -1), all_sets(A.shape[1])
+    for s, own in agreeing(block, A, sets, floor):
+        tried = gates.copy()
+        tried[own] = sets[s]
+        low, high = block.bounds(tried)
+        if (gates[own] < 0).all() and np.all(low <= high + floor):
+            gates = tried
+    return gates
+
+
+def solve(
+    blocks: list[Block], gates: list[np.ndarray], A: np.ndarray, frame: np.ndarray, rounding: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return weights (k, D) in the span of `frame` (q, D) that give all blocks their gates, and what to add to c.
+
+    Equations are met to the last digit, inequalities within what they leave open.
+    """
+    (p, k), equations, values, planes, edges = A.shape, [], [], [], []
+    for block, own in zip(blocks, gates):
+        along = frame @ block.delta
+        for S in np.unique(own[own[:, 0] >= 0], axis=0):
+            equations.append(np.hstack([np.kron(A * S, along), np.eye(p) / block.tau]))
+            values.append(block.sums(A, (own == S).all(axis=1), S).mean(axis=0))
+        for side, edge in zip((-1.0, 1.0), block.bounds(own)):
+            some = np.isfinite(edge)
+            planes.append(np.hstack([np.kron(np.eye(k)[some], side * along), np.zeros((some.sum(), p))]))
+            edges.append(side * edge[some])
+    left, sides = np.vstack(equations), np.vstack(planes)
+    x = np.linalg.lstsq(left, np.concatenate(values), rcond=rounding)[0]
+    free = null_space(left, rounding)
+    moves = sides @ free.T
+    moving = np.abs(moves).max(axis=1, initial=0.0) > 1e3 * rounding
+    if moving.any():
+        size = float(np.std(np.concatenate([block.Z.ravel() for block in blocks])))
+        x = x + least_move((sides @ x - np.concatenate(edges))[moving], moves[moving], size) @ free
+    return x[: k * len(frame)].reshape(k, len(frame)) @ frame, x[k * len(frame) :]
+
+
+def by_exclusion(
+    block: Block, gates: np.ndarray, A: np.ndarray, begun: np.ndarray, floor: float, choices: int
+) -> np.ndarray:
+    """Return gates for rows that agree with no other: sets that equations and inequalities of all others allow.
+
+    The row with the fewest such sets is first, and of its sets the one nearest to the gates `begun` (n, k). A choice
+    that leaves another row without any is taken back. With no `choices` to make c need not be known, and only rows with
+    one set are told.
+    """
+    sets, best = all_sets(A.shape[1]), gates
+    constant = np.eye(len(A))[:, : len(A) * (choices == 0)] / block.tau
+
+    def search(gates: np.ndarray, most: int) -> bool:
+        nonlocal best, choices
+        left = np.flatnonzero(gates[:, 0] < 0)
+        best = gates if len(left) < np.count_nonzero(best[:, 0] < 0) else best
+        allowed = {int(i): _allowed(block, gates, int(i), A, constant, sets, floor) for i in left[:8]}
+        row = min(allowed, key=lambda i: len(allowed[i]), default=-1)
+        if row < 0 or len(allowed[row]) > most:
+            return True
+        for S in sorted(allowed[row], key=lambda S: int(np.abs(S - begun[row]).sum())):
+            choices -= 1
+            if search(np.where(np.arange(len(gates))[:, None] == row, S, gates), 0 if choices == 0 else most):
+                return True
+        return False
+
+    search(gates, len(sets) if choices else 1)
+    return best
+
+
+def _allowed(
+    block: Block, gates: np.ndarray, i: int, A: np.ndarray, constant: np.ndarray, sets: np.ndarray, floor: float
+) -> list[np.ndarray]:
+    """Return the sets that row i may have beside the gates of the others, where A_S t_S + constant·c is known."""
+    told, first = np.unique(gates, axis=0, return_index=True)
+    rows, found = np.append(first[told[:, 0] >= 0], i), []
+    for S in sets:
+        low, high = block.bounds(np.where(np.arange(len(gates))[:, None] == i, S, gates))
+        if np.any(low > high):
+            continue
+        own = np.vstack([gates[rows[:-1]], S])
+        M, m = np.vstack([np.hstack([A * each, constant]) for each in own]), block.sums(A, rows, own).ravel()
+        t = np.linalg.lstsq(M, m, rcond=1e-9)[0]
+        if np.linalg.norm(M @ t - m) > 10.0 * floor / block.tau:
+            continue
+        inside = np.all((low <= t[: len(low)]) & (t[: len(low)] <= high))
+        limits = [*zip(low, high), *[(None, None)] * constant.shape[1]]
+        if inside or linprog(np.zeros(len(t)), A_eq=M, b_eq=M @ t, bounds=limits).status == 0:
+            found.append(S)
+    return found

@@ -1,0 +1,172 @@
+"""Units from the levels of a category: rows that agree in all rare columns.
+
+Within a level g the function is a network of the common columns alone, and from level to level only biases differ:
+
+    y = Σ_j a_j relu(w_j·x + β_jg) + c,        β_jg = b_j + w_j^R·r_g,        r_g the values of the rare columns.
+
+A level shows the units that switch in it, each by the direction w and the height a of its kink, up to its sign. A kink
+that comes back in a second level is that of a unit. Whether k kinks are all units, and which way round they are, shows
+by agreement: for the right signs e and gates, y − Σ e_j a_j (w_j·x) is one number for all rows of a level with the same
+gates. Then the rows of a level differ from what is known in one direction, x̃ = (x, 0) + (0, r_g, 1), and `agreement`
+gives gates, biases and the weights of the rare columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import combinations
+
+import numpy as np
+
+from neurecover.data import ArraySource, Whitening, unwhitened
+from neurecover.models import Network
+from neurecover.search.gates.agreement import Block, agreeing, all_sets, by_exclusion, gates_of, solve
+from neurecover.search.gates.engine import Task, exact_student
+from neurecover.search.gates.state import State, row_space
+from neurecover.solve import Deadline
+
+
+@dataclass(frozen=True, eq=False)
+class Kink:
+    """A direction w (c,) of length one, the height a (p,), in how many levels it was seen, and at how many rows."""
+
+    w: np.ndarray
+    a: np.ndarray
+    seen: int
+    switching: int
+
+    def same(self, other: Kink, alike: float) -> bool:
+        near = np.linalg.norm(self.w - np.sign(self.w @ other.w) * other.w) < alike
+        return bool(near and np.linalg.norm(self.a - other.a) < alike * np.linalg.norm(other.a))
+
+
+@dataclass(frozen=True, eq=False)
+class Levels:
+    """Rows of a state without units, which columns (D,) are `common`, and the rows of each level, largest first."""
+
+    plain: State
+    common: np.ndarray
+    rows: list[np.ndarray]
+
+    @classmethod
+    def of(cls, plain: State, rare: np.ndarray, level_of: np.ndarray) -> Levels:
+        order = np.argsort(-np.bincount(level_of), kind="stable")
+        return cls(plain, np.append(~rare, False), [np.flatnonzero(level_of == g) for g in order])
+
+    def units(self, kinks: list[Kink]) -> State:
+        """Return the state of these units without weights of rare columns, biases and constant."""
+        V = np.zeros((len(kinks), len(self.common)))
+        V[:, self.common] = [kink.w for kink in kinks]
+        return replace(self.plain, V=V, A=np.array([kink.a for kink in kinks]).T)
+
+    def blocks(self, state: State, most: int | None = None) -> list[Block]:
+        return [Block.of(state, rows, self.common) for rows in self.rows[:most]]
+
+
+def from_levels(levels: Levels, task: Task, rng: np.random.Generator, deadline: Deadline) -> State | None:
+    """Return the state of units that levels show, the largest levels searched first; None where they show none."""
+    options, kinks, best = levels.plain.options, list[Kink](), None
+    k = min(task.n_hidden or options.level_units, options.level_units)
+    for rows in levels.rows:
+        new = list(_kinks_of(levels, rows, task, rng, deadline))
+        for kink in new:
+            kinks = _with_kink(kinks, kink, options.alike)
+        if new:
+            best = _better(levels, best, _choices(levels, kinks, k, task.n_hidden is not None))
+        if deadline.passed or (best is not None and np.mean(best.explained) > options.nearly_all):
+            break
+    return best or _better(levels, None, _choices(levels, kinks, k, False))
+
+
+def with_levels(levels: Levels, state: State, turned: bool = True) -> State | None:
+    """Return the state whose units have these weights of the common columns, up to their signs if `turned`."""
+    options, A, k = state.options, state.A, len(state.V)
+    if k > options.level_units:
+        return None
+    if turned:
+        votes, sets = np.zeros(k), all_sets(k, (0, 1, -1))
+        for block in levels.blocks(state, options.voting):
+            votes += sum((sets[s] * len(own) for s, own in agreeing(block, A, sets, state.floor, 4)), np.zeros(k))
+        state = replace(state, V=state.V * np.where(votes < 0, -1.0, 1.0)[:, None])
+    blocks, best = levels.blocks(state), None
+    gates = [gates_of(block, A, state.floor) for block in blocks]
+    frame = row_space(np.array([block.delta for block in blocks]), options.rounding)
+    for choices in (0, options.exclusions, None):
+        if not any((own >= 0).any() for own in gates):
+            break
+        added, c = solve(blocks, gates, A, frame, options.rounding)
+        found = replace(state, V=state.V + added, c=c)
+        best = found if best is None or found.n_explained > best.n_explained else best
+        if choices is None or best.explained.all():
+            break
+        # Rows that have to have one set of gates come first: with them the constant is known, and choices are few.
+        for i, block in enumerate(levels.blocks(replace(state, c=c) if choices else state)):
+            if not found.explained[block.rows].all() and 0.0 < np.mean(gates[i][:, 0] < 0) < options.untold:
+                gates[i] = by_exclusion(block, gates[i], A, found.Z[block.rows] > 0.0, state.floor, choices)
+    return best
+
+
+def _choices(levels: Levels, kinks: list[Kink], k: int, exactly: bool) -> Iterator[list[Kink]]:
+    """Yield kinks that may be all units: those that came back, and some of the others, k in all if `exactly`."""
+    sure = [kink for kink in kinks if kink.seen > 1][:k]
+    once = sorted((kink for kink in kinks if kink.seen == 1), key=lambda kink: -kink.switching)
+    for more in range(min(levels.plain.options.kinks_more, k - len(sure)) + 1):
+        if len(sure) + more > 0 and (len(sure) + more == k or not exactly):
+            yield from ([*sure, *added] for added in combinations(once[: levels.plain.options.kinks_once], more))
+
+
+def _better(levels: Levels, best: State | None, choices: Iterator[list[Kink]]) -> State | None:
+    """Return the state of the choice with which most rows of the two largest levels agree, if it explains more."""
+    shares = ((_covered(levels, kinks), kinks) for kinks in choices)
+    share, kinks = max(shares, key=lambda pair: pair[0], default=(0.0, []))
+    found = with_levels(levels, levels.units(kinks)) if share > levels.plain.options.covered else None
+    return found if best is None or (found is not None and found.n_explained > best.n_explained) else best
+
+
+def _covered(levels: Levels, kinks: list[Kink]) -> float:
+    """Return the share of rows of the two largest levels that agree with three others or more."""
+    state, sets, agree = levels.units(kinks), all_sets(len(kinks), (0, 1, -1)), 0
+    blocks = levels.blocks(state, 2)
+    for block in blocks:
+        runs = agreeing(block, state.A, sets, state.floor, 4)
+        agree += len(np.unique(np.concatenate([own for _, own in runs]))) if runs else 0
+    return agree / sum(len(block.rows) for block in blocks)
+
+
+def _kinks_of(
+    levels: Levels, rows: np.ndarray, task: Task, rng: np.random.Generator, deadline: Deadline
+) -> Iterator[Kink]:
+    """Yield the planes on which the slope changes in one level, with more rows on each side than they have weights."""
+    X, Y, options = levels.plain.X[rows][:, levels.common], levels.plain.Y[rows], levels.plain.options
+    if Y.size < options.equations * (task.n_hidden or 1) * (X.shape[1] + 1 + Y.shape[1]):
+        return
+    whitening = Whitening.of(X.mean(axis=0), np.atleast_2d(np.cov(X.T, bias=True)))
+    if whitening.rank < X.shape[1]:
+        return
+    smaller = replace(task, n_inputs=X.shape[1], n_samples=len(X))
+    student = exact_student(ArraySource(whitening.inputs(X), Y), smaller, rng, deadline, options.level_descents)
+    if student is None:
+        return
+    network = unwhitened(Network(student.V[:, :-1], student.V[:, -1], student.A), whitening)
+    assert isinstance(network, Network)
+    size = np.maximum(np.linalg.norm(network.W, axis=1), 1e-300)
+    W, b, A = network.W / size[:, None], network.b / size, network.A * size
+    on = np.count_nonzero(X @ W.T + b > 0.0, axis=0)
+    lesser = np.minimum(on, len(X) - on)
+    left = np.flatnonzero(lesser > X.shape[1] + 1)
+    while len(left):
+        j, side = left[0], np.sign(W[left] @ W[left[0]])
+        apart = np.abs(W[left] - side[:, None] * W[j]).sum(axis=1) + np.abs(b[left] - side * b[j])
+        a = A[:, left[apart < options.alike]].sum(axis=1)  # relu(z) and relu(−z) bend alike
+        if np.linalg.norm(a) > options.alike * np.abs(A).max():
+            yield Kink(W[j], a, 1, int(lesser[j]))
+        left = left[apart >= options.alike]
+
+
+def _with_kink(kinks: list[Kink], new: Kink, alike: float) -> list[Kink]:
+    for i, old in enumerate(kinks):
+        if old.same(new, alike):
+            again = replace(old, seen=old.seen + 1, switching=max(old.switching, new.switching))
+            return [*kinks[:i], again, *kinks[i + 1 :]]
+    return [*kinks, new]

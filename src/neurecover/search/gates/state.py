@@ -1,0 +1,187 @@
+"""A network and the rows it explains to rounding; what these rows say of each unit, and what they leave open.
+
+Rows are extended, x̃ = (x, 1), and a unit is v·x̃. With E the rows that the network explains, unit u has
+
+    v·x̃ = z      for rows of E in which it is on,
+    v·x̃ ≤ 0      for rows of E in which it is off,
+
+and N_u spans the directions in which the equations leave v open. The unit is *open* in a row if x̃ N_u ≠ 0; otherwise
+its value there is known.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.optimize import linprog
+
+from neurecover.models import Network
+
+
+@dataclass(frozen=True)
+class GateOptions:
+    """The numbers that decide something here; shares are of samples, sizes relative to the largest value at hand."""
+
+    rounding: float = 1e-9  # values computed in double precision that differ by less are equal
+    alike: float = 1e-6  # directions of one unit differ by less: they are quotients of small residuals
+    most_sets: int = 100_000  # sets of units compared with a row: a second of work, and 16 units with ten outputs
+    gates: int = 320  # of a mixed-integer programme that still ends
+    nodes: int = 400  # of its tree; those that end at all end within 100 (measured on digits)
+    programmes: int = 4  # groups of rows that are tried with one
+    rare: float = 0.9  # share with a column's usual value
+    many: int = 100  # samples that show a column well enough for the search itself (measured: counts, sparse, pixels)
+    base: float = 0.3  # share with all usual values that suffices to begin there; a category of many levels has less
+    equations: float = 2.0  # per parameter of a network that is searched for in some of the samples
+    searches: int = 3  # for the network in the common columns
+    levels: int = 200  # of a category at the most
+    level_units: int = 9  # 3^9 sets are compared with the rows of a level
+    level_descents: int = 12  # of a search in one level
+    voting: int = 12  # levels that say which way round units are
+    kinks_once: int = 6  # kinks seen in one level that may be units …
+    kinks_more: int = 3  # … and how many of them at a time, 42 choices
+    covered: float = 0.5  # share of rows that agree if most units are right; by chance none do
+    nearly_all: float = 0.98  # share explained that ends the search in levels; a missing unit leaves more
+    untold: float = 0.2  # share of a level's rows that may agree with none: with more a unit is missing
+    exclusions: int = 40  # choices of gates tried for the rows of one level
+    nearly: float = 1e-6  # Σ r² / Σ y² of a wide student that may lack nothing but units of few samples
+    worst: float = 0.05  # share that such a student fits worst, set aside in each of …
+    rounds: int = 4  # … so many rounds
+    most_aside: float = 0.25  # share that units of few samples may be on in, all together
+    largest: int = 2_000_000  # rows times columns of a linear programme
+
+
+DEFAULT = GateOptions()
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The network y = A·relu(V x̃) + c on extended rows X (n, D) with outputs Y (n, p)."""
+
+    X: np.ndarray
+    Y: np.ndarray
+    V: np.ndarray
+    A: np.ndarray
+    c: np.ndarray
+    options: GateOptions = DEFAULT
+
+    @classmethod
+    def of(cls, network: Network, X: np.ndarray, Y: np.ndarray, options: GateOptions = DEFAULT) -> State:
+        V = np.hstack([network.W, network.b[:, None]])
+        return cls(np.hstack([X, np.ones((len(X), 1))]), Y, V, network.A, network.c, options)
+
+    @property
+    def network(self) -> Network:
+        return Network(self.V[:, :-1], self.V[:, -1], self.A, self.c)
+
+    @cached_property
+    def floor(self) -> float:
+        """What is no more than rounding of an output."""
+        return self.options.rounding * float(np.abs(self.Y).max(initial=1e-300))
+
+    @cached_property
+    def Z(self) -> np.ndarray:
+        """v·x̃ (n, k), 0 where a step of least squares has laid a row on the plane of a unit."""
+        Z = self.X @ self.V.T
+        return np.where(np.abs(Z) <= self.options.rounding * np.abs(Z).max(axis=0, initial=1e-300), 0.0, Z)
+
+    @cached_property
+    def residual(self) -> np.ndarray:
+        return self.Y - self.c - np.maximum(self.Z, 0.0) @ self.A.T
+
+    @cached_property
+    def explained(self) -> np.ndarray:
+        """E (n,)."""
+        return np.linalg.norm(self.residual, axis=1) <= self.floor
+
+    @property
+    def n_explained(self) -> int:
+        return int(np.count_nonzero(self.explained))
+
+    @property
+    def left(self) -> np.ndarray:
+        """The rows outside E, by number."""
+        return np.flatnonzero(~self.explained)
+
+    @cached_property
+    def free(self) -> list[np.ndarray]:
+        """N_u (f, D) of every unit."""
+        return [null_space(self.X[self.explained & (z > 0.0)], self.options.rounding) for z in self.Z.T]
+
+    @cached_property
+    def open(self) -> np.ndarray:
+        """Where (n, k) the equations of a unit do not say its value."""
+        size = 1e3 * self.options.rounding * np.linalg.norm(self.X, axis=1)
+        apart = [np.linalg.norm(self.X @ N.T, axis=1) > size for N in self.free]
+        return np.array(apart).reshape(len(self.V), len(self.X)).T
+
+    def with_values(self, rows: np.ndarray, H: np.ndarray) -> State:
+        """Move units within what is open so that they have the values H (m, k) in these rows, 0 where they are off."""
+        V = self.V.copy()
+        for u, N in enumerate(self.free):
+            if len(N):
+                on, off = H[:, u] > 0.0, rows[H[:, u] <= 0.0]
+                off = np.append(off, np.flatnonzero(self.explained & (self.Z[:, u] <= 0.0)))
+                V[u] = self.moved(V[u], N, self.X[rows[on]], H[on, u], self.X[off])
+        return replace(self, V=V)
+
+    def moved(self, v: np.ndarray, free: np.ndarray, T: np.ndarray, z: np.ndarray, T_off: np.ndarray) -> np.ndarray:
+        """Return v + θ·free with T v = z, and T_off v < 0 as far as it can be."""
+        if len(free) and len(T):
+            M = T @ free.T
+            v = v + np.linalg.lstsq(M, z - T @ v, rcond=self.options.rounding)[0] @ free
+            free = null_space(M, self.options.rounding) @ free
+        sums, moves = T_off @ v, T_off @ free.T
+        size = max(np.abs(z).max(initial=0.0), np.abs(sums).max(initial=0.0), 1e-300)
+        moving = np.abs(moves).max(axis=1, initial=0.0) > self.options.rounding * size
+        if not np.any(sums[moving] > -self.options.rounding * size):
+            return v
+        return v + least_move(sums[moving], moves[moving], size) @ free
+
+
+def row_space(T: np.ndarray, rounding: float) -> np.ndarray:
+    """Return an orthonormal basis (r, D) of the rows of T."""
+    sizes, right = _right_factor(T)
+    return right[: np.count_nonzero(sizes > rounding * sizes.max(initial=1e-300))]
+
+
+def null_space(T: np.ndarray, rounding: float) -> np.ndarray:
+    """Return an orthonormal basis (D − r, D) of what the rows of T leave open."""
+    sizes, right = _right_factor(T)
+    return right[np.count_nonzero(sizes > rounding * sizes.max(initial=1e-300)) :]
+
+
+def _right_factor(T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the singular values of T (m, c) and all c right vectors as rows, without a matrix of m × m."""
+    _, sizes, right = np.linalg.svd(np.linalg.qr(T, mode="r") if len(T) > T.shape[1] else T)
+    return sizes, right
+
+
+def least_move(sums: np.ndarray, moves: np.ndarray, size: float) -> np.ndarray:
+    """Return θ (f,) with sums + moves·θ < 0 in all n rows, or else in as many as can be.
+
+    First the room s ≤ 1 is made most in sums + moves·θ + s·size ≤ 0. Directions that go on for ever would take θ
+    anywhere, so half of that room is met with the least Σ|θ|. Without any, Σ ξ is least in sums + moves·θ ≤ ξ.
+    """
+    n, f = moves.shape
+    both, last = np.hstack([moves, -moves, np.full((n, 1), size)]), np.append(np.zeros(2 * f), 1.0)
+    most = linprog(-last, both, -sums, bounds=[*[(0.0, None)] * (2 * f), (None, 1.0)])
+    room = 0.0 if most.x is None else float(most.x[-1])
+    if room > 0.0:
+        least = linprog(1.0 - last, both, -sums, bounds=[*[(0.0, None)] * (2 * f), (0.5 * room, 0.5 * room)])
+    else:
+        least = linprog(np.repeat([1e-4, 1.0], [2 * f, n]), np.hstack([both[:, :-1], -np.eye(n)]), -sums)
+    found = most.x if least.x is None else least.x
+    return np.zeros(f) if found is None else found[:f] - found[f : 2 * f]
+
+
+def equal_runs(values: np.ndarray, tolerance: float, least: int = 2) -> list[tuple[int, np.ndarray]]:
+    """Return which of values (m, n) are equal in one row, `least` or more: the row and the places, longest first."""
+    order = np.argsort(values, axis=1)
+    near = np.diff(np.take_along_axis(values, order, axis=1), axis=1) <= tolerance
+    found: list[tuple[int, np.ndarray]] = []
+    for s in np.flatnonzero(np.count_nonzero(near, axis=1) >= least - 1):
+        edges = np.flatnonzero(np.diff(np.concatenate([[0], near[s].astype(int), [0]])))
+        found += [(int(s), order[s, a : b + 1]) for a, b in zip(edges[::2], edges[1::2]) if b + 1 - a >= least]
+    return sorted(found, key=lambda run: -len(run[1]))

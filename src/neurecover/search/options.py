@@ -1,0 +1,35 @@
+"""The numbers that decide how a search is made, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from neurecover.fit.options import FitOptions
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How wide students are, how many are fitted, and when one is good enough."""
+
+    wider: float = 1.5  # student units per unit sought, and one more: 2 of 4 solved at 1.0 for two layers, 4 at 1.5
+    wider_outputs: float = 1.15  # the same where one layer has as many outputs as units, which tell units apart
+    load: float = 0.5  # parameters of the student per equation, at the most: beyond, fits say nothing of the teacher
+    equations: float = 8.0  # per parameter of the wide student that the search looks at; the last fit sees all
+    patience: int = 8  # hops without progress before a fresh start
+    progress: float = 0.97  # Σr² of a hop, as a share of the best before it, that is progress
+    nearly: float = 1e-7  # Σr²/Σy² at which a large student has all units of a noiseless teacher (measured)
+    warm: int = 8_000  # hidden weights beyond which second-order descents from random units are stuck (measured)
+    wide_steps: int = 60  # of a wide student of several layers: planes are right long before the residual is small
+    clear: float = 2.5  # ratio of jumps between a plane that is kept and one that is not
+    good: float = 1e-6  # Σr²/Σy² at which planes are taken whatever their jumps
+    upper_tries: int = 6  # candidates for the layers above given planes
+    agree: float = 1e-2  # of Σr²: two fits of one start that are closer are taken for the same
+    completed: tuple[int, ...] = (3, 6, 12, 25, 50, 100, 200, 400)  # fits of one layer after which the best is narrowed
+    max_fits: int = 400  # wide fits of a search without a time budget
+    max_candidates: int = 24  # students taken to the end
+    unsettled: int = 4  # exact fits whose signs stay open before one is returned as it is
+    likely: int = 24  # choices of signs tried on noisy samples
+    fitted: int = 3  # of them, how many are fitted to the end
+    noise: float = 1.5  # times the wide student's Σr² per degree of freedom beyond which what is left is no noise
+    sign_misfit: float = 1e-6  # relative misfit of the equations of signs of an exact fit
+    fit: FitOptions = field(default_factory=FitOptions)

@@ -1,0 +1,142 @@
+"""The race: fits of students that are wider than the teacher, each better informed than the last.
+
+A fit that is stuck has most of its units right. The next one keeps the most useful of them, a random half to all of the
+teacher's number in every layer, and has fresh ones for the rest; after `patience` such hops without progress it starts
+anew. Against fresh starts alone this solves the same problems in a fraction of the time (docs/finisher.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from itertools import count
+from typing import Protocol
+
+import numpy as np
+
+from neurecover.fit.descent import Fit, descend
+from neurecover.fit.samples import Samples
+from neurecover.fit.warm_up import warm_up
+from neurecover.models import DeepNetwork, Network
+from neurecover.models.wide import WideStudent
+from neurecover.search.options import SearchOptions
+from neurecover.search.task import Task
+from neurecover.search.units import Draw, narrow, random_units, with_fresh
+from neurecover.solve import Deadline
+
+
+class Gates(Protocol):
+    """What is done where few rows show which unit is on (`gates`)."""
+
+    def complete(self, fit: Fit, deadline: Deadline) -> Network | DeepNetwork | None:
+        """Return the network behind a wide student that lacks nothing but units of few rows, if it is found."""
+
+    def beside_always_on(self, fit: Fit) -> Iterator[WideStudent]:
+        """Yield networks in place of an exact fit whose signs no equations explain."""
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """What every part of a search shares: the task, options, random numbers, the time there is, and who hears of it.
+
+    `draw` gives fresh units, `starts` hidden weights (m, D₀) of a first layer to begin rounds with, `tell` hears of
+    stages and Σr²/Σy². `gates` knows what to do where rows are rare; without it nothing is done. `skips` are
+    there in any case where layers below are given.
+    """
+
+    task: Task
+    options: SearchOptions
+    rng: np.random.Generator
+    deadline: Deadline
+    draw: Draw
+    starts: Iterator[np.ndarray]
+    tell: Callable[[str, float], object]
+    gates: Gates | None = None
+    skips: bool = False
+
+    @classmethod
+    def plain(
+        cls, task: Task, rng: np.random.Generator, deadline: Deadline, options: SearchOptions | None = None
+    ) -> Setting:
+        """Return the setting without any starts."""
+        draw = random_units(rng, int(task.bias))
+        return cls(task, options or SearchOptions(), rng, deadline, draw, iter(()), lambda stage, relative_rss: None)
+
+    def inner(self) -> Setting:
+        """Return the setting of the layers above given ones, where no starts are known."""
+        return replace(self, draw=random_units(self.rng, int(self.task.bias)), starts=iter(()), gates=None, skips=True)
+
+
+def n_weights(columns: int, widths: tuple[int, ...], n_outputs: int) -> tuple[int, int]:
+    """Return the hidden weights of a student with skips on so many base columns, and its weights in all."""
+    size = 0
+    for m in widths:
+        size, columns = size + m * columns, columns + m
+    return size, size + columns * n_outputs
+
+
+def wider(samples: Samples, widths: tuple[int, ...], options: SearchOptions) -> tuple[int, ...]:
+    """Return the student's widths: `wider` times the teacher's and one more, or as many as `load` leaves room for."""
+    p = samples.Y.shape[1]
+    most = options.wider_outputs if len(widths) == 1 and p >= widths[-1] else options.wider
+    for factor in np.linspace(most, 1.0, 11):
+        wide = tuple(int(np.ceil(factor * k)) + (factor > 1.0) for k in widths)
+        if n_weights(samples.F.shape[1], wide, p)[1] <= options.load * samples.n_equations:
+            break
+    return wide
+
+
+def part_of(samples: Samples, widths: tuple[int, ...], options: SearchOptions, rng: np.random.Generator) -> Samples:
+    """Return the samples that the search looks at: `equations` for every parameter of the wide student."""
+    p = samples.Y.shape[1]
+    size = n_weights(samples.F.shape[1], wider(samples, widths, options), p)[1]
+    return samples.some(max(int(options.equations * size / p), 1), rng)
+
+
+def empty(samples: Samples, setting: Setting, depth: int) -> WideStudent:
+    """Return a student without units. Skips that hide no sign are of no use to one layer."""
+    task, D = setting.task, samples.F.shape[1]
+    skips = depth > 1 or setting.skips or task.affine or task.can_be_affine
+    theta = np.zeros((D if skips else samples.bias, samples.Y.shape[1]))
+    V = tuple(np.zeros((0, D)) for _ in range(depth))
+    return WideStudent(task.activation, V, theta, D, samples.bias, skips)
+
+
+def wide_fit(samples: Samples, student: WideStudent, setting: Setting, enough: float) -> Fit:
+    """Fit a wide student as far as the search needs it; from many random units after a first-order start."""
+    options = setting.options
+    if student.size > options.warm and not student.theta.any():
+        student = warm_up(samples, student, setting.rng, setting.deadline)
+    if student.depth > 1:
+        steps, target = options.wide_steps, 1e-18
+    else:
+        steps, target = None, enough
+    fit = descend(samples, student, options.fit, setting.deadline, steps=steps, target=target)
+    setting.tell("search", fit.relative)
+    return fit
+
+
+def race(
+    samples: Samples, setting: Setting, widths: tuple[int, ...], wide: tuple[int, ...], enough: float
+) -> Iterator[tuple[int, Fit]]:
+    """Yield wide fits without end, each with the number of the fresh start it comes from; at least one."""
+    options, rng, depth = setting.options, setting.rng, len(widths)
+    for start in count():
+        student = empty(samples, setting, depth)
+        given = next(setting.starts, None) if depth == 1 else None
+        if given is not None and len(given):
+            zeros = np.zeros((len(given), student.n_outputs))
+            student = replace(student, V=(given,), theta=np.vstack([student.theta, zeros]))
+        best = wide_fit(samples, with_fresh(student, wide, setting.draw), setting, enough)
+        yield start, best
+        failures = 0
+        while failures < options.patience and not setting.deadline.passed:
+            most = (min(k, max(w - 1, 1)) for k, w in zip(widths, best.student.widths))
+            keep = tuple(int(rng.integers(k // 2, m + 1)) for k, m in zip(widths, most))
+            kept = narrow(best.point, keep)[0].student
+            fit = wide_fit(samples, with_fresh(kept, wide, setting.draw), setting, enough)
+            yield start, fit
+            failures = 0 if fit.rss < options.progress * best.rss else failures + 1
+            best = min(best, fit, key=lambda one: one.rss)
+        if setting.deadline.passed:
+            return

@@ -1,0 +1,175 @@
+"""From units known up to sign plus an affine part to units alone.
+
+Where act(z) − act(−z) = m z (ReLU: m = 1, leaky ReLU: m = 1 + slope), a fit with a free affine part L x + c determines
+every unit only up to the sign of (w, b). The function has no affine part of its own when
+
+    L = m Σ_j s_j A_j w_jᵀ,     s_j = 1 if unit j has to be reversed, else 0,        [ATV21, Alg. 3, eq. 5]
+
+k unknown bits and p·d equations. The constant c follows and gives no equation, because c is a parameter of the
+network too. If the matrices A_j w_jᵀ are linearly independent one least-squares solution gives the bits. If not, as
+for one output and k > d, the bits that the equations leave free are enumerated (up to 2^ENUMERATE of them), or the
+two halves of the subset sum meet in the middle (up to k = MEET).
+
+A unit that is on for every sample is in the affine part as a whole, and L − m Σ_j s_j A_j w_jᵀ = A_u w_uᵀ is of
+rank one. It is found with s in turns: the nearest matrix of rank one to what s leaves, then the best s beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import qr
+
+ENUMERATE, MEET, MAX_SOLUTIONS = 16, 40, 32
+MOST_PAIRS = 2**20
+TURNS = 200  # of the signs and what is of rank one beside them; sixteen units and ten outputs need no more (measured)
+
+
+@dataclass(frozen=True)
+class SignSearch:
+    """`flips` (s, k): every assignment found, best first; `misfit` (s,): ‖L − m Σ s_j A_j w_jᵀ‖ / ‖L‖-scale of each.
+
+    `complete` is False when the search was too large to be made and `flips` is only the rounded least-squares guess.
+    """
+
+    flips: np.ndarray
+    misfit: np.ndarray
+    complete: bool
+
+
+def find_flips(
+    A: np.ndarray,
+    W: np.ndarray,
+    linear: np.ndarray,
+    slope: float,
+    tolerance: float,
+    max_solutions: int = MAX_SOLUTIONS,
+) -> SignSearch:
+    """The s in {0, 1}^k with linear (p, d) = slope · Σ_j s_j A_j w_jᵀ, to a relative misfit of `tolerance`.
+
+    Where no assignment is within the tolerance the best one found is returned, with its misfit.
+    """
+    columns = slope * np.einsum("oj,jd->odj", A, W).reshape(-1, len(W))
+    return find_subsets(columns, linear.ravel(), tolerance, max_solutions)
+
+
+def flips_beside_steady(
+    A: np.ndarray, W: np.ndarray, linear: np.ndarray, slope: float, tolerance: float
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """s (k,), A_u (p,) and w_u (d,) with linear = slope · Σ_j s_j A_j w_jᵀ + A_u w_uᵀ, to a relative misfit.
+
+    None where there are none, or so few equations that others would do as well.
+    """
+    (p, d), k = linear.shape, len(W)
+    if k == 0 or min(p, d) < 2 or p * d <= k + p + d:
+        return None
+    columns = slope * np.einsum("oj,jd->odj", A, W).reshape(-1, k)
+    inverse, s = np.linalg.pinv(columns), np.zeros(k)
+    for _ in range(TURNS):
+        left, sizes, right = np.linalg.svd(linear - (columns @ s).reshape(p, d), full_matrices=False)
+        s = inverse @ (linear - sizes[0] * np.outer(left[:, 0], right[0])).ravel()
+    flips = s > 0.5
+    left, sizes, right = np.linalg.svd(linear - (columns @ flips).reshape(p, d), full_matrices=False)
+    if np.linalg.norm(sizes[1:]) > tolerance * max(float(np.linalg.norm(columns)), float(np.linalg.norm(linear))):
+        return None
+    return flips, sizes[0] * left[:, 0], right[0]
+
+
+def find_subsets(
+    columns: np.ndarray, target: np.ndarray, tolerance: float, max_solutions: int = MAX_SOLUTIONS
+) -> SignSearch:
+    """The s in {0, 1}^k with columns·s = target, columns being (equations, k), as `find_flips` gives them."""
+    k = columns.shape[1]
+    scale = max(float(np.linalg.norm(columns)), float(np.linalg.norm(target)), 1e-300)
+    _, triangle, pivots = qr(columns, mode="economic", pivoting=True)
+    diagonal = np.abs(np.diag(triangle))
+    rank = int(np.count_nonzero(diagonal > max(1e-9, tolerance) * diagonal.max(initial=1e-300)))
+    complete = True
+    if k - rank <= ENUMERATE:
+        flips = _enumerate_free(columns, target, pivots[:rank], pivots[rank:])
+    else:
+        met = _meet_in_the_middle(columns, target, tolerance * scale) if k <= MEET else None
+        flips, complete = (_rounded(columns, target), False) if met is None else (met, True)
+    misfit = np.linalg.norm(flips @ columns.T - target, axis=1) / scale
+    order = np.argsort(misfit, kind="stable")
+    keep = order[: max(1, min(max_solutions, np.count_nonzero(misfit <= tolerance)))]
+    return SignSearch(flips[keep].astype(bool), misfit[keep], complete)
+
+
+def likely_flips(A: np.ndarray, W: np.ndarray, linear: np.ndarray, slope: float, count: int) -> np.ndarray:
+    """Under noise: the assignments of least misfit among those that differ in at most two bits from the best found."""
+    columns = slope * np.einsum("oj,jd->odj", A, W).reshape(-1, len(W))
+    return nearest_subsets(columns, linear.ravel(), count)
+
+
+def nearest_subsets(columns: np.ndarray, target: np.ndarray, count: int) -> np.ndarray:
+    """The s in {0, 1}^k of least ‖columns·s − target‖ among those that differ in at most two bits from the best found.
+
+    columns is (equations, k); `count` of them, the nearest first.
+    """
+    base = find_subsets(columns, target, 1e-2, 1).flips[0]
+    k = len(base)
+    single = np.eye(k, dtype=bool)
+    double = np.array([single[i] | single[j] for i in range(k) for j in range(i)], dtype=bool).reshape(-1, k)
+    flips = base ^ np.vstack([np.zeros((1, k), dtype=bool), single, double])
+    misfit = np.linalg.norm(flips @ columns.T - target, axis=1)
+    return flips[np.argsort(misfit, kind="stable")[:count]]
+
+
+def _enumerate_free(columns: np.ndarray, target: np.ndarray, bound: np.ndarray, free: np.ndarray) -> np.ndarray:
+    """Try every value of the free bits; the bound ones follow by least squares, rounded to bits."""
+    choices = subsets(len(free)).astype(float)
+    right = target[:, None] - columns[:, free] @ choices.T
+    solved = np.linalg.lstsq(columns[:, bound], right, rcond=None)[0] if len(bound) else np.zeros((0, len(choices)))
+    flips = np.empty((len(choices), columns.shape[1]))
+    flips[:, free] = choices
+    flips[:, bound] = np.clip(np.rint(solved.T), 0, 1)
+    return flips
+
+
+def _meet_in_the_middle(columns: np.ndarray, target: np.ndarray, tolerance: float) -> np.ndarray | None:
+    """Subset sums of the first half against target less those of the second, matched along one random direction.
+
+    None where more than MOST_PAIRS match, as they do for a coarse tolerance.
+    """
+    half = columns.shape[1] // 2
+    direction = np.random.default_rng(0).standard_normal(len(target))
+    direction /= np.linalg.norm(direction)
+    first, second = direction @ columns[:, :half], direction @ columns[:, half:]
+    left = _subset_sums(first)
+    order = np.argsort(left)
+    wanted = direction @ target - _subset_sums(second)
+    low = np.searchsorted(left, wanted - tolerance, sorter=order)
+    high = np.searchsorted(left, wanted + tolerance, side="right", sorter=order)
+    counts = high - low
+    total = int(counts.sum())
+    if total > MOST_PAIRS:
+        return None
+    if total == 0:
+        return _rounded(columns, target)
+    rights = np.repeat(np.arange(len(wanted)), counts)
+    lefts = order[np.arange(total) - np.repeat(np.cumsum(counts) - counts - low, counts)]
+    return np.hstack([_bits(lefts, half), _bits(rights, columns.shape[1] - half)]).astype(float)
+
+
+def _subset_sums(values: np.ndarray) -> np.ndarray:
+    """Σ_j s_j v_j for s = 0 … 2^k − 1, bit j of s for v_j."""
+    sums = np.zeros(1)
+    for value in values:
+        sums = np.concatenate([sums, sums + value])
+    return sums
+
+
+def subsets(count: int) -> np.ndarray:
+    """All subsets of `count` things, (2^count, count)."""
+    return _bits(np.arange(2**count), count)
+
+
+def _bits(codes: np.ndarray, count: int) -> np.ndarray:
+    return ((codes[:, None] >> np.arange(count)) & 1).astype(bool)
+
+
+def _rounded(columns: np.ndarray, target: np.ndarray) -> np.ndarray:
+    solved = np.linalg.lstsq(columns, target, rcond=None)[0]
+    return np.clip(np.rint(solved), 0, 1)[None]

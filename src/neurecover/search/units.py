@@ -1,0 +1,159 @@
+"""Units taken away from a student, and added to it.
+
+A unit i of layer l is taken away by putting in its place what the other columns of c_l say about it,
+
+    h_i ≈ Σ_j β_j c_j  over the other columns,    with residual ρ_i.
+
+Outputs change, to first order, by ∂y/∂h_i · ρ_i, so the unit costs Σ |∂y/∂h_i|² ρ_i². A unit that repeats another one,
+looks the other way, or is on for every sample has ρ = 0 and costs nothing. For the top layer the cost is exactly what
+Σr² grows by when the readout is solved again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from neurecover.fit.descent import descend
+from neurecover.fit.point import Point, Readout
+from neurecover.models.wide import WideStudent
+
+Draw = Callable[[int, int, int], np.ndarray]  # (layer, how many, columns read) → rows of V
+
+
+def random_units(rng: np.random.Generator, bias: int) -> Draw:
+    """Return a source of units: directions uniform on the sphere, kinks a Gaussian distance from the origin."""
+
+    def draw(layer: int, count: int, columns: int) -> np.ndarray:
+        V = rng.standard_normal((count, columns))
+        return V if layer else V / np.linalg.norm(V[:, bias:], axis=1, keepdims=True)
+
+    return draw
+
+
+def worth(point: Point, layer: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return what each unit of a layer costs to take away (m,), and the regressions β (columns of c_l, m)."""
+    student, m = point.student, point.student.widths[layer]
+    top = layer == student.depth - 1
+    end = len(point.gram) - (0 if top else student.own(student.depth - 1).stop - student.own(layer).stop)
+    readout = point.readout if top else Readout(point.gram[:end, :end])
+    own = slice(end - m, end)
+    inverse, scale = readout.inverse, readout.scale
+    beta = -inverse[:, own] / inverse.diagonal()[own] * scale[own] / scale[:, None]
+    if top:
+        theta = student.theta[own] * scale[own, None]
+        return np.sum(theta**2, axis=1) / inverse.diagonal()[own], beta
+    base = student.n_base
+    rho = point.values.F @ beta[:base] + point.values.H[:, : end - base] @ beta[base:]
+    cost, n = np.zeros(m), len(rho)
+    for output in range(student.n_outputs):
+        G = np.zeros((n, student.n_outputs))
+        G[:, output] = 1.0 if point.samples.root is None else point.samples.root[:, 0]
+        change = student.by_values(point.values, G)[:, student.own(layer)] * rho
+        cost += np.einsum("nj,nj->j", change, change)
+    return cost, beta
+
+
+def without(student: WideStudent, layer: int, unit: int, beta: np.ndarray) -> WideStudent:
+    """Return the student without that unit, whatever read it reading Σ β_j c_j instead."""
+    q = len(beta)
+    at = q - student.widths[layer] + unit
+
+    def moved(rows: np.ndarray) -> np.ndarray:
+        rows = rows.copy()
+        rows[:, :q] += np.outer(rows[:, at], beta)
+        return np.delete(rows, at, axis=1)
+
+    V = list(student.V)
+    V[layer] = np.delete(V[layer], unit, axis=0)
+    for above in range(layer + 1, student.depth):
+        V[above] = moved(V[above])
+    return replace(student, V=tuple(V), theta=moved(student.theta.T).T)
+
+
+def most_useful(point: Point, n_keep: int) -> tuple[WideStudent, np.ndarray]:
+    """Return the student with the most useful units of its top layer, and Σr² after each that went, without a pass.
+
+    One less costs |θ_i|²/K_ii with K = (Σ c cᵀ)⁻¹, and leaving i out moves K and Θ by a rank-one update.
+    """
+    student, m = point.student, point.student.widths[-1]
+    K, theta, q = point.readout.inverse, student.theta * point.readout.scale[:, None], len(student.theta)
+    left, path, rss = np.arange(q - m, q), [], point.loss
+    while len(left) > n_keep:
+        cost = np.sum(theta[left] ** 2, axis=1) / K[left, left]
+        i = left[np.argmin(cost)]
+        rss += float(cost.min())
+        path.append(rss)
+        column = K[:, i] / K[i, i]
+        theta = theta - np.outer(column, theta[i])
+        K = K - np.outer(column, K[i])
+        left = left[left != i]
+    theta = (theta / point.readout.scale[:, None])[np.r_[0 : q - m, left]]
+    return replace(student, V=(*student.V[:-1], student.V[-1][left - (q - m)]), theta=theta), np.array(path)
+
+
+def narrow(point: Point, widths: tuple[int, ...], steps: int = 0) -> tuple[Point, float]:
+    """Take the units that are worth least away one by one, `steps` of descent after each.
+
+    Return the point at these widths and the dearest of the costs.
+    """
+    samples, options, deadline = point.samples, point.options, point.deadline
+    if steps == 0 and len(widths) == 1:
+        return Point(samples, most_useful(point, widths[0])[0], options, deadline), np.nan
+    dearest = 0.0
+    while True:
+        surplus = [layer for layer, k in enumerate(widths) if point.student.widths[layer] > k]
+        if not surplus:
+            return point, dearest
+        worths = {layer: worth(point, layer) for layer in surplus}
+        layer = min(surplus, key=lambda layer: float(worths[layer][0].min()))
+        cost, beta = worths[layer]
+        unit = int(np.argmin(cost))
+        dearest = max(dearest, float(cost[unit]))
+        student = without(point.student, layer, unit, beta[:, unit])
+        if deadline.passed:  # the others go by what they are worth now
+            return Point(samples, _cut(student, worths, widths, layer, unit), options, deadline), np.inf
+        if steps:
+            point = descend(samples, student, options, deadline, steps=steps).point
+        else:
+            point = Point(samples, student, options, deadline)
+
+
+def _cut(
+    student: WideStudent,
+    worths: dict[int, tuple[np.ndarray, np.ndarray]],
+    widths: tuple[int, ...],
+    layer: int,
+    unit: int,
+) -> WideStudent:
+    """Return the student at these widths, units gone in the order of costs known before `unit` of `layer` went."""
+    for other, (cost, _) in worths.items():
+        cost = np.delete(cost, unit) if other == layer else cost.copy()
+        while student.widths[other] > widths[other]:
+            least = int(np.argmin(cost))
+            columns = student.n_base + student.own(other).stop if student.skips else len(student.theta)
+            nothing = np.zeros(columns)
+            student, cost = without(student, other, least, nothing), np.delete(cost, least)
+    return student
+
+
+def with_fresh(student: WideStudent, widths: tuple[int, ...], draw: Draw) -> WideStudent:
+    """Return the student with units added up to these widths; nothing above sees them yet."""
+    for layer, wanted in enumerate(widths):
+        missing = wanted - student.widths[layer]
+        if missing <= 0:
+            continue
+        base, below = student.reads(layer)
+        fresh = draw(layer, missing, base + below.stop - below.start)
+        if layer:
+            fresh /= np.sqrt(max(student.widths[layer - 1], 1))
+        V = list(student.V)
+        at = student.n_base + student.own(layer).stop
+        V[layer] = np.vstack([V[layer], fresh])
+        for above in range(layer + 1, student.depth):
+            V[above] = np.insert(V[above], [at] * missing, 0.0, axis=1)
+        where = at if student.skips else len(student.theta)
+        student = replace(student, V=tuple(V), theta=np.insert(student.theta, [where] * missing, 0.0, axis=0))
+    return student
