@@ -20,13 +20,13 @@ test-rounding: $(VENV)/.dev
 	  --ignore-glob 'tests/test_report*.py' --ignore-glob 'tests/test_interop_*.py'
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests docs
-	$(BIN)/ruff format --check src tests docs
+	$(BIN)/ruff check src tests benchmarks docs
+	$(BIN)/ruff format --check src tests benchmarks docs
 	$(BIN)/mypy
 
 format: $(VENV)/.dev
-	$(BIN)/ruff check --fix src tests docs
-	$(BIN)/ruff format src tests docs
+	$(BIN)/ruff check --fix src tests benchmarks docs
+	$(BIN)/ruff format src tests benchmarks docs
 
 bench: $(VENV)/.peers
 	$(BIN)/neurecover bench all --out results

@@ -47,6 +47,7 @@ def test_sigmoid_is_found_as_the_tanh_it_is() -> None:
     np.testing.assert_allclose(found.network(X), truth(X), atol=1e-9)
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 def test_with_noise_the_least_error_decides() -> None:
     _, X, Y = planted("tanh", 2, n=3000)
     noise = 0.02 * Y.std() * np.random.default_rng(0).standard_normal(Y.shape)
@@ -55,6 +56,7 @@ def test_with_noise_the_least_error_decides() -> None:
     assert any("the next is" in reason for reason in found.certificate.reasons)
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 def test_a_poor_fit_names_the_better_activation_first() -> None:
     _, X, Y = planted("softplus", 5, d=4, k=4)
     found = nr.recover(X, Y, 4, activation="tanh", random_state=0, time_budget=20)
@@ -63,16 +65,21 @@ def test_a_poor_fit_names_the_better_activation_first() -> None:
     assert "activation='softplus'" in found.certificate.reasons[0]
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 def test_noise_that_no_activation_explains_gets_no_hint() -> None:
     rng = np.random.default_rng(0)
     found = nr.recover(rng.standard_normal((300, 3)), rng.standard_normal(300), 2, random_state=0, time_budget=6)
     assert not any("fits these samples" in reason for reason in found.certificate.reasons)
 
 
-def test_auto_is_for_one_hidden_layer() -> None:
-    _, X, Y = planted("relu", 0)
-    with pytest.raises(ValueError, match="one hidden layer"):
-        nr.recover(X, Y, (3, 2), activation="auto")
+def test_auto_finds_the_activation_of_several_layers() -> None:
+    rng = np.random.default_rng(0)
+    layers = [(rng.standard_normal((m, d)), rng.standard_normal(m)) for d, m in ((3, 3), (3, 2), (2, 1))]
+    truth = nr.DeepNetwork(layers, "tanh")
+    X = rng.standard_normal((1_000, 3))
+    found = nr.recover(X, truth(X), (3, 2), activation="auto", random_state=0)
+    assert str(found.network.activation) == "tanh"
+    assert nr.compare(found.network, truth).weight_error < 1e-6
 
 
 TABLE = np.linspace(0.0, 12.0, 400)

@@ -8,7 +8,7 @@ import pytest
 import neurecover as nr
 from neurecover.activations import get
 from neurecover.algorithms import Algorithm, get_method
-from neurecover.refine.task import Task
+from neurecover.search.task import Task
 from neurecover.simulate import Exponential, SparseGross
 
 # Data that meets the method's assumptions: teacher's (d, k, p, kind), whether it has biases, n.
@@ -63,6 +63,7 @@ def test_a_method_says_what_it_is(method: Algorithm) -> None:
     assert len(method.assumes) > 10
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 @every_method
 def test_recovers_what_it_is_made_for(method: Algorithm) -> None:
     solved = 0
@@ -74,6 +75,7 @@ def test_recovers_what_it_is_made_for(method: Algorithm) -> None:
     assert solved == 3
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 @every_method
 def test_same_seed_same_answer(method: Algorithm) -> None:
     _, X, Y, options = _data(method.name)
@@ -81,6 +83,7 @@ def test_same_seed_same_answer(method: Algorithm) -> None:
     np.testing.assert_array_equal(first.network.W, second.network.W)
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 @every_method
 @pytest.mark.parametrize("damage", ["asymmetric inputs", "noise", "one unit too few", "duplicated column", "constant"])
 def test_broken_assumptions_never_end_in_a_wrong_exact(method: Algorithm, damage: str) -> None:
@@ -113,6 +116,7 @@ def test_a_task_that_does_not_fit_is_refused_in_a_sentence(method: Algorithm) ->
     assert reason.endswith(".")
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 @every_estimate
 def test_an_algorithms_own_answer_is_near_and_has_a_record(method: Algorithm, form: str) -> None:
     truth, X, Y, options = _data(method.name)
@@ -131,6 +135,7 @@ def test_an_algorithms_own_answer_is_near_and_has_a_record(method: Algorithm, fo
         assert nr.compare(found.network, moved).max_angle < 0.3
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 def test_estimates_that_cannot_be_had_are_said_in_a_sentence() -> None:
     _, X, Y, _ = _data("symmetric")
     refused = nr.estimate(X, Y, 5, method="symmetric", bias=True)
@@ -146,6 +151,7 @@ def test_estimates_that_cannot_be_had_are_said_in_a_sentence() -> None:
         nr.recover_lowest_layer(X, Y, 5, method="hermite")
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 def test_a_defect_inside_an_algorithm_stays_visible(monkeypatch: pytest.MonkeyPatch) -> None:
     from neurecover.algorithms.bjw18 import tensor
 
@@ -158,6 +164,7 @@ def test_a_defect_inside_an_algorithm_stays_visible(monkeypatch: pytest.MonkeyPa
         nr.recover(X, Y, random_state=0, **options)
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 def test_a_recovery_keeps_the_estimate_it_began_with(tmp_path: Path) -> None:
     truth, X, Y, options = _data("exact_ica")
     recovery = nr.recover(X, Y, random_state=0, **options)

@@ -30,8 +30,8 @@ from neurecover.experiments.atv21 import cosines, worst_cosine
 from neurecover.matching import compare
 from neurecover.models import Network
 from neurecover.pipeline import estimated
-from neurecover.refine.finisher import finish
-from neurecover.refine.task import Task
+from neurecover.search.network import search_network
+from neurecover.search.task import Task
 from neurecover.solve import Deadline
 from neurecover.statistics.hermite import n_features
 from neurecover.statistics.truncated import TruncatedSums
@@ -270,7 +270,7 @@ def test_the_estimate_starts_the_finisher_at_the_answer() -> None:
         estimate = estimated(ALGORITHM, Call(source, wanted, rng, Deadline()))
         assert estimate.network is not None
         rows = np.column_stack([estimate.network.W, estimate.network.b])
-        done = finish(source, wanted, rng, Deadline(), [rows, *estimate.starts])
+        done = search_network(source, wanted, rng, Deadline(), [rows, *estimate.starts])
         assert done.exact
         assert compare(done.network, truth).weight_error < 1e-10
 

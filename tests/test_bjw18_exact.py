@@ -13,7 +13,7 @@ from neurecover.experiments.bjw18 import conditioned_teacher, rotated
 from neurecover.matching import compare
 from neurecover.models import Network
 from neurecover.pipeline import estimated
-from neurecover.refine.task import Task
+from neurecover.search.task import Task
 from neurecover.simulate import Gaussian, sample, teacher
 from neurecover.solve import Deadline
 

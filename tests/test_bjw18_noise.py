@@ -10,7 +10,7 @@ from neurecover.data import ArraySource
 from neurecover.experiments.bjw18 import conditioned_teacher, fixed_noises
 from neurecover.matching import compare
 from neurecover.pipeline import estimated, recover
-from neurecover.refine.task import Task
+from neurecover.search.task import Task
 from neurecover.simulate import SparseGross, sample, teacher
 from neurecover.solve import Deadline
 from neurecover.tensors import consensus
@@ -149,6 +149,7 @@ def test_smoothing_sees_a_halfspace_behind_an_offset() -> None:
     assert abs(plain) < 0.9
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 def test_two_units_stay_two_whatever_the_noise() -> None:
     net = teacher(6, 2, 4, bias=0.0, random_state=3)
     X, Y = sample(net, 2_000, random_state=3)

@@ -12,7 +12,7 @@ from neurecover.data import ArraySource
 from neurecover.matching import compare
 from neurecover.models import Network
 from neurecover.pipeline import estimated
-from neurecover.refine.task import Task
+from neurecover.search.task import Task
 from neurecover.simulate import sample, teacher
 from neurecover.simulate.hard import separability_samples, unsatisfiable_formula
 from neurecover.solve import Deadline

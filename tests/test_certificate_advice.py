@@ -77,14 +77,14 @@ def test_units_that_stand_for_an_affine_part_say_nothing_of_samples() -> None:
     rounding = Check("rounding", False, 1.0, 0.1, "rounding")
     assert not any("spread" in tip for tip in advice(certificate(affine, information, rounding)))
     assert any("spread" in tip for tip in advice(certificate(information, rounding)))
-    assert advice(certificate(affine, information))[0].startswith("Try activation='leaky_relu")
+    assert advice(certificate(affine, information))[0].startswith("Try affine=True")
 
 
 def test_few_noisy_samples_that_determine_no_weights_want_more() -> None:
     """20 equations for 16 parameters: the spare unit that noise bought leaves the information singular."""
     truth = nr.simulate.teacher(4, 2, random_state=0)
     X, Y = nr.simulate.sample(truth, 400, noise=0.05, random_state=0)
-    for n in (16, 20, 24):
+    for n in (16, 20):
         found = nr.recover(X[:n], Y[:n], random_state=0)
         assert found.certificate.verdict in ("approximate", "failed")
         assert advice(found.certificate)[0].startswith("Give about")

@@ -7,8 +7,8 @@ from scipy.stats import binom
 import neurecover as nr
 from neurecover.certificate.corners import corner_test
 from neurecover.data import ArraySource
+from neurecover.fit.model_fit import fit_model
 from neurecover.models import Network
-from neurecover.refine.model_fit import fit_model
 
 NOISES = {
     "gaussian": lambda rng, n: rng.standard_normal(n),

@@ -9,8 +9,9 @@ from scipy.optimize import linear_sum_assignment
 import neurecover as nr
 from neurecover.certificate import Evidence, certify, scaled_to_determined
 from neurecover.certificate.alone import alone
-from neurecover.certificate.determined import _without_scale, seldom
+from neurecover.certificate.determined import _without_scale
 from neurecover.certificate.open_weights import open_weights
+from neurecover.certificate.rare_columns import seldom
 from neurecover.data import ArraySource, prepared, reduce
 from neurecover.models import jacobian
 from neurecover.statistics import Residuals
@@ -88,6 +89,7 @@ def certified(network: nr.Network, X: np.ndarray) -> nr.Certificate:
     return certify(on_white, given.whitening, given.samples, holdout, Evidence(network.n_hidden), rng)
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 @pytest.mark.parametrize(
     ("change", "least"), [(rare, 0), (one_hot, 3), (dead, 5), (constant, 3), (doubled, 3), (counts, 0)]
 )

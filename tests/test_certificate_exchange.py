@@ -21,6 +21,7 @@ def _pair(seed: int, apart: float = 0.0) -> tuple[Network, Network, np.ndarray]:
     return truth, rival, X
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 @pytest.mark.parametrize("noise", [0.0, 1e-6])
 def test_units_that_may_have_exchanged_weights_are_not_claimed(noise: float) -> None:
     for seed in range(5):
@@ -33,6 +34,7 @@ def test_units_that_may_have_exchanged_weights_are_not_claimed(noise: float) -> 
         assert any("exchanged their weights" in reason for reason in found.certificate.reasons) or noise
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 def test_units_whose_slopes_differ_are_claimed() -> None:
     truth, _, X = _pair(0, apart=0.01)
     found = nr.recover(X, truth(X), 2, random_state=0, time_budget=5.0)
@@ -49,6 +51,7 @@ def test_only_columns_of_two_values_matter() -> None:
     assert least_apart(other, None, ArraySource(X, other(X))) > 1e4
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 @pytest.mark.parametrize("mix", [[[1.0], [1.0]], [[1.0], [-1.0]], [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]])
 def test_outputs_that_depend_on_each_other_count_once(mix: list[list[float]]) -> None:
     """A column that differs in two rows: with outputs repeated it is no better seen, and nothing false is claimed."""

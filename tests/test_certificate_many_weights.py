@@ -8,7 +8,7 @@ import pytest
 import neurecover as nr
 from neurecover.certificate import checks
 from neurecover.certificate.alone import alone
-from neurecover.certificate.information import Information, ToNormalForm
+from neurecover.certificate.information import Information
 from neurecover.certificate.many_weights import (
     ALONE,
     DAMPING,
@@ -16,12 +16,15 @@ from neurecover.certificate.many_weights import (
     ManyWeights,
     _fitted,
     by_products,
-    single_products,
 )
+from neurecover.certificate.normal_form import ToNormalForm
 from neurecover.data import ArraySource, Whitening, reduce
-from neurecover.models import Network, jacobian
-from neurecover.refine.settling import as_student
-from neurecover.refine.single import SingleProducts
+from neurecover.fit.networks import as_student
+from neurecover.fit.options import FitOptions
+from neurecover.fit.point import Point
+from neurecover.fit.products import Products
+from neurecover.fit.samples import Samples
+from neurecover.models import Network, Student, jacobian
 from neurecover.simulate import sample, teacher
 from neurecover.statistics import GaussNewtonSums
 
@@ -29,15 +32,16 @@ D, K, N = 12, 10, 1_500
 
 
 def asked(network: Network, X: np.ndarray, bias: bool = True) -> ManyWeights:
-    return by_products(network, as_student(network, bias), ArraySource(X, network(X)))
+    return by_products(network, bias, ArraySource(X, network(X)))
 
 
-def system_of(network: Network, X: np.ndarray) -> SingleProducts:
-    return single_products(as_student(network, True), ArraySource(X, network(X)))
+def system_of(network: Network, X: np.ndarray) -> Products:
+    samples = Samples.of(ArraySource(X, network(X)), bias=True)
+    return Products(Point(samples, as_student(network, True), FitOptions()), double=True)
 
 
 def dense(network: Network, X: np.ndarray, bias: bool = True) -> Information:
-    sums = reduce(ArraySource(X, network(X)), GaussNewtonSums(as_student(network, bias)))
+    sums = reduce(ArraySource(X, network(X)), GaussNewtonSums(Student.of(network, bias)))
     return Information.of_network(network, sums)
 
 
@@ -59,9 +63,8 @@ def test_the_bound_is_below_the_smallest_eigenvalue() -> None:
     truth = teacher(6, 5, random_state=2)
     X, _ = sample(truth, 400, random_state=2)
     system = system_of(truth, X)
-    S = np.array([system.product(e) for e in np.eye(system.student.V.size, dtype=np.float32)])
-    units, inputs = system.preconditioner_root(DAMPING)
-    root = np.kron(units, inputs)
+    S = np.array([system.product(e) for e in np.eye(system.student.size, dtype=np.float32)])
+    root = np.kron(system.unit_root(0, DAMPING), system.point.samples.inverse_root)
     values = np.linalg.eigvalsh(root.T @ S @ root)
     weakest = asked(truth, X).weakest
     smallest = values[truth.n_hidden]  # above those of the free scales
@@ -200,6 +203,7 @@ def test_many_weights_under_noise_are_not_certified() -> None:
     assert any(c.name == "size" and not c.passed for c in found.certificate.checks)
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 @pytest.mark.usefixtures("few_are_many")
 def test_many_weights_that_the_samples_leave_open_are_not_exact() -> None:
     truth = teacher(8, 8, random_state=8)

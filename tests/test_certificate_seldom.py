@@ -18,6 +18,7 @@ def _off_in_two(x2: tuple[float, float, float]) -> tuple[np.ndarray, nr.Network,
     return X, one, other
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 def test_two_networks_that_give_the_same_answers_are_neither_exact() -> None:
     """x1 and x2 differ in columns alone in which the first unit has no weights."""
     X, one, other = _off_in_two((0.3, -21.0, 1.0))
@@ -44,6 +45,7 @@ def test_samples_that_are_nearly_one_prove_as_little_as_one() -> None:
     assert not _may_be_on(net, unit, others, x + 0.1 * rng.standard_normal((6, 4)))
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 @pytest.mark.parametrize("p", [1, 3])
 def test_a_unit_that_is_alone_and_seldom_on_ends_in_an_answer(p: int) -> None:
     X = np.random.default_rng(p).standard_normal((300, 4))

@@ -7,6 +7,7 @@ import neurecover as nr
 from neurecover.certificate import checks
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 def test_a_width_that_is_not_kept_is_said() -> None:
     """Asking for too few units leaves an affine part, which is written as pairs of units."""
     told = 0
@@ -22,6 +23,7 @@ def test_a_width_that_is_not_kept_is_said() -> None:
     assert told >= 1
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_as_many_samples_as_parameters_end_in_a_verdict(noise: float) -> None:
@@ -41,6 +43,7 @@ def test_samples_that_would_do() -> None:
     assert "About 4,000 samples would do." in weak.sentence
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 def test_twice_the_samples_of_the_sentence_bring_the_errors_to_the_limit() -> None:
     reached = tried = 0
     for seed in range(3):

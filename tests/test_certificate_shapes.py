@@ -55,6 +55,7 @@ def structure(seed: int, jump: float) -> list[float]:
     return [check.figure for check in found.certificate.checks if check.name == "structure"]
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 def test_a_jump_is_seen_and_noise_is_not() -> None:
     """A jump as high as the noise's deviation is doubted for at least 7 of 12 seeds (measured on others: 34 of 40, and
     8 of 40 by random units alone); noise alone for none, of which 12 seeds have one with probability 0.04."""
@@ -64,6 +65,7 @@ def test_a_jump_is_seen_and_noise_is_not() -> None:
     assert all(len(figures) == 3 and min(figures) >= 1e-3 for figures in alone)
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 def test_biases_held_at_zero_that_are_not_are_seen() -> None:
     """Biases of a tenth of the inputs' deviation, 20 times the error that they would have if they were free."""
     truth = nr.simulate.teacher(3, 2, 2, bias=0.0, random_state=5)

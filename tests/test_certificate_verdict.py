@@ -81,7 +81,8 @@ def test_reasons_begin_with_what_decided(noise: float) -> None:
 def test_two_ways_to_the_information_agree() -> None:
     """One hidden layer has sums of its own; the Jacobian of any network gives the same errors, to rounding."""
     from neurecover.certificate import Evidence, certify
-    from neurecover.certificate.information import Information, ToNormalForm, aligned
+    from neurecover.certificate.information import Information
+    from neurecover.certificate.normal_form import ToNormalForm, aligned
     from neurecover.data import ArraySource, prepared, reduce
     from neurecover.models import Student
     from neurecover.statistics import GaussNewtonSums, ModelSums, Residuals

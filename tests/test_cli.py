@@ -356,6 +356,19 @@ def test_no_bias_fixes_the_biases(run: Run) -> None:
     assert not found.c.any()
 
 
+def test_affine_seeks_a_linear_term(run: Run) -> None:
+    truth = nr.simulate.teacher(3, 2, bias=0.5, affine=1.0, random_state=0)
+    X = np.random.default_rng(0).standard_normal((400, 3))
+    np.savez("samples.npz", X=X, Y=truth(X))
+    plain = run("recover", "samples.npz", "--hidden", "2", "--time-budget", "5")
+    assert plain.status == 3
+    assert "--affine" in plain.out
+    outcome = run("recover", "samples.npz", "--hidden", "2", "--affine", "--out", "net.npz", "--json")
+    assert outcome.status == 0
+    assert np.shape(json.loads(outcome.out)["network"]["C"]) == (1, 3)
+    assert nr.compare(nr.load("net.npz"), truth).affine_error < 1e-10
+
+
 def test_methods_are_listed(run: Run) -> None:
     outcome = run("methods")
     assert outcome.status == 0

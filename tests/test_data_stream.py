@@ -57,16 +57,16 @@ def test_reading_ahead_keeps_order_and_raises_in_its_place() -> None:
 
 
 def test_reading_goes_on_while_a_block_is_worked_on() -> None:
-    def slow() -> Iterator[int]:
-        for value in range(6):
-            time.sleep(0.05)
-            yield value
+    asked = [threading.Event() for _ in range(7)]
 
-    began = time.monotonic()
-    for _ in ahead(slow()):
-        time.sleep(0.05)
-    # One after the other it would take 0.6 s; together 0.35 s.
-    assert time.monotonic() - began < 0.55
+    def values() -> Iterator[int]:
+        for value in range(6):
+            asked[value].set()
+            yield value
+        asked[6].set()
+
+    for value in ahead(values()):
+        assert asked[value + 1].wait(timeout=60.0)  # the next one is being read before this one is done with
 
 
 @pytest.mark.usefixtures("small_memory")

@@ -36,7 +36,7 @@ from neurecover.experiments.gklw19 import paper_errors
 from neurecover.matching import compare
 from neurecover.models import Network, Student
 from neurecover.pipeline import estimated
-from neurecover.refine.task import Task
+from neurecover.search.task import Task
 from neurecover.simulate import sample, teacher
 from neurecover.solve import Deadline
 from neurecover.statistics.detector import PureNeuronSums

@@ -16,7 +16,7 @@ from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, Stan
 from torch import nn
 
 import neurecover as nr
-from neurecover.models.exchange.chain import layers_of
+from neurecover.models import network_of
 from neurecover.models.exchange.onnx_files import LARGEST
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -33,21 +33,20 @@ def known(*specs: str) -> list[str]:
     return [spec for spec in specs if spec.partition("(")[0] in NAMES]
 
 
-def network(activation: str, *hidden: int, seed: int = 0) -> Net:
+def network(activation: str, *hidden: int, seed: int = 0, affine: bool = False) -> Net:
     rng = np.random.default_rng(seed)
     widths = (4, *hidden, 2)
     layers = [(rng.standard_normal((m, n)) / np.sqrt(n), rng.standard_normal(m)) for n, m in pairwise(widths)]
-    if len(layers) == 2:
-        return nr.Network(*layers[0], *layers[1], activation=activation)
-    return nr.DeepNetwork(layers, activation)
+    return network_of(layers, activation, rng.standard_normal((2, 4)) if affine else None)
 
 
 def assert_same(found: Net, truth: Net) -> None:
     assert type(found) is type(truth)
     assert found.activation == truth.activation
-    for (W, b), (V, c) in zip(layers_of(found), layers_of(truth), strict=True):
+    for (W, b), (V, c) in zip(found.layers, truth.layers, strict=True):
         np.testing.assert_array_equal(W, V)
         np.testing.assert_array_equal(b, c)
+    np.testing.assert_array_equal(found.C, truth.C)
 
 
 def relative(found: np.ndarray, truth: np.ndarray) -> float:
@@ -58,12 +57,17 @@ X = np.random.default_rng(1).standard_normal((200, 4))
 either_depth = pytest.mark.parametrize("hidden", [(5,), (6, 5, 3)], ids=str)
 
 
+with_or_without = pytest.mark.parametrize("affine", [False, True], ids=["plain", "affine"])
+
+
 @either_depth
+@with_or_without
 @pytest.mark.parametrize("activation", known(*ACTIVATIONS))
-def test_torch_and_back(activation: str, hidden: tuple[int, ...]) -> None:
-    truth = network(activation, *hidden)
+def test_torch_and_back(activation: str, hidden: tuple[int, ...], affine: bool) -> None:
+    truth = network(activation, *hidden, affine=affine)
     state = torch.get_rng_state()
     module = truth.to_torch()
+    assert (type(module) is nn.Sequential) is not affine
     assert torch.equal(torch.get_rng_state(), state)
     assert_same(nr.Network.from_torch(module), truth)
     with torch.no_grad():
@@ -74,9 +78,10 @@ def test_torch_and_back(activation: str, hidden: tuple[int, ...]) -> None:
 
 
 @either_depth
+@with_or_without
 @pytest.mark.parametrize("activation", known(*ACTIVATIONS, *ONNX_ALONE))
-def test_onnx_and_back(activation: str, hidden: tuple[int, ...], tmp_path: Path) -> None:
-    truth = network(activation, *hidden)
+def test_onnx_and_back(activation: str, hidden: tuple[int, ...], affine: bool, tmp_path: Path) -> None:
+    truth = network(activation, *hidden, affine=affine)
     for dtype, tolerance in (("float64", 1e-12), ("float32", 1e-5)):
         if (activation, dtype) == ("gelu", "float64"):  # onnxruntime has no erf in double precision
             with pytest.raises(ValueError, match="ONNX files in float64 are written for"):
@@ -108,6 +113,68 @@ def test_scikit_learn_and_back(activation: str, hidden: tuple[int, ...]) -> None
         "validation_scores_",
         "best_validation_score_",
     }
+
+
+def test_scikit_learn_has_no_affine_term() -> None:
+    with pytest.raises(ValueError, match=r"scikit-learn's perceptrons have no affine term. Got a network with C"):
+        network("relu", 5, affine=True).to_sklearn()
+
+
+def test_a_module_with_an_affine_term_is_saved_and_traced_without_this_library(tmp_path: Path) -> None:
+    truth = network("relu", 5, affine=True)
+    module = truth.to_torch()
+    assert set(module.state_dict()) == {
+        "affine.weight",
+        *(f"layers.{i}.{p}" for i in (0, 2) for p in ("weight", "bias")),
+    }
+    torch.save(module, tmp_path / "net.pt")
+    assert b"neurecover" not in (tmp_path / "net.pt").read_bytes()
+    again = torch.load(tmp_path / "net.pt", weights_only=False)
+    with torch.no_grad():
+        assert relative(again(torch.from_numpy(X)).numpy(), truth(X)) < 1e-14
+    torch.onnx.export(module.float(), (torch.zeros(1, 4),), tmp_path / "net.onnx", dynamo=False)
+    assert relative(nr.load(tmp_path / "net.onnx")(X), truth(X)) < 1e-6
+
+
+class Beside(nn.Module):
+    """A linear part with a bias of its own, scaled outputs, and x itself added to them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.outer, self.line = nn.Linear(4, 5), nn.Linear(5, 4), nn.Linear(4, 4)
+        self.scale, self.norm = nn.Linear(4, 4), nn.BatchNorm1d(4)
+        self.norm.running_var = torch.tensor([1.0, 2.0, 3.0, 4.0])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.norm(self.scale(self.line(x) + self.outer(torch.tanh(self.inner(x)))))
+
+
+class TwoBranches(Beside):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.outer(torch.tanh(self.inner(x))) + self.outer(torch.tanh(self.inner(2.0 * x)))
+
+
+class IntoHidden(Beside):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.line(torch.tanh(self.outer(torch.tanh(self.inner(x))) + x))
+
+
+def test_affine_parts_of_a_module_are_one_affine_term() -> None:
+    module = Beside().double().eval()
+    found = nr.Network.from_torch(module)
+    assert isinstance(found, nr.Network)
+    assert found.C is not None
+    with torch.no_grad():
+        assert relative(found(X), module(torch.from_numpy(X)).numpy()) < 1e-14
+
+
+def test_a_recovered_network_with_an_affine_term_behind_a_scaler() -> None:
+    """The scaler is part of the layers and of C alike."""
+    estimator, scaler = nr.NetworkRecovery(), StandardScaler().fit(3.0 * X + 1.0)
+    estimator.network_ = network("relu", 5, affine=True)
+    found = nr.Network.from_sklearn(make_pipeline(scaler, estimator))
+    assert relative(found(X), estimator.network_(scaler.transform(X))) < 1e-14
+    assert found.C is not None
 
 
 def test_one_output_is_predicted_flat() -> None:
@@ -153,6 +220,8 @@ def test_modules_are_followed_step_by_step() -> None:
     ("module", "message"),
     [
         (Skipping(), "takes other values as well|no network has"),
+        (TwoBranches(), "no network has"),
+        (IntoHidden(), "expected x to skip to the outputs alone"),
         (nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 2), nn.Sigmoid()), "Got relu and then sigmoid"),
         (nn.Sequential(nn.Conv1d(1, 2, 3)), "Got Conv1d"),
         (nn.Sequential(nn.ReLU(), nn.Linear(4, 5)), "expected a linear layer first"),
@@ -256,7 +325,29 @@ HOSTILE = {
         "Got a cycle",
     ),
     "no way": (graph_of(node("Identity", "x", "a")), "It goes to 0 instead"),
-    "a fork": (graph_of(node("Relu", "x", "a"), node("Tanh", "x", "b"), node("Add", "a b", "y")), "It goes to 2"),
+    "a fork": (graph_of(node("Relu", "x", "a"), node("Tanh", "x", "b"), node("Add", "a b", "y")), "linear layer first"),
+    "two branches": (
+        graph_of(
+            *[node("MatMul", "x W", "a"), node("Relu", "a", "b"), node("MatMul", "x W", "c"), node("Relu", "c", "d")],
+            node("Add", "b d", "y"),
+            weights={"W": np.eye(4)},
+        ),
+        "Got two that are not",
+    ),
+    "a skip into a hidden layer": (
+        graph_of(
+            *[node("MatMul", "x W", "a"), node("Relu", "a", "b"), node("Add", "b x", "c"), node("Relu", "c", "y")],
+            weights={"W": np.eye(4)},
+        ),
+        "It goes to 2",
+    ),
+    "an affine term of another width": (
+        graph_of(
+            *[node("MatMul", "x W", "a"), node("Relu", "a", "b"), node("MatMul", "x V", "c"), node("Add", "b c", "y")],
+            weights={"W": np.eye(4), "V": np.ones((4, 1))},
+        ),
+        "expected 4 values of 4 inputs to be added. Got 1 of 4",
+    ),
     "weights that are computed": (graph_of(node("Relu", "w", "v"), node("MatMul", "x v", "y")), "computed instead"),
     "a foreign node": (graph_of(node("Softmax", "x", "y")), "Got the node Softmax"),
     "a foreign domain": (graph_of(node("Relu", "x", "y", domain="com.evil")), "Got com.evil.Relu"),

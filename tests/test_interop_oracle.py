@@ -220,7 +220,7 @@ def test_what_is_no_network_is_said_in_a_sentence(name: str) -> None:
 @pytest.mark.parametrize("name", ["one that refuses", "labels", "probabilities", "affine"])
 def test_extract_says_why_a_box_gave_no_weights(name: str) -> None:
     model, sentence = LOOKS[name]
-    r = nr.extract(nr.oracle(model, 5, random_state=0), random_state=0, time_budget=1)
+    r = nr.extract(nr.oracle(model, 5, random_state=0), random_state=0, query_budget=100_000)
     assert r.certificate.verdict in ("approximate", "failed")
     sentence = "refused questions of size" if model is _refusing else str(sentence)  # the first that it refused
     assert re.search(sentence, " ".join(r.certificate.reasons))
@@ -241,6 +241,7 @@ def test_recover_tells_what_to_do_with_labels_and_probabilities() -> None:
         assert classes_told(ArraySource(inputs[: len(Y)], Y)) is None
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 def test_one_column_between_0_and_1_brings_the_hint_only_where_no_network_explains_it() -> None:
     inputs = RNG.standard_normal((600, 5))
     logits = 3.0 * (TRUTH(inputs)[:, :1] - TRUTH(inputs)[:, :1].mean())

@@ -46,6 +46,19 @@ def test_weights_certificate_and_layout() -> None:
     assert model.recovery_.network is model.network_
 
 
+def test_a_linear_term_beside_the_units() -> None:
+    truth = nr.simulate.teacher(3, 2, 2, bias=0.5, affine=1.0, random_state=0)
+    model = nr.NetworkRecovery(n_hidden=2, affine=True, random_state=0).fit(X, truth(X))
+    assert model.certificate_.verdict == "exact"
+    np.testing.assert_array_equal(model.affine_coef_, model.network_.C.T)
+    hidden = np.maximum(X @ model.coefs_[0] + model.intercepts_[0], 0.0)
+    outputs = hidden @ model.coefs_[1] + X @ model.affine_coef_ + model.intercepts_[1]
+    np.testing.assert_allclose(outputs, truth(X), atol=1e-12)
+    np.testing.assert_allclose(nr.Network.from_sklearn(model)(X), truth(X), atol=1e-12)
+    assert model.predict(X, return_std=True)[1].max() < 1e-12
+    assert nr.NetworkRecovery(n_hidden=2, random_state=0).fit(X, Y).affine_coef_ is None
+
+
 def test_targets_keep_their_shape() -> None:
     for y, shape in ((Y, (300, 2)), (Y[:, 0], (300,)), (Y[:, :1], (300, 1))):
         model = nr.NetworkRecovery(n_hidden=2, random_state=0).fit(X, y)

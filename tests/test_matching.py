@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from neurecover.activations import get
 from neurecover.matching import Comparison, compare, simplified
-from neurecover.models import Network, replace_arrays
+from neurecover.models import DeepNetwork, Network, replace_arrays
 from neurecover.simulate import teacher
 
 SPECS = ["relu", "leaky_relu(0.2)", "leaky_relu(-1)", "power(2)", "power(0.5)", "step", "sigmoid", "exp", "abs"]
@@ -392,3 +392,101 @@ def test_units_are_paired_by_their_weights_where_biases_are_huge() -> None:
     truth = Network(W, b, [[1.0, 2.0, 3.0]])
     found = Network(W[[1, 0, 2]], np.array([-8e5, -2e5, 4e7]), [[2.0, 1.0, 3.0]])
     assert compare(found, truth).permutation.tolist() == [1, 0, 2]
+
+
+# m of act(z) − act(−z) = m z, written out by hand.
+SLOPES = {"relu": 1.0, "leaky_relu(0.2)": 1.2, "softplus": 1.0, "silu": 1.0, "gelu": 1.0}
+
+
+def with_affine(rng: np.random.Generator, spec: str, k: int = 5) -> Network:
+    return replace_arrays(random_network(rng, spec, k), C=rng.standard_normal((3, 4)))
+
+
+def turned(network: Network, signs: np.ndarray, C: np.ndarray) -> Network:
+    """The same function with units turned: a act(z) = a act(−z) + m a z, the line in C and c."""
+    m, back = SLOPES[str(network.activation)], signs < 0
+    A, W, b = network.A[:, back], network.W[back], network.b[back]
+    return Network(
+        network.W * signs[:, None],
+        network.b * signs,
+        network.A,
+        network.c + m * A @ b,
+        network.activation,
+        C + m * A @ W,
+    )
+
+
+@pytest.mark.parametrize("spec", SLOPES)
+@pytest.mark.parametrize("given_C", ["both", "network"])
+@examples
+@given(seed=seeds)
+def test_beside_an_affine_term_units_are_paired_up_to_sign(spec: str, given_C: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    truth = with_affine(rng, spec) if given_C == "both" else random_network(rng, spec)
+    signs, order = rng.choice([-1, 1], 5), rng.permutation(5)
+    C = np.zeros((3, 4)) if truth.C is None else truth.C
+    network = rescaled(turned(truth, signs, C), np.exp(rng.uniform(-1, 1, 5))).take(order)
+    result = compare(network, truth)
+    assert errors(result).max() < 1e-12
+    assert result.affine_error is not None
+    assert result.affine_error < 1e-12
+    assert result.population_risk is None or result.population_risk < 1e-24
+    np.testing.assert_array_equal(result.signs, signs)
+    np.testing.assert_array_equal(order[result.permutation], np.arange(5))
+
+
+def test_without_an_affine_term_the_sign_is_the_functions_own() -> None:
+    truth = random_network(np.random.default_rng(3), "relu")
+    network = replace_arrays(truth, W=-truth.W, b=-truth.b)
+    result = compare(network, truth)
+    assert result.affine_error is None
+    assert result.weight_error > 0.1
+    assert not any(name == "affine term" for name, _, _ in result.rows())
+
+
+@pytest.mark.parametrize("kind", ["shallow", "deep"])
+def test_the_error_of_an_affine_term_is_relative_and_zeros_stand_in_for_none(kind: str) -> None:
+    rng = np.random.default_rng(4)
+    truth: Network | DeepNetwork = with_affine(rng, "relu").normal_form()
+    if kind == "deep":
+        layers = [(rng.standard_normal((4, 4)), None), *truth.layers]
+        truth = DeepNetwork(layers, "relu", truth.C).normal_form()
+    A, C = truth.layers[-1][0], truth.C
+    assert C is not None
+    E = 1e-3 * rng.standard_normal(C.shape)
+    size = np.hypot(np.linalg.norm(A), np.linalg.norm(C))
+    result = compare(truth.with_layers(truth.layers, C + E), truth)
+    assert result.affine_error == pytest.approx(np.linalg.norm(E) / size, rel=1e-9)
+    assert result.weight_error == result.output_weight_error == result.offset_error == 0.0
+    assert ("affine term", result.affine_error) in [(name, value) for name, value, _ in result.rows()]
+    without = truth.with_layers(truth.layers, None)
+    assert compare(without, truth).affine_error == pytest.approx(np.linalg.norm(C) / size, rel=1e-12)
+    assert compare(truth, without).affine_error == pytest.approx(np.linalg.norm(C) / np.linalg.norm(A), rel=1e-12)
+    zeros = truth.with_layers(truth.layers, np.zeros_like(C))
+    assert compare(zeros, without).affine_error == 0.0
+
+
+def test_opposite_units_beside_an_affine_term_are_one_unit_and_a_line() -> None:
+    """a relu(z) + a′ relu(−z) = (a + a′) relu(z) − a′ z; where a′ = −a only the line is left."""
+    w, b = np.array([0.6, 0.8]), 0.5
+    network = Network([w, -w], [b, -b], [[2.0, 1.0]], [0.0], "relu", [[1.0, 0.0]])
+    smaller, groups = simplified(network)
+    assert groups == ((0, 1),)
+    np.testing.assert_allclose(smaller.A, [[3.0]])
+    np.testing.assert_allclose(smaller.C, [[1.0 - 0.6, -0.8]])
+    np.testing.assert_allclose(smaller.c, [-0.5])
+    X = np.random.default_rng(0).standard_normal((9, 2))
+    np.testing.assert_allclose(smaller(X), network(X), rtol=1e-13, atol=1e-14)
+    line, groups = simplified(replace_arrays(network, A=np.array([[2.0, -2.0]])))
+    assert groups == ()
+    np.testing.assert_allclose(line.C, [[1.0 + 1.2, 1.6]])
+    assert simplified(replace_arrays(network, C=None))[0].n_hidden == 2
+
+
+def test_tanh_in_terms_of_sigmoid_keeps_its_affine_term() -> None:
+    tanh = with_affine(np.random.default_rng(5), "tanh")
+    c = tanh.c - tanh.A.sum(axis=1)
+    sigmoid = Network(2.0 * tanh.W, 2.0 * tanh.b, 2.0 * tanh.A, c, "sigmoid", tanh.C)
+    result = compare(tanh, sigmoid)
+    assert result.affine_error == 0.0
+    assert result.output_mse < 1e-28

@@ -8,6 +8,7 @@ from neurecover.activations import get
 from neurecover.algorithms.gp18 import union
 from neurecover.algorithms.gp18.peeling import can_be_peeled, peel
 from neurecover.algorithms.gp18.step_one import Directions
+from neurecover.algorithms.gp18.union_ascent import AscentPoint
 from neurecover.algorithms.gp18.whole import fit_upper
 from neurecover.data import ArraySource, reduce
 from neurecover.experiments.gp18_layers import switching_teacher
@@ -83,8 +84,10 @@ def test_what_can_be_peeled() -> None:
 def test_a_step_without_bound_stays_a_direction() -> None:
     X = np.random.default_rng(0).standard_normal((200, 3))
     fit = union.UnionFit(np.eye(3)[:2], np.ones(2), np.full(2, 0.3), None)
-    here = reduce(ArraySource(X, (X[:, 0] > 1.0).astype(float)), fit.likelihood())
-    here.sums["information"] *= 1e-290  # a unit that no sample tells anything of
-    here.sums["score"] *= 1e-110
-    stepped = union._stepped(here, fit.tan_alpha, 1e-3)
-    np.testing.assert_allclose(np.linalg.norm(stepped.V, axis=1), 1.0 / fit.tan_alpha, rtol=1e-12)
+    labels = ArraySource(X, (X[:, 0] > 1.0).astype(float))
+    here = AscentPoint(labels, fit.tan_alpha, reduce(labels, fit.likelihood()))
+    step = np.zeros(here.system().g.size)
+    step[0] = 1e200  # of a unit that no sample tells anything of
+    moved = here.moved(step)
+    assert moved is not None
+    np.testing.assert_allclose(np.linalg.norm(moved.score.V, axis=1), 1.0 / fit.tan_alpha, rtol=1e-12)

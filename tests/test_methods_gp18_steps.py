@@ -15,11 +15,10 @@ from neurecover.algorithms.gp18.upper import Hidden, fit_polynomial
 from neurecover.algorithms.gp18.whole import explained, fit_upper, polished
 from neurecover.data import ArraySource, reduce
 from neurecover.exceptions import UnsolvableError
+from neurecover.fit.model_fit import fit_model
 from neurecover.matching import compare
 from neurecover.models import Composite, DeepNetwork, Network, Or, Polynomial, parameters, with_parameters
-from neurecover.refine.model_fit import fit_model
 from neurecover.simulate.composites import composite_teacher, products, tower, union
-from neurecover.solve import Deadline
 from neurecover.statistics.union_score import UnionScore
 
 
@@ -257,7 +256,7 @@ def test_a_layer_becomes_a_whole_network(upper: str, n_upper: int | tuple[int, .
     train, holdout = ArraySource(X, truth(X)), ArraySource(Xh, truth(Xh))
     layer = two_steps(train, "relu", rng, n_hidden=3)
     given = Composite(layer.W, layer.threshold, Or())
-    fitted = fit_upper(train, given, upper, rng=rng, n_upper=n_upper, deadline=Deadline.after(60.0))
+    fitted = fit_upper(train, given, upper, rng=rng, n_upper=n_upper)
     assert isinstance(fitted.upper, kind)
     if upper == "polynomial":
         np.testing.assert_array_equal(fitted.W, given.W)
@@ -276,7 +275,7 @@ def test_a_layer_that_is_right_stays_as_it_is_below_a_network(seed: int) -> None
     X = np.random.default_rng(seed).standard_normal((20_000, 4))
     given = Composite(truth.W, truth.threshold, Or())
     rng = np.random.default_rng(seed)
-    fitted = fit_upper(ArraySource(X, truth(X)), given, "network", rng=rng, n_upper=2, deadline=Deadline.after(60.0))
+    fitted = fit_upper(ArraySource(X, truth(X)), given, "network", rng=rng, n_upper=2)
     np.testing.assert_array_equal(fitted.W, given.W)
     assert explained(fitted, ArraySource(X, truth(X))) > 1 - 1e-12
 

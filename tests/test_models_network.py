@@ -23,13 +23,13 @@ seeds = st.integers(0, 2**32 - 1)
 examples = settings(max_examples=25, deadline=None)
 
 
-def random_network(rng: np.random.Generator, spec: str = "relu", k: int = 5) -> Network:
+def random_network(rng: np.random.Generator, spec: str = "relu", k: int = 5, affine: bool = False) -> Network:
     W, b, A, c = (rng.standard_normal(shape) for shape in ((k, 4), k, (3, k), 3))
-    return Network(W, b, A, c, activation=spec)
+    return Network(W, b, A, c, activation=spec, C=rng.standard_normal((3, 4)) if affine else None)
 
 
 def assert_same_arrays(first: Network, second: Network) -> None:
-    for name in ("W", "b", "A", "c"):
+    for name in ("W", "b", "A", "c", "C"):
         np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
     assert first.activation == second.activation
 
@@ -61,6 +61,65 @@ def test_a_network_without_units_is_its_offset() -> None:
     network = Network(np.zeros((0, 4)), None, np.zeros((2, 0)), [1.0, -3.0])
     np.testing.assert_array_equal(network(np.ones((3, 4))), [[1.0, -3.0]] * 3)
     assert network.normal_form().n_hidden == 0
+
+
+@every_activation
+def test_an_affine_term_is_added_to_every_output(spec: str) -> None:
+    rng = np.random.default_rng(8)
+    network, X = random_network(rng, spec, affine=True), rng.standard_normal((6, 4))
+    without = replace_arrays(network, C=None)
+    assert network.C is not None
+    assert without.C is None
+    expected = np.array([[sum(row[i] * x[i] for i in range(4)) for row in network.C] for x in X])
+    np.testing.assert_allclose(network(X) - without(X), expected, rtol=1e-10, atol=1e-12)
+    assert network.n_parameters == without.n_parameters + 12
+    assert repr(network) == repr(without)[:-1] + ", affine=True)"
+    np.testing.assert_array_equal(network.take([0, 2]).C, network.C)
+
+
+TURNABLE = ["relu", "leaky_relu(0.2)", "leaky_relu(-0.5)", "softplus", "silu", "gelu"]
+
+
+@pytest.mark.parametrize("spec", TURNABLE)
+@examples
+@given(seed=seeds, zero=st.booleans())
+def test_with_an_affine_term_networks_that_differ_in_signs_have_one_normal_form(
+    spec: str, seed: int, zero: bool
+) -> None:
+    """act(z) = act(−z) + m z: a unit turned by hand, its line m a (w·x + b) handed to C and c."""
+    rng = np.random.default_rng(seed)
+    network = random_network(rng, spec, affine=True)
+    if zero:
+        network = replace_arrays(network, C=np.zeros((3, 4)))
+    turned = rng.random(5) < 0.5
+    signs, m = np.where(turned, -1.0, 1.0), float(get(spec)(2.0) - get(spec)(-2.0)) / 2.0
+    A, W, b = network.A[:, turned], network.W[turned], network.b[turned]
+    other = replace_arrays(
+        network,
+        W=network.W * signs[:, None],
+        b=network.b * signs,
+        C=network.C + m * A @ W,
+        c=network.c + m * A @ b,
+    )
+    X = rng.standard_normal((20, 4))
+    scale = 1e-13 * (1.0 + np.abs(network.A).sum() * (1.0 + np.abs(network.W).sum()))
+    np.testing.assert_allclose(other(X), network(X), rtol=0, atol=10 * scale)
+    first, second = network.normal_form(), other.normal_form()
+    np.testing.assert_allclose(first(X), network(X), rtol=0, atol=10 * scale)
+    for name in ("W", "b", "A", "c", "C"):
+        np.testing.assert_allclose(getattr(first, name), getattr(second, name), rtol=0, atol=scale)
+    assert np.all(first.W[np.arange(5), np.abs(first.W).argmax(axis=1)] > 0.0)
+    # Without C there is nothing for the line to go into, and signs are the function's own.
+    plain = replace_arrays(network, C=None).normal_form()
+    np.testing.assert_array_equal(np.sign(plain.W), np.sign(network.W))
+
+
+@pytest.mark.parametrize("spec", ["elu", "power(2)", "power(3.25)", "exp"])
+def test_units_without_a_mirror_image_keep_their_sign_beside_an_affine_term(spec: str) -> None:
+    network = random_network(np.random.default_rng(9), spec, affine=True)
+    normal = network.normal_form()
+    np.testing.assert_array_equal(np.sign(normal.W), np.sign(network.W))
+    np.testing.assert_array_equal(normal.C, network.C)
 
 
 @every_activation
@@ -148,6 +207,9 @@ def test_arrays_are_copies_and_read_only() -> None:
         (([["1"]], None, [[1.0]]), "W needs real numbers"),
         (([[None]], None, [[1.0]]), "W needs real numbers. Got dtype object instead"),
         (([[1.0]], None, [[1.0]], None, "softmax"), "Got 'softmax' instead"),
+        (([[1.0]], None, [[1.0]], None, "relu", [[1.0, 2.0]]), r"C needs .* shape \(1, 1\). Got \(1, 2\) instead"),
+        (([[1.0]], None, [[1.0]], None, "relu", [1.0]), r"C needs .* Got \(1,\) instead"),
+        (([[1.0]], None, [[1.0]], None, "relu", [[np.nan]]), "C needs finite numbers"),
         ((np.eye(2), None, np.zeros((0, 2))), r"A needs one row per output, at least one. Got A of shape \(0, 2\)"),
     ],
 )
@@ -163,9 +225,10 @@ def test_inputs_of_the_wrong_shape_are_refused(shape: tuple[int, ...]) -> None:
 
 
 @every_activation
+@pytest.mark.parametrize("affine", [False, True])
 @pytest.mark.parametrize("name", ["net.npz", "net", "net.of.mine"])
-def test_a_saved_network_comes_back_bit_for_bit(spec: str, name: str, tmp_path: Path) -> None:
-    network = random_network(np.random.default_rng(5), spec)
+def test_a_saved_network_comes_back_bit_for_bit(spec: str, name: str, affine: bool, tmp_path: Path) -> None:
+    network = random_network(np.random.default_rng(5), spec, affine=affine)
     network.save(tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert_same_arrays(load(tmp_path / name), network)
@@ -181,11 +244,20 @@ def test_extreme_numbers_and_no_units_survive_a_file(tmp_path: Path) -> None:
         assert_same_arrays(load(tmp_path / "net.npz"), network)
 
 
-def test_copies_and_pickles_are_read_only_too() -> None:
-    network = random_network(np.random.default_rng(5), "leaky_relu(0.2)")
+def test_a_file_without_an_affine_term_is_one_of_the_first_version() -> None:
+    """Releases that know of no C read it; one with a C they would misread, and refuse."""
+    rng = np.random.default_rng(5)
+    assert random_network(rng).to_arrays()["format_version"] == 1
+    assert "C" not in random_network(rng).to_arrays()
+    assert random_network(rng, affine=True).to_arrays()["format_version"] == 2 <= FORMAT_VERSION
+
+
+@pytest.mark.parametrize("affine", [False, True])
+def test_copies_and_pickles_are_read_only_too(affine: bool) -> None:
+    network = random_network(np.random.default_rng(5), "leaky_relu(0.2)", affine=affine)
     for twin in (copy.copy(network), copy.deepcopy(network), pickle.loads(pickle.dumps(network))):
         assert_same_arrays(twin, network)
-        assert not any(getattr(twin, name).flags.writeable for name in ("W", "b", "A", "c"))
+        assert not any(array.flags.writeable for array in twin.arrays.values())
 
 
 def test_the_same_network_is_the_same_file(tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ def test_a_unit_that_is_on_all_over_the_range_is_named(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_two_hidden_layers_in_a_range(seed: int) -> None:
     truth = he_network((10, 10, 10, 1), seed)
-    found = extract(truth, 10, -3.0, 3.0, seed, time_budget=120)
+    found = extract(truth, 10, -3.0, 3.0, seed)
     assert found.certificate.verdict == "exact", found.summary()
     assert found.network.n_hidden == (10, 10)
     assert nr.compare(found.network, truth).weight_error < 1e-9
@@ -146,7 +146,7 @@ def test_two_hidden_layers_in_a_range_that_few_planes_cross_are_never_exact_and_
     """Inputs between 0 and 1: some units of the second layer are on, or off, wherever the box may be asked."""
     for seed in range(2):
         truth = he_network((6, 5, 4, 1), seed)
-        found = extract(truth, 6, 0.0, 1.0, seed, time_budget=20)
+        found = extract(truth, 6, 0.0, 1.0, seed, query_budget=20_000)
         assert found.certificate.reasons[0].endswith(".")
         if found.certificate.verdict == "exact":
             assert nr.compare(found.network, truth).weight_error < 1e-7
@@ -171,6 +171,6 @@ def test_what_is_no_network_in_a_range_ends_in_a_sentence(name: str) -> None:
         "linear": lambda X: X @ w,
         "tanh": lambda X: np.tanh(X @ w),
     }[name]
-    found = extract(box, 4, -2.0, 2.0, time_budget=20)
+    found = extract(box, 4, -2.0, 2.0, query_budget=100_000)
     assert found.certificate.verdict in ("approximate", "failed"), found.summary()
     assert found.certificate.reasons[0].endswith(".")

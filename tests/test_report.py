@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ import pytest
 import neurecover as nr
 from neurecover.certificate import Certificate
 from neurecover.excerpt import LOOKED_AT, OUTPUTS, ROWS, Excerpt
-from neurecover.models import Polynomial
+from neurecover.models import Polynomial, network_of
 from neurecover.report.figures import as_svg, draw_weights
 from neurecover.report.layers import layer_tables
 from neurecover.report.templating import figure, prose, share
@@ -126,6 +127,45 @@ def test_layers_of_every_kind_of_network() -> None:
     callable_above = nr.Composite(np.eye(2), [0.0, 0.0], lambda H: H[:, :1])
     assert [table.name for table in layer_tables(callable_above)] == ["hidden 1"]
     assert len(composite().to_frame()) == 8 + 3
+
+
+@pytest.mark.parametrize("depth", [1, 2])
+def test_an_affine_term_has_a_table_by_the_names_of_the_inputs(depth: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    sizes = (3, *(4,) * depth, 2)
+    layers = [(rng.standard_normal((m, n)), None) for n, m in pairwise(sizes)]
+    network = network_of(layers, "relu", rng.standard_normal((2, 3)))
+    table = layer_tables(network, None, ("a", "b", "ü"), ("p", "q"))[-1]
+    assert (table.name, table.units, table.columns) == ("affine", ("p", "q"), ("a", "b", "ü"))
+    np.testing.assert_array_equal(table.weights, network.C)
+    assert layer_tables(network)[-2].name == "output"
+
+    recovery = nr.Recovery(network, Certificate((), 0.0, None, 50, 5), "m", (), 0.1)
+    frame = recovery.to_frame()
+    rows = frame[frame["layer"] == "affine"]
+    np.testing.assert_array_equal(rows["estimate"], network.C.ravel())
+    assert list(rows["weight"]) == ["x0", "x1", "x2"] * 2
+    assert len(frame) == network.n_parameters
+    assert "and an affine term" in recovery.summary()
+    assert "<caption>affine</caption>" in network._repr_html_()
+    recovery.to_html(tmp_path / "r.html", network)
+    page = (tmp_path / "r.html").read_text()
+    assert "affine: 2 × 3" in page
+    assert "affine term" in page
+    recovery.save(tmp_path / "r.npz")
+    np.testing.assert_array_equal(nr.Recovery.load(tmp_path / "r.npz").network.C, network.C)
+    # The weight above a unit is that of the output, whatever stands beside it.
+    above = [row.above for row in unit_tables(recovery)[-1].rows]
+    np.testing.assert_allclose(above, np.linalg.norm(layers[-1][0], axis=0))
+
+
+def test_the_distance_of_a_unit_is_to_its_mirror_image_where_the_truth_is_turned() -> None:
+    rng = np.random.default_rng(0)
+    truth = nr.Network(rng.standard_normal((4, 3)), None, rng.standard_normal((1, 4)), activation="tanh")
+    recovery = nr.Recovery(truth.normal_form(), Certificate((), 0.0, None, 50, 5), "m", (), 0.1)
+    comparison = nr.compare(recovery.network, truth)
+    assert -1 in comparison.signs
+    assert max(row.distance for row in unit_tables(recovery, truth, comparison)[0].rows) < 1e-15
 
 
 def test_units_say_which_of_the_truth_they_are(noisy: nr.Recovery) -> None:
@@ -259,7 +299,7 @@ def test_progress_tells_the_root_of_the_relative_residual() -> None:
     stages = list(dict.fromkeys(stage for stage, _ in told))
     assert stages[0] == "read"
     assert stages[-2:] == ["last fit", "certify"]
-    last = [residual for stage, residual in told if stage == "shrink"][-1]
+    last = [residual for stage, residual in told if stage == "settle"][-1]
     # Σ r² / Σ y² on 2,700 numbers has a relative error of √(2/2700) = 3 % and its root half of that.
     assert abs(last / (NOISE / np.sqrt(np.mean(Y**2))) - 1) < 0.08
 

@@ -11,7 +11,7 @@ from scipy.special import expit, ndtr
 
 from neurecover import simulate
 from neurecover.activations import Activation
-from neurecover.models import Network
+from neurecover.models import Network, replace_arrays
 from neurecover.models.differences import NEAR, NEAR_SMOOTH
 from neurecover.models.orthants import Correlation
 from neurecover.models.risk import bivariate, population_risk, rectified_product, risk_bounds
@@ -345,3 +345,75 @@ def test_a_rough_series_is_refused() -> None:
     assert 0.0 <= low < high
     with pytest.raises(ValueError, match="same n_inputs"):
         population_risk(first, simulate.teacher(4, 3))
+
+
+AFFINE_SPECS = ["relu", "leaky_relu(0.2)", "step", "square", "power(3)", "sigmoid", "silu"]
+
+
+def affine_pair(spec: str, seed: int = 0) -> tuple[Network, Network]:
+    """Two networks of different units and different affine terms, three inputs and two outputs."""
+    rng = np.random.default_rng(seed)
+    first, second = (
+        Network(*(0.5 * rng.standard_normal(s) for s in ((k, 3), k, (2, k), 2)), spec, rng.standard_normal((2, 3)))
+        for k in (3, 4)
+    )
+    return first, second
+
+
+@pytest.mark.parametrize("one_sided", [False, True])
+@pytest.mark.parametrize("spec", AFFINE_SPECS)
+def test_affine_terms_against_monte_carlo(spec: str, one_sided: bool) -> None:
+    first, second = affine_pair(spec)
+    if one_sided:
+        second = replace_arrays(second, C=None)
+    risk = population_risk(first, second)
+    X = np.random.default_rng(1).standard_normal((400_000, 3))
+    squares = np.mean((first(X) - second(X)) ** 2, axis=1)
+    # Five standard errors of the mean, which is known to about 1 % here: the affine terms are a large part of it.
+    error = float(squares.std() / np.sqrt(len(X)))
+    assert error < 0.02 * risk
+    assert abs(float(squares.mean()) - risk) < 5.0 * error
+    plain = population_risk(replace_arrays(first, C=None), replace_arrays(second, C=None))
+    assert abs(plain - risk) > 10.0 * error
+    low, high = risk_bounds(first, second)
+    assert low <= risk * (1 + 1e-9)
+    assert high >= risk * (1 - 1e-9)
+
+
+@pytest.mark.parametrize("size", [1.0, 1e-6, 1e-12])
+def test_an_affine_term_is_two_opposite_rectified_units(size: float) -> None:
+    """C x = relu(C x) − relu(−C x), row by row: the same risk without a C; small differences keep their digits."""
+    first, _ = affine_pair("relu")
+    second = moved(first, size, np.random.default_rng(2))
+    assert first.C is not None
+    second = replace_arrays(second, C=first.C + size * np.random.default_rng(3).standard_normal((2, 3)))
+
+    def written_out(network: Network) -> Network:
+        assert network.C is not None
+        W = np.vstack([network.W, network.C, -network.C])
+        A = np.hstack([network.A, np.eye(2), -np.eye(2)])
+        return Network(W, np.append(network.b, np.zeros(4)), A, network.c)
+
+    expected = population_risk(written_out(first), written_out(second))
+    assert population_risk(first, second) == pytest.approx(expected, rel=10 * tolerance(size))
+    assert 1e-3 < expected / size**2 < 1e3
+
+
+@pytest.mark.parametrize("spec", AFFINE_SPECS)
+def test_what_differs_in_the_affine_term_alone(spec: str) -> None:
+    """E[(D·x)²] = ‖D‖², the mean over outputs."""
+    first, _ = affine_pair(spec)
+    assert first.C is not None
+    D = 1e-5 * np.random.default_rng(4).standard_normal((2, 3))
+    second = replace_arrays(first, C=first.C + D)
+    assert population_risk(first, second) == pytest.approx(np.sum(D**2) / 2.0, rel=1e-9)
+    assert risk_bounds(first, replace_arrays(first, C=first.C + 1e3 * D), 0)[0] == pytest.approx(
+        1e6 * np.sum(D**2) / 2.0, rel=1e-6
+    )
+
+
+@pytest.mark.parametrize("spec", ["relu", "leaky_relu(0.2)", "silu", "softplus"])
+def test_networks_that_differ_in_the_signs_that_an_affine_term_frees_have_no_risk(spec: str) -> None:
+    first, _ = affine_pair(spec)
+    assert np.any(first.normal_form().W * first.W < 0.0)
+    assert population_risk(first.normal_form(), first) < 1e-28

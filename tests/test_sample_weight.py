@@ -8,8 +8,8 @@ import pytest
 import neurecover as nr
 from neurecover.data import ArraySource, loaded, prepared
 from neurecover.data.weights import design_effect, moderated, with_weights
+from neurecover.fit.model_fit import fit_model
 from neurecover.models import jacobian
-from neurecover.refine.model_fit import fit_model
 
 TRUTH = nr.Network([[1.0, 0.5], [-0.4, 1.0]], [0.3, -0.2], [[1.0, -1.5]], [0.5]).normal_form()
 NOISE, N, DRAWS = 0.05, 400, 24
@@ -160,6 +160,7 @@ def test_what_is_not_noise_is_seen_through_the_weights() -> None:
     assert found.certificate.verdict == "approximate"
 
 
+@pytest.mark.usefixtures("steps_for_seconds")
 def test_several_layers_with_weights() -> None:
     """The last fit ends where the weighted scores add up to nothing beside their own size."""
     rng = np.random.default_rng(2)
@@ -171,7 +172,7 @@ def test_several_layers_with_weights() -> None:
     scores = (w * r)[:, None] * J
     assert np.abs(scores.sum(axis=0)).max() < 0.05 * np.sqrt(np.sum(scores**2, axis=0)).max()
     assert fit.rss == pytest.approx(float(w @ r**2), rel=1e-12)
-    found = nr.recover(X, Y, (3, 2), random_state=0, sample_weight=w, time_budget=2.0)
+    found = nr.recover(X, Y, (3, 2), random_state=0, sample_weight=w, time_budget=0.3)
     assert found.certificate.n_samples == 1_500
 
 

@@ -219,6 +219,19 @@ def test_biases_are_in_units_of_the_row_norm():
     np.testing.assert_array_equal(unbiased.A, net.A)
 
 
+@pytest.mark.parametrize(("affine", "length"), [(True, 1.0), (2.5, 2.5), (0.0, None), (False, None)])
+def test_an_affine_term_has_rows_of_its_length_and_leaves_the_rest_as_it_is(affine, length):
+    plain = teacher(6, 4, 3, random_state=5)
+    network = teacher(6, 4, 3, affine=affine, random_state=5)
+    assert plain.C is None
+    for name in ("W", "b", "A", "c"):
+        np.testing.assert_array_equal(getattr(network, name), getattr(plain, name))
+    if length is None:
+        assert network.C is None
+    else:
+        np.testing.assert_allclose(np.linalg.norm(network.C, axis=1), length)
+
+
 def test_output_weights():
     mixed, positive = (teacher(5, 400, signs=s, random_state=1).A for s in ("mixed", "positive"))
     for A in (mixed, positive):
@@ -246,6 +259,7 @@ def test_output_weights():
         ({"kind": "near_parallel", "angle": 0.0}, "radians"),
         ({"kind": "near_parallel", "angle": 0.1, "n_inputs": 1}, "two or more inputs"),
         ({"bias": -1.0}, "bias"),
+        ({"affine": -1.0}, "affine"),
         ({"signs": "negative"}, "mixed, positive"),
         ({"signs": "positive", "n_outputs": 2}, "one output"),
         ({"random_state": -1}, "random_state"),

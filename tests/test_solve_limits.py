@@ -18,16 +18,13 @@ def source(n: int = 1_000) -> ArraySource:
     return ArraySource(rng.standard_normal((n, 3)), rng.standard_normal((n, 1)))
 
 
-def test_a_pass_ends_with_the_block_in_which_the_limit_passes() -> None:
-    seen = []
+def test_a_pass_ends_with_the_block_in_which_the_limit_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(time, "monotonic", lambda: float(len(seen)))  # a block a second
 
-    def progress(done: int, total: int | None) -> None:
-        seen.append(done)
-        time.sleep(0.05)
-
-    with pytest.raises(OutOfTimeError), time_limit(time.monotonic() + 0.12):
-        reduce(source(), Moments(3, 1), progress, block_bytes=3_200)
-    assert 1 <= len(seen) <= 4
+    with pytest.raises(OutOfTimeError), time_limit(2.5):
+        reduce(source(), Moments(3, 1), lambda done, total: seen.append(done), block_bytes=3_200)
+    assert len(seen) == 3
 
 
 def test_limits_are_nested_and_end_with_their_block() -> None:
@@ -68,6 +65,6 @@ def test_what_was_not_tested_in_time_is_not_vouched_for(monkeypatch: pytest.Monk
 def test_every_search_looks_at_the_clock(told: dict[str, Any]) -> None:
     """Untimed, each of these takes from forty seconds to minutes; allowed are two seconds after the end."""
     X, Y = nr.simulate.sample(nr.simulate.teacher(50, 50, 50, random_state=0), 2_000, noise=0.1, random_state=0)
-    began = time.monotonic()
+    began = time.process_time()  # of this process alone: on a busy machine it has even less done by its deadline
     nr.recover(X, Y, random_state=0, time_budget=0.5, **told)
-    assert time.monotonic() - began < 20.0  # on an idle machine 2.5; other work may share this one
+    assert time.process_time() - began < 10.0  # seconds on an idle machine: 2.5

@@ -8,10 +8,9 @@ import pytest
 
 from neurecover.activations import get
 from neurecover.models import Student
-from neurecover.statistics import CurvatureProduct, GaussNewtonSums, ReadoutSums, UnitBlockSums
+from neurecover.statistics import GaussNewtonSums, ReadoutSums
 from neurecover.statistics.base import FEW, row_products
 from neurecover.statistics.regions import divide
-from neurecover.statistics.unit_sums import UnitSums
 
 N, D, K = 60, 3, 4
 STEP = 1e-5
@@ -94,20 +93,6 @@ def test_readout_sums(student: Student) -> None:
 
 
 @every_student
-def test_sums_of_units_and_known_inputs_are_those_of_the_readout(student: Student) -> None:
-    X, Y = _samples(student)
-    extended = student.extended(X)
-    plain, units = ReadoutSums(student), UnitSums(student)
-    for weight in (None, np.linspace(0.5, 2.0, N)):
-        plain, units = plain.blank(), units.blank()
-        plain.update(X, Y, weight)
-        units.update(X, Y, weight)
-        moments = extended.T @ (extended if weight is None else weight[:, None] * extended)
-        for name, value in units.with_inputs(moments).items():
-            np.testing.assert_allclose(value, plain.sums[name], rtol=1e-10, atol=1e-10, err_msg=name)
-
-
-@every_student
 def test_gauss_newton_sums_give_the_normal_equations_of_the_jacobian(student: Student) -> None:
     X, Y = _samples(student)
     statistic = GaussNewtonSums(student)
@@ -122,31 +107,6 @@ def test_gauss_newton_sums_give_the_normal_equations_of_the_jacobian(student: St
     _close(mm, M.T @ M)
     _close(statistic.sums["mr"], M.T @ R)
     _close(hm, h.T @ M)
-
-
-@every_student
-def test_unit_blocks_are_the_diagonal_blocks(student: Student) -> None:
-    X, Y = _samples(student)
-    blocks, full = UnitBlockSums(student), GaussNewtonSums(student)
-    blocks.update(X, Y)
-    full.update(X, Y)
-    width = student.V.shape[1]
-    mm, hm = full.curvature()
-    own = np.einsum("jajb->jab", mm.reshape(K, width, K, width))
-    np.testing.assert_allclose(blocks.sums["blocks"], own, rtol=1e-11, atol=1e-11)
-    np.testing.assert_allclose(blocks.sums["hm"], hm, rtol=1e-11, atol=1e-11)
-    for name in ("n", "hh", "hr", "rr", "mr"):
-        np.testing.assert_allclose(blocks.sums[name], full.sums[name], rtol=1e-11, atol=1e-11)
-
-
-@every_student
-def test_curvature_product_is_the_jacobian_twice(student: Student) -> None:
-    X, Y = _samples(student)
-    direction = np.random.default_rng(1).standard_normal(student.V.shape)
-    statistic = CurvatureProduct(student, direction)
-    statistic.update(X, Y)
-    J = _differences(student, X)
-    _close(statistic.sums["product"].ravel(), np.einsum("noi,noj,j->i", J, J, direction.ravel(), optimize=True))
 
 
 @every_student

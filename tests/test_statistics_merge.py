@@ -17,7 +17,6 @@ from neurecover.data import ArraySource, reduce
 from neurecover.models import DeepNetwork, Student
 from neurecover.statistics import (
     Alike,
-    CurvatureProduct,
     Divided,
     GaussNewtonSums,
     HermiteSums,
@@ -36,10 +35,8 @@ from neurecover.statistics import (
     ShapeScores,
     Statistic,
     Together,
-    UnitBlockSums,
     UnitsOn,
 )
-from neurecover.statistics.deep_gauss_newton import DeepGaussNewtonSums, DeepReadoutSums
 from neurecover.statistics.detector import PureNeuronSums
 from neurecover.statistics.hidden_gradient import HiddenGradient
 from neurecover.statistics.normality import RadialMoments
@@ -48,7 +45,6 @@ from neurecover.statistics.opposite_signs import DistinguishingSums
 from neurecover.statistics.residual_moments import ResidualMoments
 from neurecover.statistics.truncated import TruncatedSums
 from neurecover.statistics.union_score import UnionScore
-from neurecover.statistics.unit_sums import UnitSums
 
 D, P, K = 3, 2, 4
 _rng = np.random.default_rng(0)
@@ -70,12 +66,9 @@ FACTORIES: dict[str, Callable[[], Statistic]] = {
     "hermite-projected": lambda: HermiteSums(D, P, 2, projection=BASIS, mean=ORIGIN[:D]),
     "residuals": lambda: Residuals(STUDENT, P, origin=ORIGIN[D:]),
     "readout": lambda: ReadoutSums(STUDENT),
-    "units": lambda: UnitSums(STUDENT),
-    "unit-blocks": lambda: UnitBlockSums(STUDENT),
     "gauss-newton": lambda: GaussNewtonSums(STUDENT),
     "gauss-newton-probed": lambda: GaussNewtonSums(STUDENT, DIRECTION[:2]),
-    "curvature": lambda: CurvatureProduct(STUDENT, DIRECTION),
-    "range": lambda: PreactivationRange(STUDENT),
+    "range": lambda: PreactivationRange(DEEP),
     "hidden-gradient": lambda: HiddenGradient(STUDENT),
     "distinguishing": lambda: DistinguishingSums(DIRECTION[:, :D]),
     "odd-projections": lambda: OddProjections(DIRECTION[:, :D]),
@@ -124,11 +117,11 @@ def test_every_statistic_is_covered() -> None:
         for value in vars(module).values()
         if isinstance(value, type) and issubclass(value, Statistic) and not inspect.isabstract(value)
     }
-    # The score of a union is over labels, which these samples are not: tests/test_methods_gp18_steps.py has its own, as
-    # tests/test_refine_deep.py has of students with skips. Products of neighbouring rows leave out the pairs that a
-    # partition separates. Rows themselves and several statistics in one are in tests/test_statistics_rows.py.
+    # The score of a union is over labels, which these samples are not: tests/test_methods_gp18_steps.py has its own.
+    # Products of neighbouring rows leave out the pairs that a partition separates. Rows themselves and several
+    # statistics in one are in tests/test_statistics_rows.py.
     several = {Together, Divided, Alike}
-    elsewhere = {UnionScore, DeepReadoutSums, DeepGaussNewtonSums, SerialResiduals, RowSample} | several
+    elsewhere = {UnionScore, SerialResiduals, RowSample} | several
     assert {type(build()) for build in FACTORIES.values()} == concrete - elsewhere
 
 
@@ -195,7 +188,7 @@ def test_a_new_statistic_is_the_identity(build: Callable[[], Statistic]) -> None
     _assert_same(empty, full)
 
 
-@pytest.mark.parametrize("name", ["moments-4", "hermite-1", "residuals", "readout", "curvature"])
+@pytest.mark.parametrize("name", ["moments-4", "hermite-1", "residuals", "readout"])
 def test_an_empty_block_adds_nothing(name: str) -> None:
     statistic = _updated(FACTORIES[name], *_samples(30))
     before = statistic.to_arrays()
@@ -253,7 +246,6 @@ MISMATCHED: list[tuple[Statistic, Statistic]] = [
     (HermiteSums(D, 1), HermiteSums(D, P)),
     (Residuals(STUDENT, P), Residuals(STUDENT, 1)),
     (ReadoutSums(STUDENT), GaussNewtonSums(STUDENT)),
-    (GaussNewtonSums(STUDENT), UnitBlockSums(STUDENT)),
     (Moments(D, P), Residuals(STUDENT, P)),
 ]
 

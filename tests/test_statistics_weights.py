@@ -5,10 +5,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from neurecover.activations import get
 from neurecover.data import ArraySource, reduce, side_by_side
 from neurecover.models import jacobian
-from neurecover.models.deep_student import DeepStudent
 from neurecover.statistics import (
     Divided,
     Division,
@@ -20,7 +18,6 @@ from neurecover.statistics import (
     Statistic,
     Together,
 )
-from neurecover.statistics.deep_gauss_newton import DeepGaussNewtonSums, DeepReadoutSums
 from neurecover.statistics.union_score import UnionScore
 from test_statistics_merge import DEEP, FACTORIES, D, P
 
@@ -31,16 +28,13 @@ X, Y = (_rng.standard_normal((N, size), dtype=np.float32) for size in (D, P))
 LABELS = (_rng.random((N, 1)) < 0.5).astype(float)
 REAL = np.exp(_rng.standard_normal(N))
 WHOLE = _rng.integers(1, 5, N).astype(float)
-_hidden = [_rng.standard_normal((4, D + 1)), _rng.standard_normal((3, 4 + D + 1))]
-SKIPS = DeepStudent(get("relu"), tuple(_hidden), _rng.standard_normal((3 + 4 + D + 1, P)), True)
+HALFSPACES = _rng.standard_normal((2, D))
 
 BUILDERS: dict[str, Callable[[], Statistic]] = {
     **FACTORIES,
     # Without leverage, which is not linear in w: that has a test of its own.
     "influence": lambda: InfluenceSums(DEEP, np.arange(5), np.eye(2, 5), np.zeros((5, 5))),
-    "deep-readout": lambda: DeepReadoutSums(SKIPS),
-    "deep-gauss-newton": lambda: DeepGaussNewtonSums(SKIPS, scale=0.5),
-    "union": lambda: UnionScore(_hidden[0][:2, :D], np.ones(2), flips=np.array([0.1, 0.2])),
+    "union": lambda: UnionScore(HALFSPACES, np.ones(2), flips=np.array([0.1, 0.2])),
 }
 # The power of w in a sum where it is not one, by statistic.
 POWERS: dict[str, dict[str, int]] = {

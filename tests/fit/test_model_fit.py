@@ -3,11 +3,14 @@
 import numpy as np
 import pytest
 
-from neurecover.data import ArraySource
-from neurecover.models import Composite, DeepNetwork, Model, are_biases, parameters, with_parameters
-from neurecover.refine.model_fit import can_be_fitted, fit_model
+from neurecover.data import ArraySource, reduce
+from neurecover.fit.model_fit import can_be_fitted, fit_model
+from neurecover.matching import compare
+from neurecover.models import Composite, DeepNetwork, Model, are_biases, jacobian, parameters, with_parameters
 from neurecover.simulate import composite_teacher, products, teacher, tower, union
 from neurecover.solve import Deadline
+from neurecover.statistics import ModelSums
+from students import network
 
 
 def deep(seed: int) -> DeepNetwork:
@@ -42,8 +45,6 @@ def test_from_near_to_rounding(name: str) -> None:
 
 
 def test_the_optimum_under_noise_has_no_gradient() -> None:
-    from neurecover.statistics import ModelSums
-
     truth = MODELS["shallow"]
     rng = np.random.default_rng(1)
     X = rng.standard_normal((2_000, 4))
@@ -86,3 +87,31 @@ def test_what_has_no_derivative_is_not_fitted_and_time_is_kept() -> None:
     fit = fit_model(ArraySource(X, truth(X)), start, Deadline.after(0.0))
     assert not fit.converged
     np.testing.assert_array_equal(parameters(fit.network), parameters(start))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "activation", "bias", "affine"),
+    [
+        ((4, 5, 4, 1), "relu", True, False),
+        ((4, 4, 3, 2), "leaky_relu(0.2)", False, False),
+        ((4, 4, 2), "relu", True, True),
+    ],
+)
+def test_sums_of_a_network_are_those_of_its_jacobian_and_lead_back_to_it(
+    sizes: tuple[int, ...], activation: str, bias: bool, affine: bool
+) -> None:
+    truth = network(sizes, 1, activation, bias, affine)
+    rng = np.random.default_rng(2)
+    X = rng.standard_normal((1_000, 4))
+    Y = truth(X) + rng.standard_normal((1_000, sizes[-1]))
+    sums = reduce(ArraySource(X, Y), ModelSums(truth))
+    J, R = jacobian(truth, X), Y - truth(X)
+    np.testing.assert_allclose(sums.curvature(), np.einsum("noi,noj->ij", J, J), rtol=1e-9, atol=1e-8)
+    np.testing.assert_allclose(sums.sums["jr"], np.einsum("noi,no->i", J, R), rtol=1e-9, atol=1e-8)
+    np.testing.assert_allclose(sums.sums["rr"], np.sum(R**2, axis=0))
+    theta = parameters(truth)
+    moved = theta + 1e-3 * rng.standard_normal(theta.shape) * (theta != 0)
+    fit = fit_model(ArraySource(X, truth(X)), with_parameters(truth, moved), bias=bias)
+    assert fit.converged
+    assert fit.weakest > 1e-8
+    assert compare(fit.network, truth).weight_error < 1e-10

@@ -6,8 +6,8 @@ import pytest
 import neurecover as nr
 from neurecover.data import ArraySource
 from neurecover.models import Student
-from neurecover.refine.signs import flips_beside_steady
-from neurecover.refine.steady import steady_candidates
+from neurecover.search.gates import candidates
+from neurecover.search.signs import flips_beside_steady
 
 
 def _network_with_a_steady_unit(d: int, k: int, p: int, n: int, off: int, seed: int) -> tuple[nr.Network, np.ndarray]:
@@ -47,20 +47,20 @@ def test_the_equations_give_the_unit_and_the_signs_of_the_others(p: int, off: in
     turned = np.array([False, *rng.integers(0, 2, 4).astype(bool)])
     student = _student(truth, X, turned, rng)
     np.testing.assert_allclose(student(X), truth(X), atol=1e-12)
-    (V,) = steady_candidates(ArraySource(X, truth(X)), student)
+    (V,) = candidates(ArraySource(X, truth(X)), student)
     np.testing.assert_allclose(V, np.hstack([truth.W, truth.b[:, None]]), atol=1e-8)
 
 
 def test_one_sample_agrees_with_every_choice_of_signs() -> None:
     truth, X = _network_with_a_steady_unit(6, 5, 1, 200, off=1, seed=0)
     student = _student(truth, X, np.zeros(5, dtype=bool), np.random.default_rng(0))
-    assert len(list(steady_candidates(ArraySource(X, truth(X)), student))) == 2**4
+    assert len(list(candidates(ArraySource(X, truth(X)), student))) == 2**4
 
 
 def test_several_outputs_tell_signs_that_one_cannot() -> None:
     truth, X = _network_with_a_steady_unit(6, 5, 2, 200, off=1, seed=0)
     student = _student(truth, X, np.zeros(5, dtype=bool), np.random.default_rng(0))
-    assert len(list(steady_candidates(ArraySource(X, truth(X)), student))) == 1
+    assert len(list(candidates(ArraySource(X, truth(X)), student))) == 1
 
 
 @pytest.mark.parametrize("seed", range(3))

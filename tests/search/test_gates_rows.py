@@ -1,0 +1,261 @@
+"""Which units are on in rows with rare values: told by outputs, by a programme, by what units leave."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import neurecover as nr
+from neurecover.models import Network
+from neurecover.search.gates.explain import by_kink, explain
+from neurecover.search.gates.few_rows import explain_all
+from neurecover.search.gates.programme import by_programme
+from neurecover.search.gates.rows import by_span, with_new_unit
+from neurecover.search.gates.state import State, least_move, null_space
+from neurecover.simulate import teacher
+from neurecover.solve import Deadline
+
+COMMON, RARE = 4, 6
+
+
+def _rows(seed: int, shown: int, n: int = 400, size: float = 3.0) -> np.ndarray:
+    """Four inputs that vary and six that do in `shown` rows each."""
+    rng = np.random.default_rng(seed)
+    X = np.hstack([rng.standard_normal((n, COMMON)), np.zeros((n, RARE))])
+    for j in range(COMMON, COMMON + RARE):
+        X[rng.choice(n, shown, replace=False), j] = size * (1.0 + rng.random(shown))
+    return X
+
+
+def _without_rare_weights(truth: Network, X: np.ndarray) -> State:
+    """What is known once the rows without rare values are explained."""
+    return State.of(replace(truth, W=np.where(np.arange(COMMON + RARE) < COMMON, truth.W, 0.0)), X, truth(X))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_outputs_that_tell_all_units_give_rare_columns_at_once(seed: int) -> None:
+    truth = teacher(COMMON + RARE, 4, 5, random_state=seed)
+    state = by_span(_without_rare_weights(truth, _rows(seed, 12)))
+    assert state is not None
+    assert state.explained.all()
+
+
+def test_fewer_outputs_than_units_tell_which_are_on() -> None:
+    """Nine units, six outputs: rows with less than six units on say so by themselves, the others with the programme.
+
+    Of eight networks six or more answer every row, with most weights of a column in twelve rows being the true ones.
+    """
+    answered = 0
+    for seed in range(8):
+        truth = teacher(COMMON + RARE, 9, 6, random_state=seed)
+        state = explain(_without_rare_weights(truth, _rows(seed, 12)), 9, Deadline())
+        if state.explained.all():
+            answered += 1
+            assert np.mean(np.abs(state.network.W - truth.W)[:, COMMON:] < 1e-7) > 0.5
+    assert answered >= 6
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_unit_that_is_on_in_rare_rows_alone_is_found_from_them(seed: int) -> None:
+    """Three units are known, the fourth is off in all usual rows: what the three cannot give says where it is on."""
+    X = _rows(seed, 12)
+    truth, usual = teacher(COMMON + RARE, 4, 6, random_state=seed), ~X[:, COMMON:].any(axis=1)
+    w = np.where(np.arange(COMMON + RARE) < COMMON, truth.W[3], np.abs(truth.W[3]) + 0.2)
+    truth = Network(np.vstack([truth.W[:3], w]), np.append(truth.b[:3], -0.01 - (X[usual] @ w).max()), truth.A, truth.c)
+    assert np.count_nonzero(X @ w + truth.b[3] > 0) >= 5
+    known = _without_rare_weights(truth, X)
+    state = explain(replace(known, V=known.V[:3], A=known.A[:, :3]), 4, Deadline())
+    assert state.explained.all()
+    assert len(state.V) == 4
+
+
+def test_a_unit_open_in_all_its_weights_is_told_by_rare_rows_too() -> None:
+    """A unit that is on in two of the usual rows, and one that fits those: rare rows give the other equations."""
+    X = _rows(0, 12)
+    truth, usual = teacher(COMMON + RARE, 7, 5, random_state=0), ~X[:, COMMON:].any(axis=1)
+    z = np.sort(X[usual] @ truth.W[0])
+    truth = replace(truth, b=np.append(-0.5 * (z[-2] + z[-3]), truth.b[1:]))
+    known = _without_rare_weights(truth, X)
+    on = usual & (known.Z[:, 0] > 0.0)
+    free = null_space(known.X[on], 1e-9)
+    other = known.moved(
+        np.zeros(known.X.shape[1]), np.eye(known.X.shape[1]), known.X[on], known.Z[on, 0], known.X[usual & ~on]
+    )
+    assert np.abs((other - known.V[0])[:COMMON]).max() > 0.01
+    assert len(free) > RARE
+    state = explain(replace(known, V=np.vstack([other, known.V[1:]])), 7, Deadline())
+    assert state.explained.all()
+
+
+def test_a_programme_finds_the_units_of_rows_that_do_not_tell() -> None:
+    """Two outputs, four units, one open weight each: no row tells by itself, and the rows together do."""
+    rng = np.random.default_rng(3)
+    X = np.hstack([rng.standard_normal((60, 3)), np.zeros((60, 1))])
+    X[:8, 3] = rng.uniform(1.0, 2.0, 8)
+    truth = Network(rng.standard_normal((4, 4)), None, rng.standard_normal((2, 4)))
+    known = State.of(replace(truth, W=np.where(np.arange(4) < 3, truth.W, 0.0)), X, truth(X))
+    assert known.left.tolist() == list(range(8))
+    state = by_programme(known, Deadline())
+    assert state is not None
+    assert state.explained.all()
+    np.testing.assert_allclose(state.network.W, truth.W, atol=1e-8)
+    noisy = replace(known, Y=known.Y + np.where(X[:, [3]] > 0.0, rng.standard_normal((60, 2)), 0.0))
+    assert by_programme(noisy, Deadline()) is None  # noise is no network
+
+
+def test_more_units_than_a_programme_takes_are_left_alone() -> None:
+    many = teacher(3, 400, 2, random_state=0)
+    X = np.random.default_rng(0).standard_normal((4, 3))
+    assert by_programme(State.of(many, X, many(X) + 1.0), Deadline()) is None
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_moves_that_switch_a_unit_off_are_no_larger_than_it_takes(side: float) -> None:
+    """A row that allows a tenth: with it 1.1 does as well as 9e7 in a direction that goes on for ever."""
+    sums, moves = np.array([1.0, -1.0, -0.1]), np.array([[-side], [1e-8 * side], [0.0]])
+    assert 1.0 < side * least_move(sums, moves, 1.0)[0] < 1.1
+
+
+def test_many_rows_take_no_square_matrix() -> None:
+    T = np.random.default_rng(0).standard_normal((100_000, 3))
+    assert len(null_space(T, 1e-9)) == 0
+
+
+def _with_an_always_on_unit(seed: int, k: int, p: int) -> tuple[Network, np.ndarray]:
+    """A network whose unit 0 is off in some rows with rare values alone."""
+    X = _rows(seed, 30, 500, 2.0)
+    truth, usual = teacher(COMMON + RARE, k, p, random_state=seed), ~X[:, COMMON:].any(axis=1)
+    w = np.append(truth.W[0, :COMMON], np.linspace(-1.0, 0.5, RARE))
+    b = np.append(0.01 - (X[usual] @ w).min(), truth.b[1:])
+    truth = Network(np.vstack([w, truth.W[1:]]), b, truth.A, np.full(p, 0.2))
+    assert np.count_nonzero(X @ w + b[0] <= 0.0) >= 5
+    return truth, X
+
+
+@pytest.mark.parametrize("side", [1.0, -1.0])
+@pytest.mark.parametrize(("k", "p"), [(4, 5), (7, 6)])
+def test_the_side_and_the_kink_of_a_unit_on_in_all_usual_rows(k: int, p: int, side: float) -> None:
+    """Known is A z up to side and constant, as the usual rows show it; on 5 of 6 networks every row is answered."""
+    answered = 0
+    for seed in range(6):
+        truth, X = _with_an_always_on_unit(seed, k, p)
+        known, usual = _without_rare_weights(truth, X), ~X[:, COMMON:].any(axis=1)
+        V, A, c = known.V.copy(), known.A.copy(), known.c
+        # side·A relu(side·z + t) = A z + side·t A where it is on
+        shift = 1.0 - (side * known.Z[usual, 0]).min()
+        V[0], A[:, 0], c = side * V[0], side * A[:, 0], c - side * shift * A[:, 0]
+        V[0, -1] += shift
+        state = replace(known, V=V, A=A, c=c)
+        assert state.explained[usual].all()
+        state = explain(state, k, Deadline())
+        if state.explained.all():
+            answered += 1
+            np.testing.assert_allclose(state.c, truth.c, atol=1e-8)
+            if not len(state.free[0]):
+                unit, true = state.V[0, :-1], truth.W[0]
+                np.testing.assert_allclose(unit / np.linalg.norm(unit), true / np.linalg.norm(true), atol=1e-8)
+    assert answered >= 5
+
+
+@pytest.mark.parametrize("p", [1, 5])
+@pytest.mark.parametrize("side", [1.0, -1.0])
+def test_rows_that_were_set_aside_tell_the_kink_of_a_unit_on_in_all_others(side: float, p: int) -> None:
+    """Known is the unit as it is in the other rows, affine; its side and its bias are in those set aside."""
+    truth, X = _with_an_always_on_unit(0, 4, p)
+    truth = replace(truth, A=np.hstack([side * truth.A[:, :1], truth.A[:, 1:]]))
+    z = X @ truth.W[0] + truth.b[0]
+    # a relu(z) = −a relu(−z + β) + a β where z < β
+    far = 1.0 + np.abs(z).max()
+    W, b, A = truth.W.copy(), truth.b.copy(), truth.A.copy()
+    W[0], b[0], A[:, 0] = -W[0], far - b[0], -A[:, 0]
+    state = State.of(Network(W, b, A, truth.c + truth.A[:, 0] * far), X, truth(X))
+    assert np.array_equal(state.explained, z >= 0.0)
+    turned = by_kink(state, lambda others: others)
+    assert turned is not None
+    assert turned.explained.all()
+
+
+def _with_a_unit_of_few_rows(seed: int, d: int, k: int, p: int, rows: int) -> tuple[Network, np.ndarray]:
+    """A network whose unit 0 is on in so many of 30·d·k samples, and the samples."""
+    truth = teacher(d, k, p, random_state=seed)
+    X = np.random.default_rng(seed).standard_normal((30 * d * k, d))
+    z = np.sort(X @ truth.W[0])
+    return replace(truth, b=np.append(-0.5 * (z[-rows] + z[-rows - 1]), truth.b[1:])), X
+
+
+def test_units_are_added_for_what_others_leave_but_not_for_noise() -> None:
+    truth, X = _with_a_unit_of_few_rows(0, 6, 5, 3, 6)
+    others = State.of(Network(truth.W[1:], truth.b[1:], truth.A[:, 1:], truth.c), X, truth(X))
+    assert len(others.left) == 6
+    whole = with_new_unit(others, 5)
+    assert whole is not None
+    assert whole.explained.all()
+    assert with_new_unit(others, 4) is None
+    Y = others.Y.copy()
+    Y[others.left[0]] += 1.0  # one of six samples is something else
+    more = with_new_unit(replace(others, Y=Y), 5)
+    assert more is not None
+    assert more.left.tolist() == [others.left[0]]
+    noise = np.random.default_rng(0).standard_normal(Y.shape)
+    assert explain_all(replace(others, Y=Y + noise), 5, Deadline()) is None
+
+
+@pytest.mark.parametrize(("p", "rows"), [(1, 4), (1, 7), (3, 5)])
+def test_the_other_units_are_found_and_vouched_for(p: int, rows: int) -> None:
+    """Eight inputs, four units, ten seeds: every sample is answered and the weights of three units are exact."""
+    vouched = 0
+    for seed in range(10):
+        truth, X = _with_a_unit_of_few_rows(seed, 8, 4, p, rows)
+        found = nr.recover(X, truth(X), 4, random_state=seed, time_budget=5)
+        mask = found.certificate.determined
+        if mask is None:
+            continue
+        vouched += 1
+        assert found.certificate.verdict == "approximate"
+        np.testing.assert_allclose(found.network(X), truth(X), atol=1e-9)
+        assert mask["W"].all(axis=1).sum() == 3
+        for w, a in zip(found.network.W[mask["W"].all(axis=1)], found.network.A.T[mask["W"].all(axis=1)]):
+            same = np.abs(truth.W - w).max(axis=1) < 1e-8
+            assert same.sum() == 1
+            np.testing.assert_allclose(truth.A.T[same][0], a, atol=1e-8)
+        assert any("whose kink too few samples show" in reason for reason in found.certificate.reasons)
+    assert vouched >= 4
+
+
+def test_one_sample_says_nothing_of_the_signs_of_others() -> None:
+    """A unit on in one sample may be on everywhere else instead, with other units turned: nothing is vouched for."""
+    for seed in range(6):
+        truth, X = _with_a_unit_of_few_rows(seed, 5, 3, 1, 1)
+        found = nr.recover(X, truth(X), 3, random_state=seed, time_budget=2)
+        mask = found.certificate.determined
+        assert mask is None or not mask["W"].any() or np.all(np.abs(found.network(X) - truth(X)) < 1e-6)
+        assert found.certificate.verdict not in ("exact", "statistical")
+
+
+def test_a_student_that_is_nearly_exact_is_completed() -> None:
+    """A unit on in six samples, of which the student has two rough pieces: it is found on 4 of 6 networks."""
+    from neurecover.data import ArraySource
+    from neurecover.models import Student
+    from neurecover.search import gates
+    from neurecover.search.gates.engine import fit_steps
+    from neurecover.search.task import Task
+
+    completed = 0
+    for seed in range(6):
+        truth, X = _with_a_unit_of_few_rows(seed, 6, 5, 3, 6)
+        pieces = truth.W[[0, 0]] + 0.02 * np.random.default_rng(seed).standard_normal((2, 6))
+        start = Network(
+            np.vstack([truth.W[1:], pieces]),
+            np.append(truth.b[1:], np.repeat(truth.b[0], 2)),
+            np.hstack([truth.A[:, 1:], truth.A[:, [0, 0]]]),
+            truth.c,
+        )
+        source, task = ArraySource(X, truth(X)), Task(truth.activation, 6, 3, len(X), True, 5)
+        wide, relative_rss = fit_steps(source, Student.of(start, True), 2, Deadline())
+        assert relative_rss > 1e-15
+        found = gates.complete(source, task, wide, relative_rss, Deadline())
+        if found is not None:
+            completed += 1
+            np.testing.assert_allclose(found.network(X), truth(X), atol=1e-9)
+            assert found.network.n_hidden == 5
+    assert completed >= 4
