@@ -305,7 +305,7 @@ def test_progress_tells_the_root_of_the_relative_residual() -> None:
 
 
 def test_descents_are_told_before_they_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Steps of the first descent are heard, told however soon they follow one another: a fast machine takes no pause."""
+    """Steps within the first descent are heard, on a machine of any speed: no pause is kept between them."""
     monkeypatch.setattr("neurecover.pipeline.progress.EVERY", 0.0)
     truth = nr.simulate.teacher(24, 24, random_state=0)
     X, Y = nr.simulate.sample(truth, 3000, random_state=0)

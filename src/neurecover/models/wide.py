@@ -177,6 +177,16 @@ class WideStudent:
         """Return the student with its hidden weights moved by a flat step."""
         return replace(self, V=tuple(V + part for V, part in zip(self.V, self.split(step))))
 
+    @property
+    def weights(self) -> np.ndarray:
+        """All weights, flat: V_1 row by row, then V_2 and so on, then the readout, output by output."""
+        return np.concatenate([*(V.ravel() for V in self.V), self.theta.T.ravel()])
+
+    def with_weights(self, flat: np.ndarray) -> WideStudent:
+        """Return the student with other weights, in the order of `weights`."""
+        theta = flat[self.size :].reshape(self.theta.T.shape).T
+        return replace(self, V=tuple(self.split(flat[: self.size])), theta=theta)
+
     def cast(self, dtype: type) -> WideStudent:
         """Return the student with its weights in another precision."""
         V: tuple[np.ndarray, ...] = tuple(V.astype(dtype, copy=False) for V in self.V)

@@ -56,9 +56,8 @@ def candidates(samples: Samples, setting: Setting, widths: tuple[int, ...], leve
     level = max(exact, enough, level)
     best: Fit | None = None
     least, last, found, ended, number = np.inf, 0, list[float](), -1, 0
-    for number, (start, fit) in enumerate(race(samples, setting, widths, wide, enough), start=1):
-        if start == ended:  # two candidates of one start were the same
-            continue
+    fits = race(samples, setting, widths, wide, enough, lambda start: start == ended)
+    for number, (start, fit) in enumerate(fits, start=1):
         if depth > 1 and start > last:  # the start before this one is over
             if best is not None and not found and last != ended:
                 yield Candidate(complete(best, setting, widths), best, last, number, least)
@@ -96,7 +95,7 @@ def planes_are_clear(point: Point, setting: Setting, n_planes: int) -> bool:
     if point.relative < setting.options.good:
         return True
     few, dearest = narrow(point, (n_planes, *point.student.widths[1:]))
-    return float(worth(few, 0)[0].min()) > setting.options.clear**2 * dearest
+    return float(worth(few, 0).cost.min()) > setting.options.clear**2 * dearest
 
 
 def allowed(point: Point, widths: tuple[int, ...]) -> float:

@@ -138,7 +138,8 @@ class GateHooks:
         if found is None:
             return
         flips, a, w = found
-        rows, V = turning.turned(flips)
+        rows, signs = turning.turned(flips)
+        V = signs[:, None] * turning.V
         unit = np.append(1.0 - float((samples.F[:, 1:] @ -w).min()), -w)
         theta = np.vstack([rows.T, a])
         yield replace(student, V=(np.vstack([V, unit]),), theta=theta, skips=False)

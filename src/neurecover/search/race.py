@@ -117,9 +117,17 @@ def wide_fit(samples: Samples, student: WideStudent, setting: Setting, enough: f
 
 
 def race(
-    samples: Samples, setting: Setting, widths: tuple[int, ...], wide: tuple[int, ...], enough: float
+    samples: Samples,
+    setting: Setting,
+    widths: tuple[int, ...],
+    wide: tuple[int, ...],
+    enough: float,
+    over: Callable[[int], bool] = lambda start: False,
 ) -> Iterator[tuple[int, Fit]]:
-    """Yield wide fits without end, each with the number of the fresh start it comes from; at least one."""
+    """Yield wide fits without end, each with the number of the fresh start it comes from; at least one.
+
+    `over` tells that nothing more is expected of a start.
+    """
     options, rng, depth = setting.options, setting.rng, len(widths)
     for start in count():
         student = empty(samples, setting, depth)
@@ -130,7 +138,7 @@ def race(
         best = wide_fit(samples, with_fresh(student, wide, setting.draw), setting, enough)
         yield start, best
         failures = 0
-        while failures < options.patience and not setting.deadline.passed:
+        while failures < options.patience and not over(start) and not setting.deadline.passed:
             most = (min(k, max(w - 1, 1)) for k, w in zip(widths, best.student.widths))
             keep = tuple(int(rng.integers(k // 2, m + 1)) for k, m in zip(widths, most))
             kept = narrow(best.point, keep)[0].student

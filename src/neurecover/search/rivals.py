@@ -136,24 +136,15 @@ class Around:
     def start(self, rng: np.random.Generator, away: float) -> WideStudent:
         """Return a student a few standard errors away."""
         step = away * np.sqrt(self.variance) * (self.root @ rng.standard_normal(self.root.shape[1]))
-        return _from_flat(self.student, _flat(self.student) + step)
+        return self.student.with_weights(self.student.weights + step)
 
     def distance(self, fit: Fit) -> float:
         """Return √(δᵀHδ)/σ, in standard errors along the direction in which another fit lies."""
         other = as_student(as_network(fit.student).normal_form(), bool(fit.student.bias))
         if other.widths != self.student.widths:
             return np.inf
-        apart = _flat(_matched(other, self.student)) - _flat(self.student)
+        apart = _matched(other, self.student).weights - self.student.weights
         return float(np.linalg.norm(self.half.T @ apart)) / float(np.sqrt(max(self.variance, 1e-300)))
-
-
-def _flat(student: WideStudent) -> np.ndarray:
-    return np.concatenate([*(V.ravel() for V in student.V), student.theta.T.ravel()])
-
-
-def _from_flat(student: WideStudent, flat: np.ndarray) -> WideStudent:
-    theta = flat[student.size :].reshape(student.theta.T.shape).T
-    return replace(student, V=tuple(student.split(flat[: student.size])), theta=theta)
 
 
 def _matched(other: WideStudent, student: WideStudent) -> WideStudent:

@@ -27,7 +27,7 @@ from neurecover.search.candidates import Candidate, without_superfluous
 from neurecover.search.find import Runs, search, settled_on
 from neurecover.search.race import Setting, n_weights, race
 from neurecover.search.settle import Settled
-from neurecover.search.units import narrow, without, worth
+from neurecover.search.units import narrow, one_less, worth
 
 FIRST = 6  # units per layer to begin with
 FITS, HOPS = 3, 10  # wide fits of one size before the next, for one layer and for several
@@ -184,11 +184,10 @@ def n_planes(point: Point) -> int | None:
     """
     costs, left_over = [], point.loss
     while point.student.widths[0] > 1:
-        cost, beta = worth(point, 0)
-        unit = int(np.argmin(cost))
-        costs.append(float(cost[unit]))
-        point = Point(point.samples, without(point.student, 0, unit, beta[:, unit]), point.options, point.deadline)
-    costs.append(float(worth(point, 0)[0].min()))
+        cost, student = one_less(point, [0])
+        costs.append(cost)
+        point = Point(point.samples, student, point.options, point.deadline)
+    costs.append(float(worth(point, 0).cost.min()))
     steps = np.maximum(np.array(costs), 1e-18 * max(costs))
     ratios = steps[1:] / np.maximum.accumulate(steps)[:-1]
     ratios[np.cumsum(steps)[:-1] > max(left_over, 1e-12 * max(costs))] = 0.0
@@ -223,14 +222,10 @@ def _slimmed(samples: Samples, setting: Setting, fit: Fit, first: int, n_fits: i
 
 def _one_less(fit: Fit, setting: Setting) -> Fit:
     """Return the fit without the unit of all layers that is worth least."""
-    point, widths = fit.point, fit.student.widths
-    worths = {layer: worth(point, layer) for layer, m in enumerate(widths) if m > 1}
-    layer = min(worths, key=lambda layer: float(worths[layer][0].min()))
-    cost, beta = worths[layer]
-    unit = int(np.argmin(cost))
-    student = without(point.student, layer, unit, beta[:, unit])
+    widths = fit.student.widths
+    _, student = one_less(fit.point, [layer for layer, m in enumerate(widths) if m > 1])
     steps = None if len(widths) == 1 else 30
-    return descend(point.samples, student, setting.options.fit, setting.deadline, steps=steps)
+    return descend(fit.point.samples, student, setting.options.fit, setting.deadline, steps=steps)
 
 
 def _n_open(fit: Fit) -> int:
