@@ -111,7 +111,7 @@ def networks_behind(point: Point, affine: bool, options: SearchOptions) -> list[
     covariance, choices = None, list[Choices]()
     if point.relative < point.samples.level():
         choices = [_solutions(turning, options) for turning in turnings]
-    if not all(len(flips) for flips, _ in choices or [((), ())]):
+    if not choices or not all(len(flips) for flips, _ in choices):
         count = options.likely if student.depth == 1 else options.likely_deep
         if student.n_parameters <= options.covariance_weights and any(turning.open for turning in turnings):
             covariance = Covariance(point)
