@@ -31,10 +31,10 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "src")]
 
 import neurecover as nr  # noqa: E402
-from problems import FAMILIES, ROWS, Problem, Row, draw  # noqa: E402
+from benchmarks.problems import FAMILIES, ROWS, Problem, Row, draw  # noqa: E402
 
 EXACT, CLAIM = 1e-8, 1e-6  # weight errors: of a solved network, and beyond which a verdict of exact is wrong
 NEAR, FAR = 5.0, 6.0  # standard errors: of a solved network, and beyond which a verdict of statistical is wrong
@@ -68,7 +68,7 @@ class Side:
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         environment = os.environ | threads | {"PYTHONPATH": str(self.checkout / "src")}
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "worker.py")],
+            [sys.executable, "-P", str(HERE / "worker.py")],  # -P: no module of this folder hides another
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

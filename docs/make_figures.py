@@ -3,12 +3,17 @@
 import json
 import math
 import statistics
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from neurecover.experiments import benchmarks, reproductions
-from neurecover.experiments.experiment import read_rows
-from neurecover.experiments.peers import summarise
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # for `benchmarks`, which is not installed
+
+from benchmarks import benchmarks  # noqa: E402
+from benchmarks.peers.shallow import summarise  # noqa: E402
+from neurecover.experiment import read_rows  # noqa: E402
+from neurecover.reproduce import reproductions  # noqa: E402
 
 FOLDER = Path(__file__).parent / "results"
 LONG = 24  # rows; of longer tables only groups of rows are shown

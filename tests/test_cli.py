@@ -21,8 +21,7 @@ from neurecover import cli, terminal
 from neurecover.certificate.verification import verify
 from neurecover.cli import measuring
 from neurecover.data import ArraySource
-from neurecover.experiments import Experiment
-from neurecover.experiments.experiment import Row, Track
+from neurecover.experiment import Experiment, Row, Track
 from neurecover.models import write_npz
 
 COMMAND = [sys.executable, "-m", "neurecover"]
