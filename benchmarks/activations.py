@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -50,9 +51,9 @@ def _row(activation: str, told: str, track: Track) -> Row:
     }
 
 
-def _run(track: Track) -> list[Row]:
+def _run(track: Track) -> Iterator[Row]:
     # "auto" calls a sigmoid tanh, which is the same function.
-    return [_row(act, told, track) for told in TOLD for act in ACTIVATIONS if (act, told) != ("sigmoid", "units")]
+    return (_row(act, told, track) for told in TOLD for act in ACTIVATIONS if (act, told) != ("sigmoid", "units"))
 
 
 EXPERIMENTS = (

@@ -7,7 +7,7 @@ is that of a mean over networks.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -171,8 +171,8 @@ def measure(family: str, seeds: range, track: Track) -> Row:
     }
 
 
-def _run(track: Track) -> list[Row]:
-    return [measure(family, range(FIRST, FIRST + SEEDS), track) for family in FAMILIES]
+def _run(track: Track) -> Iterator[Row]:
+    return (measure(family, range(FIRST, FIRST + SEEDS), track) for family in FAMILIES)
 
 
 EXPERIMENTS = (Experiment("coverage", "Coverage of 95 % intervals by the kind of noise", _run),)

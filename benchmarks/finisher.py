@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from benchmarks.coverage import deviations
 from neurecover.experiment import Experiment, Row, Track, picture
 from neurecover.matching import compare
 from neurecover.models import Network
@@ -84,49 +86,32 @@ def _success(problem: Problem, track: Track) -> Row:
 
 
 def _undetermined(truth: Network, X: np.ndarray) -> bool:
-    """Whether some unit of a one-output network is on for fewer samples than it has weights: no method can find it."""
+    """Tell whether some unit of a one-output network is on for too few samples to determine its weights."""
     on = np.count_nonzero(X @ truth.W.T + truth.b > 0, axis=0)
     return truth.n_outputs == 1 and bool(on.min() < truth.n_inputs + 1)
 
 
-def _run_success(track: Track) -> list[Row]:
-    return [_success(problem, track) for problem in PROBLEMS]
+def _run_success(track: Track) -> Iterator[Row]:
+    return (_success(problem, track) for problem in PROBLEMS)
 
 
-def _run_noise(track: Track) -> list[Row]:
-    """Mean squared weight error against the Cramér–Rao bound at the true weights, and the coverage of the intervals."""
-    problem = Problem("one output, biases, noise 0.1", 10, 10, 1, 20_000, 40, 40, 0.0)
-    rows: list[Row] = []
+def _run_noise(track: Track) -> Iterator[Row]:
+    """Hold the squared weight error against the Cramér–Rao bound at the true weights and count the covered weights."""
+    problem, noise = Problem("one output, biases, noise 0.1", 10, 10, 1, 20_000, 40, 40, 0.0), 0.1
     for seed in track(range(problem.seeds), problem.label):
-        truth, X, Y = problem.draw(seed, noise=0.1)
+        truth, X, Y = problem.draw(seed, noise=noise)
         truth = truth.normal_form()
         recovery = recover(X, Y, problem.k, random_state=seed)
-        net, errors = recovery.network, compare(recovery.network, truth)
-        order = errors.permutation
-        off = {
-            "W": net.W[order] - truth.W,
-            "b": net.b[order] - truth.b,
-            "A": net.A[:, order] - truth.A,
-            "c": net.c - truth.c,
+        order, z = compare(recovery.network, truth).permutation, deviations(recovery, truth)
+        yield {
+            "seed": seed,
+            "verdict": recovery.certificate.verdict,
+            "squared weight error": float(np.sum((recovery.network.W[order] - truth.W) ** 2)),
+            "Cramer-Rao bound": cramer_rao(truth, X, noise),
+            "parameters in 95 % interval": 0 if z is None else int(np.count_nonzero(np.abs(z) <= 1.96)),
+            "parameters": 0 if z is None else len(z),
+            "seconds": round(recovery.seconds, 2),
         }
-        bars = recovery.certificate.standard_errors
-        inside = total = 0
-        if bars is not None:
-            matched = {"W": bars.W[order], "b": bars.b[order], "A": bars.A[:, order], "c": bars.c}
-            inside = sum(int(np.count_nonzero(np.abs(off[name]) <= 1.96 * matched[name])) for name in off)
-            total = sum(value.size for value in off.values())
-        rows.append(
-            {
-                "seed": seed,
-                "verdict": recovery.certificate.verdict,
-                "squared weight error": float(np.sum(off["W"] ** 2)),
-                "Cramer-Rao bound": cramer_rao(truth, X, 0.1),
-                "parameters in 95 % interval": inside,
-                "parameters": total,
-                "seconds": round(recovery.seconds, 2),
-            }
-        )
-    return rows
 
 
 def cramer_rao(truth: Network, X: np.ndarray, noise: float) -> float:

@@ -566,6 +566,19 @@ def test_experiments_are_listed_without_a_name(command: str, run: Run, tmp_path:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_benchmarks_are_those_of_a_checkout(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that the package stands in, or else the current folder; any other folder of that name is left alone."""
+    root = Path(nr.__file__).parents[2]
+    monkeypatch.setattr(nr, "__file__", str(tmp_path / "lib" / "site-packages" / "neurecover" / "__init__.py"))
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").write_text("raise RuntimeError")
+    outcome = run("bench", "finisher")
+    assert (outcome.status, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+    assert all(words in outcome.err for words in ("benchmarks/", str(tmp_path), "clone the repository"))
+    monkeypatch.chdir(root)
+    assert "finisher" in run("bench").out
+
+
 def test_a_terminal_without_the_letters_gets_question_marks(tmp_path: Path) -> None:
     write_npz(tmp_path / "net.npz", small_teacher().to_arrays())
     done = subprocess.run(

@@ -23,15 +23,15 @@ SHOWN_ROWS = 40  # of a table; a longer one is in its file
 
 
 def _benchmarks() -> "dict[str, Experiment]":
-    """Return the benchmarks of the checkout that this package or the current folder is, by name."""
-    places = (Path(nr.__file__).parents[2], Path.cwd())
-    for folder in places:
+    """Return the benchmarks of the checkout that the package stands in, or else of that in the current folder."""
+    for folder in (Path(nr.__file__).parents[2], Path.cwd()):
         if (folder / "benchmarks" / "__init__.py").is_file() and (folder / "src" / "neurecover").is_dir():
-            sys.path.insert(0, str(folder))
+            if str(folder) not in sys.path:
+                sys.path.insert(0, str(folder))
             return import_module("benchmarks").benchmarks()
     raise ValueError(
-        f"Expected the folder benchmarks/ beside src/ in a checkout of neurecover, which {places[1]} is not: "
-        "clone the repository, since benchmarks are not installed, and run this command there."
+        "The benchmarks are not installed: expected the folder benchmarks/ of a checkout of neurecover, and none is in "
+        f"{Path.cwd()}; clone the repository and run the command there."
     )
 
 

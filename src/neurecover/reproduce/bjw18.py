@@ -135,7 +135,8 @@ def _run_exact(track: Track) -> list[Row]:
     return rows
 
 
-def _pattern_inputs(kind: str, rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+def pattern_inputs(kind: str, rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+    """Draw inputs that are uniform, integer, or repeated: uniform ones, each twice."""
     if kind == "uniform":
         return rng.uniform(-1.0, 1.0, (n, d))
     if kind == "integer":
@@ -150,7 +151,7 @@ def _determined(kind: str, seed: int) -> tuple[Network, np.ndarray]:
     """
     for attempt in range(1_000):
         net = teacher(3, 2, 2, bias=0.0, random_state=1_000 * seed + attempt)
-        X = _pattern_inputs(kind, as_generator(1_000 * seed + attempt, "bjw18.patterns"), 30, 3)
+        X = pattern_inputs(kind, as_generator(1_000 * seed + attempt, "bjw18.patterns"), 30, 3)
         if all(np.linalg.matrix_rank(X[X @ w > 0.0]) == 3 for w in net.W):
             return net, X
     raise RuntimeError("No such instance in 1,000 draws.")
