@@ -35,8 +35,9 @@ def test_what_the_wheel_holds(wheel: Path) -> None:
     assert not [name for name in names if name.startswith(("tests/", "docs/", "benchmarks/"))]
 
 
-def test_it_works_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
+def test_it_works_in_a_clean_environment(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the libraries are borrowed: a folder that a .pth file adds brings no editable installs with it."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     venv.create(tmp_path / "clean", with_pip=False)
     python = tmp_path / "clean" / "bin" / "python"
     install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", str(wheel)]
