@@ -30,7 +30,7 @@ Family = Callable[[Network, np.random.Generator], Samples]
 
 
 def _noise(draw: Callable[[np.random.Generator, tuple[int, ...]], np.ndarray]) -> Family:
-    """Independent noise of standard deviation LEVEL, from a law of variance one."""
+    """Return samples with independent noise of standard deviation LEVEL, drawn from a law of variance one."""
 
     def sample(truth: Network, rng: np.random.Generator) -> Samples:
         X = rng.standard_normal((N, D))
@@ -93,14 +93,14 @@ def _figures(digits: int) -> Family:
 
 
 def _single(truth: Network, rng: np.random.Generator) -> Samples:
-    """Every number and every sum in single precision."""
+    """Compute every number and every sum in single precision."""
     X = rng.standard_normal((N, D)).astype(np.float32)
     W, b, A, c = (array.astype(np.float32) for array in (truth.W, truth.b, truth.A, truth.c))
     return X, np.maximum(X @ W.T + b, np.float32(0)) @ A.T + c
 
 
 def _shortened(truth: Network) -> Network:
-    """The network with weights that single precision holds, so that it can be computed in it."""
+    """Round the weights to single precision, so that the network can be computed in it."""
     W, b, A, c = (array.astype(np.float32).astype(np.float64) for array in (truth.W, truth.b, truth.A, truth.c))
     return Network(W, b, A, c, truth.activation)
 

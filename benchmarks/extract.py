@@ -1,10 +1,10 @@
-"""Weights from questions: how many were asked, how close the weights are, and how often it worked.
+"""Weights from queries: how many it takes, how close the weights come, and how often it works.
 
 Three tables: one hidden layer, several, and models as people have them. The networks of the first two are He-scaled and
 random (weights of variance 2/fan-in, biases 0.1·N(0, 1)) and answer in double precision; those of the third are
 `MLPRegressor`s trained on standardised data that scikit-learn ships, and random networks that answer in single
 precision, for which the share of true weights within 1.96 standard errors is given too. Widths and depth are found; one
-hidden layer takes the same questions where its width is given. "counting bound" is the number of parameters over the
+hidden layer takes the same queries where its width is given. "counting bound" is the number of parameters over the
 number of outputs, below which no method can be. The published figures are those of Carlini, Jagielski, Mironov (CRYPTO
 2020), whose attack is given the widths.
 """
@@ -31,7 +31,7 @@ FIRST_SEED = 2_000  # no setting was chosen on these
 
 @dataclass(frozen=True)
 class Problem:
-    """Widths from the inputs to the outputs, how often, the error and questions allowed, and what is published.
+    """Widths from the inputs to the outputs, how often, the error and queries allowed, and what is published.
 
     kind is random, float32, or the name of the data that the network is trained on; accuracy is what `extract` is told.
     """
@@ -107,8 +107,8 @@ def trained_network(dims: tuple[int, ...], data: str, seed: int) -> Network | De
     return DeepNetwork(layers) if len(layers) > 2 else Network(*layers[0], *layers[1])
 
 
-def _box(problem: Problem, seed: int) -> tuple[Network | DeepNetwork, Callable[[np.ndarray], np.ndarray]]:
-    """The network with the weights that the box has, and the box."""
+def _oracle(problem: Problem, seed: int) -> tuple[Network | DeepNetwork, Callable[[np.ndarray], np.ndarray]]:
+    """Draw a network with the weights that the oracle has; return it and the oracle."""
     if problem.kind not in ("random", "float32"):
         trained = trained_network(problem.dims, problem.kind, seed)
         return trained, trained
@@ -122,7 +122,7 @@ def _box(problem: Problem, seed: int) -> tuple[Network | DeepNetwork, Callable[[
 
 
 def _covered(found: Recovery, truth: Network | DeepNetwork) -> np.ndarray:
-    """Which true hidden weights lie within 1.96 standard errors; none where there are no error bars."""
+    """Tell which true hidden weights lie within 1.96 standard errors; none where there are no error bars."""
     errors, ours = found.certificate.standard_errors, found.network
     if errors is None or not isinstance(ours, Network) or not isinstance(truth, Network):
         return np.zeros(0)
@@ -137,7 +137,7 @@ def _measure(problem: Problem, track: Track) -> Row:
     covered = np.zeros(0)
     bound = 0.0
     for seed in track(range(FIRST_SEED, FIRST_SEED + problem.seeds), problem.name):
-        truth, box = _box(problem, seed)
+        truth, box = _oracle(problem, seed)
         bound = truth.n_parameters / truth.n_outputs
         began = time.process_time()
         asked = oracle(box, truth.n_inputs)
@@ -176,7 +176,7 @@ def _table(name: str, title: str, problems: tuple[Problem, ...]) -> Experiment:
 
 
 EXPERIMENTS = (
-    _table("extract", "Weights of one hidden layer from chosen questions, width found", ONE_LAYER),
+    _table("extract", "Weights of one hidden layer from chosen queries, width found", ONE_LAYER),
     _table("extract-deep", "Weights of several hidden layers, widths and depth found", SEVERAL_LAYERS),
     _table("extract-models", "Weights of trained networks, and from answers in single precision", MODELS),
 )

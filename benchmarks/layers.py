@@ -121,7 +121,7 @@ def _error(found: Recovery, truth: DeepNetwork) -> float:
 
 
 def _deviations(found: Recovery, truth: DeepNetwork, error: float) -> np.ndarray:
-    """(ŵ − w)/error for all weights; none where no error is claimed."""
+    """Return (ŵ − w)/error for all weights; none where no error is claimed."""
     errors, network = found.certificate.standard_errors, found.network
     if errors is None or found.certificate.verdict != "statistical" or not isinstance(network, DeepNetwork):
         return np.zeros(0)
@@ -140,7 +140,7 @@ def _deviations(found: Recovery, truth: DeepNetwork, error: float) -> np.ndarray
 
 
 def _too_faint(truth: DeepNetwork, X: np.ndarray, variances: np.ndarray) -> bool:
-    """Whether the standard error of some hidden weight at the truth itself is more than a certificate lets pass."""
+    """Tell whether some hidden weight has, at the truth itself, a larger standard error than a certificate allows."""
     normal, whitening = truth.normal_form(), Whitening.of(np.zeros(truth.n_inputs), np.eye(truth.n_inputs))
     information = Information.of_model(reduce(ArraySource(X, truth(X)), ModelSums(normal)))
     half = ToNormalForm(information.model, information.free, normal, whitening)(information.root)

@@ -75,7 +75,7 @@ def judge(case: Hostile, recovery: Recovery, told: bool) -> Judgement:
 
 
 def _unseen_units(case: Hostile, recovery: Recovery, told: bool) -> bool:
-    """Is it the truth as far as these samples show it, but for units that its sentence says may be missing?"""
+    """Tell whether it is the truth on these samples, but for units that its own sentence says may be missing."""
     found, certificate, truth = recovery.network, recovery.certificate, case.truth
     warned = any(check.name == "found width" for check in certificate.checks)
     if told or not warned or truth is None or found.n_hidden >= simplified(truth)[0].n_hidden:
@@ -89,7 +89,7 @@ def _unseen_units(case: Hostile, recovery: Recovery, told: bool) -> bool:
 
 
 def _within_noise(case: Hostile, recovery: Recovery) -> bool:
-    """Is it the function behind the samples as far as noise lets it be known, though that is no network?"""
+    """Tell whether it is the function behind the samples to within noise, where that function is no network."""
     if case.truth is not None or case.plain is None or recovery.certificate.verdict != "statistical":
         return False
     named = any("a function that differs" in reason for reason in recovery.certificate.reasons)
@@ -98,7 +98,7 @@ def _within_noise(case: Hostile, recovery: Recovery) -> bool:
 
 
 def _is_noise(off: float, recovery: Recovery, n_parameters: int, size: float = 0.0) -> bool:
-    """Is Σ(f̂ − f)² what noise makes of it, beside a unit whose part of an output has the root mean square `size`?"""
+    """Tell whether noise explains Σ(f̂ − f)², beside a unit that adds a root mean square of `size` to an output."""
     certificate = recovery.certificate
     assert certificate.noise_variance is not None
     by_noise = certificate.noise_variance * float(chdtri(n_parameters, CHANCE))
@@ -110,7 +110,7 @@ def _named(case: Hostile, recovery: Recovery) -> bool:
 
 
 def _worst(recovery: Recovery, truth: Network | None, bias: bool) -> float:
-    """The largest error of a weight over its tolerance; infinite where there is no such truth."""
+    """Return the largest error of a weight over its tolerance; infinite where there is no such truth."""
     found, certificate = recovery.network, recovery.certificate
     if truth is None:
         return np.inf
@@ -138,7 +138,7 @@ def _worst(recovery: Recovery, truth: Network | None, bias: bool) -> float:
 
 
 def _scales(target: Network) -> dict[str, np.ndarray]:
-    """What an error of each array is relative to: 1 for unit rows, the size of an output for what makes it up."""
+    """Return what an error of each array is relative to: 1 for unit rows, the size of an output for its weights."""
     output = np.linalg.norm(target.A, axis=1)
     b = 1.0 + np.abs(target.b)
     # c balances what the biases make of an output.

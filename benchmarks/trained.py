@@ -22,7 +22,7 @@ N_SAMPLES = 3_000  # answers, for a model that is recovered from samples of them
 
 
 def _regressor(data: str, activation: str, raw: bool, seed: int) -> Any:
-    """Eight units behind a scaler, on targets as they come or standardised."""
+    """Train eight units behind a scaler, on targets as they come or standardised."""
     from sklearn import datasets
     from sklearn.neural_network import MLPRegressor
     from sklearn.pipeline import make_pipeline
@@ -76,7 +76,7 @@ def _run(track: Track) -> list[Row]:
 
 
 def _measured(model: Any, truth: Any, activation: str | None, seed: int) -> Row:
-    """By chosen questions where no activation is named, and else from samples of the answers."""
+    """Recover by chosen queries where no activation is named, and else from samples of the answers."""
     began = time.process_time()
     box = oracle(model, random_state=seed)
     if activation is None:

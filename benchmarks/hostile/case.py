@@ -35,29 +35,29 @@ Family = Callable[[np.random.Generator], Hostile]
 
 
 def network(rng: np.random.Generator, d: int = 0, k: int = 0, p: int = 0) -> Network:
-    """Unit rows, thresholds within a standard deviation or so and an offset; sizes that are 0 are drawn."""
+    """Draw unit rows, thresholds within a standard deviation or so and an offset; sizes that are 0 are drawn."""
     d, k, p = d or int(rng.integers(2, 5)), k or int(rng.integers(2, 5)), p or int(rng.integers(1, 3))
     net = teacher(d, k, p, bias=0.5, random_state=rng)
     return Network(net.W, net.b, net.A, rng.standard_normal(p))
 
 
 def clean(truth: Network, X: np.ndarray, n_hidden: int | None = None, **more: object) -> Hostile:
-    """The samples without noise."""
+    """Return the samples without noise."""
     return Hostile(X, truth(X), n_hidden or truth.n_hidden, truth, **more)  # type: ignore[arg-type]
 
 
 def noisy(rng: np.random.Generator, truth: Network, X: np.ndarray, scale: float = 0.05, **more: object) -> Hostile:
-    """The samples with Gaussian noise of `scale` times the outputs' spread, each its own."""
+    """Return the samples with Gaussian noise of `scale` times the outputs' spread, each its own."""
     Y = truth(X)
     Y = Y + scale * Y.std(axis=0) * rng.standard_normal(Y.shape)
     return Hostile(X, Y, truth.n_hidden, truth, **more)  # type: ignore[arg-type]
 
 
 def either(rng: np.random.Generator, truth: Network, X: np.ndarray, scale: float = 0.05, **more: object) -> Hostile:
-    """With noise or without, as it falls."""
+    """Return the samples with noise or without, as it falls."""
     return noisy(rng, truth, X, scale, **more) if rng.integers(2) else clean(truth, X, **more)  # type: ignore[arg-type]
 
 
 def rows(rng: np.random.Generator, truth: Network, least: int = 150, most: int = 600) -> np.ndarray:
-    """Standard Gaussian inputs of the network, from `least` to `most` of them."""
+    """Draw standard Gaussian inputs of the network, from `least` to `most` of them."""
     return rng.standard_normal((int(rng.integers(least, most + 1)), truth.n_inputs))

@@ -166,7 +166,7 @@ def _claimed(
     k: int = 0,
     noise: float | None = None,
 ) -> Hostile:
-    """Samples of a function for which a width is claimed, with a little noise, or none, or the one that is given."""
+    """Draw samples of a function that is given as a network of width k, with a little noise, none, or as asked."""
     X = rng.standard_normal((int(rng.integers(150, 600)), d))
     plain = np.asarray(function(X), dtype=float)
     scale = 0.03 * int(rng.integers(2)) if noise is None else noise

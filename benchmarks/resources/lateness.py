@@ -17,7 +17,7 @@ from neurecover.experiment import Experiment, Row, Track
 from neurecover.pipeline import recover
 from neurecover.simulate import sample, teacher
 
-BUDGET = 2.0  # seconds
+BUDGET = 2.0  # seconds, a fraction of what the larger problems take
 SEED = 900  # no setting was chosen on it
 SIZES = (  # inputs, units, outputs, samples
     (50, 50, 50, 100_000),
@@ -30,7 +30,7 @@ NOISES = (0.0, 0.1)
 
 
 def _kinds(n: int, k: int) -> dict[str, dict[str, Any]]:
-    """What recover is told, by name."""
+    """Return what `recover` is told, by name."""
     weight = np.random.default_rng(SEED).uniform(1.0, 2.0, n)
     return {
         "units given": {"n_hidden": k},
@@ -41,8 +41,8 @@ def _kinds(n: int, k: int) -> dict[str, dict[str, Any]]:
     }
 
 
-def measured(track: Track) -> Iterator[Row]:
-    """The latest answer of every size."""
+def _run(track: Track) -> Iterator[Row]:
+    """Find the latest answer of every size."""
     for d, k, p, n in SIZES:
         late: dict[str, float] = {}
         for noise in track(NOISES, f"{d} inputs, {k} units, {p} outputs, {n} samples"):
@@ -71,4 +71,4 @@ def _late(X: np.ndarray, Y: np.ndarray, **told: Any) -> float:
     return time.monotonic() - began - BUDGET
 
 
-EXPERIMENTS = (Experiment("lateness", "How late an answer comes after a time budget of two seconds", measured),)
+EXPERIMENTS = (Experiment("lateness", "How late an answer comes after a time budget of two seconds", _run),)

@@ -84,9 +84,9 @@ def hermite_rate(r: int = 16, degree: int = 4, n: int = 50_000, gemm_size: int =
 
 
 def pass_memory(rows: int = 10_000_000, d: int = 20) -> PassMemory:
-    """Peak memory of a Moments and a degree-2 Hermite pass over a float32 .npy file (rows, d), the last column y.
+    """Measure the memory of a Moments and a degree-2 Hermite pass over a float32 .npy file (rows, d).
 
-    The file is written to a temporary directory, read by a process of its own, and removed.
+    The last column is y. The file is written to a temporary directory, read by a process of its own, and removed.
     """
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "samples.npy"

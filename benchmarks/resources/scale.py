@@ -64,7 +64,7 @@ def _run(track: Track) -> list[Row]:
 
 
 def _measured(case: dict[str, Any]) -> Row:
-    """One case in a process of its own, whose peak memory is then its own."""
+    """Measure one case in a process of its own, whose peak memory is then its own."""
     with tempfile.TemporaryDirectory() as folder:
         return case | {"workers": None} | in_own_process(recover_from_files, case, folder)
 
@@ -102,7 +102,7 @@ def recover_from_files(case: dict[str, Any], folder: str) -> Row:
 
 
 def _last_pass(told: list[tuple[str, float]]) -> tuple[float | None, int]:
-    """The seconds of the last pass, from the times of its blocks, and how many passes there were."""
+    """Return the seconds of the last pass, from the times of its blocks, and how many passes there were."""
     numbers = [int(stage.split()[1]) for stage, _ in told if stage.startswith("pass ")]
     if not numbers:
         return None, 0
@@ -116,7 +116,7 @@ def _operations(case: dict[str, Any]) -> float:
 
 
 def _product_rate(size: int = 1_200, times: int = 5) -> float:
-    """Operations per second of a matrix product with one thread."""
+    """Return the operations per second of a matrix product with one thread."""
     A = np.ones((size, size))
     with threadpool_limits(1):
         A @ A

@@ -43,7 +43,7 @@ Spent = Callable[[], list[float]]
 
 
 def compared(track: Track) -> Iterator[Row]:
-    """A row for this process on one processor and on all (0 workers), for one worker and for two."""
+    """Measure this process on one processor and on all (0 workers), then one worker and two; a row each."""
     with tempfile.TemporaryDirectory() as folder:
         truth, path = written(CASE, Path(folder))
         first: dict[str, float] = {}
@@ -64,7 +64,7 @@ def compared(track: Track) -> Iterator[Row]:
 
 @contextmanager
 def _on_one_processor(held: bool) -> Iterator[None]:
-    """Within it all threads of this process run on one processor, where the system can be told so (Linux)."""
+    """Keep all threads of this process on one processor, where the system can be told so (Linux)."""
     if not (held and hasattr(os, "sched_setaffinity")):
         yield
         return
@@ -83,7 +83,7 @@ def _on_one_processor(held: bool) -> Iterator[None]:
 
 @contextmanager
 def _opened(path: Path, workers: int) -> Iterator[tuple[Source, Spent]]:
-    """The samples, here or on so many workers, and the CPU seconds that each of the processes has spent so far."""
+    """Open the samples here or on so many workers; also give the CPU seconds that each process has spent so far."""
     if workers == 0:
         yield open_samples(path), lambda: [time.process_time()]
         return
@@ -103,7 +103,7 @@ def _opened(path: Path, workers: int) -> Iterator[tuple[Source, Spent]]:
 
 
 def _measured(truth: Network, source: Source, spent: Spent) -> tuple[dict[str, float], dict[str, np.ndarray]]:
-    """The best of some passes, and their sums."""
+    """Return the best of some passes, and their sums."""
     best: dict[str, float] = {}
     with one_blas_thread():
         sums = reduce(source, _heaviest(truth)).to_arrays()

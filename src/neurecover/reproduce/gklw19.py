@@ -27,6 +27,7 @@ from neurecover.solve import Deadline
 TRIALS = 5  # of every point
 SETTINGS = {"Algorithm 3": PAPER, "§4 as described": PAPER_IN_PRACTICE, "ours": OURS}
 FINISHED = "ours, then least squares"
+# What the panels' axes show.
 SAMPLES_10 = (300, 500, 1_000, 2_000, 5_000, 10_000, 20_000)
 SAMPLES_32 = (2_500, 5_000, 10_000, 20_000)
 DIMENSIONS = (10, 16, 24, 32)
