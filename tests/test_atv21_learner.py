@@ -26,10 +26,10 @@ from neurecover.algorithms.atv21.looks import looks, sharper_coefficients
 from neurecover.algorithms.atv21.steps import Units, population_coefficients
 from neurecover.algorithms.atv21.units import seen_units
 from neurecover.data import ArraySource, reduce
-from neurecover.experiments.atv21 import cosines, worst_cosine
 from neurecover.matching import compare
 from neurecover.models import Network
 from neurecover.pipeline import estimated
+from neurecover.reproduce.atv21 import cosines, worst_cosine
 from neurecover.search.network import search_network
 from neurecover.search.task import Task
 from neurecover.solve import Deadline

@@ -17,10 +17,10 @@ from neurecover.algorithms.atv21.steps import (
     tensor_directions,
 )
 from neurecover.algorithms.atv21.units import seen_units
-from neurecover.experiments.atv21 import network_with_roots
 from neurecover.matching import compare
 from neurecover.models import Network
 from neurecover.models.risk import population_risk
+from neurecover.reproduce.atv21 import network_with_roots
 from neurecover.statistics.hermite import hermite_features, root_factorials
 from neurecover.tensors import n_packed
 

@@ -9,10 +9,10 @@ from neurecover.algorithms.bjw18 import from_symmetric, ica, tensor
 from neurecover.algorithms.bjw18.common import kurtosis_notes
 from neurecover.algorithms.bjw18.patterns import exact_weights, null_vector, output_rank, zero_group
 from neurecover.data import ArraySource, Mapped, Source, Whitening
-from neurecover.experiments.bjw18 import conditioned_teacher, rotated
 from neurecover.matching import compare
 from neurecover.models import Network
 from neurecover.pipeline import estimated
+from neurecover.reproduce.bjw18 import conditioned_teacher, rotated
 from neurecover.search.task import Task
 from neurecover.simulate import Gaussian, sample, teacher
 from neurecover.solve import Deadline

@@ -7,9 +7,10 @@ from neurecover import activations
 from neurecover.algorithms import Call
 from neurecover.algorithms.bjw18 import corruption, guesses, projection
 from neurecover.data import ArraySource
-from neurecover.experiments.bjw18 import conditioned_teacher, fixed_noises
 from neurecover.matching import compare
 from neurecover.pipeline import estimated, recover
+from neurecover.reproduce.bjw18 import conditioned_teacher
+from neurecover.reproduce.bjw18_noise import fixed_noises
 from neurecover.search.task import Task
 from neurecover.simulate import SparseGross, sample, teacher
 from neurecover.solve import Deadline

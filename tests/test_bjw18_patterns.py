@@ -12,6 +12,7 @@ from neurecover.data import ArraySource
 from neurecover.matching import compare
 from neurecover.models import Network
 from neurecover.pipeline import estimated
+from neurecover.reproduce.bjw18 import pattern_inputs
 from neurecover.search.task import Task
 from neurecover.simulate import sample, teacher
 from neurecover.simulate.hard import separability_samples, unsatisfiable_formula
@@ -21,22 +22,13 @@ RELU = activations.get("relu")
 BOUND = 1e-11
 
 
-def inputs(kind: str, seed: int, n: int, d: int) -> np.ndarray:
-    rng = np.random.default_rng([seed, 99])
-    if kind == "uniform":
-        return rng.uniform(-1.0, 1.0, (n, d))
-    if kind == "integer":
-        return rng.integers(-3, 4, (n, d)).astype(float)
-    return np.repeat(rng.uniform(-1.0, 1.0, (n // 2, d)), 2, axis=0)
-
-
 @pytest.mark.parametrize("kind", ["uniform", "integer", "repeated"])
 @pytest.mark.parametrize(("k", "n"), [(1, 20), (2, 30), (3, 30)])
 def test_sign_patterns_are_exact_for_any_inputs(kind: str, k: int, n: int) -> None:
     determined = 0
     for seed in range(4):
         net = teacher(3, k, 3, bias=0.0, random_state=seed)
-        X = inputs(kind, seed, n, 3)
+        X = pattern_inputs(kind, np.random.default_rng([seed, 99]), n, 3)
         found = enumeration.sign_patterns(X, net(X), k)
         assert found.exact
         determined += found.determined
@@ -84,7 +76,7 @@ def test_another_network_of_the_same_outputs_is_counted() -> None:
 
 def test_progress_counts_to_the_total_and_the_budget_is_kept() -> None:
     net = teacher(3, 3, 3, bias=0.0, random_state=0)
-    X = inputs("uniform", 0, 20, 3)
+    X = pattern_inputs("uniform", np.random.default_rng([0, 99]), 20, 3)
     calls: list[tuple[int, int]] = []
     enumeration.sign_patterns(X, net(X), 3, lambda done, total: calls.append((done, total)))
     assert calls[-1][0] == calls[-1][1] <= enumeration.n_rays(20, 3)

@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import binom
 
 import neurecover as nr
+from benchmarks import hostile
 from neurecover.certificate.corners import corner_test
 from neurecover.data import ArraySource
 from neurecover.fit.model_fit import fit_model
@@ -64,8 +65,6 @@ def test_few_samples_are_not_asked() -> None:
 
 def test_a_steep_softplus_is_no_noise() -> None:
     """Without noise, 458 samples: the residual of the fit passes every other test of noise."""
-    from neurecover.simulate import hostile
-
     case = hostile.draw("other_activation", 0)
     found = nr.recover(case.X, case.Y, case.n_hidden, random_state=0)
     assert found.certificate.verdict not in ("exact", "statistical")

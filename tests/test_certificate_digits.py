@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import neurecover as nr
+from benchmarks.coverage import deviations
 from neurecover.data.distinct import with_gaps
-from neurecover.experiments.coverage import deviations
 from neurecover.statistics import OutputDigits, OutputPrecision
 
 VALUES = 3.0 * np.random.default_rng(0).standard_normal((2_000, 1))

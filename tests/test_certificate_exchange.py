@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 import neurecover as nr
+from benchmarks.tables import vouched_for
 from neurecover.certificate.alone import alone
 from neurecover.certificate.exchange import least_apart
 from neurecover.data import ArraySource
-from neurecover.experiments.tables import _said
 from neurecover.models import Network, jacobian
 from neurecover.simulate import teacher
 
@@ -63,7 +63,7 @@ def test_outputs_that_depend_on_each_other_count_once(mix: list[list[float]]) ->
         single = teacher(5, 3, repeated.shape[1], random_state=seed)
         truth = Network(single.W, single.b, repeated @ single.A, repeated @ single.c)
         found = nr.recover(X, truth(X), 3, random_state=seed, time_budget=5.0)
-        assert not _said(found, truth)[1]
+        assert not vouched_for(found, truth)[1]
 
 
 def test_an_equation_is_alone_in_every_basis_of_the_outputs() -> None:

@@ -5,10 +5,11 @@ import pytest
 from scipy.stats import binom
 
 import neurecover as nr
+from benchmarks import hostile
+from benchmarks.coverage import deviations, measure
 from neurecover.certificate.information import Information
 from neurecover.certificate.standard_errors import standard_errors
 from neurecover.data import ArraySource, Whitening, reduce
-from neurecover.experiments.coverage import deviations, measure
 from neurecover.models import Student
 from neurecover.statistics import GaussNewtonSums, InfluenceSums, ModelSums, ProbeScores, sketched
 from neurecover.statistics.influence import SKETCH
@@ -133,7 +134,7 @@ def test_what_a_clean_output_determines_has_the_error_of_rounding() -> None:
     Six seeds; which of them are claimed depends on how a processor rounds.
     """
     for seed in range(301, 307):
-        case = nr.simulate.hostile.draw("small_output", seed)
+        case = hostile.draw("small_output", seed)
         found = nr.recover(case.X, case.Y, random_state=seed, time_budget=20.0)
         if found.certificate.verdict != "statistical":
             continue

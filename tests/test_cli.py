@@ -21,8 +21,7 @@ from neurecover import cli, terminal
 from neurecover.certificate.verification import verify
 from neurecover.cli import measuring
 from neurecover.data import ArraySource
-from neurecover.experiments import Experiment
-from neurecover.experiments.experiment import Row, Track
+from neurecover.experiment import Experiment, Row, Track
 from neurecover.models import write_npz
 
 COMMAND = [sys.executable, "-m", "neurecover"]
@@ -565,6 +564,19 @@ def test_experiments_are_listed_without_a_name(command: str, run: Run, tmp_path:
     outcome = run(command)
     assert (outcome.status, outcome.err) == (0, "")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_benchmarks_are_those_of_a_checkout(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The one that the package stands in, or else the current folder; any other folder of that name is left alone."""
+    root = Path(nr.__file__).parents[2]
+    monkeypatch.setattr(nr, "__file__", str(tmp_path / "lib" / "site-packages" / "neurecover" / "__init__.py"))
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "__init__.py").write_text("raise RuntimeError")
+    outcome = run("bench", "finisher")
+    assert (outcome.status, outcome.out, outcome.err.count("\n")) == (2, "", 1)
+    assert all(words in outcome.err for words in ("benchmarks/", str(tmp_path), "clone the repository"))
+    monkeypatch.chdir(root)
+    assert "finisher" in run("bench").out
 
 
 def test_a_terminal_without_the_letters_gets_question_marks(tmp_path: Path) -> None:

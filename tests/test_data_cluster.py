@@ -19,9 +19,9 @@ from dask.distributed import Client, LocalCluster
 from distributed.comm.core import CommClosedError
 
 import neurecover as nr
+from benchmarks.resources import files, workers
 from neurecover.data import ArraySource, Mapped, Whitening, reduce, split
 from neurecover.data.cluster import DaskSource
-from neurecover.experiments import files, workers
 from neurecover.statistics import GaussNewtonSums, Moments, Together
 
 TRUTH = nr.simulate.teacher(5, 3, random_state=0)

@@ -32,10 +32,10 @@ from neurecover.algorithms.gklw19.pure_neuron import (
 from neurecover.algorithms.gklw19.reflection import symmetry_test
 from neurecover.data import ArraySource, Mapped, Whitening, oracle, reduce, split
 from neurecover.data.reflected import Reflected, with_reflections
-from neurecover.experiments.gklw19 import paper_errors
 from neurecover.matching import compare
 from neurecover.models import Network, Student
 from neurecover.pipeline import estimated
+from neurecover.reproduce.gklw19 import paper_errors
 from neurecover.search.task import Task
 from neurecover.simulate import sample, teacher
 from neurecover.solve import Deadline

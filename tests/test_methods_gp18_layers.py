@@ -11,8 +11,8 @@ from neurecover.algorithms.gp18.step_one import Directions
 from neurecover.algorithms.gp18.union_ascent import AscentPoint
 from neurecover.algorithms.gp18.whole import fit_upper
 from neurecover.data import ArraySource, reduce
-from neurecover.experiments.gp18_layers import switching_teacher
 from neurecover.models import Composite, Network, Or
+from neurecover.reproduce.gp18_layers import switching_teacher
 from neurecover.simulate import matrices
 from neurecover.solve import Deadline
 from neurecover.tensors import best_weights, rank_one

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import neurecover as nr
+from benchmarks.extract import he_network
 from neurecover.data.frames import Frame
-from neurecover.experiments.extract import he_network
 from neurecover.queries.limits import EVERYWHERE, Limits, range_frame
 
 LOW, HIGH = np.array([-1.0, 0.0, 480.0]), np.array([3.0, 2.0, 520.0])
