@@ -17,9 +17,8 @@ from neurecover.algorithms.gklw19.learner import OURS, PAPER, PAPER_IN_PRACTICE,
 from neurecover.data import ArraySource
 from neurecover.experiments.experiment import Experiment, Row, Track
 from neurecover.experiments.gklw19_figures import drawing
-from neurecover.fit.networks import as_network
 from neurecover.matching import compare
-from neurecover.models import Network
+from neurecover.models import Network, as_network
 from neurecover.search.network import fit_network
 from neurecover.simulate import sample, teacher
 from neurecover.solve import Deadline
