@@ -14,6 +14,7 @@ class GaussNewtonSums(Statistic):
 
     def __init__(self, student: Any) -> None:
         self.student = student
+        self.settings = {"V": student.V, "readout": student.readout}
         q, size = len(student.readout), student.V.size
         self.sums = {"n": np.zeros((), dtype=np.int64), "hh": np.zeros((q, q))}
         self.sums |= {"mm": np.zeros((size, size)), "hm": np.zeros((q, size))}

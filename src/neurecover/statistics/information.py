@@ -102,8 +102,8 @@ class GatedSums(InformationSums):
         student, sums, (V,) = self.student, self.sums, self.student.V
         F = with_constant(X, student.bias)
         Z = F @ V.T
-        H, gates = student.activation.with_derivative(Z)
-        h = np.hstack([F[:, : student.reads(1)[0]], H])
+        h, gates = student.activation.with_derivative(Z)
+        h = np.hstack([F[:, : student.reads(1)[0]], h])
         R = Y - h @ student.theta
         if len(self.probes):
             h = np.hstack([h, probe_values(student.activation, self.probes, X)])
@@ -112,10 +112,10 @@ class GatedSums(InformationSums):
         sums["hh"] += h.T @ h
         sums["hr"] += h.T @ R
         sums["rr"] += np.einsum("ij,ij->j", R, R)
-        inputs_by_residuals = (F[:, :, None] * R[:, None, :]).reshape(len(F), -1)
-        sums["mr"] += (gates.T @ inputs_by_residuals).reshape(V.size, -1)
         regions = divide(Z, F.shape[1]) if self._divides else None
         add_gate_pairs(sums["pairs"], gates, F, regions)
+        inputs_by_residuals = (F[:, :, None] * R[:, None, :]).reshape(len(F), -1)
+        sums["mr"] += (gates.T @ inputs_by_residuals).reshape(V.size, -1)
         if self.degree is None:
             self._add_features(h, gates, F, regions)
 

@@ -56,8 +56,8 @@ class ScoreSums(Statistic):
         student, sums = self.student, self.sums
         F = with_constant(X, student.bias)
         Z = F @ student.V[0].T
-        H, gates = student.activation.with_derivative(Z)
-        h, regions = np.hstack([F[:, : student.bias], H]), divide(Z, F.shape[1])
+        h, gates = student.activation.with_derivative(Z)
+        h, regions = np.hstack([F[:, : student.bias], h]), divide(Z, F.shape[1])
         F, h, R = by_root(weight, F, h, Y - h @ student.theta)
         self._count(len(X), weight)
         off = ~np.any(Z > 0.0, axis=1)
