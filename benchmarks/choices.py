@@ -15,11 +15,10 @@ from neurecover.activations import get
 from neurecover.data import ArraySource, Whitening
 from neurecover.experiment import Experiment, Row, Track
 from neurecover.fit.descent import descend
-from neurecover.fit.networks import as_student
 from neurecover.fit.options import EXACT, FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
-from neurecover.models import Network
+from neurecover.models import Network, as_student
 from neurecover.search.network import search_network
 from neurecover.search.options import SearchOptions
 from neurecover.search.race import Setting, empty, race, wider

@@ -25,7 +25,7 @@ from neurecover.matching import compare
 from neurecover.models import DeepNetwork
 from neurecover.pipeline import recover
 from neurecover.results import Recovery
-from neurecover.statistics import ModelSums
+from neurecover.statistics import InformationSums
 
 FIRST_SEED = 6_000
 EXACT = 1e-10  # error of a weight or bias of a solved network: rounding, times what the equations magnify it by
@@ -142,7 +142,7 @@ def _deviations(found: Recovery, truth: DeepNetwork, error: float) -> np.ndarray
 def _too_faint(truth: DeepNetwork, X: np.ndarray, variances: np.ndarray) -> bool:
     """Tell whether some hidden weight has, at the truth itself, a larger standard error than a certificate allows."""
     normal, whitening = truth.normal_form(), Whitening.of(np.zeros(truth.n_inputs), np.eye(truth.n_inputs))
-    information = Information.of_model(reduce(ArraySource(X, truth(X)), ModelSums(normal)))
+    information = Information.of(reduce(ArraySource(X, truth(X)), InformationSums.of(normal)))
     half = ToNormalForm(information.model, information.free, normal, whitening)(information.root)
     spread = np.sqrt(float(variances.mean()) * np.einsum("ij,ij->i", half, half))
     return any(by_name(normal, spread)[name].max() > WIDE for name in array_names(normal)[:-2:2])

@@ -19,14 +19,13 @@ from neurecover.certificate.many_weights import (
 )
 from neurecover.certificate.normal_form import ToNormalForm
 from neurecover.data import ArraySource, Whitening, reduce
-from neurecover.fit.networks import as_student
 from neurecover.fit.options import FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.products import Products
 from neurecover.fit.samples import Samples
-from neurecover.models import Network, Student, jacobian
+from neurecover.models import Network, as_student, jacobian
 from neurecover.simulate import sample, teacher
-from neurecover.statistics import GaussNewtonSums
+from neurecover.statistics import InformationSums
 
 D, K, N = 12, 10, 1_500
 
@@ -41,8 +40,7 @@ def system_of(network: Network, X: np.ndarray) -> Products:
 
 
 def dense(network: Network, X: np.ndarray, bias: bool = True) -> Information:
-    sums = reduce(ArraySource(X, network(X)), GaussNewtonSums(Student.of(network, bias)))
-    return Information.of_network(network, sums)
+    return Information.of(reduce(ArraySource(X, network(X)), InformationSums.of(network, bias)))
 
 
 @pytest.mark.parametrize("p", [1, 3])

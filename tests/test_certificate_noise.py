@@ -10,22 +10,21 @@ from benchmarks.coverage import deviations, measure
 from neurecover.certificate.information import Information
 from neurecover.certificate.standard_errors import standard_errors
 from neurecover.data import ArraySource, Whitening, reduce
-from neurecover.models import Student
-from neurecover.statistics import GaussNewtonSums, InfluenceSums, ModelSums, ProbeScores, sketched
+from neurecover.statistics import InfluenceSums, InformationSums, ProbeScores, sketched
 from neurecover.statistics.influence import SKETCH
 
 
 def probability(truth: nr.Network, X: np.ndarray, Y: np.ndarray, rng: np.random.Generator) -> float:
     """That of the scores of ten random units after one Gauss–Newton step from the truth: a fit, to first order."""
     samples, probes = ArraySource(X, Y), rng.standard_normal((10, X.shape[1] + 1))
-    information = Information.of_model(reduce(samples, ModelSums(truth, probes)))
+    information = Information.of(reduce(samples, InformationSums.of(truth, True, probes)))
     P = len(information.F)
     theta = np.concatenate([truth.W.ravel(), truth.b, truth.A.ravel(), truth.c])
     theta = theta + information.inverse @ information.score[:P]
     (k, d), p = truth.W.shape, truth.n_outputs
     W, b, A, c = np.split(theta, np.cumsum([k * d, k, p * k]))
     fitted = nr.Network(W.reshape(k, d), b, A.reshape(p, k), c)
-    information = Information.of_model(reduce(samples, ModelSums(fitted, probes)))
+    information = Information.of(reduce(samples, InformationSums.of(fitted, True, probes)))
     return reduce(samples, ProbeScores(fitted, information.free, probes, information.explained)).p_value()
 
 
@@ -152,13 +151,10 @@ def test_no_standard_error_is_below_rounding() -> None:
     X = rng.standard_normal((300, 2))
     Y = network(X)
     Y[:, 1] += 0.1 * rng.standard_normal(300)
-    V, readout = np.hstack([network.W, network.b[:, None]]), np.vstack([network.A.T, network.c])
-    sums = GaussNewtonSums(Student(network.activation, V, readout, True, affine=False))
+    sums = InformationSums.of(network)
     sums.update(X, Y)
     white, samples = Whitening(np.zeros(2), np.eye(2)), ArraySource(X, Y)
-    errors = standard_errors(
-        Information.of_network(network, sums), network, white, samples, None, 0.01, True, None
-    ).arrays
+    errors = standard_errors(Information.of(sums), network, white, samples, None, 0.01, True, None).arrays
     clean, noisy = (np.array([*errors["W"][j], errors["b"][j], errors["A"][j, j]]) for j in range(2))
     assert np.all(clean > np.finfo(float).eps)
     assert np.all(clean < 1e-10)

@@ -84,8 +84,7 @@ def test_two_ways_to_the_information_agree() -> None:
     from neurecover.certificate.information import Information
     from neurecover.certificate.normal_form import ToNormalForm, aligned
     from neurecover.data import ArraySource, prepared, reduce
-    from neurecover.models import Student
-    from neurecover.statistics import GaussNewtonSums, ModelSums, Residuals
+    from neurecover.statistics import InformationSums, Residuals
 
     rng = np.random.default_rng(0)
     truth = nr.simulate.teacher(5, 4, 2, random_state=0)
@@ -96,11 +95,8 @@ def test_two_ways_to_the_information_agree() -> None:
     on_white = nr.Network(W, truth.b + truth.W @ given.whitening.mean, truth.A, truth.c)
     np.testing.assert_allclose(on_white(given.whitening.inputs(X)), truth(X), atol=1e-9)
     white, normal = aligned(on_white, given.whitening)
-    student = Student(
-        white.activation, np.column_stack([white.W, white.b]), np.vstack([white.A.T, white.c]), True, False
-    )
-    first = Information.of_network(white, reduce(given.samples, GaussNewtonSums(student)))
-    second = Information.of_model(reduce(given.samples, ModelSums(white)))
+    first = Information.of(reduce(given.samples, InformationSums.of(white)))
+    second = Information.of(reduce(given.samples, InformationSums(white)))
     np.testing.assert_allclose(first.F, second.F, rtol=1e-9, atol=1e-9 * np.abs(first.F).max())
     T = ToNormalForm(second.model, second.free, normal, given.whitening)
     C = T(T(second.inverse).T)

@@ -22,7 +22,7 @@ import neurecover as nr
 from benchmarks.resources import files, workers
 from neurecover.data import ArraySource, Mapped, Whitening, reduce, split
 from neurecover.data.cluster import DaskSource
-from neurecover.statistics import GaussNewtonSums, Moments, Together
+from neurecover.statistics import InformationSums, Moments, Together
 
 TRUTH = nr.simulate.teacher(5, 3, random_state=0)
 X, Y = nr.simulate.sample(TRUTH, 10_000, noise=0.1, random_state=0)
@@ -40,10 +40,7 @@ def client() -> Iterator[Client]:
 
 
 def _statistic() -> Together:
-    from neurecover.models import Student
-
-    student = Student(TRUTH.activation, np.hstack([TRUTH.W, TRUTH.b[:, None]]), np.ones((4, 1)), True, False)
-    return Together(moments=Moments(5, 1), curvature=GaussNewtonSums(student))
+    return Together(moments=Moments(5, 1), curvature=InformationSums.of(TRUTH))
 
 
 def _assert_same(left: Together, right: Together) -> None:

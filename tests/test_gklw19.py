@@ -33,7 +33,7 @@ from neurecover.algorithms.gklw19.reflection import symmetry_test
 from neurecover.data import ArraySource, Mapped, Whitening, oracle, reduce, split
 from neurecover.data.reflected import Reflected, with_reflections
 from neurecover.matching import compare
-from neurecover.models import Network, Student
+from neurecover.models import Network, WideStudent, as_student
 from neurecover.pipeline import estimated
 from neurecover.reproduce.gklw19 import paper_errors
 from neurecover.search.task import Task
@@ -322,19 +322,11 @@ def test_alternating_least_squares_recovers_a_rank_three_tensor() -> None:
 
 def test_the_hidden_gradient_is_a_gradient() -> None:
     rng = np.random.default_rng(13)
-    student = Student(get("relu"), rng.standard_normal((3, 4)), rng.standard_normal((3, 2)), False, False)
+    student = WideStudent(get("relu"), (rng.standard_normal((3, 4)),), rng.standard_normal((3, 2)), 4, 0, skips=False)
     source = ArraySource(rng.standard_normal((50, 4)), rng.standard_normal((50, 2)))
-    direction = rng.standard_normal((3, 4))
+    direction = rng.standard_normal(12)
     losses = [
-        float(
-            reduce(
-                source,
-                HiddenGradient(
-                    Student(student.activation, student.V + step * direction, student.readout, False, False)
-                ),
-            ).sums["rr"]
-        )
-        for step in (-1e-6, 1e-6)
+        float(reduce(source, HiddenGradient(student.moved(step * direction))).sums["rr"]) for step in (-1e-6, 1e-6)
     ]
     slope = -2.0 * np.vdot(reduce(source, HiddenGradient(student)).sums["descent"], direction)
     assert (losses[1] - losses[0]) / 2e-6 == pytest.approx(slope, rel=1e-5)
@@ -367,8 +359,7 @@ def test_the_gradient_of_section_4_moves_w_alone_and_to_a_minimum() -> None:
 
 
 def _gradient(source: ArraySource, network: Network) -> float:
-    student = Student(network.activation, network.W, network.A.T, bias=False, affine=False)
-    return float(np.linalg.norm(reduce(source, HiddenGradient(student)).average("descent")))
+    return float(np.linalg.norm(reduce(source, HiddenGradient(as_student(network, bias=False))).average("descent")))
 
 
 def test_the_pointwise_detector_needs_no_moment_to_converge() -> None:

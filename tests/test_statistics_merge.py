@@ -12,16 +12,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neurecover import statistics
-from neurecover.activations import get
 from neurecover.data import ArraySource, reduce
-from neurecover.models import DeepNetwork, Student
+from neurecover.fit.networks import one_layer
+from neurecover.models import DeepNetwork, Network, as_student
 from neurecover.statistics import (
     Alike,
     Divided,
     GaussNewtonSums,
     HermiteSums,
     InfluenceSums,
-    ModelSums,
+    InformationSums,
     Moments,
     OutputDigits,
     PreactivationRange,
@@ -50,37 +50,39 @@ D, P, K = 3, 2, 4
 _rng = np.random.default_rng(0)
 ORIGIN = _rng.standard_normal(D + P)
 BASIS = np.linalg.qr(_rng.standard_normal((D, 2)))[0]
-STUDENT = Student(
-    get("relu"),
-    _rng.standard_normal((K, D + 1)),
-    _rng.standard_normal((K + D + 1, P)),
-    bias=True,
-    affine=True,
+NETWORK = Network(
+    _rng.standard_normal((K, D)),
+    _rng.standard_normal(K),
+    _rng.standard_normal((P, K)),
+    _rng.standard_normal(P),
+    C=_rng.standard_normal((P, D)),
 )
+STUDENT = as_student(NETWORK, bias=True)
 DIRECTION = _rng.standard_normal((K, D + 1))
-DEEP = DeepNetwork([(DIRECTION[:, :D], DIRECTION[:, D]), (np.ones((P, K)), None)])
+DEEP = DeepNetwork([(DIRECTION[:, :D], DIRECTION[:, D]), (np.ones((2, K)), None), (np.ones((P, 2)), None)])
 
 FACTORIES: dict[str, Callable[[], Statistic]] = {
     **{f"moments-{order}": lambda order=order: Moments(D, P, order, ORIGIN) for order in (1, 2, 3, 4)},
     **{f"hermite-{q}": lambda q=q: HermiteSums(D, P, degree=3, regress=q) for q in (-1, 0, 1, 3)},
     "hermite-projected": lambda: HermiteSums(D, P, 2, projection=BASIS, mean=ORIGIN[:D]),
-    "residuals": lambda: Residuals(STUDENT, P, origin=ORIGIN[D:]),
+    "residuals": lambda: Residuals(NETWORK, P, origin=ORIGIN[D:]),
     "readout": lambda: ReadoutSums(STUDENT),
-    "gauss-newton": lambda: GaussNewtonSums(STUDENT),
-    "gauss-newton-probed": lambda: GaussNewtonSums(STUDENT, DIRECTION[:2]),
+    "gauss-newton": lambda: GaussNewtonSums(one_layer(STUDENT)),
+    "one-layer": lambda: InformationSums.of(NETWORK),
+    "one-layer-probed": lambda: InformationSums.of(NETWORK, True, DIRECTION[:2]),
     "range": lambda: PreactivationRange(DEEP),
     "hidden-gradient": lambda: HiddenGradient(STUDENT),
     "distinguishing": lambda: DistinguishingSums(DIRECTION[:, :D]),
     "odd-projections": lambda: OddProjections(DIRECTION[:, :D]),
     "pure-neuron": lambda: PureNeuronSums(BASIS[:P, :P], BASIS.T, (0.5, 0.5)),
     "normality": lambda: RadialMoments(D),
-    "residual-moments": lambda: ResidualMoments(STUDENT, D, P),
+    "residual-moments": lambda: ResidualMoments(NETWORK, D, P),
     "truncated": lambda: TruncatedSums(lambda X: np.hstack([X, X**2]), 2 * D, P, 1.5),
-    "model": lambda: ModelSums(DEEP, DIRECTION[:2]),
+    "two-layers": lambda: InformationSums.of(DEEP, True, DIRECTION[:2]),
     "units-on": lambda: UnitsOn(DEEP),
     "output-digits": lambda: OutputDigits(P),
     "probe-scores": lambda: ProbeScores(DEEP, np.arange(5), DIRECTION[:2], 1e-3 * np.ones((5, 2 * P))),
-    "scores": lambda: ScoreSums(Student(get("relu"), DIRECTION[:, :D], np.ones((K, P)), False, False)),
+    "scores": lambda: ScoreSums(Network(DIRECTION[:, :D], None, np.ones((P, K))), bias=False),
     "shape-cross": lambda: ShapeCross(DEEP, np.arange(5), np.square, D),
     "shape-scores": lambda: ShapeScores(DEEP, np.arange(5), np.square, np.ones((5, P * D + DEEP.n_parameters - 5))),
     "influence": lambda: InfluenceSums(DEEP, np.arange(5), np.eye(2, 5), 1e-3 * np.eye(5)),
@@ -244,9 +246,9 @@ MISMATCHED: list[tuple[Statistic, Statistic]] = [
     (HermiteSums(D, P, 2), HermiteSums(D, P, 3)),
     (HermiteSums(D, P, 3, regress=1), HermiteSums(D, P, 3, regress=2)),
     (HermiteSums(D, 1), HermiteSums(D, P)),
-    (Residuals(STUDENT, P), Residuals(STUDENT, 1)),
-    (ReadoutSums(STUDENT), GaussNewtonSums(STUDENT)),
-    (Moments(D, P), Residuals(STUDENT, P)),
+    (Residuals(NETWORK, P), Residuals(NETWORK, 1)),
+    (ReadoutSums(STUDENT), InformationSums.of(NETWORK)),
+    (Moments(D, P), Residuals(NETWORK, P)),
 ]
 
 
@@ -265,7 +267,7 @@ def test_sums_of_other_shapes_are_refused_and_change_nothing(left: Statistic, ri
     ("left", "right", "name"),
     [
         (Moments(D, P), Moments(D, P, origin=ORIGIN), "origin"),
-        (Residuals(STUDENT, P), Residuals(STUDENT, P, origin=ORIGIN[D:]), "origin"),
+        (Residuals(NETWORK, P), Residuals(NETWORK, P, origin=ORIGIN[D:]), "origin"),
         (HermiteSums(D, P), HermiteSums(D, P, mean=ORIGIN[:D]), "mean"),
         (
             HermiteSums(D, P, projection=BASIS),

@@ -3,31 +3,22 @@
 import numpy as np
 import pytest
 
-from neurecover.certificate.information import Information, in_network_order
-from neurecover.models import Network, Student, are_biases, jacobian
-from neurecover.statistics import GaussNewtonSums, InfluenceSums, ScoreSums
+from neurecover.certificate.information import Information
+from neurecover.models import Network, are_biases, jacobian
+from neurecover.statistics import InfluenceSums, InformationSums, ScoreSums
 from neurecover.statistics.regions import divide
 
 D, K = 4, 3
 
 
-def _problem(
-    activation: str, bias: bool, p: int, n: int, seed: int = 0
-) -> tuple[Network, Student, np.ndarray, np.ndarray]:
+def _problem(activation: str, bias: bool, p: int, n: int, seed: int = 0) -> tuple[Network, np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     W, A = rng.standard_normal((K, D)), rng.standard_normal((p, K))
     b, c = (rng.standard_normal(K), rng.standard_normal(p)) if bias else (np.zeros(K), np.zeros(p))
     network = Network(W, b, A, c, activation)
-    V = np.hstack([W, b[:, None]]) if bias else W
-    readout = np.vstack([A.T, c]) if bias else A.T
     X = rng.standard_normal((n, D))
     spread = 0.1 * (1.0 + np.abs(X[:, :1])) * (1.0 + np.arange(p))
-    return (
-        network,
-        Student(network.activation, V, readout, bias, affine=False),
-        X,
-        network(X) + spread * rng.standard_normal((n, p)),
-    )
+    return network, X, network(X) + spread * rng.standard_normal((n, p))
 
 
 @pytest.mark.parametrize("activation", ["relu", "leaky_relu(0.2)", "abs"])
@@ -39,13 +30,13 @@ def test_the_covariance_is_the_sum_of_outer_products_of_scores(
 ) -> None:
     """Whether rows are sorted by region or not."""
     monkeypatch.setattr("neurecover.statistics.regions.CALL", 0.0 if sorted_ else 1e9)
-    network, student, X, Y = _problem(activation, bias, p, 400)
-    assert (divide(student.extended(X) @ student.V.T, student.V.shape[1]) is None) != sorted_
-    sums = ScoreSums(student)
+    network, X, Y = _problem(activation, bias, p, 400)
+    assert (divide(network.preactivations(X)[0], D + bias) is None) != sorted_
+    sums = ScoreSums(network, bias)
     sums.update(X, Y)
     scores = np.einsum("nop,no->np", jacobian(network, X), Y - network(X))
     scores = scores[:, np.ones(scores.shape[1], dtype=bool) if bias else ~are_biases(network)]
-    found = in_network_order(network, bias, sums.covariance())
+    found = sums.covariance()
     np.testing.assert_allclose(found, scores.T @ scores, rtol=1e-10, atol=1e-10 * np.abs(found).max())
     assert sums.sums["off"] == np.count_nonzero(np.all(X @ network.W.T + network.b <= 0.0, axis=1))
 
@@ -54,17 +45,17 @@ def test_the_covariance_is_the_sum_of_outer_products_of_scores(
 @pytest.mark.parametrize("p", [1, 2])
 def test_variances_are_those_with_leverages_where_samples_are_many(bias: bool, p: int) -> None:
     """Noise grows with x. Leverages are 0.1 % on average; D/ν in their place is larger by a few % at most."""
-    network, student, X, Y = _problem("relu", bias, p, 20_000)
-    curvature, scores = GaussNewtonSums(student), ScoreSums(student)
+    network, X, Y = _problem("relu", bias, p, 20_000)
+    curvature, scores = InformationSums.of(network, bias), ScoreSums(network, bias)
     for sums in (curvature, scores):
         sums.update(X, Y)
-    information = Information.of_network(network, curvature)
+    information = Information.of(curvature)
     every = np.zeros((network.n_parameters, len(information.free)))
     every[information.free] = information.inverse
     exact = InfluenceSums(network, information.free, every, information.root)
     exact.update(X, Y)
     wanted = exact.influence()
-    B = in_network_order(network, bias, scores.covariance())
+    B = scores.covariance()
     found = scores.influence(np.einsum("ij,jk,ik->i", every, B, every), information.n_determinable, D)
     moved = wanted.variances > 0.0
     ratio = found.variances[moved] / wanted.variances[moved]
@@ -81,10 +72,7 @@ def test_a_weight_that_few_samples_carry_has_few_degrees_of_freedom() -> None:
     X = rng.standard_normal((10_000, 2))
     b = -np.sort(X[:, 0])[-40]
     network = Network(np.eye(2), [b, 0.3], [[1.0, 1.0]])
-    student = Student(
-        network.activation, np.array([[1.0, 0.0, b], [0.0, 1.0, 0.3]]), np.array([[1.0], [1.0], [0.0]]), True, False
-    )
-    sums = ScoreSums(student)
+    sums = ScoreSums(network)
     sums.update(X, network(X) + rng.standard_normal((10_000, 1)))
     found = sums.influence(np.ones(network.n_parameters), 7, 2)
     assert np.all(found.carried_by[[0, 1, 4, 6]] < 40)

@@ -21,12 +21,11 @@ from threadpoolctl import threadpool_limits
 from benchmarks.finisher import PROBLEMS
 from neurecover.data import ArraySource
 from neurecover.experiment import Experiment, Row, Track, picture
-from neurecover.fit.networks import as_network, as_student
 from neurecover.fit.options import FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.matching import compare
-from neurecover.models import Network
+from neurecover.models import Network, as_network, as_student
 from neurecover.pipeline import recover
 from neurecover.search.units import most_useful
 

@@ -23,8 +23,8 @@ from neurecover.data import Source, reduce
 from neurecover.data import open as open_samples
 from neurecover.data.loop import one_blas_thread
 from neurecover.experiment import Experiment, Row, Track
-from neurecover.models import Network, Student
-from neurecover.statistics import GaussNewtonSums, ScoreSums, Together
+from neurecover.models import Network
+from neurecover.statistics import InformationSums, ScoreSums, Together
 
 CASE = {"n": 24 * PIECE, "d": 50, "k": 10, "kind": "parquet"}  # as many parts for either of two workers
 TIMES = 3  # passes that are timed, the best of which counts
@@ -118,9 +118,7 @@ def _measured(truth: Network, source: Source, spent: Spent) -> tuple[dict[str, f
 
 
 def _heaviest(truth: Network) -> Together:
-    V, readout = np.hstack([truth.W, truth.b[:, None]]), np.vstack([truth.A.T, truth.c[None]])
-    student = Student(truth.activation, V, readout, True, affine=False)
-    return Together(curvature=GaussNewtonSums(student), scores=ScoreSums(student))
+    return Together(curvature=InformationSums.of(truth), scores=ScoreSums(truth))
 
 
 def _apart(found: np.ndarray, expected: np.ndarray) -> float:

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from neurecover.activations import get
-from neurecover.fit.networks import as_network, as_student, away_from_samples, fitted_network, one_layer, wide
+from neurecover.fit.networks import OneLayer, away_from_samples, fitted_network, one_layer, wide
 from neurecover.fit.samples import Samples
-from neurecover.models import DeepNetwork, Network, Student
+from neurecover.models import DeepNetwork, Network, as_network, as_student
 from students import Shape, at, features, network
 
 NETWORKS = {
@@ -77,7 +77,7 @@ def test_skips_that_are_no_affine_term_become_pairs_of_units(activation: str, p:
 @pytest.mark.parametrize("affine", [True, False])
 def test_students_of_one_layer_in_either_order_of_columns(bias: bool, affine: bool) -> None:
     rng = np.random.default_rng(1)
-    student = Student(
+    student = OneLayer(
         get("relu"),
         rng.standard_normal((3, 4 + bias)),
         rng.standard_normal((3 + 4 * affine + bias, 2)),

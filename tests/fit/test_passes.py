@@ -8,11 +8,10 @@ import pytest
 from neurecover.data import ArraySource, Prepared, prepared
 from neurecover.data.weights import with_weights
 from neurecover.fit.descent import PATIENT, descend
-from neurecover.fit.networks import as_network, as_student
 from neurecover.fit.options import EXACT, FitOptions
 from neurecover.fit.passes import PassOptions, fit_in_passes
 from neurecover.fit.samples import Samples
-from neurecover.models import DeepNetwork, Network
+from neurecover.models import DeepNetwork, Network, as_network, as_student
 from students import network
 
 N = 6_000

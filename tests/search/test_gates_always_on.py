@@ -5,7 +5,7 @@ import pytest
 
 import neurecover as nr
 from neurecover.data import ArraySource
-from neurecover.models import Student
+from neurecover.fit.networks import OneLayer
 from neurecover.search.gates import candidates
 from neurecover.search.signs import flips_beside_steady
 
@@ -20,7 +20,7 @@ def _network_with_a_steady_unit(d: int, k: int, p: int, n: int, off: int, seed: 
     return nr.Network(drawn.W, b, drawn.A, drawn.c), X
 
 
-def _student(truth: nr.Network, X: np.ndarray, turned: np.ndarray, rng: np.random.Generator) -> Student:
+def _student(truth: nr.Network, X: np.ndarray, turned: np.ndarray, rng: np.random.Generator) -> OneLayer:
     """What a fit with an affine part sees: `turned` units look the other way, the first one arbitrary off its samples.
 
     relu(z) = relu(−z) + z, and of the steady unit only the values on the samples where it is off are right.
@@ -35,7 +35,7 @@ def _student(truth: nr.Network, X: np.ndarray, turned: np.ndarray, rng: np.rando
     assert np.array_equal(extended @ V[0] > 0, off)
     linear = truth.A[:, [0]] * steady - truth.A[:, 1:] @ (turned[1:, None] * V[1:])
     readout = np.vstack([truth.A.T, linear[:, :-1].T, truth.c + linear[:, -1]])
-    return Student(truth.activation, V, readout, bias=True, affine=True)
+    return OneLayer(truth.activation, V, readout, bias=True, affine=True)
 
 
 @pytest.mark.parametrize("p", [1, 2])

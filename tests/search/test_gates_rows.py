@@ -235,7 +235,8 @@ def test_one_sample_says_nothing_of_the_signs_of_others() -> None:
 def test_a_student_that_is_nearly_exact_is_completed() -> None:
     """A unit on in six samples, of which the student has two rough pieces: it is found on 4 of 6 networks."""
     from neurecover.data import ArraySource
-    from neurecover.models import Student
+    from neurecover.fit.networks import one_layer
+    from neurecover.models import as_student
     from neurecover.search import gates
     from neurecover.search.gates.engine import fit_steps
     from neurecover.search.task import Task
@@ -251,7 +252,7 @@ def test_a_student_that_is_nearly_exact_is_completed() -> None:
             truth.c,
         )
         source, task = ArraySource(X, truth(X)), Task(truth.activation, 6, 3, len(X), True, 5)
-        wide, relative_rss = fit_steps(source, Student.of(start, True), 2, Deadline())
+        wide, relative_rss = fit_steps(source, one_layer(as_student(start, True)), 2, Deadline())
         assert relative_rss > 1e-15
         found = gates.complete(source, task, wide, relative_rss, Deadline())
         if found is not None:

@@ -9,10 +9,9 @@ from hypothesis import strategies as st
 
 from neurecover.activations import get
 from neurecover.fit.descent import PATIENT, descend
-from neurecover.fit.networks import as_network, as_student
 from neurecover.fit.samples import Samples
 from neurecover.matching import compare
-from neurecover.models import DeepNetwork, Network
+from neurecover.models import DeepNetwork, Network, as_network, as_student
 from neurecover.models.wide import WideStudent
 from neurecover.search.covariance import Covariance, Turning
 from neurecover.search.options import SearchOptions

@@ -37,15 +37,13 @@ from neurecover.models import (
     Model,
     Network,
     Polynomial,
-    Student,
     are_biases,
     parameters,
     term_sizes,
 )
 from neurecover.statistics import (
-    GaussNewtonSums,
     Influence,
-    ModelSums,
+    InformationSums,
     ProbeScores,
     Residuals,
     ScoreSums,
@@ -88,14 +86,14 @@ def certify(
     if not noisy:  # at the level of rounding all rows say the same, however much they count
         samples = unweighted(samples)
     everything, probes = samples, _probes(white, rng, bias) if noisy else None
-    curvature = None if many else _curvature(white, bias, probes)
+    curvature = None if many else InformationSums.of(white, bias, probes)
     serial, near = SerialResiduals(white), 0.0 if noisy else NEAR
     scores, close = None, UnitsOn(white, WITHIN)
     if samples.base.streams and curvature is not None:  # all in one pass
         wanted: dict[str, Statistic] = {"curvature": curvature, "serial": serial, "close": close}
         wanted["on"] = UnitsOn(white, near)
-        if noisy and isinstance(curvature, GaussNewtonSums) and ScoreSums.is_for(curvature.student):
-            wanted["scores"] = ScoreSums(curvature.student)
+        if noisy and isinstance(white, Network) and ScoreSums.is_for(white):
+            wanted["scores"] = ScoreSums(white, bias)
         seen = reduce(samples, Together(**wanted))
         curvature, serial = seen.part("curvature", type(curvature)), seen.part("serial", SerialResiduals)
         on, close = _sides(white, seen.part("on", UnitsOn), bias), seen.part("close", UnitsOn)
@@ -291,41 +289,25 @@ def _affine_term(model: Model) -> str | None:
     return "all" if model.depth == 1 else "inputs"
 
 
-def _is_student(white: Model) -> bool:
-    """Whether its sums are those of a student: one hidden layer without an affine term."""
-    return isinstance(white, Network) and white.C is None
-
-
-def _curvature(white: Model, bias: bool, probes: np.ndarray | None) -> GaussNewtonSums | ModelSums:
-    if isinstance(white, Network) and _is_student(white):
-        return GaussNewtonSums(Student.of(white, bias), probes)
-    return ModelSums(white, probes)
-
-
 def _information(
-    white: Model, curvature: GaussNewtonSums | ModelSums | None, samples: Source, bias: bool
+    white: Model, curvature: InformationSums | None, samples: Source, bias: bool
 ) -> Information | ManyWeights:
     """From the sums behind it, or for more weights than these are formed for by its products."""
-    if isinstance(curvature, ModelSums):
-        return Information.of_model(curvature, bias)
+    if curvature is not None:
+        return Information.of(curvature)
     assert isinstance(white, Network)
-    if curvature is None:
-        return by_products(white, bias, samples)
-    return Information.of_network(white, curvature)
+    return by_products(white, bias, samples)
 
 
 def _probes(white: Model, rng: np.random.Generator, bias: bool) -> np.ndarray:
     """Units that might be missing in the first layer: half of them anywhere, half close to those found, (e, D)."""
     W = white.hidden_weights[0]
     b = white.b if isinstance(white, Network) else np.zeros(len(W))
-    # A model's own sums take probes with biases, which are zero where there are none.
-    padded = not bias and not _is_student(white)
     V = np.hstack([W, b[:, None]]) if bias else W
     anywhere = rng.standard_normal((N_PROBES // 2, V.shape[1]))
     near = rng.integers(len(V), size=N_PROBES - len(anywhere))
     unit = V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)
-    probes = np.vstack([anywhere, unit[near] + 0.3 * rng.standard_normal((len(near), V.shape[1]))])
-    return np.hstack([probes, np.zeros((len(probes), 1))]) if padded else probes
+    return np.vstack([anywhere, unit[near] + 0.3 * rng.standard_normal((len(near), V.shape[1]))])
 
 
 def _structure(information: Information, variance: float, probes: np.ndarray | None, samples: Source) -> float:

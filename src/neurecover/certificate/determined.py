@@ -40,7 +40,7 @@ from neurecover.certificate.places import Layered, affine_columns, bias_of, colu
 from neurecover.certificate.rare_columns import seldom, usual_rows
 from neurecover.data import Source, reduce
 from neurecover.models import Network, are_biases, free_directions, parameters, with_parameters
-from neurecover.statistics import ModelSums
+from neurecover.statistics import InformationSums
 
 MOST = 2_000  # parameters: the null space takes all eigenvectors
 NULL = 1e-11  # eigenvalue of F, scaled to unit diagonal: the error of the others is below EXACT_WEIGHTS at rounding
@@ -72,7 +72,7 @@ def seen_weights(normal: Layered, inputs: Source, bias: bool, level: float, few:
     theta, P = parameters(normal), len(parameters(normal))
     inputs = inputs if normal.C is None else usual_rows(normal, inputs)
     inputs_away = AwayFromKinks(inputs, normal)
-    F = reduce(inputs_away, ModelSums(normal)).curvature()
+    F, _ = reduce(inputs_away, InformationSums.of(normal)).information()
     free = np.ones(P, dtype=bool) if bias else ~are_biases(normal)
     size = np.where(free, np.diag(F), 0.0)
     live = size > DEAD * size.max(initial=1e-300)
@@ -220,4 +220,4 @@ def _rescaled(normal: Layered, open_: np.ndarray) -> tuple[Layered, np.ndarray]:
         above = np.setdiff1d(np.flatnonzero(G[:, unit] != 0.0), own)
         factor[own] /= length
         factor[above] *= length**h
-    return with_parameters(normal, theta * factor), factor  # type: ignore[type-var]
+    return with_parameters(normal, theta * factor), factor

@@ -28,12 +28,11 @@ import numpy as np
 
 from neurecover.certificate.alone import DRAWS
 from neurecover.data import Source
-from neurecover.fit.networks import as_student
 from neurecover.fit.options import FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.products import Products
 from neurecover.fit.samples import Samples
-from neurecover.models import Network
+from neurecover.models import Network, as_student, free_parameters
 from neurecover.solve import afford
 from neurecover.solve.conjugate import Solution, conjugate_gradients
 
@@ -90,7 +89,7 @@ def by_products(network: Network, bias: bool, samples: Source) -> ManyWeights:
     held = replace(held, Y=held.Y / size)
     system = Products(Point(held, student, FitOptions()), double=True)
     rng, k = np.random.default_rng(0), network.n_hidden
-    free = _free(network, bias)
+    free = free_parameters(network, bias)
     n_determinable = len(free) - k
     resolved = system.Q.shape[1] == k
     weakest = _weakest(system, rng) if resolved else 0.0
@@ -106,7 +105,8 @@ def by_products(network: Network, bias: bool, samples: Source) -> ManyWeights:
             break
         rest = noise - system.forward(step)
         if draw < DRAWS:
-            moves[:, draw] = _in_order(step.astype(np.float64) / size, system.readout_of(rest), bias)
+            move = np.concatenate([step.ravel().astype(np.float64) / size, system.readout_of(rest).T.ravel()])
+            moves[:, draw] = move[student.parameter_order]
         left += system.unexplained(rest) ** 2
         n_alone = int(np.count_nonzero(left < (draw + 1) * ALONE))
     return ManyWeights(network, free, n_determinable, weakest, n_alone, moves)
@@ -177,18 +177,3 @@ def _solved(system: Products, right: np.ndarray, tolerance: float = GAIN) -> Sol
         max_products=PRODUCTS,
     )
     return Solution(size * solved.x, size * solved.residual, solved.lengths, solved.ratios)
-
-
-def _free(network: Network, bias: bool) -> np.ndarray:
-    k, d, p = network.n_hidden, network.n_inputs, network.n_outputs
-    inner = np.arange(k * d + k + p * k + p)
-    if bias:
-        return inner
-    return inner[np.r_[: k * d, k * d + k : k * d + k + p * k]]
-
-
-def _in_order(step: np.ndarray, readout: np.ndarray, bias: bool) -> np.ndarray:
-    """Hidden weights (k, D), biases first, and readout (q, p), constant first, in the order W, b, A, c."""
-    if not bias:
-        return np.concatenate([step.ravel(), readout.T.ravel()])
-    return np.concatenate([step[:, 1:].ravel(), step[:, 0], readout[1:].T.ravel(), readout[0]])

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from neurecover.certificate.checks import ROUNDING
-from neurecover.certificate.information import Information, in_network_order
+from neurecover.certificate.information import Information
 from neurecover.certificate.many_weights import ManyWeights
 from neurecover.certificate.normal_form import ToNormalForm, by_name
 from neurecover.certificate.verdict import ParameterArrays
@@ -93,7 +93,7 @@ def _influence(information: Information, moves: np.ndarray, samples: Source, sco
     afford(4.0 * len(moves) ** 3)
     white = information.model
     assert isinstance(white, Network)
-    B = in_network_order(white, scores.student.bias, scores.covariance())
+    B = scores.covariance()
     n_inputs = (len(moves) - white.n_outputs) // white.n_hidden - 1 - white.n_outputs
     variances = np.einsum("ij,ij->i", moves @ B, moves)
     return scores.influence(variances, information.n_determinable, n_inputs)

@@ -1,61 +1,15 @@
-"""Networks as students and back, and units that no sample switches."""
+"""Units that no sample switches, and students of one layer as `search.gates` reads them."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
+from neurecover.activations import Activation
 from neurecover.fit.point import Point
-from neurecover.models import DeepNetwork, Network, Student, network_of
-from neurecover.models.wide import WideStudent
-
-
-def as_student(network: Network | DeepNetwork, bias: bool, skips: bool = False) -> WideStudent:
-    """Return the network as a student; with `skips`, one whose skips are zero but for the affine term."""
-    d, rows, columns = network.n_inputs, [], bias + network.n_inputs
-    for number, (W, b) in enumerate(network.layers):
-        last = number == network.depth
-        constant = [b[:, None]] if bias else []
-        if number == 0 and not last:
-            rows.append(np.hstack([*constant, W]))
-        elif skips:
-            linear = network.C if last and network.C is not None else np.zeros((len(W), d))
-            zeros = np.zeros((len(W), columns - bias - d - W.shape[1]))
-            rows.append(np.hstack([*constant, linear, zeros, W]))
-        else:
-            affine_part = [network.C] if last and network.C is not None else []
-            rows.append(np.hstack([*constant, *affine_part, W]))
-        columns += len(W)
-    affine = network.C is not None
-    return WideStudent(network.activation, tuple(rows[:-1]), rows[-1].T.copy(), bias + d, int(bias), skips, affine)
-
-
-def as_network(student: WideStudent) -> Network | DeepNetwork:
-    """Return a student as a network: a `Network` for one hidden layer, else a `DeepNetwork`.
-
-    Skips of one layer that are no affine term become pairs of units, m z = act(z) − act(−z).
-    """
-    bias, d = student.bias, student.n_base - student.bias
-    layers = [(V[:, bias:], _constant(V, bias)) for V in student.V]
-    rows = student.theta.T
-    base = student.reads(student.depth)[0]
-    C = rows[:, bias:base] if base > bias else None
-    A = rows[:, base:]
-    if C is not None and not student.affine:
-        assert student.depth == 1
-        (W, b), C_left = layers[0], C
-        left, values, right = np.linalg.svd(C_left, full_matrices=False)
-        rank = int(np.count_nonzero(values > 1e-12 * values.max(initial=1e-300)))
-        part = left[:, :rank] * values[:rank] / (student.activation.odd_slope or 1.0)
-        layers = [(np.vstack([W, right[:rank], -right[:rank]]), np.concatenate([b, np.zeros(2 * rank)]))]
-        A, C = np.hstack([A, part, -part]), None
-    assert d == layers[0][0].shape[1]
-    return network_of([*layers, (A, _constant(rows, bias))], student.activation, C)
-
-
-def _constant(rows: np.ndarray, bias: int) -> np.ndarray:
-    return rows[:, 0] if bias else np.zeros(len(rows))
+from neurecover.models import DeepNetwork, Network, WideStudent, as_network, network_of, with_constant
 
 
 def away_from_samples(network: Network | DeepNetwork, lowest: np.ndarray, highest: np.ndarray) -> Network | DeepNetwork:
@@ -92,7 +46,40 @@ def fitted_network(point: Point) -> Network | DeepNetwork:
     return away_from_samples(network, Z.min(axis=0, initial=np.inf), Z.max(axis=0, initial=-np.inf))
 
 
-def wide(student: Student) -> WideStudent:
+@dataclass(frozen=True)
+class OneLayer:
+    """y ≈ A·act(V x̃) + L x + c, x̃ = (x, 1), as `search.gates` reads a student of one layer: V (m, D) with biases last,
+    readout (q, p) the rows of Aᵀ, then of Lᵀ if `affine`, then c if `bias`.
+    """
+
+    activation: Activation
+    V: np.ndarray
+    readout: np.ndarray
+    bias: bool
+    affine: bool
+
+    @property
+    def n_hidden(self) -> int:
+        return len(self.V)
+
+    @property
+    def n_inputs(self) -> int:
+        return self.V.shape[1] - self.bias
+
+    @property
+    def A(self) -> np.ndarray:
+        """The output weights of the hidden units, (p, m)."""
+        return self.readout[: self.n_hidden].T
+
+    def extended(self, X: np.ndarray) -> np.ndarray:
+        """x̃ of every sample."""
+        return np.hstack([X, np.ones((len(X), 1))]) if self.bias else X
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        return wide(self)(with_constant(X, self.bias))
+
+
+def wide(student: OneLayer) -> WideStudent:
     """Return a student of one layer as the engine has it."""
     k, d, bias = student.n_hidden, student.n_inputs, int(student.bias)
     V = np.hstack([student.V[:, d:], student.V[:, :d]])
@@ -101,9 +88,9 @@ def wide(student: Student) -> WideStudent:
     return WideStudent(student.activation, (V,), theta, d + bias, bias, skips=student.affine)
 
 
-def one_layer(student: WideStudent) -> Student:
+def one_layer(student: WideStudent) -> OneLayer:
     """Return a student of the engine, of one layer, with biases last and the affine part behind the units."""
     bias, base = student.bias, student.reads(1)[0]
     V = np.hstack([student.V[0][:, bias:], student.V[0][:, :bias]])
     readout = np.vstack([student.theta[base:], student.theta[bias:base], student.theta[:bias]])
-    return Student(student.activation, V, readout, bool(bias), affine=base > bias)
+    return OneLayer(student.activation, V, readout, bool(bias), affine=base > bias)

@@ -12,12 +12,10 @@ from typing import TypeVar
 import numpy as np
 
 from neurecover.models.composite import Composite, Polynomial, monomials
-from neurecover.models.deep import DeepNetwork
 from neurecover.models.layered import Layered
-from neurecover.models.network import Network
 
 Differentiable = Layered | Composite
-M = TypeVar("M", Network, DeepNetwork, Composite)
+M = TypeVar("M", bound=Layered | Composite)
 
 
 def parameters(model: Differentiable) -> np.ndarray:
@@ -41,8 +39,8 @@ def with_parameters(model: M, theta: np.ndarray) -> M:
         if isinstance(upper, Polynomial):
             upper = Polynomial(upper.exponents, rest.reshape(upper.coefficients.shape))
         elif isinstance(upper, Layered):
-            upper = with_parameters(upper, rest)  # type: ignore[type-var]
-        return Composite(W.reshape(k, d), t, upper, model.activation)
+            upper = with_parameters(upper, rest)
+        return Composite(W.reshape(k, d), t, upper, model.activation)  # type: ignore[return-value]
     arrays, start = [], 0
     for array in model.arrays.values():
         arrays.append(theta[start : start + array.size].reshape(array.shape))
@@ -59,6 +57,11 @@ def are_biases(model: Differentiable) -> np.ndarray:
     upper = model.upper
     inner = are_biases(upper) if isinstance(upper, Layered) else np.zeros(above, dtype=bool)
     return np.concatenate([np.zeros(model.W.size, dtype=bool), np.ones(model.threshold.size, dtype=bool), inner])
+
+
+def free_parameters(model: Differentiable, bias: bool) -> np.ndarray:
+    """Return the indices of what is fitted in θ: all of it, or all but the biases."""
+    return np.flatnonzero(np.ones(model.n_parameters, dtype=bool) if bias else ~are_biases(model))
 
 
 def jacobian(model: Differentiable, X: np.ndarray) -> np.ndarray:

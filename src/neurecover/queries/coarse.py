@@ -23,15 +23,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from neurecover.activations import Activation, get
+from neurecover.activations import Activation
 from neurecover.certificate.weighted import Weighted, fit_weighted
 from neurecover.data import ArraySource
 from neurecover.exceptions import UnsolvableError
 from neurecover.fit.descent import descend
-from neurecover.fit.networks import one_layer, wide
 from neurecover.fit.options import FitOptions
 from neurecover.fit.samples import Samples
-from neurecover.models import Network, Student
+from neurecover.models import Network, as_network, as_student
 from neurecover.queries.alone import CAUTION, refine_alone
 from neurecover.queries.box import Box
 from neurecover.queries.lines import units_on_line
@@ -194,17 +193,15 @@ def sample(box: Box, n_units: int, rng: np.random.Generator) -> ArraySource:
 
 def fit_planes(source: ArraySource, planes: Planes, deadline: Deadline) -> tuple[Planes, float]:
     """The planes fitted to the answers, and the root mean square of what is left over."""
-    V = np.column_stack([planes.W, planes.b])
-    readout = np.vstack([planes.J.T, planes.L.T, planes.c[None]])
-    fitted, left = _fit(source, Student(get("relu"), V, readout, bias=True, affine=True), deadline)
-    k, d = planes.W.shape
-    size = np.linalg.norm(fitted.V[:, :d], axis=1)
-    W, b = fitted.V[:, :d] / size[:, None], fitted.V[:, d] / size
-    J, L, c = fitted.readout[:k].T * size, fitted.readout[k : k + d].T, fitted.readout[-1]
+    start = Network(planes.W, planes.b, planes.J, planes.c, C=planes.L)
+    fitted, left = fit_network(source, start, deadline)
+    d, size = fitted.n_inputs, np.linalg.norm(fitted.W, axis=1)
+    J = fitted.A * size
     # A unit's error is the rounding over how strongly n answers depend on it, half of which have it on.
     n = source.n_samples or 1
     error = CAUTION * left * np.sqrt(2.0 * d / n) / np.maximum(np.linalg.norm(J, axis=0), 1e-300)
-    return Planes(W, b, J, L, c, error), left
+    assert fitted.C is not None
+    return Planes(fitted.W / size[:, None], fitted.b / size, J, fitted.C, fitted.c, error), left
 
 
 def _fit_needed(box: Box, source: ArraySource, planes: Planes, deadline: Deadline) -> tuple[Planes, float]:
@@ -243,19 +240,13 @@ def _merged(planes: Planes) -> Planes:
 
 def fit_network(source: ArraySource, network: Network, deadline: Deadline) -> tuple[Network, float]:
     """The network fitted to the answers, and the root mean square of what is left over."""
-    V = np.column_stack([network.W, network.b])
-    start = Student(network.activation, V, np.vstack([network.A.T, network.c[None]]), bias=True, affine=False)
-    fitted, left = _fit(source, start, deadline)
-    d = network.n_inputs
-    return Network(fitted.V[:, :d], fitted.V[:, d], fitted.A, fitted.readout[-1], network.activation), left
+    options = FitOptions(window=2, slow=_GAIN, max_steps=_ITERATIONS)
+    fit = descend(Samples.of(source, True), as_student(network, True), options, deadline)
+    fitted = as_network(fit.student)
+    assert isinstance(fitted, Network)
+    return fitted, float(np.sqrt(fit.rss / fit.point.samples.n_equations))
 
 
 def is_rounding(box: Box, left: float) -> bool:
     """Whether a root mean square is what the rounding of the answers to x ~ N(0, I) comes to."""
     return left < np.sqrt(_ROUNDING) * 2.0 * box.resolution * box.scale
-
-
-def _fit(source: ArraySource, student: Student, deadline: Deadline) -> tuple[Student, float]:
-    options = FitOptions(window=2, slow=_GAIN, max_steps=_ITERATIONS)
-    fit = descend(Samples.of(source, student.bias), wide(student), options, deadline)
-    return one_layer(fit.student), float(np.sqrt(fit.rss / fit.point.samples.n_equations))

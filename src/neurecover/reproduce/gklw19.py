@@ -16,9 +16,8 @@ import numpy as np
 from neurecover.algorithms.gklw19.learner import OURS, PAPER, PAPER_IN_PRACTICE, learn
 from neurecover.data import ArraySource
 from neurecover.experiment import Experiment, Row, Track
-from neurecover.fit.networks import as_network
 from neurecover.matching import compare
-from neurecover.models import Network
+from neurecover.models import Network, as_network
 from neurecover.reproduce.gklw19_figures import drawing
 from neurecover.search.network import fit_network
 from neurecover.simulate import sample, teacher

@@ -20,8 +20,8 @@ import numpy as np
 from scipy.special import chdtri
 
 from neurecover.fit.descent import PATIENT, Fit, descend
-from neurecover.fit.networks import as_student
 from neurecover.fit.samples import Samples
+from neurecover.models import as_student
 from neurecover.search.candidates import Candidate, candidates
 from neurecover.search.race import Setting, part_of
 from neurecover.search.settle import Settled, count_signs, on_more, settle

@@ -9,9 +9,9 @@ import numpy as np
 
 from neurecover.data import ArraySource, Source
 from neurecover.fit.descent import PATIENT, Fit, descend
-from neurecover.fit.networks import as_student, fitted_network
+from neurecover.fit.networks import fitted_network
 from neurecover.fit.samples import Samples
-from neurecover.models import DeepNetwork, Network
+from neurecover.models import DeepNetwork, Network, as_student
 from neurecover.models.wide import WideStudent
 from neurecover.search import gates
 from neurecover.search.candidates import Candidate

@@ -22,8 +22,8 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from neurecover.fit.descent import PATIENT, Fit, descend
-from neurecover.fit.networks import as_network, as_student
 from neurecover.fit.samples import Samples
+from neurecover.models import as_network, as_student
 from neurecover.models.wide import WideStudent
 from neurecover.search.covariance import Covariance
 from neurecover.search.find import Runs, one_optimum

@@ -20,9 +20,9 @@ import numpy as np
 
 from neurecover.fit.dense import dense_system
 from neurecover.fit.descent import Fit, descend
-from neurecover.fit.networks import as_network, as_student
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
+from neurecover.models import as_network, as_student
 from neurecover.search.candidates import Candidate, without_superfluous
 from neurecover.search.find import Runs, search, settled_on
 from neurecover.search.race import Setting, n_weights, race

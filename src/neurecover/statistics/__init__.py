@@ -2,17 +2,19 @@
 
 from neurecover.statistics.base import Statistic
 from neurecover.statistics.digits import OutputDigits, OutputPrecision
-from neurecover.statistics.gauss_newton import GaussNewtonSums, ReadoutSums
+from neurecover.statistics.gauss_newton import GaussNewtonSums
 from neurecover.statistics.hermite import HermiteCoefficients, HermiteSums, regression_degree
 from neurecover.statistics.influence import Influence, InfluenceSums, ProbeScores, SerialResiduals, sketched
-from neurecover.statistics.model_sums import ModelSums, UnitsOn, incoming
+from neurecover.statistics.information import InformationSums
 from neurecover.statistics.moments import Moments
 from neurecover.statistics.preactivations import PreactivationRange
+from neurecover.statistics.readout import ReadoutSums
 from neurecover.statistics.residuals import Residuals
 from neurecover.statistics.row_sample import RowSample
 from neurecover.statistics.scores import ScoreSums
 from neurecover.statistics.shape_scores import ShapeCross, ShapeScores
 from neurecover.statistics.together import Alike, Divided, Division, Together
+from neurecover.statistics.units_on import UnitsOn, incoming
 
 __all__ = [
     "Alike",
@@ -23,7 +25,7 @@ __all__ = [
     "HermiteSums",
     "Influence",
     "InfluenceSums",
-    "ModelSums",
+    "InformationSums",
     "Moments",
     "OutputDigits",
     "OutputPrecision",

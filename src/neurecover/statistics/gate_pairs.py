@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from neurecover.models import Student
+from neurecover.models import WideStudent
 from neurecover.statistics.base import row_products, unpack_symmetric
 from neurecover.statistics.regions import Regions
 
@@ -59,11 +59,14 @@ def gated_products(pairs: np.ndarray, m: int, D: int) -> tuple[np.ndarray, np.nd
     return whole[: m * D], whole[m * D :]
 
 
-def feature_products(student: Student, mm: np.ndarray, on: np.ndarray, degree: float) -> np.ndarray:
-    """Σ w h mᵀ (q, m·D) for an activation that is homogeneous of this degree, degree·act(z) = act'(z)·z [Euler]."""
-    m, D = student.V.shape
-    units = (student.V[:, None, :] @ mm.reshape(m, D, m * D))[:, 0] / degree
-    return np.vstack([units, on if student.affine else on[D - student.bias :]])
+def feature_products(student: WideStudent, mm: np.ndarray, on: np.ndarray, degree: float) -> np.ndarray:
+    """Σ w h mᵀ (q, m·D) for an activation that is homogeneous of this degree, degree·act(z) = act'(z)·z [Euler].
+
+    h is what the readout of a student of one layer reads.
+    """
+    (V,) = student.V
+    units = (V[:, None, :] @ mm.reshape(*V.shape, V.size))[:, 0] / degree
+    return np.vstack([on[: student.reads(1)[0]], units])
 
 
 @lru_cache(maxsize=4)

@@ -24,6 +24,7 @@ from scipy.special import fdtrc
 
 from neurecover.models import Model, jacobian, parameters
 from neurecover.statistics.base import Statistic, by_root, float64
+from neurecover.statistics.information import probe_values
 
 
 @dataclass(frozen=True)
@@ -113,8 +114,7 @@ class ProbeScores(Statistic):
 
     def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
-        extended = np.column_stack([X, np.ones(len(X))])[:, : self.probes.shape[1]]
-        values = self.model.activation(extended @ self.probes.T)
+        values = probe_values(self.model.activation, self.probes, X)
         J = jacobian(self.model, X)[:, :, self.free]
         J, R, values = by_root(weight, J, Y - self.model(X), values)
         made_up = np.einsum("nop,no->np", J, R) @ self.explained

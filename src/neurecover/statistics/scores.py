@@ -15,7 +15,7 @@ from itertools import combinations_with_replacement
 
 import numpy as np
 
-from neurecover.models import Student
+from neurecover.models import Model, Network, as_student, parameters, with_constant
 from neurecover.statistics.base import Statistic, by_root, float64
 from neurecover.statistics.gate_pairs import add_gate_pairs, feature_products, gated_products, no_pairs
 from neurecover.statistics.influence import Influence, freedom
@@ -25,15 +25,15 @@ MOST_BYTES = 2**28
 
 
 class ScoreSums(Statistic):
-    """Σ g gᵀ at a student without an affine part, the squares and fourth powers of its own scores, and of residuals.
+    """Σ g gᵀ at a network without an affine term, the squares and fourth powers of its own scores, and of residuals.
 
     `off` counts the rows for which every unit is off, each by its weight.
     """
 
-    def __init__(self, student: Student) -> None:
-        self.student = student
-        self.settings = {"V": student.V, "readout": student.readout}
-        (m, D), (q, p) = student.V.shape, student.readout.shape
+    def __init__(self, network: Network, bias: bool = True) -> None:
+        self.student = student = as_student(network, bias)
+        self.settings = {"theta": parameters(network)}
+        (m, D), (q, p) = student.V[0].shape, student.theta.shape
         self._outputs = list(combinations_with_replacement(range(p), 2))
         self.sums = {"n": np.zeros((), dtype=np.int64), "off": np.zeros(())}
         self.sums["pairs"] = np.zeros((len(self._outputs), *no_pairs(m, D).shape))
@@ -44,32 +44,30 @@ class ScoreSums(Statistic):
         self.row_bytes = 8 * (5 * D + 4 * q + 4 * p)
 
     @classmethod
-    def is_for(cls, student: Student) -> bool:
-        """Whether the sums are few enough, and those of a student of this kind."""
-        (m, D), p = student.V.shape, student.n_outputs
-        size = 8 * p * (p + 1) // 2 * no_pairs(m, D).size
-        return can_divide(student.activation, m) and not student.affine and size <= MOST_BYTES
+    def is_for(cls, model: Model) -> bool:
+        """Return whether the sums are few enough, and those of a network of this kind."""
+        if not isinstance(model, Network) or model.C is not None or not can_divide(model.activation, model.n_hidden):
+            return False
+        p = model.n_outputs
+        return 8 * p * (p + 1) // 2 * no_pairs(model.n_hidden, model.n_inputs + 1).size <= MOST_BYTES
 
     def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
         student, sums = self.student, self.sums
-        X_extended = student.extended(X)
-        Z = X_extended @ student.V.T
-        h, gates, regions = (
-            student.features(X_extended, Z),
-            student.activation.derivative(Z),
-            divide(Z, len(student.V.T)),
-        )
-        X_extended, h, R = by_root(weight, X_extended, h, Y - h @ student.readout)
+        F = with_constant(X, student.bias)
+        Z = F @ student.V[0].T
+        h, gates = student.activation.with_derivative(Z)
+        h, regions = np.hstack([F[:, : student.bias], h]), divide(Z, F.shape[1])
+        F, h, R = by_root(weight, F, h, Y - h @ student.theta)
         self._count(len(X), weight)
         off = ~np.any(Z > 0.0, axis=1)
         sums["off"] += np.count_nonzero(off) if weight is None else weight[off].sum()
         for s, (o, other) in enumerate(self._outputs):
             both = R[:, o] * R[:, other]
-            add_gate_pairs(sums["pairs"][s], gates, X_extended, regions, both)
+            add_gate_pairs(sums["pairs"][s], gates, F, regions, both)
             sums["hh"][s] += (both[:, None] * h).T @ h
-        pulled = np.square(gates * (R @ student.A))
-        squares, R = np.square(X_extended), np.square(R)
+        pulled = np.square(gates * (R @ student.top.T))
+        squares, R = np.square(F), np.square(R)
         h = np.square(h)
         sums["hidden_squares"] += pulled.T @ squares
         sums["hidden_fourths"] += np.square(pulled).T @ np.square(squares)
@@ -80,8 +78,8 @@ class ScoreSums(Statistic):
         sums["residual_fourths"] += whole @ whole
 
     def covariance(self) -> np.ndarray:
-        """B over (V row by row, readout output by output)."""
-        (m, D), (q, p), A = self.student.V.shape, self.student.readout.shape, self.student.A
+        """Return B over the free parameters, in the order of `models.parameters`."""
+        (m, D), (q, p), A = self.student.V[0].shape, self.student.theta.shape, self.student.top.T
         size = m * D
         B = np.zeros((size + p * q, size + p * q))
         for s, (o, other) in enumerate(self._outputs):
@@ -93,7 +91,8 @@ class ScoreSums(Statistic):
                 B[rows, :size] += hm * np.repeat(A[second], D)
                 B[rows, size + second * q : size + (second + 1) * q] = self.sums["hh"][s]
         B[:size, size:] = B[size:, :size].T
-        return B
+        order = self.student.parameter_order
+        return B[np.ix_(order, order)]
 
     def influence(self, variances: np.ndarray, n_free: int, n_inputs: int) -> Influence:
         """With the variances diag(M B Mᵀ) of W, b, A and c, for a network of so many inputs and free parameters.
@@ -102,11 +101,11 @@ class ScoreSums(Statistic):
         ν = 2 (Σ g²)²/Σ g⁴. The D weights of a unit share about ν samples, whose residuals are smaller than their
         noise by D/ν on average.
         """
-        (m, D), p = self.student.V.shape, self.student.n_outputs
+        (_, D), p, bias = self.student.V[0].shape, self.student.n_outputs, self.student.bias
         own = freedom(self.sums["hidden_squares"], self.sums["hidden_fourths"]).min(axis=1)
         above = freedom(self.sums["readout_squares"], self.sums["readout_fourths"])
-        c = above[m] if self.student.bias else np.full(p, np.inf)
-        carried_by = np.concatenate([np.repeat(own, n_inputs), own, above[:m].T.ravel(), c])
+        c = above[0] if bias else np.full(p, np.inf)
+        carried_by = np.concatenate([np.repeat(own, n_inputs), own, above[bias:].T.ravel(), c])
         share = np.clip(1.0 - D / carried_by, 0.1, 1.0)
         mean, square = (float(self.per_row(name)) for name in ("residual_squares", "residual_fourths"))
         apart = 1.0 / (1.0 - n_free / (self.n * p)) ** 2

@@ -17,9 +17,8 @@ import numpy as np
 from neurecover.activations import Activation
 from neurecover.data import ArraySource, Source, Whitening, subsample, unwhitened
 from neurecover.fit.model_fit import fit_model
-from neurecover.fit.networks import as_network
 from neurecover.fit.samples import Samples
-from neurecover.models import Composite, DeepNetwork, Network
+from neurecover.models import Composite, DeepNetwork, Network, as_network
 from neurecover.search.candidates import candidates
 from neurecover.search.race import Setting
 from neurecover.search.settle import settle
