@@ -18,9 +18,9 @@ from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.running import Progress, Run, looked_at, running
-from neurecover.queries.box import Box
+from neurecover.queries.box.black_box import Box
+from neurecover.queries.box.limits import EVERYWHERE, Limits, range_frame
 from neurecover.queries.extraction import Extraction
-from neurecover.queries.limits import EVERYWHERE, Limits, range_frame
 from neurecover.random import RandomStateLike
 from neurecover.results import Recovery
 from neurecover.statistics import Residuals
@@ -112,9 +112,9 @@ def _extracted(
     run: Run,
 ) -> Extraction:
     """Straight pieces or units that saturate, whichever the box looks like where the activation is not told."""
-    from neurecover.queries.curvature import is_curved
-    from neurecover.queries.scan import NotPiecewiseLinearError
-    from neurecover.queries.steps import NotSaturatingError
+    from neurecover.queries.box.curvature import is_curved
+    from neurecover.queries.lines.scan import NotPiecewiseLinearError
+    from neurecover.queries.saturating.steps import NotSaturatingError
 
     tell = _teller(box, run)
     if activation is not None and activation.homogeneity is None:
@@ -138,7 +138,7 @@ def _saturating(
     run: Run,
     tell: Callable[[str, float], None],
 ) -> Extraction:
-    from neurecover.queries.saturating import extract_saturating
+    from neurecover.queries.saturating.extract import extract_saturating
 
     if depth not in (None, 1):
         raise ValueError(f"extract reads one hidden layer of {activation}, and several of relu. Got depth={depth}.")
@@ -165,9 +165,9 @@ def _straight(
     tell: Callable[[str, float], None],
 ) -> Extraction:
     """One hidden layer first, unless more are asked for; several where one does not answer as the box does."""
-    from neurecover.queries.deep_extraction import extract_deep
-    from neurecover.queries.scan import NotPiecewiseLinearError
-    from neurecover.queries.shallow import extract_shallow
+    from neurecover.queries.deep.extract import extract_deep
+    from neurecover.queries.lines.scan import NotPiecewiseLinearError
+    from neurecover.queries.shallow.extract import extract_shallow
 
     found: Extraction | None = None
     reason = ""
@@ -217,8 +217,8 @@ def _teller(box: Box, run: Run) -> Callable[[str, float], None]:
 
 def _asked_for(activation: str | Activation) -> Activation:
     """The activation, if there is a way to it; ValueError, with the way there is, if not."""
-    from neurecover.queries.planes import slopes_of
-    from neurecover.queries.steps import limits_of
+    from neurecover.queries.saturating.steps import limits_of
+    from neurecover.queries.shallow.planes import slopes_of
 
     act = activations.get(activation)
     try:

@@ -1,0 +1,68 @@
+"""Whether a box bends everywhere, as smooth units do, and how its answers are rounded if it does.
+
+On a short segment a smooth f is a cubic but for terms of fourth order, and a straight line but for terms of second
+order; an f of straight pieces is a straight line, or has a kink, which a cubic fits no better. What a cubic leaves on
+ever shorter segments is the rounding of the answers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.queries.box.black_box import Box
+
+# Uneven, so that they do not fall in with a grid of digits.
+_STEPS = np.array([0.0, 0.71, 1.87, 3.14, 3.9, 5.0])
+_BY_LENGTH, _LENGTHS = (1e-3, 1e-2, 1e-1), (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8)
+_SEGMENTS, _MORE = 4, 8
+# How much less a cubic has to leave than a straight line: rounding alone gives a factor of two.
+_BENDS = 30.0
+_FINEST, _FINEST_SINGLE = 2.0**-52, 2.0**-24
+
+
+def is_curved(box: Box, rng: np.random.Generator) -> bool:
+    """Whether most of a few short segments bend smoothly; of longer ones too where answers are coarse.
+
+    Two straight ones settle that they do not.
+    """
+    half = _SEGMENTS // 2
+    for length in _BY_LENGTH if box.coarse else _BY_LENGTH[:1]:
+        curved = _curved(_answers(box, length, half, rng))
+        if curved:
+            curved += _curved(_answers(box, length, _SEGMENTS - half, rng))
+        if curved >= 0.75 * _SEGMENTS:
+            return True
+    return False
+
+
+def _curved(Y: np.ndarray) -> int:
+    """How many segments a cubic fits far better than a straight line."""
+    return int(np.count_nonzero(_left(Y, 1) > _BENDS * _left(Y, 3)))
+
+
+def smooth_resolution(box: Box, rng: np.random.Generator) -> float:
+    """The rounding of an answer, relative to the size of the answers near the origin."""
+    left, single = [], True
+    for length in _LENGTHS:
+        Y = _answers(box, length, _MORE, rng)
+        found = _left(Y, 3)
+        single = single and np.array_equal(Y, Y.astype(np.float32))
+        if np.count_nonzero(found) >= _MORE // 2:
+            left.append(float(np.median(found[found > 0.0])))
+    # With six answers and a cubic two residuals are free, so that the largest is about a third of the rounding.
+    return max(3.0 * min(left, default=0.0) / box.scale, _FINEST_SINGLE if single else _FINEST)
+
+
+def _answers(box: Box, length: float, segments: int, rng: np.random.Generator) -> np.ndarray:
+    """(segments, 6, p)"""
+    start, direction = rng.standard_normal((2, segments, 1, box.n_inputs))
+    start = box.limits.drawn_in(start)
+    X = start + length * _STEPS[:, None] * box.limits.shorter(start, direction, length * _STEPS[-1])
+    return box(X.reshape(-1, box.n_inputs)).reshape(segments, len(_STEPS), -1)
+
+
+def _left(Y: np.ndarray, degree: int) -> np.ndarray:
+    """The largest residual of the best polynomial of that degree on every segment, (segments,)."""
+    basis = np.linalg.qr(np.vander(_STEPS / _STEPS[-1] - 0.5, degree + 1))[0]
+    centred = Y - Y[:, :1]
+    return np.abs(centred - basis @ (basis.T @ centred)).max(axis=(1, 2))

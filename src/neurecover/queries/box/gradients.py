@@ -1,0 +1,219 @@
+"""Gradients of a piecewise linear box, one per linear region, in one basis for all regions.
+
+Inside a region f(x + u) = f(x) + J u, so a step h along every column q of an orthonormal basis Q gives
+
+    J q = (f(x + h q) − f(x)) / h,
+
+with the rounding of the two answers divided by h. The longer the step the better, as long as it ends in the same
+region. One more question, x + h Q z with random signs in z, tells whether all of them did: it is shared by all steps
+and goes wrong as soon as one of them crossed a kink. Where it does, the steps that crossed are found by halving and
+taken again the other way.
+
+A random basis is as good as any: no direction in it is nearly along the normal of a plane.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.queries.box.black_box import Box
+
+# Disagreement that counts as rounding, in units of the rounding of an answer: a dozen of them may add up.
+_SAFETY = 30.0
+# By how much steps that crossed a plane are shortened, round after round, and how many of them are worth looking for.
+_SHORTEN, _FEW = (2.5, 2.5, 6.0, 6.0, 6.0, 6.0, 6.0), 6
+# Lengths that are tried, with so many directions each; below _CHEAP steps a gradient costs no more than that.
+_LADDER, _RUNGS, _MOST_RUNGS, _PROBES, _CHEAP = 0.4, 4, 12, 4, 32
+# The part of a length that passed which is taken, because other directions may do a little worse.
+_PROBED = 0.75
+# How many times a step the checks reach, and a little more.
+_FARTHEST = 3.1
+# Floats asked in one batch when regions are put together.
+_BATCH = 2**21
+
+
+@dataclass(frozen=True, eq=False)
+class Gradients:
+    """At `points` (R, d): `values` (R, p), `jacobians` (R, p, m) along the columns of `basis` (d, m).
+
+    `steps` (R, m) are the steps that were taken at last, and `sound` (R,) whether they stayed inside the region.
+    `noise` (R,) is the rounding to expect of an answer there.
+    """
+
+    points: np.ndarray
+    values: np.ndarray
+    jacobians: np.ndarray
+    basis: np.ndarray
+    steps: np.ndarray
+    noise: np.ndarray
+    sound: np.ndarray
+
+    def full(self) -> np.ndarray:
+        """The jacobians (R, p, d), as far as the basis spans the inputs."""
+        return self.jacobians @ self.basis.T
+
+
+def orthonormal_basis(rng: np.random.Generator, d: int, first: np.ndarray | None = None) -> np.ndarray:
+    """A random orthonormal basis (d, d), one vector per column; `first` (d,) is the direction of the first one."""
+    random = rng.standard_normal((d, d))
+    if first is not None:
+        random[:, 0] = first
+    basis = np.linalg.qr(random)[0]
+    return basis if first is None or basis[:, 0] @ first > 0 else np.column_stack([-basis[:, 0], basis[:, 1:]])
+
+
+def measure_gradients(
+    box: Box,
+    points: np.ndarray,
+    basis: np.ndarray,
+    steps: np.ndarray,
+    *,
+    rng: np.random.Generator,
+    values: np.ndarray | None = None,
+    check: bool = True,
+) -> Gradients:
+    """The jacobian of the box at every one of the points (R, d) along the columns of the basis (d, m).
+
+    steps (R,) or (R, m) are the steps to begin with; a negative one goes the other way. values (R, p) are the answers
+    at the points where they are known. Without `check` the steps are taken to be inside: for regions that are known.
+    """
+    points = np.asarray(points, dtype=float)
+    steps = np.array(np.broadcast_to(np.reshape(steps, (len(points), -1)), (len(points), basis.shape[1])), dtype=float)
+    steps = _within(box, points, steps) if check else steps
+    values = box(points) if values is None else values
+    noise = box.noise(points, values)
+    jacobians = np.empty((len(points), values.shape[1], basis.shape[1]))
+    sound = np.full(len(points), not check)
+    for group in _groups(np.arange(len(points)), basis):
+        jacobians[group] = _differences(box, points[group], values[group], basis, steps[group])
+        if check:
+            sound[group] = _inside(box, points[group], values[group], basis, steps[group], jacobians[group], rng)
+    for r in np.flatnonzero(~sound):
+        sound[r] = _repair(box, points[r], values[r], basis, steps[r], jacobians[r], rng)
+    return Gradients(points, values, jacobians, basis, steps, noise, sound)
+
+
+def fitting_steps(
+    box: Box,
+    points: np.ndarray,
+    values: np.ndarray,
+    basis: np.ndarray,
+    steps: np.ndarray,
+    *,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Steps (R,) that are likely to stay inside every region, at most those given.
+
+    f(x + u) + f(x − u) = 2 f(x) unless a plane passes between. It is asked for a few random u that reach three times
+    as far as a step, down a ladder of lengths. Where a whole gradient is as cheap the shortest is taken at once.
+    """
+    steps = _within(box, points, np.array(steps, dtype=float))
+    d, m = basis.shape
+    if m == 0 or (m < _CHEAP and not box.coarse):
+        return steps * _LADDER**_RUNGS
+    todo = np.arange(len(points))
+    for _ in range(_MOST_RUNGS):
+        if not len(todo):
+            break
+        u = rng.choice([-3.0, 3.0], (len(todo), _PROBES, m)) @ basis.T * (steps[todo] / np.sqrt(m))[:, None, None]
+        asked = points[todo, None, None, :] + np.stack([u, -u], axis=1)
+        answers = box(asked.reshape(-1, d))
+        noise = box.noise(asked.reshape(-1, d), answers).reshape(len(todo), -1).max(axis=1)
+        ends = answers.reshape(len(todo), 2, _PROBES, -1)
+        bend = np.abs(ends.sum(axis=1) - 2.0 * values[todo, None, :]).max(axis=(1, 2))
+        todo = todo[bend > _SAFETY * noise]
+        steps[todo] *= _LADDER
+    return _PROBED * steps
+
+
+def _within(box: Box, points: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """The steps (R,) or (R, m), none so long that three times as far is outside the limits of the box."""
+    if not box.limits:
+        return steps
+    longest = box.limits.room(points).reshape(-1, *[1] * (steps.ndim - 1)) / _FARTHEST
+    return np.sign(steps) * np.minimum(np.abs(steps), longest)
+
+
+def _groups(regions: np.ndarray, basis: np.ndarray) -> list[np.ndarray]:
+    size = max(1, _BATCH // max(1, basis.size))
+    return [regions[start : start + size] for start in range(0, len(regions), size)]
+
+
+def _differences(box: Box, points: np.ndarray, values: np.ndarray, basis: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    d, m = basis.shape
+    asked = points[:, None, :] + steps[:, :, None] * basis.T
+    answers = box(asked.reshape(-1, d)).reshape(len(points), m, box.n_outputs)
+    return np.swapaxes((answers - values[:, None, :]) / steps[:, :, None], 1, 2)
+
+
+def _repair(
+    box: Box,
+    point: np.ndarray,
+    value: np.ndarray,
+    basis: np.ndarray,
+    steps: np.ndarray,
+    jacobian: np.ndarray,
+    rng: np.random.Generator,
+) -> bool:
+    """Find the steps that crossed a plane by halving, and take them again the other way and shorter, in place.
+
+    Where that does not help soon, all steps are shortened.
+    """
+    everything = np.arange(len(steps))
+    for number, shorten in enumerate(_SHORTEN):
+        few = _crossing_steps(box, point, value, basis, steps, jacobian, rng) if number < 2 else everything
+        crossed = few if len(few) else everything
+        steps[crossed] /= -shorten
+        jacobian[:, crossed] = _differences(box, point[None], value[None], basis[:, crossed], steps[None, crossed])[0]
+        if _inside(box, point[None], value[None], basis, steps[None], jacobian[None], rng)[0]:
+            return True
+    return False
+
+
+def _crossing_steps(
+    box: Box,
+    point: np.ndarray,
+    value: np.ndarray,
+    basis: np.ndarray,
+    steps: np.ndarray,
+    jacobian: np.ndarray,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """The directions whose step does not agree with the rest, by halving; all of them where they are many."""
+    sets, found = [np.arange(len(steps))], []
+    while 0 < len(sets) <= _FEW:
+        halves = [half for one in sets for half in np.array_split(one, 2) if len(half)]
+        z = np.zeros((len(halves), len(steps)))
+        for row, half in zip(z, halves):
+            row[half] = _random_signs(steps[half], rng)
+        asked = point + z @ basis.T
+        answers = box(asked)
+        left = np.abs(answers - value - z @ jacobian.T).max(axis=1)
+        bad = [half for half, wrong in zip(halves, left > _SAFETY * box.noise(asked, answers)) if wrong]
+        found += [half for half in bad if len(half) == 1]
+        sets = [half for half in bad if len(half) > 1]
+    return np.arange(len(steps)) if sets else np.array(found, dtype=int).ravel()
+
+
+def _random_signs(steps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """z_i = ±3 h_i/√m: together three times as far as one step, or one step where there are few."""
+    return rng.choice([-1.0, 1.0], steps.shape) * np.abs(steps) * min(3.0 / np.sqrt(max(steps.shape[-1], 1)), 1.0)
+
+
+def _inside(
+    box: Box,
+    points: np.ndarray,
+    values: np.ndarray,
+    basis: np.ndarray,
+    steps: np.ndarray,
+    jacobians: np.ndarray,
+    rng: np.random.Generator,
+) -> np.ndarray:
+    """Whether f(x + Q z) = f(x) + J Q z for random z."""
+    z = _random_signs(steps, rng)
+    asked = points + z @ basis.T
+    answers = box(asked)
+    left = np.abs(answers - values - np.einsum("rpm,rm->rp", jacobians, z)).max(axis=1)
+    return left < _SAFETY * box.noise(asked, answers)

@@ -1,0 +1,114 @@
+"""The part of a network that is known already, as a piecewise linear map of the inputs.
+
+With layers 1 … m known, h_m(x) is known everywhere, and a unit of layer m + 1 bends the box where
+
+    w·h_m(x) + b = 0.
+
+Of a layer that follows, the rows may be known only up to sign, q_i(x) = ±(w_i·h_m(x) + b_i): it is `open`. A unit
+above it then bends the box where Σ_i v_i |q_i(x)| + r·h_m(x) + β = 0, because 2 relu(q) = |q| + q. In both cases the
+surface is
+
+    θ·φ(x) = 0,    φ = (h_m, 1)    or    φ = (|q|, h_m, 1),
+
+with φ known: linear in what is sought. Inside a cell, where no known unit changes sign, φ is affine.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.queries.box.limits import EVERYWHERE, Limits
+
+Layer = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Cell:
+    """In one cell: q(x) = Q x + q₀ of all known units (K, d), and φ(x) = Φ x + φ₀, (f, d)."""
+
+    Q: np.ndarray
+    q0: np.ndarray
+    Phi: np.ndarray
+    phi0: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Known:
+    """Layers (W, b) in full, and at most one more layer, `open`, whose rows are known up to sign.
+
+    `limits` say where the box may be asked about it.
+    """
+
+    n_inputs: int
+    layers: tuple[Layer, ...] = ()
+    open: Layer | None = None
+    limits: Limits = EVERYWHERE
+
+    @property
+    def n_units(self) -> int:
+        """The units whose surfaces are known, in all layers."""
+        return sum(len(b) for _, b in self.layers) + (0 if self.open is None else len(self.open[1]))
+
+    @property
+    def n_features(self) -> int:
+        below = len(self.layers[-1][1]) if self.layers else self.n_inputs
+        return below + 1 + (0 if self.open is None else len(self.open[1]))
+
+    @property
+    def n_top(self) -> int:
+        """The units of the highest known layer, which are the first features; none if no layer is known."""
+        if self.open is not None:
+            return len(self.open[1])
+        return len(self.layers[-1][1]) if self.layers else 0
+
+    def hidden(self, X: np.ndarray) -> np.ndarray:
+        """h_m(x), (n, k_m): the inputs themselves if no layer is known."""
+        for W, b in self.layers:
+            X = np.maximum(X @ W.T + b, 0.0)
+        return X
+
+    def features(self, X: np.ndarray) -> np.ndarray:
+        """φ(x), (n, f)."""
+        H = self.hidden(X)
+        ones = np.ones((len(X), 1))
+        if self.open is None:
+            return np.hstack([H, ones])
+        W, b = self.open
+        return np.hstack([np.abs(H @ W.T + b), H, ones])
+
+    def values(self, X: np.ndarray) -> np.ndarray:
+        """q(x) of all known units, layer after layer, (n, K)."""
+        values = [np.zeros((len(X), 0))]
+        for W, b in self.layers:
+            values.append(X @ W.T + b)
+            X = np.maximum(values[-1], 0.0)
+        if self.open is not None:
+            values.append(X @ self.open[0].T + self.open[1])
+        return np.hstack(values)
+
+    def cell(self, positive: np.ndarray) -> Cell:
+        """The affine maps where exactly the units `positive` (K,) have q > 0."""
+        M, m0 = np.eye(self.n_inputs), np.zeros(self.n_inputs)
+        slopes, offsets, first = [np.zeros((0, self.n_inputs))], [np.zeros(0)], 0
+        for W, b in self.layers:
+            Q, q0 = W @ M, W @ m0 + b
+            on = positive[first : first + len(b)]
+            M, m0 = np.where(on[:, None], Q, 0.0), np.where(on, q0, 0.0)
+            slopes.append(Q)
+            offsets.append(q0)
+            first += len(b)
+        Phi, phi0 = [M, np.zeros((1, self.n_inputs))], [m0, np.ones(1)]
+        if self.open is not None:
+            W, b = self.open
+            Q, q0 = W @ M, W @ m0 + b
+            sign = np.where(positive[first:], 1.0, -1.0)
+            Phi, phi0 = [sign[:, None] * Q, *Phi], [sign * q0, *phi0]
+            slopes.append(Q)
+            offsets.append(q0)
+        return Cell(np.vstack(slopes), np.concatenate(offsets), np.vstack(Phi), np.concatenate(phi0))
+
+    def cell_at(self, x: np.ndarray) -> Cell:
+        """The cell that x lies in."""
+        return self.cell(self.values(x[None])[0] > 0.0)

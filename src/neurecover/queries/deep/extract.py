@@ -1,0 +1,175 @@
+"""The weights of a network with several hidden layers, from chosen queries.
+
+Four steps, each with its own check: the inputs are reduced to the directions that matter (`deep_span`); units are
+found layer by layer (`deep_layers`); all weights are polished together (`deep_polish`); and the network is put to
+fresh questions, near and far. If it does not answer them, all is tried again with other lines.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from neurecover.exceptions import UnsolvableError
+from neurecover.models import DeepNetwork
+from neurecover.queries.box.black_box import Box
+from neurecover.queries.deep.cells import Known
+from neurecover.queries.deep.layers import BarrenError, Plan, Progress, Solution, solve_layers
+from neurecover.queries.deep.output import sizes
+from neurecover.queries.deep.polish import polish, polishing_points
+from neurecover.queries.deep.span import gradient_span, lifted
+from neurecover.queries.deep.surfaces.ascent import extreme_points
+from neurecover.queries.extraction import Extraction
+from neurecover.queries.shallow.extract import extract_shallow
+from neurecover.solve.deadline import Deadline
+
+_ATTEMPTS = 6
+# Attempts in which some layer stays without a single unit, after which no others are made.
+_BARREN = 3
+# A relative residual below this is rounding; a wrong weight leaves far more.
+_SOLVED = 1e-8
+# A residual of this many roundings is explained by them: every layer adds its own, and far answers cancel.
+_EXACT = 3e4
+# An error to expect of a unit row beyond this means that hardly any answer sees some weight in it.
+_DETERMINED = 1e-6
+# Fresh questions where the values of a layer are extreme, for each layer below the last.
+_EXTREMES = 150
+# Fresh questions at the corners of a range.
+_CORNERS = 500
+
+
+def extract_deep(
+    box: Box,
+    *,
+    n_hidden: tuple[int, ...] | None = None,
+    depth: int | None = None,
+    rng: np.random.Generator,
+    deadline: Deadline,
+    progress: Progress | None = None,
+) -> Extraction:
+    """A `DeepNetwork` with relu units that answers as the box does, its widths and its depth found where not given.
+
+    n_hidden are the widths of the hidden layers: a layer is complete once it has as many units. UnsolvableError if no
+    network was found at all; a network that does not answer fresh questions is returned with the residual that says so.
+    """
+    if n_hidden is not None and depth is not None and depth != len(n_hidden):
+        raise ValueError(f"expected as many widths as hidden layers, {depth}. Got n_hidden={n_hidden} instead.")
+    widths = n_hidden or ()
+    if (depth is not None and depth < 1) or any(width < 1 for width in widths):
+        raise ValueError(f"expected at least one hidden layer of at least one unit. Got {n_hidden}, {depth} instead.")
+    plan = Plan(n_hidden, depth if n_hidden is None else len(n_hidden))
+    found = _attempts(box, plan, rng, deadline, progress or _silent)
+    if found.network.depth == 1 and found.always_on:
+        # One hidden layer with more units than inputs: its signs take more than one linear system.
+        return extract_shallow(box, rng=rng, deadline=deadline, progress=progress)
+    network: Any = found.network
+    return Extraction(
+        network,
+        queries=box.queries,
+        residual=found.residual,
+        resolution=box.resolution,
+        exact=found.residual < max(_EXACT * box.resolution, 1e-12),
+        errors=found.errors,
+        unreached=_unreached(found, n_hidden),
+        notes=_notes(found),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    network: DeepNetwork
+    residual: float
+    errors: np.ndarray
+    always_on: int
+
+
+def _silent(stage: str, figure: float) -> None:
+    pass
+
+
+def _attempts(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
+    """The best network of a few attempts; the first whose residual on fresh questions is rounding ends them."""
+    span = gradient_span(box, rng)
+    if span.shape[1] == 0:
+        raise UnsolvableError("The box gives the same answers wherever it was asked, so it shows no unit.")
+    # A part of the range is reached along other directions than those that matter.
+    reduced = span.shape[1] < box.n_inputs and not box.limits
+    inner = Box(lambda X: box(X @ span.T), span.shape[1]) if reduced else box
+    best: _Found | None = None
+    failure, barren = "", 0
+    for attempt in range(_ATTEMPTS):
+        try:
+            eager = replace(plan, patience=plan.patience * (attempt + 1))
+            solution = solve_layers(inner, eager, rng, deadline, tell)
+            found = _finished(box, inner, solution, span, rng, deadline)
+        except UnsolvableError as error:
+            failure = str(error)
+            tell("attempts that failed", attempt + 1.0)
+            barren += isinstance(error, BarrenError)
+            if barren == _BARREN or deadline.passed or (box.budget is not None and box.queries >= 0.9 * box.budget):
+                break
+            continue
+        tell("residual", found.residual)
+        if best is None or found.residual < best.residual:
+            best = found
+        if best.residual < _SOLVED or deadline.passed:
+            break
+    if best is None:
+        raise UnsolvableError(failure)
+    return best
+
+
+def _finished(
+    box: Box, inner: Box, solution: Solution, span: np.ndarray, rng: np.random.Generator, deadline: Deadline
+) -> _Found:
+    output = solution.output
+    n = int(1.3 * output.network.n_parameters / box.n_outputs) + 50
+    X = polishing_points(output.network, solution.anchors, n, rng, box.limits)
+    polished = polish(output.network, X, inner(X), deadline)
+    network = polished.network
+    if inner is not box:
+        network = lifted(box, network, span, rng)
+    return _Found(network, fresh_residual(box, network, rng), polished.errors, output.always_on)
+
+
+def fresh_residual(box: Box, network: DeepNetwork, rng: np.random.Generator) -> float:
+    """The largest |f̂(x) − f(x)| relative to the answers' size, on as many new questions as weights to an output.
+
+    A third each of the questions lies near the origin, at the distance of standard Gaussian inputs, and far out. At
+    least 200 are asked. More are asked where the values of some layer are extreme, since a unit above it that hardly
+    ever changes, and was missed, changes there.
+    """
+    n = max(200, -(-network.n_parameters // network.n_outputs))
+    X = rng.standard_normal((n, network.n_inputs)) * np.resize([0.3, 1.0, 5.0], n)[:, None]
+    X = box.limits.drawn_in(X)
+    for number in range(1, network.depth):
+        known = Known(network.n_inputs, network.layers[:number], limits=box.limits)
+        X = np.vstack([X, extreme_points(known, _EXTREMES, rng)])
+    if box.limits:
+        X = np.vstack([X, box.limits.corners(_CORNERS, rng)])
+    Y = box(X)
+    return float((np.abs(network(X) - Y).max(axis=1) / sizes(Y)).max())
+
+
+def _unreached(found: _Found, n_hidden: tuple[int, ...] | None) -> tuple[str, ...]:
+    sentences = []
+    count = int(np.count_nonzero(found.errors > _DETERMINED))
+    if count:
+        sentences.append(f"{count} hidden units have weights that the answers hardly determine; see their errors.")
+    if found.always_on:
+        sentences.append(
+            f"{found.always_on} units of the last hidden layer stand for units that are on at every point asked: only "
+            "the sum of what these add is known."
+        )
+    for number, (want, have) in enumerate(zip(n_hidden or (), found.network.n_hidden), start=1):
+        if have < want:
+            sentences.append(f"{want - have} units of hidden layer {number} never change at any point asked.")
+    return tuple(sentences)
+
+
+def _notes(found: _Found) -> tuple[str, ...]:
+    if found.residual < _SOLVED:
+        return ()
+    return (f"The network does not answer as the box does: fresh questions leave a residual of {found.residual:.1e}.",)

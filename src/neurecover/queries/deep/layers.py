@@ -1,0 +1,291 @@
+"""Layer after layer, from the inputs up, until the output layer fits.
+
+Above what is known, lines are searched for units of the next layer. After every line that brought one, an output
+layer is fitted on top: if the fit is exact, the network is complete. Otherwise the layer is closed once lines bring
+nothing new and, where its units can be moved one at a time, the signs that this gives do not contradict each other. A
+layer with more units than can be moved alone stays open: its signs come from the surfaces of the layer above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from neurecover.exceptions import UnsolvableError
+from neurecover.queries.box.black_box import Box
+from neurecover.queries.deep.bends import is_straight, straight_units
+from neurecover.queries.deep.cells import Known
+from neurecover.queries.deep.level import Level, refilled, search_line, with_unit
+from neurecover.queries.deep.lines import extreme_line
+from neurecover.queries.deep.output import Output, failures, fit_output, samples_wanted
+from neurecover.queries.deep.polish import polish
+from neurecover.queries.deep.signs import signs_by_moving, signs_from_above, with_signs
+from neurecover.queries.deep.surfaces.ascent import extreme_points
+from neurecover.queries.deep.surfaces.points import random_points
+from neurecover.solve.deadline import Deadline
+
+Progress = Callable[[str, float], None]
+# How often the search may go back to a layer, and the lines without news that this takes at least.
+_RETURNS = 12
+_AGAIN = 4
+# Returns in a row that bring no unit, neither to the layers below nor to the one above, and end the attempt.
+_BARREN = 2
+# Lines towards where a unit that is always on might change.
+_CHASES = 6
+# Questions for units that hardly ever change, before a network is taken to be complete.
+_EXTREMES = 500
+# Layers up to this width are tested for units of deeper layers before they are closed.
+_FEW = 16
+
+
+class BarrenError(UnsolvableError):
+    """Not one unit of a layer was found."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is told or assumed: widths and depth if known, and the lines without news after which a layer is closed."""
+
+    n_hidden: tuple[int, ...] | None = None
+    depth: int | None = None
+    patience: int = 5
+    deepest: int = 8
+
+    def width(self, number: int) -> int | None:
+        """The width of hidden layer `number`, counted from 1."""
+        if self.n_hidden is None or number > len(self.n_hidden):
+            return None
+        return self.n_hidden[number - 1]
+
+    def may_be_last(self, number: int) -> bool:
+        return self.depth is None or number == self.depth
+
+
+class Answers:
+    """Random questions and their answers, asked once and used for every fit."""
+
+    def __init__(self, box: Box, rng: np.random.Generator) -> None:
+        self._box, self._rng = box, rng
+        self.X, self.Y = np.zeros((0, box.n_inputs)), np.zeros((0, box.n_outputs))
+        self._extremes: set[int] = set()
+
+    def at_least(self, n: int, known: Known) -> None:
+        missing = n - len(self.X)
+        if missing > 0:
+            self._add(random_points(known, missing, self._rng))
+
+    def at_extremes(self, n: int, known: Known) -> None:
+        """Also n where the values of the highest known layer are extreme, once for every such layer."""
+        if known.layers and len(known.layers) not in self._extremes:
+            self._extremes.add(len(known.layers))
+            self._add(extreme_points(known, n, self._rng))
+
+    def _add(self, X: np.ndarray) -> None:
+        self.X, self.Y = np.vstack([self.X, X]), np.vstack([self.Y, self._box(X)])
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The network up to polishing, and the levels it was found by, from the first layer up."""
+
+    output: Output
+    levels: tuple[Level, ...]
+
+    @property
+    def anchors(self) -> tuple[np.ndarray, ...]:
+        """A point (k, d) of every unit's surface, layer by layer."""
+        return tuple(level.points for level in self.levels)
+
+
+@dataclass(frozen=True, eq=False)
+class Stage:
+    """The level that was reached, and the whole network if that was the last one."""
+
+    level: Level
+    output: Output | None
+
+
+def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> Solution:
+    """The network of the box; UnsolvableError where some layer cannot be found."""
+    answers = Answers(box, rng)
+    levels = [Level.above(Known(box.n_inputs, limits=box.limits))]
+    returns = barren = units_below = 0
+    while True:
+        number = len(levels)
+        try:
+            stage = _search(box, levels[-1], plan, number, answers, rng, deadline)
+        except UnsolvableError as error:
+            # Nothing above a layer is found if one of its own units is missing: it is searched again.
+            below = sum(level.n_units for level in levels[:-1])
+            barren = barren + 1 if isinstance(error, BarrenError) and below == units_below else 0
+            units_below = below
+            if number == 1 or returns == _RETURNS or barren == _BARREN or deadline.passed:
+                raise
+            tell("back to hidden layer", number - 1.0)
+            returns += 1
+            levels.pop()
+            continue
+        missing = stage.level.missing
+        if missing is not None:
+            where = number - 1 - missing.down
+            larger = with_unit(levels[where], missing.unit, missing.point)
+            returns += 1
+            if returns > _RETURNS or larger.n_units == 1 or not is_straight(box, larger, larger.n_units - 1, rng):
+                levels[-1] = replace(stage.level, missing=None, below=None)
+                continue
+            tell("a unit turned up in hidden layer", where + 1.0)
+            levels[where:] = [larger, _above(box, larger, rng)]
+            continue
+        tell(f"units of hidden layer {number}", float(stage.level.n_units))
+        if stage.output is not None:
+            return Solution(stage.output, tuple(level for level in (*levels[:-1], stage.level) if level.n_units))
+        levels[-1] = replace(_without_bent(box, stage.level, rng), closed=True)
+        if number == (plan.depth or plan.deepest):
+            raise UnsolvableError(f"No output layer fits on {number} hidden layers.")
+        levels.append(_above(box, levels[-1], rng))
+
+
+def _without_bent(box: Box, level: Level, rng: np.random.Generator) -> Level:
+    """The level without units of deeper layers, which few units below them may have let in."""
+    if not 1 < level.n_units <= _FEW:
+        return level
+    straight = straight_units(box, level, rng)
+    return replace(level, theta=level.theta[straight], points=level.points[straight], unseen=level.unseen[straight])
+
+
+def _above(box: Box, level: Level, rng: np.random.Generator) -> Level:
+    return replace(Level.above(_closed(box, level, rng)), below=level)
+
+
+def _search(
+    box: Box,
+    level: Level,
+    plan: Plan,
+    number: int,
+    answers: Answers,
+    rng: np.random.Generator,
+    deadline: Deadline,
+) -> Stage:
+    """Lines until the layer is complete."""
+    want, last = plan.width(number), plan.depth == number
+    needed = _AGAIN if level.closed else 1
+    level = replace(level, stale=0, closed=False)
+    fit, tried = _Fit(), -1
+    while level.stale < plan.patience * (1 if want is None and not last else 4):
+        if deadline.passed:
+            raise UnsolvableError(
+                f"Time ran out in hidden layer {number}, with {level.n_units} of its units found: give a larger "
+                "time_budget."
+            )
+        level = _signed(search_line(box, level, rng, None if fit.ends else want, fit.ends))
+        if level.missing is not None:
+            return Stage(level, None)
+        if plan.may_be_last(number) and level.known.open is None and (_seen(level) > tried or fit.ends):
+            fit = _fitted(level, answers, rng, fit if _seen(level) == tried else _Fit(), deadline)
+            tried = _seen(level)
+            if fit.output is not None and fit.ends is None:
+                return _completed(box, level, answers, fit.output, rng)
+        if fit.ends is not None or level.known.open is not None or last:
+            continue
+        if level.n_units == want or (want is None and level.stale >= needed and _consistent(box, level, rng)):
+            return Stage(level, None)
+    if fit.output is not None and fit.exact:
+        return Stage(level, fit.output)
+    if last or level.known.open is not None or level.n_units == 0:
+        kind = UnsolvableError if level.n_units else BarrenError
+        raise kind(f"Hidden layer {number} is not complete: {level.n_units} units were found on {level.lines} lines.")
+    return Stage(level, None)
+
+
+def _completed(box: Box, level: Level, answers: Answers, output: Output, rng: np.random.Generator) -> Stage:
+    """The last level once its output layer fits, with what can still be read off of weights not seen before."""
+    if not level.unseen.any():
+        return Stage(level, output)
+    level = refilled(box, level, rng)
+    again = fit_output(level.known, level.theta, answers.X, answers.Y, level.unseen)
+    return Stage(level, output if again is None or again.always_on > output.always_on else again)
+
+
+@dataclass(frozen=True, eq=False)
+class _Fit:
+    """An output layer that fits most answers, or all if `exact`, and where to look for a unit that is missing."""
+
+    output: Output | None = None
+    exact: bool = False
+    ends: tuple[np.ndarray, np.ndarray] | None = None
+    chases: int = 0
+
+
+def _fitted(level: Level, answers: Answers, rng: np.random.Generator, before: _Fit, deadline: Deadline) -> _Fit:
+    """The output layer on top of this one, if it fits at least most answers.
+
+    A unit that hardly ever changes is not missed by a fit to few answers. Further answers show it: those that the
+    network does not give lie on the other side of its surface than those that it does give. If all are given but only
+    with units that are always on, these are pursued to where they would change.
+    """
+    known = level.known
+    answers.at_least(samples_wanted(known, level.n_units), known)
+    output = fit_output(known, level.theta, answers.X, answers.Y, level.unseen)
+    if output is None:
+        return _Fit()
+    answers.at_least(output.network.n_parameters // output.network.n_outputs + 100, known)
+    answers.at_extremes(_EXTREMES, known)
+    if output.always_on and level.unseen.any():
+        # A weight that was not seen, of a unit that is on there, looks like a unit that is always on.
+        polished = polish(output.bare, answers.X, answers.Y, deadline).network
+        if not failures(polished, answers.X, answers.Y).any():
+            return _Fit(Output(polished, output.residual, 0, np.zeros_like(output.rest), polished), True)
+    wrong = failures(output.network, answers.X, answers.Y)
+    if wrong.any():
+        # Weights that were read off where they hardly show leave small errors, and no unit is missing.
+        polished = polish(output.network, answers.X, answers.Y, deadline).network
+        if not failures(polished, answers.X, answers.Y).any():
+            output, wrong = replace(output, network=polished), np.zeros(len(wrong), dtype=bool)
+    if 3 * np.count_nonzero(wrong) > len(wrong):
+        return _Fit()
+    if wrong.any():
+        ends = answers.X[rng.choice(np.flatnonzero(~wrong))], answers.X[rng.choice(np.flatnonzero(wrong))]
+        return _Fit(output, ends=ends)
+    if output.always_on and before.chases < _CHASES:
+        slope = output.rest[:, int(np.abs(output.rest).sum(axis=0).argmax())]
+        ends = extreme_line(known, slope if before.chases % 2 else -slope, rng)
+        return _Fit(output, True, ends, before.chases + 1)
+    return _Fit(output, True)
+
+
+def _seen(level: Level) -> int:
+    """The number of weights found, which grows with every unit and every gap that is filled."""
+    return int(np.count_nonzero(~level.unseen))
+
+
+def _signed(level: Level) -> Level:
+    """The layer below closed as soon as the surfaces found settle its signs."""
+    if level.known.open is None or not level.n_units:
+        return level
+    signs = signs_from_above(level.known, level.theta)
+    if signs is None:
+        return level
+    known, theta = with_signs(level.known, signs, level.theta)
+    return replace(level, known=known, theta=theta, unseen=np.zeros(theta.shape, dtype=bool))
+
+
+def _consistent(box: Box, level: Level, rng: np.random.Generator) -> bool:
+    """Whether every unit can be moved alone and is off on one side: then none is missing."""
+    if not 0 < level.n_units <= box.n_inputs:
+        return False
+    return signs_by_moving(box, level.known, level.theta, level.points, rng).unanimous
+
+
+def _closed(box: Box, level: Level, rng: np.random.Generator) -> Known:
+    """The known layers with this one on top: with its signs if they can be had by moving units alone."""
+    theta = level.theta / np.linalg.norm(level.theta[:, :-1], axis=1, keepdims=True)
+    W, b = theta[:, :-1], theta[:, -1]
+    known = level.known
+    if level.n_units <= box.n_inputs:
+        signs = signs_by_moving(box, known, theta, level.points, rng)
+        if signs.told:
+            s = signs.signs
+            return replace(known, layers=(*known.layers, (s[:, None] * W, s * b)), open=None)
+    return replace(known, open=(W, b))

@@ -1,0 +1,265 @@
+"""The units of the next layer: every kink on random lines that the known layers do not explain is tried.
+
+The jump of the gradient at the kink gives a first piece of the surface θ·φ(x) = 0 (`deep_surface`), following it
+through the cells of the known layers the rest (`deep_tracing`), and far points tell whether it holds everywhere
+(`deep_check`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import numpy as np
+
+from neurecover.queries.box.black_box import Box
+from neurecover.queries.box.gradients import measure_gradients, orthonormal_basis
+from neurecover.queries.box.limits import Limits
+from neurecover.queries.deep.cells import Known
+from neurecover.queries.deep.lines import random_line
+from neurecover.queries.deep.surfaces.check import checked
+from neurecover.queries.deep.surfaces.points import points_on
+from neurecover.queries.deep.surfaces.surface import Surface, first_surface
+from neurecover.queries.deep.surfaces.tracing import trace
+from neurecover.queries.lines.kinks import Kinks, find_kinks
+from neurecover.queries.lines.segments import unit_normal
+
+_REACH = 20.0
+_MIDDLE = 1.2
+# Queries for one part of a line: enough for hundreds of kinks. A box that bends everywhere would take them all.
+_MOST = 5_000
+# A kink within this distance of a known surface, relative to the size of the point, belongs to it.
+_SAME = 1e-6
+# A kink whose straight pieces are shorter than this, relative to the point, is left for another line.
+_NARROW = 1e-5
+# Points from which walks set out for weights that were not seen.
+_STARTS = 12
+
+
+@dataclass(frozen=True, eq=False)
+class Unit:
+    """θ (f,), zero where it could not be seen."""
+
+    theta: np.ndarray
+    unseen: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Missing:
+    """A unit that was not known of a layer so many below, and a point of its surface."""
+
+    unit: Unit
+    point: np.ndarray
+    down: int
+
+
+@dataclass(frozen=True, eq=False)
+class Level:
+    """`theta` (k, f), the surfaces found so far above `known`, and a point (k, d) of each; what the lines have shown.
+
+    `below` is the level underneath, and `missing` a unit of it, or of one below it, that turned up on a line.
+    `unseen` (k, f) marks weights that could not be read off, since the surface was never met with that unit on.
+
+    `deeper` counts kinks that belong to no unit of this layer, `stale` the lines since the last new unit; `closed`
+    if the layer was taken to be complete.
+    """
+
+    known: Known
+    theta: np.ndarray
+    points: np.ndarray
+    unseen: np.ndarray
+    lines: int = 0
+    stale: int = 0
+    deeper: int = 0
+    closed: bool = False
+    below: Level | None = None
+    missing: Missing | None = None
+
+    @classmethod
+    def above(cls, known: Known) -> Level:
+        shape = (0, known.n_features)
+        return cls(known, np.zeros(shape), np.zeros((0, known.n_inputs)), np.zeros(shape, dtype=bool))
+
+    @property
+    def n_units(self) -> int:
+        return len(self.theta)
+
+
+def search_line(
+    box: Box,
+    level: Level,
+    rng: np.random.Generator,
+    want: int | None = None,
+    ends: tuple[np.ndarray, np.ndarray] | None = None,
+) -> Level:
+    """The level after all kinks of one more line were tried, or `want` units are found.
+
+    The line is random, or the segment between two `ends`.
+    """
+    before = level.n_units
+    if ends is None:
+        x, v = random_line(level.known, rng)
+        # Both ends may lie where the box is flat, so a line is searched in parts.
+        parts = [(-_REACH, -_MIDDLE), (-_MIDDLE, _MIDDLE), (_MIDDLE, _REACH)]
+    else:
+        x, v = ends[0], ends[1] - ends[0]
+        parts = [(0.0, 1.0)]
+    # Counted from the point nearest to the origin, x + t v is rounded no more than its own size asks for.
+    shift = float(x @ v) / float(v @ v)
+    x = x - shift * v
+    if ends is not None:
+        parts = [(start + shift, stop + shift) for start, stop in parts]
+    elif level.known.limits:
+        parts = _parts_inside(level.known.limits, x, v, shift)
+    for start, stop in parts:
+        if level.missing is not None:
+            break
+        level = _search_part(box, level, x, v, find_kinks(box, x, v, start, stop, most=_MOST), rng, want)
+    return replace(level, lines=level.lines + 1, stale=0 if level.n_units > before else level.stale + 1)
+
+
+def _parts_inside(limits: Limits, x: np.ndarray, v: np.ndarray, shift: float) -> list[tuple[float, float]]:
+    """The line x + t v from edge to edge, in three parts; x + shift·v is inside."""
+    back, forth = limits.ways((x + shift * v)[None], v[None])
+    edges = shift + np.linspace(back[0], forth[0], 4)
+    return list(pairwise(edges.tolist()))
+
+
+def _search_part(
+    box: Box, level: Level, x: np.ndarray, v: np.ndarray, kinks: Kinks, rng: np.random.Generator, want: int | None
+) -> Level:
+    points = x + kinks.positions[:, None] * v
+    gaps = np.minimum(kinks.widths[:-1], kinks.widths[1:]) * np.linalg.norm(v)
+    clear = kinks.resolved & (gaps > _NARROW * (1.0 + np.linalg.norm(points, axis=1)))
+    regions = _Regions(box, x, v, kinks, rng)
+    tried = np.flatnonzero(clear & ~_explained(level, points))
+    # Wide regions give better gradients, so they come first.
+    for i in tried[np.argsort(-gaps[tried])]:
+        if want is not None and level.n_units >= want:
+            break
+        if _explained(level, points[i : i + 1])[0]:
+            continue
+        jump = regions.jump(int(i))
+        unit = _unit_at(box, level.known, points[i], jump, rng)
+        if unit is not None:
+            level = with_unit(level, unit, points[i])
+            continue
+        level = replace(level, deeper=level.deeper + 1)
+        missing = _missing_below(box, level, points[i], jump, rng)
+        if missing is not None:
+            return replace(level, missing=missing)
+    return level
+
+
+def _missing_below(
+    box: Box, level: Level, x: np.ndarray, jump: np.ndarray | None, rng: np.random.Generator
+) -> Missing | None:
+    """The unit of a lower layer whose surface passes through x, if there is one that was not known."""
+    below, down = level.below, 1
+    while below is not None:
+        unit = _unit_at(box, below.known, x, jump, rng)
+        if unit is not None:
+            return Missing(unit, x, down)
+        below, down = below.below, down + 1
+    return None
+
+
+class _Regions:
+    """Gradients of the straight pieces of a line, asked when they are first needed."""
+
+    def __init__(self, box: Box, x: np.ndarray, v: np.ndarray, kinks: Kinks, rng: np.random.Generator) -> None:
+        self._box, self._x, self._v, self._kinks, self._rng = box, x, v, kinks, rng
+        self._basis = orthonormal_basis(rng, len(x))
+        self._known: dict[int, np.ndarray | None] = {}
+
+    def jump(self, kink: int) -> np.ndarray | None:
+        """The gradient's jump (d, p) at a kink; None if one of the regions beside it is too narrow."""
+        left, right = self._gradient(kink), self._gradient(kink + 1)
+        return None if left is None or right is None else right - left
+
+    def _gradient(self, piece: int) -> np.ndarray | None:
+        if piece not in self._known:
+            kinks = self._kinks
+            point = self._x + kinks.centres[piece] * self._v
+            # Other surfaces may cut the region short to the sides; what a short step costs in digits, far kinks
+            # restore.
+            step = min(
+                0.03 * kinks.widths[piece] * float(np.linalg.norm(self._v)), 1e-4 * (1.0 + float(np.linalg.norm(point)))
+            )
+            asked = measure_gradients(self._box, point[None], self._basis, np.array([step]), rng=self._rng)
+            self._known[piece] = asked.full()[0].T if asked.sound[0] else None
+        return self._known[piece]
+
+
+def _explained(level: Level, points: np.ndarray) -> np.ndarray:
+    """Whether a point lies on the surface of a unit that is known or found."""
+    size = _SAME * (1.0 + np.linalg.norm(points, axis=1))
+    result = np.zeros(len(points), dtype=bool)
+    for i, x in enumerate(points):
+        cell = level.known.cell_at(x)
+        slopes = np.vstack([cell.Q, level.theta @ cell.Phi])
+        values = np.concatenate([cell.Q @ x + cell.q0, level.theta @ (cell.Phi @ x + cell.phi0)])
+        steep = np.linalg.norm(slopes, axis=1)
+        result[i] = bool(np.any((np.abs(values) < size[i] * steep) & (steep > 0.0)))
+    return result
+
+
+def with_unit(level: Level, unit: Unit, x: np.ndarray) -> Level:
+    """The level with one more unit, or with what the unit adds to one that was found before, up to a factor."""
+    for j, theta in enumerate(level.theta):
+        shared = ~level.unseen[j] & ~unit.unseen
+        ours, other = theta[shared], unit.theta[shared]
+        lengths = np.linalg.norm(ours) * np.linalg.norm(other)
+        if not lengths > 0.0 or not abs(ours @ other) > (1.0 - 1e-9) * lengths:
+            continue
+        new = level.unseen[j] & ~unit.unseen
+        if not new.any():
+            return replace(level, deeper=level.deeper + 1)
+        merged, unseen = level.theta.copy(), level.unseen.copy()
+        merged[j, new] = unit.theta[new] * ((ours @ other) / (other @ other))
+        unseen[j] &= unit.unseen
+        return replace(level, theta=merged, unseen=unseen)
+    return replace(
+        level,
+        theta=np.vstack([level.theta, unit.theta]),
+        points=np.vstack([level.points, x]),
+        unseen=np.vstack([level.unseen, unit.unseen]),
+    )
+
+
+def _unit_at(box: Box, known: Known, x: np.ndarray, jump: np.ndarray | None, rng: np.random.Generator) -> Unit | None:
+    """The unit whose surface passes through x, if it is one of the layer right above the known ones."""
+    if jump is None or not np.any(jump):
+        return None
+    surface, gap = first_surface(known.cell_at(x), x, unit_normal(jump))
+    if gap > 1e-4:
+        return None
+    if not surface.complete:
+        surface = trace(box, known, surface, x, rng)
+    unseen = np.linalg.norm(surface.free, axis=1) > 1e-6
+    if not surface.complete and not _nearly_complete(known, surface, unseen):
+        return None
+    theta = checked(box, known, np.where(unseen, 0.0, surface.theta), unseen, x, rng)
+    return None if theta is None else Unit(theta, unseen)
+
+
+def refilled(box: Box, level: Level, rng: np.random.Generator) -> Level:
+    """The level with weights that were not seen before, read off on walks from many points of the surfaces."""
+    theta, unseen = level.theta.copy(), level.unseen.copy()
+    for j in np.flatnonzero(unseen.any(axis=1)):
+        surface = Surface(theta[j], np.eye(theta.shape[1])[:, unseen[j]])
+        for x in points_on(level.known, theta[j], _STARTS, rng, level.points[j], unseen[j]).points:
+            surface = trace(box, level.known, surface, x, rng, patience=10)
+            if surface.complete:
+                break
+        left = np.linalg.norm(surface.free, axis=1) > 1e-6
+        grown = checked(box, level.known, np.where(left, 0.0, surface.theta), left, level.points[j], rng)
+        if grown is not None:
+            theta[j], unseen[j] = grown, left
+    return replace(level, theta=theta, unseen=unseen)
+
+
+def _nearly_complete(known: Known, surface: Surface, unseen: np.ndarray) -> bool:
+    """Whether all that is missing are a few weights of units below that are never on together with this one."""
+    count = int(np.count_nonzero(unseen))
+    return known.open is None and count <= max(1, known.n_top // 4) and count == surface.free.shape[1]

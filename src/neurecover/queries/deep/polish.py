@@ -1,0 +1,191 @@
+"""All weights at once, fitted to answers of the box by Gauss–Newton.
+
+For y_n = f(x_n; θ) and residuals r_n = y_n − f(x_n; θ), each weighted by the size of its answer,
+
+    (JᵀJ + λ D) δ = Jᵀr,    D = diag(JᵀJ).
+
+Near the truth, with every sample in the right cell, f is smooth in θ and one step takes an error e to about e². A
+tiny λ holds still what no answer sees: the scale that may move from a unit's row to the column above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import count
+
+import numpy as np
+
+from neurecover.models import DeepNetwork
+from neurecover.models.derivatives import free_directions, jacobian, parameters, with_parameters
+from neurecover.queries.box.limits import EVERYWHERE, Limits
+from neurecover.queries.deep.cells import Known
+from neurecover.queries.deep.output import sizes
+from neurecover.queries.deep.surfaces.ascent import jointly_on
+from neurecover.queries.deep.surfaces.points import points_on, random_points
+from neurecover.solve import Damping, Deadline, DenseSystem, Loop, Tolerances
+
+_STEPS = 8
+_RIDGE = 1e-13
+# Fractions of Σ r². What is left at the truth is rounding, of which a step promises the share of parameters per answer,
+# about three quarters; a step from near the truth takes an error e to e² and brings far more than a tenth.
+_TOLERANCES = Tolerances(rounding=1e-32, promise=0.75, gain=0.1)
+# Numbers of a Jacobian held at a time.
+_BLOCK = 2**22
+# Points at which two units are on together, at least, and the pairs that are seen to.
+_PAIRED = 3
+_PAIRS = 200
+_WANDERINGS = 40
+
+
+@dataclass(frozen=True, eq=False)
+class Polished:
+    """The best network met and the errors to expect of its hidden rows from what is left over.
+
+    errors (k₁ + … + k_L,) has the units layer after layer; it is large where the answers do not determine a weight.
+    """
+
+    network: DeepNetwork
+    errors: np.ndarray
+
+
+def polish(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, deadline: Deadline) -> Polished:
+    """At most eight Gauss–Newton steps from `network`, until they no longer gain."""
+    start = _Point(network.normal_form(), X, Y, 1.0 / sizes(Y))
+    end = Loop(start, _TOLERANCES, Damping(_RIDGE, smallest=_RIDGE)).advance(_STEPS, deadline).point
+    error = np.sqrt(end.loss / Y.size)
+    return Polished(end.network, _row_errors(end, max(error, np.finfo(float).eps)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """A network in normal form with its residuals r, each weighted by 1/size of its answer; Σ r² is the loss."""
+
+    network: DeepNetwork
+    X: np.ndarray
+    Y: np.ndarray
+    weight: np.ndarray
+
+    @cached_property
+    def residual(self) -> np.ndarray:
+        return self.weight[:, None] * (self.Y - self.network(self.X))
+
+    @cached_property
+    def loss(self) -> float:
+        return float(np.sum(self.residual**2))
+
+    @property
+    def scale(self) -> float:
+        return float(np.sum((self.weight[:, None] * self.Y) ** 2))
+
+    def system(self) -> DenseSystem:
+        p = self.network.n_parameters
+        matrix, right = np.zeros((p, p)), np.zeros(p)
+        rows = max(1, _BLOCK // (p * self.network.n_outputs))
+        for first in range(0, len(self.X), rows):
+            part = slice(first, first + rows)
+            J = (self.weight[part, None, None] * jacobian(self.network, self.X[part])).reshape(-1, p)
+            matrix += J.T @ J
+            right += J.T @ self.residual[part].ravel()
+        diagonal = np.diag(matrix)
+        return DenseSystem(matrix.T, right, np.where(diagonal > 0.0, diagonal, 1.0))  # symmetric, in Fortran order
+
+    def moved(self, step: np.ndarray) -> _Point | None:
+        if not np.isfinite(step).all():
+            return None
+        return replace(self, network=with_parameters(self.network, parameters(self.network) + step).normal_form())
+
+
+def _row_errors(end: _Point, noise: float) -> np.ndarray:
+    """√Σ σ² (JᵀJ)⁻¹ over the weights of a row, with the directions that change nothing taken out.
+
+    For J with D δ = 0 along the free directions δ, (JᵀJ + δδᵀ)⁻¹ is the inverse beside them.
+    """
+    equations = end.system()
+    scale = np.sqrt(equations.D)  # columns of J of unit length
+    matrix = equations.S / (scale[:, None] * scale)
+    free = free_directions(end.network) * scale[:, None]
+    length = np.linalg.norm(free, axis=0)
+    free = np.linalg.qr(free[:, length > 0.0] / length[length > 0.0])[0]
+    beside = DenseSystem(matrix + free @ free.T, np.eye(len(free)), np.ones(len(free)))
+    inverse = next(found for i in count() if (found := beside.solve(100.0**i * _RIDGE)) is not None)
+    spread = np.diag(inverse - free @ free.T)
+    # Where the ridge alone, or a column of zeros, stands between a weight and infinity, nothing sees it.
+    seen = (spread < 0.01 / _RIDGE) & (np.diag(matrix) > 0.0)
+    variance = np.where(seen, noise**2 * np.maximum(spread, 0.0) / equations.D, np.inf)
+    errors, first = [], 0
+    for W, b in end.network.layers[:-1]:
+        errors.append(np.sqrt(variance[first : first + W.size].reshape(W.shape).sum(axis=1)))
+        first += W.size + b.size
+    return np.concatenate(errors)
+
+
+def polishing_points(
+    network: DeepNetwork,
+    anchors: tuple[np.ndarray, ...],
+    n: int,
+    rng: np.random.Generator,
+    limits: Limits = EVERYWHERE,
+) -> np.ndarray:
+    """At least n points (·, d) that see every weight: every unit is on, and off, at more points than it has weights.
+
+    anchors are points (k_l, d) of the units' surfaces, layer by layer. Random points come first. Where a unit is hardly
+    ever on, or hardly ever off, points beside its surface are added; where it is hardly ever on, or off, while a unit
+    below is on, points at which it is.
+    """
+    X = random_points(Known(network.n_inputs, network.layers[:1], limits=limits), n, rng)
+    for number, points in enumerate(anchors):
+        known = Known(network.n_inputs, network.layers[:number], limits=limits)
+        theta = np.column_stack(network.layers[number])
+        on = known.features(X) @ theta.T > 0.0
+        needed = 3 * theta.shape[1]
+        rare = np.minimum(on.sum(axis=0), (~on).sum(axis=0))[: len(points)]
+        beside = [_beside(known, theta[j], needed - rare[j], rng, points[j]) for j in np.flatnonzero(rare < needed)]
+        X = np.vstack([X, *beside])
+        if number:
+            X = np.vstack([X, *_together(known, theta[: len(points)], points, X, rng)])
+    return X
+
+
+def _together(
+    known: Known, theta: np.ndarray, points: np.ndarray, X: np.ndarray, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Points for the pairs of units, one of this layer and one below, that X shows too rarely.
+
+    A weight shows where the unit below is on, and apart from the weights of other units where its own unit is on in
+    some places and off in others.
+    """
+    phi = known.features(X)
+    found = []
+    for side in (1.0, -1.0):
+        counts = (side * (phi @ theta.T) > 0.0).T.astype(float) @ (phi[:, :-1] > 0.0)
+        for j, i in np.argwhere(counts < _PAIRED)[:_PAIRS]:
+            start = jointly_on(known, side * theta[j], int(i), points[j], rng)
+
+            def inside(X: np.ndarray, row: np.ndarray = side * theta[j], i: int = i) -> np.ndarray:
+                phi = known.features(X)
+                return (phi @ row > 0.0) & (phi[:, i] > 0.0) & known.limits.inside(X)
+
+            found.append(_wandered(inside, start[: 2 * _PAIRED], rng))
+    return found
+
+
+def _beside(known: Known, theta: np.ndarray, n: int, rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """2 n points, half of them on either side of a surface and spread out over that side."""
+    where = points_on(known, theta, n, rng, x)
+    way = np.minimum(0.5 * where.room, 0.3 * (1.0 + np.linalg.norm(where.points, axis=1)))
+    shift = way[:, None] * where.normals
+    inside = known.limits.inside
+    above = _wandered(lambda X: (known.features(X) @ theta > 0.0) & inside(X), where.points + shift, rng)
+    below = _wandered(lambda X: (known.features(X) @ theta < 0.0) & inside(X), where.points - shift, rng)
+    return np.vstack([above, below])
+
+
+def _wandered(inside: Callable[[np.ndarray], np.ndarray], X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """The points X (n, d) after random steps of many lengths, each taken only if it ends inside."""
+    for spread in rng.choice([0.03, 0.1, 0.3, 1.0], _WANDERINGS):
+        size = spread * (1.0 + np.linalg.norm(X, axis=1, keepdims=True)) / np.sqrt(max(X.shape[1], 1))
+        moved = X + size * rng.standard_normal(X.shape)
+        X = np.where(inside(moved)[:, None], moved, X)
+    return X

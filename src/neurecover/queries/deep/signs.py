@@ -1,0 +1,145 @@
+"""Which side of its surface a unit is on.
+
+If the gradients of q_1 … q_k at a point of q_i = 0 are independent, there is a direction u that changes q_i alone. On
+the side where unit i is off the box is then constant along u, since nothing else above the known layers moves. A
+missing or a bogus row makes both sides change, so the test also tells whether the layer is complete.
+
+Where a layer has more units than the inputs have dimensions there is no such u. The surfaces above it then tell: 2
+relu(q) = |q| + q makes a unit above, v·2relu(S q) + b, equal to Σ v_i |q_i| + r·h + β with
+
+    r = Σ_i s_i v_i W_i,    β = b + Σ_i s_i v_i b_i,
+
+and v, r are known from tracing: linear in the signs s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from neurecover.queries.box.black_box import Box
+from neurecover.queries.deep.cells import Known
+from neurecover.queries.deep.surfaces.points import OnSurface, points_on
+
+_VOTES = 3
+# Short, so that no unit above changes within; moving a unit shows all the same.
+_RADIUS = 3e-5
+_ROUNDS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class Signs:
+    """`signs` (k,) is +1, −1, or 0 where no majority of points tells; `against` (k,) counts points that contradict it.
+
+    A point at which both sides change contradicts any sign: there, another unit moves that is not known.
+    """
+
+    signs: np.ndarray
+    against: np.ndarray
+
+    @property
+    def told(self) -> bool:
+        return bool(np.all(self.signs != 0.0))
+
+    @property
+    def unanimous(self) -> bool:
+        return self.told and not self.against.any()
+
+
+def signs_by_moving(box: Box, known: Known, rows: np.ndarray, points: np.ndarray, rng: np.random.Generator) -> Signs:
+    """The signs of the units with surfaces rows (k, f)·φ = 0 above `known`, by moving one of them at a time.
+
+    points (k, d) is one point of each surface.
+    """
+    k = len(rows)
+    votes = np.zeros((k, 3), dtype=int)
+    todo = np.arange(k)
+    for _ in range(_ROUNDS):
+        for i in todo:
+            votes[i] += _votes(box, known, rows, int(i), points[i], rng)
+        todo = np.flatnonzero(votes.max(axis=1) < _VOTES)
+        if not todo.size:
+            break
+    plus, minus, neither = votes.T
+    majority = 2 * np.maximum(plus, minus) > votes.sum(axis=1)
+    signs = np.where(majority, np.where(plus > minus, 1.0, -1.0), 0.0)
+    return Signs(signs, neither + np.minimum(plus, minus))
+
+
+def _votes(box: Box, known: Known, rows: np.ndarray, unit: int, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Votes for +1, votes for −1, and points where both sides change."""
+    where = points_on(known, rows[unit], 24, rng, x)
+    X, U, room = _lone_directions(known, rows, unit, where)
+    X, U, room = X[:6], U[:6], room[:6]
+    if not len(X):
+        return np.zeros(3, dtype=int)
+    radius = np.minimum(_RADIUS * (1.0 + np.linalg.norm(X, axis=1)), 0.7 * room)
+    steps = np.array([-1.0, -0.5, 0.5, 1.0])
+    points = (X[:, None, :] + (radius[:, None] * steps)[:, :, None] * U[:, None, :]).reshape(-1, X.shape[1])
+    Y = box(points)
+    noise = box.noise(points, Y).reshape(len(X), 4).max(axis=1)
+    f = Y.reshape(len(X), 4, Y.shape[1])
+    minus, plus = np.abs(f[:, 1] - f[:, 0]).max(axis=1), np.abs(f[:, 3] - f[:, 2]).max(axis=1)
+    larger = np.maximum(minus, plus)
+    clear = larger > 1e3 * noise
+    off_below = clear & (minus < 1e-3 * larger + 20.0 * noise)
+    off_above = clear & (plus < 1e-3 * larger + 20.0 * noise)
+    neither = clear & ~off_below & ~off_above
+    return np.array([off_below.sum(), off_above.sum(), neither.sum()])
+
+
+def _lone_directions(
+    known: Known, rows: np.ndarray, unit: int, where: OnSurface
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Points, unit directions that move q_unit alone, and how far no known unit is met; at most one per point."""
+    points, directions, rooms = [], [], []
+    target = np.zeros(len(rows))
+    target[unit] = 1.0
+    for x in where.points:
+        cell = known.cell_at(x)
+        slopes = rows @ cell.Phi
+        u = np.linalg.lstsq(slopes, target, rcond=1e-10)[0]
+        if np.linalg.norm(slopes @ u - target) > 1e-6 or not np.any(u):
+            continue
+        u /= np.linalg.norm(u)
+        values, speeds = np.concatenate([cell.Q @ x + cell.q0]), cell.Q @ u
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ways = np.abs(values / speeds)
+        points.append(x)
+        directions.append(u)
+        back, forth = known.limits.ways(x[None], u[None])
+        rooms.append(min(np.min(ways[~np.isnan(ways)], initial=np.inf), -back[0], forth[0]))
+    if not points:
+        return np.zeros((0, known.n_inputs)), np.zeros((0, known.n_inputs)), np.zeros(0)
+    order = np.argsort(-np.array(rooms))
+    return np.array(points)[order], np.array(directions)[order], np.array(rooms)[order]
+
+
+def signs_from_above(known: Known, theta: np.ndarray) -> np.ndarray | None:
+    """The signs of the open layer from surfaces theta (u, f) traced above it; None if these do not settle them."""
+    assert known.open is not None
+    W, _ = known.open
+    k, d = W.shape
+    V, r = theta[:, :k], theta[:, k : k + d]
+    equations = (V[:, None, :] * W.T[None, :, :]).reshape(-1, k)
+    if len(equations) < k:
+        return None
+    scale = np.linalg.norm(equations, axis=0)
+    if not np.all(scale > 0.0):
+        return None
+    solution, _, rank, _ = np.linalg.lstsq(equations / scale, r.ravel(), rcond=1e-7)
+    solution = solution / scale
+    if rank < k or np.abs(np.abs(solution) - 1.0).max() > 1e-2:
+        return None
+    return np.sign(solution)
+
+
+def with_signs(known: Known, signs: np.ndarray, theta: np.ndarray) -> tuple[Known, np.ndarray]:
+    """The open layer closed, and the surfaces above it in terms of its values: θ = (2v, β − Σ s_i v_i b_i)."""
+    assert known.open is not None
+    W, b = known.open
+    k = len(b)
+    V, beta = theta[:, :k], theta[:, -1]
+    closed = replace(known, layers=(*known.layers, (signs[:, None] * W, signs * b)), open=None)
+    return closed, np.column_stack([2.0 * V, beta - V @ (signs * b)])

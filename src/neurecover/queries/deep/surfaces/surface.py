@@ -1,0 +1,72 @@
+"""What is known so far about the surface θ·φ(x) = 0 of one unit above the known layers.
+
+Every answer gives linear equations for θ (f,). They are kept as a particular solution θ̂ and an orthonormal basis N
+of all directions that no equation has seen yet,
+
+    θ ∈ { θ̂ + N u }.
+
+The surface is known in those cells where Nᵀ φ vanishes; once N is empty, it is known everywhere. The scale of θ is
+fixed by giving the normal at the first point length one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.queries.deep.cells import Cell
+
+# Directions of φ that Nᵀ sees by less than this, relative to their size, count as known.
+_SEEN = 1e-7
+
+
+@dataclass(frozen=True, eq=False)
+class Surface:
+    """θ̂ (f,) and N (f, m)."""
+
+    theta: np.ndarray
+    free: np.ndarray
+
+    @property
+    def complete(self) -> bool:
+        return self.free.shape[1] == 0
+
+    def normal(self, cell: Cell) -> np.ndarray:
+        """The gradient of θ·φ in a cell where the surface is known."""
+        return cell.Phi.T @ self.theta
+
+    def unknown(self, phi: np.ndarray) -> float:
+        """How much of the direction φ no equation has seen, between 0 and 1."""
+        size = float(np.linalg.norm(phi))
+        return float(np.linalg.norm(self.free.T @ phi)) / size if size > 0.0 else 0.0
+
+    def knows(self, phi: np.ndarray) -> bool:
+        return self.unknown(phi) < _SEEN
+
+    def with_equation(self, row: np.ndarray, value: float) -> Surface:
+        """The surface after row·θ = value, with row not seen in full before."""
+        seen = self.free.T @ row
+        theta = self.theta + self.free @ (seen * ((value - row @ self.theta) / (seen @ seen)))
+        # A reflection that takes `seen` to the first axis leaves the other m − 1 axes free.
+        mirror = seen.copy()
+        mirror[0] += np.copysign(np.linalg.norm(seen), seen[0])
+        mirror /= np.linalg.norm(mirror)
+        free = self.free - 2.0 * np.outer(self.free @ mirror, mirror)
+        return Surface(theta, free[:, 1:])
+
+
+def first_surface(cell: Cell, x: np.ndarray, normal: np.ndarray) -> tuple[Surface, float]:
+    """What the unit normal at the point x of the surface tells, and how far the two are from agreeing with the cell.
+
+    The equations are Φᵀθ = normal and φ(x)·θ = 0.
+    """
+    phi = cell.Phi @ x + cell.phi0
+    # A point far out weighs no more than the normal.
+    weight = 1.0 / max(1.0, float(np.linalg.norm(phi)))
+    rows = np.vstack([cell.Phi.T, weight * phi])
+    values = np.append(normal, 0.0)
+    U, s, Vt = np.linalg.svd(rows, full_matrices=True)
+    rank = int(np.count_nonzero(s > 1e-9 * s[0]))
+    theta = Vt[:rank].T @ ((U[:, :rank].T @ values) / s[:rank])
+    return Surface(theta, Vt[rank:].T), float(np.linalg.norm(rows @ theta - values))

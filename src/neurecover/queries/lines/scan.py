@@ -1,0 +1,57 @@
+"""A random line through the inputs and all its kinks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.exceptions import UnsolvableError
+from neurecover.queries.box.black_box import Box
+from neurecover.queries.lines.kinks import Kinks, find_kinks
+
+# A plane at distance r from the origin crosses the line beyond this with a chance of about r / FAR.
+FAR, FAR_COARSE = 1e4, 1e3
+_MOST = 100_000
+
+
+class NotPiecewiseLinearError(UnsolvableError):
+    """The box is not made of straight pieces, so that no other line would do better."""
+
+
+@dataclass(frozen=True, eq=False)
+class Scan:
+    """The line x + t v and its kinks."""
+
+    x: np.ndarray
+    v: np.ndarray
+    kinks: Kinks
+
+
+def scan_line(box: Box, rng: np.random.Generator, farther: float = 1.0, towards: np.ndarray | None = None) -> Scan:
+    """All kinks on a random line, so many times as far out as usual, or from edge to edge where the box has limits.
+
+    There it ends in the point `towards` (d,) if that is told.
+
+    NotPiecewiseLinearError where the box is not made of straight pieces along it.
+    """
+    if box.limits:
+        start, stop = box.limits.ends(rng)
+        stop = stop if towards is None else towards
+        x, v, far = 0.5 * (start + stop), 0.5 * (stop - start), 1.0
+    else:
+        x, v = 0.5 * rng.standard_normal(box.n_inputs), rng.standard_normal(box.n_inputs)
+        far = farther * (FAR_COARSE if box.coarse else FAR)
+    kinks = find_kinks(box, x, v, -far, far, most=_MOST)
+    if not kinks.complete:
+        raise NotPiecewiseLinearError(
+            f"Along a line the box bends as curves do, or in more places than {_MOST} queries can find: "
+            "it is not a network of straight pieces, or far too wide a one."
+        )
+    blurred = int(np.count_nonzero(~kinks.resolved))
+    if not box.coarse and blurred > 2 + len(kinks.resolved) // 4:
+        raise NotPiecewiseLinearError(
+            f"The answers of the box jump, or bend smoothly, in {blurred} places along a line: "
+            "it is not a network of straight pieces."
+        )
+    return Scan(x, v, kinks)

@@ -1,0 +1,102 @@
+"""Planes and an affine part that no signs of the units take up: fitted together, and put into units as far as can be.
+
+In region r, with D_rj = 1 where w_j·x + b_j > 0 and 0 elsewhere,
+
+    G_r = Σ_j D_rj J_j w_jᵀ + L,       f_r − G_r x_r = Σ_j D_rj J_j b_j + c,
+
+linear in (W, L) and in (b, c). There are two reasons for an L that is no sum of A_j w_jᵀ over some of the units: two
+units on one plane that face away from each other (`twins`), and units that are on all over the range in which the box
+may be asked. The sum of the latter is a straight function, for which one unit an output stands that is on there too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from neurecover.activations import Activation
+from neurecover.models import Network
+from neurecover.queries.box.black_box import Box
+from neurecover.queries.box.regions import Regions
+from neurecover.queries.shallow.design import TYPICAL, add_regions
+from neurecover.queries.shallow.joint import least_squares, measure_output_weights
+from neurecover.queries.shallow.planes import Planes, slopes_of
+
+_ITERATIONS = 3
+# Well-centred regions per unit and output, and a few for the affine part.
+_REGIONS, _MORE = 1.3, 4
+# What is left of the affine part that is rounding, relative to the jumps.
+_NOTHING = 1e-9
+
+
+def refine_affine(box: Box, planes: Planes, regions: Regions, accuracy: float, rng: np.random.Generator) -> Planes:
+    """The planes and their affine part that fit the gradients of many regions best, and the errors to expect."""
+    if box.n_outputs > 1:
+        planes = _fitted(_with_jumps(box, planes, rng), regions)
+        planes = _with_jumps(box, planes, rng)
+    most = int(np.ceil(_REGIONS * len(planes) / box.n_outputs)) + _MORE
+    regions = add_regions(box, _bends(planes), regions, accuracy, most, rng=rng)
+    return _fitted(planes, regions)
+
+
+def _bends(planes: Planes) -> Network:
+    """The planes without their affine part."""
+    return Network(planes.W, planes.b, planes.J, None)
+
+
+def _with_jumps(box: Box, planes: Planes, rng: np.random.Generator) -> Planes:
+    return replace(planes, J=measure_output_weights(box, _bends(planes), rng).A)
+
+
+def _fitted(planes: Planes, regions: Regions) -> Planes:
+    regions = regions.take(np.isfinite(regions.sigma))
+    R, p, d = regions.gradients.shape
+    k = len(planes)
+    on = regions.points @ planes.W.T + planes.b > 0.0
+    design = np.hstack([(on[:, None, :] * planes.J).reshape(R * p, k), np.tile(np.eye(p), (R, 1))])
+    heavy, light = np.repeat(1.0 / regions.sigma, p), np.repeat(1.0 / regions.noise, p)
+    rows, offsets = np.vstack([planes.W, planes.L]), np.append(planes.b, planes.c)
+    for _ in range(_ITERATIONS):
+        left = regions.gradients.reshape(R * p, d) - design @ rows
+        rows = rows + least_squares(design, left, heavy)
+        # At the points themselves the slopes fitted are taken off, not those measured.
+        slopes = (design @ rows).reshape(R, p, d)
+        left = regions.values - np.einsum("rpd,rd->rp", slopes, regions.points)
+        offsets = offsets + least_squares(design, left.reshape(R * p, 1) - (design @ offsets)[:, None], light)[:, 0]
+    size = np.linalg.norm(rows[:k], axis=1)
+    inverse = np.linalg.pinv(design * heavy[:, None])
+    error = TYPICAL * np.sqrt(d) * np.linalg.norm(inverse[:k], axis=1) / size
+    W, b, J = rows[:k] / size[:, None], offsets[:k] / size, planes.J * size
+    return Planes(W, b, J, rows[k:], offsets[k:], error)
+
+
+@dataclass(frozen=True, eq=False)
+class Straight:
+    """A network whose last `extra` units stand for an affine part."""
+
+    network: Network
+    extra: int
+
+
+def with_straight_units(box: Box, planes: Planes, activation: Activation) -> Straight:
+    """The planes as units that all face one way, and the affine part as units that are on all over the range."""
+    alpha, kappa = slopes_of(activation)
+    A = planes.J / kappa
+    # act(z) = α z + κ relu(z), so that α z is taken off again.
+    L, c = planes.L - alpha * A @ planes.W, planes.c - alpha * A @ planes.b
+    size = np.linalg.norm(L, axis=1)
+    outputs = np.flatnonzero(size > _NOTHING * np.linalg.norm(planes.J))
+    V = L[outputs] / size[outputs, None]
+    shift = 1.0 - box.limits.least(V)
+    added = np.zeros((len(L), len(outputs)))
+    right = alpha + kappa
+    added[outputs, np.arange(len(outputs))] = size[outputs] / right
+    network = Network(
+        np.vstack([planes.W, V]),
+        np.append(planes.b, shift),
+        np.hstack([A, added]),
+        c - right * added @ shift,
+        activation,
+    )
+    return Straight(network, len(outputs))

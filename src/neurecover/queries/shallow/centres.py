@@ -1,0 +1,114 @@
+"""Points far from every plane of a network that is roughly known, and steps from them that cross none.
+
+With z = W x + b every pattern of signs can be had in full if the rows of W are independent: x = W⁺(±ζ − b) is as far as
+ζ from all planes at once, where a random x is as near as ζ/k to one of them. With more rows than that, x is moved away
+from the planes that are too near, one small projection at a time [Agmon 1954], and the pattern is what comes of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.models import Network
+from neurecover.queries.box.limits import EVERYWHERE, Limits
+
+# The rows of W count as independent while the smallest singular value is above this part of the largest.
+_INDEPENDENT = 0.05
+_POOL, _SWEEPS = 1500, 60
+# The part of the way to the edge of a range that its points keep within.
+_MIDST = 0.9
+# Part of the way to the nearest plane that a step may take.
+_CLEAR = 0.9
+
+
+@dataclass(frozen=True, eq=False)
+class Centres:
+    """Where points far from every plane of `network` (in normal form) can be had.
+
+    `inverse` (d, k) is W⁺ where every pattern of signs is possible; where it is None there is a `pool` of points.
+    """
+
+    network: Network
+    inverse: np.ndarray | None
+    pool: np.ndarray
+
+    @classmethod
+    def around(cls, network: Network, rng: np.random.Generator, limits: Limits = EVERYWHERE) -> Centres:
+        """Where a box has limits, points inside them alone, whose patterns cannot be chosen."""
+        network = network.normal_form()
+        if limits:
+            return cls(network, None, _relaxed_inside(network, rng, limits))
+        k, d = network.W.shape
+        nowhere = np.zeros((0, d))
+        if 0 < k <= d:
+            U, S, Vt = np.linalg.svd(network.W, full_matrices=False)
+            if S[-1] > _INDEPENDENT * S[0]:
+                return cls(network, (Vt.T / S) @ U.T, nowhere)
+        return cls(network, None, _relaxed(network, rng) if k else rng.standard_normal((_POOL, d)))
+
+    @property
+    def radius(self) -> float:
+        """How far out the points are: where the terms of the answers have outgrown the biases."""
+        return 2.0 * np.sqrt(self.network.n_inputs)
+
+    def at(self, active: np.ndarray) -> np.ndarray:
+        """The points (n, d) where the units `active` (n, k) are on and the others off, if patterns can be chosen."""
+        assert self.inverse is not None
+        signs = np.where(active, 1.0, -1.0)
+        zeta = self.radius / np.linalg.norm(signs @ self.inverse.T, axis=1)
+        return (zeta[:, None] * signs - self.network.b) @ self.inverse.T
+
+    def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
+        """Points (count, d) with random patterns."""
+        if self.inverse is not None:
+            return self.at(rng.random((count, self.network.n_hidden)) < 0.5)
+        return self.pool[rng.integers(len(self.pool), size=count)]
+
+
+def _relaxed(network: Network, rng: np.random.Generator) -> np.ndarray:
+    W, b = network.W, network.b
+    k, d = W.shape
+    wanted, radius = 1.0, 2.0 * np.sqrt(d)
+    X = 2.0 * rng.standard_normal((4 * _POOL, d))
+    for _ in range(_SWEEPS):
+        z = X @ W.T + b
+        X = X + np.sign(z) * np.maximum(wanted - np.abs(z), 0.0) @ W / max(1.0, k / d)
+        X *= radius / np.linalg.norm(X, axis=1, keepdims=True)
+    margin = np.abs(X @ W.T + b).min(axis=1)
+    return X[np.argsort(-margin, kind="stable")[:_POOL]]
+
+
+def _relaxed_inside(network: Network, rng: np.random.Generator, limits: Limits) -> np.ndarray:
+    """Points away from planes and from the edge of the range, those with most room first."""
+    W, b = network.W, network.b
+    X = limits.drawn_in(2.0 * rng.standard_normal((4 * _POOL, network.n_inputs)), _MIDST)
+    wanted = 0.3 * np.linalg.norm(X, axis=1).mean() / np.sqrt(network.n_inputs)
+    for _ in range(_SWEEPS):
+        z = X @ W.T + b
+        X = X + np.sign(z) * np.maximum(wanted - np.abs(z), 0.0) @ W / max(1.0, len(W) / network.n_inputs)
+        X = limits.drawn_in(X, _MIDST)
+    margin = np.minimum(np.abs(X @ W.T + b).min(axis=1, initial=np.inf), limits.room(X))
+    return X[np.argsort(-margin, kind="stable")[:_POOL]]
+
+
+def clear_steps(network: Network, points: np.ndarray, basis: np.ndarray, limits: Limits = EVERYWHERE) -> np.ndarray:
+    """Signed steps (R, m) along the columns of the basis (d, m), the longer way that crosses no plane.
+
+    No longer than the points are from the origin: beyond that the answers grow as fast as the step.
+    """
+    z = points @ network.W.T + network.b
+    speed = network.W @ basis
+    steps = np.empty((len(points), basis.shape[1]))
+    with np.errstate(divide="ignore"):
+        for r, row in enumerate(z):
+            ratio = speed / row[:, None]
+            forward = 1.0 / (-ratio).max(axis=0, initial=0.0)
+            backward = 1.0 / ratio.max(axis=0, initial=0.0)
+            if limits:
+                back, forth = limits.ways(np.broadcast_to(points[r], basis.T.shape), basis.T)
+                forward, backward = np.minimum(forward, forth), np.minimum(backward, -back)
+            steps[r] = np.where(forward >= backward, forward, -backward)
+    longest = np.linalg.norm(points, axis=1, keepdims=True) + 1.0
+    return np.sign(steps) * np.minimum(_CLEAR * np.abs(steps), longest)

@@ -1,0 +1,48 @@
+"""Units from answers to random questions, where answers are too coarse for lines to show the kinks.
+
+On a line a kink shows if the slopes beside it differ by more than the rounding of two answers over a piece; in a fit to
+n answers at once a unit shows if it adds more than rounding/√n. The fit has to begin somewhere, and a search that
+begins anywhere finds where: `search.network`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.activations import Activation
+from neurecover.data import ArraySource
+from neurecover.exceptions import UnsolvableError
+from neurecover.fit.options import FitOptions
+from neurecover.models import Network
+from neurecover.queries.box.black_box import Box
+from neurecover.search.network import search_network
+from neurecover.search.task import Task
+from neurecover.solve import Deadline, steps_within
+
+# Answers per parameter that the search is made on, at least so many.
+_LOAD, _FEWEST = 12, 1_000
+# Units of a student, where hardly any were seen.
+_NARROWEST = 12
+# Multiplications after which the search is given up, as `solve.steps_within` counts them: about 20 s.
+_WORK = 4e11
+
+
+def network_from_samples(
+    box: Box, source: ArraySource, n_units: int, activation: Activation, rng: np.random.Generator, deadline: Deadline
+) -> Network:
+    """A network for the answers, its number of units found; n_units is about how many there are.
+
+    UnsolvableError where none has signs of its own.
+    """
+    X, Y = source.collect()
+    count = max(_FEWEST, _LOAD * (n_units + 1) * (box.n_inputs + box.n_outputs + 1) // box.n_outputs)
+    X, Y = X[:count], Y[:count]
+    level = len(Y) * box.n_outputs * (box.resolution * box.scale) ** 2 / float(np.sum(Y**2))
+    task = Task(activation, box.n_inputs, box.n_outputs, len(X), True, None, level)
+    n_weights = max(2 * n_units, _NARROWEST) * (box.n_inputs + 1)
+    steps = steps_within(_WORK, len(X), n_weights, dense=n_weights <= FitOptions().dense)
+    found = search_network(ArraySource(X, Y), task, rng, deadline.within_steps(steps))
+    if found.sign_choices != 1:
+        raise UnsolvableError("The units that fit the answers have no signs for which nothing affine is left over.")
+    assert isinstance(found.network, Network)
+    return found.network

@@ -1,0 +1,140 @@
+"""All weights at once from the gradients of many regions.
+
+In region r the network has the slopes D_rj = act′(w_j·x_r + b_j), so
+
+    G_r = Σ_j D_rj A_j w_jᵀ,       f_r − G_r x_r = Σ_j D_rj A_j b_j + c.
+
+With A fixed both are linear in the rest: p equations in w_j per region and component, p in b and c per region. Only
+the product A_j w_j counts, so for one output A may stay as it is. For more, the direction of A_j is measured by itself:
+at a point on plane j, far from the others, the second difference across the plane is a multiple of A_j.
+
+Where inputs are many, the b_j take few questions more and are measured by themselves too: `measure_offsets`.
+
+Regions are weighted by the rounding of their gradients, and the equations are solved for a correction, so that the
+accuracy is that of the residuals and not of the condition number.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.models import Network, replace_arrays
+from neurecover.queries.box.black_box import Box
+from neurecover.queries.box.limits import Limits
+from neurecover.queries.box.regions import Regions
+from neurecover.queries.lines.segments import local_kinks
+from neurecover.queries.shallow.centres import Centres
+
+_ITERATIONS = 3
+_TRIES = 8
+# The size of the points at which offsets are measured, the part of the way to the next plane that is used, and the
+# number of answers that tell c.
+_NEAR, _WITHIN, _OFFSETS = 0.3, 0.7, 8
+
+
+def refine_jointly(network: Network, regions: Regions) -> Network:
+    """The network that fits the regions best, A held fixed."""
+    regions = regions.take(np.isfinite(regions.sigma))
+    R, p, d = regions.gradients.shape
+    k = network.n_hidden
+    design = _design(network, regions)
+    heavy = np.repeat(1.0 / regions.sigma, p)
+    light = np.repeat(1.0 / regions.noise, p)
+    offsets = np.hstack([design, np.tile(np.eye(p), (R, 1))])
+    for _ in range(_ITERATIONS):
+        left = regions.gradients - (_slopes(network, regions)[:, None, :] * network.A) @ network.W
+        dW = least_squares(design, left.reshape(R * p, d), heavy)
+        network = replace_arrays(network, W=network.W + dW)
+        left = regions.values - network(regions.points)
+        shift = least_squares(offsets, left.reshape(R * p, 1), light)[:, 0]
+        network = replace_arrays(network, b=network.b + shift[:k], c=network.c + shift[k:])
+    return network
+
+
+def measure_output_weights(box: Box, network: Network, rng: np.random.Generator) -> Network:
+    """The direction of every A_j from three questions across plane j: f(x + u) − 2 f(x) + f(x − u) ∝ A_j.
+
+    The point x lies on the plane and u leads straight away from it, without crossing another one.
+    """
+    network = network.normal_form()
+    W, b = network.W, network.b
+    points, room = _points_on_planes(network, Centres.around(network, rng, box.limits), box.limits, rng)
+    z = points @ W.T + b
+    np.fill_diagonal(z, np.inf)
+    steps = 0.9 * np.min(np.abs(z) / np.maximum(np.abs(W @ W.T), 1e-300), axis=1)
+    steps = np.minimum(steps, np.linalg.norm(points, axis=1) + 1.0)
+    steps = np.minimum(steps, 0.9 * box.limits.room(points))
+    points, steps, W, b = points[room > 0.0], steps[room > 0.0], W[room > 0.0], b[room > 0.0]
+    asked = points + np.array([1.0, 0.0, -1.0])[:, None, None] * steps[:, None] * W
+    f = box(asked.reshape(-1, network.n_inputs)).reshape(3, len(points), -1)
+    unit = network.activation(np.einsum("snd,nd->sn", asked, W) + b)
+    bend, own = (g[0] - 2.0 * g[1] + g[2] for g in (f, unit[:, :, None]))
+    A = network.A.copy()
+    A[:, room > 0.0] = (bend / own).T
+    return replace_arrays(network, A=A)
+
+
+def measure_offsets(box: Box, network: Network, rng: np.random.Generator) -> Network:
+    """Every b_j from four questions across its plane, at a point near the origin where an error of w_j hardly counts.
+
+    The kink at x + t w_j, with w_j of length one, says that b_j = −w_j·x − t. c is what is then left of the answers.
+    """
+    network = network.normal_form()
+    W, b = network.W, network.b.copy()
+    best, room = _points_near_origin(network, box.limits, rng)
+    found = local_kinks(box, best, W, _WITHIN * room)
+    good = found.visible & (np.abs(found.position) < 0.1 * _WITHIN * room)
+    b[good] = (-np.sum(best * W, axis=1) - found.position)[good]
+    network = replace_arrays(network, b=b)
+    X = best[good][:_OFFSETS]
+    return replace_arrays(network, c=network.c + np.median(box(X) - network(X), axis=0)) if len(X) else network
+
+
+def _points_near_origin(network: Network, limits: Limits, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """A point (k, d) on every plane, and how far along the normal another one is met (k,): the farthest of a few."""
+    W, b = network.W, network.b
+    best, room = np.zeros_like(W), np.zeros(len(W))
+    for _ in range(_TRIES):
+        X = _NEAR * rng.standard_normal(W.shape)
+        X = limits.beside_planes(X, W, b)
+        X -= (np.sum(X * W, axis=1) + b)[:, None] * W
+        z = np.abs(X @ W.T + b) / np.maximum(np.abs(W @ W.T), 1e-300)
+        np.fill_diagonal(z, np.inf)
+        away = np.minimum(z.min(axis=1, initial=1.0), limits.room(X))
+        farther = away > room
+        best[farther], room[farther] = X[farther], away[farther]
+    return best, room
+
+
+def _points_on_planes(
+    network: Network, centres: Centres, limits: Limits, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    """A point (k, d) on every plane that is as far as can be found from the others, and how far that is (k,)."""
+    best, room = np.zeros_like(network.W), np.full(network.n_hidden, -1.0)
+    for _ in range(_TRIES):
+        points = centres.draw(network.n_hidden, rng)
+        points = limits.beside_planes(points, network.W, network.b)
+        z = points @ network.W.T + network.b
+        points = points - np.diagonal(z)[:, None] * network.W
+        z = np.abs(points @ network.W.T + network.b)
+        np.fill_diagonal(z, np.inf)
+        margin = np.minimum(z.min(axis=1), limits.room(points))
+        best[margin > room] = points[margin > room]
+        room = np.maximum(room, margin)
+    return best, room
+
+
+def _slopes(network: Network, regions: Regions) -> np.ndarray:
+    """D (R, k)."""
+    return network.activation.derivative(regions.points @ network.W.T + network.b)
+
+
+def _design(network: Network, regions: Regions) -> np.ndarray:
+    """(R p, k): D_rj A_oj in row (r, o)."""
+    return (_slopes(network, regions)[:, None, :] * network.A).reshape(-1, network.n_hidden)
+
+
+def least_squares(design: np.ndarray, right: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    from scipy.linalg import lstsq
+
+    return lstsq(design * weight[:, None], right * weight[:, None], lapack_driver="gelsy", check_finite=False)[0]

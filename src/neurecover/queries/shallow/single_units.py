@@ -1,0 +1,98 @@
+"""One unit at a time: questions that leave all other units off.
+
+Where the rows of W are independent there are x with z_j > 0 and z_i < 0 for all i ≠ j. With an activation that is zero
+on the left the answers there are
+
+    y = A_j (w_j·x + b_j) + c,
+
+and c itself where every unit is off. Their rounding is relative to what is added up, so a unit with small A_j, whose
+digits are lost among the larger ones elsewhere, is seen as sharply as the others. (d + 1) unknowns per output follow
+from a linear least-squares fit, of rank one over the outputs. Half of the questions go so far out that A_j z_j outgrows
+c and its rounding.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.models import Network, replace_arrays
+from neurecover.queries.box.black_box import Box
+from neurecover.queries.shallow.centres import Centres
+from neurecover.queries.shallow.planes import slopes_of
+
+# Questions per unknown.
+_QUESTIONS = 5
+# How many times the offset a unit's own term is made far out, and how far that may be at most.
+_ABOVE, _FARTHEST = 3.0, 1e4
+# Rounding is not independent from answer to answer, so errors average out less than they should: twice as measured.
+CAUTION = 2.0
+
+
+@dataclass(frozen=True, eq=False)
+class Alone:
+    """The network and the error to expect of every row, (k,); the questions X (n, d) and the answers Y (n, p)."""
+
+    network: Network
+    error: np.ndarray
+    X: np.ndarray
+    Y: np.ndarray
+
+
+def refine_alone(box: Box, network: Network, error: np.ndarray, rng: np.random.Generator) -> Alone | None:
+    """Every unit fitted to answers of its own where that is better than `error` (k,); None if units cannot be alone."""
+    network = network.normal_form()
+    centres = Centres.around(network, rng, box.limits)
+    if centres.inverse is None or slopes_of(network.activation)[0] != 0.0:
+        return None
+    k, d = network.W.shape
+    count = _QUESTIONS * (d + 1)
+    asked = [_questions(centres, None, 32, np.ones(32), rng)]
+    answers = [box(asked[0])]
+    c = np.median(answers[0], axis=0)
+    W, b, A, error = network.W.copy(), network.b.copy(), network.A.copy(), error.copy()
+    for j in range(k):
+        far = _ABOVE * np.abs(c).max() / max(float(np.abs(A[:, j]).max()) * centres.radius, 1e-300)
+        reach = np.where(np.arange(count) % 2, np.clip(far, 1.0, _FARTHEST), 1.0)
+        asked.append(_questions(centres, j, count, reach, rng))
+        answers.append(box(asked[-1]))
+        rows, expected = _affine_fit(asked[-1], answers[-1] - c)
+        left, size, right = np.linalg.svd(rows, full_matrices=False)
+        scale = size[0] * np.linalg.norm(right[0, :d])
+        if expected < error[j] * scale:
+            sign = np.sign(right[0, :d] @ network.W[j])
+            W[j], b[j], A[:, j] = sign * right[0, :d], sign * right[0, d], sign * size[0] * left[:, 0]
+            error[j] = expected / scale
+    refined = replace_arrays(network, W=W, b=b, A=A, c=c).normal_form()
+    return Alone(refined, error, np.concatenate(asked), np.concatenate(answers))
+
+
+def _affine_fit(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
+    """The (p, d + 1) of the best Y = rows·(x, 1), and the error to expect of a row's first d entries together."""
+    inputs = np.column_stack([X, np.ones(len(X))])
+    rows = np.linalg.lstsq(inputs, Y, rcond=None)[0].T
+    left = np.linalg.norm(Y - inputs @ rows.T) / np.sqrt(Y.shape[1] * (len(X) - inputs.shape[1]))
+    inverse = np.linalg.pinv(inputs)
+    return rows, float(CAUTION * left * np.linalg.norm(inverse[:-1]))
+
+
+def _questions(centres: Centres, j: int | None, count: int, reach: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Points (count, d), rounded to float32, where unit j alone is on; none for j = None.
+
+    reach (count,) is how many times as far out as usual they are.
+    """
+    assert centres.inverse is not None
+    W, b = centres.network.W, centres.network.b
+    k, d = W.shape
+    z = -rng.uniform(0.2, 1.0, (count, k))
+    if j is not None:
+        z[:, j] *= -2.0
+    free = rng.standard_normal((count, d))
+    free -= (free @ W.T) @ centres.inverse.T
+    seen = z @ centres.inverse.T
+    # As much of the length in the directions that no plane depends on as a random point would have.
+    zeta = centres.radius * np.sqrt(k / d) / np.median(np.linalg.norm(seen, axis=1))
+    far = reach[:, None]
+    X = (far * zeta * z - b) @ centres.inverse.T + far * centres.radius / np.sqrt(d) * free
+    return X.astype(np.float32).astype(float)
