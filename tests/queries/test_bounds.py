@@ -8,7 +8,7 @@ import pytest
 import neurecover as nr
 from neurecover.data.frames import Frame
 from neurecover.experiments.extract import he_network
-from neurecover.queries.box.limits import EVERYWHERE, Limits, range_frame
+from neurecover.queries.box.limits import EVERYWHERE, Limits, choose_frame
 
 LOW, HIGH = np.array([-1.0, 0.0, 480.0]), np.array([3.0, 2.0, 520.0])
 
@@ -34,7 +34,7 @@ def extract(model, d: int, low, high, seed: int = 0, **settings) -> nr.Recovery:
 @pytest.fixture(params=["middle", "data"])
 def limits(request) -> tuple[Limits, Frame]:
     data = np.random.default_rng(0).standard_normal((50, 3)) @ [[1, 0.5, 0], [0, 0.2, 0], [0, 3, 8]] + [0.5, 1.2, 495]
-    frame = range_frame(LOW, HIGH, None if request.param == "middle" else Frame.like(data))
+    frame = choose_frame(LOW, HIGH, None if request.param == "middle" else Frame.like(data))
     return Limits.of(LOW, HIGH, frame), frame
 
 
@@ -49,7 +49,7 @@ def test_the_range_in_the_coordinates_of_the_questions(limits: tuple[Limits, Fra
     Z = 2.0 * rng.standard_normal((500, 3))
     np.testing.assert_array_equal(within.gauge(Z) <= 1.0, is_inside(frame, Z))
     assert 50 < np.count_nonzero(is_inside(frame, Z)) < 450
-    drawn = within.drawn_in(Z)
+    drawn = within.pull_inside(Z)
     assert is_inside(frame, drawn).all()
     near = within.gauge(Z) < 0.9
     np.testing.assert_array_equal(drawn[near], Z[near])
@@ -58,12 +58,12 @@ def test_the_range_in_the_coordinates_of_the_questions(limits: tuple[Limits, Fra
     U = rng.standard_normal((500, 3))
     U /= np.linalg.norm(U, axis=1, keepdims=True)
     assert is_inside(frame, drawn + room[:, None] * U).all()
-    back, forth = within.ways(drawn, U)
+    back, forth = within.distances_to_edge(drawn, U)
     assert is_inside(frame, drawn + back[:, None] * U).all()
     assert is_inside(frame, drawn + forth[:, None] * U).all()
     np.testing.assert_allclose(within.gauge(drawn + forth[:, None] * U), 0.999, atol=1e-9)
     np.testing.assert_allclose(within.gauge(drawn + back[:, None] * U), 0.999, atol=1e-9)
-    assert is_inside(frame, np.vstack([within.ends(rng) for _ in range(50)])).all()
+    assert is_inside(frame, np.vstack([within.draw_ends(rng) for _ in range(50)])).all()
 
 
 def test_corners_and_the_least_value_of_a_linear_function(limits: tuple[Limits, Frame]) -> None:
@@ -75,16 +75,16 @@ def test_corners_and_the_least_value_of_a_linear_function(limits: tuple[Limits, 
     np.testing.assert_allclose(sorted(map(tuple, found.round(9))), sorted(expected), atol=1e-6)
     assert within.corners(5, rng).shape == (5, 3)
     V = rng.standard_normal((20, 3))
-    np.testing.assert_allclose(within.least(V), (corners / 0.999 @ V.T).min(axis=0), rtol=1e-9)
+    np.testing.assert_allclose(within.minimum(V), (corners / 0.999 @ V.T).min(axis=0), rtol=1e-9)
 
 
 def test_a_box_without_limits_is_asked_as_before() -> None:
     Z = np.random.default_rng(0).standard_normal((5, 4))
     assert not EVERYWHERE
-    assert EVERYWHERE.drawn_in(Z) is Z
-    assert EVERYWHERE.shorter(Z, Z, 1e9) is Z
-    assert EVERYWHERE.beside_planes(Z, Z, Z[:, 0]) is Z
-    assert EVERYWHERE.inside(Z).all()
+    assert EVERYWHERE.pull_inside(Z) is Z
+    assert EVERYWHERE.shorten(Z, Z, 1e9) is Z
+    assert EVERYWHERE.move_to_planes(Z, Z, Z[:, 0]) is Z
+    assert EVERYWHERE.contains(Z).all()
     assert np.all(EVERYWHERE.room(Z) == np.inf)
 
 

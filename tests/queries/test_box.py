@@ -73,19 +73,6 @@ def test_answers_that_differ_when_asked_again_are_noticed():
         _ = box.resolution
 
 
-def test_the_latest_answers_are_kept_on_request():
-    box = Box(lambda X: X[:, 0], 2)
-    box(np.zeros((5, 2)))
-    box.keep(6)
-    box(np.arange(8.0).reshape(4, 2))
-    box(np.arange(8.0, 16.0).reshape(4, 2))
-    X, Y = box.kept()
-    np.testing.assert_array_equal(X[:, 0], [4, 6, 8, 10, 12, 14])
-    np.testing.assert_array_equal(Y[:, 0], X[:, 0])
-    box.keep(0)
-    assert len(box.kept()[0]) == 0
-
-
 def test_questions_are_safe_from_a_box_that_writes_into_them():
     def ask(X):
         X *= 0.0

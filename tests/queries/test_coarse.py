@@ -9,7 +9,7 @@ import pytest
 import neurecover as nr
 from neurecover.data.frames import Frame
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.shallow.coarse import _once
+from neurecover.queries.shallow.coarse import _informative_rows
 
 SIZE = np.array([1e-3, 1.0, 1e3, 5.0, 0.1, 30.0])
 MEAN = np.array([0.0, 1.0, 5e3, -20.0, 3.0, 100.0])
@@ -77,9 +77,9 @@ def test_rounding_that_is_the_same_in_many_answers_is_no_evidence(digits: int) -
 def test_questions_at_which_no_unit_shows_count_once() -> None:
     truth = nr.Network([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0], [[1.0, 1.0]])
     X = np.array([[-1.0, -1.0], [1.0, -1.0], [-2.0, -1.0], [1.0, 1.0], [-3.0, -1.0]])
-    np.testing.assert_array_equal(_once(truth, X), [0, 1, 3])
+    np.testing.assert_array_equal(_informative_rows(truth, X), [0, 1, 3])
     leaky = nr.Network(truth.W, truth.b, truth.A, activation="leaky_relu(0.1)")
-    np.testing.assert_array_equal(_once(leaky, X), np.arange(5))
+    np.testing.assert_array_equal(_informative_rows(leaky, X), np.arange(5))
 
 
 def test_questions_are_known_as_they_are_put() -> None:
@@ -94,13 +94,13 @@ def test_questions_are_known_as_they_are_put() -> None:
     box = Box(ask, 6, frame=Frame.of_columns(MEAN, SIZE))
     assert 2.0**-24 <= box.resolution < 1e-5
     Z = np.random.default_rng(0).standard_normal((50, 6))
-    put = box.seen(Z)
+    put = box.round_queries(Z)
     assert 1e-9 < np.abs(put - Z).max() < 1e-5
     box(put)
     np.testing.assert_array_equal(seen[-1], seen[-1].astype(np.float32))
     np.testing.assert_allclose(MEAN + put * SIZE, seen[-1], rtol=0, atol=1e-11 * np.abs(MEAN).max())
     plain = Box(truth, 6)
-    assert plain.seen(Z) is Z
+    assert plain.round_queries(Z) is Z
 
 
 def test_half_precision_is_asked_where_its_answers_are_finite() -> None:
@@ -108,5 +108,5 @@ def test_half_precision_is_asked_where_its_answers_are_finite() -> None:
     box = Box(lambda X: truth(X).astype(np.float16), 6)
     assert box.resolution >= 2.0**-11
     assert box.limits
-    assert np.isfinite(box(box.limits.drawn_in(1e9 * np.ones((1, 6))))).all()
+    assert np.isfinite(box(box.limits.pull_inside(1e9 * np.ones((1, 6))))).all()
     assert not Box(truth, 6).limits

@@ -9,7 +9,7 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.matching import compare
 from neurecover.models import DeepNetwork
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.deep.extract import extract_deep, fresh_residual
+from neurecover.queries.deep.extract import extract_deep, measure_residual
 from neurecover.solve.deadline import Deadline
 
 
@@ -89,9 +89,9 @@ def test_residual_sees_a_wrong_weight():
     wrong = W.copy()
     wrong[0, 0] += 1e-3
     box, rng = Box(network, 6), np.random.default_rng(0)
-    assert fresh_residual(box, network, rng) < 1e-12
+    assert measure_residual(box, network, rng) < 1e-12
     before = box.queries
-    assert fresh_residual(box, DeepNetwork([(wrong, b), *above]), rng) > 1e-5
+    assert measure_residual(box, DeepNetwork([(wrong, b), *above]), rng) > 1e-5
     assert box.queries - before >= max(200, network.n_parameters)
 
 

@@ -8,16 +8,16 @@ import pytest
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import DeepNetwork, Network
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.deep.cells import Known
+from neurecover.queries.deep.boundaries.ascent import feature_gradients, find_extreme_points, find_jointly_active
+from neurecover.queries.deep.boundaries.boundary import start_boundary
+from neurecover.queries.deep.boundaries.check import boundary_holds
+from neurecover.queries.deep.boundaries.points import draw_points, find_boundary_points
+from neurecover.queries.deep.boundaries.tracing import trace
+from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.deep.output import fit_output
-from neurecover.queries.deep.polish import polish, polishing_points
-from neurecover.queries.deep.signs import signs_by_moving, signs_from_above, with_signs
-from neurecover.queries.deep.span import gradient_span, lifted
-from neurecover.queries.deep.surfaces.ascent import extreme_points, gradients, jointly_on
-from neurecover.queries.deep.surfaces.check import holds
-from neurecover.queries.deep.surfaces.points import points_on, random_points
-from neurecover.queries.deep.surfaces.surface import first_surface
-from neurecover.queries.deep.surfaces.tracing import trace
+from neurecover.queries.deep.polish import choose_polishing_points, polish
+from neurecover.queries.deep.signs import apply_signs, find_signs_by_moving, find_signs_from_above
+from neurecover.queries.deep.span import find_gradient_span, lift
 from neurecover.queries.shallow.extract import SeveralLayersError, extract_shallow
 from neurecover.solve.deadline import Deadline
 
@@ -40,17 +40,17 @@ def aligned(a: np.ndarray, b: np.ndarray) -> float:
 @pytest.mark.parametrize("open_layer", [False, True])
 def test_features_are_affine_in_a_cell(open_layer):
     network = he_network((5, 4, 6, 3, 1), 0)
-    known = Known(5, network.layers[:1], network.layers[1]) if open_layer else Known(5, network.layers[:2])
-    X = random_points(known, 50, np.random.default_rng(1))
+    known = KnownLayers(5, network.layers[:1], network.layers[1]) if open_layer else KnownLayers(5, network.layers[:2])
+    X = draw_points(known, 50, np.random.default_rng(1))
     for x in X:
         cell = known.cell_at(x)
         assert np.allclose(cell.Phi @ x + cell.phi0, known.features(x[None])[0])
         assert np.allclose(cell.Q @ x + cell.q0, known.values(x[None])[0])
 
 
-def surface_of_unit(known: Known, theta: np.ndarray, seed: int) -> np.ndarray:
+def boundary_of_unit(known: KnownLayers, theta: np.ndarray, seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
-    X = random_points(known, 200, rng)
+    X = draw_points(known, 200, rng)
     side = known.features(X) @ theta > 0.0
     low, high = X[~side][0], X[side][0]
     for _ in range(60):
@@ -67,56 +67,56 @@ def test_tracing_reads_off_every_weight_behind_open_signs():
     network = he_network((5, 8, 6, 1), 3)
     flips = np.random.default_rng(0).choice([-1.0, 1.0], 8)
     (W, b), (V, c), _ = network.layers
-    known = Known(5, (), (flips[:, None] * W, flips * b))
+    known = KnownLayers(5, (), (flips[:, None] * W, flips * b))
     rng = np.random.default_rng(1)
     traced = []
     for unit in range(6):
         # V relu(q) + c = ½ V|q| + ½ V q + c, and q = W x + b does not depend on the flips.
         theta = np.concatenate([0.5 * V[unit], 0.5 * V[unit] @ W, [c[unit] + 0.5 * V[unit] @ b]])
-        x = surface_of_unit(known, theta, unit)
+        x = boundary_of_unit(known, theta, unit)
         cell = known.cell_at(x)
         normal = cell.Phi.T @ theta
-        surface, gap = first_surface(cell, x, normal / np.linalg.norm(normal))
+        boundary, gap = start_boundary(cell, x, normal / np.linalg.norm(normal))
         assert gap < 1e-10
-        surface = trace(Box(network, 5), known, surface, x, rng)
-        if surface.complete:
-            traced.append(surface.theta)
-            assert aligned(surface.theta, theta) < 1e-6
+        boundary = trace(Box(network, 5), known, boundary, x, rng)
+        if boundary.complete:
+            traced.append(boundary.theta)
+            assert aligned(boundary.theta, theta) < 1e-6
     assert len(traced) >= 4
-    signs = signs_from_above(known, np.array(traced))
+    signs = find_signs_from_above(known, np.array(traced))
     assert signs is not None
     assert np.array_equal(signs, flips)
-    closed, rows = with_signs(known, signs, np.array(traced))
+    closed, rows = apply_signs(known, signs, np.array(traced))
     assert np.allclose(closed.layers[0][0], W)
     assert min(aligned(rows[0], np.append(v, k)) for v, k in zip(V, c)) < 1e-6
 
 
-def test_too_few_surfaces_do_not_settle_the_signs():
+def test_too_few_boundaries_do_not_settle_the_signs():
     rng = np.random.default_rng(0)
-    known = Known(3, (), (rng.standard_normal((8, 3)), rng.standard_normal(8)))
-    assert signs_from_above(known, rng.standard_normal((2, 12))) is None
+    known = KnownLayers(3, (), (rng.standard_normal((8, 3)), rng.standard_normal(8)))
+    assert find_signs_from_above(known, rng.standard_normal((2, 12))) is None
 
 
 def test_moving_one_unit_tells_its_sign_and_a_missing_unit_shows():
     network = he_network((6, 6, 6, 1), 5)
     W, b = network.layers[0]
     flips = np.random.default_rng(1).choice([-1.0, 1.0], 6)
-    known, rows = Known(6), np.column_stack([W, b]) * flips[:, None]
+    known, rows = KnownLayers(6), np.column_stack([W, b]) * flips[:, None]
     points = np.array([-b[i] * W[i] for i in range(6)])
-    signs = signs_by_moving(Box(network, 6), known, rows, points, np.random.default_rng(2))
+    signs = find_signs_by_moving(Box(network, 6), known, rows, points, np.random.default_rng(2))
     assert signs.unanimous
     assert np.array_equal(signs.signs, flips)
-    fewer = signs_by_moving(Box(network, 6), known, rows[:5], points[:5], np.random.default_rng(2))
+    fewer = find_signs_by_moving(Box(network, 6), known, rows[:5], points[:5], np.random.default_rng(2))
     assert not fewer.unanimous
 
 
 def test_output_fit_gives_signs_and_tells_a_missing_unit():
     network = he_network((5, 5, 6, 2), 4)
-    known = Known(5, network.layers[:1])
+    known = KnownLayers(5, network.layers[:1])
     V, c = network.layers[1]
     flips = np.random.default_rng(1).choice([-1.0, 1.0], 6)
     rows = np.column_stack([V, c]) * flips[:, None]
-    X = random_points(known, 80, np.random.default_rng(2))
+    X = draw_points(known, 80, np.random.default_rng(2))
     on = (network.hidden(X)[1] > 0.0).sum(axis=0)
     assert on.min() > 4
     assert on.max() < 76
@@ -127,14 +127,14 @@ def test_output_fit_gives_signs_and_tells_a_missing_unit():
     assert fit_output(known, rows[:-1], X, network(X)) is None
 
 
-def test_a_weight_that_no_surface_shows_is_read_off_the_straight_part():
+def test_a_weight_that_no_boundary_shows_is_read_off_the_straight_part():
     network = he_network((5, 5, 6, 2), 4)
-    known = Known(5, network.layers[:1])
+    known = KnownLayers(5, network.layers[:1])
     V, c = (part.copy() for part in network.layers[1])
-    # Unit 2 is on, far from its surface, wherever unit 3 below is on.
+    # Unit 2 is on, far from its boundary, wherever unit 3 below is on.
     V[2, 3], c[2] = 50.0, 1.0
     changed = DeepNetwork([network.layers[0], (V, c), network.layers[2]])
-    X = random_points(known, 120, np.random.default_rng(2))
+    X = draw_points(known, 120, np.random.default_rng(2))
     h = known.hidden(X)
     X = X[(h[:, 3] == 0.0) | (h @ np.where(np.arange(5) == 3, 0.0, V[2]) + c[2] > 0.0)]
     rows, unseen = np.column_stack([V, c]), np.zeros((6, 6), dtype=bool)
@@ -150,17 +150,17 @@ def test_a_weight_that_no_surface_shows_is_read_off_the_straight_part():
     np.testing.assert_allclose(output.network.layers[1][0][2] * size, V[2], rtol=1e-8)
 
 
-def test_a_surface_holds_or_is_refuted_where_the_box_is_not_flat():
+def test_a_boundary_holds_or_is_refuted_where_the_box_is_not_flat():
     network = he_network((8, 6, 5, 4, 1), 3)
     box, rng = Box(network, 8), np.random.default_rng(0)
     held = refuted = 0
     for layer in (1, 2):
-        known = Known(8, network.layers[:layer])
+        known = KnownLayers(8, network.layers[:layer])
         for row in np.column_stack(network.layers[layer]):
-            where = points_on(known, row, 40, rng, np.zeros(8))
-            moved = points_on(known, row + 0.1 * rng.standard_normal(len(row)), 40, rng, np.zeros(8))
-            held += holds(box, where)
-            refuted += not holds(box, moved)
+            where = find_boundary_points(known, row, 40, rng, np.zeros(8))
+            moved = find_boundary_points(known, row + 0.1 * rng.standard_normal(len(row)), 40, rng, np.zeros(8))
+            held += boundary_holds(box, where)
+            refuted += not boundary_holds(box, moved)
     assert held == 9
     assert refuted == 9
 
@@ -170,7 +170,7 @@ def test_polish_squares_the_error():
     rng = np.random.default_rng(3)
     rough = DeepNetwork([(W + 1e-7 * rng.standard_normal(W.shape), b) for W, b in network.layers])
     anchors = (np.array([-b * w for w, b in zip(*network.layers[0])]),)
-    X = polishing_points(rough, anchors, 200, rng)
+    X = choose_polishing_points(rough, anchors, 200, rng)
     polished = polish(rough, X, network(X), Deadline())
     assert max(np.abs(V - W).max() for (V, _), (W, _) in zip(polished.network.layers, network.layers)) < 1e-11
     assert polished.errors.max() < 1e-11
@@ -186,38 +186,38 @@ def test_errors_say_when_no_answer_sees_a_weight():
 def test_gradients_span_the_rows_and_rows_are_lifted():
     network = he_network((25, 4, 3, 1), 9)
     box, rng = Box(network, 25), np.random.default_rng(0)
-    basis = gradient_span(box, rng)
+    basis = find_gradient_span(box, rng)
     W = network.layers[0][0]
     assert basis.shape == (25, 4)
     assert np.abs(W - W @ basis @ basis.T).max() < 1e-7
     rough = DeepNetwork([(W @ basis, network.layers[0][1]), *network.layers[1:]])
-    assert np.abs(lifted(box, rough, basis, rng).layers[0][0] - W).max() < 1e-11
+    assert np.abs(lift(box, rough, basis, rng).layers[0][0] - W).max() < 1e-11
 
 
-def test_points_on_a_surface_lie_on_it():
+def test_points_on_a_boundary_lie_on_it():
     network = he_network((5, 7, 4, 1), 10)
-    known = Known(5, network.layers[:1])
+    known = KnownLayers(5, network.layers[:1])
     theta = np.append(network.layers[1][0][0], network.layers[1][1][0])
-    near = surface_of_unit(known, theta, 0)
-    where = points_on(known, theta, 30, np.random.default_rng(0), near)
+    near = boundary_of_unit(known, theta, 0)
+    where = find_boundary_points(known, theta, 30, np.random.default_rng(0), near)
     assert len(where.points) >= 20
     assert np.abs(known.features(where.points) @ theta).max() < 1e-9
 
 
 def test_gradients_are_those_of_differences():
-    known = Known(5, he_network((5, 6, 4, 1), 0).layers[:2])
+    known = KnownLayers(5, he_network((5, 6, 4, 1), 0).layers[:2])
     rng = np.random.default_rng(0)
     X, theta = rng.standard_normal((20, 5)), rng.standard_normal(5)
     steps = 1e-7 * np.eye(5)
     ahead = np.stack([(known.features(X + h) - known.features(X - h)) @ theta for h in steps], axis=1) / 2e-7
-    np.testing.assert_allclose(gradients(known, theta, X), ahead, atol=1e-6)
+    np.testing.assert_allclose(feature_gradients(known, theta, X), ahead, atol=1e-6)
 
 
-def a_rare_pair() -> tuple[Known, np.ndarray]:
+def a_rare_pair() -> tuple[KnownLayers, np.ndarray]:
     """A unit above that is on together with unit 0 of the layer below only in a corner of the inputs."""
     network = he_network((8, 8, 6, 1), 1)
-    known = Known(8, network.layers[:1])
-    X = random_points(known, 4000, np.random.default_rng(0))
+    known = KnownLayers(8, network.layers[:1])
+    X = draw_points(known, 4000, np.random.default_rng(0))
     H = known.hidden(X)
     w = np.append(-np.ones(8), 0.0)
     w[0], w[3] = 0.2, 1.5
@@ -229,9 +229,9 @@ def a_rare_pair() -> tuple[Known, np.ndarray]:
 def test_units_are_brought_on_together_where_random_points_hardly_do():
     known, theta = a_rare_pair()
     rng = np.random.default_rng(1)
-    X = random_points(known, 400, rng)
+    X = draw_points(known, 400, rng)
     assert np.mean((known.features(X) @ theta > 0.0) & (known.hidden(X)[:, 0] > 0.0)) < 0.05
-    found = jointly_on(known, theta, 0, X[0], rng)
+    found = find_jointly_active(known, theta, 0, X[0], rng)
     assert len(found) >= 10
     assert np.all(known.features(found) @ theta > 0.0)
     assert np.all(known.hidden(found)[:, 0] > 0.0)
@@ -241,11 +241,11 @@ def test_units_are_brought_on_together_where_random_points_hardly_do():
 def test_extreme_points_switch_units_that_hardly_ever_change(seed: int, layer: int, unit: int):
     # Units of four hidden layers that one usual input in ten thousand switches.
     layers = he_network((20, 16, 12, 8, 4, 1), seed).layers
-    known, row = Known(20, layers[: layer - 1]), np.column_stack(layers[layer - 1])[unit]
+    known, row = KnownLayers(20, layers[: layer - 1]), np.column_stack(layers[layer - 1])[unit]
     rng = np.random.default_rng(0)
     usual = known.features(rng.standard_normal((20_000, 20))) @ row > 0.0
     rare = usual.mean() < 0.5
-    extreme = known.features(extreme_points(known, 300, rng)) @ row > 0.0
+    extreme = known.features(find_extreme_points(known, 300, rng)) @ row > 0.0
     assert np.mean(usual == rare) < 5e-4
     assert np.mean(extreme == rare) > 5e-3
 
@@ -256,7 +256,7 @@ def test_one_layer_is_told_from_several():
         rng = np.random.default_rng(seed)
         try:
             extract_shallow(
-                Box(he_network((10, 10, 8, 1), seed), 10), doubted=True, rng=rng, deadline=Deadline.after(None)
+                Box(he_network((10, 10, 8, 1), seed), 10), maybe_deep=True, rng=rng, deadline=Deadline.after(None)
             )
         except SeveralLayersError:
             told += 1
@@ -264,5 +264,5 @@ def test_one_layer_is_told_from_several():
             pass
         (W, b), (A, c) = he_network((10, 10, 1), seed).layers
         box = Box(Network(W, b, A, c), 10)
-        assert extract_shallow(box, doubted=True, rng=rng, deadline=Deadline.after(None)).exact
+        assert extract_shallow(box, maybe_deep=True, rng=rng, deadline=Deadline.after(None)).exact
     assert told >= 7

@@ -6,7 +6,7 @@ import pytest
 import neurecover as nr
 from neurecover.activations import get
 from neurecover.certificate.ambiguity import sign_ambiguities
-from neurecover.queries.shallow.opposite_units import with_twins
+from neurecover.queries.shallow.opposite_units import resolve_opposite_units
 from neurecover.queries.shallow.planes import AffinePartError, Planes
 
 
@@ -41,9 +41,9 @@ def planes_of(truth: nr.Network, k: int, rng: np.random.Generator) -> Planes:
 def test_planes_and_their_affine_part_give_the_twins(d: int, k: int, p: int, twins: int, activation: str) -> None:
     for seed in range(5):
         truth = network(d, k, p, twins, seed, activation)
-        found = with_twins(planes_of(truth, k, np.random.default_rng(seed)), get(activation), 1e-9)
+        found = resolve_opposite_units(planes_of(truth, k, np.random.default_rng(seed)), get(activation), 1e-9)
         assert found is not None
-        assert found.only
+        assert found.unique
         assert found.network.n_hidden == k + twins
         errors = nr.compare(found.network, truth)
         assert max(errors.weight_error, errors.bias_error, errors.output_weight_error) < 1e-9
@@ -57,7 +57,7 @@ def test_a_straight_part_is_not_explained_by_twins() -> None:
         for k in (4, 6, 9):
             planes = planes_of(network(6, k, 1, 0, seed), k, rng)
             other = Planes(planes.W, planes.b, planes.J, rng.standard_normal((1, 6)), planes.c, planes.error)
-            assert with_twins(other, get("relu"), 1e-9) is None
+            assert resolve_opposite_units(other, get("relu"), 1e-9) is None
 
 
 @pytest.mark.parametrize(("activation", "name"), [("leaky_relu(0.1)", r"leaky_relu\(0.1\)"), ("abs", "abs")])
@@ -65,7 +65,7 @@ def test_twins_in_one_ratio_on_every_plane_are_units_of_another_activation(activ
     for seed in range(5):
         planes = planes_of(network(8, 5, 2, 0, seed, activation), 5, np.random.default_rng(seed))
         with pytest.raises(AffinePartError, match=f"activation='{name}'"):
-            with_twins(planes, get("relu"), 1e-9)
+            resolve_opposite_units(planes, get("relu"), 1e-9)
 
 
 @pytest.mark.parametrize(

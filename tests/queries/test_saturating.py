@@ -11,7 +11,7 @@ import neurecover as nr
 from neurecover import Network, simulate
 from neurecover.activations import get
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.box.curvature import is_curved, smooth_resolution
+from neurecover.queries.box.curvature import is_curved, measure_smooth_resolution
 from neurecover.queries.saturating.steps import limits_of
 
 
@@ -171,6 +171,6 @@ def test_curves_are_told_from_kinks_and_digits() -> None:
         kinked = simulate.teacher(5, 300, activation="relu", random_state=seed)
         assert is_curved(Box(smooth, 5), rng)
         assert not is_curved(Box(kinked, 5), rng)
-        assert smooth_resolution(Box(smooth, 5), rng) < 1e-14
-        rounded = smooth_resolution(Box(_float32(smooth), 5), rng)
+        assert measure_smooth_resolution(Box(smooth, 5), rng) < 1e-14
+        rounded = measure_smooth_resolution(Box(_float32(smooth), 5), rng)
         assert 2e-8 < rounded < 2e-6

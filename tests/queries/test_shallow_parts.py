@@ -9,17 +9,17 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.matching import compare
 from neurecover.models import Network, replace_arrays
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.box.gradients import measure_gradients, orthonormal_basis
+from neurecover.queries.box.gradients import draw_basis, measure_gradients
 from neurecover.queries.box.regions import Regions
 from neurecover.queries.lines.kinks import find_kinks
 from neurecover.queries.lines.scan import scan_line
-from neurecover.queries.shallow.centres import Centres, clear_steps
+from neurecover.queries.shallow.centres import Centres, choose_clear_steps
 from neurecover.queries.shallow.design import add_regions, expected_errors
 from neurecover.queries.shallow.joint import measure_offsets, measure_output_weights, refine_jointly
 from neurecover.queries.shallow.lattice import reduce_lattice, subset_by_lattice
-from neurecover.queries.shallow.line_units import match_kinks, units_on_line
-from neurecover.queries.shallow.planes import Planes, oriented, slopes_of
-from neurecover.queries.shallow.single_units import refine_alone
+from neurecover.queries.shallow.line_units import find_units_on_line, match_kinks
+from neurecover.queries.shallow.planes import Planes, orient, slopes_of
+from neurecover.queries.shallow.single_units import refine_single_units
 
 
 def planes_of(network: Network, turned: np.ndarray) -> Planes:
@@ -42,7 +42,7 @@ def test_signs_are_solved_for(activation: str, d: int, k: int, p: int):
     planes = planes_of(network, rng.random(k) < 0.5)
     X = rng.standard_normal((50, d))
     np.testing.assert_allclose(planes(X), network(X), atol=1e-12)
-    found = oriented(planes, get(activation), tolerance=1e-8)
+    found = orient(planes, get(activation), tolerance=1e-8)
     np.testing.assert_allclose(found(X), network(X), atol=1e-12)
     assert compare(found, network).weight_error < 1e-12
 
@@ -51,7 +51,7 @@ def test_an_affine_part_that_is_no_units_is_refused():
     planes = planes_of(a_network(2, 12, 9), np.zeros(9, dtype=bool))
     odd = Planes(planes.W, planes.b, planes.J, planes.L + 0.1, planes.c, planes.error)
     with pytest.raises(UnsolvableError, match="affine part"):
-        oriented(odd, get("relu"), tolerance=1e-6)
+        orient(odd, get("relu"), tolerance=1e-6)
     with pytest.raises(ValueError, match="two straight pieces"):
         slopes_of(get("square"))
 
@@ -83,8 +83,8 @@ def test_steps_from_centred_points_cross_no_plane(d: int, k: int):
     network = a_network(4, d, k).normal_form()
     rng = np.random.default_rng(0)
     points = Centres.around(network, rng).draw(20, rng)
-    basis = orthonormal_basis(rng, d)
-    steps = clear_steps(network, points, basis)
+    basis = draw_basis(rng, d)
+    steps = choose_clear_steps(network, points, basis)
     there = points[:, None, :] + steps[:, :, None] * basis.T
     before = points @ network.W.T + network.b > 0
     after = there @ network.W.T + network.b > 0
@@ -107,7 +107,7 @@ def test_patterns_can_be_chosen_where_rows_are_independent():
 def some_regions(box: Box, d: int, count: int) -> Regions:
     rng = np.random.default_rng(7)
     points = rng.standard_normal((count, d))
-    return Regions.measured(measure_gradients(box, points, orthonormal_basis(rng, d), np.full(count, 1e-4), rng=rng))
+    return Regions.from_gradients(measure_gradients(box, points, draw_basis(rng, d), np.full(count, 1e-4), rng=rng))
 
 
 @pytest.mark.parametrize("p", [1, 3])
@@ -148,7 +148,7 @@ def test_a_chain_tells_n_bad_units_by_n_and_one_regions(seed: int):
     network = a_network(seed, d, k).normal_form()
     box, rng = Box(network, d), np.random.default_rng(seed)
     line = scan_line(box, rng)
-    regions = units_on_line(box, line.x, line.v, line.kinks, Planes.none(d, 1), rng=rng).regions
+    regions = find_units_on_line(box, line.x, line.v, line.kinks, Planes.empty(d, 1), rng=rng).regions
     errors = expected_errors(network, regions)
     accuracy = float(np.quantile(errors, 0.93))
     more = add_regions(box, network, regions, accuracy, 4 * k, rng=rng)
@@ -173,7 +173,7 @@ def test_units_alone_are_sharper_in_float32():
     network = Network(network.W, network.b, A, network.c)
     rng = np.random.default_rng(0)
     rough = replace_arrays(network, W=network.W + 1e-4 * rng.standard_normal((12, 30)))
-    alone = refine_alone(Box(in_float32(network), 30), rough, np.full(12, 1e-3), rng)
+    alone = refine_single_units(Box(in_float32(network), 30), rough, np.full(12, 1e-3), rng)
     assert alone is not None
     comparison = compare(alone.network, network)
     assert comparison.weight_error < 4 * alone.error.max()
@@ -205,7 +205,7 @@ def test_a_line_finds_the_units_that_are_not_known_yet():
     x, v = rng.standard_normal((2, 15))
     box = Box(network, 15)
     kinks = find_kinks(box, x, v, -1e4, 1e4)
-    line = units_on_line(box, x, v, kinks, known, rng=rng)
+    line = find_units_on_line(box, x, v, kinks, known, rng=rng)
     assert line.explained.all()
     assert line.seen.all()
     normal = network.normal_form()

@@ -19,7 +19,7 @@ from neurecover.excerpt import Excerpt
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.running import Progress, Run, looked_at, running
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.box.limits import EVERYWHERE, Limits, range_frame
+from neurecover.queries.box.limits import EVERYWHERE, Limits, choose_frame
 from neurecover.queries.extraction import Extraction
 from neurecover.random import RandomStateLike
 from neurecover.results import Recovery
@@ -69,28 +69,28 @@ def extract(
         )
     if accuracy is not None and not 0.0 < accuracy < 1.0:
         raise ValueError(f"accuracy needs a number between 0 and 1. Got {accuracy!r}.")
-    act = None if isinstance(activation, str) and activation.strip() == "auto" else _asked_for(activation)
+    act = None if isinstance(activation, str) and activation.strip() == "auto" else _check_activation(activation)
     widths, depth = _architecture(n_hidden, depth)
     with running("extract", random_state, time_budget, progress) as run:
-        box = _box(oracle, query_budget)
+        box = _make_box(oracle, query_budget)
         try:
-            found = _in_inputs(_extracted(box, widths, depth, accuracy, act, run), box)
-            network, certificate = _certified(box, found, n_hidden, run)
+            found = _to_input_units(_extract(box, widths, depth, accuracy, act, run), box)
+            network, certificate = _certify(box, found, n_hidden, run)
             certificate = looked_at(certificate, oracle, network.activation)
         except RefusedError as reason:
-            network, certificate = _nothing(oracle, str(reason), box.queries, act or _RELU)
+            network, certificate = _constant_result(oracle, str(reason), box.queries, act or _RELU)
         except UnsolvableError as reason:
-            network, certificate = _nothing(oracle, str(reason), box.queries, act or _RELU)
+            network, certificate = _constant_result(oracle, str(reason), box.queries, act or _RELU)
             certificate = looked_at(certificate, oracle, network.activation)
         run.clock.stage("certify", certificate.verdict)
     return run.recovery(network, certificate, "queries", None, box.queries)
 
 
-def _box(oracle: Oracle, budget: int | None) -> Box:
+def _make_box(oracle: Oracle, budget: int | None) -> Box:
     """The oracle as a box that is asked around its data, and within its bounds if it has any."""
     frame, limits = oracle.frame, EVERYWHERE
     if oracle.bounds is not None:
-        frame = range_frame(*oracle.bounds, frame)
+        frame = choose_frame(*oracle.bounds, frame)
         limits = Limits.of(*oracle.bounds, frame)
     return Box(
         oracle.ask,
@@ -103,7 +103,7 @@ def _box(oracle: Oracle, budget: int | None) -> Box:
     )
 
 
-def _extracted(
+def _extract(
     box: Box,
     widths: tuple[int, ...] | None,
     depth: int | None,
@@ -111,26 +111,26 @@ def _extracted(
     activation: Activation | None,
     run: Run,
 ) -> Extraction:
-    """Straight pieces or units that saturate, whichever the box looks like where the activation is not told."""
+    """StraightUnits pieces or units that saturate, whichever the box looks like where the activation is not told."""
     from neurecover.queries.box.curvature import is_curved
     from neurecover.queries.lines.scan import NotPiecewiseLinearError
     from neurecover.queries.saturating.steps import NotSaturatingError
 
-    tell = _teller(box, run)
+    tell = _make_progress(box, run)
     if activation is not None and activation.homogeneity is None:
-        return _saturating(box, widths, depth, activation, run, tell)
+        return _extract_saturating(box, widths, depth, activation, run, tell)
     if activation is None and depth in (None, 1) and box.n_inputs > 1 and is_curved(box, run.rng):
         with suppress(NotSaturatingError):
-            return _saturating(box, widths, depth, activations.get("tanh"), run, tell)
+            return _extract_saturating(box, widths, depth, activations.get("tanh"), run, tell)
     try:
-        return _straight(box, widths, depth, accuracy, activation or _RELU, run, tell)
+        return _extract_straight(box, widths, depth, accuracy, activation or _RELU, run, tell)
     except NotPiecewiseLinearError as error:
         if activation is not None or depth not in (None, 1):
             raise UnsolvableError(f"{error} {SMOOTH}") from None
-        return _saturating(box, widths, depth, activations.get("tanh"), run, tell)
+        return _extract_saturating(box, widths, depth, activations.get("tanh"), run, tell)
 
 
-def _saturating(
+def _extract_saturating(
     box: Box,
     widths: tuple[int, ...] | None,
     depth: int | None,
@@ -155,7 +155,7 @@ def _saturating(
     return found
 
 
-def _straight(
+def _extract_straight(
     box: Box,
     widths: tuple[int, ...] | None,
     depth: int | None,
@@ -178,7 +178,7 @@ def _straight(
                 activation=activation,
                 n_hidden=widths[0] if widths else None,
                 accuracy=accuracy,
-                doubted=depth is None and str(activation) == "relu",
+                maybe_deep=depth is None and str(activation) == "relu",
                 rng=run.rng,
                 deadline=run.deadline,
                 progress=tell,
@@ -204,7 +204,7 @@ def _straight(
     return deep
 
 
-def _teller(box: Box, run: Run) -> Callable[[str, float], None]:
+def _make_progress(box: Box, run: Run) -> Callable[[str, float], None]:
     def tell(stage: str, figure: float) -> None:
         """The queries so far and the time left; figures other than residuals belong to the name of the stage too."""
         left = "" if run.deadline.moment is None else f", {run.deadline.seconds_left:.0f} s left"
@@ -215,7 +215,7 @@ def _teller(box: Box, run: Run) -> Callable[[str, float], None]:
     return tell
 
 
-def _asked_for(activation: str | Activation) -> Activation:
+def _check_activation(activation: str | Activation) -> Activation:
     """The activation, if there is a way to it; ValueError, with the way there is, if not."""
     from neurecover.queries.saturating.steps import limits_of
     from neurecover.queries.shallow.planes import slopes_of
@@ -237,7 +237,7 @@ def _stage_sentence(found: Extraction) -> str:
     return f"{units} units, {found.queries:,} questions, residual {found.residual:.2g}. {' '.join(found.notes)}".strip()
 
 
-def _in_inputs(found: Extraction, box: Box) -> Extraction:
+def _to_input_units(found: Extraction, box: Box) -> Extraction:
     """From z, the coordinates in which the box was asked, to x: w = M w_z, and errors that are alike in all of z.
 
     A weighted fit knows its own network and errors in x.
@@ -256,20 +256,20 @@ def _in_inputs(found: Extraction, box: Box) -> Extraction:
     return replace(found, network=network, errors=errors)
 
 
-def _certified(
+def _certify(
     box: Box, found: Extraction, n_hidden: int | tuple[int, ...] | None, run: Run
 ) -> tuple[Network | DeepNetwork, Certificate]:
     network = found.network.normal_form()
     d = box.n_inputs
     Z = np.concatenate([distance * run.rng.standard_normal((FRESH, d)) for distance in DISTANCES])
-    Z = box.limits.drawn_in(Z)
+    Z = box.limits.pull_inside(Z)
     holdout = Residuals(network, network.n_outputs, int(np.sum(network.n_hidden)))
     answers, X = box(Z), box.inputs(Z)
     holdout.update(X, answers)
     names = tuple(f"x{j}" for j in range(d)), tuple(f"y{j}" for j in range(network.n_outputs))
     run.clock.excerpt = Excerpt.of_answers(X, network, answers, network(X), *names)
     # In single precision, so that a box that works in it is asked what the network is.
-    noisy = box.limits.drawn_in(run.rng.standard_normal((NOISY, d))).astype(np.float32).astype(float)
+    noisy = box.limits.pull_inside(run.rng.standard_normal((NOISY, d))).astype(np.float32).astype(float)
     weighted = found.weighted if found.resolution > COARSE else None
     asked = Asked(
         box.queries,
@@ -284,7 +284,9 @@ def _certified(
     return network, certify_queried(network, asked, holdout, n_hidden)
 
 
-def _nothing(oracle: Oracle, reason: str, n_queries: int, activation: Activation) -> tuple[Network, Certificate]:
+def _constant_result(
+    oracle: Oracle, reason: str, n_queries: int, activation: Activation
+) -> tuple[Network, Certificate]:
     p = oracle.n_outputs
     network = Network(np.zeros((0, oracle.n_inputs)), None, np.zeros((p, 0)), None, activation)
     holdout = Residuals(network, p)

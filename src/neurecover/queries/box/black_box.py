@@ -9,7 +9,6 @@ on which every answer is the same tells nothing about a coarse grid, and a longe
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -76,8 +75,6 @@ class Box:
         self._batch = batch
         self._n_outputs: int | None = None
         self._probe: _Probe | None = None
-        self._keep = 0
-        self._kept: deque[tuple[np.ndarray, np.ndarray]] = deque()
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         X = np.asarray(X, dtype=float)
@@ -87,16 +84,14 @@ class Box:
             raise UnsolvableError(f"The budget of {self.budget} queries is used up: give a larger query_budget.")
         rows = self._batch or max(len(X), 1)
         answers = [self._answer(X[start : start + rows]) for start in range(0, len(X), rows)]
-        Y = np.concatenate(answers) if answers else np.zeros((0, self.n_outputs))
-        self._remember(X, Y)
-        return Y
+        return np.concatenate(answers) if answers else np.zeros((0, self.n_outputs))
 
     def inputs(self, Z: np.ndarray) -> np.ndarray:
         """The inputs x that questions z are put as."""
         X = Z if self._frame is None else self._frame.inputs(Z)
         return X.astype(np.float32).astype(float) if self._single else X
 
-    def seen(self, Z: np.ndarray) -> np.ndarray:
+    def round_queries(self, Z: np.ndarray) -> np.ndarray:
         """The questions that are put in place of z, where the inputs are rounded and x is not z itself."""
         return Z if self.whitening is None or not self._single else self.whitening.inputs(self.inputs(Z))
 
@@ -111,7 +106,7 @@ class Box:
     @property
     def resolution(self) -> float:
         """The rounding ρ of an answer, relative to the size of the answers near the origin."""
-        return self._measured().resolution
+        return self._measure().resolution
 
     @property
     def coarse(self) -> bool:
@@ -121,12 +116,12 @@ class Box:
     @property
     def scale(self) -> float:
         """The size of the answers to questions x ~ N(0, I)."""
-        return self._measured().scale
+        return self._measure().scale
 
     @property
     def growth(self) -> float:
         """How much the answers to questions x ~ N(0, I) differ from each other: what they grow by with ‖x‖/√d."""
-        return self._measured().growth
+        return self._measure().growth
 
     def noise(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
         """The absolute rounding (n,) to expect of the answers Y (n, p) to X (n, d).
@@ -136,32 +131,6 @@ class Box:
         """
         terms = self.scale + self.growth * np.linalg.norm(X, axis=1) / np.sqrt(self.n_inputs)
         return self.resolution * np.maximum(np.abs(Y).max(axis=1, initial=0.0), terms)
-
-    def keep(self, rows: int) -> None:
-        """Hold on to the latest answers, up to that many rows, from now on; 0 forgets them all."""
-        if rows < 0:
-            raise ValueError(f"expected the number of rows to keep to be at least 0. Got {rows} instead.")
-        self._keep = rows
-        self._forget()
-
-    def kept(self) -> tuple[np.ndarray, np.ndarray]:
-        """The questions (n, d) and answers (n, p) held on to."""
-        if not self._kept:
-            return np.zeros((0, self.n_inputs)), np.zeros((0, self.n_outputs))
-        return np.concatenate([X for X, _ in self._kept]), np.concatenate([Y for _, Y in self._kept])
-
-    def _remember(self, X: np.ndarray, Y: np.ndarray) -> None:
-        if self._keep and len(X):
-            self._kept.append((X[-self._keep :].copy(), Y[-self._keep :]))
-            self._forget()
-
-    def _forget(self) -> None:
-        excess = sum(len(X) for X, _ in self._kept) - self._keep
-        while excess > 0:
-            X, Y = self._kept.popleft()
-            if len(X) > excess:
-                self._kept.appendleft((X[excess:], Y[excess:]))
-            excess -= len(X)
 
     def _answer(self, X: np.ndarray) -> np.ndarray:
         # The box receives its own copy: one that works in place must not change the questions.
@@ -182,23 +151,23 @@ class Box:
         self._n_outputs = Y.shape[1]
         return Y
 
-    def _measured(self) -> _Probe:
+    def _measure(self) -> _Probe:
         if self._probe is None:
             single = self._single
-            self._probe = self._probed()
+            self._probe = self._probe_oracle()
             if self._single and not single and self._frame is not None:
                 # Far from zero the inputs are rounded by more than the answers, which the answers show from now on.
-                self._probe = self._probed()
+                self._probe = self._probe_oracle()
         return self._probe
 
-    def _probed(self) -> _Probe:
+    def _probe_oracle(self) -> _Probe:
         rng = np.random.default_rng(0)
         start, direction = rng.standard_normal((2, 2, 1, self.n_inputs))
         more, ways = rng.standard_normal((2, _SPARE, 1, self.n_inputs))
         # Answers at a few other places too: at one of them alone the terms may happen to cancel.
         others = rng.standard_normal((_PLACES, self.n_inputs))
-        others = self.limits.drawn_in(others)
-        start, more = self.limits.drawn_in(start, _MIDST), self.limits.drawn_in(more, _MIDST)
+        others = self.limits.pull_inside(others)
+        start, more = self.limits.pull_inside(start, _MIDST), self.limits.pull_inside(more, _MIDST)
         places = self(others)
         scale = max(_rms(places), _NOTHING)
         growth = max(_rms(places - places.mean(axis=0)), 1e-6 * scale)
@@ -210,7 +179,7 @@ class Box:
             segments = self._segments(begin, along, length)
             Y = np.stack([self(segment) for segment in segments])
             if number == 0:
-                self._check_steady(segments[0], Y[0])
+                self._check_repeatable(segments[0], Y[0])
             scale = max(scale, _rms(Y))
             varies = np.ptp(Y, axis=1).max(axis=1) > 0
             if not varies.any():
@@ -218,7 +187,7 @@ class Box:
                 Y = np.stack([self(segment) for segment in self._segments(more, ways, length)])
                 varies = np.ptp(Y, axis=1).max(axis=1) > 0
             if varies.any():
-                left = np.array([_left_by_affine(y) for y in Y[varies]])
+                left = np.array([_affine_residual(y) for y in Y[varies]])
                 break
         if not left.size:
             return _Probe(_FINEST, scale, growth)
@@ -236,9 +205,9 @@ class Box:
         return _Probe(resolution, scale, growth)
 
     def _segments(self, start: np.ndarray, along: np.ndarray, length: float) -> np.ndarray:
-        return start + length * _STEPS[:, None] * self.limits.shorter(start, along, length * _STEPS[-1])
+        return start + length * _STEPS[:, None] * self.limits.shorten(start, along, length * _STEPS[-1])
 
-    def _check_steady(self, X: np.ndarray, Y: np.ndarray) -> None:
+    def _check_repeatable(self, X: np.ndarray, Y: np.ndarray) -> None:
         # The same rows in the same batch, because a batch of another size may be added up in another order.
         again = self(X)
         apart = np.abs(again - Y).max(axis=1) > _JITTER * max(float(np.abs(Y).max()), 1e-300)
@@ -259,7 +228,7 @@ def _rms(Y: np.ndarray) -> float:
     return float(np.sqrt(np.mean(Y**2)))
 
 
-def _left_by_affine(y: np.ndarray) -> float:
+def _affine_residual(y: np.ndarray) -> float:
     """The largest residual of the best affine function of τ through y (6, p)."""
     basis = np.linalg.qr(np.column_stack([np.ones(len(y)), _STEPS - _STEPS.mean()]))[0]
     centred = y - y[0]

@@ -27,25 +27,25 @@ def is_curved(box: Box, rng: np.random.Generator) -> bool:
     """
     half = _SEGMENTS // 2
     for length in _BY_LENGTH if box.coarse else _BY_LENGTH[:1]:
-        curved = _curved(_answers(box, length, half, rng))
+        curved = _count_curved(_query_segments(box, length, half, rng))
         if curved:
-            curved += _curved(_answers(box, length, _SEGMENTS - half, rng))
+            curved += _count_curved(_query_segments(box, length, _SEGMENTS - half, rng))
         if curved >= 0.75 * _SEGMENTS:
             return True
     return False
 
 
-def _curved(Y: np.ndarray) -> int:
+def _count_curved(Y: np.ndarray) -> int:
     """How many segments a cubic fits far better than a straight line."""
-    return int(np.count_nonzero(_left(Y, 1) > _BENDS * _left(Y, 3)))
+    return int(np.count_nonzero(_residuals(Y, 1) > _BENDS * _residuals(Y, 3)))
 
 
-def smooth_resolution(box: Box, rng: np.random.Generator) -> float:
+def measure_smooth_resolution(box: Box, rng: np.random.Generator) -> float:
     """The rounding of an answer, relative to the size of the answers near the origin."""
     left, single = [], True
     for length in _LENGTHS:
-        Y = _answers(box, length, _MORE, rng)
-        found = _left(Y, 3)
+        Y = _query_segments(box, length, _MORE, rng)
+        found = _residuals(Y, 3)
         single = single and np.array_equal(Y, Y.astype(np.float32))
         if np.count_nonzero(found) >= _MORE // 2:
             left.append(float(np.median(found[found > 0.0])))
@@ -53,15 +53,15 @@ def smooth_resolution(box: Box, rng: np.random.Generator) -> float:
     return max(3.0 * min(left, default=0.0) / box.scale, _FINEST_SINGLE if single else _FINEST)
 
 
-def _answers(box: Box, length: float, segments: int, rng: np.random.Generator) -> np.ndarray:
+def _query_segments(box: Box, length: float, segments: int, rng: np.random.Generator) -> np.ndarray:
     """(segments, 6, p)"""
     start, direction = rng.standard_normal((2, segments, 1, box.n_inputs))
-    start = box.limits.drawn_in(start)
-    X = start + length * _STEPS[:, None] * box.limits.shorter(start, direction, length * _STEPS[-1])
+    start = box.limits.pull_inside(start)
+    X = start + length * _STEPS[:, None] * box.limits.shorten(start, direction, length * _STEPS[-1])
     return box(X.reshape(-1, box.n_inputs)).reshape(segments, len(_STEPS), -1)
 
 
-def _left(Y: np.ndarray, degree: int) -> np.ndarray:
+def _residuals(Y: np.ndarray, degree: int) -> np.ndarray:
     """The largest residual of the best polynomial of that degree on every segment, (segments,)."""
     basis = np.linalg.qr(np.vander(_STEPS / _STEPS[-1] - 0.5, degree + 1))[0]
     centred = Y - Y[:, :1]

@@ -55,7 +55,7 @@ class Gradients:
         return self.jacobians @ self.basis.T
 
 
-def orthonormal_basis(rng: np.random.Generator, d: int, first: np.ndarray | None = None) -> np.ndarray:
+def draw_basis(rng: np.random.Generator, d: int, first: np.ndarray | None = None) -> np.ndarray:
     """A random orthonormal basis (d, d), one vector per column; `first` (d,) is the direction of the first one."""
     random = rng.standard_normal((d, d))
     if first is not None:
@@ -81,7 +81,7 @@ def measure_gradients(
     """
     points = np.asarray(points, dtype=float)
     steps = np.array(np.broadcast_to(np.reshape(steps, (len(points), -1)), (len(points), basis.shape[1])), dtype=float)
-    steps = _within(box, points, steps) if check else steps
+    steps = _limit_steps(box, points, steps) if check else steps
     values = box(points) if values is None else values
     noise = box.noise(points, values)
     jacobians = np.empty((len(points), values.shape[1], basis.shape[1]))
@@ -89,13 +89,13 @@ def measure_gradients(
     for group in _groups(np.arange(len(points)), basis):
         jacobians[group] = _differences(box, points[group], values[group], basis, steps[group])
         if check:
-            sound[group] = _inside(box, points[group], values[group], basis, steps[group], jacobians[group], rng)
+            sound[group] = _stays_inside(box, points[group], values[group], basis, steps[group], jacobians[group], rng)
     for r in np.flatnonzero(~sound):
         sound[r] = _repair(box, points[r], values[r], basis, steps[r], jacobians[r], rng)
     return Gradients(points, values, jacobians, basis, steps, noise, sound)
 
 
-def fitting_steps(
+def choose_steps(
     box: Box,
     points: np.ndarray,
     values: np.ndarray,
@@ -109,7 +109,7 @@ def fitting_steps(
     f(x + u) + f(x − u) = 2 f(x) unless a plane passes between. It is asked for a few random u that reach three times
     as far as a step, down a ladder of lengths. Where a whole gradient is as cheap the shortest is taken at once.
     """
-    steps = _within(box, points, np.array(steps, dtype=float))
+    steps = _limit_steps(box, points, np.array(steps, dtype=float))
     d, m = basis.shape
     if m == 0 or (m < _CHEAP and not box.coarse):
         return steps * _LADDER**_RUNGS
@@ -128,7 +128,7 @@ def fitting_steps(
     return _PROBED * steps
 
 
-def _within(box: Box, points: np.ndarray, steps: np.ndarray) -> np.ndarray:
+def _limit_steps(box: Box, points: np.ndarray, steps: np.ndarray) -> np.ndarray:
     """The steps (R,) or (R, m), none so long that three times as far is outside the limits of the box."""
     if not box.limits:
         return steps
@@ -163,16 +163,16 @@ def _repair(
     """
     everything = np.arange(len(steps))
     for number, shorten in enumerate(_SHORTEN):
-        few = _crossing_steps(box, point, value, basis, steps, jacobian, rng) if number < 2 else everything
+        few = _find_crossing_steps(box, point, value, basis, steps, jacobian, rng) if number < 2 else everything
         crossed = few if len(few) else everything
         steps[crossed] /= -shorten
         jacobian[:, crossed] = _differences(box, point[None], value[None], basis[:, crossed], steps[None, crossed])[0]
-        if _inside(box, point[None], value[None], basis, steps[None], jacobian[None], rng)[0]:
+        if _stays_inside(box, point[None], value[None], basis, steps[None], jacobian[None], rng)[0]:
             return True
     return False
 
 
-def _crossing_steps(
+def _find_crossing_steps(
     box: Box,
     point: np.ndarray,
     value: np.ndarray,
@@ -187,7 +187,7 @@ def _crossing_steps(
         halves = [half for one in sets for half in np.array_split(one, 2) if len(half)]
         z = np.zeros((len(halves), len(steps)))
         for row, half in zip(z, halves):
-            row[half] = _random_signs(steps[half], rng)
+            row[half] = _draw_offsets(steps[half], rng)
         asked = point + z @ basis.T
         answers = box(asked)
         left = np.abs(answers - value - z @ jacobian.T).max(axis=1)
@@ -197,12 +197,12 @@ def _crossing_steps(
     return np.arange(len(steps)) if sets else np.array(found, dtype=int).ravel()
 
 
-def _random_signs(steps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _draw_offsets(steps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """z_i = ±3 h_i/√m: together three times as far as one step, or one step where there are few."""
     return rng.choice([-1.0, 1.0], steps.shape) * np.abs(steps) * min(3.0 / np.sqrt(max(steps.shape[-1], 1)), 1.0)
 
 
-def _inside(
+def _stays_inside(
     box: Box,
     points: np.ndarray,
     values: np.ndarray,
@@ -212,7 +212,7 @@ def _inside(
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Whether f(x + Q z) = f(x) + J Q z for random z."""
-    z = _random_signs(steps, rng)
+    z = _draw_offsets(steps, rng)
     asked = points + z @ basis.T
     answers = box(asked)
     left = np.abs(answers - values - np.einsum("rpm,rm->rp", jacobians, z)).max(axis=1)

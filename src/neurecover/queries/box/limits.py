@@ -47,10 +47,10 @@ class Limits:
         """How far out the points (n, d) are, as a part of the way to the edge, (n,)."""
         return np.asarray((X @ self.rows.T).max(axis=1, initial=0.0)) if self else np.zeros(len(X))
 
-    def inside(self, X: np.ndarray) -> np.ndarray:
+    def contains(self, X: np.ndarray) -> np.ndarray:
         return np.asarray(self.gauge(X) <= _LINES)
 
-    def drawn_in(self, X: np.ndarray, part: float = _POINTS) -> np.ndarray:
+    def pull_inside(self, X: np.ndarray, part: float = _POINTS) -> np.ndarray:
         """The points (…, d), those beyond this part of the way to the edge moved towards the origin."""
         if not self:
             return X
@@ -63,7 +63,7 @@ class Limits:
             return np.full(len(X), np.inf)
         return np.asarray(((_LINES - X @ self.rows.T) / np.linalg.norm(self.rows, axis=1)).min(axis=1))
 
-    def ways(self, X: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def distances_to_edge(self, X: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """How far x + t v goes inside, backwards and forwards: t (n,) ≤ 0 and t (n,) ≥ 0."""
         if not self:
             return np.full(len(X), -np.inf), np.full(len(X), np.inf)
@@ -74,7 +74,7 @@ class Limits:
         backward = np.where(speed < 0.0, times, np.inf).min(axis=1, initial=np.inf)
         return -backward, forward
 
-    def least(self, V: np.ndarray) -> np.ndarray:
+    def minimum(self, V: np.ndarray) -> np.ndarray:
         """The least v·z (n,) inside: v = Σ c_i r_i over the upper ends, and −β_i ≤ r_i·z ≤ 1."""
         upper, beta = self._pairs()
         C = np.linalg.solve(upper.T, V.T).T
@@ -96,24 +96,24 @@ class Limits:
         upper, lower = np.split(self.rows, 2)
         return upper, np.linalg.norm(upper, axis=1) / np.linalg.norm(lower, axis=1)
 
-    def beside_planes(self, X: np.ndarray, W: np.ndarray, b: np.ndarray) -> np.ndarray:
+    def move_to_planes(self, X: np.ndarray, W: np.ndarray, b: np.ndarray) -> np.ndarray:
         """The points (k, d) moved to where the planes w_j·x + b_j = 0, each its own, are inside if they are anywhere.
 
         Onto the plane and into the range by turns ends where the two meet.
         """
         for _ in range(_TURNS if self else 0):
-            X = self.drawn_in(X - (np.sum(X * W, axis=1) + b)[:, None] * W, _MIDST)
+            X = self.pull_inside(X - (np.sum(X * W, axis=1) + b)[:, None] * W, _MIDST)
         return X
 
-    def shorter(self, X: np.ndarray, V: np.ndarray, times: float) -> np.ndarray:
+    def shorten(self, X: np.ndarray, V: np.ndarray, times: float) -> np.ndarray:
         """The directions V (…, d), those shortened with which x + times·v would leave the range."""
         if not self:
             return V
         flat, start = V.reshape(-1, V.shape[-1]), np.broadcast_to(X, V.shape).reshape(-1, V.shape[-1])
-        forward = self.ways(start, flat)[1]
+        forward = self.distances_to_edge(start, flat)[1]
         return (flat * np.minimum(1.0, forward / times)[:, None]).reshape(V.shape)
 
-    def ends(self, rng: np.random.Generator) -> np.ndarray:
+    def draw_ends(self, rng: np.random.Generator) -> np.ndarray:
         """Two points (2, d) anywhere near the edge and at it, every other time near corners."""
         ends = rng.standard_normal((2, self.rows.shape[1]))
         if rng.random() < 0.5:
@@ -126,7 +126,7 @@ class Limits:
 EVERYWHERE = Limits(np.zeros((0, 0)))
 
 
-def range_frame(low: np.ndarray, high: np.ndarray, frame: Frame | None) -> Frame:
+def choose_frame(low: np.ndarray, high: np.ndarray, frame: Frame | None) -> Frame:
     """The frame to ask in within low ≤ x ≤ high: the one there is if its middle is inside, or that of the range."""
     if frame is not None and np.all((low < frame.mean) & (frame.mean < high)):
         return frame

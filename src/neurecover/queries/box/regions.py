@@ -33,11 +33,11 @@ class Regions:
         return Regions(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
 
     @classmethod
-    def none(cls, d: int, p: int) -> Regions:
+    def empty(cls, d: int, p: int) -> Regions:
         return cls(np.zeros((0, d)), np.zeros((0, p)), np.zeros((0, p, d)), np.zeros(0), np.zeros(0))
 
     @classmethod
-    def measured(cls, gradients: Gradients) -> Regions:
+    def from_gradients(cls, gradients: Gradients) -> Regions:
         """From a whole basis. Steps of different length in one region count by the mean of their squared errors."""
         sigma = gradients.noise * np.sqrt(2.0 * np.mean(gradients.steps**-2.0, axis=1))
         return cls(gradients.points, gradients.values, gradients.full(), gradients.noise, sigma)

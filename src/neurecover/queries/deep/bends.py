@@ -1,7 +1,7 @@
-"""Which surfaces of a layer bend, and so belong to a deeper one.
+"""Which boundaries of a layer bend, and so belong to a deeper one.
 
-In a layer with few units the cells are large, and the surface of a deeper unit may look straight at most points. But
-it bends wherever a unit of this layer changes. So once the layer is found, its surfaces are looked at again, at more
+In a layer with few units the cells are large, and the boundary of a deeper unit may look straight at most points. But
+it bends wherever a unit of this layer changes. So once the layer is found, its boundaries are looked at again, at more
 points and on both sides of each other.
 """
 
@@ -10,19 +10,21 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.queries.box.black_box import Box
+from neurecover.queries.deep.boundaries.check import boundary_holds
+from neurecover.queries.deep.boundaries.points import find_boundary_points
 from neurecover.queries.deep.level import Level
-from neurecover.queries.deep.surfaces.check import holds
-from neurecover.queries.deep.surfaces.points import points_on
 
 _POINTS, _POINTS_INSIDE = 40, 200
 
 
-def straight_units(box: Box, level: Level, rng: np.random.Generator) -> np.ndarray:
-    """A mask (k,) of the units whose surfaces are where the level says."""
+def find_straight_units(box: Box, level: Level, rng: np.random.Generator) -> np.ndarray:
+    """A mask (k,) of the units whose boundaries are where the level says."""
     return np.array([is_straight(box, level, unit, rng) for unit in range(level.n_units)], dtype=bool)
 
 
 def is_straight(box: Box, level: Level, unit: int, rng: np.random.Generator) -> bool:
-    """Whether the surface of one unit is where the level says, at points of it all over."""
+    """Whether the boundary of one unit is where the level says, at points of it all over."""
     n = _POINTS_INSIDE if box.limits else _POINTS
-    return holds(box, points_on(level.known, level.theta[unit], n, rng, level.points[unit], level.unseen[unit]))
+    return boundary_holds(
+        box, find_boundary_points(level.known, level.theta[unit], n, rng, level.points[unit], level.unseen[unit])
+    )

@@ -6,7 +6,7 @@ With layers 1 … m known, h_m(x) is known everywhere, and a unit of layer m + 1
 
 Of a layer that follows, the rows may be known only up to sign, q_i(x) = ±(w_i·h_m(x) + b_i): it is `open`. A unit
 above it then bends the box where Σ_i v_i |q_i(x)| + r·h_m(x) + β = 0, because 2 relu(q) = |q| + q. In both cases the
-surface is
+boundary is
 
     θ·φ(x) = 0,    φ = (h_m, 1)    or    φ = (|q|, h_m, 1),
 
@@ -35,7 +35,7 @@ class Cell:
 
 
 @dataclass(frozen=True, eq=False)
-class Known:
+class KnownLayers:
     """Layers (W, b) in full, and at most one more layer, `open`, whose rows are known up to sign.
 
     `limits` say where the box may be asked about it.
@@ -43,24 +43,24 @@ class Known:
 
     n_inputs: int
     layers: tuple[Layer, ...] = ()
-    open: Layer | None = None
+    unsigned: Layer | None = None
     limits: Limits = EVERYWHERE
 
     @property
     def n_units(self) -> int:
-        """The units whose surfaces are known, in all layers."""
-        return sum(len(b) for _, b in self.layers) + (0 if self.open is None else len(self.open[1]))
+        """The units whose boundaries are known, in all layers."""
+        return sum(len(b) for _, b in self.layers) + (0 if self.unsigned is None else len(self.unsigned[1]))
 
     @property
     def n_features(self) -> int:
         below = len(self.layers[-1][1]) if self.layers else self.n_inputs
-        return below + 1 + (0 if self.open is None else len(self.open[1]))
+        return below + 1 + (0 if self.unsigned is None else len(self.unsigned[1]))
 
     @property
     def n_top(self) -> int:
         """The units of the highest known layer, which are the first features; none if no layer is known."""
-        if self.open is not None:
-            return len(self.open[1])
+        if self.unsigned is not None:
+            return len(self.unsigned[1])
         return len(self.layers[-1][1]) if self.layers else 0
 
     def hidden(self, X: np.ndarray) -> np.ndarray:
@@ -73,9 +73,9 @@ class Known:
         """φ(x), (n, f)."""
         H = self.hidden(X)
         ones = np.ones((len(X), 1))
-        if self.open is None:
+        if self.unsigned is None:
             return np.hstack([H, ones])
-        W, b = self.open
+        W, b = self.unsigned
         return np.hstack([np.abs(H @ W.T + b), H, ones])
 
     def values(self, X: np.ndarray) -> np.ndarray:
@@ -84,8 +84,8 @@ class Known:
         for W, b in self.layers:
             values.append(X @ W.T + b)
             X = np.maximum(values[-1], 0.0)
-        if self.open is not None:
-            values.append(X @ self.open[0].T + self.open[1])
+        if self.unsigned is not None:
+            values.append(X @ self.unsigned[0].T + self.unsigned[1])
         return np.hstack(values)
 
     def cell(self, positive: np.ndarray) -> Cell:
@@ -100,8 +100,8 @@ class Known:
             offsets.append(q0)
             first += len(b)
         Phi, phi0 = [M, np.zeros((1, self.n_inputs))], [m0, np.ones(1)]
-        if self.open is not None:
-            W, b = self.open
+        if self.unsigned is not None:
+            W, b = self.unsigned
             Q, q0 = W @ M, W @ m0 + b
             sign = np.where(positive[first:], 1.0, -1.0)
             Phi, phi0 = [sign[:, None] * Q, *Phi], [sign * q0, *phi0]

@@ -15,12 +15,12 @@ import numpy as np
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import DeepNetwork
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.deep.cells import Known
-from neurecover.queries.deep.layers import BarrenError, Plan, Progress, Solution, solve_layers
-from neurecover.queries.deep.output import sizes
-from neurecover.queries.deep.polish import polish, polishing_points
-from neurecover.queries.deep.span import gradient_span, lifted
-from neurecover.queries.deep.surfaces.ascent import extreme_points
+from neurecover.queries.deep.boundaries.ascent import find_extreme_points
+from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.deep.layers import EmptyLayerError, Plan, Progress, Solution, solve_layers
+from neurecover.queries.deep.output import answer_sizes
+from neurecover.queries.deep.polish import choose_polishing_points, polish
+from neurecover.queries.deep.span import find_gradient_span, lift
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.shallow.extract import extract_shallow
 from neurecover.solve.deadline import Deadline
@@ -60,7 +60,7 @@ def extract_deep(
     if (depth is not None and depth < 1) or any(width < 1 for width in widths):
         raise ValueError(f"expected at least one hidden layer of at least one unit. Got {n_hidden}, {depth} instead.")
     plan = Plan(n_hidden, depth if n_hidden is None else len(n_hidden))
-    found = _attempts(box, plan, rng, deadline, progress or _silent)
+    found = _try_repeatedly(box, plan, rng, deadline, progress or _silent)
     if found.network.depth == 1 and found.always_on:
         # One hidden layer with more units than inputs: its signs take more than one linear system.
         return extract_shallow(box, rng=rng, deadline=deadline, progress=progress)
@@ -72,8 +72,8 @@ def extract_deep(
         resolution=box.resolution,
         exact=found.residual < max(_EXACT * box.resolution, 1e-12),
         errors=found.errors,
-        unreached=_unreached(found, n_hidden),
-        notes=_notes(found),
+        unreached=_describe_unreached(found, n_hidden),
+        notes=_describe_residual(found),
     )
 
 
@@ -89,9 +89,9 @@ def _silent(stage: str, figure: float) -> None:
     pass
 
 
-def _attempts(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
+def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
     """The best network of a few attempts; the first whose residual on fresh questions is rounding ends them."""
-    span = gradient_span(box, rng)
+    span = find_gradient_span(box, rng)
     if span.shape[1] == 0:
         raise UnsolvableError("The box gives the same answers wherever it was asked, so it shows no unit.")
     # A part of the range is reached along other directions than those that matter.
@@ -103,11 +103,11 @@ def _attempts(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline
         try:
             eager = replace(plan, patience=plan.patience * (attempt + 1))
             solution = solve_layers(inner, eager, rng, deadline, tell)
-            found = _finished(box, inner, solution, span, rng, deadline)
+            found = _finish(box, inner, solution, span, rng, deadline)
         except UnsolvableError as error:
             failure = str(error)
             tell("attempts that failed", attempt + 1.0)
-            barren += isinstance(error, BarrenError)
+            barren += isinstance(error, EmptyLayerError)
             if barren == _BARREN or deadline.passed or (box.budget is not None and box.queries >= 0.9 * box.budget):
                 break
             continue
@@ -121,20 +121,20 @@ def _attempts(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline
     return best
 
 
-def _finished(
+def _finish(
     box: Box, inner: Box, solution: Solution, span: np.ndarray, rng: np.random.Generator, deadline: Deadline
 ) -> _Found:
     output = solution.output
     n = int(1.3 * output.network.n_parameters / box.n_outputs) + 50
-    X = polishing_points(output.network, solution.anchors, n, rng, box.limits)
+    X = choose_polishing_points(output.network, solution.anchors, n, rng, box.limits)
     polished = polish(output.network, X, inner(X), deadline)
     network = polished.network
     if inner is not box:
-        network = lifted(box, network, span, rng)
-    return _Found(network, fresh_residual(box, network, rng), polished.errors, output.always_on)
+        network = lift(box, network, span, rng)
+    return _Found(network, measure_residual(box, network, rng), polished.errors, output.always_on)
 
 
-def fresh_residual(box: Box, network: DeepNetwork, rng: np.random.Generator) -> float:
+def measure_residual(box: Box, network: DeepNetwork, rng: np.random.Generator) -> float:
     """The largest |f̂(x) − f(x)| relative to the answers' size, on as many new questions as weights to an output.
 
     A third each of the questions lies near the origin, at the distance of standard Gaussian inputs, and far out. At
@@ -143,17 +143,17 @@ def fresh_residual(box: Box, network: DeepNetwork, rng: np.random.Generator) -> 
     """
     n = max(200, -(-network.n_parameters // network.n_outputs))
     X = rng.standard_normal((n, network.n_inputs)) * np.resize([0.3, 1.0, 5.0], n)[:, None]
-    X = box.limits.drawn_in(X)
+    X = box.limits.pull_inside(X)
     for number in range(1, network.depth):
-        known = Known(network.n_inputs, network.layers[:number], limits=box.limits)
-        X = np.vstack([X, extreme_points(known, _EXTREMES, rng)])
+        known = KnownLayers(network.n_inputs, network.layers[:number], limits=box.limits)
+        X = np.vstack([X, find_extreme_points(known, _EXTREMES, rng)])
     if box.limits:
         X = np.vstack([X, box.limits.corners(_CORNERS, rng)])
     Y = box(X)
-    return float((np.abs(network(X) - Y).max(axis=1) / sizes(Y)).max())
+    return float((np.abs(network(X) - Y).max(axis=1) / answer_sizes(Y)).max())
 
 
-def _unreached(found: _Found, n_hidden: tuple[int, ...] | None) -> tuple[str, ...]:
+def _describe_unreached(found: _Found, n_hidden: tuple[int, ...] | None) -> tuple[str, ...]:
     sentences = []
     count = int(np.count_nonzero(found.errors > _DETERMINED))
     if count:
@@ -169,7 +169,7 @@ def _unreached(found: _Found, n_hidden: tuple[int, ...] | None) -> tuple[str, ..
     return tuple(sentences)
 
 
-def _notes(found: _Found) -> tuple[str, ...]:
+def _describe_residual(found: _Found) -> tuple[str, ...]:
     if found.residual < _SOLVED:
         return ()
     return (f"The network does not answer as the box does: fresh questions leave a residual of {found.residual:.1e}.",)

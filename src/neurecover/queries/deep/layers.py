@@ -3,7 +3,7 @@
 Above what is known, lines are searched for units of the next layer. After every line that brought one, an output
 layer is fitted on top: if the fit is exact, the network is complete. Otherwise the layer is closed once lines bring
 nothing new and, where its units can be moved one at a time, the signs that this gives do not contradict each other. A
-layer with more units than can be moved alone stays open: its signs come from the surfaces of the layer above it.
+layer with more units than can be moved alone stays open: its signs come from the boundaries of the layer above it.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ import numpy as np
 
 from neurecover.exceptions import UnsolvableError
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.deep.bends import is_straight, straight_units
-from neurecover.queries.deep.cells import Known
-from neurecover.queries.deep.level import Level, refilled, search_line, with_unit
-from neurecover.queries.deep.lines import extreme_line
-from neurecover.queries.deep.output import Output, failures, fit_output, samples_wanted
+from neurecover.queries.deep.bends import find_straight_units, is_straight
+from neurecover.queries.deep.boundaries.ascent import find_extreme_points
+from neurecover.queries.deep.boundaries.points import draw_points
+from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.deep.level import Level, add_unit, fill_unseen_weights, search_line
+from neurecover.queries.deep.lines import draw_extreme_line
+from neurecover.queries.deep.output import Output, find_failures, fit_output, n_answers_needed
 from neurecover.queries.deep.polish import polish
-from neurecover.queries.deep.signs import signs_by_moving, signs_from_above, with_signs
-from neurecover.queries.deep.surfaces.ascent import extreme_points
-from neurecover.queries.deep.surfaces.points import random_points
+from neurecover.queries.deep.signs import apply_signs, find_signs_by_moving, find_signs_from_above
 from neurecover.solve.deadline import Deadline
 
 Progress = Callable[[str, float], None]
@@ -40,7 +40,7 @@ _EXTREMES = 500
 _FEW = 16
 
 
-class BarrenError(UnsolvableError):
+class EmptyLayerError(UnsolvableError):
     """Not one unit of a layer was found."""
 
 
@@ -71,16 +71,16 @@ class Answers:
         self.X, self.Y = np.zeros((0, box.n_inputs)), np.zeros((0, box.n_outputs))
         self._extremes: set[int] = set()
 
-    def at_least(self, n: int, known: Known) -> None:
+    def ensure(self, n: int, known: KnownLayers) -> None:
         missing = n - len(self.X)
         if missing > 0:
-            self._add(random_points(known, missing, self._rng))
+            self._add(draw_points(known, missing, self._rng))
 
-    def at_extremes(self, n: int, known: Known) -> None:
+    def ensure_extremes(self, n: int, known: KnownLayers) -> None:
         """Also n where the values of the highest known layer are extreme, once for every such layer."""
         if known.layers and len(known.layers) not in self._extremes:
             self._extremes.add(len(known.layers))
-            self._add(extreme_points(known, n, self._rng))
+            self._add(find_extreme_points(known, n, self._rng))
 
     def _add(self, X: np.ndarray) -> None:
         self.X, self.Y = np.vstack([self.X, X]), np.vstack([self.Y, self._box(X)])
@@ -95,7 +95,7 @@ class Solution:
 
     @property
     def anchors(self) -> tuple[np.ndarray, ...]:
-        """A point (k, d) of every unit's surface, layer by layer."""
+        """A point (k, d) of every unit's boundary, layer by layer."""
         return tuple(level.points for level in self.levels)
 
 
@@ -110,16 +110,16 @@ class Stage:
 def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> Solution:
     """The network of the box; UnsolvableError where some layer cannot be found."""
     answers = Answers(box, rng)
-    levels = [Level.above(Known(box.n_inputs, limits=box.limits))]
+    levels = [Level.above(KnownLayers(box.n_inputs, limits=box.limits))]
     returns = barren = units_below = 0
     while True:
         number = len(levels)
         try:
-            stage = _search(box, levels[-1], plan, number, answers, rng, deadline)
+            stage = _search_layer(box, levels[-1], plan, number, answers, rng, deadline)
         except UnsolvableError as error:
             # Nothing above a layer is found if one of its own units is missing: it is searched again.
             below = sum(level.n_units for level in levels[:-1])
-            barren = barren + 1 if isinstance(error, BarrenError) and below == units_below else 0
+            barren = barren + 1 if isinstance(error, EmptyLayerError) and below == units_below else 0
             units_below = below
             if number == 1 or returns == _RETURNS or barren == _BARREN or deadline.passed:
                 raise
@@ -130,36 +130,36 @@ def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadl
         missing = stage.level.missing
         if missing is not None:
             where = number - 1 - missing.down
-            larger = with_unit(levels[where], missing.unit, missing.point)
+            larger = add_unit(levels[where], missing.unit, missing.point)
             returns += 1
             if returns > _RETURNS or larger.n_units == 1 or not is_straight(box, larger, larger.n_units - 1, rng):
                 levels[-1] = replace(stage.level, missing=None, below=None)
                 continue
             tell("a unit turned up in hidden layer", where + 1.0)
-            levels[where:] = [larger, _above(box, larger, rng)]
+            levels[where:] = [larger, _next_level(box, larger, rng)]
             continue
         tell(f"units of hidden layer {number}", float(stage.level.n_units))
         if stage.output is not None:
             return Solution(stage.output, tuple(level for level in (*levels[:-1], stage.level) if level.n_units))
-        levels[-1] = replace(_without_bent(box, stage.level, rng), closed=True)
+        levels[-1] = replace(_drop_bent(box, stage.level, rng), closed=True)
         if number == (plan.depth or plan.deepest):
             raise UnsolvableError(f"No output layer fits on {number} hidden layers.")
-        levels.append(_above(box, levels[-1], rng))
+        levels.append(_next_level(box, levels[-1], rng))
 
 
-def _without_bent(box: Box, level: Level, rng: np.random.Generator) -> Level:
+def _drop_bent(box: Box, level: Level, rng: np.random.Generator) -> Level:
     """The level without units of deeper layers, which few units below them may have let in."""
     if not 1 < level.n_units <= _FEW:
         return level
-    straight = straight_units(box, level, rng)
+    straight = find_straight_units(box, level, rng)
     return replace(level, theta=level.theta[straight], points=level.points[straight], unseen=level.unseen[straight])
 
 
-def _above(box: Box, level: Level, rng: np.random.Generator) -> Level:
-    return replace(Level.above(_closed(box, level, rng)), below=level)
+def _next_level(box: Box, level: Level, rng: np.random.Generator) -> Level:
+    return replace(Level.above(_close(box, level, rng)), below=level)
 
 
-def _search(
+def _search_layer(
     box: Box,
     level: Level,
     plan: Plan,
@@ -179,31 +179,31 @@ def _search(
                 f"Time ran out in hidden layer {number}, with {level.n_units} of its units found: give a larger "
                 "time_budget."
             )
-        level = _signed(search_line(box, level, rng, None if fit.ends else want, fit.ends))
+        level = _close_below(search_line(box, level, rng, None if fit.ends else want, fit.ends))
         if level.missing is not None:
             return Stage(level, None)
-        if plan.may_be_last(number) and level.known.open is None and (_seen(level) > tried or fit.ends):
-            fit = _fitted(level, answers, rng, fit if _seen(level) == tried else _Fit(), deadline)
-            tried = _seen(level)
+        if plan.may_be_last(number) and level.known.unsigned is None and (_n_weights(level) > tried or fit.ends):
+            fit = _fit_on_top(level, answers, rng, fit if _n_weights(level) == tried else _Fit(), deadline)
+            tried = _n_weights(level)
             if fit.output is not None and fit.ends is None:
-                return _completed(box, level, answers, fit.output, rng)
-        if fit.ends is not None or level.known.open is not None or last:
+                return _complete(box, level, answers, fit.output, rng)
+        if fit.ends is not None or level.known.unsigned is not None or last:
             continue
-        if level.n_units == want or (want is None and level.stale >= needed and _consistent(box, level, rng)):
+        if level.n_units == want or (want is None and level.stale >= needed and _is_consistent(box, level, rng)):
             return Stage(level, None)
     if fit.output is not None and fit.exact:
         return Stage(level, fit.output)
-    if last or level.known.open is not None or level.n_units == 0:
-        kind = UnsolvableError if level.n_units else BarrenError
+    if last or level.known.unsigned is not None or level.n_units == 0:
+        kind = UnsolvableError if level.n_units else EmptyLayerError
         raise kind(f"Hidden layer {number} is not complete: {level.n_units} units were found on {level.lines} lines.")
     return Stage(level, None)
 
 
-def _completed(box: Box, level: Level, answers: Answers, output: Output, rng: np.random.Generator) -> Stage:
+def _complete(box: Box, level: Level, answers: Answers, output: Output, rng: np.random.Generator) -> Stage:
     """The last level once its output layer fits, with what can still be read off of weights not seen before."""
     if not level.unseen.any():
         return Stage(level, output)
-    level = refilled(box, level, rng)
+    level = fill_unseen_weights(box, level, rng)
     again = fit_output(level.known, level.theta, answers.X, answers.Y, level.unseen)
     return Stage(level, output if again is None or again.always_on > output.always_on else again)
 
@@ -218,30 +218,30 @@ class _Fit:
     chases: int = 0
 
 
-def _fitted(level: Level, answers: Answers, rng: np.random.Generator, before: _Fit, deadline: Deadline) -> _Fit:
+def _fit_on_top(level: Level, answers: Answers, rng: np.random.Generator, before: _Fit, deadline: Deadline) -> _Fit:
     """The output layer on top of this one, if it fits at least most answers.
 
     A unit that hardly ever changes is not missed by a fit to few answers. Further answers show it: those that the
-    network does not give lie on the other side of its surface than those that it does give. If all are given but only
+    network does not give lie on the other side of its boundary than those that it does give. If all are given but only
     with units that are always on, these are pursued to where they would change.
     """
     known = level.known
-    answers.at_least(samples_wanted(known, level.n_units), known)
+    answers.ensure(n_answers_needed(known, level.n_units), known)
     output = fit_output(known, level.theta, answers.X, answers.Y, level.unseen)
     if output is None:
         return _Fit()
-    answers.at_least(output.network.n_parameters // output.network.n_outputs + 100, known)
-    answers.at_extremes(_EXTREMES, known)
+    answers.ensure(output.network.n_parameters // output.network.n_outputs + 100, known)
+    answers.ensure_extremes(_EXTREMES, known)
     if output.always_on and level.unseen.any():
         # A weight that was not seen, of a unit that is on there, looks like a unit that is always on.
         polished = polish(output.bare, answers.X, answers.Y, deadline).network
-        if not failures(polished, answers.X, answers.Y).any():
+        if not find_failures(polished, answers.X, answers.Y).any():
             return _Fit(Output(polished, output.residual, 0, np.zeros_like(output.rest), polished), True)
-    wrong = failures(output.network, answers.X, answers.Y)
+    wrong = find_failures(output.network, answers.X, answers.Y)
     if wrong.any():
         # Weights that were read off where they hardly show leave small errors, and no unit is missing.
         polished = polish(output.network, answers.X, answers.Y, deadline).network
-        if not failures(polished, answers.X, answers.Y).any():
+        if not find_failures(polished, answers.X, answers.Y).any():
             output, wrong = replace(output, network=polished), np.zeros(len(wrong), dtype=bool)
     if 3 * np.count_nonzero(wrong) > len(wrong):
         return _Fit()
@@ -250,42 +250,42 @@ def _fitted(level: Level, answers: Answers, rng: np.random.Generator, before: _F
         return _Fit(output, ends=ends)
     if output.always_on and before.chases < _CHASES:
         slope = output.rest[:, int(np.abs(output.rest).sum(axis=0).argmax())]
-        ends = extreme_line(known, slope if before.chases % 2 else -slope, rng)
+        ends = draw_extreme_line(known, slope if before.chases % 2 else -slope, rng)
         return _Fit(output, True, ends, before.chases + 1)
     return _Fit(output, True)
 
 
-def _seen(level: Level) -> int:
+def _n_weights(level: Level) -> int:
     """The number of weights found, which grows with every unit and every gap that is filled."""
     return int(np.count_nonzero(~level.unseen))
 
 
-def _signed(level: Level) -> Level:
-    """The layer below closed as soon as the surfaces found settle its signs."""
-    if level.known.open is None or not level.n_units:
+def _close_below(level: Level) -> Level:
+    """The layer below closed as soon as the boundaries found settle its signs."""
+    if level.known.unsigned is None or not level.n_units:
         return level
-    signs = signs_from_above(level.known, level.theta)
+    signs = find_signs_from_above(level.known, level.theta)
     if signs is None:
         return level
-    known, theta = with_signs(level.known, signs, level.theta)
+    known, theta = apply_signs(level.known, signs, level.theta)
     return replace(level, known=known, theta=theta, unseen=np.zeros(theta.shape, dtype=bool))
 
 
-def _consistent(box: Box, level: Level, rng: np.random.Generator) -> bool:
+def _is_consistent(box: Box, level: Level, rng: np.random.Generator) -> bool:
     """Whether every unit can be moved alone and is off on one side: then none is missing."""
     if not 0 < level.n_units <= box.n_inputs:
         return False
-    return signs_by_moving(box, level.known, level.theta, level.points, rng).unanimous
+    return find_signs_by_moving(box, level.known, level.theta, level.points, rng).unanimous
 
 
-def _closed(box: Box, level: Level, rng: np.random.Generator) -> Known:
+def _close(box: Box, level: Level, rng: np.random.Generator) -> KnownLayers:
     """The known layers with this one on top: with its signs if they can be had by moving units alone."""
     theta = level.theta / np.linalg.norm(level.theta[:, :-1], axis=1, keepdims=True)
     W, b = theta[:, :-1], theta[:, -1]
     known = level.known
     if level.n_units <= box.n_inputs:
-        signs = signs_by_moving(box, known, theta, level.points, rng)
-        if signs.told:
+        signs = find_signs_by_moving(box, known, theta, level.points, rng)
+        if signs.decided:
             s = signs.signs
-            return replace(known, layers=(*known.layers, (s[:, None] * W, s * b)), open=None)
-    return replace(known, open=(W, b))
+            return replace(known, layers=(*known.layers, (s[:, None] * W, s * b)), unsigned=None)
+    return replace(known, unsigned=(W, b))

@@ -1,6 +1,6 @@
 """The units of the next layer: every kink on random lines that the known layers do not explain is tried.
 
-The jump of the gradient at the kink gives a first piece of the surface θ·φ(x) = 0 (`deep_surface`), following it
+The jump of the gradient at the kink gives a first piece of the boundary θ·φ(x) = 0 (`deep_boundary`), following it
 through the cells of the known layers the rest (`deep_tracing`), and far points tell whether it holds everywhere
 (`deep_check`).
 """
@@ -13,22 +13,22 @@ from itertools import pairwise
 import numpy as np
 
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.box.gradients import measure_gradients, orthonormal_basis
+from neurecover.queries.box.gradients import draw_basis, measure_gradients
 from neurecover.queries.box.limits import Limits
-from neurecover.queries.deep.cells import Known
-from neurecover.queries.deep.lines import random_line
-from neurecover.queries.deep.surfaces.check import checked
-from neurecover.queries.deep.surfaces.points import points_on
-from neurecover.queries.deep.surfaces.surface import Surface, first_surface
-from neurecover.queries.deep.surfaces.tracing import trace
+from neurecover.queries.deep.boundaries.boundary import Boundary, start_boundary
+from neurecover.queries.deep.boundaries.check import correct_boundary
+from neurecover.queries.deep.boundaries.points import find_boundary_points
+from neurecover.queries.deep.boundaries.tracing import trace
+from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.deep.lines import draw_line
 from neurecover.queries.lines.kinks import Kinks, find_kinks
-from neurecover.queries.lines.segments import unit_normal
+from neurecover.queries.lines.segments import find_normal
 
 _REACH = 20.0
 _MIDDLE = 1.2
 # Queries for one part of a line: enough for hundreds of kinks. A box that bends everywhere would take them all.
 _MOST = 5_000
-# A kink within this distance of a known surface, relative to the size of the point, belongs to it.
+# A kink within this distance of a known boundary, relative to the size of the point, belongs to it.
 _SAME = 1e-6
 # A kink whose straight pieces are shorter than this, relative to the point, is left for another line.
 _NARROW = 1e-5
@@ -45,8 +45,8 @@ class Unit:
 
 
 @dataclass(frozen=True, eq=False)
-class Missing:
-    """A unit that was not known of a layer so many below, and a point of its surface."""
+class MissingUnit:
+    """A unit that was not known of a layer so many below, and a point of its boundary."""
 
     unit: Unit
     point: np.ndarray
@@ -55,28 +55,27 @@ class Missing:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """`theta` (k, f), the surfaces found so far above `known`, and a point (k, d) of each; what the lines have shown.
+    """`theta` (k, f), the boundaries found so far above `known`, and a point (k, d) of each; what the lines have shown.
 
     `below` is the level underneath, and `missing` a unit of it, or of one below it, that turned up on a line.
-    `unseen` (k, f) marks weights that could not be read off, since the surface was never met with that unit on.
+    `unseen` (k, f) marks weights that could not be read off, since the boundary was never met with that unit on.
 
-    `deeper` counts kinks that belong to no unit of this layer, `stale` the lines since the last new unit; `closed`
+    `stale` counts the lines since the last new unit; `closed`
     if the layer was taken to be complete.
     """
 
-    known: Known
+    known: KnownLayers
     theta: np.ndarray
     points: np.ndarray
     unseen: np.ndarray
     lines: int = 0
     stale: int = 0
-    deeper: int = 0
     closed: bool = False
     below: Level | None = None
-    missing: Missing | None = None
+    missing: MissingUnit | None = None
 
     @classmethod
-    def above(cls, known: Known) -> Level:
+    def above(cls, known: KnownLayers) -> Level:
         shape = (0, known.n_features)
         return cls(known, np.zeros(shape), np.zeros((0, known.n_inputs)), np.zeros(shape, dtype=bool))
 
@@ -98,7 +97,7 @@ def search_line(
     """
     before = level.n_units
     if ends is None:
-        x, v = random_line(level.known, rng)
+        x, v = draw_line(level.known, rng)
         # Both ends may lie where the box is flat, so a line is searched in parts.
         parts = [(-_REACH, -_MIDDLE), (-_MIDDLE, _MIDDLE), (_MIDDLE, _REACH)]
     else:
@@ -110,7 +109,7 @@ def search_line(
     if ends is not None:
         parts = [(start + shift, stop + shift) for start, stop in parts]
     elif level.known.limits:
-        parts = _parts_inside(level.known.limits, x, v, shift)
+        parts = _split_inside(level.known.limits, x, v, shift)
     for start, stop in parts:
         if level.missing is not None:
             break
@@ -118,9 +117,9 @@ def search_line(
     return replace(level, lines=level.lines + 1, stale=0 if level.n_units > before else level.stale + 1)
 
 
-def _parts_inside(limits: Limits, x: np.ndarray, v: np.ndarray, shift: float) -> list[tuple[float, float]]:
+def _split_inside(limits: Limits, x: np.ndarray, v: np.ndarray, shift: float) -> list[tuple[float, float]]:
     """The line x + t v from edge to edge, in three parts; x + shift·v is inside."""
-    back, forth = limits.ways((x + shift * v)[None], v[None])
+    back, forth = limits.distances_to_edge((x + shift * v)[None], v[None])
     edges = shift + np.linspace(back[0], forth[0], 4)
     return list(pairwise(edges.tolist()))
 
@@ -131,45 +130,44 @@ def _search_part(
     points = x + kinks.positions[:, None] * v
     gaps = np.minimum(kinks.widths[:-1], kinks.widths[1:]) * np.linalg.norm(v)
     clear = kinks.resolved & (gaps > _NARROW * (1.0 + np.linalg.norm(points, axis=1)))
-    regions = _Regions(box, x, v, kinks, rng)
-    tried = np.flatnonzero(clear & ~_explained(level, points))
+    regions = _LineGradients(box, x, v, kinks, rng)
+    tried = np.flatnonzero(clear & ~_is_explained(level, points))
     # Wide regions give better gradients, so they come first.
     for i in tried[np.argsort(-gaps[tried])]:
         if want is not None and level.n_units >= want:
             break
-        if _explained(level, points[i : i + 1])[0]:
+        if _is_explained(level, points[i : i + 1])[0]:
             continue
         jump = regions.jump(int(i))
-        unit = _unit_at(box, level.known, points[i], jump, rng)
+        unit = _find_unit_at(box, level.known, points[i], jump, rng)
         if unit is not None:
-            level = with_unit(level, unit, points[i])
+            level = add_unit(level, unit, points[i])
             continue
-        level = replace(level, deeper=level.deeper + 1)
-        missing = _missing_below(box, level, points[i], jump, rng)
+        missing = _find_missing_below(box, level, points[i], jump, rng)
         if missing is not None:
             return replace(level, missing=missing)
     return level
 
 
-def _missing_below(
+def _find_missing_below(
     box: Box, level: Level, x: np.ndarray, jump: np.ndarray | None, rng: np.random.Generator
-) -> Missing | None:
-    """The unit of a lower layer whose surface passes through x, if there is one that was not known."""
+) -> MissingUnit | None:
+    """The unit of a lower layer whose boundary passes through x, if there is one that was not known."""
     below, down = level.below, 1
     while below is not None:
-        unit = _unit_at(box, below.known, x, jump, rng)
+        unit = _find_unit_at(box, below.known, x, jump, rng)
         if unit is not None:
-            return Missing(unit, x, down)
+            return MissingUnit(unit, x, down)
         below, down = below.below, down + 1
     return None
 
 
-class _Regions:
+class _LineGradients:
     """Gradients of the straight pieces of a line, asked when they are first needed."""
 
     def __init__(self, box: Box, x: np.ndarray, v: np.ndarray, kinks: Kinks, rng: np.random.Generator) -> None:
         self._box, self._x, self._v, self._kinks, self._rng = box, x, v, kinks, rng
-        self._basis = orthonormal_basis(rng, len(x))
+        self._basis = draw_basis(rng, len(x))
         self._known: dict[int, np.ndarray | None] = {}
 
     def jump(self, kink: int) -> np.ndarray | None:
@@ -181,7 +179,7 @@ class _Regions:
         if piece not in self._known:
             kinks = self._kinks
             point = self._x + kinks.centres[piece] * self._v
-            # Other surfaces may cut the region short to the sides; what a short step costs in digits, far kinks
+            # Other boundaries may cut the region short to the sides; what a short step costs in digits, far kinks
             # restore.
             step = min(
                 0.03 * kinks.widths[piece] * float(np.linalg.norm(self._v)), 1e-4 * (1.0 + float(np.linalg.norm(point)))
@@ -191,8 +189,8 @@ class _Regions:
         return self._known[piece]
 
 
-def _explained(level: Level, points: np.ndarray) -> np.ndarray:
-    """Whether a point lies on the surface of a unit that is known or found."""
+def _is_explained(level: Level, points: np.ndarray) -> np.ndarray:
+    """Whether a point lies on the boundary of a unit that is known or found."""
     size = _SAME * (1.0 + np.linalg.norm(points, axis=1))
     result = np.zeros(len(points), dtype=bool)
     for i, x in enumerate(points):
@@ -204,7 +202,7 @@ def _explained(level: Level, points: np.ndarray) -> np.ndarray:
     return result
 
 
-def with_unit(level: Level, unit: Unit, x: np.ndarray) -> Level:
+def add_unit(level: Level, unit: Unit, x: np.ndarray) -> Level:
     """The level with one more unit, or with what the unit adds to one that was found before, up to a factor."""
     for j, theta in enumerate(level.theta):
         shared = ~level.unseen[j] & ~unit.unseen
@@ -214,7 +212,7 @@ def with_unit(level: Level, unit: Unit, x: np.ndarray) -> Level:
             continue
         new = level.unseen[j] & ~unit.unseen
         if not new.any():
-            return replace(level, deeper=level.deeper + 1)
+            return level
         merged, unseen = level.theta.copy(), level.unseen.copy()
         merged[j, new] = unit.theta[new] * ((ours @ other) / (other @ other))
         unseen[j] &= unit.unseen
@@ -227,39 +225,41 @@ def with_unit(level: Level, unit: Unit, x: np.ndarray) -> Level:
     )
 
 
-def _unit_at(box: Box, known: Known, x: np.ndarray, jump: np.ndarray | None, rng: np.random.Generator) -> Unit | None:
-    """The unit whose surface passes through x, if it is one of the layer right above the known ones."""
+def _find_unit_at(
+    box: Box, known: KnownLayers, x: np.ndarray, jump: np.ndarray | None, rng: np.random.Generator
+) -> Unit | None:
+    """The unit whose boundary passes through x, if it is one of the layer right above the known ones."""
     if jump is None or not np.any(jump):
         return None
-    surface, gap = first_surface(known.cell_at(x), x, unit_normal(jump))
+    boundary, gap = start_boundary(known.cell_at(x), x, find_normal(jump))
     if gap > 1e-4:
         return None
-    if not surface.complete:
-        surface = trace(box, known, surface, x, rng)
-    unseen = np.linalg.norm(surface.free, axis=1) > 1e-6
-    if not surface.complete and not _nearly_complete(known, surface, unseen):
+    if not boundary.complete:
+        boundary = trace(box, known, boundary, x, rng)
+    unseen = np.linalg.norm(boundary.free, axis=1) > 1e-6
+    if not boundary.complete and not _is_nearly_complete(known, boundary, unseen):
         return None
-    theta = checked(box, known, np.where(unseen, 0.0, surface.theta), unseen, x, rng)
+    theta = correct_boundary(box, known, np.where(unseen, 0.0, boundary.theta), unseen, x, rng)
     return None if theta is None else Unit(theta, unseen)
 
 
-def refilled(box: Box, level: Level, rng: np.random.Generator) -> Level:
-    """The level with weights that were not seen before, read off on walks from many points of the surfaces."""
+def fill_unseen_weights(box: Box, level: Level, rng: np.random.Generator) -> Level:
+    """The level with weights that were not seen before, read off on walks from many points of the boundaries."""
     theta, unseen = level.theta.copy(), level.unseen.copy()
     for j in np.flatnonzero(unseen.any(axis=1)):
-        surface = Surface(theta[j], np.eye(theta.shape[1])[:, unseen[j]])
-        for x in points_on(level.known, theta[j], _STARTS, rng, level.points[j], unseen[j]).points:
-            surface = trace(box, level.known, surface, x, rng, patience=10)
-            if surface.complete:
+        boundary = Boundary(theta[j], np.eye(theta.shape[1])[:, unseen[j]])
+        for x in find_boundary_points(level.known, theta[j], _STARTS, rng, level.points[j], unseen[j]).points:
+            boundary = trace(box, level.known, boundary, x, rng, patience=10)
+            if boundary.complete:
                 break
-        left = np.linalg.norm(surface.free, axis=1) > 1e-6
-        grown = checked(box, level.known, np.where(left, 0.0, surface.theta), left, level.points[j], rng)
+        left = np.linalg.norm(boundary.free, axis=1) > 1e-6
+        grown = correct_boundary(box, level.known, np.where(left, 0.0, boundary.theta), left, level.points[j], rng)
         if grown is not None:
             theta[j], unseen[j] = grown, left
     return replace(level, theta=theta, unseen=unseen)
 
 
-def _nearly_complete(known: Known, surface: Surface, unseen: np.ndarray) -> bool:
+def _is_nearly_complete(known: KnownLayers, boundary: Boundary, unseen: np.ndarray) -> bool:
     """Whether all that is missing are a few weights of units below that are never on together with this one."""
     count = int(np.count_nonzero(unseen))
-    return known.open is None and count <= max(1, known.n_top // 4) and count == surface.free.shape[1]
+    return known.unsigned is None and count <= max(1, known.n_top // 4) and count == boundary.free.shape[1]

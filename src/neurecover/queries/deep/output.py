@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.models import DeepNetwork
-from neurecover.queries.deep.cells import Known
+from neurecover.queries.deep.cells import KnownLayers
 
 # The fit is exact if it leaves less than this of the answers: rounding stays far below, a missing unit far above.
 EXACT = 1e-6
@@ -36,14 +36,14 @@ class Output:
     bare: DeepNetwork
 
 
-def samples_wanted(known: Known, n_units: int) -> int:
+def n_answers_needed(known: KnownLayers, n_units: int) -> int:
     """How many answers the fit needs to be put to the test."""
     below = len(known.layers[-1][1]) if known.layers else known.n_inputs
     return int(2.5 * (n_units + below + 1)) + 30
 
 
 def fit_output(
-    known: Known, rows: np.ndarray, X: np.ndarray, Y: np.ndarray, unseen: np.ndarray | None = None
+    known: KnownLayers, rows: np.ndarray, X: np.ndarray, Y: np.ndarray, unseen: np.ndarray | None = None
 ) -> Output | None:
     """The network whose last hidden layer has the given rows (k, k_m + 1) up to sign; None if it is not exact.
 
@@ -64,7 +64,7 @@ def fit_output(
         # Nothing above the known layers bends: they are all there is.
         network = DeepNetwork([*known.layers, (beta.T, gamma)])
         return Output(network, residual, 0, np.zeros_like(beta), network)
-    signs, rest = _signs(W, a, beta, np.logical_not(unseen[:, :-1].any(axis=0)))
+    signs, rest = _solve_signs(W, a, beta, np.logical_not(unseen[:, :-1].any(axis=0)))
     c = gamma - 0.5 * (a * (signs * b)[:, None]).sum(axis=0)
     layer = (signs[:, None] * W, signs * b)
     for i in np.flatnonzero(unseen[:, :-1].any(axis=0)):
@@ -74,7 +74,7 @@ def fit_output(
     bare = DeepNetwork([*known.layers, layer, (a.T, c)])
     if np.abs(rest).max(initial=0.0) < 1e-5 * np.abs(beta).max(initial=1e-300):
         return Output(bare, residual, 0, np.zeros_like(rest), bare)
-    return _with_linear_part(bare, rest, residual)
+    return _add_linear_part(bare, rest, residual)
 
 
 def _robust_fit(basis: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
@@ -84,7 +84,7 @@ def _robust_fit(basis: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
     residuals finds these: least squares, weighted again and again by the inverse of what it left over.
     """
     # Far answers are large and so is their rounding: every answer counts relative to its size.
-    weight = 1.0 / sizes(Y)
+    weight = 1.0 / answer_sizes(Y)
     basis, Y = weight[:, None] * basis, weight[:, None] * Y
     scale = np.linalg.norm(basis, axis=0)
     scale[scale == 0.0] = 1.0
@@ -106,7 +106,7 @@ def _robust_fit(basis: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
     return solution / scale[:, None], float(np.sort(left)[:most].max())
 
 
-def sizes(Y: np.ndarray) -> np.ndarray:
+def answer_sizes(Y: np.ndarray) -> np.ndarray:
     """The size (n,) that the rounding of each answer (n, p) is relative to: its own, and that of a usual one.
 
     Where most answers are zero, as of a network that is off in most places, a usual one is one that is not.
@@ -115,12 +115,12 @@ def sizes(Y: np.ndarray) -> np.ndarray:
     return np.asarray(size + (np.median(size[size > 0.0]) if size.any() else 1.0))
 
 
-def failures(network: DeepNetwork, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+def find_failures(network: DeepNetwork, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     """Which answers (n,) the network does not give."""
-    return np.abs(network(X) - Y).max(axis=1) > EXACT * sizes(Y)
+    return np.abs(network(X) - Y).max(axis=1) > EXACT * answer_sizes(Y)
 
 
-def _signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray, sure: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _solve_signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray, sure: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """s with ½ Σ s_j a_j w_j = β as nearly as possible, by the `sure` (k_m,) rows, and what is left of β, (k_m, p).
 
     All rows count where those that are sure are too few.
@@ -134,7 +134,7 @@ def _signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray, sure: np.ndarray) -> 
     return signs, beta - np.einsum("j,jip->ip", signs, terms)
 
 
-def _with_linear_part(bare: DeepNetwork, rest: np.ndarray, residual: float) -> Output:
+def _add_linear_part(bare: DeepNetwork, rest: np.ndarray, residual: float) -> Output:
     """ρ·h as units that are on everywhere: h ≥ 0 lets relu(ρ⁺·h) − relu(ρ⁻·h) do it, two units an output at most.
 
     Inputs may be negative; for them relu(ρ·x) − relu(−ρ·x) does it.

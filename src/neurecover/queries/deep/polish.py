@@ -20,10 +20,10 @@ import numpy as np
 from neurecover.models import DeepNetwork
 from neurecover.models.derivatives import free_directions, jacobian, parameters, with_parameters
 from neurecover.queries.box.limits import EVERYWHERE, Limits
-from neurecover.queries.deep.cells import Known
-from neurecover.queries.deep.output import sizes
-from neurecover.queries.deep.surfaces.ascent import jointly_on
-from neurecover.queries.deep.surfaces.points import points_on, random_points
+from neurecover.queries.deep.boundaries.ascent import find_jointly_active
+from neurecover.queries.deep.boundaries.points import draw_points, find_boundary_points
+from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.deep.output import answer_sizes
 from neurecover.solve import Damping, Deadline, DenseSystem, Loop, Tolerances
 
 _STEPS = 8
@@ -52,7 +52,7 @@ class Polished:
 
 def polish(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, deadline: Deadline) -> Polished:
     """At most eight Gauss–Newton steps from `network`, until they no longer gain."""
-    start = _Point(network.normal_form(), X, Y, 1.0 / sizes(Y))
+    start = _Point(network.normal_form(), X, Y, 1.0 / answer_sizes(Y))
     end = Loop(start, _TOLERANCES, Damping(_RIDGE, smallest=_RIDGE)).advance(_STEPS, deadline).point
     error = np.sqrt(end.loss / Y.size)
     return Polished(end.network, _row_errors(end, max(error, np.finfo(float).eps)))
@@ -121,7 +121,7 @@ def _row_errors(end: _Point, noise: float) -> np.ndarray:
     return np.concatenate(errors)
 
 
-def polishing_points(
+def choose_polishing_points(
     network: DeepNetwork,
     anchors: tuple[np.ndarray, ...],
     n: int,
@@ -130,26 +130,28 @@ def polishing_points(
 ) -> np.ndarray:
     """At least n points (·, d) that see every weight: every unit is on, and off, at more points than it has weights.
 
-    anchors are points (k_l, d) of the units' surfaces, layer by layer. Random points come first. Where a unit is hardly
-    ever on, or hardly ever off, points beside its surface are added; where it is hardly ever on, or off, while a unit
+    anchors are points (k_l, d) of the units' boundaries, layer by layer. Random points come first. Where a unit is hardly
+    ever on, or hardly ever off, points beside its boundary are added; where it is hardly ever on, or off, while a unit
     below is on, points at which it is.
     """
-    X = random_points(Known(network.n_inputs, network.layers[:1], limits=limits), n, rng)
+    X = draw_points(KnownLayers(network.n_inputs, network.layers[:1], limits=limits), n, rng)
     for number, points in enumerate(anchors):
-        known = Known(network.n_inputs, network.layers[:number], limits=limits)
+        known = KnownLayers(network.n_inputs, network.layers[:number], limits=limits)
         theta = np.column_stack(network.layers[number])
         on = known.features(X) @ theta.T > 0.0
         needed = 3 * theta.shape[1]
         rare = np.minimum(on.sum(axis=0), (~on).sum(axis=0))[: len(points)]
-        beside = [_beside(known, theta[j], needed - rare[j], rng, points[j]) for j in np.flatnonzero(rare < needed)]
+        beside = [
+            _find_beside(known, theta[j], needed - rare[j], rng, points[j]) for j in np.flatnonzero(rare < needed)
+        ]
         X = np.vstack([X, *beside])
         if number:
-            X = np.vstack([X, *_together(known, theta[: len(points)], points, X, rng)])
+            X = np.vstack([X, *_find_pairs(known, theta[: len(points)], points, X, rng)])
     return X
 
 
-def _together(
-    known: Known, theta: np.ndarray, points: np.ndarray, X: np.ndarray, rng: np.random.Generator
+def _find_pairs(
+    known: KnownLayers, theta: np.ndarray, points: np.ndarray, X: np.ndarray, rng: np.random.Generator
 ) -> list[np.ndarray]:
     """Points for the pairs of units, one of this layer and one below, that X shows too rarely.
 
@@ -161,28 +163,28 @@ def _together(
     for side in (1.0, -1.0):
         counts = (side * (phi @ theta.T) > 0.0).T.astype(float) @ (phi[:, :-1] > 0.0)
         for j, i in np.argwhere(counts < _PAIRED)[:_PAIRS]:
-            start = jointly_on(known, side * theta[j], int(i), points[j], rng)
+            start = find_jointly_active(known, side * theta[j], int(i), points[j], rng)
 
             def inside(X: np.ndarray, row: np.ndarray = side * theta[j], i: int = i) -> np.ndarray:
                 phi = known.features(X)
-                return (phi @ row > 0.0) & (phi[:, i] > 0.0) & known.limits.inside(X)
+                return (phi @ row > 0.0) & (phi[:, i] > 0.0) & known.limits.contains(X)
 
-            found.append(_wandered(inside, start[: 2 * _PAIRED], rng))
+            found.append(_wander(inside, start[: 2 * _PAIRED], rng))
     return found
 
 
-def _beside(known: Known, theta: np.ndarray, n: int, rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
-    """2 n points, half of them on either side of a surface and spread out over that side."""
-    where = points_on(known, theta, n, rng, x)
+def _find_beside(known: KnownLayers, theta: np.ndarray, n: int, rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """2 n points, half of them on either side of a boundary and spread out over that side."""
+    where = find_boundary_points(known, theta, n, rng, x)
     way = np.minimum(0.5 * where.room, 0.3 * (1.0 + np.linalg.norm(where.points, axis=1)))
     shift = way[:, None] * where.normals
-    inside = known.limits.inside
-    above = _wandered(lambda X: (known.features(X) @ theta > 0.0) & inside(X), where.points + shift, rng)
-    below = _wandered(lambda X: (known.features(X) @ theta < 0.0) & inside(X), where.points - shift, rng)
+    inside = known.limits.contains
+    above = _wander(lambda X: (known.features(X) @ theta > 0.0) & inside(X), where.points + shift, rng)
+    below = _wander(lambda X: (known.features(X) @ theta < 0.0) & inside(X), where.points - shift, rng)
     return np.vstack([above, below])
 
 
-def _wandered(inside: Callable[[np.ndarray], np.ndarray], X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _wander(inside: Callable[[np.ndarray], np.ndarray], X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The points X (n, d) after random steps of many lengths, each taken only if it ends inside."""
     for spread in rng.choice([0.03, 0.1, 0.3, 1.0], _WANDERINGS):
         size = spread * (1.0 + np.linalg.norm(X, axis=1, keepdims=True)) / np.sqrt(max(X.shape[1], 1))

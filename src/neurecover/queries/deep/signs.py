@@ -1,10 +1,10 @@
-"""Which side of its surface a unit is on.
+"""Which side of its boundary a unit is on.
 
 If the gradients of q_1 … q_k at a point of q_i = 0 are independent, there is a direction u that changes q_i alone. On
 the side where unit i is off the box is then constant along u, since nothing else above the known layers moves. A
 missing or a bogus row makes both sides change, so the test also tells whether the layer is complete.
 
-Where a layer has more units than the inputs have dimensions there is no such u. The surfaces above it then tell: 2
+Where a layer has more units than the inputs have dimensions there is no such u. The boundaries above it then tell: 2
 relu(q) = |q| + q makes a unit above, v·2relu(S q) + b, equal to Σ v_i |q_i| + r·h + β with
 
     r = Σ_i s_i v_i W_i,    β = b + Σ_i s_i v_i b_i,
@@ -19,8 +19,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.deep.cells import Known
-from neurecover.queries.deep.surfaces.points import OnSurface, points_on
+from neurecover.queries.deep.boundaries.points import BoundaryPoints, find_boundary_points
+from neurecover.queries.deep.cells import KnownLayers
 
 _VOTES = 3
 # Short, so that no unit above changes within; moving a unit shows all the same.
@@ -39,25 +39,27 @@ class Signs:
     against: np.ndarray
 
     @property
-    def told(self) -> bool:
+    def decided(self) -> bool:
         return bool(np.all(self.signs != 0.0))
 
     @property
     def unanimous(self) -> bool:
-        return self.told and not self.against.any()
+        return self.decided and not self.against.any()
 
 
-def signs_by_moving(box: Box, known: Known, rows: np.ndarray, points: np.ndarray, rng: np.random.Generator) -> Signs:
-    """The signs of the units with surfaces rows (k, f)·φ = 0 above `known`, by moving one of them at a time.
+def find_signs_by_moving(
+    box: Box, known: KnownLayers, rows: np.ndarray, points: np.ndarray, rng: np.random.Generator
+) -> Signs:
+    """The signs of the units with boundaries rows (k, f)·φ = 0 above `known`, by moving one of them at a time.
 
-    points (k, d) is one point of each surface.
+    points (k, d) is one point of each boundary.
     """
     k = len(rows)
     votes = np.zeros((k, 3), dtype=int)
     todo = np.arange(k)
     for _ in range(_ROUNDS):
         for i in todo:
-            votes[i] += _votes(box, known, rows, int(i), points[i], rng)
+            votes[i] += _count_votes(box, known, rows, int(i), points[i], rng)
         todo = np.flatnonzero(votes.max(axis=1) < _VOTES)
         if not todo.size:
             break
@@ -67,10 +69,12 @@ def signs_by_moving(box: Box, known: Known, rows: np.ndarray, points: np.ndarray
     return Signs(signs, neither + np.minimum(plus, minus))
 
 
-def _votes(box: Box, known: Known, rows: np.ndarray, unit: int, x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _count_votes(
+    box: Box, known: KnownLayers, rows: np.ndarray, unit: int, x: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """Votes for +1, votes for −1, and points where both sides change."""
-    where = points_on(known, rows[unit], 24, rng, x)
-    X, U, room = _lone_directions(known, rows, unit, where)
+    where = find_boundary_points(known, rows[unit], 24, rng, x)
+    X, U, room = _find_lone_directions(known, rows, unit, where)
     X, U, room = X[:6], U[:6], room[:6]
     if not len(X):
         return np.zeros(3, dtype=int)
@@ -89,8 +93,8 @@ def _votes(box: Box, known: Known, rows: np.ndarray, unit: int, x: np.ndarray, r
     return np.array([off_below.sum(), off_above.sum(), neither.sum()])
 
 
-def _lone_directions(
-    known: Known, rows: np.ndarray, unit: int, where: OnSurface
+def _find_lone_directions(
+    known: KnownLayers, rows: np.ndarray, unit: int, where: BoundaryPoints
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Points, unit directions that move q_unit alone, and how far no known unit is met; at most one per point."""
     points, directions, rooms = [], [], []
@@ -108,7 +112,7 @@ def _lone_directions(
             ways = np.abs(values / speeds)
         points.append(x)
         directions.append(u)
-        back, forth = known.limits.ways(x[None], u[None])
+        back, forth = known.limits.distances_to_edge(x[None], u[None])
         rooms.append(min(np.min(ways[~np.isnan(ways)], initial=np.inf), -back[0], forth[0]))
     if not points:
         return np.zeros((0, known.n_inputs)), np.zeros((0, known.n_inputs)), np.zeros(0)
@@ -116,10 +120,10 @@ def _lone_directions(
     return np.array(points)[order], np.array(directions)[order], np.array(rooms)[order]
 
 
-def signs_from_above(known: Known, theta: np.ndarray) -> np.ndarray | None:
-    """The signs of the open layer from surfaces theta (u, f) traced above it; None if these do not settle them."""
-    assert known.open is not None
-    W, _ = known.open
+def find_signs_from_above(known: KnownLayers, theta: np.ndarray) -> np.ndarray | None:
+    """The signs of the open layer from boundaries theta (u, f) traced above it; None if these do not settle them."""
+    assert known.unsigned is not None
+    W, _ = known.unsigned
     k, d = W.shape
     V, r = theta[:, :k], theta[:, k : k + d]
     equations = (V[:, None, :] * W.T[None, :, :]).reshape(-1, k)
@@ -135,11 +139,11 @@ def signs_from_above(known: Known, theta: np.ndarray) -> np.ndarray | None:
     return np.sign(solution)
 
 
-def with_signs(known: Known, signs: np.ndarray, theta: np.ndarray) -> tuple[Known, np.ndarray]:
-    """The open layer closed, and the surfaces above it in terms of its values: θ = (2v, β − Σ s_i v_i b_i)."""
-    assert known.open is not None
-    W, b = known.open
+def apply_signs(known: KnownLayers, signs: np.ndarray, theta: np.ndarray) -> tuple[KnownLayers, np.ndarray]:
+    """The open layer closed, and the boundaries above it in terms of its values: θ = (2v, β − Σ s_i v_i b_i)."""
+    assert known.unsigned is not None
+    W, b = known.unsigned
     k = len(b)
     V, beta = theta[:, :k], theta[:, -1]
-    closed = replace(known, layers=(*known.layers, (signs[:, None] * W, signs * b)), open=None)
+    closed = replace(known, layers=(*known.layers, (signs[:, None] * W, signs * b)), unsigned=None)
     return closed, np.column_stack([2.0 * V, beta - V @ (signs * b)])

@@ -16,8 +16,8 @@ import numpy as np
 
 from neurecover.models import DeepNetwork
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.box.gradients import measure_gradients, orthonormal_basis
-from neurecover.queries.deep.cells import Known
+from neurecover.queries.box.gradients import draw_basis, measure_gradients
+from neurecover.queries.deep.cells import KnownLayers
 
 # Singular values of unit gradients below this come from rounding.
 _RANK = 1e-8
@@ -27,19 +27,19 @@ _SPARE, _FLAT = 4, 60
 _MIDST = 0.9
 
 
-def gradient_span(box: Box, rng: np.random.Generator) -> np.ndarray:
+def find_gradient_span(box: Box, rng: np.random.Generator) -> np.ndarray:
     """An orthonormal basis (d, r) of the span of the box's gradients; r = d if they span everything.
 
     Gradients are added until four in a row bring nothing new. Where the box is flat there is none to be added.
     """
     d = box.n_inputs
-    basis = orthonormal_basis(rng, d)
+    basis = draw_basis(rng, d)
     span = np.zeros((d, 0))
     idle = flat = 0
     while idle < _SPARE and flat < _FLAT and span.shape[1] < d:
-        X = box.limits.drawn_in(rng.standard_normal((1, d)) * rng.choice([0.5, 1.0, 3.0]), _MIDST)
+        X = box.limits.pull_inside(rng.standard_normal((1, d)) * rng.choice([0.5, 1.0, 3.0]), _MIDST)
         u = rng.standard_normal((1, d))
-        if np.array_equal(*box(np.vstack([X, X + 1e-3 * box.limits.shorter(X, u, 1e-3)]))):
+        if np.array_equal(*box(np.vstack([X, X + 1e-3 * box.limits.shorten(X, u, 1e-3)]))):
             flat += 1
             continue
         asked = measure_gradients(box, X, basis, np.full(1, 1e-3 * np.sqrt(d)), rng=rng)
@@ -58,15 +58,15 @@ def gradient_span(box: Box, rng: np.random.Generator) -> np.ndarray:
     return np.eye(d) if span.shape[1] >= d else span
 
 
-def lifted(box: Box, network: DeepNetwork, basis: np.ndarray, rng: np.random.Generator) -> DeepNetwork:
+def lift(box: Box, network: DeepNetwork, basis: np.ndarray, rng: np.random.Generator) -> DeepNetwork:
     """The network of y ↦ f(B y) as a network of x, its first rows measured again in all inputs."""
     (W, b), *above = network.layers
     rough = DeepNetwork([(W @ basis.T, b), *above])
-    points, U = _well_chosen_cells(rough, int(1.2 * len(b)) + 4, rng)
+    points, U = _choose_cells(rough, int(1.2 * len(b)) + 4, rng)
     if not len(points):
         return rough
-    directions = orthonormal_basis(rng, box.n_inputs)
-    steps = np.array([_steps(rough, x, directions) for x in points])
+    directions = draw_basis(rng, box.n_inputs)
+    steps = np.array([_choose_steps(rough, x, directions) for x in points])
     asked = measure_gradients(box, points, directions, steps, rng=rng, check=False)
     p = network.n_outputs
     gradients = asked.jacobians.reshape(-1, box.n_inputs)
@@ -77,14 +77,14 @@ def lifted(box: Box, network: DeepNetwork, basis: np.ndarray, rng: np.random.Gen
     return DeepNetwork([(rows @ directions.T, b), *above])
 
 
-def _well_chosen_cells(network: DeepNetwork, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _choose_cells(network: DeepNetwork, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Points (c, d) deep inside their cells whose upper gradients u (c, p, k) determine every first-layer unit.
 
     Greedy: of many points the one that adds most of what the others lack, as in a pivoted QR factorisation.
     """
     from scipy.linalg import qr
 
-    known = Known(network.n_inputs, network.layers[:-1])
+    known = KnownLayers(network.n_inputs, network.layers[:-1])
     X = rng.standard_normal((40 * count, network.n_inputs)) * rng.choice([0.5, 1.0, 3.0], (40 * count, 1))
     values = known.values(X)
     U = _upper_gradients(network, values)
@@ -120,9 +120,9 @@ def _upper_gradients(network: DeepNetwork, values: np.ndarray) -> np.ndarray:
     return G
 
 
-def _steps(network: DeepNetwork, x: np.ndarray, directions: np.ndarray) -> np.ndarray:
+def _choose_steps(network: DeepNetwork, x: np.ndarray, directions: np.ndarray) -> np.ndarray:
     """Half the way to the next unit along every direction, to the side where it is longer."""
-    known = Known(network.n_inputs, network.layers[:-1])
+    known = KnownLayers(network.n_inputs, network.layers[:-1])
     cell = known.cell_at(x)
     q, speeds = cell.Q @ x + cell.q0, cell.Q @ directions
     with np.errstate(divide="ignore", invalid="ignore"):

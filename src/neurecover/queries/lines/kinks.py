@@ -12,7 +12,6 @@ of length L, so extrapolating it over L multiplies the rounding e of two answers
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -25,8 +24,6 @@ _LEVELS = 80
 _PASSES = 4
 _RATIO = 6.0
 _PATIENCE = 6_000
-
-Function = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,20 +63,18 @@ def find_kinks(
     start: float,
     stop: float,
     *,
-    less: Function | None = None,
     most: int = 20_000,
 ) -> Kinks:
     """All kinks of the box along x + t v for start ≤ t ≤ stop.
 
-    `less` (n, d) -> (n, p) is taken off the answers first, so that only the rest of the box is searched. The search is
-    given up after `most` queries, or when it has met curves and hardly any kinks.
+    The search is given up after `most` queries, or when it has met curves and hardly any kinks.
     """
     if not start < stop:
         raise ValueError(f"expected start < stop. Got {start:g} and {stop:g} instead.")
-    line = _Line(box, np.asarray(x, dtype=float), np.asarray(v, dtype=float), less)
+    line = _Line(box, np.asarray(x, dtype=float), np.asarray(v, dtype=float))
     before = box.queries
     positions, resolved, complete = _search(line, start, stop, most)
-    return _pieces(line, start, stop, positions, resolved, complete, before)
+    return _measure_pieces(line, start, stop, positions, resolved, complete, before)
 
 
 @dataclass(frozen=True)
@@ -95,13 +90,12 @@ class _Line:
     box: Box
     x: np.ndarray
     v: np.ndarray
-    less: Function | None
 
     def __call__(self, t: np.ndarray) -> _Answers:
         X = self.x + t[:, None] * self.v
         Y = self.box(X)
         noise = self.box.noise(X, Y)
-        return _Answers(Y if self.less is None else Y - self.less(X), noise)
+        return _Answers(Y, noise)
 
     @property
     def fraction(self) -> float:
@@ -157,25 +151,25 @@ def _search(line: _Line, start: float, stop: float, most: int) -> tuple[np.ndarr
     """Kink positions, which of them are resolved, and whether the search came to its end."""
     before, limit = line.box.queries, line.box.queries + most
     rng = np.random.default_rng(0)
-    work = _first(line, start, stop)
+    work = _first_intervals(line, start, stop)
     found: list[np.ndarray] = []
     blurred: list[np.ndarray] = []
     for _ in range(_LEVELS):
-        work = _with_slopes(line, work)
+        work = _measure_slopes(line, work)
         tolerance = _SAFETY * work.noise / line.fraction
-        work, tolerance = _bent(work, tolerance)
+        work, tolerance = _keep_bent(work, tolerance)
         narrow = work.b - work.a < line.shortest(work.a)
         blurred.append(0.5 * (work.a + work.b)[narrow])
         work, tolerance = work.take(~narrow), tolerance[~narrow]
         if not len(work) or line.box.queries + 6 * len(work) > limit:
             break
-        if _hopeless(line.box.queries - before, sum(map(len, found))):
+        if _is_hopeless(line.box.queries - before, sum(map(len, found))):
             break
-        meeting, candidate = _meeting(work, tolerance, line.fraction)
+        meeting, candidate = _find_meeting(work, tolerance, line.fraction)
         single = candidate.copy()
-        single[candidate] = _confirmed(line, work.take(candidate), tolerance[candidate], meeting[candidate])
+        single[candidate] = _confirm(line, work.take(candidate), tolerance[candidate], meeting[candidate])
         found.append(meeting[single])
-        where = _split_points(work, meeting, candidate, line.fraction, rng)
+        where = _choose_split_points(work, meeting, candidate, line.fraction, rng)
         work = _split(line, work.take(~single), where[~single])
     positions = np.concatenate([*found, *blurred])
     resolved = np.repeat([True, False], [sum(map(len, found)), sum(map(len, blurred))])
@@ -183,7 +177,7 @@ def _search(line: _Line, start: float, stop: float, most: int) -> tuple[np.ndarr
     return positions[order], resolved[order], not len(work)
 
 
-def _hopeless(queries: int, found: int) -> bool:
+def _is_hopeless(queries: int, found: int) -> bool:
     """Whether so many queries should have shown more kinks, had there been kinks and not curves.
 
     After q queries there are about q/3 intervals. Of m ≤ 2q kinks among them at least every hundredth interval has one
@@ -192,7 +186,7 @@ def _hopeless(queries: int, found: int) -> bool:
     return queries > _PATIENCE and found < queries / 300
 
 
-def _first(line: _Line, start: float, stop: float) -> _Intervals:
+def _first_intervals(line: _Line, start: float, stop: float) -> _Intervals:
     t = line.rungs(start, stop)
     ends = line(t)
     f, noise = ends.f, ends.noise
@@ -200,7 +194,7 @@ def _first(line: _Line, start: float, stop: float) -> _Intervals:
     return _Intervals(t[:-1], t[1:], f[:-1], f[1:], noise[:-1], noise[1:], none, none, nan, nan)
 
 
-def _with_slopes(line: _Line, work: _Intervals) -> _Intervals:
+def _measure_slopes(line: _Line, work: _Intervals) -> _Intervals:
     """Ask for the slopes that are unknown, and for those whose arm is too long for an interval that has shrunk."""
     arm = line.fraction * (work.b - work.a)
     left, right = ~(work.ha <= 8.0 * arm), ~(work.hb <= 8.0 * arm)
@@ -213,7 +207,7 @@ def _with_slopes(line: _Line, work: _Intervals) -> _Intervals:
     return replace(work, sa=sa, sb=sb, ha=ha, hb=hb)
 
 
-def _bent(work: _Intervals, tolerance: np.ndarray) -> tuple[_Intervals, np.ndarray]:
+def _keep_bent(work: _Intervals, tolerance: np.ndarray) -> tuple[_Intervals, np.ndarray]:
     """The intervals that are not straight."""
     length = (work.b - work.a)[:, None]
     sag = np.abs(work.fb - work.fa - work.sa * length).max(axis=1)
@@ -222,7 +216,7 @@ def _bent(work: _Intervals, tolerance: np.ndarray) -> tuple[_Intervals, np.ndarr
     return work.take(bent), tolerance[bent]
 
 
-def _meeting(work: _Intervals, tolerance: np.ndarray, fraction: float) -> tuple[np.ndarray, np.ndarray]:
+def _find_meeting(work: _Intervals, tolerance: np.ndarray, fraction: float) -> tuple[np.ndarray, np.ndarray]:
     """Where the tangents at both ends meet (nan if nowhere), and where that can be the only kink."""
     turn = work.sb - work.sa
     # fa + sa (t − a) = fb + sb (t − b) in every output, in the least-squares sense, with t counted from a.
@@ -235,7 +229,7 @@ def _meeting(work: _Intervals, tolerance: np.ndarray, fraction: float) -> tuple[
     return work.a + t, inside & (gap < tolerance)
 
 
-def _confirmed(line: _Line, work: _Intervals, tolerance: np.ndarray, t: np.ndarray) -> np.ndarray:
+def _confirm(line: _Line, work: _Intervals, tolerance: np.ndarray, t: np.ndarray) -> np.ndarray:
     """Whether f follows the left tangent to t* − ε and the right one from t* + ε."""
     turn = np.abs(work.sb - work.sa).max(axis=1)
     step = np.minimum(0.25 * np.minimum(t - work.a, work.b - t), 50.0 * tolerance / turn)
@@ -246,7 +240,7 @@ def _confirmed(line: _Line, work: _Intervals, tolerance: np.ndarray, t: np.ndarr
     return (before < tolerance) & (after < tolerance)
 
 
-def _split_points(
+def _choose_split_points(
     work: _Intervals, meeting: np.ndarray, candidate: np.ndarray, fraction: float, rng: np.random.Generator
 ) -> np.ndarray:
     """Beside a meeting point that was refuted, just inside an end that it lies at, and else near the middle."""
@@ -270,7 +264,7 @@ def _split(line: _Line, work: _Intervals, where: np.ndarray) -> _Intervals:
     return _Intervals(*(np.concatenate(both) for both in zip(left, right)))
 
 
-def _pieces(
+def _measure_pieces(
     line: _Line,
     start: float,
     stop: float,
@@ -284,7 +278,7 @@ def _pieces(
     A kink whose jump is within the rounding of the two slopes is none; its pieces become one, and are measured again.
     """
     for left in range(_PASSES - 1, -1, -1):
-        edges = _edges(positions, start, stop, line.reach)
+        edges = _piece_edges(positions, start, stop, line.reach)
         width = np.diff(edges)
         low, high = line(edges[:-1] + 0.1 * width), line(edges[1:] - 0.1 * width)
         slopes = (high.f - low.f) / (0.8 * width)[:, None]
@@ -295,7 +289,7 @@ def _pieces(
             break
         positions, resolved = positions[real], resolved[real]
     centres, values = 0.5 * (edges[1:] + edges[:-1]), 0.5 * (low.f + high.f)
-    met = _intersections(centres, values, slopes)
+    met = _intersect(centres, values, slopes)
     room = 0.2 * np.minimum(width[1:], width[:-1])
     positions = np.where(np.abs(met - positions) < room, met, positions)
     edges = np.concatenate([[edges[0]], positions, [edges[-1]]])
@@ -303,7 +297,7 @@ def _pieces(
     return Kinks(positions, edges, centres, values, slopes, noise, resolved, complete, queries)
 
 
-def _edges(positions: np.ndarray, start: float, stop: float, reach: float) -> np.ndarray:
+def _piece_edges(positions: np.ndarray, start: float, stop: float, reach: float) -> np.ndarray:
     """The kinks and two ends around them, no farther off than the kinks are from each other: far answers are coarse."""
     if not len(positions):
         return np.array([start, stop])
@@ -311,7 +305,7 @@ def _edges(positions: np.ndarray, start: float, stop: float, reach: float) -> np
     return np.concatenate([[max(start, positions[0] - arm)], positions, [min(stop, positions[-1] + arm)]])
 
 
-def _intersections(centres: np.ndarray, values: np.ndarray, slopes: np.ndarray) -> np.ndarray:
+def _intersect(centres: np.ndarray, values: np.ndarray, slopes: np.ndarray) -> np.ndarray:
     """Where every two neighbouring pieces meet, counted from the centre of the left one."""
     turn = np.diff(slopes, axis=0)
     rise = values[:-1] - values[1:] + slopes[1:] * np.diff(centres)[:, None]

@@ -36,7 +36,7 @@ def scan_line(box: Box, rng: np.random.Generator, farther: float = 1.0, towards:
     NotPiecewiseLinearError where the box is not made of straight pieces along it.
     """
     if box.limits:
-        start, stop = box.limits.ends(rng)
+        start, stop = box.limits.draw_ends(rng)
         stop = stop if towards is None else towards
         x, v, far = 0.5 * (start + stop), 0.5 * (stop - start), 1.0
     else:

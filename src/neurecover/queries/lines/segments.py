@@ -1,11 +1,11 @@
 """Small questions around one point: is there a kink here, where exactly, and which way does the gradient jump?
 
-Across the surface of a single unit f goes over from one linear piece to another, so along a short segment x + t v,
+Across the boundary of a single unit f goes over from one linear piece to another, so along a short segment x + t v,
 |t| ≤ R, two answers on either side of the kink give both pieces, and these meet at the kink,
 
     t* = (l₀ − r₀)·(r₁ − l₁) / ‖r₁ − l₁‖²,    f = l₀ + l₁ t  to the left,   f = r₀ + r₁ t  to the right.
 
-The jump of the gradient is a multiple of the surface's normal, one multiple per output.
+The jump of the gradient is a multiple of the boundary's normal, one multiple per output.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LocalKinks:
     flat: np.ndarray
 
 
-def local_kinks(box: Box, X: np.ndarray, V: np.ndarray, radius: np.ndarray, arm: float = 0.5) -> LocalKinks:
+def find_local_kinks(box: Box, X: np.ndarray, V: np.ndarray, radius: np.ndarray, arm: float = 0.5) -> LocalKinks:
     """The one kink of each segment X_i + t V_i, |t| ≤ radius_i, if it has one; four queries a segment.
 
     `arm` is the part of the radius over which a slope is taken: the kink is sought within |t| < (1 − arm)·radius.
@@ -57,7 +57,7 @@ def local_kinks(box: Box, X: np.ndarray, V: np.ndarray, radius: np.ndarray, arm:
     return LocalKinks(position, bend > _VISIBLE * noise, straight, flat)
 
 
-def confirmed(
+def confirm_kinks(
     box: Box, X: np.ndarray, V: np.ndarray, radius: np.ndarray, found: LocalKinks, arm: float = 0.5
 ) -> np.ndarray:
     """Whether the answers just beside the meeting points show the same kink; four queries a segment.
@@ -71,12 +71,12 @@ def confirmed(
     if not index.size:
         return ok
     half = 0.02 * radius[index]
-    again = local_kinks(box, X[index] + t[index, None] * V[index], V[index], half)
+    again = find_local_kinks(box, X[index] + t[index, None] * V[index], V[index], half)
     ok[index] = again.visible & (np.abs(again.position) < 1e-4 * radius[index])
     return ok
 
 
-def unit_normal(jump: np.ndarray) -> np.ndarray:
+def find_normal(jump: np.ndarray) -> np.ndarray:
     """The direction that all columns of a gradient's jump (d, p) share."""
     normal = jump[:, 0] if jump.shape[1] == 1 else np.linalg.svd(jump, full_matrices=False)[0][:, 0]
     return normal / np.linalg.norm(normal)

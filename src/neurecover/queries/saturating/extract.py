@@ -21,9 +21,9 @@ from neurecover.certificate.weighted import Weighted, fit_weighted
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network, replace_arrays
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.box.curvature import smooth_resolution
+from neurecover.queries.box.curvature import measure_smooth_resolution
 from neurecover.queries.extraction import Extraction
-from neurecover.queries.saturating.steps import all_steps, limits_of
+from neurecover.queries.saturating.steps import find_steps, limits_of
 from neurecover.solve import Deadline
 
 # Questions per parameter, more around the origin where answers are coarse, z at the former, and directions that are
@@ -56,8 +56,8 @@ def extract_saturating(
     limits_of(act)
     if box.n_inputs < 2:
         raise UnsolvableError("Units that saturate are told apart by their directions, so that it takes two inputs.")
-    resolution = smooth_resolution(box, rng)
-    steps = all_steps(box, act, resolution, rng, deadline)
+    resolution = measure_smooth_resolution(box, rng)
+    steps = find_steps(box, act, resolution, rng, deadline)
     progress("units", float(steps.network.n_hidden))
     if not steps.network.n_hidden:
         raise UnsolvableError("The box answers the same wherever it is asked: it has no hidden units that can be seen.")
@@ -66,10 +66,10 @@ def extract_saturating(
         # z is rounded by ρ R ‖w‖ on a circle, w by that over a step of about 1/‖w‖, and b by R times as much.
         uncertain = resolution * (steps.circle * np.linalg.norm(network.W, axis=1).max()) ** 2
         for share in _NEARER:
-            network = _with_biases(box, network, share * uncertain, rng)
-    fit = _fitted(box, network, resolution, rng)
+            network = _refine_biases(box, network, share * uncertain, rng)
+    fit = _fit(box, network, resolution, rng)
     network, k = fit.fitted, fit.fitted.n_hidden
-    residual, explained = _fresh(box, fit, steps.radius, resolution, rng)
+    residual, explained = _measure_residual(box, fit, steps.radius, resolution, rng)
     progress("residual", residual)
     unreached: tuple[str, ...] = ()
     if n_hidden is not None and n_hidden > k:
@@ -81,13 +81,13 @@ def extract_saturating(
     return Extraction(network, box.queries, residual, resolution, explained, errors, unreached, notes, fit)
 
 
-def _fitted(box: Box, network: Network, resolution: float, rng: np.random.Generator) -> Weighted:
+def _fit(box: Box, network: Network, resolution: float, rng: np.random.Generator) -> Weighted:
     if network.n_parameters > _PARAMETERS:
         raise UnsolvableError(
             f"{network.n_hidden} units that saturate were seen. A fit of their {network.n_parameters} parameters is "
             f"beyond what is tried, {_PARAMETERS}."
         )
-    parts = [_telling(network, j, rng) for j in range(network.n_hidden)]
+    parts = [_informative_queries(network, j, rng) for j in range(network.n_hidden)]
     if resolution > COARSE:
         # Rounding averages out over many answers, also where the box is used.
         parts.append(rng.standard_normal((_MANY * network.n_parameters // network.n_outputs, network.n_inputs)))
@@ -105,31 +105,31 @@ def _fitted(box: Box, network: Network, resolution: float, rng: np.random.Genera
     return fit
 
 
-def _telling(network: Network, j: int, rng: np.random.Generator) -> np.ndarray:
+def _informative_queries(network: Network, j: int, rng: np.random.Generator) -> np.ndarray:
     """Questions (n, d) with |z_j| ≤ 3 and all other units near their limits, as near to the origin as may be."""
     count = _QUESTIONS * (network.n_inputs + 1 + network.n_outputs)
     tau = _BENDING * rng.uniform(-1.0, 1.0, count) - network.b[j]
-    return _beside(network, j, count, _BENDING, 0.0, rng) + tau[:, None] * _across(network, j)
+    return _points_beside(network, j, count, _BENDING, 0.0, rng) + tau[:, None] * _step_across(network, j)
 
 
-def _across(network: Network, j: int) -> np.ndarray:
+def _step_across(network: Network, j: int) -> np.ndarray:
     """The step across plane j by which z_j grows by one."""
     return network.W[j] / (network.W[j] @ network.W[j])
 
 
-def _beside(
+def _points_beside(
     network: Network, j: int, count: int, room: float, uncertain: float, rng: np.random.Generator
 ) -> np.ndarray:
     """The points r g nearest to the origin, g ⟂ w_j, where all other units are near their limits.
 
     They stay so wherever x leads across plane j with |z_j| ≤ room, if no bias errs by more than `uncertain`.
     """
-    W, b, across = network.W, network.b, _across(network, j)
+    W, b, across = network.W, network.b, _step_across(network, j)
     G = rng.standard_normal((max(_POOL, 4 * count), network.n_inputs))
     G -= np.outer(G @ W[j], across)
     others = np.arange(len(W)) != j
     along = (W @ across)[others]
-    needed = _limit(network.activation) + np.abs(b[others] - b[j] * along) + room * np.abs(along) + uncertain
+    needed = _saturation_point(network.activation) + np.abs(b[others] - b[j] * along) + room * np.abs(along) + uncertain
     with np.errstate(divide="ignore"):
         r = np.max(needed / np.abs(G @ W[others].T), axis=1, initial=0.0)
     # A unit by itself is seen best where inputs are of order one.
@@ -140,16 +140,16 @@ def _beside(
     return r[best, None] * G[best]
 
 
-def _with_biases(box: Box, network: Network, uncertain: float, rng: np.random.Generator) -> Network:
+def _refine_biases(box: Box, network: Network, uncertain: float, rng: np.random.Generator) -> Network:
     """The network with biases found nearer to the origin, where errors of w count less: by halving across every plane.
 
     uncertain is how far z may be off.
     """
     k, act = network.n_hidden, network.activation
     lower, upper = limits_of(act)
-    room = uncertain + 2.0 * _limit(act)
-    start = np.concatenate([_beside(network, j, 1, room, uncertain, rng) for j in range(k)])
-    across = np.array([_across(network, j) for j in range(k)])
+    room = uncertain + 2.0 * _saturation_point(act)
+    start = np.concatenate([_points_beside(network, j, 1, room, uncertain, rng) for j in range(k)])
+    across = np.array([_step_across(network, j) for j in range(k)])
 
     def share(tau: np.ndarray) -> np.ndarray:
         jumps = network.A.T * (upper - lower)
@@ -166,13 +166,15 @@ def _with_biases(box: Box, network: Network, uncertain: float, rng: np.random.Ge
     return replace_arrays(network, b=act.inverse(lower + s * (upper - lower)) - middle)
 
 
-def _limit(activation: Activation) -> float:
+def _saturation_point(activation: Activation) -> float:
     """The z from which on a unit bends a thousand times less than at its centre."""
     z = np.arange(0.0, 40.0, 0.25)
     return float(z[np.argmax(activation.derivative(z) < 1e-3 * activation.derivative(z[:1]))])
 
 
-def _fresh(box: Box, fit: Weighted, radius: float, resolution: float, rng: np.random.Generator) -> tuple[float, bool]:
+def _measure_residual(
+    box: Box, fit: Weighted, radius: float, resolution: float, rng: np.random.Generator
+) -> tuple[float, bool]:
     """The largest |box(x) − network(x)| relative to the size of the answers, and whether rounding explains them all.
 
     It does by ρ (Σ_j |A_j| + |c| + Σ_j |A_j act′(z_j)| t_j), with t_j = Σ_i |w_ji x_i| + |b_j| for the terms that

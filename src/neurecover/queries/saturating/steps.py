@@ -24,7 +24,7 @@ from neurecover.activations import Activation
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network, replace_arrays
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.box.gradients import orthonormal_basis
+from neurecover.queries.box.gradients import draw_basis
 from neurecover.solve import Deadline
 
 # Radii that are tried, by factors of four: beyond the last, z has no digits left after the comma.
@@ -75,11 +75,11 @@ def limits_of(activation: Activation) -> tuple[float, float]:
     return float(left[0]), float(right[0])
 
 
-def all_steps(
+def find_steps(
     box: Box, activation: Activation, resolution: float, rng: np.random.Generator, deadline: Deadline
 ) -> Steps:
     """The units behind the steps, from one circle after the other until one is explained."""
-    settled = _settled_radius(box, 8.0 * resolution, rng)
+    settled = _find_settled_radius(box, 8.0 * resolution, rng)
     d, p = box.n_inputs, box.n_outputs
     known = Network(np.zeros((0, d)), None, np.zeros((p, 0)), None, activation)
     for number in range(_CIRCLES):
@@ -87,24 +87,24 @@ def all_steps(
             raise UnsolvableError("The time was over before all units were found: give a larger time_budget.")
         finer = number // _CIRCLES_EACH
         beyond = max(min(_BEYOND ** (1 + finer), _Z_ERROR / resolution), 1.0)
-        view = _View(box, known, beyond * settled, np.linalg.qr(rng.standard_normal((d, 2)))[0].T)
+        circle = _Circle(box, known, beyond * settled, np.linalg.qr(rng.standard_normal((d, 2)))[0].T)
         theta = rng.uniform(0.0, np.pi) + np.linspace(0.0, _HALF, _GRID * _FINER**finer)
-        left = view.left(view.at(theta))
+        left = circle.left(circle.at(theta))
         largest = max(box.scale, float(np.abs(left).max()), float(np.abs(known.A).sum(axis=1).max()))
         clear = _CLEAR * resolution * largest
-        steps = _brackets(theta, left, clear)
+        steps = _find_brackets(theta, left, clear)
         known = replace_arrays(known, c=known.c + np.median(left, axis=0))
         if not steps:
-            return Steps(known, settled, view.radius)
-        for x, before, jump in _on_slopes(view, steps):
-            unit = _measured(view, x, before, jump, settled, resolution, clear, rng)
+            return Steps(known, settled, circle.radius)
+        for x, before, jump in _find_slope_points(circle, steps):
+            unit = _measure_unit(circle, x, before, jump, settled, resolution, clear, rng)
             if unit is not None:
-                rounding = _TURNED * resolution * view.radius * float(np.linalg.norm(unit[0]))
-                known = _with_unit(known, view.known.n_hidden, *unit, same=max(_SAME, rounding))
+                rounding = _TURNED * resolution * circle.radius * float(np.linalg.norm(unit[0]))
+                known = _add_unit(known, circle.known.n_hidden, *unit, same=max(_SAME, rounding))
     raise UnsolvableError(f"On {_CIRCLES} circles there still were steps that no unit of {activation} explains.")
 
 
-def _settled_radius(box: Box, tolerance: float, rng: np.random.Generator) -> float:
+def _find_settled_radius(box: Box, tolerance: float, rng: np.random.Generator) -> float:
     """Where directions alone count: the answers no longer change with the distance, nor y(x) + y(−x) at all.
 
     (act(z) + act(−z) is a constant. Where biases still count, −x is on the same side of a unit as x.) UnsolvableError
@@ -126,7 +126,7 @@ def _settled_radius(box: Box, tolerance: float, rng: np.random.Generator) -> flo
 
 
 @dataclass(frozen=True, eq=False)
-class _View:
+class _Circle:
     """A circle, and what the answers are beside what is known."""
 
     box: Box
@@ -151,7 +151,7 @@ class _Bracket:
     left: np.ndarray
 
 
-def _brackets(theta: np.ndarray, left: np.ndarray, clear: float) -> list[_Bracket]:
+def _find_brackets(theta: np.ndarray, left: np.ndarray, clear: float) -> list[_Bracket]:
     """The last of the angles before every step and the first after it, all that lie side by side taken together.
 
     Where the answers come back to where they were, a known unit is a little off; at the ends nothing is seen of where
@@ -164,7 +164,7 @@ def _brackets(theta: np.ndarray, left: np.ndarray, clear: float) -> list[_Bracke
     return [step for step in steps if np.abs(np.diff(step.left, axis=0)).max() > _STEP * clear]
 
 
-def _on_slopes(view: _View, steps: list[_Bracket]) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+def _find_slope_points(circle: _Circle, steps: list[_Bracket]) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """A point x on the slope of every step, what is left before it and its jump; halving, all steps at once."""
     low, high = np.array([step.angles for step in steps]).T.copy()
     before, after = np.array([step.left for step in steps]).transpose(1, 0, 2)
@@ -174,11 +174,11 @@ def _on_slopes(view: _View, steps: list[_Bracket]) -> list[tuple[np.ndarray, np.
         if not len(open_):
             break
         middle[open_] = 0.5 * (low + high)[open_]
-        s = _share(view.left(view.at(middle[open_])), before[open_], jump[open_])
+        s = _share(circle.left(circle.at(middle[open_])), before[open_], jump[open_])
         found[open_] = (_SLOPE[0] < s) & (s < _SLOPE[1])
         below = s < 0.5
         low[open_[below]], high[open_[~below]] = middle[open_[below]], middle[open_[~below]]
-    return list(zip(view.at(middle[found]), before[found], jump[found]))
+    return list(zip(circle.at(middle[found]), before[found], jump[found]))
 
 
 def _share(Y: np.ndarray, before: np.ndarray, jump: np.ndarray) -> np.ndarray:
@@ -186,8 +186,8 @@ def _share(Y: np.ndarray, before: np.ndarray, jump: np.ndarray) -> np.ndarray:
     return np.sum((Y - before) * jump, axis=-1) / np.sum(jump**2, axis=-1)
 
 
-def _measured(
-    view: _View,
+def _measure_unit(
+    circle: _Circle,
     x: np.ndarray,
     before: np.ndarray,
     jump: np.ndarray,
@@ -197,12 +197,12 @@ def _measured(
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, float, np.ndarray] | None:
     """w, b and A of the unit whose slope x lies on; None where there is more than one."""
-    act = view.known.activation
+    act = circle.known.activation
     lower, upper = limits_of(act)
-    basis, step = orthonormal_basis(rng, len(x)).T, settled / 64.0
+    basis, step = draw_basis(rng, len(x)).T, settled / 64.0
 
     def z_at(X: np.ndarray) -> np.ndarray:
-        s = _share(view.left(X), before, jump)
+        s = _share(circle.left(X), before, jump)
         return act.inverse(lower + np.clip(s, 1e-3, 1.0 - 1e-3) * (upper - lower))
 
     here, farthest = float(z_at(x[None])[0]), act.inverse(np.array(lower + 0.99 * (upper - lower)))
@@ -220,12 +220,12 @@ def _measured(
     b = here - float(w @ x)
     X = x + 2.0 * step * rng.standard_normal((_FRESH, len(x)))
     expected = before + ((act(X @ w + b) - lower) / (upper - lower))[:, None] * jump
-    wrong = np.abs(view.left(X) - expected).max()
-    rounding = clear + _AGREES * resolution * float(np.linalg.norm(w)) * view.radius * np.abs(jump).max()
+    wrong = np.abs(circle.left(X) - expected).max()
+    rounding = clear + _AGREES * resolution * float(np.linalg.norm(w)) * circle.radius * np.abs(jump).max()
     return (w, b, jump / (upper - lower)) if wrong < rounding else None
 
 
-def _with_unit(known: Network, n_before: int, w: np.ndarray, b: float, A: np.ndarray, *, same: float) -> Network:
+def _add_unit(known: Network, n_before: int, w: np.ndarray, b: float, A: np.ndarray, *, same: float) -> Network:
     """The network with one more unit, or with what is left of one that it has: two within an angle of `same` are one.
 
     Of the units added since the first n_before nothing is left: they have stepped at the beginning and at the end.

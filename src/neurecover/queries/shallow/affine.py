@@ -20,7 +20,7 @@ from neurecover.models import Network
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.regions import Regions
 from neurecover.queries.shallow.design import TYPICAL, add_regions
-from neurecover.queries.shallow.joint import least_squares, measure_output_weights
+from neurecover.queries.shallow.joint import measure_output_weights, solve_weighted
 from neurecover.queries.shallow.planes import Planes, slopes_of
 
 _ITERATIONS = 3
@@ -33,23 +33,23 @@ _NOTHING = 1e-9
 def refine_affine(box: Box, planes: Planes, regions: Regions, accuracy: float, rng: np.random.Generator) -> Planes:
     """The planes and their affine part that fit the gradients of many regions best, and the errors to expect."""
     if box.n_outputs > 1:
-        planes = _fitted(_with_jumps(box, planes, rng), regions)
-        planes = _with_jumps(box, planes, rng)
+        planes = _fit(_measure_jumps(box, planes, rng), regions)
+        planes = _measure_jumps(box, planes, rng)
     most = int(np.ceil(_REGIONS * len(planes) / box.n_outputs)) + _MORE
-    regions = add_regions(box, _bends(planes), regions, accuracy, most, rng=rng)
-    return _fitted(planes, regions)
+    regions = add_regions(box, _bending_part(planes), regions, accuracy, most, rng=rng)
+    return _fit(planes, regions)
 
 
-def _bends(planes: Planes) -> Network:
+def _bending_part(planes: Planes) -> Network:
     """The planes without their affine part."""
     return Network(planes.W, planes.b, planes.J, None)
 
 
-def _with_jumps(box: Box, planes: Planes, rng: np.random.Generator) -> Planes:
-    return replace(planes, J=measure_output_weights(box, _bends(planes), rng).A)
+def _measure_jumps(box: Box, planes: Planes, rng: np.random.Generator) -> Planes:
+    return replace(planes, J=measure_output_weights(box, _bending_part(planes), rng).A)
 
 
-def _fitted(planes: Planes, regions: Regions) -> Planes:
+def _fit(planes: Planes, regions: Regions) -> Planes:
     regions = regions.take(np.isfinite(regions.sigma))
     R, p, d = regions.gradients.shape
     k = len(planes)
@@ -59,11 +59,11 @@ def _fitted(planes: Planes, regions: Regions) -> Planes:
     rows, offsets = np.vstack([planes.W, planes.L]), np.append(planes.b, planes.c)
     for _ in range(_ITERATIONS):
         left = regions.gradients.reshape(R * p, d) - design @ rows
-        rows = rows + least_squares(design, left, heavy)
+        rows = rows + solve_weighted(design, left, heavy)
         # At the points themselves the slopes fitted are taken off, not those measured.
         slopes = (design @ rows).reshape(R, p, d)
         left = regions.values - np.einsum("rpd,rd->rp", slopes, regions.points)
-        offsets = offsets + least_squares(design, left.reshape(R * p, 1) - (design @ offsets)[:, None], light)[:, 0]
+        offsets = offsets + solve_weighted(design, left.reshape(R * p, 1) - (design @ offsets)[:, None], light)[:, 0]
     size = np.linalg.norm(rows[:k], axis=1)
     inverse = np.linalg.pinv(design * heavy[:, None])
     error = TYPICAL * np.sqrt(d) * np.linalg.norm(inverse[:k], axis=1) / size
@@ -72,14 +72,14 @@ def _fitted(planes: Planes, regions: Regions) -> Planes:
 
 
 @dataclass(frozen=True, eq=False)
-class Straight:
+class StraightUnits:
     """A network whose last `extra` units stand for an affine part."""
 
     network: Network
     extra: int
 
 
-def with_straight_units(box: Box, planes: Planes, activation: Activation) -> Straight:
+def add_straight_units(box: Box, planes: Planes, activation: Activation) -> StraightUnits:
     """The planes as units that all face one way, and the affine part as units that are on all over the range."""
     alpha, kappa = slopes_of(activation)
     A = planes.J / kappa
@@ -88,7 +88,7 @@ def with_straight_units(box: Box, planes: Planes, activation: Activation) -> Str
     size = np.linalg.norm(L, axis=1)
     outputs = np.flatnonzero(size > _NOTHING * np.linalg.norm(planes.J))
     V = L[outputs] / size[outputs, None]
-    shift = 1.0 - box.limits.least(V)
+    shift = 1.0 - box.limits.minimum(V)
     added = np.zeros((len(L), len(outputs)))
     right = alpha + kappa
     added[outputs, np.arange(len(outputs))] = size[outputs] / right
@@ -99,4 +99,4 @@ def with_straight_units(box: Box, planes: Planes, activation: Activation) -> Str
         c - right * added @ shift,
         activation,
     )
-    return Straight(network, len(outputs))
+    return StraightUnits(network, len(outputs))

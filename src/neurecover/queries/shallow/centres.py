@@ -39,14 +39,14 @@ class Centres:
         """Where a box has limits, points inside them alone, whose patterns cannot be chosen."""
         network = network.normal_form()
         if limits:
-            return cls(network, None, _relaxed_inside(network, rng, limits))
+            return cls(network, None, _spread_out_inside(network, rng, limits))
         k, d = network.W.shape
         nowhere = np.zeros((0, d))
         if 0 < k <= d:
             U, S, Vt = np.linalg.svd(network.W, full_matrices=False)
             if S[-1] > _INDEPENDENT * S[0]:
                 return cls(network, (Vt.T / S) @ U.T, nowhere)
-        return cls(network, None, _relaxed(network, rng) if k else rng.standard_normal((_POOL, d)))
+        return cls(network, None, _spread_out(network, rng) if k else rng.standard_normal((_POOL, d)))
 
     @property
     def radius(self) -> float:
@@ -67,7 +67,7 @@ class Centres:
         return self.pool[rng.integers(len(self.pool), size=count)]
 
 
-def _relaxed(network: Network, rng: np.random.Generator) -> np.ndarray:
+def _spread_out(network: Network, rng: np.random.Generator) -> np.ndarray:
     W, b = network.W, network.b
     k, d = W.shape
     wanted, radius = 1.0, 2.0 * np.sqrt(d)
@@ -80,20 +80,22 @@ def _relaxed(network: Network, rng: np.random.Generator) -> np.ndarray:
     return X[np.argsort(-margin, kind="stable")[:_POOL]]
 
 
-def _relaxed_inside(network: Network, rng: np.random.Generator, limits: Limits) -> np.ndarray:
+def _spread_out_inside(network: Network, rng: np.random.Generator, limits: Limits) -> np.ndarray:
     """Points away from planes and from the edge of the range, those with most room first."""
     W, b = network.W, network.b
-    X = limits.drawn_in(2.0 * rng.standard_normal((4 * _POOL, network.n_inputs)), _MIDST)
+    X = limits.pull_inside(2.0 * rng.standard_normal((4 * _POOL, network.n_inputs)), _MIDST)
     wanted = 0.3 * np.linalg.norm(X, axis=1).mean() / np.sqrt(network.n_inputs)
     for _ in range(_SWEEPS):
         z = X @ W.T + b
         X = X + np.sign(z) * np.maximum(wanted - np.abs(z), 0.0) @ W / max(1.0, len(W) / network.n_inputs)
-        X = limits.drawn_in(X, _MIDST)
+        X = limits.pull_inside(X, _MIDST)
     margin = np.minimum(np.abs(X @ W.T + b).min(axis=1, initial=np.inf), limits.room(X))
     return X[np.argsort(-margin, kind="stable")[:_POOL]]
 
 
-def clear_steps(network: Network, points: np.ndarray, basis: np.ndarray, limits: Limits = EVERYWHERE) -> np.ndarray:
+def choose_clear_steps(
+    network: Network, points: np.ndarray, basis: np.ndarray, limits: Limits = EVERYWHERE
+) -> np.ndarray:
     """Signed steps (R, m) along the columns of the basis (d, m), the longer way that crosses no plane.
 
     No longer than the points are from the origin: beyond that the answers grow as fast as the step.
@@ -107,7 +109,7 @@ def clear_steps(network: Network, points: np.ndarray, basis: np.ndarray, limits:
             forward = 1.0 / (-ratio).max(axis=0, initial=0.0)
             backward = 1.0 / ratio.max(axis=0, initial=0.0)
             if limits:
-                back, forth = limits.ways(np.broadcast_to(points[r], basis.T.shape), basis.T)
+                back, forth = limits.distances_to_edge(np.broadcast_to(points[r], basis.T.shape), basis.T)
                 forward, backward = np.minimum(forward, forth), np.minimum(backward, -back)
             steps[r] = np.where(forward >= backward, forward, -backward)
     longest = np.linalg.norm(points, axis=1, keepdims=True) + 1.0

@@ -11,7 +11,7 @@ itself: `alone`. Last, the network without an affine part is fitted to all these
 which gives the error bars: `certificate.weighted`. Where no lines show the units, samples may: `sampled`.
 
 Two kinks too near each other on a line are taken for one of a unit that is not there. Such a unit has no kink on other
-lines, so only units are believed that were seen on a second line.
+lines, so only units are confirmed that were seen on a second line.
 
 The questions are rounded to float32 first, so that a box that works in float32 is asked what the model is fitted to.
 """
@@ -34,15 +34,15 @@ from neurecover.fit.samples import Samples
 from neurecover.models import Network, Student
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.lines.scan import scan_line
-from neurecover.queries.shallow.from_samples import network_from_samples
-from neurecover.queries.shallow.line_units import units_on_line
-from neurecover.queries.shallow.planes import Planes, oriented
-from neurecover.queries.shallow.single_units import CAUTION, refine_alone
+from neurecover.queries.shallow.from_samples import fit_from_samples
+from neurecover.queries.shallow.line_units import find_units_on_line
+from neurecover.queries.shallow.planes import Planes, orient
+from neurecover.queries.shallow.single_units import CAUTION, refine_single_units
 from neurecover.solve import Deadline
 
 # Answers per parameter: many where they cost little time.
 _FEWEST, _MOST, _WORK = 4.0, 100.0, 3e6
-# A unit whose row is worse than this after the fit may be none.
+# A unit whose row is worse than this with_line the fit may be none.
 _DOUBTFUL = 1e-3
 # Planes this near each other, as unit rows with their biases, may be one.
 _BESIDE = 0.1
@@ -78,44 +78,44 @@ def extract_coarse(
     tell: Callable[[str, float], object],
 ) -> CoarseNetwork:
     """The network behind a box with coarse answers; UnsolvableError where none fits them to rounding."""
-    units = _Candidates.none(box)
+    units = _Candidates.empty(box)
     source: ArraySource | None = None
     most = 0
     for _ in range(_LINES if box.resolution <= _SHOWN else 0):
         if deadline.passed:
             raise UnsolvableError("The time was over before all units were found: give a larger time_budget.")
         line = scan_line(box, rng, farther)
-        new = units_on_line(box, line.x, line.v, line.kinks, units.planes, rng=rng)
-        units = units.after(new.seen, new.planes)
+        new = find_units_on_line(box, line.x, line.v, line.kinks, units.planes, rng=rng)
+        units = units.with_line(new.seen, new.planes)
         tell("units", float(len(units.planes)))
-        believed = _distinct(units.believed())
+        confirmed = _drop_duplicates(units.confirmed())
         most = max(most, len(line.kinks.positions))
         if units.lines == _AT_LEAST and most == 0:
             raise UnsolvableError("The box has no kinks along a line: it has no hidden units that could be seen.")
-        if units.lines < _AT_LEAST or not new.explained.all() or len(believed) < most:
+        if units.lines < _AT_LEAST or not new.explained.all() or len(confirmed) < most:
             continue
-        source = source or sample(box, len(units.planes), rng)
-        fitted, left = _fit_needed(box, source, believed, deadline)
+        source = source or sample_answers(box, len(units.planes), rng)
+        fitted, left = _fit_pruned(box, source, confirmed, deadline)
         tell("fit", left)
         if is_rounding(box, left):
-            network = oriented(fitted, activation, tolerance=1e-2)
-            return _finished(box, source, network, fitted.error, rng, deadline)
+            network = orient(fitted, activation, tolerance=1e-2)
+            return _finish(box, source, network, fitted.error, rng, deadline)
     if farther > 1.0:
         raise UnsolvableError(_UNFIT)  # the samples would be the same
-    source = source or sample(box, most or _GUESS, rng)
-    network = network_from_samples(box, source, most, activation, rng, deadline)
+    source = source or sample_answers(box, most or _GUESS, rng)
+    network = fit_from_samples(box, source, most, activation, rng, deadline)
     network, left = fit_network(source, network, deadline)
     tell("fit", left)
     if is_rounding(box, left):
-        return _finished(box, source, network, np.full(network.n_hidden, np.inf), rng, deadline)
+        return _finish(box, source, network, np.full(network.n_hidden, np.inf), rng, deadline)
     raise UnsolvableError(_UNFIT)
 
 
-def _finished(
+def _finish(
     box: Box, source: ArraySource, network: Network, error: np.ndarray, rng: np.random.Generator, deadline: Deadline
 ) -> CoarseNetwork:
     """Every unit asked for by itself where that can be, and all answers fitted together."""
-    alone = refine_alone(box, network, error, rng)
+    alone = refine_single_units(box, network, error, rng)
     X, Y = next(iter(source.blocks(source.count())))
     if alone is None:
         network = fit_network(source, network, deadline)[0]
@@ -124,14 +124,14 @@ def _finished(
         X, Y = np.concatenate([X, alone.X]), np.concatenate([Y, alone.Y])
     weighted = None
     if network.n_parameters <= _PARAMETERS and not deadline.passed:
-        kept = _once(network, X)
+        kept = _informative_rows(network, X)
         weighted = fit_weighted(network, box.inputs(X[kept]), Y[kept], box.whitening)
     if weighted is None:
         return CoarseNetwork(network, error, None)
     return CoarseNetwork(weighted.fitted.normal_form(), weighted.errors_of_rows(), weighted)
 
 
-def _once(network: Network, X: np.ndarray) -> np.ndarray:
+def _informative_rows(network: Network, X: np.ndarray) -> np.ndarray:
     """The questions (n,) at which some unit shows, and one of those at which none does.
 
     The answers to the latter are all c, rounded the same way, and no more is known for there being many of them.
@@ -142,7 +142,7 @@ def _once(network: Network, X: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Candidates:
-    """Units, on how many lines after their own each had the chance to be seen, and on how many it was."""
+    """Units, on how many lines with_line their own each had the chance to be seen, and on how many it was."""
 
     planes: Planes
     chances: np.ndarray
@@ -150,25 +150,25 @@ class _Candidates:
     lines: int
 
     @classmethod
-    def none(cls, box: Box) -> _Candidates:
-        return cls(Planes.none(box.n_inputs, box.n_outputs), np.zeros(0), np.zeros(0), 0)
+    def empty(cls, box: Box) -> _Candidates:
+        return cls(Planes.empty(box.n_inputs, box.n_outputs), np.zeros(0), np.zeros(0), 0)
 
-    def after(self, seen: np.ndarray, new: Planes) -> _Candidates:
+    def with_line(self, seen: np.ndarray, new: Planes) -> _Candidates:
         """With what another line showed."""
         zeros = np.zeros(len(new))
         return _Candidates(
-            Planes.together([self.planes, new]),
+            Planes.join([self.planes, new]),
             np.concatenate([self.chances + 1, zeros]),
             np.concatenate([self.seen + seen, zeros]),
             self.lines + 1,
         )
 
-    def believed(self) -> Planes:
+    def confirmed(self) -> Planes:
         """The units that were seen again, and those that had no chance to be."""
         return self.planes.take((self.seen > 0) | (self.chances == 0))
 
 
-def _distinct(planes: Planes) -> Planes:
+def _drop_duplicates(planes: Planes) -> Planes:
     """Of units in the same place, the one that is known best."""
     order = np.argsort(planes.error, kind="stable")
     points = np.column_stack([planes.W, planes.b])[order]
@@ -183,12 +183,12 @@ def _distinct(planes: Planes) -> Planes:
     return planes.take(order[keep])
 
 
-def sample(box: Box, n_units: int, rng: np.random.Generator) -> ArraySource:
+def sample_answers(box: Box, n_units: int, rng: np.random.Generator) -> ArraySource:
     """Questions x ~ N(0, I) and their answers, enough to fit so many units."""
     parameters = n_units * (box.n_inputs + 1 + box.n_outputs) + (box.n_inputs + 1) * box.n_outputs
     count = int(parameters * np.clip(_WORK / parameters**2, _FEWEST, _MOST)) // box.n_outputs + 64
-    X = box.limits.drawn_in(rng.standard_normal((count, box.n_inputs)))
-    X = box.seen(X.astype(np.float32).astype(float))
+    X = box.limits.pull_inside(rng.standard_normal((count, box.n_inputs)))
+    X = box.round_queries(X.astype(np.float32).astype(float))
     return ArraySource(X, box(X))
 
 
@@ -207,13 +207,13 @@ def fit_planes(source: ArraySource, planes: Planes, deadline: Deadline) -> tuple
     return Planes(W, b, J, L, c, error), left
 
 
-def _fit_needed(box: Box, source: ArraySource, planes: Planes, deadline: Deadline) -> tuple[Planes, float]:
+def _fit_pruned(box: Box, source: ArraySource, planes: Planes, deadline: Deadline) -> tuple[Planes, float]:
     """The planes fitted, without those that the answers do not need: a unit that is not there has nothing to do.
 
     A unit measured badly on two lines is taken for two, side by side, that share its jump; one in their middle does.
     """
     fitted, left = fit_planes(source, planes, deadline)
-    for fewer_of in (_merged, lambda planes: planes.take(planes.error <= _DOUBTFUL)):
+    for fewer_of in (_merge_neighbours, lambda planes: planes.take(planes.error <= _DOUBTFUL)):
         fewer = fewer_of(fitted)
         if len(fewer) < len(fitted):
             refitted, left_by_fewer = fit_planes(source, fewer, deadline)
@@ -222,7 +222,7 @@ def _fit_needed(box: Box, source: ArraySource, planes: Planes, deadline: Deadlin
     return fitted, left
 
 
-def _merged(planes: Planes) -> Planes:
+def _merge_neighbours(planes: Planes) -> Planes:
     """Planes side by side as one with the sum of their jumps, in their middle by the size of these."""
     points = np.column_stack([planes.W, planes.b])
     size = np.linalg.norm(planes.J, axis=0)

@@ -21,9 +21,9 @@ from scipy.linalg import solve_triangular
 
 from neurecover.models import Network
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.box.gradients import measure_gradients, orthonormal_basis
+from neurecover.queries.box.gradients import draw_basis, measure_gradients
 from neurecover.queries.box.regions import Regions
-from neurecover.queries.shallow.centres import Centres, clear_steps
+from neurecover.queries.shallow.centres import Centres, choose_clear_steps
 
 # ρ is the largest of a dozen residuals, so the typical error of an answer is about half of it.
 TYPICAL = 0.5
@@ -41,11 +41,11 @@ def add_regions(
     """The regions and up to `most` more, well centred, until every w_j is expected to be accurate."""
     network = network.normal_form()
     centres = Centres.around(network, rng, box.limits)
-    basis = orthonormal_basis(rng, network.n_inputs)
+    basis = draw_basis(rng, network.n_inputs)
     points, steps = _plan(box, network, regions, centres, basis, accuracy, most, rng)
     if not len(points):
         return regions
-    return regions + Regions.measured(measure_gradients(box, points, basis, steps, rng=rng, check=False))
+    return regions + Regions.from_gradients(measure_gradients(box, points, basis, steps, rng=rng, check=False))
 
 
 def _plan(
@@ -65,16 +65,18 @@ def _plan(
     for number in range(most):
         error = information.errors(network.n_inputs)
         if error.max() <= accuracy:
-            information = information.afresh()
+            information = information.recompute()
             error = information.errors(network.n_inputs)
         worst = int(np.argmax(error))
         if error[worst] <= accuracy:
             break
         known = number < len(chain)
-        point = chain[[number]] if known else _telling(network, centres, information.covariance[:, worst])
-        step = clear_steps(network, point, basis, box.limits)
+        point = (
+            chain[[number]] if known else _most_informative_point(network, centres, information.covariance[:, worst])
+        )
+        step = choose_clear_steps(network, point, basis, box.limits)
         sigma = box.noise(point, network(point))[0] * np.sqrt(2.0 * np.mean(step**-2.0))
-        information = information.with_rows(_shown(network, point)[0] / sigma)
+        information = information.with_rows(_response(network, point)[0] / sigma)
         points.append(point)
         steps.append(step)
     return np.concatenate(points), np.concatenate(steps)
@@ -94,10 +96,10 @@ def _chain(centres: Centres, bad: np.ndarray, p: int, rng: np.random.Generator) 
     return centres.at(patterns)
 
 
-def _telling(network: Network, centres: Centres, u: np.ndarray) -> np.ndarray:
+def _most_informative_point(network: Network, centres: Centres, u: np.ndarray) -> np.ndarray:
     """The point (1, d) whose gradient shows most of an error along u (k,)."""
     if centres.inverse is None:
-        seen = np.linalg.norm(_shown(network, centres.pool) @ u, axis=1)
+        seen = np.linalg.norm(_response(network, centres.pool) @ u, axis=1)
         margin = np.abs(centres.pool @ network.W.T + network.b).min(axis=1)
         return centres.pool[[int(np.argmax(seen * margin))]]
     # With several outputs, in the combination of them in which the error is largest.
@@ -107,7 +109,7 @@ def _telling(network: Network, centres: Centres, u: np.ndarray) -> np.ndarray:
     return centres.at(sides[[int(np.argmax(np.abs(sides @ weight)))]])
 
 
-def _shown(network: Network, points: np.ndarray) -> np.ndarray:
+def _response(network: Network, points: np.ndarray) -> np.ndarray:
     """M_r (n, p, k)."""
     slopes = network.activation.derivative(points @ network.W.T + network.b)
     return slopes[:, None, :] * network.A
@@ -117,7 +119,7 @@ def _shown(network: Network, points: np.ndarray) -> np.ndarray:
 class _Information:
     """Γ⁻¹ = RᵀR + Σ of the rows that came since, and Γ by the Woodbury identity.
 
-    Γ loses digits as it shrinks by many orders of magnitude, so it is computed from R afresh now and then.
+    Γ loses digits as it shrinks by many orders of magnitude, so it is computed from R recompute now and then.
     """
 
     triangle: np.ndarray
@@ -128,12 +130,12 @@ class _Information:
     def of(cls, network: Network, regions: Regions) -> _Information:
         regions = regions.take(np.isfinite(regions.sigma))
         k = network.n_hidden
-        rows = (_shown(network, regions.points) / regions.sigma[:, None, None]).reshape(-1, k)
+        rows = (_response(network, regions.points) / regions.sigma[:, None, None]).reshape(-1, k)
         # A direction that no region shows is as uncertain as this, not infinitely so.
         floor = 1e-12 * np.abs(rows).max(initial=1e-300)
-        return cls(np.zeros((0, k)), (rows, floor * np.eye(k)), np.zeros((k, k))).afresh()
+        return cls(np.zeros((0, k)), (rows, floor * np.eye(k)), np.zeros((k, k))).recompute()
 
-    def afresh(self) -> _Information:
+    def recompute(self) -> _Information:
         triangle = np.linalg.qr(np.vstack([self.triangle, *self.recent]))[1]
         inverse = solve_triangular(triangle, np.eye(len(triangle)), check_finite=False)
         return _Information(triangle, (), inverse @ inverse.T)
@@ -142,7 +144,7 @@ class _Information:
         seen = self.covariance @ rows.T
         gain = np.linalg.solve(np.eye(len(rows)) + rows @ seen, seen.T)
         added = _Information(self.triangle, (*self.recent, rows), self.covariance - seen @ gain)
-        return added.afresh() if len(added.recent) >= _AFRESH else added
+        return added.recompute() if len(added.recent) >= _AFRESH else added
 
     def errors(self, d: int) -> np.ndarray:
         """‖δw_j‖ (k,)."""

@@ -25,13 +25,13 @@ from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.regions import Regions
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.lines.scan import NotPiecewiseLinearError
-from neurecover.queries.shallow.affine import refine_affine, with_straight_units
+from neurecover.queries.shallow.affine import add_straight_units, refine_affine
 from neurecover.queries.shallow.coarse import extract_coarse
 from neurecover.queries.shallow.design import add_regions, expected_errors
 from neurecover.queries.shallow.joint import measure_offsets, measure_output_weights, refine_jointly
-from neurecover.queries.shallow.opposite_units import with_twins
-from neurecover.queries.shallow.planes import AffinePartError, Planes, oriented, slopes_of
-from neurecover.queries.shallow.search import CORNERS, SeveralLayersError, all_units, misfit, with_affine
+from neurecover.queries.shallow.opposite_units import resolve_opposite_units
+from neurecover.queries.shallow.planes import AffinePartError, Planes, orient, slopes_of
+from neurecover.queries.shallow.search import CORNERS, SeveralLayersError, add_affine_part, expected_misfit, find_units
 from neurecover.solve import Deadline
 
 Progress = Callable[[str, float], object]
@@ -52,23 +52,23 @@ _MANY_INPUTS = 200
 _RESIDUAL, _UNCERTAIN = 4.0, 1e-8
 # Answers coarser than this are not tried.
 _COARSEST = 1e-2
-# What planes that were fitted together leave of an affine part that twins take up: so many times their error.
+# What planes that were fitted together leave of an affine part that opposite take up: so many times their error.
 _REFINED, _MOST_MISFIT = 1e-9, 30.0
 _OTHER_TWINS = "Two units share a plane and face away from each other: other such pairs give the same function."
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _Target:
     """What is looked for, how accurately, how many times as far out as usual, and whether there may be more layers."""
 
     activation: Activation
     accuracy: float | None
     farther: float
-    doubted: bool
+    maybe_deep: bool
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Candidate:
     """The network, the errors (k,) to expect of rows of length one, and a sentence for what could not be seen.
 
     From coarse answers by a weighted fit.
@@ -91,17 +91,17 @@ def extract_shallow(
     activation: str | Activation = "relu",
     n_hidden: int | None = None,
     accuracy: float | None = None,
-    doubted: bool = False,
+    maybe_deep: bool = False,
     rng: np.random.Generator,
     deadline: Deadline,
     progress: Progress | None = None,
 ) -> Extraction:
     """The network with one hidden layer behind the box; UnsolvableError where there is none to be seen.
 
-    doubted says that there may be several: the planes of the first line are then looked at elsewhere before all else,
+    maybe_deep says that there may be several: the planes of the first line are then looked at elsewhere before all else,
     and SeveralLayersError is raised if they do not go on.
 
-    accuracy is the error wanted of a row of W of length one: the smaller, the more questions, up to about twice those
+    accuracy is the error target of a row of W of length one: the smaller, the more questions, up to about twice those
     of the first pass. Where it is not told it is between 2e-13 for a small network and 5e-10 for a large one. n_hidden,
     where it is told, is only compared with what is found.
     """
@@ -121,7 +121,7 @@ def extract_shallow(
         if deadline.passed:
             break
         try:
-            found = search(box, _Wanted(act, accuracy, farther, doubted), rng, deadline, tell)
+            found = search(box, _Target(act, accuracy, farther, maybe_deep), rng, deadline, tell)
         except (NotPiecewiseLinearError, SeveralLayersError):
             raise
         except RefusedError:
@@ -131,7 +131,7 @@ def extract_shallow(
         except UnsolvableError as error:
             reason = str(error)
             continue
-        extraction = _checked(box, found, n_hidden, rng)
+        extraction = _check(box, found, n_hidden, rng)
         tell("residual", extraction.residual)
         if best is None or extraction.residual < best.residual:
             best = extraction
@@ -139,10 +139,10 @@ def extract_shallow(
             break
     if best is None:
         raise UnsolvableError(reason)
-    return best if best.exact else _doubted(best)
+    return best if best.exact else _add_warning(best)
 
 
-def _doubted(extraction: Extraction) -> Extraction:
+def _add_warning(extraction: Extraction) -> Extraction:
     sentence = (
         f"The network does not answer as the box does: the residual of {extraction.residual:.1e} is more than the "
         f"rounding of the answers, {extraction.resolution:.1e}, explains."
@@ -150,64 +150,68 @@ def _doubted(extraction: Extraction) -> Extraction:
     return replace(extraction, notes=(*extraction.notes, sentence))
 
 
-def _search_fine(box: Box, wanted: _Wanted, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
-    known, regions = all_units(box, wanted.farther, wanted.doubted, rng, deadline, tell)
+def _search_fine(box: Box, target: _Target, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Candidate:
+    known, regions = find_units(box, target.farther, target.maybe_deep, rng, deadline, tell)
     if not len(regions):
         raise UnsolvableError("The box has no kinks along a line: it has no hidden units that could be seen.")
-    planes = with_affine(known, regions)
+    planes = add_affine_part(known, regions)
     try:
-        network = _signed(planes, wanted.activation)
+        network = _signed(planes, target.activation)
     except AffinePartError as error:
-        return _affine(box, planes, regions, wanted, error, rng)
+        return _explain_affine_part(box, planes, regions, target, error, rng)
     if box.n_outputs > 1:
         network = refine_jointly(measure_output_weights(box, network, rng), regions)
         network = measure_output_weights(box, network, rng)
     most = int(np.ceil(_REGIONS * len(known) / box.n_outputs))
-    regions = add_regions(box, network, regions, _accuracy(box, wanted, network.n_parameters), most, rng=rng)
+    regions = add_regions(box, network, regions, _target_accuracy(box, target, network.n_parameters), most, rng=rng)
     network = refine_jointly(network, regions)
     if box.n_inputs >= _MANY_INPUTS:
         network = measure_offsets(box, network, rng)
-    return _Found(network, expected_errors(network, regions))
+    return _Candidate(network, expected_errors(network, regions))
 
 
-def _accuracy(box: Box, wanted: _Wanted, n_parameters: int) -> float:
-    return wanted.accuracy or max(min(3e-16 * n_parameters**1.5, _ACCURATE) / box.n_outputs, _FINEST)
+def _target_accuracy(box: Box, target: _Target, n_parameters: int) -> float:
+    return target.accuracy or max(min(3e-16 * n_parameters**1.5, _ACCURATE) / box.n_outputs, _FINEST)
 
 
-def _affine(
-    box: Box, planes: Planes, regions: Regions, wanted: _Wanted, error: AffinePartError, rng: np.random.Generator
-) -> _Found:
-    """Twins take up the affine part, or, in a range, units that are on all over it; else the error."""
-    if with_twins(planes, wanted.activation, misfit(planes)) is None and not box.limits:
+def _explain_affine_part(
+    box: Box, planes: Planes, regions: Regions, target: _Target, error: AffinePartError, rng: np.random.Generator
+) -> _Candidate:
+    """OppositeUnits take up the affine part, or, in a range, units that are on all over it; else the error."""
+    if resolve_opposite_units(planes, target.activation, expected_misfit(planes)) is None and not box.limits:
         raise error
     n_parameters = len(planes) * (box.n_inputs + 1 + box.n_outputs)
-    planes = refine_affine(box, planes, regions, _accuracy(box, wanted, n_parameters), rng)
-    twins = with_twins(planes, wanted.activation, max(_REFINED, _MOST_MISFIT * float(planes.error.max())))
-    if twins is not None:
-        unknown = () if twins.only else (_OTHER_TWINS,)
-        return _Found(twins.network, planes.error[twins.plane], unreached=unknown)
+    planes = refine_affine(box, planes, regions, _target_accuracy(box, target, n_parameters), rng)
+    opposite = resolve_opposite_units(
+        planes, target.activation, max(_REFINED, _MOST_MISFIT * float(planes.error.max()))
+    )
+    if opposite is not None:
+        unknown = () if opposite.unique else (_OTHER_TWINS,)
+        return _Candidate(opposite.network, planes.error[opposite.plane], unreached=unknown)
     if not box.limits:
         raise error
-    straight = with_straight_units(box, planes, wanted.activation)
+    straight = add_straight_units(box, planes, target.activation)
     sentence = (
         f"Within the bounds a straight part is left, as of units that are on all over them: {straight.extra} of the "
         "units given stand for it, and which way the others face is not known."
     )
-    return _Found(straight.network, np.append(planes.error, np.zeros(straight.extra)), unreached=(sentence,))
+    return _Candidate(straight.network, np.append(planes.error, np.zeros(straight.extra)), unreached=(sentence,))
 
 
 def _signed(planes: Planes, act: Activation) -> Network:
-    return oriented(planes, act, tolerance=misfit(planes))
+    return orient(planes, act, tolerance=expected_misfit(planes))
 
 
-def _search_coarse(box: Box, wanted: _Wanted, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
-    coarse = extract_coarse(box, wanted.activation, rng, deadline, wanted.farther, tell)
-    return _Found(coarse.network, coarse.errors, coarse.weighted)
+def _search_coarse(
+    box: Box, target: _Target, rng: np.random.Generator, deadline: Deadline, tell: Progress
+) -> _Candidate:
+    coarse = extract_coarse(box, target.activation, rng, deadline, target.farther, tell)
+    return _Candidate(coarse.network, coarse.errors, coarse.weighted)
 
 
-def _checked(box: Box, found: _Found, n_hidden: int | None, rng: np.random.Generator) -> Extraction:
+def _check(box: Box, found: _Candidate, n_hidden: int | None, rng: np.random.Generator) -> Extraction:
     network = found.network.normal_form()
-    residual = fresh_residual(box, network, rng)
+    residual = measure_residual(box, network, rng)
     unreached = found.unreached
     faint = int(np.count_nonzero(found.errors > max(_FAINT, _FAINT_COARSE * box.resolution)))
     if faint:
@@ -227,13 +231,13 @@ def _checked(box: Box, found: _Found, n_hidden: int | None, rng: np.random.Gener
     )
 
 
-def fresh_residual(box: Box, network: Network, rng: np.random.Generator) -> float:
+def measure_residual(box: Box, network: Network, rng: np.random.Generator) -> float:
     """The largest |box(x) − network(x)| relative to the size of the terms, over x ~ N(0, r² I) with r = 1, 10³, 10⁶."""
     X = rng.standard_normal((len(_DISTANCES) * _FRESH, box.n_inputs)) * np.repeat(_DISTANCES, _FRESH)[:, None]
     if box.limits:
-        X = np.vstack([box.limits.drawn_in(X), box.limits.corners(CORNERS, rng)])
+        X = np.vstack([box.limits.pull_inside(X), box.limits.corners(CORNERS, rng)])
     if box.coarse:
-        X = box.seen(X.astype(np.float32).astype(float))
+        X = box.round_queries(X.astype(np.float32).astype(float))
     Y = box(X)
     size = box.noise(X, Y) / box.resolution
     return float(np.max(np.abs(Y - network(X)).max(axis=1) / size))

@@ -27,7 +27,7 @@ _NARROWEST = 12
 _WORK = 4e11
 
 
-def network_from_samples(
+def fit_from_samples(
     box: Box, source: ArraySource, n_units: int, activation: Activation, rng: np.random.Generator, deadline: Deadline
 ) -> Network:
     """A network for the answers, its number of units found; n_units is about how many there are.

@@ -22,7 +22,7 @@ from neurecover.models import Network, replace_arrays
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.limits import Limits
 from neurecover.queries.box.regions import Regions
-from neurecover.queries.lines.segments import local_kinks
+from neurecover.queries.lines.segments import find_local_kinks
 from neurecover.queries.shallow.centres import Centres
 
 _ITERATIONS = 3
@@ -37,16 +37,16 @@ def refine_jointly(network: Network, regions: Regions) -> Network:
     regions = regions.take(np.isfinite(regions.sigma))
     R, p, d = regions.gradients.shape
     k = network.n_hidden
-    design = _design(network, regions)
+    design = _design_matrix(network, regions)
     heavy = np.repeat(1.0 / regions.sigma, p)
     light = np.repeat(1.0 / regions.noise, p)
     offsets = np.hstack([design, np.tile(np.eye(p), (R, 1))])
     for _ in range(_ITERATIONS):
         left = regions.gradients - (_slopes(network, regions)[:, None, :] * network.A) @ network.W
-        dW = least_squares(design, left.reshape(R * p, d), heavy)
+        dW = solve_weighted(design, left.reshape(R * p, d), heavy)
         network = replace_arrays(network, W=network.W + dW)
         left = regions.values - network(regions.points)
-        shift = least_squares(offsets, left.reshape(R * p, 1), light)[:, 0]
+        shift = solve_weighted(offsets, left.reshape(R * p, 1), light)[:, 0]
         network = replace_arrays(network, b=network.b + shift[:k], c=network.c + shift[k:])
     return network
 
@@ -58,7 +58,7 @@ def measure_output_weights(box: Box, network: Network, rng: np.random.Generator)
     """
     network = network.normal_form()
     W, b = network.W, network.b
-    points, room = _points_on_planes(network, Centres.around(network, rng, box.limits), box.limits, rng)
+    points, room = _find_points_on_planes(network, Centres.around(network, rng, box.limits), box.limits, rng)
     z = points @ W.T + b
     np.fill_diagonal(z, np.inf)
     steps = 0.9 * np.min(np.abs(z) / np.maximum(np.abs(W @ W.T), 1e-300), axis=1)
@@ -81,8 +81,8 @@ def measure_offsets(box: Box, network: Network, rng: np.random.Generator) -> Net
     """
     network = network.normal_form()
     W, b = network.W, network.b.copy()
-    best, room = _points_near_origin(network, box.limits, rng)
-    found = local_kinks(box, best, W, _WITHIN * room)
+    best, room = _find_points_near_origin(network, box.limits, rng)
+    found = find_local_kinks(box, best, W, _WITHIN * room)
     good = found.visible & (np.abs(found.position) < 0.1 * _WITHIN * room)
     b[good] = (-np.sum(best * W, axis=1) - found.position)[good]
     network = replace_arrays(network, b=b)
@@ -90,13 +90,15 @@ def measure_offsets(box: Box, network: Network, rng: np.random.Generator) -> Net
     return replace_arrays(network, c=network.c + np.median(box(X) - network(X), axis=0)) if len(X) else network
 
 
-def _points_near_origin(network: Network, limits: Limits, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _find_points_near_origin(
+    network: Network, limits: Limits, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
     """A point (k, d) on every plane, and how far along the normal another one is met (k,): the farthest of a few."""
     W, b = network.W, network.b
     best, room = np.zeros_like(W), np.zeros(len(W))
     for _ in range(_TRIES):
         X = _NEAR * rng.standard_normal(W.shape)
-        X = limits.beside_planes(X, W, b)
+        X = limits.move_to_planes(X, W, b)
         X -= (np.sum(X * W, axis=1) + b)[:, None] * W
         z = np.abs(X @ W.T + b) / np.maximum(np.abs(W @ W.T), 1e-300)
         np.fill_diagonal(z, np.inf)
@@ -106,14 +108,14 @@ def _points_near_origin(network: Network, limits: Limits, rng: np.random.Generat
     return best, room
 
 
-def _points_on_planes(
+def _find_points_on_planes(
     network: Network, centres: Centres, limits: Limits, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
     """A point (k, d) on every plane that is as far as can be found from the others, and how far that is (k,)."""
     best, room = np.zeros_like(network.W), np.full(network.n_hidden, -1.0)
     for _ in range(_TRIES):
         points = centres.draw(network.n_hidden, rng)
-        points = limits.beside_planes(points, network.W, network.b)
+        points = limits.move_to_planes(points, network.W, network.b)
         z = points @ network.W.T + network.b
         points = points - np.diagonal(z)[:, None] * network.W
         z = np.abs(points @ network.W.T + network.b)
@@ -129,12 +131,12 @@ def _slopes(network: Network, regions: Regions) -> np.ndarray:
     return network.activation.derivative(regions.points @ network.W.T + network.b)
 
 
-def _design(network: Network, regions: Regions) -> np.ndarray:
+def _design_matrix(network: Network, regions: Regions) -> np.ndarray:
     """(R p, k): D_rj A_oj in row (r, o)."""
     return (_slopes(network, regions)[:, None, :] * network.A).reshape(-1, network.n_hidden)
 
 
-def least_squares(design: np.ndarray, right: np.ndarray, weight: np.ndarray) -> np.ndarray:
+def solve_weighted(design: np.ndarray, right: np.ndarray, weight: np.ndarray) -> np.ndarray:
     from scipy.linalg import lstsq
 
     return lstsq(design * weight[:, None], right * weight[:, None], lapack_driver="gelsy", check_finite=False)[0]

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.box.gradients import fitting_steps, measure_gradients, orthonormal_basis
+from neurecover.queries.box.gradients import choose_steps, draw_basis, measure_gradients
 from neurecover.queries.box.regions import Regions
 from neurecover.queries.lines.kinks import Kinks
 from neurecover.queries.shallow.planes import Planes
@@ -47,15 +47,17 @@ class LineUnits:
     seen: np.ndarray
 
 
-def units_on_line(
+def find_units_on_line(
     box: Box, x: np.ndarray, v: np.ndarray, kinks: Kinks, known: Planes, *, rng: np.random.Generator
 ) -> LineUnits:
     """The units behind the kinks of the line x + t v that are not among the `known` ones."""
     explained, seen = match_kinks(kinks, x, v, known)
     unknown = ~explained
-    pieces = _pieces_to_measure(kinks, unknown, box.n_outputs, _usable(kinks, v))
-    regions = _measure(box, x, v, kinks, pieces, rng) if len(pieces) > 1 else Regions.none(len(x), box.n_outputs)
-    found = [Planes.none(len(x), box.n_outputs)]
+    pieces = _choose_pieces(kinks, unknown, box.n_outputs, _usable_pieces(kinks, v))
+    regions = (
+        _measure_pieces(box, x, v, kinks, pieces, rng) if len(pieces) > 1 else Regions.empty(len(x), box.n_outputs)
+    )
+    found = [Planes.empty(len(x), box.n_outputs)]
     on = (regions.points @ known.W[seen].T + known.b[seen] > 0).astype(float)
     for r, (left, right) in enumerate(itertools.pairwise(pieces)):
         new = left + np.flatnonzero(unknown[left:right])
@@ -66,9 +68,9 @@ def units_on_line(
         rows, error = _solve_group(kinks.jumps[new], difference, regions.sigma[r : r + 2])
         size = np.linalg.norm(rows, axis=1)
         good = error < _WORST * size
-        found.append(_planes(rows[good], size[good], error[good], kinks, new[good], x))
+        found.append(_make_planes(rows[good], size[good], error[good], kinks, new[good], x))
         explained[new[good]] = True
-    return LineUnits(Planes.together(found), regions, explained, seen)
+    return LineUnits(Planes.join(found), regions, explained, seen)
 
 
 def match_kinks(kinks: Kinks, x: np.ndarray, v: np.ndarray, known: Planes) -> tuple[np.ndarray, np.ndarray]:
@@ -103,7 +105,7 @@ def match_kinks(kinks: Kinks, x: np.ndarray, v: np.ndarray, known: Planes) -> tu
     return explained, seen
 
 
-def _usable(kinks: Kinks, v: np.ndarray) -> np.ndarray:
+def _usable_pieces(kinks: Kinks, v: np.ndarray) -> np.ndarray:
     """The pieces wide enough for a gradient that tells something about the kinks beside it."""
     jump = np.abs(kinks.jumps).max(axis=1)
     beside = np.maximum(np.concatenate([[0.0], jump]), np.concatenate([jump, [0.0]]))
@@ -112,7 +114,7 @@ def _usable(kinks: Kinks, v: np.ndarray) -> np.ndarray:
     return rounding < _WORST * beside
 
 
-def _pieces_to_measure(kinks: Kinks, unknown: np.ndarray, p: int, usable: np.ndarray) -> np.ndarray:
+def _choose_pieces(kinks: Kinks, unknown: np.ndarray, p: int, usable: np.ndarray) -> np.ndarray:
     """On a first line, pieces a group apart; where most units are known, those beside the kinks of unknown ones."""
     last = len(unknown)
     usable = usable.copy()
@@ -140,16 +142,16 @@ def _pieces_to_measure(kinks: Kinks, unknown: np.ndarray, p: int, usable: np.nda
     return np.array(pieces)
 
 
-def _measure(
+def _measure_pieces(
     box: Box, x: np.ndarray, v: np.ndarray, kinks: Kinks, pieces: np.ndarray, rng: np.random.Generator
 ) -> Regions:
     """A gradient in the middle of each piece; along v the slope of the line is it already."""
     length = float(np.linalg.norm(v))
-    basis = orthonormal_basis(rng, len(v), first=v)[:, 1:]
+    basis = draw_basis(rng, len(v), first=v)[:, 1:]
     points = x + kinks.centres[pieces, None] * v
     values, slopes = kinks.values[pieces], kinks.slopes[pieces]
     steps = 0.5 * kinks.widths[pieces] * length * _STEP
-    steps = fitting_steps(box, points, values, basis, steps, rng=rng)
+    steps = choose_steps(box, points, values, basis, steps, rng=rng)
     measured = measure_gradients(box, points, basis, steps, rng=rng, values=values)
     gradients = measured.full() + (slopes / length)[:, :, None] * (v / length)
     sigma = measured.noise * np.sqrt(2.0) / np.abs(measured.steps).min(axis=1, initial=np.inf)
@@ -164,7 +166,7 @@ def _solve_group(jumps: np.ndarray, difference: np.ndarray, sigma: np.ndarray) -
     return inverse @ difference, error
 
 
-def _planes(
+def _make_planes(
     rows: np.ndarray, size: np.ndarray, error: np.ndarray, kinks: Kinks, which: np.ndarray, x: np.ndarray
 ) -> Planes:
     W = rows / size[:, None]

@@ -4,15 +4,15 @@
 
 bends on the plane like one unit with A = A₁ + A₂, and what is left is straight: α A z − m A₂ z with m = 2α + κ. For k
 planes, with u_j = 0 for a unit that faces along w_j, u_j = A_j for one that faces the other way and any u_j = A₂ for
-twins,
+opposite,
 
     Σ_j u_j w_jᵀ = (α Σ_j A_j w_jᵀ − L) / m =: E.
 
-With t twins the p (d − t) equations across their rows are free of their u_j. These have to hold for bits alone, which
-a straight part that has nothing to do with the planes would meet only by chance; with t = d there are none, and nothing
-is shown. (A₁ = −A₂ in every output does not bend at all: such twins are a straight part.)
+With t opposite the p (d − t) equations across their rows are free of their u_j. These have to hold for bits alone, which
+a straight part that has nothing to do with the planes would meet unique by chance; with t = d there are none, and nothing
+is shown. (A₁ = −A₂ in every output does not bend at all: such opposite are a straight part.)
 
-Twins on every plane whose A₁ and A₂ are in one ratio, act(z) − s act(−z), are single units of another activation.
+OppositeUnits on every plane whose A₁ and A₂ are in one ratio, act(z) − s act(−z), are single units of another activation.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ from neurecover.search.signs import find_flips
 
 # Rows count as independent while the least singular value is above this part of the largest.
 _INDEPENDENT = 1e-3
-# Where rows are dependent, so many planes at most are tried for twins, in so many ways, and none where there are many
+# Where rows are dependent, so many planes at most are tried for opposite, in so many ways, and none where there are many
 # planes: each way is a search of its own for signs, and a deeper network shows many planes.
-_TWINS, _WAYS, _MANY = 2, 500, 16
+_PAIRS, _WAYS, _MANY = 2, 500, 16
 # A million to one against chance.
 _SPARE_BITS = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Twins:
+class OppositeUnits:
     """The network, the plane (k,) that each of its units lies on, and whether no other one has the same planes."""
 
     network: Network
     plane: np.ndarray
-    only: bool
+    unique: bool
 
 
-def with_twins(planes: Planes, activation: Activation, tolerance: float) -> Twins | None:
-    """The network of these planes with as few twins as can be; None where no few of them explain the affine part.
+def resolve_opposite_units(planes: Planes, activation: Activation, tolerance: float) -> OppositeUnits | None:
+    """The network of these planes with as few opposite as can be; None where no few of them explain the affine part.
 
     tolerance is the misfit, relative to the jumps, up to which equations are taken to hold.
     """
@@ -58,30 +58,30 @@ def with_twins(planes: Planes, activation: Activation, tolerance: float) -> Twin
     A = planes.J / kappa
     E = (alpha * A @ planes.W - planes.L) / m
     found: list[tuple[np.ndarray, np.ndarray, bool]] = []
-    for twins in _choices(A, planes.W, E, tolerance):
-        if found and np.count_nonzero(found[0][0]) < np.count_nonzero(twins):
+    for opposite in _choices(A, planes.W, E, tolerance):
+        if found and np.count_nonzero(found[0][0]) < np.count_nonzero(opposite):
             break
-        solved = _solved(A, planes.W, E, twins, tolerance)
+        solved = _solve(A, planes.W, E, opposite, tolerance)
         if solved is not None:
-            found.append((twins, *solved))
+            found.append((opposite, *solved))
     if not found:
         return None
-    twins, U, only = found[0]
-    if len(planes) > 1 and twins.all():
+    opposite, U, unique = found[0]
+    if len(planes) > 1 and opposite.all():
         _refuse_one_ratio(A, U, tolerance)
-    only = only and len(found) == 1 and _told(planes, twins, tolerance)
-    return Twins(*_network(planes, A, U, twins, activation), only)
+    unique = unique and len(found) == 1 and _is_determined(planes, opposite, tolerance)
+    return OppositeUnits(*_build_network(planes, A, U, opposite, activation), unique)
 
 
-def _told(planes: Planes, twins: np.ndarray, tolerance: float) -> bool:
-    """Whether the equations across the twins' rows have far more digits than there are bits and ways to choose."""
-    k, t = len(twins), int(np.count_nonzero(twins))
+def _is_determined(planes: Planes, opposite: np.ndarray, tolerance: float) -> bool:
+    """Whether the equations across the opposite' rows have far more digits than there are bits and ways to choose."""
+    k, t = len(opposite), int(np.count_nonzero(opposite))
     equations = planes.L.shape[0] * (planes.W.shape[1] - t)
     return bool(equations * np.log2(1.0 / tolerance) > k + np.log2(comb(k, t)) + _SPARE_BITS)
 
 
 def _choices(A: np.ndarray, W: np.ndarray, E: np.ndarray, tolerance: float) -> list[np.ndarray]:
-    """Masks (k,) of planes that may have twins: what solves for all u_j at once, or all sets of a few."""
+    """Masks (k,) of planes that may have opposite: what solves for all u_j at once, or all sets of a few."""
     k, d = W.shape
     sizes = np.linalg.svd(W, compute_uv=False)
     if k <= d and sizes[-1] > _INDEPENDENT * sizes[0]:
@@ -91,26 +91,26 @@ def _choices(A: np.ndarray, W: np.ndarray, E: np.ndarray, tolerance: float) -> l
         return [~bits] if np.count_nonzero(~bits) < d else []
     if k > _MANY:
         return []
-    sets = [s for t in range(1, min(_TWINS, d - 1) + 1) for s in combinations(range(k), t)]
+    sets = [s for t in range(1, min(_PAIRS, d - 1) + 1) for s in combinations(range(k), t)]
     return [np.isin(np.arange(k), chosen) for chosen in sets[:_WAYS]]
 
 
-def _solved(
-    A: np.ndarray, W: np.ndarray, E: np.ndarray, twins: np.ndarray, tolerance: float
+def _solve(
+    A: np.ndarray, W: np.ndarray, E: np.ndarray, opposite: np.ndarray, tolerance: float
 ) -> tuple[np.ndarray, bool] | None:
-    """The u_j (p, k) with the given twins, and whether they are the only ones; None where the equations do not hold."""
-    across = np.eye(W.shape[1]) - np.linalg.pinv(W[twins]) @ W[twins]
+    """The u_j (p, k) with the given opposite, and whether they are the unique ones; None where the equations do not hold."""
+    across = np.eye(W.shape[1]) - np.linalg.pinv(W[opposite]) @ W[opposite]
     size = max(float(np.linalg.norm(A, axis=0).sum()), float(np.linalg.norm(E)))
-    U, only = np.zeros_like(A), True
-    if not twins.all():
-        search = find_flips(A[:, ~twins], W[~twins] @ across, E @ across, 1.0, tolerance)
-        U[:, ~twins] = A[:, ~twins] * search.flips[0]
-        only = search.complete and len(search.flips) == 1
-    U[:, twins] = (E - U @ W) @ np.linalg.pinv(W[twins])
+    U, unique = np.zeros_like(A), True
+    if not opposite.all():
+        search = find_flips(A[:, ~opposite], W[~opposite] @ across, E @ across, 1.0, tolerance)
+        U[:, ~opposite] = A[:, ~opposite] * search.flips[0]
+        unique = search.complete and len(search.flips) == 1
+    U[:, opposite] = (E - U @ W) @ np.linalg.pinv(W[opposite])
     if np.linalg.norm(U @ W - E) > tolerance * size:
         return None
-    sizes = np.linalg.svd(W[twins], compute_uv=False)
-    return U, bool(only and sizes[-1] > _INDEPENDENT * sizes[0])
+    sizes = np.linalg.svd(W[opposite], compute_uv=False)
+    return U, bool(unique and sizes[-1] > _INDEPENDENT * sizes[0])
 
 
 def _refuse_one_ratio(A: np.ndarray, U: np.ndarray, tolerance: float) -> None:
@@ -128,14 +128,14 @@ def _refuse_one_ratio(A: np.ndarray, U: np.ndarray, tolerance: float) -> None:
         )
 
 
-def _network(
-    planes: Planes, A: np.ndarray, U: np.ndarray, twins: np.ndarray, activation: Activation
+def _build_network(
+    planes: Planes, A: np.ndarray, U: np.ndarray, opposite: np.ndarray, activation: Activation
 ) -> tuple[Network, np.ndarray]:
     """A unit along w_j with A_j − u_j and one against it with u_j, those that are there."""
     alpha, kappa = slopes_of(activation)
     size = np.linalg.norm(A, axis=0)
-    forth = np.flatnonzero(twins | (np.linalg.norm(A - U, axis=0) > 0.5 * size))
-    back = np.flatnonzero(twins | (np.linalg.norm(U, axis=0) > 0.5 * size))
+    forth = np.flatnonzero(opposite | (np.linalg.norm(A - U, axis=0) > 0.5 * size))
+    back = np.flatnonzero(opposite | (np.linalg.norm(U, axis=0) > 0.5 * size))
     W, b = np.vstack([planes.W[forth], -planes.W[back]]), np.append(planes.b[forth], -planes.b[back])
     # The units add α A z − m u z to κ A relu(z); its constant is taken off c.
     c = planes.c - (alpha * A - (2.0 * alpha + kappa) * U) @ planes.b

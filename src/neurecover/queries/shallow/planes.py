@@ -48,7 +48,7 @@ class Planes:
         return np.maximum(X @ self.W.T + self.b, 0.0) @ self.J.T + X @ self.L.T + self.c
 
     @classmethod
-    def none(cls, d: int, p: int) -> Planes:
+    def empty(cls, d: int, p: int) -> Planes:
         return cls(np.zeros((0, d)), np.zeros(0), np.zeros((p, 0)), np.zeros((p, d)), np.zeros(p), np.zeros(0))
 
     def take(self, units: np.ndarray) -> Planes:
@@ -56,7 +56,7 @@ class Planes:
         return replace(self, W=self.W[units], b=self.b[units], J=self.J[:, units], error=self.error[units])
 
     @classmethod
-    def together(cls, parts: list[Planes]) -> Planes:
+    def join(cls, parts: list[Planes]) -> Planes:
         """All their units, and the sum of their affine parts."""
         return cls(
             np.concatenate([part.W for part in parts]),
@@ -84,7 +84,7 @@ def slopes_of(activation: Activation) -> tuple[float, float]:
     return alpha, kappa
 
 
-def oriented(planes: Planes, activation: Activation, tolerance: float) -> Network:
+def orient(planes: Planes, activation: Activation, tolerance: float) -> Network:
     """The network behind the planes: the signs of the units for which nothing affine is left over.
 
     tolerance is the relative misfit ‖L − Σ …‖ up to which an assignment of signs is believed.
@@ -97,7 +97,7 @@ def oriented(planes: Planes, activation: Activation, tolerance: float) -> Networ
         flips = np.zeros(len(planes), dtype=bool)
         misfit = float(np.linalg.norm(excess)) / size
     else:
-        flips = _flips(A, planes.W, excess, m, tolerance, float(planes.error.max(initial=0.0)))
+        flips = _find_flips(A, planes.W, excess, m, tolerance, float(planes.error.max(initial=0.0)))
         misfit = float(np.linalg.norm(m * (A * flips) @ planes.W - excess)) / size
     if misfit > tolerance:
         raise AffinePartError(
@@ -112,7 +112,9 @@ def oriented(planes: Planes, activation: Activation, tolerance: float) -> Networ
     return Network(planes.W * sign[:, None], planes.b * sign, A, c, activation)
 
 
-def _flips(A: np.ndarray, W: np.ndarray, excess: np.ndarray, m: float, tolerance: float, error: float) -> np.ndarray:
+def _find_flips(
+    A: np.ndarray, W: np.ndarray, excess: np.ndarray, m: float, tolerance: float, error: float
+) -> np.ndarray:
     k, equations = len(W), A.shape[0] * W.shape[1]
     if k <= equations + ENUMERATE or k <= MEET // 2:
         return find_flips(A, W, excess, m, tolerance).flips[0]

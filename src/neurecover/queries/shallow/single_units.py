@@ -31,7 +31,7 @@ CAUTION = 2.0
 
 
 @dataclass(frozen=True, eq=False)
-class Alone:
+class SingleUnitFit:
     """The network and the error to expect of every row, (k,); the questions X (n, d) and the answers Y (n, p)."""
 
     network: Network
@@ -40,7 +40,9 @@ class Alone:
     Y: np.ndarray
 
 
-def refine_alone(box: Box, network: Network, error: np.ndarray, rng: np.random.Generator) -> Alone | None:
+def refine_single_units(
+    box: Box, network: Network, error: np.ndarray, rng: np.random.Generator
+) -> SingleUnitFit | None:
     """Every unit fitted to answers of its own where that is better than `error` (k,); None if units cannot be alone."""
     network = network.normal_form()
     centres = Centres.around(network, rng, box.limits)
@@ -48,16 +50,16 @@ def refine_alone(box: Box, network: Network, error: np.ndarray, rng: np.random.G
         return None
     k, d = network.W.shape
     count = _QUESTIONS * (d + 1)
-    asked = [_questions(centres, None, 32, np.ones(32), rng)]
+    asked = [_draw_queries(centres, None, 32, np.ones(32), rng)]
     answers = [box(asked[0])]
     c = np.median(answers[0], axis=0)
     W, b, A, error = network.W.copy(), network.b.copy(), network.A.copy(), error.copy()
     for j in range(k):
         far = _ABOVE * np.abs(c).max() / max(float(np.abs(A[:, j]).max()) * centres.radius, 1e-300)
         reach = np.where(np.arange(count) % 2, np.clip(far, 1.0, _FARTHEST), 1.0)
-        asked.append(_questions(centres, j, count, reach, rng))
+        asked.append(_draw_queries(centres, j, count, reach, rng))
         answers.append(box(asked[-1]))
-        rows, expected = _affine_fit(asked[-1], answers[-1] - c)
+        rows, expected = _fit_affine(asked[-1], answers[-1] - c)
         left, size, right = np.linalg.svd(rows, full_matrices=False)
         scale = size[0] * np.linalg.norm(right[0, :d])
         if expected < error[j] * scale:
@@ -65,10 +67,10 @@ def refine_alone(box: Box, network: Network, error: np.ndarray, rng: np.random.G
             W[j], b[j], A[:, j] = sign * right[0, :d], sign * right[0, d], sign * size[0] * left[:, 0]
             error[j] = expected / scale
     refined = replace_arrays(network, W=W, b=b, A=A, c=c).normal_form()
-    return Alone(refined, error, np.concatenate(asked), np.concatenate(answers))
+    return SingleUnitFit(refined, error, np.concatenate(asked), np.concatenate(answers))
 
 
-def _affine_fit(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
+def _fit_affine(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
     """The (p, d + 1) of the best Y = rows·(x, 1), and the error to expect of a row's first d entries together."""
     inputs = np.column_stack([X, np.ones(len(X))])
     rows = np.linalg.lstsq(inputs, Y, rcond=None)[0].T
@@ -77,7 +79,9 @@ def _affine_fit(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
     return rows, float(CAUTION * left * np.linalg.norm(inverse[:-1]))
 
 
-def _questions(centres: Centres, j: int | None, count: int, reach: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _draw_queries(
+    centres: Centres, j: int | None, count: int, reach: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """Points (count, d), rounded to float32, where unit j alone is on; none for j = None.
 
     reach (count,) is how many times as far out as usual they are.

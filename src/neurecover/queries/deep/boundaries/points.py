@@ -1,4 +1,4 @@
-"""Where to ask: points at random, and points on a surface that is known.
+"""Where to ask: points at random, and points on a boundary that is known.
 
 Gaussian points at several distances reach most cells. Few of them lie where nearly all units of a layer are on or
 nearly all are off; if the first layer's W is square such cells are reached on purpose, by x = W⁻¹(z − b) with z of
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.queries.deep.cells import Known
+from neurecover.queries.deep.cells import KnownLayers
 
 _HALVINGS = 52
 _CANDIDATES = 400
@@ -19,7 +19,7 @@ _CANDIDATES = 400
 _WORST = 1e6
 
 
-def random_points(known: Known, n: int, rng: np.random.Generator) -> np.ndarray:
+def draw_points(known: KnownLayers, n: int, rng: np.random.Generator) -> np.ndarray:
     """n points (n, d): near, far, and where possible with many or few units of the first layer on."""
     X = rng.standard_normal((n, known.n_inputs)) * rng.choice([0.4, 1.0, 3.0], (n, 1))
     if known.layers:
@@ -29,42 +29,42 @@ def random_points(known: Known, n: int, rng: np.random.Generator) -> np.ndarray:
             Z = np.abs(rng.standard_normal((len(chosen), len(b)))) * rng.choice([0.5, 2.0, 6.0], (len(chosen), 1))
             off = rng.random(Z.shape) < rng.uniform(0.0, 0.9, (len(chosen), 1))
             X[chosen] = np.linalg.solve(W, (np.where(off, -Z, Z) - b).T).T
-    return known.limits.drawn_in(X)
+    return known.limits.pull_inside(X)
 
 
 @dataclass(frozen=True, eq=False)
-class OnSurface:
-    """Points (n, d) of a surface, its unit normals there (n, d), and how far along them no known unit is met (n,)."""
+class BoundaryPoints:
+    """Points (n, d) of a boundary, its unit normals there (n, d), and how far along them no known unit is met (n,)."""
 
     points: np.ndarray
     normals: np.ndarray
     room: np.ndarray
 
-    def take(self, index: np.ndarray) -> OnSurface:
-        return OnSurface(self.points[index], self.normals[index], self.room[index])
+    def take(self, index: np.ndarray) -> BoundaryPoints:
+        return BoundaryPoints(self.points[index], self.normals[index], self.room[index])
 
 
-def points_on(
-    known: Known,
+def find_boundary_points(
+    known: KnownLayers,
     theta: np.ndarray,
     n: int,
     rng: np.random.Generator,
     near: np.ndarray,
     unseen: np.ndarray | None = None,
-) -> OnSurface:
+) -> BoundaryPoints:
     """At most n points with θ·φ(x) = 0, found without queries between points on either side of it.
 
-    `near` (d,) is a point of the surface: if nearly all random points lie on one side, some of those around it do not.
+    `near` (d,) is a point of the boundary: if nearly all random points lie on one side, some of those around it do not.
     Points at which a feature `unseen` (f,) is not zero are left out.
     """
-    X = random_points(known, max(_CANDIDATES, 4 * n), rng)
+    X = draw_points(known, max(_CANDIDATES, 4 * n), rng)
     side = known.features(X) @ theta > 0.0
     if min(np.count_nonzero(side), np.count_nonzero(~side)) < 0.03 * len(X):
         spread = rng.choice([0.1, 0.5, 2.0], (len(X) // 4, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
-        X = np.vstack([X, known.limits.drawn_in(near + spread * rng.standard_normal((len(spread), len(near))))])
+        X = np.vstack([X, known.limits.pull_inside(near + spread * rng.standard_normal((len(spread), len(near))))])
         side = known.features(X) @ theta > 0.0
     if side.all() or not side.any():
-        return OnSurface(np.zeros((0, len(near))), np.zeros((0, len(near))), np.zeros(0))
+        return BoundaryPoints(np.zeros((0, len(near))), np.zeros((0, len(near))), np.zeros(0))
     high, low = X[rng.choice(np.flatnonzero(side), n)], X[rng.choice(np.flatnonzero(~side), n)]
     for _ in range(_HALVINGS):
         middle = 0.5 * (low + high)
@@ -86,4 +86,4 @@ def points_on(
     usable = room > 0.0
     if unseen is not None and unseen.any():
         usable &= ~np.any(known.features(points)[:, unseen] > 0.0, axis=1)
-    return OnSurface(points[usable], normals[usable], room[usable])
+    return BoundaryPoints(points[usable], normals[usable], room[usable])

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from neurecover.queries.deep.cells import Known
-from neurecover.queries.deep.surfaces.points import random_points
+from neurecover.queries.deep.boundaries.points import draw_points
+from neurecover.queries.deep.cells import KnownLayers
 
 _STARTS = 200
 _STEPS = np.geomspace(0.5, 0.005, 60)
@@ -25,17 +25,19 @@ _FARTHEST = 5.0
 _CLEAR = 1e-4
 
 
-def jointly_on(known: Known, theta: np.ndarray, feature: int, near: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def find_jointly_active(
+    known: KnownLayers, theta: np.ndarray, feature: int, near: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
     """Points (·, d), twenty at most, with θ·φ(x) > 0 and φ_feature(x) > 0, the clearest first; maybe none.
 
-    `near` is a point of the surface θ·φ(x) = 0, and the known layers have their signs.
+    `near` is a point of the boundary θ·φ(x) = 0, and the known layers have their signs.
     """
     W, b = known.layers[-1]
     below = replace(known, layers=known.layers[:-1])
     theta, row = theta / np.linalg.norm(theta), np.append(W[feature], b[feature]) / np.linalg.norm(W[feature])
     spread = rng.choice([0.1, 0.5, 2.0], (_STARTS, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
-    around = known.limits.drawn_in(near + spread * rng.standard_normal((_STARTS, len(near))))
-    X = np.vstack([random_points(known, _STARTS, rng), around, climbed(known, np.tile(theta[:-1], (_STARTS, 1)), rng)])
+    around = known.limits.pull_inside(near + spread * rng.standard_normal((_STARTS, len(near))))
+    X = np.vstack([draw_points(known, _STARTS, rng), around, climb(known, np.tile(theta[:-1], (_STARTS, 1)), rng)])
     farthest = _FARTHEST * max(np.sqrt(len(near)), float(np.linalg.norm(near)))
     best, height = X, np.full(len(X), -np.inf)
     for step in _STEPS:
@@ -45,11 +47,11 @@ def jointly_on(known: Known, theta: np.ndarray, feature: int, near: np.ndarray, 
         higher = reached > height
         best, height = np.where(higher[:, None], X, best), np.where(higher, reached, height)
         # Both where both are off, else the smaller one.
-        up = np.where(((z < 0.0) | (z < q))[:, None], _unit_rows(gradients(known, theta, X)), 0.0)
-        up += np.where(((q < 0.0) | (q < z))[:, None], _unit_rows(gradients(below, row, X)), 0.0)
+        up = np.where(((z < 0.0) | (z < q))[:, None], _unit_rows(feature_gradients(known, theta, X)), 0.0)
+        up += np.where(((q < 0.0) | (q < z))[:, None], _unit_rows(feature_gradients(below, row, X)), 0.0)
         X = X + (step * size)[:, None] * _unit_rows(up)
         X *= np.minimum(1.0, farthest / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300))
-        X = known.limits.drawn_in(X)
+        X = known.limits.pull_inside(X)
     order = np.argsort(-height)[:20]
     return best[order[height[order] > _CLEAR]]
 
@@ -58,14 +60,14 @@ def _unit_rows(G: np.ndarray) -> np.ndarray:
     return G / np.maximum(np.linalg.norm(G, axis=1, keepdims=True), 1e-300)
 
 
-def extreme_points(known: Known, n: int, rng: np.random.Generator) -> np.ndarray:
+def find_extreme_points(known: KnownLayers, n: int, rng: np.random.Generator) -> np.ndarray:
     """Points (n, d) at which the highest known values h point in extreme directions, as far apart as can be had.
 
     Of ten times as many that are climbed to for g at random, the one that is farthest from those taken comes next.
     """
     g = rng.standard_normal((10 * n, known.n_features - 1))
     # In dense directions no few values of h outweigh the rest.
-    X = climbed(known, g * (rng.random(g.shape) < rng.choice([0.3, 1.0], (len(g), 1))), rng)
+    X = climb(known, g * (rng.random(g.shape) < rng.choice([0.3, 1.0], (len(g), 1))), rng)
     H = known.hidden(X)
     U = H / np.maximum(np.linalg.norm(H, axis=1, keepdims=True), 1e-300)
     chosen = [0]
@@ -76,21 +78,21 @@ def extreme_points(known: Known, n: int, rng: np.random.Generator) -> np.ndarray
     return X[chosen]
 
 
-def climbed(known: Known, g: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def climb(known: KnownLayers, g: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """For every row of g (n, f − 1) a point at which g·h / ‖h‖ is as large as steepest ascent from anywhere gets."""
-    X = random_points(known, len(g), rng)
+    X = draw_points(known, len(g), rng)
     size = np.linalg.norm(X, axis=1, keepdims=True)
     theta = np.zeros((len(g), known.n_features))
     for step in _STEPS:
         H = known.hidden(X)
         U = H / np.maximum(np.linalg.norm(H, axis=1, keepdims=True), 1e-3 * size)
         theta[:, :-1] = g - np.sum(g * U, axis=1, keepdims=True) * U
-        X = X + step * size * _unit_rows(gradients(known, theta, X))
-        X = known.limits.drawn_in(X * (size / np.linalg.norm(X, axis=1, keepdims=True)))
+        X = X + step * size * _unit_rows(feature_gradients(known, theta, X))
+        X = known.limits.pull_inside(X * (size / np.linalg.norm(X, axis=1, keepdims=True)))
     return X
 
 
-def gradients(known: Known, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
+def feature_gradients(known: KnownLayers, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
     """The gradients (n, d) of θ·φ(x), θ (f,) or (n, f): backwards through the layers, masked by the units on."""
     on, H = [], X
     for W, b in known.layers:

@@ -1,4 +1,4 @@
-"""Where a surface that is partly known meets a given unit below it, found without queries.
+"""Where a boundary that is partly known meets a given unit below it, found without queries.
 
 On q_i = 0 the feature of unit i vanishes, so θ·φ is known there even while the weight θ_i is not. Between a point of
 q_i = 0 with θ·φ > 0 and one with θ·φ < 0 there is one with θ·φ = 0. The path between the two is the straight segment,
@@ -14,10 +14,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from neurecover.queries.deep.cells import Known
-from neurecover.queries.deep.surfaces.ascent import gradients
-from neurecover.queries.deep.surfaces.points import points_on, random_points
-from neurecover.queries.deep.surfaces.surface import Surface
+from neurecover.queries.deep.boundaries.ascent import feature_gradients
+from neurecover.queries.deep.boundaries.boundary import Boundary
+from neurecover.queries.deep.boundaries.points import draw_points, find_boundary_points
+from neurecover.queries.deep.cells import KnownLayers
 
 _POINTS = 40
 _PAIRS = 4
@@ -25,53 +25,55 @@ _HALVINGS = 40
 _CLIMB = np.geomspace(0.5, 0.01, 40)
 
 
-def meeting_points(known: Known, surface: Surface, unit: int, rng: np.random.Generator) -> list[np.ndarray]:
+def find_meeting_points(
+    known: KnownLayers, boundary: Boundary, unit: int, rng: np.random.Generator
+) -> list[np.ndarray]:
     """A few points with q = 0 for one unit of the highest known layer, and θ·φ = 0; none if none is found.
 
-    The layer must be signed: `known.open` is None.
+    The layer must be signed: `known.unsigned` is None.
     """
     W, b = known.layers[-1]
     row = np.append(W[unit], b[unit])
     below = replace(known, layers=known.layers[:-1])
-    X = random_points(known, 10 * _POINTS, rng)
+    X = draw_points(known, 10 * _POINTS, rng)
     near = X[int(np.argmax(below.features(X) @ row))]
-    where = points_on(below, row, _POINTS, rng, near).points
-    heights = known.features(where) @ surface.theta
+    where = find_boundary_points(below, row, _POINTS, rng, near).points
+    heights = known.features(where) @ boundary.theta
     # Only where no other feature is unknown does θ·φ mean anything.
-    unseen = np.linalg.norm(surface.free, axis=1) > 1e-6
+    unseen = np.linalg.norm(boundary.free, axis=1) > 1e-6
     unseen[unit] = False
     usable = ~np.any(known.features(where)[:, unseen] > 0.0, axis=1)
     above, under = where[usable & (heights > 0.0)], where[usable & (heights < 0.0)]
     if len(above) and len(under):
         lows, highs = under[rng.integers(len(under), size=_PAIRS)], above[rng.integers(len(above), size=_PAIRS)]
     else:
-        lows, highs = _climbed(known, surface.theta, below, row, unseen, where)
+        lows, highs = _climb(known, boundary.theta, below, row, unseen, where)
     found = []
     for low, high in zip(lows[:_PAIRS], highs[:_PAIRS]):
-        point = _met(known, surface.theta, known.n_units - known.n_top + unit, low, high)
+        point = _bisect(known, boundary.theta, known.n_units - known.n_top + unit, low, high)
         if point is not None:
             found.append(point)
     return found
 
 
-def _climbed(
-    known: Known, theta: np.ndarray, below: Known, row: np.ndarray, unseen: np.ndarray, X: np.ndarray
+def _climb(
+    known: KnownLayers, theta: np.ndarray, below: KnownLayers, row: np.ndarray, unseen: np.ndarray, X: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Points (·, d) of row·φ = 0 with θ·φ < 0, and as many with θ·φ > 0, where no `unseen` feature is on."""
     sign = -np.sign(known.features(X) @ theta)
     low, high = [X[:0]], [X[:0]]
     for step in _CLIMB:
-        m, up = gradients(below, row, X), gradients(known, theta, X) * sign[:, None]
+        m, up = feature_gradients(below, row, X), feature_gradients(known, theta, X) * sign[:, None]
         up -= m * (np.sum(up * m, axis=1) / np.maximum(np.sum(m * m, axis=1), 1e-300))[:, None]
         length = np.maximum(np.linalg.norm(up, axis=1), 1e-300)
         moved = X + (step * (1.0 + np.linalg.norm(X, axis=1)) / length)[:, None] * up
         for _ in range(3):
-            m = gradients(below, row, moved)
+            m = feature_gradients(below, row, moved)
             moved -= m * ((below.features(moved) @ row) / np.maximum(np.sum(m * m, axis=1), 1e-300))[:, None]
         phi, size = known.features(moved), 1.0 + np.linalg.norm(moved, axis=1)
         over = (phi @ theta) * sign > 0.0
         over &= ~np.any(phi[:, unseen] > 0.0, axis=1) & ~np.any(known.features(X)[:, unseen] > 0.0, axis=1)
-        over &= known.limits.inside(moved)
+        over &= known.limits.contains(moved)
         over &= np.abs(below.features(moved) @ row) < 1e-9 * size
         ends = np.where((sign > 0.0)[:, None], X, moved), np.where((sign > 0.0)[:, None], moved, X)
         low.append(ends[0][over])
@@ -80,9 +82,9 @@ def _climbed(
     return np.vstack(low), np.vstack(high)
 
 
-def _met(known: Known, theta: np.ndarray, index: int, low: np.ndarray, high: np.ndarray) -> np.ndarray | None:
+def _bisect(known: KnownLayers, theta: np.ndarray, index: int, low: np.ndarray, high: np.ndarray) -> np.ndarray | None:
     for _ in range(_HALVINGS):
-        middle = _onto(known, index, 0.5 * (low + high))
+        middle = _project(known, index, 0.5 * (low + high))
         if middle is None:
             return None
         if known.features(middle[None])[0] @ theta > 0.0:
@@ -93,7 +95,7 @@ def _met(known: Known, theta: np.ndarray, index: int, low: np.ndarray, high: np.
     return low if np.linalg.norm(high - low) < 1e-6 * size else None
 
 
-def _onto(known: Known, index: int, x: np.ndarray) -> np.ndarray | None:
+def _project(known: KnownLayers, index: int, x: np.ndarray) -> np.ndarray | None:
     """x moved onto q = 0 of one unit."""
     for _ in range(8):
         cell = known.cell_at(x)

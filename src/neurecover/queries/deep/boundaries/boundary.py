@@ -1,11 +1,11 @@
-"""What is known so far about the surface θ·φ(x) = 0 of one unit above the known layers.
+"""What is known so far about the boundary θ·φ(x) = 0 of one unit above the known layers.
 
 Every answer gives linear equations for θ (f,). They are kept as a particular solution θ̂ and an orthonormal basis N
 of all directions that no equation has seen yet,
 
     θ ∈ { θ̂ + N u }.
 
-The surface is known in those cells where Nᵀ φ vanishes; once N is empty, it is known everywhere. The scale of θ is
+The boundary is known in those cells where Nᵀ φ vanishes; once N is empty, it is known everywhere. The scale of θ is
 fixed by giving the normal at the first point length one.
 """
 
@@ -22,7 +22,7 @@ _SEEN = 1e-7
 
 
 @dataclass(frozen=True, eq=False)
-class Surface:
+class Boundary:
     """θ̂ (f,) and N (f, m)."""
 
     theta: np.ndarray
@@ -33,7 +33,7 @@ class Surface:
         return self.free.shape[1] == 0
 
     def normal(self, cell: Cell) -> np.ndarray:
-        """The gradient of θ·φ in a cell where the surface is known."""
+        """The gradient of θ·φ in a cell where the boundary is known."""
         return cell.Phi.T @ self.theta
 
     def unknown(self, phi: np.ndarray) -> float:
@@ -44,8 +44,8 @@ class Surface:
     def knows(self, phi: np.ndarray) -> bool:
         return self.unknown(phi) < _SEEN
 
-    def with_equation(self, row: np.ndarray, value: float) -> Surface:
-        """The surface after row·θ = value, with row not seen in full before."""
+    def with_equation(self, row: np.ndarray, value: float) -> Boundary:
+        """The boundary after row·θ = value, with row not seen in full before."""
         seen = self.free.T @ row
         theta = self.theta + self.free @ (seen * ((value - row @ self.theta) / (seen @ seen)))
         # A reflection that takes `seen` to the first axis leaves the other m − 1 axes free.
@@ -53,11 +53,11 @@ class Surface:
         mirror[0] += np.copysign(np.linalg.norm(seen), seen[0])
         mirror /= np.linalg.norm(mirror)
         free = self.free - 2.0 * np.outer(self.free @ mirror, mirror)
-        return Surface(theta, free[:, 1:])
+        return Boundary(theta, free[:, 1:])
 
 
-def first_surface(cell: Cell, x: np.ndarray, normal: np.ndarray) -> tuple[Surface, float]:
-    """What the unit normal at the point x of the surface tells, and how far the two are from agreeing with the cell.
+def start_boundary(cell: Cell, x: np.ndarray, normal: np.ndarray) -> tuple[Boundary, float]:
+    """What the unit normal at the point x of the boundary tells, and how far the two are from agreeing with the cell.
 
     The equations are Φᵀθ = normal and φ(x)·θ = 0.
     """
@@ -69,4 +69,4 @@ def first_surface(cell: Cell, x: np.ndarray, normal: np.ndarray) -> tuple[Surfac
     U, s, Vt = np.linalg.svd(rows, full_matrices=True)
     rank = int(np.count_nonzero(s > 1e-9 * s[0]))
     theta = Vt[:rank].T @ ((U[:, :rank].T @ values) / s[:rank])
-    return Surface(theta, Vt[rank:].T), float(np.linalg.norm(rows @ theta - values))
+    return Boundary(theta, Vt[rank:].T), float(np.linalg.norm(rows @ theta - values))

@@ -1,12 +1,12 @@
-"""Following one unit's surface through the cells of the known layers until all its weights are known.
+"""Following one unit's boundary through the cells of the known layers until all its weights are known.
 
-Inside a cell the surface is a plane with normal J. Where it meets a known unit i, at a point c, φ goes on
+Inside a cell the boundary is a plane with normal J. Where it meets a known unit i, at a point c, φ goes on
 continuously but its derivative changes by ψ mᵀ, m being the gradient of q_i: the new normal is
 
     J' = J + α m,    α = ψ·θ,
 
 and α is the one number that is new. It is read off close behind c: in the direction n = J − (J·m) m / (m·m), along
-which q_i stays as it is, the surface lies at t = −α q_i / (J·n). If ψ·θ follows from the equations so far, the
+which q_i stays as it is, the boundary lies at t = −α q_i / (J·n). If ψ·θ follows from the equations so far, the
 crossing is free of queries.
 """
 
@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.deep.cells import Known
-from neurecover.queries.deep.surfaces.meeting import meeting_points
-from neurecover.queries.deep.surfaces.surface import Surface
-from neurecover.queries.lines.segments import confirmed, local_kinks
+from neurecover.queries.deep.boundaries.boundary import Boundary
+from neurecover.queries.deep.boundaries.meeting import find_meeting_points
+from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.lines.segments import confirm_kinks, find_local_kinks
 
-# How far behind a crossing is asked, relative to the size of the point: near enough for other surfaces to be far,
+# How far behind a crossing is asked, relative to the size of the point: near enough for other boundaries to be far,
 # far enough for rounding not to matter.
 _BEHIND = 1e-4
 # |α| ‖m‖ / ‖J‖ that is looked for first, and then.
@@ -34,7 +34,7 @@ _LOST = 3
 
 @dataclass(frozen=True, eq=False)
 class _Position:
-    """A point of the surface and the units that are positive in the cell around it."""
+    """A point of the boundary and the units that are positive in the cell around it."""
 
     x: np.ndarray
     positive: np.ndarray
@@ -51,19 +51,19 @@ class _Crossing:
 
 
 def trace(
-    box: Box, known: Known, surface: Surface, x: np.ndarray, rng: np.random.Generator, *, patience: int = 60
-) -> Surface:
-    """The surface with as many of its weights as can be reached from its point x; complete if all could.
+    box: Box, known: KnownLayers, boundary: Boundary, x: np.ndarray, rng: np.random.Generator, *, patience: int = 60
+) -> Boundary:
+    """The boundary with as many of its weights as can be reached from its point x; complete if all could.
 
-    Gives up where the surface is not found behind three crossings in a row: it has bent at a unit that is not known, so
+    Gives up where the boundary is not found behind three crossings in a row: it has bent at a unit that is not known, so
     it belongs to a deeper layer or a layer below is not complete. `patience` walks are begun in all without news.
     """
     start = _Position(x, known.values(x[None])[0] > 0.0)
     places, lost, idle = [start], 0, 0
-    while not surface.complete and lost < _LOST and idle < patience:
+    while not boundary.complete and lost < _LOST and idle < patience:
         here = places[int(rng.integers(len(places)))] if rng.random() < 0.5 else places[-1]
-        walk = _Walk(box, known, surface, rng)
-        reached = walk.until_news(here)
+        walk = _Walk(box, known, boundary, rng)
+        reached = walk.walk_to_unknown(here)
         if reached is None:
             idle += 1
             continue
@@ -73,57 +73,57 @@ def trace(
             lost += 1
             idle += 1
         elif arrived is not None:
-            surface, idle, lost = grown, 0, 0
+            boundary, idle, lost = grown, 0, 0
             places.append(arrived)
-    return surface if lost >= _LOST else _filled(box, known, surface, rng)
+    return boundary if lost >= _LOST else _fill_gaps(box, known, boundary, rng)
 
 
-def _filled(box: Box, known: Known, surface: Surface, rng: np.random.Generator) -> Surface:
-    """The surface with the weights that no walk came upon, read off where it meets their units."""
-    if surface.complete or known.open is not None:
-        return surface
-    for unit in np.flatnonzero(np.linalg.norm(surface.free[: known.n_top], axis=1) > 1e-6):
+def _fill_gaps(box: Box, known: KnownLayers, boundary: Boundary, rng: np.random.Generator) -> Boundary:
+    """The boundary with the weights that no walk came upon, read off where it meets their units."""
+    if boundary.complete or known.unsigned is not None:
+        return boundary
+    for unit in np.flatnonzero(np.linalg.norm(boundary.free[: known.n_top], axis=1) > 1e-6):
         index = known.n_units - known.n_top + int(unit)
-        for point in meeting_points(known, surface, int(unit), rng):
-            walk = _Walk(box, known, surface, rng)
+        for point in find_meeting_points(known, boundary, int(unit), rng):
+            walk = _Walk(box, known, boundary, rng)
             grown = walk.learn_at(point, index)
             if grown is not None:
-                surface = grown
+                boundary = grown
                 break
-    return surface
+    return boundary
 
 
 @dataclass(frozen=True, eq=False)
 class _Walk:
     box: Box
-    known: Known
-    surface: Surface
+    known: KnownLayers
+    boundary: Boundary
     rng: np.random.Generator
 
-    def until_news(self, here: _Position) -> tuple[_Position, _Crossing] | None:
-        """Walk along the surface, crossing what is known, to a crossing that is not; no queries."""
-        target = self._target()
+    def walk_to_unknown(self, here: _Position) -> tuple[_Position, _Crossing] | None:
+        """Walk along the boundary, crossing what is known, to a crossing that is not; no queries."""
+        target = self._choose_target()
         for _ in range(_STEPS):
-            crossing = self._next(here, target)
+            crossing = self._next_crossing(here, target)
             if crossing is None:
                 return None
             flipped = here.positive.copy()
             flipped[crossing.unit] ^= True
             cell = self.known.cell(flipped)
-            if not self.surface.knows(cell.Phi @ crossing.direction):
+            if not self.boundary.knows(cell.Phi @ crossing.direction):
                 return here, crossing
-            here_next = self._behind(crossing, flipped)
+            here_next = self._step_behind(crossing, flipped)
             if here_next is None:
                 return None
             here = here_next
         return None
 
-    def learn(self, here: _Position, crossing: _Crossing) -> tuple[Surface | None, _Position | None]:
+    def learn(self, here: _Position, crossing: _Crossing) -> tuple[Boundary | None, _Position | None]:
         """Read α off between a kink found before the crossing and one behind it. None if one is not there."""
         flipped = here.positive.copy()
         flipped[crossing.unit] ^= True
         old, new = self.known.cell(here.positive), self.known.cell(flipped)
-        m, J, c, u = old.Q[crossing.unit], self.surface.normal(old), crossing.point, crossing.direction
+        m, J, c, u = old.Q[crossing.unit], self.boundary.normal(old), crossing.point, crossing.direction
         n = J - m * ((J @ m) / (m @ m))
         size = float(np.linalg.norm(n))
         if not size > 1e-6 * float(np.linalg.norm(J)):
@@ -132,29 +132,29 @@ class _Walk:
         for bends in _BENDS:
             # How far n has to be followed for the largest bend, in units of the way behind c.
             reach = bends * abs(m @ u) * float(np.linalg.norm(J)) / (float(np.linalg.norm(m)) * abs(J @ n))
-            way = self._way(old.Q, old.Q @ c + old.q0, new.Q, u, n, reach, crossing)
+            way = self._free_way(old.Q, old.Q @ c + old.q0, new.Q, u, n, reach, crossing)
             way = min(way, _BEHIND * (1.0 + float(np.linalg.norm(c))) / max(1.0, reach / 4.0))
             if way * reach < 1e-8 * (1.0 + float(np.linalg.norm(c))):
                 return None, None
-            before = self._kink(c - way * u, n, 0.5 * way * reach)
+            before = self._find_kink(c - way * u, n, 0.5 * way * reach)
             if before is None:
                 return None, None
-            behind = self._kink(before + 2.0 * way * u, n, way * reach)
+            behind = self._find_kink(before + 2.0 * way * u, n, way * reach)
             if behind is None:
                 continue
             row = (self.known.features(behind[None]) - self.known.features(before[None]))[0] / way
-            if self.surface.unknown(row) < 1e-5:
+            if self.boundary.unknown(row) < 1e-5:
                 return None, None
-            return self.surface.with_equation(row, 0.0), _Position(behind, flipped)
+            return self.boundary.with_equation(row, 0.0), _Position(behind, flipped)
         return None, None
 
-    def learn_at(self, point: np.ndarray, unit: int) -> Surface | None:
-        """Read α off at a point where the surface meets the unit."""
+    def learn_at(self, point: np.ndarray, unit: int) -> Boundary | None:
+        """Read α off at a point where the boundary meets the unit."""
         positive = self.known.values(point[None])[0] > 0.0
         positive[unit] = False
         cell = self.known.cell(positive)
-        m, J = cell.Q[unit], self.surface.normal(cell)
-        if not self.surface.knows(cell.Phi @ J) or not J @ J > 0.0:
+        m, J = cell.Q[unit], self.boundary.normal(cell)
+        if not self.boundary.knows(cell.Phi @ J) or not J @ J > 0.0:
             return None
         u = m - J * ((J @ m) / (J @ J))
         if not np.linalg.norm(u) > 1e-6 * np.linalg.norm(m):
@@ -162,18 +162,18 @@ class _Walk:
         crossing = _Crossing(unit, point, u / np.linalg.norm(u), np.inf)
         return self.learn(_Position(point, positive), crossing)[0]
 
-    def _kink(self, x: np.ndarray, n: np.ndarray, radius: float) -> np.ndarray | None:
+    def _find_kink(self, x: np.ndarray, n: np.ndarray, radius: float) -> np.ndarray | None:
         """The one kink on the segment x + t n, |t| ≤ radius."""
         X, V, R = x[None], n[None], np.array([radius])
-        if not self.known.limits.inside(np.vstack([x - radius * n, x + radius * n])).all():
+        if not self.known.limits.contains(np.vstack([x - radius * n, x + radius * n])).all():
             return None
-        found = local_kinks(self.box, X, V, R, _ARM)
-        if found.straight[0] or not confirmed(self.box, X, V, R, found, _ARM)[0]:
+        found = find_local_kinks(self.box, X, V, R, _ARM)
+        if found.straight[0] or not confirm_kinks(self.box, X, V, R, found, _ARM)[0]:
             return None
         return x + found.position[0] * n
 
     @staticmethod
-    def _way(
+    def _free_way(
         old: np.ndarray, q: np.ndarray, new: np.ndarray, u: np.ndarray, n: np.ndarray, reach: float, crossing: _Crossing
     ) -> float:
         """How far before and behind the crossing, with values q there, one may ask and meet no other known unit."""
@@ -183,21 +183,21 @@ class _Walk:
         room[crossing.unit] = np.inf
         return 0.7 * float(np.min(room[~np.isnan(room)], initial=np.inf))
 
-    def _target(self) -> int | None:
+    def _choose_target(self) -> int | None:
         """A unit to make for, or none: most often one of the top known layer that θ has not seen."""
         kind = self.rng.random()
         if kind < 0.2:
             return None
         if kind < 0.3:
             return int(self.rng.integers(self.known.n_units))
-        unseen = np.flatnonzero(np.linalg.norm(self.surface.free[: self.known.n_top], axis=1) > 1e-6)
+        unseen = np.flatnonzero(np.linalg.norm(self.boundary.free[: self.known.n_top], axis=1) > 1e-6)
         if not unseen.size:
             return None
         return self.known.n_units - self.known.n_top + int(self.rng.choice(unseen))
 
-    def _next(self, here: _Position, target: int | None) -> _Crossing | None:
+    def _next_crossing(self, here: _Position, target: int | None) -> _Crossing | None:
         cell = self.known.cell(here.positive)
-        J = self.surface.normal(cell)
+        J = self.boundary.normal(cell)
         q = cell.Q @ here.x + cell.q0
         u = self.rng.standard_normal(len(here.x)) / np.sqrt(len(here.x))
         if target is not None and np.any(cell.Q[target]):
@@ -212,21 +212,21 @@ class _Walk:
         order = np.argsort(times)[:2]
         first = float(times[order[0]])
         second = float(times[order[1]]) if len(order) > 1 else np.inf
-        farthest = float(self.known.limits.ways(here.x[None], u[None])[1][0])
+        farthest = float(self.known.limits.distances_to_edge(here.x[None], u[None])[1][0])
         if not first < min(30.0 * (1.0 + float(np.linalg.norm(here.x))), farthest):
             return None
         return _Crossing(int(order[0]), here.x + first * u, u, second - first)
 
-    def _behind(self, crossing: _Crossing, flipped: np.ndarray) -> _Position | None:
-        """A point of the surface a little behind a crossing whose bend is known."""
+    def _step_behind(self, crossing: _Crossing, flipped: np.ndarray) -> _Position | None:
+        """A point of the boundary a little behind a crossing whose bend is known."""
         cell = self.known.cell(flipped)
-        J = self.surface.normal(cell)
+        J = self.boundary.normal(cell)
         if not J @ J > 0.0:
             return None
         m, u = cell.Q[crossing.unit], crossing.direction
         along = u - J * ((J @ u) / (J @ J))
         if (m @ along) * (m @ u) <= 0.0:
-            # The surface folds back here: go along m on it instead.
+            # The boundary folds back here: go along m on it instead.
             along = np.sign(m @ u) * (m - J * ((J @ m) / (J @ J)))
         along /= np.linalg.norm(along)
         q, speed = cell.Q @ crossing.point + cell.q0, cell.Q @ along

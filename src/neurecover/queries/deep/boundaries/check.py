@@ -1,9 +1,9 @@
-"""Does a surface hold everywhere, and if so, where exactly is it?
+"""Does a boundary hold everywhere, and if so, where exactly is it?
 
-A unit of the layer right above the known ones has a surface θ·φ(x) = 0 that holds everywhere. The surface of a deeper
+A unit of the layer right above the known ones has a boundary θ·φ(x) = 0 that holds everywhere. The boundary of a deeper
 unit bends at units that are not known yet, so at far points of θ·φ(x) = 0 its kink is gone. That is the test: at
-random points of the surface the box must have a kink, right there. Units above may hide it, but only by being off one
-and all, and then the box is flat: a point where it is straight and not flat speaks against the surface.
+random points of the boundary the box must have a kink, right there. Units above may hide it, but only by being off one
+and all, and then the box is flat: a point where it is straight and not flat speaks against the boundary.
 
 The kinks found on the way lie at x* with φ(x*)·θ = 0, exact to rounding and far apart: f of them determine θ anew,
 better than the gradients it was first made of.
@@ -16,14 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.deep.cells import Known
-from neurecover.queries.deep.surfaces.points import OnSurface, points_on
-from neurecover.queries.lines.segments import local_kinks
+from neurecover.queries.deep.boundaries.points import BoundaryPoints, find_boundary_points
+from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.lines.segments import find_local_kinks
 
 _RADIUS = 1e-4
 # A kink this near the predicted point, relative to the radius, is the predicted one.
 _NEAR = 0.3
-# Offsets of kinks from the surface, relative to the size of the point, that need no correction.
+# Offsets of kinks from the boundary, relative to the size of the point, that need no correction.
 _ACCURATE = 1e-11
 _OUTLYING = 100.0
 # Residuals of unit rows φ that are rounding.
@@ -33,14 +33,14 @@ _TOLD = 1e-2
 _ROUNDS = 5
 # Kinks that must be found among the first points, and for one point without a kink.
 _FEWEST, _TO_ONE = 3, 12
-# In a range the surface of a deeper unit meets few others to bend at, so that far fewer points may speak against it.
+# In a range the boundary of a deeper unit meets few others to bend at, so that far fewer points may speak against it.
 _TO_ONE_INSIDE = 400
-# Points at which a surface that was corrected is looked at once more.
+# Points at which a boundary that was corrected is looked at once more.
 _AGAIN = 5
 
 
 @dataclass(frozen=True, eq=False)
-class _Seen:
+class _Evidence:
     """φ (n, f) at the kinks that were found, of length one, and how far off they were relative to the point's size.
 
     `against` counts the points that have none although the box is not flat there.
@@ -50,21 +50,21 @@ class _Seen:
     offsets: np.ndarray
     against: int
 
-    def take(self, index: np.ndarray) -> _Seen:
-        return _Seen(self.phi[index], self.offsets[index], self.against)
+    def take(self, index: np.ndarray) -> _Evidence:
+        return _Evidence(self.phi[index], self.offsets[index], self.against)
 
 
-def checked(
-    box: Box, known: Known, theta: np.ndarray, unseen: np.ndarray, x: np.ndarray, rng: np.random.Generator
+def correct_boundary(
+    box: Box, known: KnownLayers, theta: np.ndarray, unseen: np.ndarray, x: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray | None:
-    """θ corrected by the kinks found on its surface; None if there are too few, or points that speak against it.
+    """θ corrected by the kinks found on its boundary; None if there are too few, or points that speak against it.
 
-    x is a point of the surface. Where features `unseen` (f,) are not zero, θ is not known and is not tested.
+    x is a point of the boundary. Where features `unseen` (f,) are not zero, θ is not known and is not tested.
     """
     theta = theta / np.linalg.norm(theta)
-    seen = _Seen(np.zeros((0, known.n_features)), np.zeros(0), 0)
+    seen = _Evidence(np.zeros((0, known.n_features)), np.zeros(0), 0)
     for count in (4, 8, 16):
-        seen = _joined(seen, _look(box, known, points_on(known, theta, count, rng, x, unseen)))
+        seen = _join(seen, _observe(box, known, find_boundary_points(known, theta, count, rng, x, unseen)))
         if seen.against:
             return None
         if count > 4 and len(seen.phi) >= _FEWEST:
@@ -73,18 +73,20 @@ def checked(
         return None
     if not known.n_units and np.median(seen.offsets) < _ACCURATE:
         return theta
-    choice = points_on(known, theta, 4 * known.n_features + 20, rng, x, unseen)
-    corrected = _checked_throughout(box, known, theta, seen, choice)
+    choice = find_boundary_points(known, theta, 4 * known.n_features + 20, rng, x, unseen)
+    corrected = _correct_throughout(box, known, theta, seen, choice)
     if corrected is None:
         return None
     corrected = np.where(unseen, 0.0, corrected)
-    # A few kinks that agree by chance may have moved the surface to where nothing is.
-    again = _look(box, known, points_on(known, corrected, _AGAIN, rng, x, unseen))
+    # A few kinks that agree by chance may have moved the boundary to where nothing is.
+    again = _observe(box, known, find_boundary_points(known, corrected, _AGAIN, rng, x, unseen))
     return corrected if len(again.phi) and not again.against else None
 
 
-def _checked_throughout(box: Box, known: Known, theta: np.ndarray, seen: _Seen, choice: OnSurface) -> np.ndarray | None:
-    """θ from kinks that determine all of it, as far as any point of the surface does; None if they are not there.
+def _correct_throughout(
+    box: Box, known: KnownLayers, theta: np.ndarray, seen: _Evidence, choice: BoundaryPoints
+) -> np.ndarray | None:
+    """θ from kinks that determine all of it, as far as any point of the boundary does; None if they are not there.
 
     A wrong weight shows only where the unit it belongs to is on, so points are chosen for what the kinks seen so far
     do not tell: the first columns of a pivoted QR factorisation of what is left of φ.
@@ -101,19 +103,19 @@ def _checked_throughout(box: Box, known: Known, theta: np.ndarray, seen: _Seen, 
         rest = phi[left] - (phi[left] @ told) @ told.T
         triangle, order = qr(rest.T, mode="r", pivoting=True) if len(left) else (np.zeros((0, 0)), left)
         missing = int(np.count_nonzero(np.abs(np.diag(triangle)) > _TOLD))
-        if not _few(box, seen.against, len(seen.phi)):
+        if not _is_few(box, seen.against, len(seen.phi)):
             return None
         if not missing and len(seen.phi) >= told.shape[1] + 3:
-            return _corrected(theta, seen.phi)
+            return _correct(theta, seen.phi)
         if not len(left):
             return None
-        seen = _joined(seen, _look(box, known, choice.take(left[order[: missing + 4]])))
+        seen = _join(seen, _observe(box, known, choice.take(left[order[: missing + 4]])))
         left = np.delete(left, order[: missing + 4])
     return None
 
 
 @dataclass(frozen=True, eq=False)
-class KinksAt:
+class KinkTest:
     """Whether the box has the predicted kink at each point or clearly has none, and how far along the normal it is."""
 
     hit: np.ndarray
@@ -121,42 +123,42 @@ class KinksAt:
     position: np.ndarray
 
 
-def kinks_at(box: Box, where: OnSurface) -> KinksAt:
-    """Ask at points of a surface whether the kink is there; four queries a point."""
+def probe_kinks(box: Box, where: BoundaryPoints) -> KinkTest:
+    """Ask at points of a boundary whether the kink is there; four queries a point."""
     size = 1.0 + np.linalg.norm(where.points, axis=1)
     radius = np.minimum(_RADIUS * size, 0.7 * where.room)
-    found = local_kinks(box, where.points, where.normals, radius)
+    found = find_local_kinks(box, where.points, where.normals, radius)
     hit = found.visible & (np.abs(found.position) < _NEAR * radius)
-    return KinksAt(hit, found.straight & ~found.flat, found.position)
+    return KinkTest(hit, found.straight & ~found.flat, found.position)
 
 
-def holds(box: Box, where: OnSurface) -> bool:
-    """Whether the box has the predicted kinks at points of a surface, up to one in twelve, or fewer in a range."""
-    found = kinks_at(box, where)
-    return _few(box, int(np.count_nonzero(found.none)), int(np.count_nonzero(found.hit)))
+def boundary_holds(box: Box, where: BoundaryPoints) -> bool:
+    """Whether the box has the predicted kinks at points of a boundary, up to one in twelve, or fewer in a range."""
+    found = probe_kinks(box, where)
+    return _is_few(box, int(np.count_nonzero(found.none)), int(np.count_nonzero(found.hit)))
 
 
-def _few(box: Box, against: int, hits: int) -> bool:
+def _is_few(box: Box, against: int, hits: int) -> bool:
     return (_TO_ONE_INSIDE if box.limits else _TO_ONE) * against <= hits
 
 
-def _look(box: Box, known: Known, where: OnSurface) -> _Seen:
-    found = kinks_at(box, where)
+def _observe(box: Box, known: KnownLayers, where: BoundaryPoints) -> _Evidence:
+    found = probe_kinks(box, where)
     points, offsets = where.points[found.hit], found.position[found.hit]
     kinks = points + offsets[:, None] * where.normals[found.hit]
     size = 1.0 + np.linalg.norm(points, axis=1)
-    return _Seen(_unit_rows(known.features(kinks)), np.abs(offsets) / size, int(np.count_nonzero(found.none)))
+    return _Evidence(_unit_rows(known.features(kinks)), np.abs(offsets) / size, int(np.count_nonzero(found.none)))
 
 
-def _joined(a: _Seen, b: _Seen) -> _Seen:
-    return _Seen(np.vstack([a.phi, b.phi]), np.append(a.offsets, b.offsets), a.against + b.against)
+def _join(a: _Evidence, b: _Evidence) -> _Evidence:
+    return _Evidence(np.vstack([a.phi, b.phi]), np.append(a.offsets, b.offsets), a.against + b.against)
 
 
 def _unit_rows(phi: np.ndarray) -> np.ndarray:
     return phi / np.linalg.norm(phi, axis=1, keepdims=True)
 
 
-def _corrected(theta: np.ndarray, phi: np.ndarray) -> np.ndarray | None:
+def _correct(theta: np.ndarray, phi: np.ndarray) -> np.ndarray | None:
     """θ + δ with δ ⟂ θ the least change that makes φ·(θ + δ) = 0, as far as the kinks determine it.
 
     A second kink near a point falsifies its position. Such points are left out one by one until the others agree; None
@@ -171,12 +173,12 @@ def _corrected(theta: np.ndarray, phi: np.ndarray) -> np.ndarray | None:
             return None
         if left.max() < _AGREE:
             break
-        phi = np.delete(phi, _most_at_odds(across, left), axis=0)
+        phi = np.delete(phi, _worst_equation(across, left), axis=0)
     theta = theta + change
     return theta / np.linalg.norm(theta)
 
 
-def _most_at_odds(rows: np.ndarray, left: np.ndarray) -> int:
+def _worst_equation(rows: np.ndarray, left: np.ndarray) -> int:
     """The equation whose residual is largest relative to what its own share in the fit would let through."""
     Q = np.linalg.qr(rows)[0]
     share = np.sum(Q * Q, axis=1)
