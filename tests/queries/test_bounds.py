@@ -1,4 +1,4 @@
-"""Boxes that may be asked inside a range alone: where that is, that nothing is asked outside, and what comes of it."""
+"""Oracles with limits: where they may be queried, that no query leaves the range, and what is found within it."""
 
 from itertools import product
 
@@ -14,7 +14,7 @@ LOW, HIGH = np.array([-1.0, 0.0, 480.0]), np.array([3.0, 2.0, 520.0])
 
 
 class Watched:
-    """A model that counts the numbers it is asked outside of its range."""
+    """A model that counts the numbers it is queried outside of its range."""
 
     def __init__(self, model, low, high) -> None:
         self.model, self.low, self.high, self.outside = model, low, high, 0
@@ -43,7 +43,7 @@ def is_inside(frame: Frame, Z: np.ndarray) -> np.ndarray:
     return np.all((X >= LOW) & (X <= HIGH), axis=1)
 
 
-def test_the_range_in_the_coordinates_of_the_questions(limits: tuple[Limits, Frame]) -> None:
+def test_the_range_in_the_coordinates_of_the_queries(limits: tuple[Limits, Frame]) -> None:
     within, frame = limits
     rng = np.random.default_rng(1)
     Z = 2.0 * rng.standard_normal((500, 3))
@@ -78,7 +78,7 @@ def test_corners_and_the_least_value_of_a_linear_function(limits: tuple[Limits, 
     np.testing.assert_allclose(within.minimum(V), (corners / 0.999 @ V.T).min(axis=0), rtol=1e-9)
 
 
-def test_a_box_without_limits_is_asked_as_before() -> None:
+def test_a_box_without_limits_is_queried_as_before() -> None:
     Z = np.random.default_rng(0).standard_normal((5, 4))
     assert not EVERYWHERE
     assert EVERYWHERE.pull_inside(Z) is Z
@@ -91,7 +91,7 @@ def test_a_box_without_limits_is_asked_as_before() -> None:
 @pytest.mark.parametrize("p", [1, 3])
 @pytest.mark.parametrize(("low", "high"), [(-3.0, 3.0), (0.0, 1.0)])
 def test_one_hidden_layer_in_a_range(low: float, high: float, p: int) -> None:
-    """Planes that cut off no more than a corner are found too, because the corners are asked."""
+    """Planes that cut off no more than a corner are found too, because the corners are queried."""
     for seed in range(4):
         truth = he_network((8, 7, p), seed)
         found = extract(truth, 8, low, high, seed)
@@ -127,7 +127,7 @@ def test_a_unit_that_is_on_all_over_the_range_is_named(seed: int) -> None:
     truth = nr.Network(truth.W, b, truth.A, truth.c)
     found = extract(truth, 6, -2.0, 2.0, seed)
     assert found.certificate.verdict == "approximate"
-    assert "units that are on all over them: 1 of the units" in found.certificate.reasons[0]
+    assert "units that are always active: 1 of the returned units" in found.certificate.reasons[0]
     assert found.network.n_hidden == 5
     X = np.random.default_rng(seed).uniform(-2, 2, (1000, 6))
     np.testing.assert_allclose(found.network(X), truth(X), atol=1e-9 * np.abs(truth(X)).max())
@@ -143,7 +143,7 @@ def test_two_hidden_layers_in_a_range(seed: int) -> None:
 
 
 def test_two_hidden_layers_in_a_range_that_few_planes_cross_are_never_exact_and_wrong() -> None:
-    """Inputs between 0 and 1: some units of the second layer are on, or off, wherever the box may be asked."""
+    """Inputs between 0 and 1: some units of the second layer are on, or off, wherever the box may be queried."""
     for seed in range(2):
         truth = he_network((6, 5, 4, 1), seed)
         found = extract(truth, 6, 0.0, 1.0, seed, query_budget=20_000)

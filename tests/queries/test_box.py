@@ -23,12 +23,12 @@ def test_every_row_is_counted_and_batches_are_kept_to():
 
 
 def test_the_budget_is_never_exceeded():
-    asked = []
-    box = Box(lambda X: asked.append(len(X)) or X.sum(axis=1), 2, budget=10)
+    queried = []
+    box = Box(lambda X: queried.append(len(X)) or X.sum(axis=1), 2, budget=10)
     box(np.zeros((7, 2)))
     with pytest.raises(UnsolvableError, match="budget of 10 queries is used up"):
         box(np.zeros((4, 2)))
-    assert sum(asked) == 7
+    assert sum(queried) == 7
     box(np.zeros((3, 2)))
     assert box.queries == 10
 
@@ -65,15 +65,15 @@ def test_a_large_constant_makes_answers_coarser():
     assert error.max() > 1e-12
 
 
-def test_answers_that_differ_when_asked_again_are_noticed():
+def test_answers_that_differ_when_queried_again_are_noticed():
     rng = np.random.default_rng(0)
     network = a_network()
     box = Box(lambda X: network(X) + 1e-9 * rng.standard_normal((len(X), 1)), 12)
-    with pytest.raises(UnsolvableError, match="differently when it is asked again"):
+    with pytest.raises(UnsolvableError, match="different answers to the same query"):
         _ = box.resolution
 
 
-def test_questions_are_safe_from_a_box_that_writes_into_them():
+def test_queries_are_safe_from_a_box_that_writes_into_them():
     def ask(X):
         X *= 0.0
         return X[:, 0]
@@ -95,7 +95,7 @@ def test_answers_of_the_wrong_shape_are_refused(ask, message):
 def test_answers_that_are_no_numbers_end_it():
     with pytest.raises(UnsolvableError, match="not a finite number"):
         Box(lambda X: np.full(len(X), np.nan), 2)(np.zeros((3, 2)))
-    with pytest.raises(ValueError, match=r"expected questions of shape \(n, 2\)"):
+    with pytest.raises(ValueError, match=r"expected queries of shape \(n, 2\)"):
         Box(lambda X: X[:, 0], 2)(np.zeros((3, 3)))
     with pytest.raises(ValueError, match="expected budget to be at least 1"):
         Box(lambda X: X[:, 0], 2, budget=0)

@@ -74,7 +74,7 @@ def test_rounding_that_is_the_same_in_many_answers_is_no_evidence(digits: int) -
     assert np.sqrt(np.mean(np.concatenate(z) ** 2)) > 0.4
 
 
-def test_questions_at_which_no_unit_shows_count_once() -> None:
+def test_queries_at_which_no_unit_shows_count_once() -> None:
     truth = nr.Network([[1.0, 0.0], [0.0, 1.0]], [0.0, 0.0], [[1.0, 1.0]])
     X = np.array([[-1.0, -1.0], [1.0, -1.0], [-2.0, -1.0], [1.0, 1.0], [-3.0, -1.0]])
     np.testing.assert_array_equal(_informative_rows(truth, X), [0, 1, 3])
@@ -82,7 +82,7 @@ def test_questions_at_which_no_unit_shows_count_once() -> None:
     np.testing.assert_array_equal(_informative_rows(leaky, X), np.arange(5))
 
 
-def test_questions_are_known_as_they_are_put() -> None:
+def test_queries_are_known_as_they_are_put() -> None:
     """In single precision x is rounded, by more than answers are where the inputs are far from zero."""
     truth = network(0, SIZE, MEAN)
     seen: list[np.ndarray] = []
@@ -103,7 +103,7 @@ def test_questions_are_known_as_they_are_put() -> None:
     assert plain.round_queries(Z) is Z
 
 
-def test_half_precision_is_asked_where_its_answers_are_finite() -> None:
+def test_half_precision_is_queried_where_its_answers_are_finite() -> None:
     truth = network(1, np.ones(6), np.zeros(6))
     box = Box(lambda X: truth(X).astype(np.float16), 6)
     assert box.resolution >= 2.0**-11

@@ -65,7 +65,7 @@ def test_one_hidden_layer_comes_out_as_one():
 
 
 def test_an_unsolved_network_does_not_claim_to_be_exact():
-    # A smooth box has no kinks: whatever comes back must say that it does not answer as the box does.
+    # A smooth box has no kinks: whatever comes back must say that it does not reproduce the oracle.
     W = np.random.default_rng(0).standard_normal((5, 4))
     box = Box(lambda X: np.tanh(X @ W.T).sum(axis=1), 4, budget=20_000)
     try:

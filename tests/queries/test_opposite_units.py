@@ -1,4 +1,4 @@
-"""Two units on one plane that face away from each other: what their answers determine, and that no more is claimed."""
+"""Two units on one hyperplane with opposite directions: what their answers determine, and that no more is claimed."""
 
 import numpy as np
 import pytest
@@ -10,12 +10,12 @@ from neurecover.queries.shallow.opposite_units import resolve_opposite_units
 from neurecover.queries.shallow.planes import AffinePartError, Planes
 
 
-def network(d: int, k: int, p: int, twins: int, seed: int, activation: str = "relu") -> nr.Network:
+def network(d: int, k: int, p: int, pairs: int, seed: int, activation: str = "relu") -> nr.Network:
     """k units, the first few of which have a twin with an A of its own."""
     rng = np.random.default_rng(seed)
     W, b = rng.standard_normal((k, d)), 0.5 * rng.standard_normal(k)
-    A, c = rng.standard_normal((p, k + twins)), rng.standard_normal(p)
-    return nr.Network(np.vstack([W, -W[:twins]]), np.append(b, -b[:twins]), A, c, activation)
+    A, c = rng.standard_normal((p, k + pairs)), rng.standard_normal(p)
+    return nr.Network(np.vstack([W, -W[:pairs]]), np.append(b, -b[:pairs]), A, c, activation)
 
 
 def planes_of(truth: nr.Network, k: int, rng: np.random.Generator) -> Planes:
@@ -36,22 +36,22 @@ def planes_of(truth: nr.Network, k: int, rng: np.random.Generator) -> Planes:
 
 @pytest.mark.parametrize("activation", ["relu", "leaky_relu(0.3)"])
 @pytest.mark.parametrize(
-    ("d", "k", "p", "twins"), [(6, 4, 1, 1), (6, 4, 2, 3), (4, 7, 1, 1), (4, 7, 2, 2), (6, 1, 1, 1)]
+    ("d", "k", "p", "pairs"), [(6, 4, 1, 1), (6, 4, 2, 3), (4, 7, 1, 1), (4, 7, 2, 2), (6, 1, 1, 1)]
 )
-def test_planes_and_their_affine_part_give_the_twins(d: int, k: int, p: int, twins: int, activation: str) -> None:
+def test_planes_and_their_affine_part_give_the_pairs(d: int, k: int, p: int, pairs: int, activation: str) -> None:
     for seed in range(5):
-        truth = network(d, k, p, twins, seed, activation)
+        truth = network(d, k, p, pairs, seed, activation)
         found = resolve_opposite_units(planes_of(truth, k, np.random.default_rng(seed)), get(activation), 1e-9)
         assert found is not None
         assert found.unique
-        assert found.network.n_hidden == k + twins
+        assert found.network.n_hidden == k + pairs
         errors = nr.compare(found.network, truth)
         assert max(errors.weight_error, errors.bias_error, errors.output_weight_error) < 1e-9
         X = np.random.default_rng(seed).standard_normal((50, d))
         np.testing.assert_allclose(found.network(X), truth(X), atol=1e-9)
 
 
-def test_a_straight_part_is_not_explained_by_twins() -> None:
+def test_a_straight_part_is_not_explained_by_pairs() -> None:
     for seed in range(5):
         rng = np.random.default_rng(seed)
         for k in (4, 6, 9):
@@ -61,7 +61,7 @@ def test_a_straight_part_is_not_explained_by_twins() -> None:
 
 
 @pytest.mark.parametrize(("activation", "name"), [("leaky_relu(0.1)", r"leaky_relu\(0.1\)"), ("abs", "abs")])
-def test_twins_in_one_ratio_on_every_plane_are_units_of_another_activation(activation: str, name: str) -> None:
+def test_pairs_in_one_ratio_on_every_plane_are_units_of_another_activation(activation: str, name: str) -> None:
     for seed in range(5):
         planes = planes_of(network(8, 5, 2, 0, seed, activation), 5, np.random.default_rng(seed))
         with pytest.raises(AffinePartError, match=f"activation='{name}'"):
@@ -69,15 +69,15 @@ def test_twins_in_one_ratio_on_every_plane_are_units_of_another_activation(activ
 
 
 @pytest.mark.parametrize(
-    ("d", "k", "p", "twins"), [(6, 5, 1, 1), (6, 5, 2, 1), (8, 5, 1, 3), (5, 8, 1, 1), (2, 3, 1, 1)]
+    ("d", "k", "p", "pairs"), [(6, 5, 1, 1), (6, 5, 2, 1), (8, 5, 1, 3), (5, 8, 1, 1), (2, 3, 1, 1)]
 )
-def test_extract_finds_twins(d: int, k: int, p: int, twins: int) -> None:
+def test_extract_finds_pairs(d: int, k: int, p: int, pairs: int) -> None:
     for seed in range(4):
-        truth = network(d, k, p, twins, seed)
+        truth = network(d, k, p, pairs, seed)
         found = nr.extract(nr.oracle(truth, d), random_state=seed)
         errors = nr.compare(found.network, truth)
         assert found.certificate.verdict == "exact", found.summary()
-        assert found.network.n_hidden == k + twins
+        assert found.network.n_hidden == k + pairs
         assert max(errors.weight_error, errors.bias_error, errors.output_weight_error) < 1e-8
         assert errors.unmatched == ((), ())
 
@@ -95,7 +95,7 @@ def test_the_size_of_a_linear_function(p: int) -> None:
         assert nr.compare(found.network, truth).weight_error < 1e-9
 
 
-def test_twins_that_do_not_bend_are_never_claimed() -> None:
+def test_pairs_that_do_not_bend_are_never_claimed() -> None:
     """a relu(z) − a relu(−z) = a z: the box has a straight part, and where it comes from is not to be seen."""
     for seed in range(3):
         plain = network(6, 5, 1, 0, seed)

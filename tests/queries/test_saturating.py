@@ -1,4 +1,4 @@
-"""Units that saturate, by chosen questions: success over seeds, error bars, and boxes that only look like it."""
+"""Units that saturate, by chosen queries: success over seeds, error bars, and boxes that only look like it."""
 
 import warnings
 from collections.abc import Callable
@@ -54,7 +54,7 @@ def test_models_trained_on_targets_as_they_come(data, activation) -> None:
 
 
 def test_any_scale_and_place_of_the_inputs() -> None:
-    """x → x·s + m leaves the function as it is; asked around the data, so does the answer."""
+    """x → x·s + m leaves the function as it is; queried around the data, so does the answer."""
     truth = simulate.teacher(5, 4, activation="tanh", random_state=1)
     size, mean = np.array([1e-6, 1.0, 30.0, 1e4, 1e6]), np.array([1e-3, 5.0, 0.0, -1e6, 1e6])
     moved = Network(truth.W / size, truth.b - truth.W @ (mean / size), truth.A, truth.c, "tanh")
@@ -160,7 +160,7 @@ def test_what_levels_off_and_what_does_not() -> None:
 @pytest.mark.parametrize("activation", ["softplus", "gelu", "square"])
 def test_activations_without_a_way_name_the_one_there_is(activation) -> None:
     truth = simulate.teacher(4, 2, activation=activation, random_state=0)
-    with pytest.raises(ValueError, match=r"samples do for it, neurecover\.recover\(oracle"):
+    with pytest.raises(ValueError, match=r"use samples for it, neurecover\.recover\(oracle"):
         nr.extract(nr.oracle(truth), activation=activation)
 
 

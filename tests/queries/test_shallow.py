@@ -58,7 +58,7 @@ def test_four_times_as_many_units_as_inputs():
     assert worst_error(found, network) < 1e-9
 
 
-def test_more_accuracy_takes_more_questions():
+def test_more_accuracy_takes_more_queries():
     network = a_network(2, 64, 32)
     rough, fine = (extract(network, 64, accuracy=accuracy) for accuracy in (1e-7, 1e-12))
     assert rough.queries < fine.queries
@@ -109,7 +109,7 @@ def test_equal_units_are_one_and_dead_units_none():
     assert found.exact
     assert found.network.n_hidden == 7
     assert worst_error(found, network) < 1e-10
-    assert any("2 of the 9 units" in sentence for sentence in found.unreached)
+    assert any("2 of the 9 expected units" in sentence for sentence in found.unreached)
 
 
 @pytest.mark.parametrize("size", [1e-6, 1e-8, 1e-10])
@@ -127,7 +127,7 @@ def test_a_faint_unit_is_known_as_well_as_it_says(size: float):
     assert bool(found.unreached) == (found.errors.max() > 1e-6)
 
 
-def test_the_same_seed_asks_the_same_questions():
+def test_the_same_seed_asks_the_same_queries():
     network = a_network(8, 10, 10)
     first, second = (extract(network, 10, seed=3) for _ in range(2))
     assert first.queries == second.queries
@@ -218,7 +218,7 @@ def test_a_box_that_is_no_such_network_gives_no_confident_answer(name: str):
         return
     assert not found.exact
     assert found.residual > 1e-3
-    assert any("does not answer as the box does" in sentence for sentence in found.notes)
+    assert any("does not reproduce the oracle" in sentence for sentence in found.notes)
 
 
 def test_gradient_boosting_gives_no_confident_answer():
@@ -236,7 +236,7 @@ def test_the_wrong_activation_gives_no_confident_answer():
     network = Network(plain.W, plain.b, plain.A, plain.c, "leaky_relu(0.1)")
     with pytest.raises(UnsolvableError, match="affine part"):
         extract(network, 8)
-    with pytest.raises(ValueError, match="two straight pieces"):
+    with pytest.raises(ValueError, match="two linear pieces"):
         extract(network, 8, activation="sigmoid")
 
 
@@ -244,7 +244,7 @@ def test_budget_and_time_end_it():
     network = a_network(0, 10, 10)
     with pytest.raises(UnsolvableError, match="budget of 200 queries"):
         extract(network, 10, box=Box(network, 10, budget=200))
-    with pytest.raises(UnsolvableError, match="time was over"):
+    with pytest.raises(UnsolvableError, match="Time ran out"):
         extract_shallow(Box(network, 10), rng=np.random.default_rng(0), deadline=Deadline.after(0.0))
 
 

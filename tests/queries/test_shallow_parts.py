@@ -52,7 +52,7 @@ def test_an_affine_part_that_is_no_units_is_refused():
     odd = Planes(planes.W, planes.b, planes.J, planes.L + 0.1, planes.c, planes.error)
     with pytest.raises(UnsolvableError, match="affine part"):
         orient(odd, get("relu"), tolerance=1e-6)
-    with pytest.raises(ValueError, match="two straight pieces"):
+    with pytest.raises(ValueError, match="two linear pieces"):
         slopes_of(get("square"))
 
 

@@ -1,4 +1,4 @@
-"""A network from the right to ask it: kinks, planes, signs, layer by layer, and a certificate on fresh questions."""
+"""`extract`: a network from chosen queries, with a certificate on held-out ones."""
 
 from __future__ import annotations
 
@@ -44,27 +44,27 @@ def extract(
     time_budget: float | None = None,
     progress: bool | Progress = False,
 ) -> Recovery:
-    """The network behind a black box, from questions that are chosen one after the other, with a certificate.
+    """Extract the network behind an oracle by chosen queries; return it with a certificate.
 
     Parameters
     ----------
     oracle : `neurecover.oracle(model)`.
     n_hidden : the number of hidden units, or one number per hidden layer; None finds it.
     depth : the number of hidden layers; None takes it from n_hidden, or finds it.
-    query_budget : how many questions may be asked in all; None for as many as it takes.
-    accuracy : the error aimed at in the weights of a unit, relative to their size, in one hidden layer of straight
-        pieces. The smaller, the more questions, up to about twice as many. None aims at 5e-10 in a large network and at
+    query_budget : the largest number of queries; None for as many as it takes.
+    accuracy : the wanted error of a unit's weights, relative to their size, in one hidden layer of piecewise linear
+        units. The smaller, the more queries, up to about twice as many. None aims at 5e-10 in a large network and at
         less in a small one.
-    activation : "auto" takes relu for a box of straight pieces, in one hidden layer or several, and tanh for one that
-        bends smoothly and levels off. Or one of relu, leaky_relu, abs, tanh and sigmoid, in one hidden layer but for
-        relu. (sigmoid(z) = (1 + tanh(z/2))/2, so that a network of one is a network of the other.)
+    activation : "auto" takes relu for a piecewise linear oracle, with one hidden layer or several, and tanh for one
+        that bends smoothly and levels off. Or one of relu, leaky_relu, abs, tanh and sigmoid; only relu in several
+        layers. (sigmoid(z) = (1 + tanh(z/2))/2, so that a network of one is a network of the other.)
     random_state, time_budget, progress : as in `neurecover.recover`.
 
-    A box that is no such network gives a `Recovery` whose verdict says so.
+    An oracle that is not such a network gives a `Recovery` whose verdict says so.
     """
     if not isinstance(oracle, Oracle):
         raise ValueError(
-            f"extract asks a black box: wrap the model as neurecover.oracle(model). Got "
+            f"extract queries an oracle: wrap the model as neurecover.oracle(model). Got "
             f"{type(oracle).__name__} instead."
         )
     if accuracy is not None and not 0.0 < accuracy < 1.0:
@@ -87,7 +87,7 @@ def extract(
 
 
 def _make_box(oracle: Oracle, budget: int | None) -> Box:
-    """The oracle as a box that is asked around its data, and within its bounds if it has any."""
+    """Return the oracle with queries centred on its data, and within its bounds if it has any."""
     frame, limits = oracle.frame, EVERYWHERE
     if oracle.bounds is not None:
         frame = choose_frame(*oracle.bounds, frame)
@@ -111,7 +111,7 @@ def _extract(
     activation: Activation | None,
     run: Run,
 ) -> Extraction:
-    """StraightUnits pieces or units that saturate, whichever the box looks like where the activation is not told."""
+    """Extract piecewise linear units or ones that saturate: what the oracle looks like if no activation is given."""
     from neurecover.queries.box.curvature import is_curved
     from neurecover.queries.lines.scan import NotPiecewiseLinearError
     from neurecover.queries.saturating.steps import NotSaturatingError
@@ -138,10 +138,11 @@ def _extract_saturating(
     run: Run,
     tell: Callable[[str, float], None],
 ) -> Extraction:
+    """Extract one hidden layer of units that saturate."""
     from neurecover.queries.saturating.extract import extract_saturating
 
     if depth not in (None, 1):
-        raise ValueError(f"extract reads one hidden layer of {activation}, and several of relu. Got depth={depth}.")
+        raise ValueError(f"extract finds one hidden layer of {activation}, and several of relu. Got depth={depth}.")
     width = widths[0] if widths else None
     try:
         found = extract_saturating(
@@ -164,7 +165,7 @@ def _extract_straight(
     run: Run,
     tell: Callable[[str, float], None],
 ) -> Extraction:
-    """One hidden layer first, unless more are asked for; several where one does not answer as the box does."""
+    """Extract one hidden layer unless more are wanted; several if one does not reproduce the oracle."""
     from neurecover.queries.deep.extract import extract_deep
     from neurecover.queries.lines.scan import NotPiecewiseLinearError
     from neurecover.queries.shallow.extract import extract_shallow
@@ -185,7 +186,7 @@ def _extract_straight(
             )
             run.clock.stage("one hidden layer", _stage_sentence(found))
         except (NotPiecewiseLinearError, RefusedError):
-            raise  # nor would several layers do
+            raise  # several layers would not help
         except UnsolvableError as error:
             reason = str(error)
             run.clock.stage("one hidden layer", reason)
@@ -198,15 +199,17 @@ def _extract_straight(
     except RefusedError:
         raise
     except UnsolvableError as error:
-        # Several layers are not seen through coarse answers, so that the first reason says more.
+        # Coarse answers do not show several layers, so the first reason is the better one.
         raise UnsolvableError(reason if box.coarse and reason else str(error)) from None
     run.clock.stage("several hidden layers", _stage_sentence(deep))
     return deep
 
 
 def _make_progress(box: Box, run: Run) -> Callable[[str, float], None]:
+    """Return a callback that reports a stage with the queries made so far and the time left."""
+
     def tell(stage: str, figure: float) -> None:
-        """The queries so far and the time left; figures other than residuals belong to the name of the stage too."""
+        # Figures other than residuals are part of the name of the stage.
         left = "" if run.deadline.moment is None else f", {run.deadline.seconds_left:.0f} s left"
         so_far = f"{box.queries:,} queries{left}"
         name, residual = ("check", figure) if stage == "residual" else (f"{stage}: {figure:g}", np.nan)
@@ -216,7 +219,7 @@ def _make_progress(box: Box, run: Run) -> Callable[[str, float], None]:
 
 
 def _check_activation(activation: str | Activation) -> Activation:
-    """The activation, if there is a way to it; ValueError, with the way there is, if not."""
+    """Return the activation if it can be extracted; otherwise raise ValueError that says what to use instead."""
     from neurecover.queries.saturating.steps import limits_of
     from neurecover.queries.shallow.planes import slopes_of
 
@@ -225,22 +228,23 @@ def _check_activation(activation: str | Activation) -> Activation:
         _ = slopes_of(act) if act.homogeneity is not None else limits_of(act)
     except ValueError:
         raise ValueError(
-            f"extract reads units of relu, leaky_relu, abs, tanh and sigmoid by chosen questions. Got {act} instead: "
-            f"samples do for it, neurecover.recover(oracle, n_samples=2000, activation={str(act)!r})."
+            f"extract finds units of relu, leaky_relu, abs, tanh and sigmoid. Got {act} instead: "
+            f"use samples for it, neurecover.recover(oracle, n_samples=2000, activation={str(act)!r})."
         ) from None
     return act
 
 
 def _stage_sentence(found: Extraction) -> str:
+    """Return a sentence on the size and residual of the network found."""
     size = found.network.n_hidden
     units = "-".join(map(str, size)) if isinstance(size, tuple) else str(size)
-    return f"{units} units, {found.queries:,} questions, residual {found.residual:.2g}. {' '.join(found.notes)}".strip()
+    return f"{units} units, {found.queries:,} queries, residual {found.residual:.2g}. {' '.join(found.notes)}".strip()
 
 
 def _to_input_units(found: Extraction, box: Box) -> Extraction:
-    """From z, the coordinates in which the box was asked, to x: w = M w_z, and errors that are alike in all of z.
+    """Return the extraction in the oracle's inputs x instead of the whitened queries z: w = M w_z.
 
-    A weighted fit knows its own network and errors in x.
+    Errors are taken to be alike in all directions of z. A weighted fit has its own network and errors in x.
     """
     if found.weighted is not None:
         return replace(found, network=found.weighted.network, errors=found.weighted.errors_of_rows())
@@ -259,6 +263,7 @@ def _to_input_units(found: Extraction, box: Box) -> Extraction:
 def _certify(
     box: Box, found: Extraction, n_hidden: int | tuple[int, ...] | None, run: Run
 ) -> tuple[Network | DeepNetwork, Certificate]:
+    """Certify the network on queries that nothing was computed from."""
     network = found.network.normal_form()
     d = box.n_inputs
     Z = np.concatenate([distance * run.rng.standard_normal((FRESH, d)) for distance in DISTANCES])
@@ -268,7 +273,7 @@ def _certify(
     holdout.update(X, answers)
     names = tuple(f"x{j}" for j in range(d)), tuple(f"y{j}" for j in range(network.n_outputs))
     run.clock.excerpt = Excerpt.of_answers(X, network, answers, network(X), *names)
-    # In single precision, so that a box that works in it is asked what the network is.
+    # In single precision, so that an oracle that works in it sees the same inputs as the network.
     noisy = box.limits.pull_inside(run.rng.standard_normal((NOISY, d))).astype(np.float32).astype(float)
     weighted = found.weighted if found.resolution > COARSE else None
     asked = Asked(
@@ -287,6 +292,7 @@ def _certify(
 def _constant_result(
     oracle: Oracle, reason: str, n_queries: int, activation: Activation
 ) -> tuple[Network, Certificate]:
+    """Return the constant that stands for a network that was not found, and a certificate with the reason."""
     p = oracle.n_outputs
     network = Network(np.zeros((0, oracle.n_inputs)), None, np.zeros((p, 0)), None, activation)
     holdout = Residuals(network, p)
@@ -297,6 +303,7 @@ def _constant_result(
 def _architecture(
     n_hidden: int | tuple[int, ...] | None, depth: int | None
 ) -> tuple[tuple[int, ...] | None, int | None]:
+    """Return the widths and the depth, checked against each other; None if they are not given."""
     widths = None if n_hidden is None else tuple(n_hidden) if isinstance(n_hidden, tuple | list) else (n_hidden,)
     for what, values in (("n_hidden", widths or ()), ("depth", (depth,) if depth is not None else ())):
         whole = all(isinstance(k, int | np.integer) and not isinstance(k, bool) and k >= 1 for k in values)

@@ -1,10 +1,7 @@
-"""A black box that is asked: it counts the questions, keeps to a budget and knows how its answers are rounded.
+"""A black-box oracle that counts its queries, keeps to a budget and knows the rounding of its answers.
 
-An answer is y = f(x) + e with |e| about ρ·size, where `size` is the size of the numbers that were added up to give y.
-The resolution ρ is measured, not assumed. At points x + τ_i δ, i = 1 … 6, of a segment that is short enough to lie
-inside one linear region f is affine in τ, so what an affine fit leaves over is e: about 1e-16 for float64 arithmetic,
-6e-8 for float32, and the grid where answers are rounded to digits. (Even steps might fall in with the grid.) A segment
-on which every answer is the same tells nothing about a coarse grid, and a longer one is taken.
+An answer is y = f(x) + e with |e| about ρ·size, where `size` is the size of the terms that were summed to give y. The
+resolution ρ is measured: `resolution`.
 """
 
 from __future__ import annotations
@@ -44,11 +41,11 @@ class _Probe:
 
 
 class Box:
-    """`box(X)` is the answers (n, p) in float64 to the questions X (n, d).
+    """An oracle: `box(X)` returns the answers (n, p) in float64 to the queries X (n, d).
 
-    `ask` is put at most `batch` rows at a time. `budget` is how many rows it may be asked in all. With a `frame` it is
-    asked x = mean + z·spread for questions z, and `single` says that it sees them in single precision, which is
-    also found out. `limits` say where it may be asked; who asks keeps to them.
+    `ask` receives at most `batch` rows at a time and at most `budget` rows in all. With a `frame`, a query z is sent as
+    x = mean + z·spread. `single` says that the oracle rounds its inputs to single precision; this is also detected.
+    `limits` say where it may be queried; the callers keep to them.
     """
 
     def __init__(
@@ -79,7 +76,7 @@ class Box:
     def __call__(self, X: np.ndarray) -> np.ndarray:
         X = np.asarray(X, dtype=float)
         if X.ndim != 2 or X.shape[1] != self.n_inputs:
-            raise ValueError(f"expected questions of shape (n, {self.n_inputs}). Got shape {X.shape} instead.")
+            raise ValueError(f"expected queries of shape (n, {self.n_inputs}). Got shape {X.shape} instead.")
         if self.budget is not None and self.queries + len(X) > self.budget:
             raise UnsolvableError(f"The budget of {self.budget} queries is used up: give a larger query_budget.")
         rows = self._batch or max(len(X), 1)
@@ -87,17 +84,17 @@ class Box:
         return np.concatenate(answers) if answers else np.zeros((0, self.n_outputs))
 
     def inputs(self, Z: np.ndarray) -> np.ndarray:
-        """The inputs x that questions z are put as."""
+        """Return the inputs x (n, d) that are sent for the queries Z."""
         X = Z if self._frame is None else self._frame.inputs(Z)
         return X.astype(np.float32).astype(float) if self._single else X
 
     def round_queries(self, Z: np.ndarray) -> np.ndarray:
-        """The questions that are put in place of z, where the inputs are rounded and x is not z itself."""
+        """Return the queries as the oracle sees them, after its inputs have been rounded."""
         return Z if self.whitening is None or not self._single else self.whitening.inputs(self.inputs(Z))
 
     @property
     def n_outputs(self) -> int:
-        """The number p of answers to one question, found by asking once."""
+        """The number p of outputs, found by one query."""
         if self._n_outputs is None:
             self(np.zeros((1, self.n_inputs)))
         assert self._n_outputs is not None
@@ -115,25 +112,25 @@ class Box:
 
     @property
     def scale(self) -> float:
-        """The size of the answers to questions x ~ N(0, I)."""
+        """The size of the answers to queries x ~ N(0, I)."""
         return self._measure().scale
 
     @property
     def growth(self) -> float:
-        """How much the answers to questions x ~ N(0, I) differ from each other: what they grow by with ‖x‖/√d."""
+        """The spread of the answers to queries x ~ N(0, I): how much they grow with ‖x‖/√d."""
         return self._measure().growth
 
     def noise(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-        """The absolute rounding (n,) to expect of the answers Y (n, p) to X (n, d).
+        """Return the expected absolute rounding (n,) of the answers Y (n, p) to X (n, d).
 
-        Terms grow with ‖x‖ even where they cancel, by what answers to x ~ N(0, I) differ from each other. At the origin
-        they are as large as the biases.
+        The terms of an answer grow with ‖x‖ even where they cancel, by the spread of the answers to x ~ N(0, I). At the
+        origin they are as large as the biases.
         """
         terms = self.scale + self.growth * np.linalg.norm(X, axis=1) / np.sqrt(self.n_inputs)
         return self.resolution * np.maximum(np.abs(Y).max(axis=1, initial=0.0), terms)
 
     def _answer(self, X: np.ndarray) -> np.ndarray:
-        # The box receives its own copy: one that works in place must not change the questions.
+        # The oracle receives a copy: one that works in place must not change the queries.
         Y = np.asarray(self._ask(self.inputs(X).copy()), dtype=float)
         self.queries += len(X)
         if Y.ndim not in (1, 2) or len(Y) != len(X) or Y.shape[1:] == (0,):
@@ -145,7 +142,7 @@ class Box:
             raise ValueError(f"expected {self._n_outputs} outputs, as at first. Got {Y.shape[1]} instead.")
         if not np.isfinite(Y).all():
             raise UnsolvableError(
-                "The box answered with something that is not a finite number: tell the range it accepts as "
+                "The oracle answered with something that is not a finite number: give the range it accepts as "
                 "bounds=(low, high), or where its inputs lie, with like=X."
             )
         self._n_outputs = Y.shape[1]
@@ -156,7 +153,7 @@ class Box:
             single = self._single
             self._probe = self._probe_oracle()
             if self._single and not single and self._frame is not None:
-                # Far from zero the inputs are rounded by more than the answers, which the answers show from now on.
+                # Far from zero, rounded inputs cost more digits than rounded answers: measure again with both.
                 self._probe = self._probe_oracle()
         return self._probe
 
@@ -164,7 +161,7 @@ class Box:
         rng = np.random.default_rng(0)
         start, direction = rng.standard_normal((2, 2, 1, self.n_inputs))
         more, ways = rng.standard_normal((2, _SPARE, 1, self.n_inputs))
-        # Answers at a few other places too: at one of them alone the terms may happen to cancel.
+        # Several places, because the terms may happen to cancel at one of them.
         others = rng.standard_normal((_PLACES, self.n_inputs))
         others = self.limits.pull_inside(others)
         start, more = self.limits.pull_inside(start, _MIDST), self.limits.pull_inside(more, _MIDST)
@@ -172,7 +169,7 @@ class Box:
         scale = max(_rms(places), _NOTHING)
         growth = max(_rms(places - places.mean(axis=0)), 1e-6 * scale)
         left = np.zeros(0)
-        # Where the first segments say nothing they may lie where all units are off, so that others are tried as short.
+        # All units may be inactive on the first segments: try others of the same length before longer ones.
         elsewhere = (others[:, None], np.resize(direction, (_PLACES, 1, self.n_inputs)), _LENGTHS[0])
         tries = [(start, direction, length) for length in _LENGTHS]
         for number, (begin, along, length) in enumerate([tries[0], elsewhere, *tries[1:]]):
@@ -183,7 +180,7 @@ class Box:
             scale = max(scale, _rms(Y))
             varies = np.ptp(Y, axis=1).max(axis=1) > 0
             if not varies.any():
-                # A box that is flat here may not be elsewhere, and there a longer segment would cross its kinks.
+                # An oracle that is flat here may not be elsewhere, where a longer segment would cross its kinks.
                 Y = np.stack([self(segment) for segment in self._segments(more, ways, length)])
                 varies = np.ptp(Y, axis=1).max(axis=1) > 0
             if varies.any():
@@ -191,16 +188,16 @@ class Box:
                 break
         if not left.size:
             return _Probe(_FINEST, scale, growth)
-        # A kink of f on one of the segments leaves far more over than the rounding on the other.
+        # A kink on one segment leaves a far larger residual than the rounding on the others.
         residual = left.max() if left.max() < 100.0 * left.min() else left.min()
         in_single, in_half = np.array_equal(Y, Y.astype(np.float32)), np.array_equal(Y, _in_half(Y))
         resolution = max(float(residual) / scale, _FINEST_SINGLE if in_single else _FINEST)
         in_half = in_half and resolution > _COARSE
         resolution = max(resolution, _FINEST_HALF) if in_half else resolution
-        # A box that answers in single precision is taken to see its questions in it too.
+        # An oracle that answers in single precision is assumed to round its inputs to it too.
         self._single = self._single or (in_single and resolution > _COARSE)
         if in_half and not self.limits:
-            # Far out answers in half precision are infinite.
+            # Far out, answers in half precision are infinite.
             self.limits = Limits.cube(self.n_inputs, _HALF)
         return _Probe(resolution, scale, growth)
 
@@ -208,13 +205,13 @@ class Box:
         return start + length * _STEPS[:, None] * self.limits.shorten(start, along, length * _STEPS[-1])
 
     def _check_repeatable(self, X: np.ndarray, Y: np.ndarray) -> None:
-        # The same rows in the same batch, because a batch of another size may be added up in another order.
+        # The same rows in the same batch, because a batch of another size may be summed in another order.
         again = self(X)
         apart = np.abs(again - Y).max(axis=1) > _JITTER * max(float(np.abs(Y).max()), 1e-300)
-        # Threads may add up one answer in another order now and then, but not most of them.
+        # Threads may sum a few answers in another order, but not most of them.
         if np.count_nonzero(apart) > len(X) // 2:
             raise UnsolvableError(
-                "The box answers the same question differently when it is asked again. A network behind noise is found "
+                "The oracle gives different answers to the same query. A network behind noise is found "
                 "from samples: neurecover.recover(oracle, n_samples=2000)."
             )
 
@@ -229,7 +226,7 @@ def _rms(Y: np.ndarray) -> float:
 
 
 def _affine_residual(y: np.ndarray) -> float:
-    """The largest residual of the best affine function of τ through y (6, p)."""
+    """Return the largest residual of the best affine function of τ through y (6, p)."""
     basis = np.linalg.qr(np.column_stack([np.ones(len(y)), _STEPS - _STEPS.mean()]))[0]
     centred = y - y[0]
     return float(np.abs(centred - basis @ (basis.T @ centred)).max())

@@ -1,8 +1,8 @@
-"""Whether a box bends everywhere, as smooth units do, and how its answers are rounded if it does.
+"""Tests whether an oracle is smooth, and measures the rounding of its answers if it is.
 
-On a short segment a smooth f is a cubic but for terms of fourth order, and a straight line but for terms of second
-order; an f of straight pieces is a straight line, or has a kink, which a cubic fits no better. What a cubic leaves on
-ever shorter segments is the rounding of the answers.
+On a short segment a smooth f is a cubic up to terms of fourth order, and linear up to terms of second order. A
+piecewise linear f is linear, or has a kink, which a cubic fits no better. What a cubic leaves on ever shorter segments
+is the rounding of the answers.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ _FINEST, _FINEST_SINGLE = 2.0**-52, 2.0**-24
 
 
 def is_curved(box: Box, rng: np.random.Generator) -> bool:
-    """Whether most of a few short segments bend smoothly; of longer ones too where answers are coarse.
+    """Return whether the oracle bends smoothly on most of a few short segments, or of longer ones when answers are
+    coarse.
 
-    Two straight ones settle that they do not.
+    Two straight segments are enough to deny it.
     """
     half = _SEGMENTS // 2
     for length in _BY_LENGTH if box.coarse else _BY_LENGTH[:1]:
@@ -36,12 +37,12 @@ def is_curved(box: Box, rng: np.random.Generator) -> bool:
 
 
 def _count_curved(Y: np.ndarray) -> int:
-    """How many segments a cubic fits far better than a straight line."""
+    """Count the segments that a cubic fits far better than a straight line."""
     return int(np.count_nonzero(_residuals(Y, 1) > _BENDS * _residuals(Y, 3)))
 
 
 def measure_smooth_resolution(box: Box, rng: np.random.Generator) -> float:
-    """The rounding of an answer, relative to the size of the answers near the origin."""
+    """Return the rounding of an answer, relative to the size of the answers near the origin."""
     left, single = [], True
     for length in _LENGTHS:
         Y = _query_segments(box, length, _MORE, rng)
@@ -49,12 +50,12 @@ def measure_smooth_resolution(box: Box, rng: np.random.Generator) -> float:
         single = single and np.array_equal(Y, Y.astype(np.float32))
         if np.count_nonzero(found) >= _MORE // 2:
             left.append(float(np.median(found[found > 0.0])))
-    # With six answers and a cubic two residuals are free, so that the largest is about a third of the rounding.
+    # A cubic through six answers leaves two degrees of freedom: the largest residual is about a third of the rounding.
     return max(3.0 * min(left, default=0.0) / box.scale, _FINEST_SINGLE if single else _FINEST)
 
 
 def _query_segments(box: Box, length: float, segments: int, rng: np.random.Generator) -> np.ndarray:
-    """(segments, 6, p)"""
+    """Query random segments of one length; return the answers (segments, 6, p)."""
     start, direction = rng.standard_normal((2, segments, 1, box.n_inputs))
     start = box.limits.pull_inside(start)
     X = start + length * _STEPS[:, None] * box.limits.shorten(start, direction, length * _STEPS[-1])
@@ -62,7 +63,7 @@ def _query_segments(box: Box, length: float, segments: int, rng: np.random.Gener
 
 
 def _residuals(Y: np.ndarray, degree: int) -> np.ndarray:
-    """The largest residual of the best polynomial of that degree on every segment, (segments,)."""
+    """Return the largest residual of the best polynomial of this degree on every segment, (segments,)."""
     basis = np.linalg.qr(np.vander(_STEPS / _STEPS[-1] - 0.5, degree + 1))[0]
     centred = Y - Y[:, :1]
     return np.abs(centred - basis @ (basis.T @ centred)).max(axis=(1, 2))

@@ -1,15 +1,14 @@
-"""Gradients of a piecewise linear box, one per linear region, in one basis for all regions.
+"""Gradients of a piecewise linear oracle, one per linear region, in one basis for all regions.
 
 Inside a region f(x + u) = f(x) + J u, so a step h along every column q of an orthonormal basis Q gives
 
     J q = (f(x + h q) − f(x)) / h,
 
-with the rounding of the two answers divided by h. The longer the step the better, as long as it ends in the same
-region. One more question, x + h Q z with random signs in z, tells whether all of them did: it is shared by all steps
-and goes wrong as soon as one of them crossed a kink. Where it does, the steps that crossed are found by halving and
-taken again the other way.
+with the rounding of the two answers divided by h. Longer steps are better, as long as they end in the same region. One
+further query, x + h Q z with random signs in z, checks all steps at once: it disagrees as soon as one of them crossed a
+kink. The steps that crossed are then found by bisection and taken again in the other direction.
 
-A random basis is as good as any: no direction in it is nearly along the normal of a plane.
+The basis is random, so that no direction is nearly normal to a hyperplane.
 """
 
 from __future__ import annotations
@@ -36,10 +35,10 @@ _BATCH = 2**21
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
-    """At `points` (R, d): `values` (R, p), `jacobians` (R, p, m) along the columns of `basis` (d, m).
+    """Gradients at `points` (R, d): `values` (R, p) and `jacobians` (R, p, m) along the columns of `basis` (d, m).
 
-    `steps` (R, m) are the steps that were taken at last, and `sound` (R,) whether they stayed inside the region.
-    `noise` (R,) is the rounding to expect of an answer there.
+    `steps` (R, m) are the final steps, and `sound` (R,) says whether they stayed inside the region. `noise` (R,) is the
+    expected rounding of an answer there.
     """
 
     points: np.ndarray
@@ -51,12 +50,12 @@ class Gradients:
     sound: np.ndarray
 
     def full(self) -> np.ndarray:
-        """The jacobians (R, p, d), as far as the basis spans the inputs."""
+        """Return the jacobians (R, p, d) in the inputs, as far as the basis spans them."""
         return self.jacobians @ self.basis.T
 
 
 def draw_basis(rng: np.random.Generator, d: int, first: np.ndarray | None = None) -> np.ndarray:
-    """A random orthonormal basis (d, d), one vector per column; `first` (d,) is the direction of the first one."""
+    """Draw a random orthonormal basis (d, d), one vector per column; `first` (d,) is the direction of the first one."""
     random = rng.standard_normal((d, d))
     if first is not None:
         random[:, 0] = first
@@ -74,10 +73,11 @@ def measure_gradients(
     values: np.ndarray | None = None,
     check: bool = True,
 ) -> Gradients:
-    """The jacobian of the box at every one of the points (R, d) along the columns of the basis (d, m).
+    """Measure the jacobian of the oracle at the points (R, d) along the columns of the basis (d, m).
 
-    steps (R,) or (R, m) are the steps to begin with; a negative one goes the other way. values (R, p) are the answers
-    at the points where they are known. Without `check` the steps are taken to be inside: for regions that are known.
+    steps (R,) or (R, m) are the first steps to try; a negative step goes the other way. values (R, p) are the answers
+    at the points, if already known. Without `check` the steps are trusted to stay inside, as in regions of a known
+    network.
     """
     points = np.asarray(points, dtype=float)
     steps = np.array(np.broadcast_to(np.reshape(steps, (len(points), -1)), (len(points), basis.shape[1])), dtype=float)
@@ -104,10 +104,11 @@ def choose_steps(
     *,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Steps (R,) that are likely to stay inside every region, at most those given.
+    """Choose steps (R,), at most the given ones, that are likely to stay inside every region.
 
-    f(x + u) + f(x − u) = 2 f(x) unless a plane passes between. It is asked for a few random u that reach three times
-    as far as a step, down a ladder of lengths. Where a whole gradient is as cheap the shortest is taken at once.
+    f(x + u) + f(x − u) = 2 f(x) unless a hyperplane passes between. This is tested for a few random u three times as
+    long as a step, with ever shorter steps. When a whole gradient is as cheap as the test, the shortest step is taken
+    at once.
     """
     steps = _limit_steps(box, points, np.array(steps, dtype=float))
     d, m = basis.shape
@@ -129,7 +130,7 @@ def choose_steps(
 
 
 def _limit_steps(box: Box, points: np.ndarray, steps: np.ndarray) -> np.ndarray:
-    """The steps (R,) or (R, m), none so long that three times as far is outside the limits of the box."""
+    """Shorten the steps (R,) or (R, m) so that three times as far stays inside the oracle's limits."""
     if not box.limits:
         return steps
     longest = box.limits.room(points).reshape(-1, *[1] * (steps.ndim - 1)) / _FARTHEST
@@ -137,11 +138,13 @@ def _limit_steps(box: Box, points: np.ndarray, steps: np.ndarray) -> np.ndarray:
 
 
 def _groups(regions: np.ndarray, basis: np.ndarray) -> list[np.ndarray]:
+    """Split the regions into groups that are queried in one batch."""
     size = max(1, _BATCH // max(1, basis.size))
     return [regions[start : start + size] for start in range(0, len(regions), size)]
 
 
 def _differences(box: Box, points: np.ndarray, values: np.ndarray, basis: np.ndarray, steps: np.ndarray) -> np.ndarray:
+    """Return the difference quotients (R, p, m) of the given steps."""
     d, m = basis.shape
     asked = points[:, None, :] + steps[:, :, None] * basis.T
     answers = box(asked.reshape(-1, d)).reshape(len(points), m, box.n_outputs)
@@ -157,9 +160,9 @@ def _repair(
     jacobian: np.ndarray,
     rng: np.random.Generator,
 ) -> bool:
-    """Find the steps that crossed a plane by halving, and take them again the other way and shorter, in place.
+    """Find the steps that crossed a hyperplane by bisection and retake them, shorter and reversed, in place.
 
-    Where that does not help soon, all steps are shortened.
+    If that fails twice, all steps are shortened. Return whether the steps agree in the end.
     """
     everything = np.arange(len(steps))
     for number, shorten in enumerate(_SHORTEN):
@@ -181,7 +184,7 @@ def _find_crossing_steps(
     jacobian: np.ndarray,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """The directions whose step does not agree with the rest, by halving; all of them where they are many."""
+    """Return the directions whose step disagrees with the rest, by bisection; all of them if they are many."""
     sets, found = [np.arange(len(steps))], []
     while 0 < len(sets) <= _FEW:
         halves = [half for one in sets for half in np.array_split(one, 2) if len(half)]
@@ -198,7 +201,7 @@ def _find_crossing_steps(
 
 
 def _draw_offsets(steps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """z_i = ±3 h_i/√m: together three times as far as one step, or one step where there are few."""
+    """Draw z_i = ±3 h_i/√m: together three times as far as one step, or one step when there are few."""
     return rng.choice([-1.0, 1.0], steps.shape) * np.abs(steps) * min(3.0 / np.sqrt(max(steps.shape[-1], 1)), 1.0)
 
 
@@ -211,7 +214,7 @@ def _stays_inside(
     jacobians: np.ndarray,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """Whether f(x + Q z) = f(x) + J Q z for random z."""
+    """Return whether f(x + Q z) = f(x) + J Q z for random z, (R,)."""
     z = _draw_offsets(steps, rng)
     asked = points + z @ basis.T
     answers = box(asked)

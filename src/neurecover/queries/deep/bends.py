@@ -1,7 +1,7 @@
-"""Which boundaries of a layer bend, and so belong to a deeper one.
+"""Units admitted by mistake: their boundary bends, so they belong to a deeper layer.
 
 In a layer with few units the cells are large, and the boundary of a deeper unit may look straight at most points. But
-it bends wherever a unit of this layer changes. So once the layer is found, its boundaries are looked at again, at more
+it bends wherever a unit of this layer changes. So once the layer is found, its boundaries are tested again, at more
 points and on both sides of each other.
 """
 
@@ -18,12 +18,12 @@ _POINTS, _POINTS_INSIDE = 40, 200
 
 
 def find_straight_units(box: Box, level: Level, rng: np.random.Generator) -> np.ndarray:
-    """A mask (k,) of the units whose boundaries are where the level says."""
+    """Return a mask (k,) of the units whose boundaries are where the level says."""
     return np.array([is_straight(box, level, unit, rng) for unit in range(level.n_units)], dtype=bool)
 
 
 def is_straight(box: Box, level: Level, unit: int, rng: np.random.Generator) -> bool:
-    """Whether the boundary of one unit is where the level says, at points of it all over."""
+    """Return whether the boundary of one unit is where the level says, tested all over it."""
     n = _POINTS_INSIDE if box.limits else _POINTS
     return boundary_holds(
         box, find_boundary_points(level.known, level.theta[unit], n, rng, level.points[unit], level.unseen[unit])

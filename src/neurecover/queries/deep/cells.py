@@ -1,16 +1,16 @@
-"""The part of a network that is known already, as a piecewise linear map of the inputs.
+"""The known layers of a network, as a piecewise linear map of the inputs.
 
-With layers 1 … m known, h_m(x) is known everywhere, and a unit of layer m + 1 bends the box where
+With layers 1 … m known, h_m(x) is known everywhere, and a unit of layer m + 1 has its boundary where
 
     w·h_m(x) + b = 0.
 
-Of a layer that follows, the rows may be known only up to sign, q_i(x) = ±(w_i·h_m(x) + b_i): it is `open`. A unit
-above it then bends the box where Σ_i v_i |q_i(x)| + r·h_m(x) + β = 0, because 2 relu(q) = |q| + q. In both cases the
+The rows of one further layer may be known only up to sign, q_i(x) = ±(w_i·h_m(x) + b_i): it is `unsigned`. A unit above
+it then has its boundary where Σ_i v_i |q_i(x)| + r·h_m(x) + β = 0, because 2 relu(q) = |q| + q. In both cases the
 boundary is
 
     θ·φ(x) = 0,    φ = (h_m, 1)    or    φ = (|q|, h_m, 1),
 
-with φ known: linear in what is sought. Inside a cell, where no known unit changes sign, φ is affine.
+with φ known, and linear in the unknown θ. Inside a cell, where no known unit changes sign, φ is affine.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Cell:
 
 @dataclass(frozen=True, eq=False)
 class KnownLayers:
-    """Layers (W, b) in full, and at most one more layer, `open`, whose rows are known up to sign.
+    """Known layers (W, b), and at most one further layer, `unsigned`, whose rows are known up to sign.
 
-    `limits` say where the box may be asked about it.
+    `limits` say where the oracle may be queried.
     """
 
     n_inputs: int
@@ -48,29 +48,30 @@ class KnownLayers:
 
     @property
     def n_units(self) -> int:
-        """The units whose boundaries are known, in all layers."""
+        """The number of units with known boundaries, in all layers."""
         return sum(len(b) for _, b in self.layers) + (0 if self.unsigned is None else len(self.unsigned[1]))
 
     @property
     def n_features(self) -> int:
+        """The number f of features φ."""
         below = len(self.layers[-1][1]) if self.layers else self.n_inputs
         return below + 1 + (0 if self.unsigned is None else len(self.unsigned[1]))
 
     @property
     def n_top(self) -> int:
-        """The units of the highest known layer, which are the first features; none if no layer is known."""
+        """The number of units in the highest known layer, which are the first features; 0 if no layer is known."""
         if self.unsigned is not None:
             return len(self.unsigned[1])
         return len(self.layers[-1][1]) if self.layers else 0
 
     def hidden(self, X: np.ndarray) -> np.ndarray:
-        """h_m(x), (n, k_m): the inputs themselves if no layer is known."""
+        """Return h_m(x), (n, k_m): the inputs themselves if no layer is known."""
         for W, b in self.layers:
             X = np.maximum(X @ W.T + b, 0.0)
         return X
 
     def features(self, X: np.ndarray) -> np.ndarray:
-        """φ(x), (n, f)."""
+        """Return φ(x), (n, f)."""
         H = self.hidden(X)
         ones = np.ones((len(X), 1))
         if self.unsigned is None:
@@ -79,7 +80,7 @@ class KnownLayers:
         return np.hstack([np.abs(H @ W.T + b), H, ones])
 
     def values(self, X: np.ndarray) -> np.ndarray:
-        """q(x) of all known units, layer after layer, (n, K)."""
+        """Return q(x) of all known units, layer after layer, (n, K)."""
         values = [np.zeros((len(X), 0))]
         for W, b in self.layers:
             values.append(X @ W.T + b)
@@ -89,7 +90,7 @@ class KnownLayers:
         return np.hstack(values)
 
     def cell(self, positive: np.ndarray) -> Cell:
-        """The affine maps where exactly the units `positive` (K,) have q > 0."""
+        """Return the affine maps of the cell where exactly the units `positive` (K,) have q > 0."""
         M, m0 = np.eye(self.n_inputs), np.zeros(self.n_inputs)
         slopes, offsets, first = [np.zeros((0, self.n_inputs))], [np.zeros(0)], 0
         for W, b in self.layers:
@@ -110,5 +111,5 @@ class KnownLayers:
         return Cell(np.vstack(slopes), np.concatenate(offsets), np.vstack(Phi), np.concatenate(phi0))
 
     def cell_at(self, x: np.ndarray) -> Cell:
-        """The cell that x lies in."""
+        """Return the cell that contains x."""
         return self.cell(self.values(x[None])[0] > 0.0)

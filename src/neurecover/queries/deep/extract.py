@@ -1,8 +1,8 @@
 """The weights of a network with several hidden layers, from chosen queries.
 
-Four steps, each with its own check: the inputs are reduced to the directions that matter (`deep_span`); units are
-found layer by layer (`deep_layers`); all weights are polished together (`deep_polish`); and the network is put to
-fresh questions, near and far. If it does not answer them, all is tried again with other lines.
+Four steps, each with its own check: reduce the inputs to the directions that matter (`span`), find the units layer by
+layer (`layers`), polish all weights together (`polish`), and compare the network with held-out queries, near and far.
+If it does not reproduce them, everything is repeated with other lines.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def extract_deep(
     deadline: Deadline,
     progress: Progress | None = None,
 ) -> Extraction:
-    """A `DeepNetwork` with relu units that answers as the box does, its widths and its depth found where not given.
+    """Find a `DeepNetwork` with ReLU units that reproduces the oracle, with its widths and depth unless given.
 
-    n_hidden are the widths of the hidden layers: a layer is complete once it has as many units. UnsolvableError if no
-    network was found at all; a network that does not answer fresh questions is returned with the residual that says so.
+    `n_hidden` are the widths of the hidden layers: a layer is complete once it has as many units. Raise UnsolvableError
+    if no network was found at all. A network that fails on held-out queries is returned with its residual.
     """
     if n_hidden is not None and depth is not None and depth != len(n_hidden):
         raise ValueError(f"expected as many widths as hidden layers, {depth}. Got n_hidden={n_hidden} instead.")
@@ -62,7 +62,7 @@ def extract_deep(
     plan = Plan(n_hidden, depth if n_hidden is None else len(n_hidden))
     found = _try_repeatedly(box, plan, rng, deadline, progress or _silent)
     if found.network.depth == 1 and found.always_on:
-        # One hidden layer with more units than inputs: its signs take more than one linear system.
+        # One hidden layer with more units than inputs: the methods for one layer find its signs.
         return extract_shallow(box, rng=rng, deadline=deadline, progress=progress)
     network: Any = found.network
     return Extraction(
@@ -79,6 +79,8 @@ def extract_deep(
 
 @dataclass(frozen=True, eq=False)
 class _Found:
+    """A network, its residual on held-out queries, the errors of its rows, and the number of always-active units."""
+
     network: DeepNetwork
     residual: float
     errors: np.ndarray
@@ -86,15 +88,16 @@ class _Found:
 
 
 def _silent(stage: str, figure: float) -> None:
+    """Ignore progress."""
     pass
 
 
 def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
-    """The best network of a few attempts; the first whose residual on fresh questions is rounding ends them."""
+    """Return the best network of a few attempts, stopping when the residual on held-out queries is rounding."""
     span = find_gradient_span(box, rng)
     if span.shape[1] == 0:
-        raise UnsolvableError("The box gives the same answers wherever it was asked, so it shows no unit.")
-    # A part of the range is reached along other directions than those that matter.
+        raise UnsolvableError("The oracle gives the same answer to every query, so no hidden unit is visible.")
+    # Within limits, some points are reached only along directions that do not matter.
     reduced = span.shape[1] < box.n_inputs and not box.limits
     inner = Box(lambda X: box(X @ span.T), span.shape[1]) if reduced else box
     best: _Found | None = None
@@ -124,6 +127,7 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
 def _finish(
     box: Box, inner: Box, solution: Solution, span: np.ndarray, rng: np.random.Generator, deadline: Deadline
 ) -> _Found:
+    """Polish the network, express it in all inputs, and measure its residual."""
     output = solution.output
     n = int(1.3 * output.network.n_parameters / box.n_outputs) + 50
     X = choose_polishing_points(output.network, solution.anchors, n, rng, box.limits)
@@ -135,11 +139,11 @@ def _finish(
 
 
 def measure_residual(box: Box, network: DeepNetwork, rng: np.random.Generator) -> float:
-    """The largest |f̂(x) − f(x)| relative to the answers' size, on as many new questions as weights to an output.
+    """Return the largest |f̂(x) − f(x)|, relative to the answers' size, over held-out queries.
 
-    A third each of the questions lies near the origin, at the distance of standard Gaussian inputs, and far out. At
-    least 200 are asked. More are asked where the values of some layer are extreme, since a unit above it that hardly
-    ever changes, and was missed, changes there.
+    There are as many queries as weights per output, at least 200: a third each near the origin, at the distance of
+    standard Gaussian inputs, and far out. Further queries are made where the values of some layer are extreme, because
+    a missed unit above it that hardly ever changes does so there.
     """
     n = max(200, -(-network.n_parameters // network.n_outputs))
     X = rng.standard_normal((n, network.n_inputs)) * np.resize([0.3, 1.0, 5.0], n)[:, None]
@@ -154,22 +158,24 @@ def measure_residual(box: Box, network: DeepNetwork, rng: np.random.Generator) -
 
 
 def _describe_unreached(found: _Found, n_hidden: tuple[int, ...] | None) -> tuple[str, ...]:
+    """Return a sentence for each kind of weight or unit that the queries did not determine."""
     sentences = []
     count = int(np.count_nonzero(found.errors > _DETERMINED))
     if count:
         sentences.append(f"{count} hidden units have weights that the answers hardly determine; see their errors.")
     if found.always_on:
         sentences.append(
-            f"{found.always_on} units of the last hidden layer stand for units that are on at every point asked: only "
-            "the sum of what these add is known."
+            f"{found.always_on} units of the last hidden layer represent units that were active at every query: only "
+            "the sum of their contributions is known."
         )
     for number, (want, have) in enumerate(zip(n_hidden or (), found.network.n_hidden), start=1):
         if have < want:
-            sentences.append(f"{want - have} units of hidden layer {number} never change at any point asked.")
+            sentences.append(f"{want - have} units of hidden layer {number} do not change at any query.")
     return tuple(sentences)
 
 
 def _describe_residual(found: _Found) -> tuple[str, ...]:
+    """Return a note if the network does not reproduce the oracle."""
     if found.residual < _SOLVED:
         return ()
-    return (f"The network does not answer as the box does: fresh questions leave a residual of {found.residual:.1e}.",)
+    return (f"The network does not reproduce the oracle: held-out queries leave a residual of {found.residual:.1e}.",)

@@ -1,9 +1,9 @@
 """Layer after layer, from the inputs up, until the output layer fits.
 
-Above what is known, lines are searched for units of the next layer. After every line that brought one, an output
-layer is fitted on top: if the fit is exact, the network is complete. Otherwise the layer is closed once lines bring
-nothing new and, where its units can be moved one at a time, the signs that this gives do not contradict each other. A
-layer with more units than can be moved alone stays open: its signs come from the boundaries of the layer above it.
+Lines are searched for units of the layer above the known ones. After every line with a new unit, an output layer is
+fitted on top: if the fit is exact, the network is complete. Otherwise the layer is closed once lines bring no new unit
+and, if its units can be moved one at a time, the resulting signs do not contradict each other. A layer with more units
+than can be moved one at a time stays unsigned: its signs follow from the boundaries of the layer above it.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ _FEW = 16
 
 
 class EmptyLayerError(UnsolvableError):
-    """Not one unit of a layer was found."""
+    """No unit of a layer was found."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is told or assumed: widths and depth if known, and the lines without news after which a layer is closed."""
+    """The widths and depth, if given, and the number of lines without a new unit after which a layer is closed."""
 
     n_hidden: tuple[int, ...] | None = None
     depth: int | None = None
@@ -54,17 +54,18 @@ class Plan:
     deepest: int = 8
 
     def width(self, number: int) -> int | None:
-        """The width of hidden layer `number`, counted from 1."""
+        """Return the width of hidden layer `number`, counted from 1; None if not given."""
         if self.n_hidden is None or number > len(self.n_hidden):
             return None
         return self.n_hidden[number - 1]
 
     def may_be_last(self, number: int) -> bool:
+        """Return whether hidden layer `number` can be the last one."""
         return self.depth is None or number == self.depth
 
 
 class Answers:
-    """Random questions and their answers, asked once and used for every fit."""
+    """Random queries and their answers, made once and used for every fit."""
 
     def __init__(self, box: Box, rng: np.random.Generator) -> None:
         self._box, self._rng = box, rng
@@ -72,12 +73,13 @@ class Answers:
         self._extremes: set[int] = set()
 
     def ensure(self, n: int, known: KnownLayers) -> None:
+        """Query random points until there are at least n answers."""
         missing = n - len(self.X)
         if missing > 0:
             self._add(draw_points(known, missing, self._rng))
 
     def ensure_extremes(self, n: int, known: KnownLayers) -> None:
-        """Also n where the values of the highest known layer are extreme, once for every such layer."""
+        """Query n points where the values of the highest known layer are extreme, once for every such layer."""
         if known.layers and len(known.layers) not in self._extremes:
             self._extremes.add(len(known.layers))
             self._add(find_extreme_points(known, n, self._rng))
@@ -88,7 +90,7 @@ class Answers:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """The network up to polishing, and the levels it was found by, from the first layer up."""
+    """The network before polishing, and the levels it was found by, from the first layer up."""
 
     output: Output
     levels: tuple[Level, ...]
@@ -108,7 +110,7 @@ class Stage:
 
 
 def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> Solution:
-    """The network of the box; UnsolvableError where some layer cannot be found."""
+    """Find the network of the oracle; raise UnsolvableError if some layer cannot be found."""
     answers = Answers(box, rng)
     levels = [Level.above(KnownLayers(box.n_inputs, limits=box.limits))]
     returns = barren = units_below = 0
@@ -117,7 +119,7 @@ def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadl
         try:
             stage = _search_layer(box, levels[-1], plan, number, answers, rng, deadline)
         except UnsolvableError as error:
-            # Nothing above a layer is found if one of its own units is missing: it is searched again.
+            # No unit above a layer is found while one of its own is missing: search it again.
             below = sum(level.n_units for level in levels[:-1])
             barren = barren + 1 if isinstance(error, EmptyLayerError) and below == units_below else 0
             units_below = below
@@ -148,7 +150,7 @@ def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadl
 
 
 def _drop_bent(box: Box, level: Level, rng: np.random.Generator) -> Level:
-    """The level without units of deeper layers, which few units below them may have let in."""
+    """Remove units that belong to a deeper layer and were admitted by mistake."""
     if not 1 < level.n_units <= _FEW:
         return level
     straight = find_straight_units(box, level, rng)
@@ -156,6 +158,7 @@ def _drop_bent(box: Box, level: Level, rng: np.random.Generator) -> Level:
 
 
 def _next_level(box: Box, level: Level, rng: np.random.Generator) -> Level:
+    """Return the empty level above this one."""
     return replace(Level.above(_close(box, level, rng)), below=level)
 
 
@@ -168,7 +171,7 @@ def _search_layer(
     rng: np.random.Generator,
     deadline: Deadline,
 ) -> Stage:
-    """Lines until the layer is complete."""
+    """Search lines until the layer is complete; return it, with the whole network if it is the last one."""
     want, last = plan.width(number), plan.depth == number
     needed = _AGAIN if level.closed else 1
     level = replace(level, stale=0, closed=False)
@@ -200,7 +203,7 @@ def _search_layer(
 
 
 def _complete(box: Box, level: Level, answers: Answers, output: Output, rng: np.random.Generator) -> Stage:
-    """The last level once its output layer fits, with what can still be read off of weights not seen before."""
+    """Return the last level with weights filled in that were unseen so far, and the output layer fitted again."""
     if not level.unseen.any():
         return Stage(level, output)
     level = fill_unseen_weights(box, level, rng)
@@ -210,7 +213,9 @@ def _complete(box: Box, level: Level, answers: Answers, output: Output, rng: np.
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """An output layer that fits most answers, or all if `exact`, and where to look for a unit that is missing."""
+    """An output layer that fits most answers, or all if `exact`, and the `ends` of a line that may cross a missing
+    unit.
+    """
 
     output: Output | None = None
     exact: bool = False
@@ -219,11 +224,11 @@ class _Fit:
 
 
 def _fit_on_top(level: Level, answers: Answers, rng: np.random.Generator, before: _Fit, deadline: Deadline) -> _Fit:
-    """The output layer on top of this one, if it fits at least most answers.
+    """Fit the output layer on top of this level; return it if it fits at least most answers.
 
-    A unit that hardly ever changes is not missed by a fit to few answers. Further answers show it: those that the
-    network does not give lie on the other side of its boundary than those that it does give. If all are given but only
-    with units that are always on, these are pursued to where they would change.
+    A fit to few answers does not miss a unit that hardly ever changes. Further answers show it: those that the network
+    does not reproduce lie on the other side of its boundary. If the network reproduces all, but only with units that
+    are always active, lines are drawn to where these would change.
     """
     known = level.known
     answers.ensure(n_answers_needed(known, level.n_units), known)
@@ -233,13 +238,13 @@ def _fit_on_top(level: Level, answers: Answers, rng: np.random.Generator, before
     answers.ensure(output.network.n_parameters // output.network.n_outputs + 100, known)
     answers.ensure_extremes(_EXTREMES, known)
     if output.always_on and level.unseen.any():
-        # A weight that was not seen, of a unit that is on there, looks like a unit that is always on.
+        # The unseen weight of an active unit looks like a unit that is always active.
         polished = polish(output.bare, answers.X, answers.Y, deadline).network
         if not find_failures(polished, answers.X, answers.Y).any():
             return _Fit(Output(polished, output.residual, 0, np.zeros_like(output.rest), polished), True)
     wrong = find_failures(output.network, answers.X, answers.Y)
     if wrong.any():
-        # Weights that were read off where they hardly show leave small errors, and no unit is missing.
+        # Weights measured where they hardly matter leave small errors although no unit is missing.
         polished = polish(output.network, answers.X, answers.Y, deadline).network
         if not find_failures(polished, answers.X, answers.Y).any():
             output, wrong = replace(output, network=polished), np.zeros(len(wrong), dtype=bool)
@@ -256,12 +261,12 @@ def _fit_on_top(level: Level, answers: Answers, rng: np.random.Generator, before
 
 
 def _n_weights(level: Level) -> int:
-    """The number of weights found, which grows with every unit and every gap that is filled."""
+    """Return the number of weights found, which grows with every unit and every filled gap."""
     return int(np.count_nonzero(~level.unseen))
 
 
 def _close_below(level: Level) -> Level:
-    """The layer below closed as soon as the boundaries found settle its signs."""
+    """Give the layer below its signs as soon as the boundaries found determine them."""
     if level.known.unsigned is None or not level.n_units:
         return level
     signs = find_signs_from_above(level.known, level.theta)
@@ -272,14 +277,14 @@ def _close_below(level: Level) -> Level:
 
 
 def _is_consistent(box: Box, level: Level, rng: np.random.Generator) -> bool:
-    """Whether every unit can be moved alone and is off on one side: then none is missing."""
+    """Return whether every unit can be moved by itself and is inactive on one side: then no unit is missing."""
     if not 0 < level.n_units <= box.n_inputs:
         return False
     return find_signs_by_moving(box, level.known, level.theta, level.points, rng).unanimous
 
 
 def _close(box: Box, level: Level, rng: np.random.Generator) -> KnownLayers:
-    """The known layers with this one on top: with its signs if they can be had by moving units alone."""
+    """Return the known layers with this one on top, with its signs if moving single units gives them."""
     theta = level.theta / np.linalg.norm(level.theta[:, :-1], axis=1, keepdims=True)
     W, b = theta[:, :-1], theta[:, -1]
     known = level.known

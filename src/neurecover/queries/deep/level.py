@@ -1,8 +1,8 @@
-"""The units of the next layer: every kink on random lines that the known layers do not explain is tried.
+"""The units of the next layer, from every kink on random lines that the known layers do not explain.
 
-The jump of the gradient at the kink gives a first piece of the boundary θ·φ(x) = 0 (`deep_boundary`), following it
-through the cells of the known layers the rest (`deep_tracing`), and far points tell whether it holds everywhere
-(`deep_check`).
+The jump of the gradient at the kink gives a first piece of the boundary θ·φ(x) = 0 (`boundaries.boundary`), tracing it
+through the cells of the known layers gives the rest (`boundaries.tracing`), and distant points show whether it holds
+everywhere (`boundaries.check`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _STARTS = 12
 
 @dataclass(frozen=True, eq=False)
 class Unit:
-    """θ (f,), zero where it could not be seen."""
+    """θ (f,), zero where `unseen` (f,)."""
 
     theta: np.ndarray
     unseen: np.ndarray
@@ -46,7 +46,7 @@ class Unit:
 
 @dataclass(frozen=True, eq=False)
 class MissingUnit:
-    """A unit that was not known of a layer so many below, and a point of its boundary."""
+    """A newly found unit `down` layers below, with a point on its boundary."""
 
     unit: Unit
     point: np.ndarray
@@ -55,13 +55,11 @@ class MissingUnit:
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """`theta` (k, f), the boundaries found so far above `known`, and a point (k, d) of each; what the lines have shown.
+    """The boundaries `theta` (k, f) found so far above `known`, with a point (k, d) on each.
 
-    `below` is the level underneath, and `missing` a unit of it, or of one below it, that turned up on a line.
-    `unseen` (k, f) marks weights that could not be read off, since the boundary was never met with that unit on.
-
-    `stale` counts the lines since the last new unit; `closed`
-    if the layer was taken to be complete.
+    `unseen` (k, f) marks weights that could not be measured, because the boundary was never met with that unit active.
+    `below` is the level underneath, and `missing` a unit of it, or of a lower one, that a line showed. `lines` counts
+    the lines searched and `stale` those since the last new unit; `closed` says that the layer was taken to be complete.
     """
 
     known: KnownLayers
@@ -76,11 +74,13 @@ class Level:
 
     @classmethod
     def above(cls, known: KnownLayers) -> Level:
+        """Return the empty level above the known layers."""
         shape = (0, known.n_features)
         return cls(known, np.zeros(shape), np.zeros((0, known.n_inputs)), np.zeros(shape, dtype=bool))
 
     @property
     def n_units(self) -> int:
+        """The number of units found."""
         return len(self.theta)
 
 
@@ -91,19 +91,19 @@ def search_line(
     want: int | None = None,
     ends: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Level:
-    """The level after all kinks of one more line were tried, or `want` units are found.
+    """Try all kinks of one more line, up to `want` units in all; return the level with the units found.
 
     The line is random, or the segment between two `ends`.
     """
     before = level.n_units
     if ends is None:
         x, v = draw_line(level.known, rng)
-        # Both ends may lie where the box is flat, so a line is searched in parts.
+        # Both ends may lie where the oracle is constant, so a line is searched in parts.
         parts = [(-_REACH, -_MIDDLE), (-_MIDDLE, _MIDDLE), (_MIDDLE, _REACH)]
     else:
         x, v = ends[0], ends[1] - ends[0]
         parts = [(0.0, 1.0)]
-    # Counted from the point nearest to the origin, x + t v is rounded no more than its own size asks for.
+    # With t counted from the point nearest to the origin, the rounding of x + t v is relative to its own size.
     shift = float(x @ v) / float(v @ v)
     x = x - shift * v
     if ends is not None:
@@ -118,7 +118,7 @@ def search_line(
 
 
 def _split_inside(limits: Limits, x: np.ndarray, v: np.ndarray, shift: float) -> list[tuple[float, float]]:
-    """The line x + t v from edge to edge, in three parts; x + shift·v is inside."""
+    """Split the line x + t v, from edge to edge, into three parts; x + shift·v is inside."""
     back, forth = limits.distances_to_edge((x + shift * v)[None], v[None])
     edges = shift + np.linspace(back[0], forth[0], 4)
     return list(pairwise(edges.tolist()))
@@ -127,6 +127,7 @@ def _split_inside(limits: Limits, x: np.ndarray, v: np.ndarray, shift: float) ->
 def _search_part(
     box: Box, level: Level, x: np.ndarray, v: np.ndarray, kinks: Kinks, rng: np.random.Generator, want: int | None
 ) -> Level:
+    """Try the unexplained kinks of one part of a line; return the level with the units found."""
     points = x + kinks.positions[:, None] * v
     gaps = np.minimum(kinks.widths[:-1], kinks.widths[1:]) * np.linalg.norm(v)
     clear = kinks.resolved & (gaps > _NARROW * (1.0 + np.linalg.norm(points, axis=1)))
@@ -152,7 +153,7 @@ def _search_part(
 def _find_missing_below(
     box: Box, level: Level, x: np.ndarray, jump: np.ndarray | None, rng: np.random.Generator
 ) -> MissingUnit | None:
-    """The unit of a lower layer whose boundary passes through x, if there is one that was not known."""
+    """Return the unknown unit of a lower layer whose boundary passes through x; None if there is none."""
     below, down = level.below, 1
     while below is not None:
         unit = _find_unit_at(box, below.known, x, jump, rng)
@@ -163,7 +164,7 @@ def _find_missing_below(
 
 
 class _LineGradients:
-    """Gradients of the straight pieces of a line, asked when they are first needed."""
+    """Gradients in the linear pieces of a line, measured when first needed."""
 
     def __init__(self, box: Box, x: np.ndarray, v: np.ndarray, kinks: Kinks, rng: np.random.Generator) -> None:
         self._box, self._x, self._v, self._kinks, self._rng = box, x, v, kinks, rng
@@ -171,16 +172,17 @@ class _LineGradients:
         self._known: dict[int, np.ndarray | None] = {}
 
     def jump(self, kink: int) -> np.ndarray | None:
-        """The gradient's jump (d, p) at a kink; None if one of the regions beside it is too narrow."""
+        """Return the gradient's jump (d, p) at a kink; None if a region beside it is too narrow."""
         left, right = self._gradient(kink), self._gradient(kink + 1)
         return None if left is None or right is None else right - left
 
     def _gradient(self, piece: int) -> np.ndarray | None:
+        """Return the gradient (d, p) in a piece; None if the region is too narrow."""
         if piece not in self._known:
             kinks = self._kinks
             point = self._x + kinks.centres[piece] * self._v
-            # Other boundaries may cut the region short to the sides; what a short step costs in digits, far kinks
-            # restore.
+            # The region may be narrow to the sides. The digits that a short step costs are restored by distant
+            # kinks.
             step = min(
                 0.03 * kinks.widths[piece] * float(np.linalg.norm(self._v)), 1e-4 * (1.0 + float(np.linalg.norm(point)))
             )
@@ -190,7 +192,7 @@ class _LineGradients:
 
 
 def _is_explained(level: Level, points: np.ndarray) -> np.ndarray:
-    """Whether a point lies on the boundary of a unit that is known or found."""
+    """Return whether each point lies on the boundary of a known unit, (n,)."""
     size = _SAME * (1.0 + np.linalg.norm(points, axis=1))
     result = np.zeros(len(points), dtype=bool)
     for i, x in enumerate(points):
@@ -203,7 +205,7 @@ def _is_explained(level: Level, points: np.ndarray) -> np.ndarray:
 
 
 def add_unit(level: Level, unit: Unit, x: np.ndarray) -> Level:
-    """The level with one more unit, or with what the unit adds to one that was found before, up to a factor."""
+    """Return the level with one more unit, or with its new weights added to the same unit found before."""
     for j, theta in enumerate(level.theta):
         shared = ~level.unseen[j] & ~unit.unseen
         ours, other = theta[shared], unit.theta[shared]
@@ -228,7 +230,7 @@ def add_unit(level: Level, unit: Unit, x: np.ndarray) -> Level:
 def _find_unit_at(
     box: Box, known: KnownLayers, x: np.ndarray, jump: np.ndarray | None, rng: np.random.Generator
 ) -> Unit | None:
-    """The unit whose boundary passes through x, if it is one of the layer right above the known ones."""
+    """Return the unit whose boundary passes through x, if it belongs to the layer just above the known ones."""
     if jump is None or not np.any(jump):
         return None
     boundary, gap = start_boundary(known.cell_at(x), x, find_normal(jump))
@@ -244,7 +246,7 @@ def _find_unit_at(
 
 
 def fill_unseen_weights(box: Box, level: Level, rng: np.random.Generator) -> Level:
-    """The level with weights that were not seen before, read off on walks from many points of the boundaries."""
+    """Return the level with unseen weights measured by tracing from many points of the boundaries."""
     theta, unseen = level.theta.copy(), level.unseen.copy()
     for j in np.flatnonzero(unseen.any(axis=1)):
         boundary = Boundary(theta[j], np.eye(theta.shape[1])[:, unseen[j]])
@@ -260,6 +262,6 @@ def fill_unseen_weights(box: Box, level: Level, rng: np.random.Generator) -> Lev
 
 
 def _is_nearly_complete(known: KnownLayers, boundary: Boundary, unseen: np.ndarray) -> bool:
-    """Whether all that is missing are a few weights of units below that are never on together with this one."""
+    """Return whether only a few weights are missing, of units below that are never active together with this one."""
     count = int(np.count_nonzero(unseen))
     return known.unsigned is None and count <= max(1, known.n_top // 4) and count == boundary.free.shape[1]

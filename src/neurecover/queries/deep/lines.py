@@ -1,8 +1,8 @@
-"""Lines that units of the next layer are looked for on.
+"""Lines on which to look for units of the next layer.
 
-A unit that is nearly always on, or off, changes where the values h below it point in an extreme direction. A line
-between the points of greatest and least g·h / ‖h‖, for g at random, crosses boundaries that lines between usual points
-hardly ever meet; finding the two points takes no queries (`deep_climbing`).
+A unit that is nearly always active, or inactive, changes where the values h below it point in an extreme direction. A
+line between the points of greatest and least g·h / ‖h‖, for random g, crosses boundaries that lines between typical
+points hardly ever meet; finding the two points needs no queries (`boundaries.ascent`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _EXTREME, _ASCENTS = 0.7, 20
 
 
 def draw_line(known: KnownLayers, rng: np.random.Generator) -> Line:
-    """A point and a direction of length √d; most lines join extreme points once a layer is known."""
+    """Draw a point and a direction of length √d; most lines join extreme points once a layer is known."""
     if known.layers and rng.random() < _EXTREME:
         k = len(known.layers[-1][1])
         g = rng.standard_normal(k) * (rng.random(k) < rng.choice([0.3, 1.0]))
@@ -32,15 +32,16 @@ def draw_line(known: KnownLayers, rng: np.random.Generator) -> Line:
 
 
 def draw_extreme_line(known: KnownLayers, g: np.ndarray, rng: np.random.Generator) -> Line:
-    """The ends of a line from a usual point to one at which g·h / ‖h‖ is as small as can be found without queries.
+    """Return the ends of a line from a typical point to one of smallest g·h / ‖h‖, found without queries.
 
-    A unit with weights along g that is on at all usual points changes on the way, if it changes anywhere.
+    A unit with weights along g that is active at all typical points changes on the way, if it changes anywhere.
     """
-    # Far out the bias no longer matters.
+    # Far out, the bias no longer matters.
     return draw_points(known, 1, rng)[0], known.limits.pull_inside(10.0 * _find_extreme_point(known, -g, rng))
 
 
 def _find_extreme_point(known: KnownLayers, g: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the point (d,) of largest g·h / ‖h‖ among several ascents."""
     below = replace(known, unsigned=None)
     X = climb(below, np.tile(g, (_ASCENTS, 1)), rng)
     H = below.hidden(X)

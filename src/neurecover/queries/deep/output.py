@@ -4,8 +4,8 @@ With the last hidden layer's rows known up to sign, z_j(x) = w_j·h + b_j,
 
     y = Σ_j a_j relu(s_j z_j) + c = Σ_j a_j |z_j|/2 + β·h + γ,    β = ½ Σ_j s_j a_j w_j + ρ,
 
-is linear in (a, β, γ). If the fit to answers is exact, no unit is missing and no layer follows. The signs are linear
-in β. What remains, ρ, is the share of units that are on everywhere; without such units it is zero.
+is linear in (a, β, γ). If the fit to answers is exact, no unit is missing and no layer follows. The signs are linear in
+β. The remainder ρ is the contribution of always-active units; without such units it is zero.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ _REWEIGHTINGS = 40
 
 @dataclass(frozen=True, eq=False)
 class Output:
-    """The whole network, what the fit leaves over relative to the answers, and how many units are always on.
+    """The whole network, the residual of the fit relative to the answers, and the number of always-active units.
 
-    rest (k_m, p) is ρ, what these units add to the slopes by the values h below them, and `bare` the network without.
+    `rest` (k_m, p) is ρ, what these units add to the slopes in the values h below them; `bare` is the network without
+    them.
     """
 
     network: DeepNetwork
@@ -37,7 +38,7 @@ class Output:
 
 
 def n_answers_needed(known: KnownLayers, n_units: int) -> int:
-    """How many answers the fit needs to be put to the test."""
+    """Return how many answers make the fit a test."""
     below = len(known.layers[-1][1]) if known.layers else known.n_inputs
     return int(2.5 * (n_units + below + 1)) + 30
 
@@ -45,10 +46,10 @@ def n_answers_needed(known: KnownLayers, n_units: int) -> int:
 def fit_output(
     known: KnownLayers, rows: np.ndarray, X: np.ndarray, Y: np.ndarray, unseen: np.ndarray | None = None
 ) -> Output | None:
-    """The network whose last hidden layer has the given rows (k, k_m + 1) up to sign; None if it is not exact.
+    """Return the network whose last hidden layer has the given rows (k, k_m + 1) up to sign; None if it is not exact.
 
-    Weights `unseen` (k, k_m + 1) are zero in the rows because the unit never changes where the one below is on. If it
-    is always on there, they show as a straight share of h_i, and are read off from it.
+    Weights `unseen` (k, k_m + 1) are zero in the rows because the unit never changes where the one below is active. If
+    it is always active there, they appear as a linear term in h_i and are computed from it.
     """
     unseen = np.zeros(rows.shape, dtype=bool) if unseen is None else unseen
     rows = rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
@@ -61,7 +62,7 @@ def fit_output(
         return None
     a, beta, gamma = solution[:k], solution[k:-1], solution[-1]
     if k == 0 and known.layers:
-        # Nothing above the known layers bends: they are all there is.
+        # No unit above the known layers: they are all of the network.
         network = DeepNetwork([*known.layers, (beta.T, gamma)])
         return Output(network, residual, 0, np.zeros_like(beta), network)
     signs, rest = _solve_signs(W, a, beta, np.logical_not(unseen[:, :-1].any(axis=0)))
@@ -78,12 +79,12 @@ def fit_output(
 
 
 def _robust_fit(basis: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
-    """Coefficients that are exact for most answers, and the largest relative residual among these.
+    """Return coefficients that are exact for most answers, and the largest relative residual among these.
 
-    A missing unit that is always on, or off, but for a few answers leaves the others exact. The least sum of absolute
-    residuals finds these: least squares, weighted again and again by the inverse of what it left over.
+    A missing unit that is always active, or inactive, except for a few answers leaves the others exact. The smallest
+    sum of absolute residuals finds these: iterated least squares, weighted by the inverse residuals.
     """
-    # Far answers are large and so is their rounding: every answer counts relative to its size.
+    # Far answers are large and so is their rounding: weight every answer by its size.
     weight = 1.0 / answer_sizes(Y)
     basis, Y = weight[:, None] * basis, weight[:, None] * Y
     scale = np.linalg.norm(basis, axis=0)
@@ -107,23 +108,23 @@ def _robust_fit(basis: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 def answer_sizes(Y: np.ndarray) -> np.ndarray:
-    """The size (n,) that the rounding of each answer (n, p) is relative to: its own, and that of a usual one.
+    """Return the size (n,) that the rounding of each answer (n, p) is relative to: its own plus a typical one.
 
-    Where most answers are zero, as of a network that is off in most places, a usual one is one that is not.
+    If most answers are zero, as of a network that is inactive in most places, the typical size is that of the others.
     """
     size = np.abs(Y).max(axis=1)
     return np.asarray(size + (np.median(size[size > 0.0]) if size.any() else 1.0))
 
 
 def find_failures(network: DeepNetwork, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """Which answers (n,) the network does not give."""
+    """Return which answers (n,) the network does not reproduce."""
     return np.abs(network(X) - Y).max(axis=1) > EXACT * answer_sizes(Y)
 
 
 def _solve_signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray, sure: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """s with ½ Σ s_j a_j w_j = β as nearly as possible, by the `sure` (k_m,) rows, and what is left of β, (k_m, p).
+    """Solve ½ Σ s_j a_j w_j = β for the signs s, by the `sure` (k_m,) rows; return s and the rest of β, (k_m, p).
 
-    All rows count where those that are sure are too few.
+    All rows are used if the sure ones are too few.
     """
     k = len(W)
     terms = 0.5 * W[:, :, None] * a[:, None, :]
@@ -135,9 +136,9 @@ def _solve_signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray, sure: np.ndarra
 
 
 def _add_linear_part(bare: DeepNetwork, rest: np.ndarray, residual: float) -> Output:
-    """ρ·h as units that are on everywhere: h ≥ 0 lets relu(ρ⁺·h) − relu(ρ⁻·h) do it, two units an output at most.
+    """Add ρ·h as always-active units: h ≥ 0 allows relu(ρ⁺·h) − relu(ρ⁻·h), at most two units per output.
 
-    Inputs may be negative; for them relu(ρ·x) − relu(−ρ·x) does it.
+    Inputs may be negative; for them it is relu(ρ·x) − relu(−ρ·x).
     """
     *known, (W, b), (A, c) = bare.layers
     small = 1e-9 * np.abs(rest).max()

@@ -1,11 +1,11 @@
-"""All weights at once, fitted to answers of the box by Gauss–Newton.
+"""All weights at once, fitted to answers of the oracle by Gauss–Newton.
 
 For y_n = f(x_n; θ) and residuals r_n = y_n − f(x_n; θ), each weighted by the size of its answer,
 
     (JᵀJ + λ D) δ = Jᵀr,    D = diag(JᵀJ).
 
-Near the truth, with every sample in the right cell, f is smooth in θ and one step takes an error e to about e². A
-tiny λ holds still what no answer sees: the scale that may move from a unit's row to the column above it.
+Near the truth, with every sample in the right cell, f is smooth in θ and one step reduces an error e to about e². A
+tiny λ fixes what no answer determines: the scale that may move from a unit's row to the column above it.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _WANDERINGS = 40
 
 @dataclass(frozen=True, eq=False)
 class Polished:
-    """The best network met and the errors to expect of its hidden rows from what is left over.
+    """The best network, and the expected errors of its hidden rows from the residuals.
 
-    errors (k₁ + … + k_L,) has the units layer after layer; it is large where the answers do not determine a weight.
+    `errors` (k₁ + … + k_L,) has the units layer after layer; it is large where the answers do not determine a weight.
     """
 
     network: DeepNetwork
@@ -51,7 +51,7 @@ class Polished:
 
 
 def polish(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, deadline: Deadline) -> Polished:
-    """At most eight Gauss–Newton steps from `network`, until they no longer gain."""
+    """Take at most eight Gauss–Newton steps from `network`, while they improve it; return the best network."""
     start = _Point(network.normal_form(), X, Y, 1.0 / answer_sizes(Y))
     end = Loop(start, _TOLERANCES, Damping(_RIDGE, smallest=_RIDGE)).advance(_STEPS, deadline).point
     error = np.sqrt(end.loss / Y.size)
@@ -69,17 +69,21 @@ class _Point:
 
     @cached_property
     def residual(self) -> np.ndarray:
+        """The weighted residuals (n, p)."""
         return self.weight[:, None] * (self.Y - self.network(self.X))
 
     @cached_property
     def loss(self) -> float:
+        """Σ r²."""
         return float(np.sum(self.residual**2))
 
     @property
     def scale(self) -> float:
+        """The weighted Σ y²."""
         return float(np.sum((self.weight[:, None] * self.Y) ** 2))
 
     def system(self) -> DenseSystem:
+        """Return the normal equations."""
         p = self.network.n_parameters
         matrix, right = np.zeros((p, p)), np.zeros(p)
         rows = max(1, _BLOCK // (p * self.network.n_outputs))
@@ -92,15 +96,16 @@ class _Point:
         return DenseSystem(matrix.T, right, np.where(diagonal > 0.0, diagonal, 1.0))  # symmetric, in Fortran order
 
     def moved(self, step: np.ndarray) -> _Point | None:
+        """Return the point after a step; None if the step is not finite."""
         if not np.isfinite(step).all():
             return None
         return replace(self, network=with_parameters(self.network, parameters(self.network) + step).normal_form())
 
 
 def _row_errors(end: _Point, noise: float) -> np.ndarray:
-    """√Σ σ² (JᵀJ)⁻¹ over the weights of a row, with the directions that change nothing taken out.
+    """Return √Σ σ² (JᵀJ)⁻¹ over the weights of every row, without the directions that change nothing.
 
-    For J with D δ = 0 along the free directions δ, (JᵀJ + δδᵀ)⁻¹ is the inverse beside them.
+    For J with D δ = 0 along the free directions δ, (JᵀJ + δδᵀ)⁻¹ is the inverse on the others.
     """
     equations = end.system()
     scale = np.sqrt(equations.D)  # columns of J of unit length
@@ -111,7 +116,7 @@ def _row_errors(end: _Point, noise: float) -> np.ndarray:
     beside = DenseSystem(matrix + free @ free.T, np.eye(len(free)), np.ones(len(free)))
     inverse = next(found for i in count() if (found := beside.solve(100.0**i * _RIDGE)) is not None)
     spread = np.diag(inverse - free @ free.T)
-    # Where the ridge alone, or a column of zeros, stands between a weight and infinity, nothing sees it.
+    # A variance that only the ridge limits, or a zero column, belongs to a weight that no answer determines.
     seen = (spread < 0.01 / _RIDGE) & (np.diag(matrix) > 0.0)
     variance = np.where(seen, noise**2 * np.maximum(spread, 0.0) / equations.D, np.inf)
     errors, first = [], 0
@@ -128,11 +133,11 @@ def choose_polishing_points(
     rng: np.random.Generator,
     limits: Limits = EVERYWHERE,
 ) -> np.ndarray:
-    """At least n points (·, d) that see every weight: every unit is on, and off, at more points than it has weights.
+    """Choose at least n points (·, d) so that every unit is active, and inactive, at more points than it has weights.
 
-    anchors are points (k_l, d) of the units' boundaries, layer by layer. Random points come first. Where a unit is hardly
-    ever on, or hardly ever off, points beside its boundary are added; where it is hardly ever on, or off, while a unit
-    below is on, points at which it is.
+    anchors are points (k_l, d) on the units' boundaries, layer by layer. Random points come first. For a unit that is
+    hardly ever active, or inactive, points beside its boundary are added; for one that is hardly ever active, or
+    inactive, while a unit below is active, points where both are.
     """
     X = draw_points(KnownLayers(network.n_inputs, network.layers[:1], limits=limits), n, rng)
     for number, points in enumerate(anchors):
@@ -153,10 +158,10 @@ def choose_polishing_points(
 def _find_pairs(
     known: KnownLayers, theta: np.ndarray, points: np.ndarray, X: np.ndarray, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """Points for the pairs of units, one of this layer and one below, that X shows too rarely.
+    """Find points for the pairs of units, one of this layer and one below, that X shows too rarely.
 
-    A weight shows where the unit below is on, and apart from the weights of other units where its own unit is on in
-    some places and off in others.
+    A weight shows where the unit below is active, and it is told from the weights of other units if its own unit is
+    active in some places and inactive in others.
     """
     phi = known.features(X)
     found = []
@@ -174,7 +179,7 @@ def _find_pairs(
 
 
 def _find_beside(known: KnownLayers, theta: np.ndarray, n: int, rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
-    """2 n points, half of them on either side of a boundary and spread out over that side."""
+    """Return 2 n points, half of them on either side of a boundary and spread out over that side."""
     where = find_boundary_points(known, theta, n, rng, x)
     way = np.minimum(0.5 * where.room, 0.3 * (1.0 + np.linalg.norm(where.points, axis=1)))
     shift = way[:, None] * where.normals
@@ -185,7 +190,7 @@ def _find_beside(known: KnownLayers, theta: np.ndarray, n: int, rng: np.random.G
 
 
 def _wander(inside: Callable[[np.ndarray], np.ndarray], X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The points X (n, d) after random steps of many lengths, each taken only if it ends inside."""
+    """Return the points X (n, d) after random steps of many lengths, each taken only if it ends inside."""
     for spread in rng.choice([0.03, 0.1, 0.3, 1.0], _WANDERINGS):
         size = spread * (1.0 + np.linalg.norm(X, axis=1, keepdims=True)) / np.sqrt(max(X.shape[1], 1))
         moved = X + size * rng.standard_normal(X.shape)

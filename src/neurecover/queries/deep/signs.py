@@ -1,10 +1,10 @@
-"""Which side of its boundary a unit is on.
+"""The signs of the units: on which side of its boundary a unit is active.
 
-If the gradients of q_1 … q_k at a point of q_i = 0 are independent, there is a direction u that changes q_i alone. On
-the side where unit i is off the box is then constant along u, since nothing else above the known layers moves. A
-missing or a bogus row makes both sides change, so the test also tells whether the layer is complete.
+If the gradients of q_1 … q_k at a point of q_i = 0 are independent, there is a direction u that changes q_i only. On
+the side where unit i is inactive the oracle is constant along u, because nothing else above the known layers changes. A
+missing or a spurious row makes both sides change, so the test also shows whether the layer is complete.
 
-Where a layer has more units than the inputs have dimensions there is no such u. The boundaries above it then tell: 2
+If a layer has more units than there are inputs, no such u exists. The boundaries above it then give the signs: 2
 relu(q) = |q| + q makes a unit above, v·2relu(S q) + b, equal to Σ v_i |q_i| + r·h + β with
 
     r = Σ_i s_i v_i W_i,    β = b + Σ_i s_i v_i b_i,
@@ -30,9 +30,9 @@ _ROUNDS = 6
 
 @dataclass(frozen=True, eq=False)
 class Signs:
-    """`signs` (k,) is +1, −1, or 0 where no majority of points tells; `against` (k,) counts points that contradict it.
+    """`signs` (k,) are +1, −1, or 0 without a majority; `against` (k,) counts the points that contradict them.
 
-    A point at which both sides change contradicts any sign: there, another unit moves that is not known.
+    A point at which both sides change contradicts either sign: an unknown unit changes there.
     """
 
     signs: np.ndarray
@@ -40,17 +40,19 @@ class Signs:
 
     @property
     def decided(self) -> bool:
+        """Whether every unit has a sign."""
         return bool(np.all(self.signs != 0.0))
 
     @property
     def unanimous(self) -> bool:
+        """Whether every unit has a sign that no point contradicts."""
         return self.decided and not self.against.any()
 
 
 def find_signs_by_moving(
     box: Box, known: KnownLayers, rows: np.ndarray, points: np.ndarray, rng: np.random.Generator
 ) -> Signs:
-    """The signs of the units with boundaries rows (k, f)·φ = 0 above `known`, by moving one of them at a time.
+    """Find the signs of the units with boundaries rows (k, f)·φ = 0 above `known`, by moving one of them at a time.
 
     points (k, d) is one point of each boundary.
     """
@@ -72,7 +74,7 @@ def find_signs_by_moving(
 def _count_votes(
     box: Box, known: KnownLayers, rows: np.ndarray, unit: int, x: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Votes for +1, votes for −1, and points where both sides change."""
+    """Count the points that vote for +1, for −1, and those where both sides change."""
     where = find_boundary_points(known, rows[unit], 24, rng, x)
     X, U, room = _find_lone_directions(known, rows, unit, where)
     X, U, room = X[:6], U[:6], room[:6]
@@ -96,7 +98,7 @@ def _count_votes(
 def _find_lone_directions(
     known: KnownLayers, rows: np.ndarray, unit: int, where: BoundaryPoints
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Points, unit directions that move q_unit alone, and how far no known unit is met; at most one per point."""
+    """Find unit directions that move q_unit only; return their points, the directions, and the room along them."""
     points, directions, rooms = [], [], []
     target = np.zeros(len(rows))
     target[unit] = 1.0
@@ -121,7 +123,7 @@ def _find_lone_directions(
 
 
 def find_signs_from_above(known: KnownLayers, theta: np.ndarray) -> np.ndarray | None:
-    """The signs of the open layer from boundaries theta (u, f) traced above it; None if these do not settle them."""
+    """Return the signs of the unsigned layer from boundaries theta (u, f) above it; None if they are not determined."""
     assert known.unsigned is not None
     W, _ = known.unsigned
     k, d = W.shape
@@ -140,7 +142,10 @@ def find_signs_from_above(known: KnownLayers, theta: np.ndarray) -> np.ndarray |
 
 
 def apply_signs(known: KnownLayers, signs: np.ndarray, theta: np.ndarray) -> tuple[KnownLayers, np.ndarray]:
-    """The open layer closed, and the boundaries above it in terms of its values: θ = (2v, β − Σ s_i v_i b_i)."""
+    """Give the unsigned layer its signs; return the known layers and the boundaries above them.
+
+    In terms of the signed layer's values, θ = (2v, β − Σ s_i v_i b_i).
+    """
     assert known.unsigned is not None
     W, b = known.unsigned
     k = len(b)

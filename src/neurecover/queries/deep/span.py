@@ -1,9 +1,9 @@
 """The directions of the inputs that matter, if the first layer has fewer units than there are inputs.
 
-Every gradient of the box is a combination of the first layer's rows, so gradients at r random points span them all
-once their rank no longer grows. In a basis B (d, r) of that span the box is f(B y), a network with r inputs, and all
-further gradients cost r + 1 queries instead of d + 1. At the end, with the layers above known, the rows of W are
-found in all d inputs: the gradients in well-chosen cells are
+Every gradient of the oracle is a combination of the first layer's rows, so gradients at random points span them all
+once their rank r stops growing. In a basis B (d, r) of that span the oracle is f(B y), a network with r inputs, and all
+further gradients cost r + 1 queries instead of d + 1. At the end, with the layers above known, the rows of W are found
+in all d inputs: the gradients in well-chosen cells are
 
     g_c = Σ_j u_cj w_j,
 
@@ -28,9 +28,9 @@ _MIDST = 0.9
 
 
 def find_gradient_span(box: Box, rng: np.random.Generator) -> np.ndarray:
-    """An orthonormal basis (d, r) of the span of the box's gradients; r = d if they span everything.
+    """Find an orthonormal basis (d, r) of the span of the oracle's gradients; r = d if they span everything.
 
-    Gradients are added until four in a row bring nothing new. Where the box is flat there is none to be added.
+    Gradients are added until four in a row bring no new direction. Where the oracle is constant there is none to add.
     """
     d = box.n_inputs
     basis = draw_basis(rng, d)
@@ -59,7 +59,7 @@ def find_gradient_span(box: Box, rng: np.random.Generator) -> np.ndarray:
 
 
 def lift(box: Box, network: DeepNetwork, basis: np.ndarray, rng: np.random.Generator) -> DeepNetwork:
-    """The network of y ↦ f(B y) as a network of x, its first rows measured again in all inputs."""
+    """Return the network of y ↦ f(B y) as a network of x, with its first rows measured in all inputs."""
     (W, b), *above = network.layers
     rough = DeepNetwork([(W @ basis.T, b), *above])
     points, U = _choose_cells(rough, int(1.2 * len(b)) + 4, rng)
@@ -70,7 +70,7 @@ def lift(box: Box, network: DeepNetwork, basis: np.ndarray, rng: np.random.Gener
     asked = measure_gradients(box, points, directions, steps, rng=rng, check=False)
     p = network.n_outputs
     gradients = asked.jacobians.reshape(-1, box.n_inputs)
-    # Longer steps give better gradients, so they weigh more.
+    # Longer steps give better gradients, so they have more weight.
     weight = np.repeat(np.min(np.abs(steps), axis=1) / asked.noise, p)
     weight = weight / weight.max()
     rows = np.linalg.lstsq(weight[:, None] * U.reshape(-1, len(b)), weight[:, None] * gradients, rcond=1e-12)[0]
@@ -78,9 +78,9 @@ def lift(box: Box, network: DeepNetwork, basis: np.ndarray, rng: np.random.Gener
 
 
 def _choose_cells(network: DeepNetwork, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Points (c, d) deep inside their cells whose upper gradients u (c, p, k) determine every first-layer unit.
+    """Choose points (c, d) deep inside their cells whose upper gradients u (c, p, k) determine every first-layer unit.
 
-    Greedy: of many points the one that adds most of what the others lack, as in a pivoted QR factorisation.
+    Greedy: of many points, take the one that adds most of what the others lack, as in a pivoted QR factorisation.
     """
     from scipy.linalg import qr
 
@@ -88,7 +88,7 @@ def _choose_cells(network: DeepNetwork, count: int, rng: np.random.Generator) ->
     X = rng.standard_normal((40 * count, network.n_inputs)) * rng.choice([0.5, 1.0, 3.0], (40 * count, 1))
     values = known.values(X)
     U = _upper_gradients(network, values)
-    # The least |q| relative to the size of the point: how deep inside its cell it lies.
+    # The smallest |q| relative to the largest: how deep inside its cell a point lies.
     depth = np.abs(values).min(axis=1) / np.abs(values).max(axis=1)
     keep = np.argsort(-depth)[: 10 * count]
     flat = U[keep].reshape(len(keep), -1) if U.shape[1] == 1 else U[keep].sum(axis=1)
@@ -106,7 +106,7 @@ def _choose_cells(network: DeepNetwork, count: int, rng: np.random.Generator) ->
 
 
 def _upper_gradients(network: DeepNetwork, values: np.ndarray) -> np.ndarray:
-    """∂f/∂q of the first layer's values q, (n, p, k₁), given all values (n, K) layer after layer."""
+    """Return ∂f/∂q of the first layer's values q, (n, p, k₁), from all values (n, K) layer after layer."""
     A = network.layers[-1][0]
     G = np.broadcast_to(A, (len(values), *A.shape))
     stop = values.shape[1]
@@ -121,7 +121,7 @@ def _upper_gradients(network: DeepNetwork, values: np.ndarray) -> np.ndarray:
 
 
 def _choose_steps(network: DeepNetwork, x: np.ndarray, directions: np.ndarray) -> np.ndarray:
-    """Half the way to the next unit along every direction, to the side where it is longer."""
+    """Return half the distance to the next unit along every direction, on the side where it is longer."""
     known = KnownLayers(network.n_inputs, network.layers[:-1])
     cell = known.cell_at(x)
     q, speeds = cell.Q @ x + cell.q0, cell.Q @ directions

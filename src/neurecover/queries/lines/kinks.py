@@ -1,10 +1,10 @@
-"""Where a piecewise linear function bends along a line.
+"""Kinks of a piecewise linear function along a line.
 
 On t ↦ f(x + t v) every interval [a, b] carries the values f(a), f(b) and the slopes just inside its two ends. If the
-four agree with one straight line there is no kink between them. If the two tangents meet at some t* in between, and
-f agrees with them at t* − ε and t* + ε, the interval has one kink, at t*. (At t* alone nothing would be proved: there
-two kinks may cancel.) Otherwise the interval is split, never at t* itself, where a kink would spoil the new slopes.
-All intervals of a level are asked about in one batch.
+four agree with one straight line there is no kink between them. If the two tangents meet at some t* in between, and f
+agrees with them at t* − ε and t* + ε, the interval has one kink, at t*. (Agreement at t* itself would prove nothing:
+two kinks may cancel there.) Otherwise the interval is split, but never at t*, where a kink would spoil the new slopes.
+All intervals of one level are queried in one batch.
 
 What counts as agreement follows from the rounding of the answers. A slope is taken over the fraction η of an interval
 of length L, so extrapolating it over L multiplies the rounding e of two answers by 2/η.
@@ -28,11 +28,11 @@ _PATIENCE = 6_000
 
 @dataclass(frozen=True, eq=False)
 class Kinks:
-    """f(x + t v): `positions` (m,) of the kinks in order, and the m + 1 straight pieces around them.
+    """The kinks of f(x + t v) at `positions` (m,), in order, and the m + 1 linear pieces around them.
 
-    Piece i is `values[i]` + (t − `centres[i]`)·`slopes[i]` on [edges[i], edges[i + 1]], values and slopes (m + 1, p),
-    and `slope_noise` (m + 1,) the rounding to expect of a slope. `resolved` (m,) is False where two kinks or more
-    may be too near each other to be told apart. `complete` is False if the search was given up.
+    Piece i is `values[i]` + (t − `centres[i]`)·`slopes[i]` on [edges[i], edges[i + 1]], with values and slopes (m + 1,
+    p); `slope_noise` (m + 1,) is the expected rounding of a slope. `resolved` (m,) is False where several kinks may be
+    too close to be told apart. `complete` is False if the search was given up.
     """
 
     positions: np.ndarray
@@ -65,7 +65,7 @@ def find_kinks(
     *,
     most: int = 20_000,
 ) -> Kinks:
-    """All kinks of the box along x + t v for start ≤ t ≤ stop.
+    """Find all kinks of the oracle along x + t v for start ≤ t ≤ stop.
 
     The search is given up after `most` queries, or when it has met curves and hardly any kinks.
     """
@@ -87,6 +87,8 @@ class _Answers:
 
 @dataclass(frozen=True)
 class _Line:
+    """The oracle along x + t v."""
+
     box: Box
     x: np.ndarray
     v: np.ndarray
@@ -99,7 +101,7 @@ class _Line:
 
     @property
     def fraction(self) -> float:
-        """The η of a slope: small, to keep clear of kinks, but coarse answers need a longer arm."""
+        """The η of a slope: short, to avoid kinks, but longer when answers are coarse."""
         return 1.0 / 12.0 if self.box.coarse else 1.0 / 64.0
 
     @property
@@ -108,7 +110,7 @@ class _Line:
         return float(np.linalg.norm(self.x) / np.linalg.norm(self.v))
 
     def rungs(self, start: float, stop: float) -> np.ndarray:
-        """The ends of the first intervals: a ladder where answers far out are too coarse to show the kinks near by."""
+        """Return the ends of the first intervals: many if far answers are too coarse to show kinks near the origin."""
         if not self.box.coarse:
             return np.array([start, stop])
         out = (self.reach or 1.0) * _RATIO ** np.arange(20)
@@ -117,13 +119,15 @@ class _Line:
         return np.concatenate([[start], inner, [stop]])
 
     def shortest(self, t: np.ndarray) -> np.ndarray:
-        """Below this length an interval is not split: its points would hardly differ from each other."""
+        """Return the length below which an interval at t is not split: its points would hardly differ."""
         return 1e4 * self.box.resolution * (self.reach + np.abs(t))
 
 
 @dataclass(frozen=True)
 class _Intervals:
-    """[a, b] with values fa, fb, rounded by na, nb, and at its ends slopes sa, sb over arms ha, hb (nan: unknown)."""
+    """Intervals [a, b] with values fa, fb, their rounding na, nb, and slopes sa, sb at the ends over arms ha, hb (nan:
+    unknown).
+    """
 
     a: np.ndarray
     b: np.ndarray
@@ -148,7 +152,7 @@ class _Intervals:
 
 
 def _search(line: _Line, start: float, stop: float, most: int) -> tuple[np.ndarray, np.ndarray, bool]:
-    """Kink positions, which of them are resolved, and whether the search came to its end."""
+    """Return the positions of the kinks, which of them are resolved, and whether the search was completed."""
     before, limit = line.box.queries, line.box.queries + most
     rng = np.random.default_rng(0)
     work = _first_intervals(line, start, stop)
@@ -178,7 +182,7 @@ def _search(line: _Line, start: float, stop: float, most: int) -> tuple[np.ndarr
 
 
 def _is_hopeless(queries: int, found: int) -> bool:
-    """Whether so many queries should have shown more kinks, had there been kinks and not curves.
+    """Return whether so many queries should have shown more kinks, if there were kinks and not curves.
 
     After q queries there are about q/3 intervals. Of m ≤ 2q kinks among them at least every hundredth interval has one
     to itself, which is found (Poisson: λ e^{−λ} with λ = 3m/q ≤ 6).
@@ -187,6 +191,7 @@ def _is_hopeless(queries: int, found: int) -> bool:
 
 
 def _first_intervals(line: _Line, start: float, stop: float) -> _Intervals:
+    """Query the ends of the first intervals."""
     t = line.rungs(start, stop)
     ends = line(t)
     f, noise = ends.f, ends.noise
@@ -195,7 +200,7 @@ def _first_intervals(line: _Line, start: float, stop: float) -> _Intervals:
 
 
 def _measure_slopes(line: _Line, work: _Intervals) -> _Intervals:
-    """Ask for the slopes that are unknown, and for those whose arm is too long for an interval that has shrunk."""
+    """Measure the unknown slopes, and those whose arm has become too long for a shorter interval."""
     arm = line.fraction * (work.b - work.a)
     left, right = ~(work.ha <= 8.0 * arm), ~(work.hb <= 8.0 * arm)
     asked = line(np.concatenate([(work.a + arm)[left], (work.b - arm)[right]])).f
@@ -208,7 +213,7 @@ def _measure_slopes(line: _Line, work: _Intervals) -> _Intervals:
 
 
 def _keep_bent(work: _Intervals, tolerance: np.ndarray) -> tuple[_Intervals, np.ndarray]:
-    """The intervals that are not straight."""
+    """Return the intervals that are not straight, and their tolerances."""
     length = (work.b - work.a)[:, None]
     sag = np.abs(work.fb - work.fa - work.sa * length).max(axis=1)
     turn = np.abs((work.sb - work.sa) * length).max(axis=1)
@@ -217,7 +222,7 @@ def _keep_bent(work: _Intervals, tolerance: np.ndarray) -> tuple[_Intervals, np.
 
 
 def _find_meeting(work: _Intervals, tolerance: np.ndarray, fraction: float) -> tuple[np.ndarray, np.ndarray]:
-    """Where the tangents at both ends meet (nan if nowhere), and where that can be the only kink."""
+    """Return where the tangents at both ends meet (nan if nowhere), and whether that can be the only kink."""
     turn = work.sb - work.sa
     # fa + sa (t − a) = fb + sb (t − b) in every output, in the least-squares sense, with t counted from a.
     length = work.b - work.a
@@ -230,7 +235,7 @@ def _find_meeting(work: _Intervals, tolerance: np.ndarray, fraction: float) -> t
 
 
 def _confirm(line: _Line, work: _Intervals, tolerance: np.ndarray, t: np.ndarray) -> np.ndarray:
-    """Whether f follows the left tangent to t* − ε and the right one from t* + ε."""
+    """Return whether f follows the left tangent up to t* − ε and the right one from t* + ε."""
     turn = np.abs(work.sb - work.sa).max(axis=1)
     step = np.minimum(0.25 * np.minimum(t - work.a, work.b - t), 50.0 * tolerance / turn)
     f = line(np.concatenate([t - step, t + step])).f
@@ -243,7 +248,7 @@ def _confirm(line: _Line, work: _Intervals, tolerance: np.ndarray, t: np.ndarray
 def _choose_split_points(
     work: _Intervals, meeting: np.ndarray, candidate: np.ndarray, fraction: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """Beside a meeting point that was refuted, just inside an end that it lies at, and else near the middle."""
+    """Choose where to split: beside a refuted meeting point, just inside an end close to it, else near the middle."""
     n, length = len(work), work.b - work.a
     part = rng.uniform(0.42, 0.58, n)
     with np.errstate(invalid="ignore"):
@@ -257,6 +262,7 @@ def _choose_split_points(
 
 
 def _split(line: _Line, work: _Intervals, where: np.ndarray) -> _Intervals:
+    """Query the split points and return both halves of every interval."""
     middle = line(where)
     nan, none = np.full(len(where), np.nan), np.full_like(work.sa, np.nan)
     left = (work.a, where, work.fa, middle.f, work.na, middle.noise, work.sa, none, work.ha, nan)
@@ -273,9 +279,9 @@ def _measure_pieces(
     complete: bool,
     before: int,
 ) -> Kinks:
-    """Every piece measured from two points near its ends, and the kinks put where neighbours meet.
+    """Measure every piece from two points near its ends, and place the kinks where neighbouring pieces meet.
 
-    A kink whose jump is within the rounding of the two slopes is none; its pieces become one, and are measured again.
+    A kink whose jump is within the rounding of the two slopes is dropped; its pieces are joined and measured again.
     """
     for left in range(_PASSES - 1, -1, -1):
         edges = _piece_edges(positions, start, stop, line.reach)
@@ -298,7 +304,7 @@ def _measure_pieces(
 
 
 def _piece_edges(positions: np.ndarray, start: float, stop: float, reach: float) -> np.ndarray:
-    """The kinks and two ends around them, no farther off than the kinks are from each other: far answers are coarse."""
+    """Return the kinks and two ends around them, no farther out than the kinks are apart: far answers are coarse."""
     if not len(positions):
         return np.array([start, stop])
     arm = np.ptp(positions) + reach + np.abs(positions).max()
@@ -306,7 +312,7 @@ def _piece_edges(positions: np.ndarray, start: float, stop: float, reach: float)
 
 
 def _intersect(centres: np.ndarray, values: np.ndarray, slopes: np.ndarray) -> np.ndarray:
-    """Where every two neighbouring pieces meet, counted from the centre of the left one."""
+    """Return where every two neighbouring pieces meet, (m,)."""
     turn = np.diff(slopes, axis=0)
     rise = values[:-1] - values[1:] + slopes[1:] * np.diff(centres)[:, None]
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -16,7 +16,7 @@ _MOST = 100_000
 
 
 class NotPiecewiseLinearError(UnsolvableError):
-    """The box is not made of straight pieces, so that no other line would do better."""
+    """The oracle is not piecewise linear, so that no other line would help."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,11 +29,10 @@ class Scan:
 
 
 def scan_line(box: Box, rng: np.random.Generator, farther: float = 1.0, towards: np.ndarray | None = None) -> Scan:
-    """All kinks on a random line, so many times as far out as usual, or from edge to edge where the box has limits.
+    """Find all kinks on a random line, or on one from edge to edge if the oracle has limits.
 
-    There it ends in the point `towards` (d,) if that is told.
-
-    NotPiecewiseLinearError where the box is not made of straight pieces along it.
+    `farther` multiplies the usual length. `towards` (d,) is the end of a line within limits. Raise
+    NotPiecewiseLinearError if the oracle is not piecewise linear along the line.
     """
     if box.limits:
         start, stop = box.limits.draw_ends(rng)
@@ -45,13 +44,13 @@ def scan_line(box: Box, rng: np.random.Generator, farther: float = 1.0, towards:
     kinks = find_kinks(box, x, v, -far, far, most=_MOST)
     if not kinks.complete:
         raise NotPiecewiseLinearError(
-            f"Along a line the box bends as curves do, or in more places than {_MOST} queries can find: "
-            "it is not a network of straight pieces, or far too wide a one."
+            f"Along a line the oracle is curved, or has more kinks than {_MOST} queries can find: "
+            "it is not a piecewise linear network, or far too wide a one."
         )
     blurred = int(np.count_nonzero(~kinks.resolved))
     if not box.coarse and blurred > 2 + len(kinks.resolved) // 4:
         raise NotPiecewiseLinearError(
-            f"The answers of the box jump, or bend smoothly, in {blurred} places along a line: "
-            "it is not a network of straight pieces."
+            f"The answers of the oracle jump, or bend smoothly, in {blurred} places along a line: "
+            "it is not a piecewise linear network."
         )
     return Scan(x, v, kinks)

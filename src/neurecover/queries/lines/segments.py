@@ -1,7 +1,7 @@
-"""Small questions around one point: is there a kink here, where exactly, and which way does the gradient jump?
+"""Kinks on short segments: whether there is one, where exactly, and in which direction the gradient jumps.
 
-Across the boundary of a single unit f goes over from one linear piece to another, so along a short segment x + t v,
-|t| ≤ R, two answers on either side of the kink give both pieces, and these meet at the kink,
+Across the boundary of a single unit f passes from one linear piece to another. On a short segment x + t v, |t| ≤ R, two
+answers on either side of the kink give both pieces, and these meet at the kink,
 
     t* = (l₀ − r₀)·(r₁ − l₁) / ‖r₁ − l₁‖²,    f = l₀ + l₁ t  to the left,   f = r₀ + r₁ t  to the right.
 
@@ -22,7 +22,7 @@ _VISIBLE = 300.0
 
 @dataclass(frozen=True, eq=False)
 class LocalKinks:
-    """Per segment: where the two pieces meet, whether they differ visibly, whether f is straight all along, or flat."""
+    """Per segment: where the two pieces meet, whether they differ visibly, whether f is straight, or constant."""
 
     position: np.ndarray
     visible: np.ndarray
@@ -31,9 +31,9 @@ class LocalKinks:
 
 
 def find_local_kinks(box: Box, X: np.ndarray, V: np.ndarray, radius: np.ndarray, arm: float = 0.5) -> LocalKinks:
-    """The one kink of each segment X_i + t V_i, |t| ≤ radius_i, if it has one; four queries a segment.
+    """Find the kink of each segment X_i + t V_i, |t| ≤ radius_i, if it has one, with four queries per segment.
 
-    `arm` is the part of the radius over which a slope is taken: the kink is sought within |t| < (1 − arm)·radius.
+    `arm` is the fraction of the radius over which a slope is taken: the kink is sought within |t| < (1 − arm)·radius.
     """
     inner = 1.0 - arm
     steps = np.array([-1.0, -inner, inner, 1.0])
@@ -60,9 +60,9 @@ def find_local_kinks(box: Box, X: np.ndarray, V: np.ndarray, radius: np.ndarray,
 def confirm_kinks(
     box: Box, X: np.ndarray, V: np.ndarray, radius: np.ndarray, found: LocalKinks, arm: float = 0.5
 ) -> np.ndarray:
-    """Whether the answers just beside the meeting points show the same kink; four queries a segment.
+    """Return whether answers close to the meeting points show the same kink (n,), with four queries per segment.
 
-    Two pieces always meet somewhere. With another kink on the segment, f does not follow them to that point.
+    Two pieces always meet somewhere. If the segment has another kink, f does not follow them to that point.
     """
     t = found.position
     usable = found.visible & (np.abs(t) < (1.0 - arm) * radius)
@@ -77,6 +77,6 @@ def confirm_kinks(
 
 
 def find_normal(jump: np.ndarray) -> np.ndarray:
-    """The direction that all columns of a gradient's jump (d, p) share."""
+    """Return the unit vector (d,) that all columns of a gradient's jump (d, p) share."""
     normal = jump[:, 0] if jump.shape[1] == 1 else np.linalg.svd(jump, full_matrices=False)[0][:, 0]
     return normal / np.linalg.norm(normal)

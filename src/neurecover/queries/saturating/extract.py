@@ -1,12 +1,13 @@
-"""The weights of one hidden layer of units that saturate, as tanh and sigmoid do, from chosen questions.
+"""The weights of one hidden layer of units that saturate, such as tanh and sigmoid, from chosen queries.
 
 1. Far from the origin the answers are steps, one for each unit, and each gives its unit roughly: `steps`.
-2. Then questions are chosen where they tell most: with z_j of order one, so that unit j bends there, all other units at
-   their limits, where they add nothing but a constant, and as near to the origin as that can be had, since z_j is
-   rounded in proportion to ‖x‖. All weights are fitted to these answers together, each weighted by its rounding.
-3. Fresh questions, near and far, say how well the network answers like the box.
+2. Then the most informative queries are chosen: with z_j of order one, where unit j bends, all other units at their
+   limits, where they add only a constant, and as near to the origin as that allows, because z_j is rounded in
+   proportion to ‖x‖. All weights are fitted to these answers together, each weighted by its rounding.
+3. Held-out queries, near and far, measure how well the network reproduces the oracle.
 
-Around the origin, where samples are drawn, units that bend little are nearly the same function; here they lie apart.
+Around the origin, where samples are drawn, units that bend little are nearly the same function; far out they are
+separated.
 """
 
 from __future__ import annotations
@@ -51,16 +52,18 @@ def extract_saturating(
     deadline: Deadline,
     progress: Callable[[str, float], object],
 ) -> Extraction:
-    """The network behind the box; UnsolvableError where its units are not of this kind or cannot be told apart."""
+    """Find the network behind the oracle; raise UnsolvableError if its units do not saturate or are too similar."""
     act = get(activation)
     limits_of(act)
     if box.n_inputs < 2:
-        raise UnsolvableError("Units that saturate are told apart by their directions, so that it takes two inputs.")
+        raise UnsolvableError(
+            "Units that saturate are told apart by their directions, which needs at least two inputs."
+        )
     resolution = measure_smooth_resolution(box, rng)
     steps = find_steps(box, act, resolution, rng, deadline)
     progress("units", float(steps.network.n_hidden))
     if not steps.network.n_hidden:
-        raise UnsolvableError("The box answers the same wherever it is asked: it has no hidden units that can be seen.")
+        raise UnsolvableError("The oracle gives the same answer to every query, so no hidden unit is visible.")
     network = steps.network
     if resolution > COARSE:
         # z is rounded by ρ R ‖w‖ on a circle, w by that over a step of about 1/‖w‖, and b by R times as much.
@@ -73,23 +76,24 @@ def extract_saturating(
     progress("residual", residual)
     unreached: tuple[str, ...] = ()
     if n_hidden is not None and n_hidden > k:
-        unreached = (f"{n_hidden - k} of the {n_hidden} units told step nowhere that was looked at.",)
+        unreached = (f"{n_hidden - k} of the {n_hidden} expected units have no step anywhere the oracle was queried.",)
     notes: tuple[str, ...] = ()
     if n_hidden is not None and n_hidden < k:
-        notes = (f"{k} units were found where {n_hidden} were told.",)
+        notes = (f"{k} units were found where {n_hidden} were expected.",)
     errors = fit.errors_of_rows()
     return Extraction(network, box.queries, residual, resolution, explained, errors, unreached, notes, fit)
 
 
 def _fit(box: Box, network: Network, resolution: float, rng: np.random.Generator) -> Weighted:
+    """Query the informative points and fit all weights to the answers; return the weighted fit."""
     if network.n_parameters > _PARAMETERS:
         raise UnsolvableError(
-            f"{network.n_hidden} units that saturate were seen. A fit of their {network.n_parameters} parameters is "
-            f"beyond what is tried, {_PARAMETERS}."
+            f"{network.n_hidden} units that saturate were found. A fit of their {network.n_parameters} parameters is "
+            f"beyond the limit of {_PARAMETERS}."
         )
     parts = [_informative_queries(network, j, rng) for j in range(network.n_hidden)]
     if resolution > COARSE:
-        # Rounding averages out over many answers, also where the box is used.
+        # Rounding averages out over many answers, so query also where the oracle is used.
         parts.append(rng.standard_normal((_MANY * network.n_parameters // network.n_outputs, network.n_inputs)))
         parts = [X.astype(np.float32).astype(float) for X in parts]
     X = np.concatenate(parts)
@@ -98,7 +102,7 @@ def _fit(box: Box, network: Network, resolution: float, rng: np.random.Generator
     for _ in range(_FITS):
         fit = fit_weighted(network if fit is None else fit.fitted, X, Y, box.whitening)
         if fit is None:
-            raise UnsolvableError(f"{network.n_hidden} units that saturate were seen, but not all can be told apart.")
+            raise UnsolvableError(f"{network.n_hidden} units that saturate were found, but not all can be told apart.")
         if fit.chi2 > _SETTLED and (fit.converged or resolution <= COARSE):
             break
     assert fit is not None
@@ -106,23 +110,23 @@ def _fit(box: Box, network: Network, resolution: float, rng: np.random.Generator
 
 
 def _informative_queries(network: Network, j: int, rng: np.random.Generator) -> np.ndarray:
-    """Questions (n, d) with |z_j| ≤ 3 and all other units near their limits, as near to the origin as may be."""
+    """Return queries (n, d) with |z_j| ≤ 3 and all other units near their limits, as near to the origin as possible."""
     count = _QUESTIONS * (network.n_inputs + 1 + network.n_outputs)
     tau = _BENDING * rng.uniform(-1.0, 1.0, count) - network.b[j]
     return _points_beside(network, j, count, _BENDING, 0.0, rng) + tau[:, None] * _step_across(network, j)
 
 
 def _step_across(network: Network, j: int) -> np.ndarray:
-    """The step across plane j by which z_j grows by one."""
+    """Return the step across hyperplane j by which z_j grows by one."""
     return network.W[j] / (network.W[j] @ network.W[j])
 
 
 def _points_beside(
     network: Network, j: int, count: int, room: float, uncertain: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """The points r g nearest to the origin, g ⟂ w_j, where all other units are near their limits.
+    """Return the points r g nearest to the origin, g ⟂ w_j, where all other units are near their limits.
 
-    They stay so wherever x leads across plane j with |z_j| ≤ room, if no bias errs by more than `uncertain`.
+    They stay so wherever x moves across hyperplane j with |z_j| ≤ room, if no bias errs by more than `uncertain`.
     """
     W, b, across = network.W, network.b, _step_across(network, j)
     G = rng.standard_normal((max(_POOL, 4 * count), network.n_inputs))
@@ -132,18 +136,18 @@ def _points_beside(
     needed = _saturation_point(network.activation) + np.abs(b[others] - b[j] * along) + room * np.abs(along) + uncertain
     with np.errstate(divide="ignore"):
         r = np.max(needed / np.abs(G @ W[others].T), axis=1, initial=0.0)
-    # A unit by itself is seen best where inputs are of order one.
+    # A single unit is seen best where inputs are of order one.
     r = np.maximum(r, 1.0 / np.linalg.norm(W[j]))
     best = np.argsort(r * np.linalg.norm(G, axis=1), kind="stable")[:count]
     if not np.isfinite(r[best]).all():
-        raise UnsolvableError("Two units have the same direction, so that neither can be seen by itself.")
+        raise UnsolvableError("Two units have the same direction, so neither can be isolated.")
     return r[best, None] * G[best]
 
 
 def _refine_biases(box: Box, network: Network, uncertain: float, rng: np.random.Generator) -> Network:
-    """The network with biases found nearer to the origin, where errors of w count less: by halving across every plane.
+    """Return the network with biases found by bisection nearer to the origin, where errors of w matter less.
 
-    uncertain is how far z may be off.
+    `uncertain` is how far z may be off.
     """
     k, act = network.n_hidden, network.activation
     lower, upper = limits_of(act)
@@ -167,7 +171,7 @@ def _refine_biases(box: Box, network: Network, uncertain: float, rng: np.random.
 
 
 def _saturation_point(activation: Activation) -> float:
-    """The z from which on a unit bends a thousand times less than at its centre."""
+    """Return the z from which a unit bends a thousand times less than at its centre."""
     z = np.arange(0.0, 40.0, 0.25)
     return float(z[np.argmax(activation.derivative(z) < 1e-3 * activation.derivative(z[:1]))])
 
@@ -175,10 +179,10 @@ def _saturation_point(activation: Activation) -> float:
 def _measure_residual(
     box: Box, fit: Weighted, radius: float, resolution: float, rng: np.random.Generator
 ) -> tuple[float, bool]:
-    """The largest |box(x) − network(x)| relative to the size of the answers, and whether rounding explains them all.
+    """Return the largest |oracle(x) − network(x)| relative to the answers, and whether rounding explains them all.
 
-    It does by ρ (Σ_j |A_j| + |c| + Σ_j |A_j act′(z_j)| t_j), with t_j = Σ_i |w_ji x_i| + |b_j| for the terms that
-    cancel in z_j, and by as much for what it left in the weights.
+    Rounding explains ρ (Σ_j |A_j| + |c| + Σ_j |A_j act′(z_j)| t_j), with t_j = Σ_i |w_ji x_i| + |b_j| for the terms
+    that cancel in z_j, and as much again for the errors it causes in the weights.
     """
     d, network = box.n_inputs, fit.network
     reach = np.repeat([*_DISTANCES, radius / np.sqrt(d)], _FRESH)

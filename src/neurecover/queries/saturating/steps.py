@@ -1,17 +1,17 @@
-"""Units that saturate, seen from far away, where the answers of a box are steps between plateaus.
+"""Units that saturate, seen from far away, where the answers are steps between plateaus.
 
 Let act(z) → l₋, l₊ as z → ∓∞, faster than any power. On a circle x(θ) = R (u cos θ + v sin θ)
 
     z_j(θ) = R r_j cos(θ − φ_j) + b_j,
 
 so that on half of it every unit goes once from one limit to the other, over an angle of about 1/(R r_j); between such
-steps nothing changes. At a step that stands alone
+steps the answers are constant. At an isolated step
 
     y = y₋ + J s,      s = (act(z_j) − l₋) / (l₊ − l₋),      J = (l₊ − l₋) A_j,
 
-and z_j = act⁻¹(l₋ + s (l₊ − l₋)) is measured, not estimated. It is affine in x: d + 1 questions are w_j and b_j.
-Steps that fall together on one circle lie apart on the next. What known units explain is taken away first, and a
-circle on which nothing is left has shown them all.
+and z_j = act⁻¹(l₋ + s (l₊ − l₋)) is measured, not estimated. It is affine in x: d + 1 queries give w_j and b_j. Steps
+that coincide on one circle are separate on the next. The contribution of known units is subtracted first; once a circle
+has no steps left, all units are found.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ _LITTLE = 0.01
 
 
 class NotSaturatingError(UnsolvableError):
-    """The box is not made of units that level off."""
+    """The oracle is not made of units that saturate."""
 
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """The units that were seen, as a network, the radius at which they have settled and that of the widest circle."""
+    """The units found, as a network, the radius at which they have settled and that of the widest circle."""
 
     network: Network
     radius: float
@@ -67,24 +67,26 @@ class Steps:
 
 
 def limits_of(activation: Activation) -> tuple[float, float]:
-    """l₋ and l₊; ValueError for an activation that does not level off on both sides, or has no centre."""
+    """Return l₋ and l₊; raise ValueError for an activation that does not level off on both sides, or has no centre."""
     left, right = activation(np.array([[-60.0, -45.0], [45.0, 60.0]]))
     level = np.ptp(left) <= 1e-15 and np.ptp(right) <= 1e-15 and abs(right[0] - left[0]) > 1e-3
     if not level or activation.reflection is None or not activation.differentiable:
-        raise ValueError(f"expected an activation that levels off on both sides, as tanh. Got {activation} instead.")
+        raise ValueError(
+            f"expected an activation that levels off on both sides, such as tanh. Got {activation} instead."
+        )
     return float(left[0]), float(right[0])
 
 
 def find_steps(
     box: Box, activation: Activation, resolution: float, rng: np.random.Generator, deadline: Deadline
 ) -> Steps:
-    """The units behind the steps, from one circle after the other until one is explained."""
+    """Find the units behind the steps, on one circle after another until one is explained."""
     settled = _find_settled_radius(box, 8.0 * resolution, rng)
     d, p = box.n_inputs, box.n_outputs
     known = Network(np.zeros((0, d)), None, np.zeros((p, 0)), None, activation)
     for number in range(_CIRCLES):
         if deadline.passed:
-            raise UnsolvableError("The time was over before all units were found: give a larger time_budget.")
+            raise UnsolvableError("Time ran out before all units were found: give a larger time_budget.")
         finer = number // _CIRCLES_EACH
         beyond = max(min(_BEYOND ** (1 + finer), _Z_ERROR / resolution), 1.0)
         circle = _Circle(box, known, beyond * settled, np.linalg.qr(rng.standard_normal((d, 2)))[0].T)
@@ -101,14 +103,14 @@ def find_steps(
             if unit is not None:
                 rounding = _TURNED * resolution * circle.radius * float(np.linalg.norm(unit[0]))
                 known = _add_unit(known, circle.known.n_hidden, *unit, same=max(_SAME, rounding))
-    raise UnsolvableError(f"On {_CIRCLES} circles there still were steps that no unit of {activation} explains.")
+    raise UnsolvableError(f"After {_CIRCLES} circles some steps are still not explained by any {activation} unit.")
 
 
 def _find_settled_radius(box: Box, tolerance: float, rng: np.random.Generator) -> float:
-    """Where directions alone count: the answers no longer change with the distance, nor y(x) + y(−x) at all.
+    """Return a radius where only directions matter: answers change neither with the distance nor does y(x) + y(−x).
 
-    (act(z) + act(−z) is a constant. Where biases still count, −x is on the same side of a unit as x.) UnsolvableError
-    where no radius is like that.
+    (act(z) + act(−z) is a constant. Where biases still matter, −x is on the same side of a unit as x.) Raise
+    NotSaturatingError if there is no such radius.
     """
     U = rng.standard_normal((_DIRECTIONS, box.n_inputs))
     U /= np.linalg.norm(U, axis=1, keepdims=True)
@@ -122,12 +124,12 @@ def _find_settled_radius(box: Box, tolerance: float, rng: np.random.Generator) -
         if np.mean(still & centred) >= _SETTLED and np.mean(np.abs(there - back).max(axis=1) > nothing) >= _VARIES:
             return float(radius)
         before = answers
-    raise NotSaturatingError("However far out it is asked, the box does not level off as units do that saturate.")
+    raise NotSaturatingError("The oracle does not level off far from the origin, as units that saturate do.")
 
 
 @dataclass(frozen=True, eq=False)
 class _Circle:
-    """A circle, and what the answers are beside what is known."""
+    """A circle, and the answers on it beyond what known units explain."""
 
     box: Box
     known: Network
@@ -135,27 +137,28 @@ class _Circle:
     plane: np.ndarray
 
     def at(self, theta: np.ndarray) -> np.ndarray:
-        """R (u cos θ + v sin θ), rounded to float32, so that a box that works in it is asked what it is taken to be."""
+        """Return R (u cos θ + v sin θ), rounded to float32 for an oracle that works in it."""
         X = self.radius * np.column_stack([np.cos(theta), np.sin(theta)]) @ self.plane
         return X.astype(np.float32).astype(float) if self.box.coarse else X
 
     def left(self, X: np.ndarray) -> np.ndarray:
+        """Return the answers minus those of the known units, (n, p)."""
         return self.box(X) - self.known(X)
 
 
 @dataclass(frozen=True, eq=False)
 class _Bracket:
-    """Two angles with steps between them, and what is left at both."""
+    """Two angles with a step between them, and the unexplained answers at both."""
 
     angles: np.ndarray
     left: np.ndarray
 
 
 def _find_brackets(theta: np.ndarray, left: np.ndarray, clear: float) -> list[_Bracket]:
-    """The last of the angles before every step and the first after it, all that lie side by side taken together.
+    """Return the last angle before every step and the first after it; adjacent steps are taken together.
 
-    Where the answers come back to where they were, a known unit is a little off; at the ends nothing is seen of where
-    they come from.
+    If the answers return to where they were, a known unit is slightly off. Steps at the ends are left out: their start
+    is not seen.
     """
     changed = np.concatenate([[False], np.abs(np.diff(left, axis=0)).max(axis=1) > clear, [False]])
     low, high = np.flatnonzero(~changed[:-1] & changed[1:]), np.flatnonzero(changed[:-1] & ~changed[1:])
@@ -165,7 +168,7 @@ def _find_brackets(theta: np.ndarray, left: np.ndarray, clear: float) -> list[_B
 
 
 def _find_slope_points(circle: _Circle, steps: list[_Bracket]) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """A point x on the slope of every step, what is left before it and its jump; halving, all steps at once."""
+    """Find by bisection a point x on the slope of every step; return it, the answer before it and its jump."""
     low, high = np.array([step.angles for step in steps]).T.copy()
     before, after = np.array([step.left for step in steps]).transpose(1, 0, 2)
     jump, middle, found = after - before, low.copy(), np.zeros(len(low), dtype=bool)
@@ -182,7 +185,7 @@ def _find_slope_points(circle: _Circle, steps: list[_Bracket]) -> list[tuple[np.
 
 
 def _share(Y: np.ndarray, before: np.ndarray, jump: np.ndarray) -> np.ndarray:
-    """s of y = y₋ + J s, by least squares over the outputs."""
+    """Return s of y = y₋ + J s, by least squares over the outputs."""
     return np.sum((Y - before) * jump, axis=-1) / np.sum(jump**2, axis=-1)
 
 
@@ -196,7 +199,7 @@ def _measure_unit(
     clear: float,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, float, np.ndarray] | None:
-    """w, b and A of the unit whose slope x lies on; None where there is more than one."""
+    """Measure w, b and A of the unit whose slope x lies on; None if there is more than one unit."""
     act = circle.known.activation
     lower, upper = limits_of(act)
     basis, step = draw_basis(rng, len(x)).T, settled / 64.0
@@ -214,7 +217,7 @@ def _measure_unit(
             step *= _FACTOR
         else:
             break
-    if not _APART <= np.abs(apart).max() <= 2.0 * farthest:  # as on a plateau between two steps
+    if not _APART <= np.abs(apart).max() <= 2.0 * farthest:  # a plateau between two steps
         return None
     w = (apart / step) @ basis
     b = here - float(w @ x)
@@ -226,9 +229,9 @@ def _measure_unit(
 
 
 def _add_unit(known: Network, n_before: int, w: np.ndarray, b: float, A: np.ndarray, *, same: float) -> Network:
-    """The network with one more unit, or with what is left of one that it has: two within an angle of `same` are one.
+    """Return the network with one more unit, or with a correction of one that it has, within an angle of `same`.
 
-    Of the units added since the first n_before nothing is left: they have stepped at the beginning and at the end.
+    Units added since the first n_before are not corrected: they appear at both ends of the half circle.
     """
     directions = known.W / np.linalg.norm(known.W, axis=1, keepdims=True)
     for side in (1.0, -1.0):

@@ -1,12 +1,13 @@
-"""Planes and an affine part that no signs of the units take up: fitted together, and put into units as far as can be.
+"""Hyperplanes with an affine part that no choice of the units' signs explains.
 
 In region r, with D_rj = 1 where w_j·x + b_j > 0 and 0 elsewhere,
 
     G_r = Σ_j D_rj J_j w_jᵀ + L,       f_r − G_r x_r = Σ_j D_rj J_j b_j + c,
 
-linear in (W, L) and in (b, c). There are two reasons for an L that is no sum of A_j w_jᵀ over some of the units: two
-units on one plane that face away from each other (`twins`), and units that are on all over the range in which the box
-may be asked. The sum of the latter is a straight function, for which one unit an output stands that is on there too.
+linear in (W, L) and in (b, c). There are two reasons for an L that is not a sum of A_j w_jᵀ over some of the units: two
+units with the same hyperplane and opposite directions (`opposite_units`), and units that are active in the whole range
+in which the oracle may be queried. The sum of the latter is an affine function; one always-active unit per output
+represents it.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _NOTHING = 1e-9
 
 
 def refine_affine(box: Box, planes: Planes, regions: Regions, accuracy: float, rng: np.random.Generator) -> Planes:
-    """The planes and their affine part that fit the gradients of many regions best, and the errors to expect."""
+    """Fit the hyperplanes and their affine part to the gradients of many regions; return them with their errors."""
     if box.n_outputs > 1:
         planes = _fit(_measure_jumps(box, planes, rng), regions)
         planes = _measure_jumps(box, planes, rng)
@@ -41,15 +42,17 @@ def refine_affine(box: Box, planes: Planes, regions: Regions, accuracy: float, r
 
 
 def _bending_part(planes: Planes) -> Network:
-    """The planes without their affine part."""
+    """Return the hyperplanes as a network, without their affine part."""
     return Network(planes.W, planes.b, planes.J, None)
 
 
 def _measure_jumps(box: Box, planes: Planes, rng: np.random.Generator) -> Planes:
+    """Return the hyperplanes with the directions of their jumps measured."""
     return replace(planes, J=measure_output_weights(box, _bending_part(planes), rng).A)
 
 
 def _fit(planes: Planes, regions: Regions) -> Planes:
+    """Return the hyperplanes and the affine part that fit the regions best."""
     regions = regions.take(np.isfinite(regions.sigma))
     R, p, d = regions.gradients.shape
     k = len(planes)
@@ -60,7 +63,7 @@ def _fit(planes: Planes, regions: Regions) -> Planes:
     for _ in range(_ITERATIONS):
         left = regions.gradients.reshape(R * p, d) - design @ rows
         rows = rows + solve_weighted(design, left, heavy)
-        # At the points themselves the slopes fitted are taken off, not those measured.
+        # Subtract the fitted slopes, which are more accurate than the measured ones.
         slopes = (design @ rows).reshape(R, p, d)
         left = regions.values - np.einsum("rpd,rd->rp", slopes, regions.points)
         offsets = offsets + solve_weighted(design, left.reshape(R * p, 1) - (design @ offsets)[:, None], light)[:, 0]
@@ -73,17 +76,17 @@ def _fit(planes: Planes, regions: Regions) -> Planes:
 
 @dataclass(frozen=True, eq=False)
 class StraightUnits:
-    """A network whose last `extra` units stand for an affine part."""
+    """A network whose last `extra` units represent an affine part."""
 
     network: Network
     extra: int
 
 
 def add_straight_units(box: Box, planes: Planes, activation: Activation) -> StraightUnits:
-    """The planes as units that all face one way, and the affine part as units that are on all over the range."""
+    """Return the hyperplanes as units in one direction each, and the affine part as units active in the whole range."""
     alpha, kappa = slopes_of(activation)
     A = planes.J / kappa
-    # act(z) = α z + κ relu(z), so that α z is taken off again.
+    # act(z) = α z + κ relu(z), so that α z is subtracted again.
     L, c = planes.L - alpha * A @ planes.W, planes.c - alpha * A @ planes.b
     size = np.linalg.norm(L, axis=1)
     outputs = np.flatnonzero(size > _NOTHING * np.linalg.norm(planes.J))

@@ -1,8 +1,8 @@
-"""Points far from every plane of a network that is roughly known, and steps from them that cross none.
+"""Points far from every hyperplane of a roughly known network, and steps from them that cross none.
 
-With z = W x + b every pattern of signs can be had in full if the rows of W are independent: x = W⁺(±ζ − b) is as far as
-ζ from all planes at once, where a random x is as near as ζ/k to one of them. With more rows than that, x is moved away
-from the planes that are too near, one small projection at a time [Agmon 1954], and the pattern is what comes of it.
+Let z = W x + b. If the rows of W are independent, every pattern of signs can be reached: x = W⁺(±ζ − b) has distance ζ
+from all hyperplanes at once, whereas a random x is as near as ζ/k to one of them. With more rows, x is moved away from
+hyperplanes that are too near, one small projection at a time [Agmon 1954], and the pattern follows from that.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _CLEAR = 0.9
 
 @dataclass(frozen=True, eq=False)
 class Centres:
-    """Where points far from every plane of `network` (in normal form) can be had.
+    """A source of points far from every hyperplane of `network` (in normal form).
 
-    `inverse` (d, k) is W⁺ where every pattern of signs is possible; where it is None there is a `pool` of points.
+    `inverse` (d, k) is W⁺ if every pattern of signs is possible; otherwise it is None and `pool` holds points.
     """
 
     network: Network
@@ -36,7 +36,7 @@ class Centres:
 
     @classmethod
     def around(cls, network: Network, rng: np.random.Generator, limits: Limits = EVERYWHERE) -> Centres:
-        """Where a box has limits, points inside them alone, whose patterns cannot be chosen."""
+        """Return the centres of a network; within limits they are a pool whose patterns cannot be chosen."""
         network = network.normal_form()
         if limits:
             return cls(network, None, _spread_out_inside(network, rng, limits))
@@ -50,24 +50,25 @@ class Centres:
 
     @property
     def radius(self) -> float:
-        """How far out the points are: where the terms of the answers have outgrown the biases."""
+        """The distance of the points from the origin: there the terms of the answers have outgrown the biases."""
         return 2.0 * np.sqrt(self.network.n_inputs)
 
     def at(self, active: np.ndarray) -> np.ndarray:
-        """The points (n, d) where the units `active` (n, k) are on and the others off, if patterns can be chosen."""
+        """Return the points (n, d) where exactly the units `active` (n, k) are active, if patterns can be chosen."""
         assert self.inverse is not None
         signs = np.where(active, 1.0, -1.0)
         zeta = self.radius / np.linalg.norm(signs @ self.inverse.T, axis=1)
         return (zeta[:, None] * signs - self.network.b) @ self.inverse.T
 
     def draw(self, count: int, rng: np.random.Generator) -> np.ndarray:
-        """Points (count, d) with random patterns."""
+        """Draw points (count, d) with random patterns."""
         if self.inverse is not None:
             return self.at(rng.random((count, self.network.n_hidden)) < 0.5)
         return self.pool[rng.integers(len(self.pool), size=count)]
 
 
 def _spread_out(network: Network, rng: np.random.Generator) -> np.ndarray:
+    """Draw points and move them away from the hyperplanes; return those with the largest margin."""
     W, b = network.W, network.b
     k, d = W.shape
     wanted, radius = 1.0, 2.0 * np.sqrt(d)
@@ -81,7 +82,7 @@ def _spread_out(network: Network, rng: np.random.Generator) -> np.ndarray:
 
 
 def _spread_out_inside(network: Network, rng: np.random.Generator, limits: Limits) -> np.ndarray:
-    """Points away from planes and from the edge of the range, those with most room first."""
+    """Draw points away from hyperplanes and from the edge of the range; return those with the largest margin."""
     W, b = network.W, network.b
     X = limits.pull_inside(2.0 * rng.standard_normal((4 * _POOL, network.n_inputs)), _MIDST)
     wanted = 0.3 * np.linalg.norm(X, axis=1).mean() / np.sqrt(network.n_inputs)
@@ -96,9 +97,9 @@ def _spread_out_inside(network: Network, rng: np.random.Generator, limits: Limit
 def choose_clear_steps(
     network: Network, points: np.ndarray, basis: np.ndarray, limits: Limits = EVERYWHERE
 ) -> np.ndarray:
-    """Signed steps (R, m) along the columns of the basis (d, m), the longer way that crosses no plane.
+    """Choose signed steps (R, m) along the columns of the basis (d, m), the longer way that crosses no hyperplane.
 
-    No longer than the points are from the origin: beyond that the answers grow as fast as the step.
+    No step is longer than the distance of its point from the origin: beyond that the answers grow as fast as the step.
     """
     z = points @ network.W.T + network.b
     speed = network.W @ basis

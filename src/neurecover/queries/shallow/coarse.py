@@ -1,19 +1,21 @@
-"""The end of the way for a box whose answers are coarse: all units fitted at once to many answers.
+"""One hidden layer from coarse answers: all units are fitted at once to many answers.
 
-Gradients taken from answers in float32 leave units with two or three digits, too few to solve for the signs. But the
-planes with a free affine part,
+Gradients of answers in float32 give units to two or three digits, too few to solve for the signs. But the hyperplanes
+with a free affine part,
 
     f(x) = L x + c + Σ_j J_j relu(w_j·x + b_j),
 
-can be fitted to n answers by damped least squares as they are. That brings the errors down to the rounding of one
-answer times √(parameters / n), and then the signs are solved for. Where that is possible every unit is asked for by
-itself: `alone`. Last, the network without an affine part is fitted to all these answers, each weighted by its rounding,
-which gives the error bars: `certificate.weighted`. Where no lines show the units, samples may: `sampled`.
+can be fitted to n answers by damped least squares. That reduces the errors to the rounding of one answer times
+√(parameters / n), and then the signs can be solved for. If possible, every unit is then queried by itself
+(`single_units`). Last, the network without an affine part is fitted to all these answers, each weighted by its
+rounding, which gives the error bars (`certificate.weighted`). If no line shows the units, random samples may
+(`from_samples`).
 
-Two kinks too near each other on a line are taken for one of a unit that is not there. Such a unit has no kink on other
-lines, so only units are confirmed that were seen on a second line.
+Two kinks too close to each other on a line look like one kink of a unit that does not exist. Such a unit has no kink on
+other lines, so only units that were seen on a second line are accepted.
 
-The questions are rounded to float32 first, so that a box that works in float32 is asked what the model is fitted to.
+The queries are rounded to float32 first, so that an oracle that works in float32 sees the inputs that the model is
+fitted to.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ _ROUNDING = 9.0
 
 @dataclass(frozen=True, eq=False)
 class CoarseNetwork:
-    """The network and the errors (k,) to expect of its rows; `weighted` is the fit with error bars, if there is one."""
+    """A network and the expected errors (k,) of its rows; `weighted` is the fit with error bars, if there is one."""
 
     network: Network
     errors: np.ndarray
@@ -77,13 +79,13 @@ def extract_coarse(
     farther: float,
     tell: Callable[[str, float], object],
 ) -> CoarseNetwork:
-    """The network behind a box with coarse answers; UnsolvableError where none fits them to rounding."""
+    """Find the network behind an oracle with coarse answers; raise UnsolvableError if none fits them to rounding."""
     units = _Candidates.empty(box)
     source: ArraySource | None = None
     most = 0
     for _ in range(_LINES if box.resolution <= _SHOWN else 0):
         if deadline.passed:
-            raise UnsolvableError("The time was over before all units were found: give a larger time_budget.")
+            raise UnsolvableError("Time ran out before all units were found: give a larger time_budget.")
         line = scan_line(box, rng, farther)
         new = find_units_on_line(box, line.x, line.v, line.kinks, units.planes, rng=rng)
         units = units.with_line(new.seen, new.planes)
@@ -91,7 +93,7 @@ def extract_coarse(
         confirmed = _drop_duplicates(units.confirmed())
         most = max(most, len(line.kinks.positions))
         if units.lines == _AT_LEAST and most == 0:
-            raise UnsolvableError("The box has no kinks along a line: it has no hidden units that could be seen.")
+            raise UnsolvableError("The oracle has no kinks along a line, so no hidden unit is visible.")
         if units.lines < _AT_LEAST or not new.explained.all() or len(confirmed) < most:
             continue
         source = source or sample_answers(box, len(units.planes), rng)
@@ -114,7 +116,7 @@ def extract_coarse(
 def _finish(
     box: Box, source: ArraySource, network: Network, error: np.ndarray, rng: np.random.Generator, deadline: Deadline
 ) -> CoarseNetwork:
-    """Every unit asked for by itself where that can be, and all answers fitted together."""
+    """Query every unit by itself if possible, fit all answers together, and return the network with its errors."""
     alone = refine_single_units(box, network, error, rng)
     X, Y = next(iter(source.blocks(source.count())))
     if alone is None:
@@ -132,9 +134,9 @@ def _finish(
 
 
 def _informative_rows(network: Network, X: np.ndarray) -> np.ndarray:
-    """The questions (n,) at which some unit shows, and one of those at which none does.
+    """Return the indices of the queries at which some unit is active, and of one query at which none is.
 
-    The answers to the latter are all c, rounded the same way, and no more is known for there being many of them.
+    Answers without active units are all c with the same rounding, so that more of them say nothing more.
     """
     shows = np.any(network.activation.derivative(X @ network.W.T + network.b) != 0.0, axis=1)
     return np.union1d(np.flatnonzero(shows), np.flatnonzero(~shows)[:1])
@@ -142,7 +144,7 @@ def _informative_rows(network: Network, X: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class _Candidates:
-    """Units, on how many lines with_line their own each had the chance to be seen, and on how many it was."""
+    """Units, the number of later lines on which each could have been seen, and the number on which it was."""
 
     planes: Planes
     chances: np.ndarray
@@ -151,10 +153,11 @@ class _Candidates:
 
     @classmethod
     def empty(cls, box: Box) -> _Candidates:
+        """Return no candidates."""
         return cls(Planes.empty(box.n_inputs, box.n_outputs), np.zeros(0), np.zeros(0), 0)
 
     def with_line(self, seen: np.ndarray, new: Planes) -> _Candidates:
-        """With what another line showed."""
+        """Return the candidates after another line, which showed some of them and `new` ones."""
         zeros = np.zeros(len(new))
         return _Candidates(
             Planes.join([self.planes, new]),
@@ -164,12 +167,12 @@ class _Candidates:
         )
 
     def confirmed(self) -> Planes:
-        """The units that were seen again, and those that had no chance to be."""
+        """Return the units that were seen again, and those that no later line could show."""
         return self.planes.take((self.seen > 0) | (self.chances == 0))
 
 
 def _drop_duplicates(planes: Planes) -> Planes:
-    """Of units in the same place, the one that is known best."""
+    """Return the most accurate of the units in each place."""
     order = np.argsort(planes.error, kind="stable")
     points = np.column_stack([planes.W, planes.b])[order]
     error = planes.error[order]
@@ -184,7 +187,7 @@ def _drop_duplicates(planes: Planes) -> Planes:
 
 
 def sample_answers(box: Box, n_units: int, rng: np.random.Generator) -> ArraySource:
-    """Questions x ~ N(0, I) and their answers, enough to fit so many units."""
+    """Query x ~ N(0, I) often enough to fit `n_units` units; return the samples."""
     parameters = n_units * (box.n_inputs + 1 + box.n_outputs) + (box.n_inputs + 1) * box.n_outputs
     count = int(parameters * np.clip(_WORK / parameters**2, _FEWEST, _MOST)) // box.n_outputs + 64
     X = box.limits.pull_inside(rng.standard_normal((count, box.n_inputs)))
@@ -193,7 +196,7 @@ def sample_answers(box: Box, n_units: int, rng: np.random.Generator) -> ArraySou
 
 
 def fit_planes(source: ArraySource, planes: Planes, deadline: Deadline) -> tuple[Planes, float]:
-    """The planes fitted to the answers, and the root mean square of what is left over."""
+    """Fit the hyperplanes to the answers; return them and the root mean square of the residuals."""
     V = np.column_stack([planes.W, planes.b])
     readout = np.vstack([planes.J.T, planes.L.T, planes.c[None]])
     fitted, left = _fit(source, Student(get("relu"), V, readout, bias=True, affine=True), deadline)
@@ -201,16 +204,17 @@ def fit_planes(source: ArraySource, planes: Planes, deadline: Deadline) -> tuple
     size = np.linalg.norm(fitted.V[:, :d], axis=1)
     W, b = fitted.V[:, :d] / size[:, None], fitted.V[:, d] / size
     J, L, c = fitted.readout[:k].T * size, fitted.readout[k : k + d].T, fitted.readout[-1]
-    # A unit's error is the rounding over how strongly n answers depend on it, half of which have it on.
+    # The error of a unit is the rounding over how strongly n answers depend on it; it is active for half of them.
     n = source.n_samples or 1
     error = CAUTION * left * np.sqrt(2.0 * d / n) / np.maximum(np.linalg.norm(J, axis=0), 1e-300)
     return Planes(W, b, J, L, c, error), left
 
 
 def _fit_pruned(box: Box, source: ArraySource, planes: Planes, deadline: Deadline) -> tuple[Planes, float]:
-    """The planes fitted, without those that the answers do not need: a unit that is not there has nothing to do.
+    """Fit the hyperplanes without those that the answers do not need; return them and the root mean square residual.
 
-    A unit measured badly on two lines is taken for two, side by side, that share its jump; one in their middle does.
+    A unit measured badly on two lines appears as two neighbours that share its jump; one unit between them replaces
+    both.
     """
     fitted, left = fit_planes(source, planes, deadline)
     for fewer_of in (_merge_neighbours, lambda planes: planes.take(planes.error <= _DOUBTFUL)):
@@ -223,7 +227,7 @@ def _fit_pruned(box: Box, source: ArraySource, planes: Planes, deadline: Deadlin
 
 
 def _merge_neighbours(planes: Planes) -> Planes:
-    """Planes side by side as one with the sum of their jumps, in their middle by the size of these."""
+    """Replace neighbouring hyperplanes by one with the sum of their jumps, at their mean weighted by these."""
     points = np.column_stack([planes.W, planes.b])
     size = np.linalg.norm(planes.J, axis=0)
     order = np.argsort(-size, kind="stable")
@@ -242,7 +246,7 @@ def _merge_neighbours(planes: Planes) -> Planes:
 
 
 def fit_network(source: ArraySource, network: Network, deadline: Deadline) -> tuple[Network, float]:
-    """The network fitted to the answers, and the root mean square of what is left over."""
+    """Fit the network to the answers; return it and the root mean square of the residuals."""
     V = np.column_stack([network.W, network.b])
     start = Student(network.activation, V, np.vstack([network.A.T, network.c[None]]), bias=True, affine=False)
     fitted, left = _fit(source, start, deadline)
@@ -251,11 +255,12 @@ def fit_network(source: ArraySource, network: Network, deadline: Deadline) -> tu
 
 
 def is_rounding(box: Box, left: float) -> bool:
-    """Whether a root mean square is what the rounding of the answers to x ~ N(0, I) comes to."""
+    """Return whether a root mean square residual is explained by the rounding of the answers to x ~ N(0, I)."""
     return left < np.sqrt(_ROUNDING) * 2.0 * box.resolution * box.scale
 
 
 def _fit(source: ArraySource, student: Student, deadline: Deadline) -> tuple[Student, float]:
+    """Fit a student to the samples; return it and the root mean square of the residuals."""
     options = FitOptions(window=2, slow=_GAIN, max_steps=_ITERATIONS)
     fit = descend(Samples.of(source, student.bias), wide(student), options, deadline)
     return one_layer(fit.student), float(np.sqrt(fit.rss / fit.point.samples.n_equations))

@@ -1,15 +1,15 @@
-"""Which regions to measure next, so that the worst weights become good enough.
+"""The choice of further regions to measure, until the least accurate weights are good enough.
 
-A gradient in region r, with rounding σ_r, tells Σ_j D_rj A_j w_jᵀ (p, d). The errors of the w_j have the covariance
+A gradient in region r, with rounding σ_r, gives Σ_j D_rj A_j w_jᵀ (p, d). The errors of the w_j have the covariance
 
     Γ = (Σ_r M_rᵀ M_r / σ_r²)⁻¹,      M_r = (D_rj A_oj) (p, k),
 
-the same for every component, and so ‖δw_j‖ is about √(d Γ_jj). The unit j with the largest one errs along u = Γ e_j;
-the pattern of activity that shows most of it switches on the units with A_j u_j > 0 and no others. Its region is added,
-Γ is brought up to date, and so on until all units are within the accuracy wanted.
+the same for every component, and so ‖δw_j‖ is about √(d Γ_jj). The unit j with the largest error errs along u = Γ e_j;
+the pattern that shows most of it activates the units with A_j u_j > 0 and no others. Its region is added, Γ is updated,
+and so on until all units have the wanted accuracy.
 
-Before that come regions that tell the units that are not good enough from each other: a chain in which each differs
-from the one before by these units alone, one for every output.
+Before that come regions that distinguish the inaccurate units: a chain in which each region differs from the one before
+by a few of these units only, one per output.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _AFRESH = 16
 
 
 def expected_errors(network: Network, regions: Regions) -> np.ndarray:
-    """‖δw_j‖ (k,) to expect of a fit to the regions, with rows of W of length one."""
+    """Return the expected ‖δw_j‖ (k,) of a fit to the regions, with rows of W of length one."""
     return _Information.of(network.normal_form(), regions).errors(network.n_inputs)
 
 
 def add_regions(
     box: Box, network: Network, regions: Regions, accuracy: float, most: int, *, rng: np.random.Generator
 ) -> Regions:
-    """The regions and up to `most` more, well centred, until every w_j is expected to be accurate."""
+    """Return the regions and up to `most` well-centred new ones, until every w_j is expected to be accurate."""
     network = network.normal_form()
     centres = Centres.around(network, rng, box.limits)
     basis = draw_basis(rng, network.n_inputs)
@@ -58,7 +58,7 @@ def _plan(
     most: int,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points (n, d) and steps (n, d) from them."""
+    """Choose points (n, d) and the steps (n, d) from them."""
     information = _Information.of(network, regions)
     points, steps = [np.zeros((0, network.n_inputs))], [np.zeros((0, network.n_inputs))]
     chain = _chain(centres, information.errors(network.n_inputs) > accuracy, network.n_outputs, rng)
@@ -83,10 +83,10 @@ def _plan(
 
 
 def _chain(centres: Centres, bad: np.ndarray, p: int, rng: np.random.Generator) -> np.ndarray:
-    """Points (n, d) of regions each of which has p more of the `bad` units (k,) on than the one before, and no other.
+    """Return points (n, d) of regions each of which activates p more of the `bad` units (k,) than the one before.
 
-    Two neighbours differ by A_j w_jᵀ alone of p units, so that n + 1 regions tell n p units. None where patterns cannot
-    be chosen.
+    Two neighbours differ by A_j w_jᵀ of p units only, so that n + 1 regions determine n p units. Return no points if
+    patterns cannot be chosen.
     """
     units = np.flatnonzero(bad)
     if centres.inverse is None or not len(units):
@@ -97,12 +97,12 @@ def _chain(centres: Centres, bad: np.ndarray, p: int, rng: np.random.Generator) 
 
 
 def _most_informative_point(network: Network, centres: Centres, u: np.ndarray) -> np.ndarray:
-    """The point (1, d) whose gradient shows most of an error along u (k,)."""
+    """Return the point (1, d) whose gradient shows most of an error along u (k,)."""
     if centres.inverse is None:
         seen = np.linalg.norm(_response(network, centres.pool) @ u, axis=1)
         margin = np.abs(centres.pool @ network.W.T + network.b).min(axis=1)
         return centres.pool[[int(np.argmax(seen * margin))]]
-    # With several outputs, in the combination of them in which the error is largest.
+    # With several outputs, use the combination of them in which the error is largest.
     combination = np.linalg.svd(network.A * u, full_matrices=False)[0][:, 0]
     weight = combination @ (network.A * u)
     sides = np.stack([weight > 0, weight < 0])
@@ -110,16 +110,16 @@ def _most_informative_point(network: Network, centres: Centres, u: np.ndarray) -
 
 
 def _response(network: Network, points: np.ndarray) -> np.ndarray:
-    """M_r (n, p, k)."""
+    """Return M_r at the points, (n, p, k)."""
     slopes = network.activation.derivative(points @ network.W.T + network.b)
     return slopes[:, None, :] * network.A
 
 
 @dataclass(frozen=True, eq=False)
 class _Information:
-    """Γ⁻¹ = RᵀR + Σ of the rows that came since, and Γ by the Woodbury identity.
+    """Γ⁻¹ = RᵀR + Σ of the rows added since, and Γ by the Woodbury identity.
 
-    Γ loses digits as it shrinks by many orders of magnitude, so it is computed from R recompute now and then.
+    Γ loses digits as it shrinks by many orders of magnitude, so it is recomputed from R now and then.
     """
 
     triangle: np.ndarray
@@ -128,24 +128,27 @@ class _Information:
 
     @classmethod
     def of(cls, network: Network, regions: Regions) -> _Information:
+        """Return the information of the regions about the network."""
         regions = regions.take(np.isfinite(regions.sigma))
         k = network.n_hidden
         rows = (_response(network, regions.points) / regions.sigma[:, None, None]).reshape(-1, k)
-        # A direction that no region shows is as uncertain as this, not infinitely so.
+        # A bound on the uncertainty of a direction that no region shows.
         floor = 1e-12 * np.abs(rows).max(initial=1e-300)
         return cls(np.zeros((0, k)), (rows, floor * np.eye(k)), np.zeros((k, k))).recompute()
 
     def recompute(self) -> _Information:
+        """Return the same information, with R and Γ computed afresh."""
         triangle = np.linalg.qr(np.vstack([self.triangle, *self.recent]))[1]
         inverse = solve_triangular(triangle, np.eye(len(triangle)), check_finite=False)
         return _Information(triangle, (), inverse @ inverse.T)
 
     def with_rows(self, rows: np.ndarray) -> _Information:
+        """Return the information after further rows (p, k)."""
         seen = self.covariance @ rows.T
         gain = np.linalg.solve(np.eye(len(rows)) + rows @ seen, seen.T)
         added = _Information(self.triangle, (*self.recent, rows), self.covariance - seen @ gain)
         return added.recompute() if len(added.recent) >= _AFRESH else added
 
     def errors(self, d: int) -> np.ndarray:
-        """‖δw_j‖ (k,)."""
+        """Return the expected ‖δw_j‖ (k,)."""
         return TYPICAL * np.sqrt(d * np.maximum(np.diag(self.covariance), 0.0))

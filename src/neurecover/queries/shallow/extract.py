@@ -1,13 +1,13 @@
-"""The weights of one hidden layer, y = A act(W x + b) + c, from chosen questions.
+"""The weights of one hidden layer, y = A act(W x + b) + c, from chosen queries.
 
-1. Every plane w_j·x + b_j = 0 crosses a random line, and the box bends there: `kinks`.
-2. Gradients beside the kinks give w_j, b_j and the jumps A_j up to the sign of the unit: `lines`, `planes`.
+1. Every hyperplane w_j·x + b_j = 0 crosses a random line, and the oracle has a kink there: `lines.kinks`.
+2. Gradients beside the kinks give w_j, b_j and the jumps A_j up to the sign of the unit: `line_units`, `planes`.
 3. The signs are bits in a linear system: `planes`, `lattice`.
-4. With all units roughly known, gradients at points far from every plane make them accurate: `design`, `joint`.
-5. Fresh questions, near and far, say how well the network answers like the box.
+4. With all units roughly known, gradients at points far from every hyperplane make them accurate: `design`, `joint`.
+5. Held-out queries, near and far, measure how well the network reproduces the oracle.
 
-Where step 2 leaves a kink unexplained another line is taken, and where step 3 finds no signs or step 5 a residual above
-rounding, everything is begun anew. For coarse answers `coarse` takes the place of steps 3 and 4.
+If step 2 leaves a kink unexplained, another line is taken. If step 3 finds no signs, or step 5 a residual above
+rounding, everything is repeated. For coarse answers `coarse` replaces steps 3 and 4.
 """
 
 from __future__ import annotations
@@ -54,12 +54,14 @@ _RESIDUAL, _UNCERTAIN = 4.0, 1e-8
 _COARSEST = 1e-2
 # What planes that were fitted together leave of an affine part that opposite take up: so many times their error.
 _REFINED, _MOST_MISFIT = 1e-9, 30.0
-_OTHER_TWINS = "Two units share a plane and face away from each other: other such pairs give the same function."
+_OTHER_PAIRS = "Two units share a hyperplane and have opposite directions: other such pairs give the same function."
 
 
 @dataclass(frozen=True)
 class _Target:
-    """What is looked for, how accurately, how many times as far out as usual, and whether there may be more layers."""
+    """What to look for: the activation, the accuracy, how many times farther out than usual, and whether there may be
+    more layers.
+    """
 
     activation: Activation
     accuracy: float | None
@@ -69,9 +71,10 @@ class _Target:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """The network, the errors (k,) to expect of rows of length one, and a sentence for what could not be seen.
+    """A network, the expected errors (k,) of its rows of length one, and a sentence for what the queries could not
+    show.
 
-    From coarse answers by a weighted fit.
+    `weighted` is the weighted fit to coarse answers.
     """
 
     network: Network
@@ -80,7 +83,7 @@ class _Candidate:
     unreached: tuple[str, ...] = ()
 
     def expected_residual(self, box: Box) -> float:
-        """What the errors δw_j come to in an answer, |A_j| ‖δw_j‖ ‖x‖ each, relative to the size of the terms."""
+        """Return what the errors δw_j add to an answer, |A_j| ‖δw_j‖ ‖x‖ each, relative to the size of the terms."""
         shares = np.linalg.norm(self.network.normal_form().A, axis=0) * self.errors
         return float(np.linalg.norm(shares)) * np.sqrt(box.n_inputs) / box.growth
 
@@ -96,26 +99,26 @@ def extract_shallow(
     deadline: Deadline,
     progress: Progress | None = None,
 ) -> Extraction:
-    """The network with one hidden layer behind the box; UnsolvableError where there is none to be seen.
+    """Find the network with one hidden layer behind the oracle; raise UnsolvableError if none is visible.
 
-    maybe_deep says that there may be several: the planes of the first line are then looked at elsewhere before all else,
-    and SeveralLayersError is raised if they do not go on.
+    With `maybe_deep` there may be several layers: the hyperplanes of the first line are then checked elsewhere first,
+    and SeveralLayersError is raised if they do not continue.
 
-    accuracy is the error target of a row of W of length one: the smaller, the more questions, up to about twice those
-    of the first pass. Where it is not told it is between 2e-13 for a small network and 5e-10 for a large one. n_hidden,
-    where it is told, is only compared with what is found.
+    `accuracy` is the wanted error of a row of W of length one: the smaller, the more queries, up to about twice those
+    of the first pass. By default it is between 2e-13 for a small network and 5e-10 for a large one. `n_hidden`, if
+    given, is only compared with the number of units found.
     """
     act = get(activation)
     slopes_of(act)
     tell = progress or (lambda stage, figure: None)
     if box.resolution > _COARSEST:
         raise UnsolvableError(
-            f"The answers of the box scatter by {box.resolution:.1e} of their size around a straight line, "
+            f"The answers of the oracle scatter by {box.resolution:.1e} of their size around a straight line, "
             "however short it is: too much to see the kinks of a network. A network behind noise is found from "
             "samples: neurecover.recover(oracle, n_samples=2000)."
         )
     best: Extraction | None = None
-    reason = "The time was over before a network was found: give a larger time_budget."
+    reason = "Time ran out before a network was found: give a larger time_budget."
     search = _search_coarse if box.coarse else _search_fine
     for farther in _FARTHER:
         if deadline.passed:
@@ -143,17 +146,19 @@ def extract_shallow(
 
 
 def _add_warning(extraction: Extraction) -> Extraction:
+    """Add a note that rounding does not explain the residual."""
     sentence = (
-        f"The network does not answer as the box does: the residual of {extraction.residual:.1e} is more than the "
+        f"The network does not reproduce the oracle: the residual of {extraction.residual:.1e} is more than the "
         f"rounding of the answers, {extraction.resolution:.1e}, explains."
     )
     return replace(extraction, notes=(*extraction.notes, sentence))
 
 
 def _search_fine(box: Box, target: _Target, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Candidate:
+    """Find the network from answers with all digits."""
     known, regions = find_units(box, target.farther, target.maybe_deep, rng, deadline, tell)
     if not len(regions):
-        raise UnsolvableError("The box has no kinks along a line: it has no hidden units that could be seen.")
+        raise UnsolvableError("The oracle has no kinks along a line, so no hidden unit is visible.")
     planes = add_affine_part(known, regions)
     try:
         network = _signed(planes, target.activation)
@@ -171,13 +176,14 @@ def _search_fine(box: Box, target: _Target, rng: np.random.Generator, deadline: 
 
 
 def _target_accuracy(box: Box, target: _Target, n_parameters: int) -> float:
+    """Return the wanted error of a row: the one given, or one that suits the size of the network."""
     return target.accuracy or max(min(3e-16 * n_parameters**1.5, _ACCURATE) / box.n_outputs, _FINEST)
 
 
 def _explain_affine_part(
     box: Box, planes: Planes, regions: Regions, target: _Target, error: AffinePartError, rng: np.random.Generator
 ) -> _Candidate:
-    """OppositeUnits take up the affine part, or, in a range, units that are on all over it; else the error."""
+    """Explain the affine part by opposite units or, within limits, by always-active ones; otherwise raise the error."""
     if resolve_opposite_units(planes, target.activation, expected_misfit(planes)) is None and not box.limits:
         raise error
     n_parameters = len(planes) * (box.n_inputs + 1 + box.n_outputs)
@@ -186,14 +192,14 @@ def _explain_affine_part(
         planes, target.activation, max(_REFINED, _MOST_MISFIT * float(planes.error.max()))
     )
     if opposite is not None:
-        unknown = () if opposite.unique else (_OTHER_TWINS,)
+        unknown = () if opposite.unique else (_OTHER_PAIRS,)
         return _Candidate(opposite.network, planes.error[opposite.plane], unreached=unknown)
     if not box.limits:
         raise error
     straight = add_straight_units(box, planes, target.activation)
     sentence = (
-        f"Within the bounds a straight part is left, as of units that are on all over them: {straight.extra} of the "
-        "units given stand for it, and which way the others face is not known."
+        f"Within the bounds an affine part remains, as from units that are always active: {straight.extra} of the "
+        "returned units represent it, and the directions of the others are not known."
     )
     return _Candidate(straight.network, np.append(planes.error, np.zeros(straight.extra)), unreached=(sentence,))
 
@@ -205,25 +211,29 @@ def _signed(planes: Planes, act: Activation) -> Network:
 def _search_coarse(
     box: Box, target: _Target, rng: np.random.Generator, deadline: Deadline, tell: Progress
 ) -> _Candidate:
+    """Find the network from coarse answers."""
     coarse = extract_coarse(box, target.activation, rng, deadline, target.farther, tell)
     return _Candidate(coarse.network, coarse.errors, coarse.weighted)
 
 
 def _check(box: Box, found: _Candidate, n_hidden: int | None, rng: np.random.Generator) -> Extraction:
+    """Compare the network with held-out queries and with the given width; return the extraction."""
     network = found.network.normal_form()
     residual = measure_residual(box, network, rng)
     unreached = found.unreached
     faint = int(np.count_nonzero(found.errors > max(_FAINT, _FAINT_COARSE * box.resolution)))
     if faint:
         worst = float(found.errors.max())
-        unreached += (f"{faint} units add so little to the answers that their rows are known to {worst:.0e} at best.",)
+        unreached += (
+            f"{faint} units add so little to the answers that some of their rows are only known to {worst:.0e}.",
+        )
     if n_hidden is not None and n_hidden > network.n_hidden:
         missing = n_hidden - network.n_hidden
-        unreached += (f"{missing} of the {n_hidden} units told bend the answers nowhere that was looked at.",)
+        unreached += (f"{missing} of the {n_hidden} expected units have no kink anywhere the oracle was queried.",)
     notes: tuple[str, ...] = ()
     if n_hidden is not None and n_hidden < network.n_hidden:
-        notes = (f"{network.n_hidden} units were found where {n_hidden} were told.",)
-    # Where the weights are too uncertain to tell, a large residual must not pass for their uncertainty.
+        notes = (f"{network.n_hidden} units were found where {n_hidden} were expected.",)
+    # A large residual must not be explained by weights that are too uncertain.
     expected = min(found.expected_residual(box), max(_UNCERTAIN, 30.0 * box.resolution))
     exact = residual < _RESIDUAL * (box.resolution + expected)
     return Extraction(
@@ -232,7 +242,7 @@ def _check(box: Box, found: _Candidate, n_hidden: int | None, rng: np.random.Gen
 
 
 def measure_residual(box: Box, network: Network, rng: np.random.Generator) -> float:
-    """The largest |box(x) − network(x)| relative to the size of the terms, over x ~ N(0, r² I) with r = 1, 10³, 10⁶."""
+    """Return the largest |oracle(x) − network(x)|, relative to the size of the terms, near the origin and far out."""
     X = rng.standard_normal((len(_DISTANCES) * _FRESH, box.n_inputs)) * np.repeat(_DISTANCES, _FRESH)[:, None]
     if box.limits:
         X = np.vstack([box.limits.pull_inside(X), box.limits.corners(CORNERS, rng)])

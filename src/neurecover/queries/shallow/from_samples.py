@@ -1,8 +1,7 @@
-"""Units from answers to random questions, where answers are too coarse for lines to show the kinks.
+"""Units from random samples, when answers are too coarse for kinks to show on lines.
 
 On a line a kink shows if the slopes beside it differ by more than the rounding of two answers over a piece; in a fit to
-n answers at once a unit shows if it adds more than rounding/√n. The fit has to begin somewhere, and a search that
-begins anywhere finds where: `search.network`.
+n answers a unit shows if it adds more than rounding/√n. `search.network` finds where the fit can start.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ _WORK = 4e11
 def fit_from_samples(
     box: Box, source: ArraySource, n_units: int, activation: Activation, rng: np.random.Generator, deadline: Deadline
 ) -> Network:
-    """A network for the answers, its number of units found; n_units is about how many there are.
+    """Search for a network that fits the answers; `n_units` is about its width.
 
-    UnsolvableError where none has signs of its own.
+    Raise UnsolvableError if the signs of its units are not determined.
     """
     X, Y = source.collect()
     count = max(_FEWEST, _LOAD * (n_units + 1) * (box.n_inputs + box.n_outputs + 1) // box.n_outputs)
@@ -43,6 +42,6 @@ def fit_from_samples(
     steps = steps_within(_WORK, len(X), n_weights, dense=n_weights <= FitOptions().dense)
     found = search_network(ArraySource(X, Y), task, rng, deadline.within_steps(steps))
     if found.sign_choices != 1:
-        raise UnsolvableError("The units that fit the answers have no signs for which nothing affine is left over.")
+        raise UnsolvableError("The units that fit the answers leave an affine part, whichever signs they have.")
     assert isinstance(found.network, Network)
     return found.network

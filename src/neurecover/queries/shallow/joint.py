@@ -4,14 +4,14 @@ In region r the network has the slopes D_rj = act′(w_j·x_r + b_j), so
 
     G_r = Σ_j D_rj A_j w_jᵀ,       f_r − G_r x_r = Σ_j D_rj A_j b_j + c.
 
-With A fixed both are linear in the rest: p equations in w_j per region and component, p in b and c per region. Only
-the product A_j w_j counts, so for one output A may stay as it is. For more, the direction of A_j is measured by itself:
-at a point on plane j, far from the others, the second difference across the plane is a multiple of A_j.
+With A fixed both are linear in the rest: p equations in w_j per region and component, p in b and c per region. Only the
+product A_j w_j matters, so with one output A may stay as it is. With more, the direction of A_j is measured by itself:
+at a point on hyperplane j, far from the others, the second difference across it is a multiple of A_j.
 
-Where inputs are many, the b_j take few questions more and are measured by themselves too: `measure_offsets`.
+When there are many inputs, measuring the b_j by themselves costs few further queries: `measure_offsets`.
 
 Regions are weighted by the rounding of their gradients, and the equations are solved for a correction, so that the
-accuracy is that of the residuals and not of the condition number.
+accuracy is that of the residuals and does not suffer from the condition number.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _NEAR, _WITHIN, _OFFSETS = 0.3, 0.7, 8
 
 
 def refine_jointly(network: Network, regions: Regions) -> Network:
-    """The network that fits the regions best, A held fixed."""
+    """Return the network that fits the regions best, with A fixed."""
     regions = regions.take(np.isfinite(regions.sigma))
     R, p, d = regions.gradients.shape
     k = network.n_hidden
@@ -52,9 +52,10 @@ def refine_jointly(network: Network, regions: Regions) -> Network:
 
 
 def measure_output_weights(box: Box, network: Network, rng: np.random.Generator) -> Network:
-    """The direction of every A_j from three questions across plane j: f(x + u) − 2 f(x) + f(x − u) ∝ A_j.
+    """Measure the direction of every A_j by three queries across hyperplane j: f(x + u) − 2 f(x) + f(x − u) ∝ A_j.
 
-    The point x lies on the plane and u leads straight away from it, without crossing another one.
+    The point x lies on the hyperplane and u is normal to it, short enough to cross no other one. Return the network
+    with these A.
     """
     network = network.normal_form()
     W, b = network.W, network.b
@@ -75,9 +76,10 @@ def measure_output_weights(box: Box, network: Network, rng: np.random.Generator)
 
 
 def measure_offsets(box: Box, network: Network, rng: np.random.Generator) -> Network:
-    """Every b_j from four questions across its plane, at a point near the origin where an error of w_j hardly counts.
+    """Measure every b_j by four queries across its hyperplane, near the origin, where an error of w_j hardly matters.
 
-    The kink at x + t w_j, with w_j of length one, says that b_j = −w_j·x − t. c is what is then left of the answers.
+    A kink at x + t w_j, with w_j of length one, means b_j = −w_j·x − t. Then c follows from the answers. Return the
+    network with these b and c.
     """
     network = network.normal_form()
     W, b = network.W, network.b.copy()
@@ -93,7 +95,7 @@ def measure_offsets(box: Box, network: Network, rng: np.random.Generator) -> Net
 def _find_points_near_origin(
     network: Network, limits: Limits, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A point (k, d) on every plane, and how far along the normal another one is met (k,): the farthest of a few."""
+    """Find a point (k, d) on every hyperplane with the most room along the normal, and that room (k,)."""
     W, b = network.W, network.b
     best, room = np.zeros_like(W), np.zeros(len(W))
     for _ in range(_TRIES):
@@ -111,7 +113,7 @@ def _find_points_near_origin(
 def _find_points_on_planes(
     network: Network, centres: Centres, limits: Limits, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A point (k, d) on every plane that is as far as can be found from the others, and how far that is (k,)."""
+    """Find a point (k, d) on every hyperplane as far as possible from the others, and that distance (k,)."""
     best, room = np.zeros_like(network.W), np.full(network.n_hidden, -1.0)
     for _ in range(_TRIES):
         points = centres.draw(network.n_hidden, rng)
@@ -127,16 +129,17 @@ def _find_points_on_planes(
 
 
 def _slopes(network: Network, regions: Regions) -> np.ndarray:
-    """D (R, k)."""
+    """Return D (R, k)."""
     return network.activation.derivative(regions.points @ network.W.T + network.b)
 
 
 def _design_matrix(network: Network, regions: Regions) -> np.ndarray:
-    """(R p, k): D_rj A_oj in row (r, o)."""
+    """Return the matrix (R p, k) with D_rj A_oj in row (r, o)."""
     return (_slopes(network, regions)[:, None, :] * network.A).reshape(-1, network.n_hidden)
 
 
 def solve_weighted(design: np.ndarray, right: np.ndarray, weight: np.ndarray) -> np.ndarray:
+    """Return the least-squares solution of the equations, each multiplied by its weight."""
     from scipy.linalg import lstsq
 
     return lstsq(design * weight[:, None], right * weight[:, None], lapack_driver="gelsy", check_finite=False)[0]

@@ -1,4 +1,4 @@
-"""Which of k known vectors add up to a given one, when there are fewer equations than vectors.
+"""Subset sums by lattice reduction: which of k vectors add up to a target, with fewer equations than vectors.
 
     C s = g,      C (m, k), s in {0, 1}^k,
 
@@ -8,8 +8,8 @@ is Σ_j e_j C_j = 2 g − Σ_j C_j with e = 2 s − 1 in {−1, 1}^k. The column
     ( 0      1 )
     ( N C   −N (2 g − C 1) )        N large, entries rounded to integers
 
-span a lattice in which (e, 1, 0) is a very short vector: far shorter than any other where the equations carry many
-more bits than there are unknowns. Lattice reduction [Lenstra, Lenstra & Lovász 1982] finds it.
+span a lattice in which (e, 1, 0) is a very short vector: far shorter than any other if the equations carry many more
+bits than there are unknowns. Lattice reduction [Lenstra, Lenstra & Lovász 1982] finds it.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _FRESH = 100
 
 
 def subset_by_lattice(columns: np.ndarray, target: np.ndarray, error: float) -> np.ndarray:
-    """The s (k,) of bits with columns @ s = target; UnsolvableError where the reduction does not come upon it.
+    """Return the bits s (k,) with columns @ s = target; raise UnsolvableError if the reduction does not find them.
 
-    error is that of the equations, relative to the largest entry: digits beyond it would not help but hinder.
+    `error` is that of the equations, relative to the largest entry: digits beyond it would only mislead.
     """
     k = columns.shape[1]
-    # Rows of unequal size carry unequal numbers of bits, and dependent ones none: an orthonormal basis of the columns.
+    # Rows of unequal size carry unequal numbers of bits, and dependent ones none: use an orthonormal basis.
     U, S, Vt = np.linalg.svd(columns, full_matrices=False)
     kept = np.flatnonzero(S / S.max(initial=1e-300) > 1e-9)
     C, g = S[kept, None] * Vt[kept], U[:, kept].T @ target
@@ -47,10 +47,10 @@ def subset_by_lattice(columns: np.ndarray, target: np.ndarray, error: float) -> 
 
 
 def reduce_lattice(basis: np.ndarray) -> np.ndarray:
-    """An LLL-reduced basis of the lattice that the columns of `basis` span, integers held in floats.
+    """Return an LLL-reduced basis of the lattice that the columns of `basis` span, as integers stored in floats.
 
-    B = Q R; only R is worked on. Column j is made short against the ones before it, and swapped with its left
-    neighbour while δ R²_{j−1,j−1} > R²_{j−1,j} + R²_{j,j}.
+    B = Q R; only R is worked on. Column j is shortened against the ones before it, and swapped with its left neighbour
+    while δ R²_{j−1,j−1} > R²_{j−1,j} + R²_{j,j}.
     """
     B = np.array(basis, dtype=float)
     R = _triangle(B)
@@ -71,11 +71,13 @@ def reduce_lattice(basis: np.ndarray) -> np.ndarray:
 
 
 def _triangle(B: np.ndarray) -> np.ndarray:
+    """Return R of B = Q R."""
     return np.asarray(np.linalg.qr(B)[1])
 
 
 def _shorten(B: np.ndarray, R: np.ndarray, j: int) -> None:
-    # Rounding in a large multiple leaves a smaller one to be taken off in a second pass.
+    """Subtract integer multiples of earlier columns from column j, in place."""
+    # Rounding in a large multiple leaves a smaller one to be subtracted in a second pass.
     for _ in range(8):
         changed = False
         for i in range(j - 1, -1, -1):
@@ -89,7 +91,7 @@ def _shorten(B: np.ndarray, R: np.ndarray, j: int) -> None:
 
 
 def _restore(R: np.ndarray, j: int) -> None:
-    """Rows j − 1 and j turned so that R is triangular again."""
+    """Rotate rows j − 1 and j, in place, so that R is triangular again."""
     a, b = R[j - 1, j - 1], R[j, j - 1]
     r = np.hypot(a, b)
     turn = np.array([[a, b], [-b, a]]) / r

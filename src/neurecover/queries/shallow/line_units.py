@@ -1,13 +1,14 @@
-"""Planes from one line: its kinks say where they cross it, gradients beside the kinks say which way they face.
+"""Units from one line: its kinks give positions, gradients beside the kinks give directions.
 
-Along x + t v let the kinks be at t_j, with jumps of slope S_j (p,). With w_j scaled so that w_j·v = 1 the gradients
-in two pieces of the line differ by
+Along x + t v let the kinks be at t_j, with jumps of slope S_j (p,). With w_j scaled so that w_j·v = 1 the gradients in
+two pieces of the line differ by
 
     G_{r'} − G_r = Σ_{r ≤ j < r'} S_j w_jᵀ,                                             p × d equations,
 
-so a group of up to p kinks between two pieces can be solved for its w_j at once. One output takes a gradient in every
-piece, p outputs in every p-th or so; the widest pieces are taken, where steps are longest. Units that are known already
-are moved to the left side. Units in a group that is too large or too nearly dependent stay unknown, for another line.
+so a group of up to p kinks between two pieces can be solved for its w_j at once. One output needs a gradient in every
+piece, p outputs in about every p-th; the widest pieces are taken, where steps are longest. Units that are already known
+are moved to the left side. Units in a group that is too large or too nearly dependent stay unknown and are left for
+another line.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ _STEP = 1.0 / 6.0
 
 @dataclass(frozen=True, eq=False)
 class LineUnits:
-    """`planes` are the units that this line added (their L and c are zero), `regions` the gradients measured for them.
+    """The new units of one line as `planes` (their L and c are zero) and the `regions` measured for them.
 
-    `explained` (m,) tells for which of the line's kinks the unit is known now, `seen` (k,) which of the units known
-    before had a kink where it should be.
+    `explained` (m,) says for which kinks of the line the unit is known now, `seen` (k,) which of the previously known
+    units had a kink in the expected place.
     """
 
     planes: Planes
@@ -50,7 +51,7 @@ class LineUnits:
 def find_units_on_line(
     box: Box, x: np.ndarray, v: np.ndarray, kinks: Kinks, known: Planes, *, rng: np.random.Generator
 ) -> LineUnits:
-    """The units behind the kinks of the line x + t v that are not among the `known` ones."""
+    """Find the units behind the kinks of the line x + t v that are not among the `known` ones."""
     explained, seen = match_kinks(kinks, x, v, known)
     unknown = ~explained
     pieces = _choose_pieces(kinks, unknown, box.n_outputs, _usable_pieces(kinks, v))
@@ -74,10 +75,10 @@ def find_units_on_line(
 
 
 def match_kinks(kinks: Kinks, x: np.ndarray, v: np.ndarray, known: Planes) -> tuple[np.ndarray, np.ndarray]:
-    """Which kinks (m,) known units explain, and which units (k,) do: a kink in the right place, of the right size.
+    """Return which kinks (m,) are explained by known units, and which units (k,) explain one by its place and size.
 
-    A unit crosses the line at t = −(w·x + b)/(w·v) and changes its slope by J |w·v|. Kinks too near each other to be
-    told apart are seen as one, so units in one place may explain a kink by the sum of their jumps.
+    A unit crosses the line at t = −(w·x + b)/(w·v) and changes its slope by J |w·v|. Kinks too close to be told apart
+    appear as one, so several units in one place may explain a kink by the sum of their jumps.
     """
     explained, seen = np.zeros(len(kinks.positions), dtype=bool), np.zeros(len(known), dtype=bool)
     if not len(known) or not len(explained):
@@ -106,7 +107,7 @@ def match_kinks(kinks: Kinks, x: np.ndarray, v: np.ndarray, known: Planes) -> tu
 
 
 def _usable_pieces(kinks: Kinks, v: np.ndarray) -> np.ndarray:
-    """The pieces wide enough for a gradient that tells something about the kinks beside it."""
+    """Return which pieces are wide enough for a gradient that resolves the kinks beside it, (m + 1,)."""
     jump = np.abs(kinks.jumps).max(axis=1)
     beside = np.maximum(np.concatenate([[0.0], jump]), np.concatenate([jump, [0.0]]))
     # A step is _STEP of half the width times ‖v‖; the rounding of d components is compared with a jump over ‖v‖.
@@ -115,7 +116,7 @@ def _usable_pieces(kinks: Kinks, v: np.ndarray) -> np.ndarray:
 
 
 def _choose_pieces(kinks: Kinks, unknown: np.ndarray, p: int, usable: np.ndarray) -> np.ndarray:
-    """On a first line, pieces a group apart; where most units are known, those beside the kinks of unknown ones."""
+    """Choose the pieces to measure: one group apart on a first line, later those beside kinks of unknown units."""
     last = len(unknown)
     usable = usable.copy()
     usable[[0, last]] = True
@@ -145,7 +146,7 @@ def _choose_pieces(kinks: Kinks, unknown: np.ndarray, p: int, usable: np.ndarray
 def _measure_pieces(
     box: Box, x: np.ndarray, v: np.ndarray, kinks: Kinks, pieces: np.ndarray, rng: np.random.Generator
 ) -> Regions:
-    """A gradient in the middle of each piece; along v the slope of the line is it already."""
+    """Measure a gradient in the middle of each piece; the slope of the line is its component along v."""
     length = float(np.linalg.norm(v))
     basis = draw_basis(rng, len(v), first=v)[:, 1:]
     points = x + kinks.centres[pieces, None] * v
@@ -160,7 +161,7 @@ def _measure_pieces(
 
 
 def _solve_group(jumps: np.ndarray, difference: np.ndarray, sigma: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The rows w_j (g, d) with Σ_j S_j w_jᵀ = difference (p, d), and their errors (g,)."""
+    """Solve Σ_j S_j w_jᵀ = difference (p, d) for the rows w_j (g, d); return them and their errors (g,)."""
     inverse = np.linalg.pinv(jumps.T)
     error = np.linalg.norm(inverse, axis=1) * np.linalg.norm(sigma) * np.sqrt(difference.shape[1])
     return inverse @ difference, error
@@ -169,6 +170,7 @@ def _solve_group(jumps: np.ndarray, difference: np.ndarray, sigma: np.ndarray) -
 def _make_planes(
     rows: np.ndarray, size: np.ndarray, error: np.ndarray, kinks: Kinks, which: np.ndarray, x: np.ndarray
 ) -> Planes:
+    """Return the units `which` with rows scaled to length one."""
     W = rows / size[:, None]
     b = -(W @ x + kinks.positions[which] / size)
     J = kinks.jumps[which].T * size

@@ -1,18 +1,18 @@
-"""Two units on one plane that face away from each other.
+"""Two units on one hyperplane with opposite directions.
 
     A₁ act(z) + A₂ act(−z),       z = w·x + b,      act(z) = α z + κ relu(z),
 
-bends on the plane like one unit with A = A₁ + A₂, and what is left is straight: α A z − m A₂ z with m = 2α + κ. For k
-planes, with u_j = 0 for a unit that faces along w_j, u_j = A_j for one that faces the other way and any u_j = A₂ for
-opposite,
+has the kink of one unit with A = A₁ + A₂, and the rest is linear: α A z − m A₂ z with m = 2α + κ. For k hyperplanes let
+u_j = 0 for a unit along w_j, u_j = A_j for a reversed one, and u_j = A₂ for an opposite pair. Then
 
     Σ_j u_j w_jᵀ = (α Σ_j A_j w_jᵀ − L) / m =: E.
 
-With t opposite the p (d − t) equations across their rows are free of their u_j. These have to hold for bits alone, which
-a straight part that has nothing to do with the planes would meet unique by chance; with t = d there are none, and nothing
-is shown. (A₁ = −A₂ in every output does not bend at all: such opposite are a straight part.)
+With t opposite pairs the p (d − t) equations orthogonal to their rows do not contain their u_j. These must hold for
+bits alone, which an unrelated affine part would satisfy only by chance; with t = d there are no such equations and
+nothing is proved. (A₁ = −A₂ in every output has no kink at all: such a pair is an affine part.)
 
-OppositeUnits on every plane whose A₁ and A₂ are in one ratio, act(z) − s act(−z), are single units of another activation.
+If there is a pair on every hyperplane and A₁ and A₂ have the same ratio on all of them, act(z) − s act(−z) is a single
+unit of another activation.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SPARE_BITS = 20
 
 @dataclass(frozen=True, eq=False)
 class OppositeUnits:
-    """The network, the plane (k,) that each of its units lies on, and whether no other one has the same planes."""
+    """A network, the hyperplane (k,) that each of its units lies on, and whether the network is `unique`."""
 
     network: Network
     plane: np.ndarray
@@ -47,9 +47,10 @@ class OppositeUnits:
 
 
 def resolve_opposite_units(planes: Planes, activation: Activation, tolerance: float) -> OppositeUnits | None:
-    """The network of these planes with as few opposite as can be; None where no few of them explain the affine part.
+    """Return the network of these hyperplanes with the fewest opposite pairs; None if a few do not explain the affine
+    part.
 
-    tolerance is the misfit, relative to the jumps, up to which equations are taken to hold.
+    `tolerance` is the misfit, relative to the jumps, up to which equations are taken to hold.
     """
     alpha, kappa = slopes_of(activation)
     m = 2.0 * alpha + kappa
@@ -74,14 +75,14 @@ def resolve_opposite_units(planes: Planes, activation: Activation, tolerance: fl
 
 
 def _is_determined(planes: Planes, opposite: np.ndarray, tolerance: float) -> bool:
-    """Whether the equations across the opposite' rows have far more digits than there are bits and ways to choose."""
+    """Return whether the equations orthogonal to the pairs have far more digits than there are bits and choices."""
     k, t = len(opposite), int(np.count_nonzero(opposite))
     equations = planes.L.shape[0] * (planes.W.shape[1] - t)
     return bool(equations * np.log2(1.0 / tolerance) > k + np.log2(comb(k, t)) + _SPARE_BITS)
 
 
 def _choices(A: np.ndarray, W: np.ndarray, E: np.ndarray, tolerance: float) -> list[np.ndarray]:
-    """Masks (k,) of planes that may have opposite: what solves for all u_j at once, or all sets of a few."""
+    """Return masks (k,) of hyperplanes that may have a pair: the solution for all u_j at once, or all small sets."""
     k, d = W.shape
     sizes = np.linalg.svd(W, compute_uv=False)
     if k <= d and sizes[-1] > _INDEPENDENT * sizes[0]:
@@ -98,7 +99,9 @@ def _choices(A: np.ndarray, W: np.ndarray, E: np.ndarray, tolerance: float) -> l
 def _solve(
     A: np.ndarray, W: np.ndarray, E: np.ndarray, opposite: np.ndarray, tolerance: float
 ) -> tuple[np.ndarray, bool] | None:
-    """The u_j (p, k) with the given opposite, and whether they are the unique ones; None where the equations do not hold."""
+    """Solve for u (p, k) with pairs on the given hyperplanes; return it and whether it is unique, or None if nothing
+    fits.
+    """
     across = np.eye(W.shape[1]) - np.linalg.pinv(W[opposite]) @ W[opposite]
     size = max(float(np.linalg.norm(A, axis=0).sum()), float(np.linalg.norm(E)))
     U, unique = np.zeros_like(A), True
@@ -114,7 +117,7 @@ def _solve(
 
 
 def _refuse_one_ratio(A: np.ndarray, U: np.ndarray, tolerance: float) -> None:
-    """AffinePartError where u_j = ρ A_j, or (1 − ρ) A_j of a unit reversed, with one ρ for all planes."""
+    """Raise AffinePartError if u_j = ρ A_j, or (1 − ρ) A_j for a reversed unit, with one ρ for all hyperplanes."""
     size = np.sum(A * A, axis=0)
     rho = np.sum(U * A, axis=0) / size
     near = np.minimum(rho, 1.0 - rho)
@@ -123,7 +126,7 @@ def _refuse_one_ratio(A: np.ndarray, U: np.ndarray, tolerance: float) -> None:
         slope = float(np.mean(near / (near - 1.0)))
         name = "abs" if abs(slope + 1.0) < np.sqrt(tolerance) else f"leaky_relu({slope:.6g})"
         raise AffinePartError(
-            f"An affine part is left over as units of {name} leave it, on all {len(near)} planes: ask for them with "
+            f"The affine part on all {len(near)} hyperplanes is that of {name} units: ask for them with "
             f"activation='{name}'."
         )
 
@@ -131,13 +134,13 @@ def _refuse_one_ratio(A: np.ndarray, U: np.ndarray, tolerance: float) -> None:
 def _build_network(
     planes: Planes, A: np.ndarray, U: np.ndarray, opposite: np.ndarray, activation: Activation
 ) -> tuple[Network, np.ndarray]:
-    """A unit along w_j with A_j − u_j and one against it with u_j, those that are there."""
+    """Return the network with a unit along w_j with A_j − u_j and one against it with u_j, and their hyperplanes."""
     alpha, kappa = slopes_of(activation)
     size = np.linalg.norm(A, axis=0)
     forth = np.flatnonzero(opposite | (np.linalg.norm(A - U, axis=0) > 0.5 * size))
     back = np.flatnonzero(opposite | (np.linalg.norm(U, axis=0) > 0.5 * size))
     W, b = np.vstack([planes.W[forth], -planes.W[back]]), np.append(planes.b[forth], -planes.b[back])
-    # The units add α A z − m u z to κ A relu(z); its constant is taken off c.
+    # The units add α A z − m u z to κ A relu(z); its constant is subtracted from c.
     c = planes.c - (alpha * A - (2.0 * alpha + kappa) * U) @ planes.b
     network = Network(W, b, np.hstack([(A - U)[:, forth], U[:, back]]), c, activation)
     return network, np.append(forth, back)

@@ -1,8 +1,8 @@
-"""All units of one hidden layer up to their signs: line after line, until nothing is left to be explained.
+"""All units of one hidden layer up to their signs: line after line, until every kink is explained.
 
-In a range a plane may cut off no more than a corner, where hardly any line passes. But a unit that is on anywhere in
-it, or off, is so at a corner, the values w·x + b there being extreme: the box is asked at the corners, and lines are
-led to those where it does not answer as the units do.
+Within limits a hyperplane may cut off only a corner, where hardly any line passes. But a unit that is active, or
+inactive, anywhere inside is so at a corner, because w·x + b is extreme there. So the oracle is queried at the corners,
+and lines are drawn to those where it disagrees with the units found.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CORNERS, _AT_CORNERS = 1024, 1e-6
 
 
 class SeveralLayersError(UnsolvableError):
-    """The units are not those of one hidden layer."""
+    """The units do not belong to a single hidden layer."""
 
 
 def find_units(
@@ -42,10 +42,10 @@ def find_units(
     deadline: Deadline,
     tell: Callable[[str, float], object],
 ) -> tuple[Planes, Regions]:
-    """Units from one line after the other, until a line has no kink that they do not explain.
+    """Find units on one line after another, until a line has no unexplained kink; return them and the regions measured.
 
-    In a range it takes several such lines, and that the box answers at the corners as the units do. maybe_deep says that
-    there may be more layers than one: SeveralLayersError is raised where planes do not go on.
+    Within limits this takes several such lines, and agreement with the oracle at the corners. With `maybe_deep` there
+    may be several layers: raise SeveralLayersError if hyperplanes do not continue.
     """
     d, p = box.n_inputs, box.n_outputs
     known, regions = Planes.empty(d, p), Regions.empty(d, p)
@@ -53,7 +53,7 @@ def find_units(
     most = _LINES_INSIDE if box.limits else _LINES
     for number in range(most):
         if deadline.passed:
-            raise UnsolvableError("The time was over before all units were found: give a larger time_budget.")
+            raise UnsolvableError("Time ran out before all units were found: give a larger time_budget.")
         line = scan_line(box, rng, farther, towards)
         units = find_units_on_line(box, line.x, line.v, line.kinks, known, rng=rng)
         known, regions = Planes.join([known, units.planes]), regions + units.regions
@@ -65,11 +65,13 @@ def find_units(
             towards = _find_wrong_corner(box, known, regions, rng)
         if units.explained.all() and (not box.limits or (quiet >= _QUIET and towards is None)):
             return known, regions
-    raise UnsolvableError(f"After {most} lines there still are kinks that no plane explains.")
+    raise UnsolvableError(f"After {most} lines some kinks are still not explained by any hyperplane.")
 
 
 def _find_wrong_corner(box: Box, known: Planes, regions: Regions, rng: np.random.Generator) -> np.ndarray | None:
-    """A corner (d,) of the range where the box does not answer as the planes do: a unit is missing on the way there."""
+    """Return a corner (d,) of the range where the oracle disagrees with the units, so that one is missing; None if none
+    does.
+    """
     if not len(regions):
         return None
     X = box.limits.corners(CORNERS, rng)
@@ -80,9 +82,9 @@ def _find_wrong_corner(box: Box, known: Planes, regions: Regions, rng: np.random
 
 
 def _check_planes_continue(box: Box, planes: Planes, rng: np.random.Generator) -> None:
-    """The plane of a unit in a first layer has its kink everywhere; those above bend at every plane below them.
+    """Raise SeveralLayersError if some hyperplanes end: those of a first layer have their kink everywhere.
 
-    A few planes are looked at in one place each, as far from the line as usual questions are.
+    A few hyperplanes are tested at one place each, as far from the line as usual queries are.
     """
     some = planes.take(np.argsort(planes.error, kind="stable")[:_LOOKED_AT])
     X = rng.standard_normal((len(some), box.n_inputs))
@@ -95,17 +97,18 @@ def _check_planes_continue(box: Box, planes: Planes, rng: np.random.Generator) -
     gone = np.count_nonzero(found.straight)
     if gone >= _GONE and 4 * gone >= len(some):
         raise SeveralLayersError(
-            f"{gone} of {len(some)} planes end somewhere, so there is more than one layer of units."
+            f"{gone} of {len(some)} hyperplanes end somewhere, so there is more than one hidden layer."
         )
 
 
 def add_affine_part(known: Planes, regions: Regions) -> Planes:
+    """Return the units with the affine part of the most accurate region."""
     best = int(np.argmin(regions.sigma))
     return known.with_affine(regions.points[best], regions.values[best], regions.gradients[best])
 
 
 def expected_misfit(planes: Planes) -> float:
-    """What the errors of the planes come to in the affine part, relative to the jumps."""
+    """Return what the errors of the hyperplanes add to the affine part, relative to the jumps."""
     size = np.linalg.norm(planes.J, axis=0)
     error = float(size @ planes.error / max(size.sum(), 1e-300))
     return min(1e-6 + 4.0 * error, 1e-2)

@@ -1,14 +1,14 @@
-"""One unit at a time: questions that leave all other units off.
+"""One unit at a time: queries at which all other units are inactive.
 
-Where the rows of W are independent there are x with z_j > 0 and z_i < 0 for all i ≠ j. With an activation that is zero
-on the left the answers there are
+If the rows of W are independent there are x with z_j > 0 and z_i < 0 for all i ≠ j. With an activation that is zero on
+the left the answers there are
 
     y = A_j (w_j·x + b_j) + c,
 
-and c itself where every unit is off. Their rounding is relative to what is added up, so a unit with small A_j, whose
-digits are lost among the larger ones elsewhere, is seen as sharply as the others. (d + 1) unknowns per output follow
-from a linear least-squares fit, of rank one over the outputs. Half of the questions go so far out that A_j z_j outgrows
-c and its rounding.
+and c itself where every unit is inactive. Their rounding is relative to the terms of the sum, so a unit with small A_j,
+whose digits are lost among larger terms elsewhere, is seen as sharply as the others. The d + 1 unknowns per output
+follow from a linear least-squares fit, of rank one over the outputs. Half of the queries go so far out that A_j z_j
+outgrows c and its rounding.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CAUTION = 2.0
 
 @dataclass(frozen=True, eq=False)
 class SingleUnitFit:
-    """The network and the error to expect of every row, (k,); the questions X (n, d) and the answers Y (n, p)."""
+    """A network and the expected error of every row (k,), with the queries X (n, d) and answers Y (n, p) used."""
 
     network: Network
     error: np.ndarray
@@ -43,7 +43,7 @@ class SingleUnitFit:
 def refine_single_units(
     box: Box, network: Network, error: np.ndarray, rng: np.random.Generator
 ) -> SingleUnitFit | None:
-    """Every unit fitted to answers of its own where that is better than `error` (k,); None if units cannot be alone."""
+    """Fit every unit to answers of its own if that improves on `error` (k,); None if units cannot be isolated."""
     network = network.normal_form()
     centres = Centres.around(network, rng, box.limits)
     if centres.inverse is None or slopes_of(network.activation)[0] != 0.0:
@@ -71,7 +71,9 @@ def refine_single_units(
 
 
 def _fit_affine(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
-    """The (p, d + 1) of the best Y = rows·(x, 1), and the error to expect of a row's first d entries together."""
+    """Return the (p, d + 1) of the best Y = rows·(x, 1), and the expected error of the first d entries of a row
+    together.
+    """
     inputs = np.column_stack([X, np.ones(len(X))])
     rows = np.linalg.lstsq(inputs, Y, rcond=None)[0].T
     left = np.linalg.norm(Y - inputs @ rows.T) / np.sqrt(Y.shape[1] * (len(X) - inputs.shape[1]))
@@ -82,9 +84,9 @@ def _fit_affine(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
 def _draw_queries(
     centres: Centres, j: int | None, count: int, reach: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Points (count, d), rounded to float32, where unit j alone is on; none for j = None.
+    """Draw points (count, d), rounded to float32, where only unit j is active, or no unit for j = None.
 
-    reach (count,) is how many times as far out as usual they are.
+    reach (count,) is how many times farther out than usual they are.
     """
     assert centres.inverse is not None
     W, b = centres.network.W, centres.network.b
@@ -95,7 +97,7 @@ def _draw_queries(
     free = rng.standard_normal((count, d))
     free -= (free @ W.T) @ centres.inverse.T
     seen = z @ centres.inverse.T
-    # As much of the length in the directions that no plane depends on as a random point would have.
+    # In directions that no hyperplane depends on, take the length that a random point would have.
     zeta = centres.radius * np.sqrt(k / d) / np.median(np.linalg.norm(seen, axis=1))
     far = reach[:, None]
     X = (far * zeta * z - b) @ centres.inverse.T + far * centres.radius / np.sqrt(d) * free

@@ -1,11 +1,11 @@
-"""Points that random ones hardly meet, found by steepest ascent and without queries.
+"""Points that random draws hardly ever reach, found by steepest ascent without queries.
 
-A unit that is hardly ever on, or off, is so where the values h below it point in an extreme direction: such points are
-those of greatest g·h(x) / ‖h(x)‖, for g at random.
+A unit that is hardly ever active, or inactive, is so where the values h below it point in an extreme direction: such
+points maximise g·h(x) / ‖h(x)‖ for random g.
 
-Some pairs of units, one above the other, are on together in a small part of the inputs that random points do not meet.
-Both values, z = θ·φ(x) and q_i(x), are piecewise linear with gradients that the known layers give, so the smaller one
-is raised step by step until both are positive.
+Some pairs of units, one above the other, are active together only in a small part of the inputs that random points do
+not reach. Both values, z = θ·φ(x) and q_i(x), are piecewise linear with gradients known from the layers, so the smaller
+one is increased step by step until both are positive.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CLEAR = 1e-4
 def find_jointly_active(
     known: KnownLayers, theta: np.ndarray, feature: int, near: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
-    """Points (·, d), twenty at most, with θ·φ(x) > 0 and φ_feature(x) > 0, the clearest first; maybe none.
+    """Find points (·, d), at most twenty, with θ·φ(x) > 0 and φ_feature(x) > 0, the clearest first.
 
     `near` is a point of the boundary θ·φ(x) = 0, and the known layers have their signs.
     """
@@ -46,7 +46,7 @@ def find_jointly_active(
         reached = np.minimum(z, q) / size
         higher = reached > height
         best, height = np.where(higher[:, None], X, best), np.where(higher, reached, height)
-        # Both where both are off, else the smaller one.
+        # Raise both if both are negative, else the smaller one.
         up = np.where(((z < 0.0) | (z < q))[:, None], _unit_rows(feature_gradients(known, theta, X)), 0.0)
         up += np.where(((q < 0.0) | (q < z))[:, None], _unit_rows(feature_gradients(below, row, X)), 0.0)
         X = X + (step * size)[:, None] * _unit_rows(up)
@@ -57,16 +57,17 @@ def find_jointly_active(
 
 
 def _unit_rows(G: np.ndarray) -> np.ndarray:
+    """Scale the rows to length one."""
     return G / np.maximum(np.linalg.norm(G, axis=1, keepdims=True), 1e-300)
 
 
 def find_extreme_points(known: KnownLayers, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Points (n, d) at which the highest known values h point in extreme directions, as far apart as can be had.
+    """Find points (n, d) where the highest known values h point in extreme directions, far from each other.
 
-    Of ten times as many that are climbed to for g at random, the one that is farthest from those taken comes next.
+    Of ten times as many points, climbed to for random g, the one farthest from those taken comes next.
     """
     g = rng.standard_normal((10 * n, known.n_features - 1))
-    # In dense directions no few values of h outweigh the rest.
+    # Sparse g let a few values of h dominate, dense ones do not.
     X = climb(known, g * (rng.random(g.shape) < rng.choice([0.3, 1.0], (len(g), 1))), rng)
     H = known.hidden(X)
     U = H / np.maximum(np.linalg.norm(H, axis=1, keepdims=True), 1e-300)
@@ -79,7 +80,7 @@ def find_extreme_points(known: KnownLayers, n: int, rng: np.random.Generator) ->
 
 
 def climb(known: KnownLayers, g: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """For every row of g (n, f − 1) a point at which g·h / ‖h‖ is as large as steepest ascent from anywhere gets."""
+    """Return, for every row of g (n, f − 1), a point with g·h / ‖h‖ as large as steepest ascent gets."""
     X = draw_points(known, len(g), rng)
     size = np.linalg.norm(X, axis=1, keepdims=True)
     theta = np.zeros((len(g), known.n_features))
@@ -93,7 +94,7 @@ def climb(known: KnownLayers, g: np.ndarray, rng: np.random.Generator) -> np.nda
 
 
 def feature_gradients(known: KnownLayers, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """The gradients (n, d) of θ·φ(x), θ (f,) or (n, f): backwards through the layers, masked by the units on."""
+    """Return the gradients (n, d) of θ·φ(x), θ (f,) or (n, f), by backpropagation through the active units."""
     on, H = [], X
     for W, b in known.layers:
         H = np.maximum(H @ W.T + b, 0.0)

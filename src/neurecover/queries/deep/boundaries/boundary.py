@@ -1,12 +1,12 @@
 """What is known so far about the boundary θ·φ(x) = 0 of one unit above the known layers.
 
-Every answer gives linear equations for θ (f,). They are kept as a particular solution θ̂ and an orthonormal basis N
-of all directions that no equation has seen yet,
+Every answer gives linear equations for θ (f,). They are stored as a particular solution θ̂ and an orthonormal basis N
+of all directions that no equation constrains yet,
 
     θ ∈ { θ̂ + N u }.
 
-The boundary is known in those cells where Nᵀ φ vanishes; once N is empty, it is known everywhere. The scale of θ is
-fixed by giving the normal at the first point length one.
+The boundary is known in the cells where Nᵀ φ vanishes; once N is empty, it is known everywhere. The scale of θ is fixed
+by giving the normal at the first point length one.
 """
 
 from __future__ import annotations
@@ -30,25 +30,27 @@ class Boundary:
 
     @property
     def complete(self) -> bool:
+        """Whether every weight is known."""
         return self.free.shape[1] == 0
 
     def normal(self, cell: Cell) -> np.ndarray:
-        """The gradient of θ·φ in a cell where the boundary is known."""
+        """Return the gradient of θ·φ in a cell where the boundary is known."""
         return cell.Phi.T @ self.theta
 
     def unknown(self, phi: np.ndarray) -> float:
-        """How much of the direction φ no equation has seen, between 0 and 1."""
+        """Return the fraction of the direction φ that no equation constrains, between 0 and 1."""
         size = float(np.linalg.norm(phi))
         return float(np.linalg.norm(self.free.T @ phi)) / size if size > 0.0 else 0.0
 
     def knows(self, phi: np.ndarray) -> bool:
+        """Return whether the equations determine θ·φ."""
         return self.unknown(phi) < _SEEN
 
     def with_equation(self, row: np.ndarray, value: float) -> Boundary:
-        """The boundary after row·θ = value, with row not seen in full before."""
+        """Return the boundary after the equation row·θ = value, which must constrain a new direction."""
         seen = self.free.T @ row
         theta = self.theta + self.free @ (seen * ((value - row @ self.theta) / (seen @ seen)))
-        # A reflection that takes `seen` to the first axis leaves the other m − 1 axes free.
+        # A reflection that maps `seen` to the first axis leaves the other m − 1 axes unconstrained.
         mirror = seen.copy()
         mirror[0] += np.copysign(np.linalg.norm(seen), seen[0])
         mirror /= np.linalg.norm(mirror)
@@ -57,12 +59,12 @@ class Boundary:
 
 
 def start_boundary(cell: Cell, x: np.ndarray, normal: np.ndarray) -> tuple[Boundary, float]:
-    """What the unit normal at the point x of the boundary tells, and how far the two are from agreeing with the cell.
+    """Return the boundary given its unit normal at one point x, and how far normal and point disagree with the cell.
 
     The equations are Φᵀθ = normal and φ(x)·θ = 0.
     """
     phi = cell.Phi @ x + cell.phi0
-    # A point far out weighs no more than the normal.
+    # A distant point has no more weight than the normal.
     weight = 1.0 / max(1.0, float(np.linalg.norm(phi)))
     rows = np.vstack([cell.Phi.T, weight * phi])
     values = np.append(normal, 0.0)

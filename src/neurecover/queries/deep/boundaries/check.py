@@ -1,12 +1,12 @@
-"""Does a boundary hold everywhere, and if so, where exactly is it?
+"""A test whether a boundary holds everywhere, and a correction of its weights.
 
-A unit of the layer right above the known ones has a boundary θ·φ(x) = 0 that holds everywhere. The boundary of a deeper
-unit bends at units that are not known yet, so at far points of θ·φ(x) = 0 its kink is gone. That is the test: at
-random points of the boundary the box must have a kink, right there. Units above may hide it, but only by being off one
-and all, and then the box is flat: a point where it is straight and not flat speaks against the boundary.
+A unit of the layer just above the known ones has a boundary θ·φ(x) = 0 that holds everywhere. The boundary of a deeper
+unit bends at unknown units, so at distant points of θ·φ(x) = 0 its kink is gone. That is the test: at random points of
+the boundary the oracle must have a kink. Units above may hide it, but only if all of them are inactive, and then the
+oracle is constant: a point where it is linear but not constant is evidence against the boundary.
 
-The kinks found on the way lie at x* with φ(x*)·θ = 0, exact to rounding and far apart: f of them determine θ anew,
-better than the gradients it was first made of.
+The kinks found on the way lie at x* with φ(x*)·θ = 0, exact to rounding and far apart: f of them determine θ better
+than the gradients it was first computed from.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ _AGAIN = 5
 
 @dataclass(frozen=True, eq=False)
 class _Evidence:
-    """φ (n, f) at the kinks that were found, of length one, and how far off they were relative to the point's size.
+    """φ (n, f) at the kinks found, of length one, and their offsets relative to the size of the point.
 
-    `against` counts the points that have none although the box is not flat there.
+    `against` counts the points without a kink where the oracle is not constant.
     """
 
     phi: np.ndarray
@@ -51,15 +51,16 @@ class _Evidence:
     against: int
 
     def take(self, index: np.ndarray) -> _Evidence:
+        """Return the evidence of some kinks."""
         return _Evidence(self.phi[index], self.offsets[index], self.against)
 
 
 def correct_boundary(
     box: Box, known: KnownLayers, theta: np.ndarray, unseen: np.ndarray, x: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray | None:
-    """θ corrected by the kinks found on its boundary; None if there are too few, or points that speak against it.
+    """Return θ corrected by the kinks on its boundary; None if there are too few, or points contradict it.
 
-    x is a point of the boundary. Where features `unseen` (f,) are not zero, θ is not known and is not tested.
+    x is a point of the boundary. Where features `unseen` (f,) are not zero, θ is not known and not tested.
     """
     theta = theta / np.linalg.norm(theta)
     seen = _Evidence(np.zeros((0, known.n_features)), np.zeros(0), 0)
@@ -78,7 +79,7 @@ def correct_boundary(
     if corrected is None:
         return None
     corrected = np.where(unseen, 0.0, corrected)
-    # A few kinks that agree by chance may have moved the boundary to where nothing is.
+    # A few kinks that agree by chance may have moved the boundary to a wrong place.
     again = _observe(box, known, find_boundary_points(known, corrected, _AGAIN, rng, x, unseen))
     return corrected if len(again.phi) and not again.against else None
 
@@ -86,17 +87,17 @@ def correct_boundary(
 def _correct_throughout(
     box: Box, known: KnownLayers, theta: np.ndarray, seen: _Evidence, choice: BoundaryPoints
 ) -> np.ndarray | None:
-    """θ from kinks that determine all of it, as far as any point of the boundary does; None if they are not there.
+    """Return θ from kinks that determine it as far as any point of the boundary does; None if they are not there.
 
-    A wrong weight shows only where the unit it belongs to is on, so points are chosen for what the kinks seen so far
-    do not tell: the first columns of a pivoted QR factorisation of what is left of φ.
+    A wrong weight shows only where the unit it belongs to is active, so points are chosen for what the kinks so far do
+    not determine: the first columns of a pivoted QR factorisation of the rest of φ.
     """
     from scipy.linalg import qr
 
     phi = _unit_rows(known.features(choice.points))
     left = np.arange(len(phi))
     for _ in range(_ROUNDS):
-        # A second kink nearby falsifies a position by far more than θ is off.
+        # A second kink nearby falsifies a position by far more than the error of θ.
         seen = seen.take(seen.offsets <= _OUTLYING * max(float(np.median(seen.offsets)), _ACCURATE))
         basis, triangle, _ = qr(seen.phi.T, mode="economic", pivoting=True)
         told = basis[:, np.abs(np.diag(triangle)) > _TOLD]
@@ -116,7 +117,7 @@ def _correct_throughout(
 
 @dataclass(frozen=True, eq=False)
 class KinkTest:
-    """Whether the box has the predicted kink at each point or clearly has none, and how far along the normal it is."""
+    """Whether the oracle has the predicted kink at each point or clearly none, and its position along the normal."""
 
     hit: np.ndarray
     none: np.ndarray
@@ -124,7 +125,7 @@ class KinkTest:
 
 
 def probe_kinks(box: Box, where: BoundaryPoints) -> KinkTest:
-    """Ask at points of a boundary whether the kink is there; four queries a point."""
+    """Test points of a boundary for the predicted kink, with four queries per point."""
     size = 1.0 + np.linalg.norm(where.points, axis=1)
     radius = np.minimum(_RADIUS * size, 0.7 * where.room)
     found = find_local_kinks(box, where.points, where.normals, radius)
@@ -133,16 +134,18 @@ def probe_kinks(box: Box, where: BoundaryPoints) -> KinkTest:
 
 
 def boundary_holds(box: Box, where: BoundaryPoints) -> bool:
-    """Whether the box has the predicted kinks at points of a boundary, up to one in twelve, or fewer in a range."""
+    """Return whether nearly all points of a boundary have the predicted kink."""
     found = probe_kinks(box, where)
     return _is_few(box, int(np.count_nonzero(found.none)), int(np.count_nonzero(found.hit)))
 
 
 def _is_few(box: Box, against: int, hits: int) -> bool:
+    """Return whether the points without a kink are few enough to be ignored."""
     return (_TO_ONE_INSIDE if box.limits else _TO_ONE) * against <= hits
 
 
 def _observe(box: Box, known: KnownLayers, where: BoundaryPoints) -> _Evidence:
+    """Look for kinks at points of a boundary; return the evidence."""
     found = probe_kinks(box, where)
     points, offsets = where.points[found.hit], found.position[found.hit]
     kinks = points + offsets[:, None] * where.normals[found.hit]
@@ -151,17 +154,19 @@ def _observe(box: Box, known: KnownLayers, where: BoundaryPoints) -> _Evidence:
 
 
 def _join(a: _Evidence, b: _Evidence) -> _Evidence:
+    """Return the evidence of both."""
     return _Evidence(np.vstack([a.phi, b.phi]), np.append(a.offsets, b.offsets), a.against + b.against)
 
 
 def _unit_rows(phi: np.ndarray) -> np.ndarray:
+    """Scale the rows to length one."""
     return phi / np.linalg.norm(phi, axis=1, keepdims=True)
 
 
 def _correct(theta: np.ndarray, phi: np.ndarray) -> np.ndarray | None:
-    """θ + δ with δ ⟂ θ the least change that makes φ·(θ + δ) = 0, as far as the kinks determine it.
+    """Return θ + δ with the smallest δ ⟂ θ such that φ·(θ + δ) = 0, as far as the kinks determine it.
 
-    A second kink near a point falsifies its position. Such points are left out one by one until the others agree; None
+    A second kink near a point falsifies its position. Such points are dropped one by one until the others agree; None
     if they never do while there are more of them than unknowns.
     """
     determined = np.linalg.matrix_rank(phi - np.outer(phi @ theta, theta), tol=1e-6)
@@ -179,7 +184,7 @@ def _correct(theta: np.ndarray, phi: np.ndarray) -> np.ndarray | None:
 
 
 def _worst_equation(rows: np.ndarray, left: np.ndarray) -> int:
-    """The equation whose residual is largest relative to what its own share in the fit would let through."""
+    """Return the equation with the largest residual, relative to what its leverage in the fit lets through."""
     Q = np.linalg.qr(rows)[0]
     share = np.sum(Q * Q, axis=1)
     return int(np.argmax(left / np.sqrt(np.maximum(1.0 - share, 1e-6))))

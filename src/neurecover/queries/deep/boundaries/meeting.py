@@ -1,11 +1,11 @@
-"""Where a boundary that is partly known meets a given unit below it, found without queries.
+"""Points where a partly known boundary meets a given unit below it, found without queries.
 
 On q_i = 0 the feature of unit i vanishes, so θ·φ is known there even while the weight θ_i is not. Between a point of
 q_i = 0 with θ·φ > 0 and one with θ·φ < 0 there is one with θ·φ = 0. The path between the two is the straight segment,
-put back onto q_i = 0 by Newton steps, halved again and again.
+projected onto q_i = 0 by Newton steps, and bisected.
 
-Where all points of q_i = 0 that were drawn lie on one side, they climb along q_i = 0, by steepest ascent of θ·φ or
-descent, to the other.
+If all random points of q_i = 0 lie on one side, they climb along q_i = 0, by steepest ascent or descent of θ·φ, to the
+other.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _CLIMB = np.geomspace(0.5, 0.01, 40)
 def find_meeting_points(
     known: KnownLayers, boundary: Boundary, unit: int, rng: np.random.Generator
 ) -> list[np.ndarray]:
-    """A few points with q = 0 for one unit of the highest known layer, and θ·φ = 0; none if none is found.
+    """Find a few points with q = 0 for one unit of the highest known layer, and θ·φ = 0.
 
-    The layer must be signed: `known.unsigned` is None.
+    The layer must have its signs: `known.unsigned` is None.
     """
     W, b = known.layers[-1]
     row = np.append(W[unit], b[unit])
@@ -39,7 +39,7 @@ def find_meeting_points(
     near = X[int(np.argmax(below.features(X) @ row))]
     where = find_boundary_points(below, row, _POINTS, rng, near).points
     heights = known.features(where) @ boundary.theta
-    # Only where no other feature is unknown does θ·φ mean anything.
+    # θ·φ is meaningful only where no other feature is unknown.
     unseen = np.linalg.norm(boundary.free, axis=1) > 1e-6
     unseen[unit] = False
     usable = ~np.any(known.features(where)[:, unseen] > 0.0, axis=1)
@@ -59,7 +59,7 @@ def find_meeting_points(
 def _climb(
     known: KnownLayers, theta: np.ndarray, below: KnownLayers, row: np.ndarray, unseen: np.ndarray, X: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Points (·, d) of row·φ = 0 with θ·φ < 0, and as many with θ·φ > 0, where no `unseen` feature is on."""
+    """Find points (·, d) of row·φ = 0 with θ·φ < 0, and as many with θ·φ > 0, where no `unseen` feature is active."""
     sign = -np.sign(known.features(X) @ theta)
     low, high = [X[:0]], [X[:0]]
     for step in _CLIMB:
@@ -83,6 +83,7 @@ def _climb(
 
 
 def _bisect(known: KnownLayers, theta: np.ndarray, index: int, low: np.ndarray, high: np.ndarray) -> np.ndarray | None:
+    """Return a point of q = 0 with θ·φ = 0 between two others; None if the path is lost."""
     for _ in range(_HALVINGS):
         middle = _project(known, index, 0.5 * (low + high))
         if middle is None:
@@ -96,7 +97,7 @@ def _bisect(known: KnownLayers, theta: np.ndarray, index: int, low: np.ndarray, 
 
 
 def _project(known: KnownLayers, index: int, x: np.ndarray) -> np.ndarray | None:
-    """x moved onto q = 0 of one unit."""
+    """Return x moved onto q = 0 of one unit; None if the steps do not converge."""
     for _ in range(8):
         cell = known.cell_at(x)
         q, m = float(cell.Q[index] @ x + cell.q0[index]), cell.Q[index]

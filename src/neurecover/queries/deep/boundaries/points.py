@@ -1,8 +1,8 @@
-"""Where to ask: points at random, and points on a boundary that is known.
+"""Random points, and points on a known boundary.
 
-Gaussian points at several distances reach most cells. Few of them lie where nearly all units of a layer are on or
-nearly all are off; if the first layer's W is square such cells are reached on purpose, by x = W⁻¹(z − b) with z of
-chosen signs.
+Gaussian points at several distances reach most cells. Few of them lie where nearly all units of a layer are active or
+nearly all are inactive; if the first layer's W is square, such cells are reached by x = W⁻¹(z − b) with z of chosen
+signs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _WORST = 1e6
 
 
 def draw_points(known: KnownLayers, n: int, rng: np.random.Generator) -> np.ndarray:
-    """n points (n, d): near, far, and where possible with many or few units of the first layer on."""
+    """Draw n points (n, d): near, far, and if possible with many or few active units of the first layer."""
     X = rng.standard_normal((n, known.n_inputs)) * rng.choice([0.4, 1.0, 3.0], (n, 1))
     if known.layers:
         W, b = known.layers[0]
@@ -34,13 +34,14 @@ def draw_points(known: KnownLayers, n: int, rng: np.random.Generator) -> np.ndar
 
 @dataclass(frozen=True, eq=False)
 class BoundaryPoints:
-    """Points (n, d) of a boundary, its unit normals there (n, d), and how far along them no known unit is met (n,)."""
+    """Points (n, d) of a boundary, its unit normals there (n, d), and the room along them up to a known unit (n,)."""
 
     points: np.ndarray
     normals: np.ndarray
     room: np.ndarray
 
     def take(self, index: np.ndarray) -> BoundaryPoints:
+        """Return some of the points."""
         return BoundaryPoints(self.points[index], self.normals[index], self.room[index])
 
 
@@ -52,7 +53,7 @@ def find_boundary_points(
     near: np.ndarray,
     unseen: np.ndarray | None = None,
 ) -> BoundaryPoints:
-    """At most n points with θ·φ(x) = 0, found without queries between points on either side of it.
+    """Find at most n points with θ·φ(x) = 0 by bisection between points on either side, without queries.
 
     `near` (d,) is a point of the boundary: if nearly all random points lie on one side, some of those around it do not.
     Points at which a feature `unseen` (f,) is not zero are left out.

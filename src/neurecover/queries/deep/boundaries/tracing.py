@@ -1,13 +1,13 @@
-"""Following one unit's boundary through the cells of the known layers until all its weights are known.
+"""Tracing one unit's boundary through the cells of the known layers until all its weights are known.
 
-Inside a cell the boundary is a plane with normal J. Where it meets a known unit i, at a point c, φ goes on
-continuously but its derivative changes by ψ mᵀ, m being the gradient of q_i: the new normal is
+Inside a cell the boundary is a hyperplane with normal J. Where it meets a known unit i, at a point c, φ is continuous
+but its derivative changes by ψ mᵀ, m being the gradient of q_i: the new normal is
 
     J' = J + α m,    α = ψ·θ,
 
-and α is the one number that is new. It is read off close behind c: in the direction n = J − (J·m) m / (m·m), along
-which q_i stays as it is, the boundary lies at t = −α q_i / (J·n). If ψ·θ follows from the equations so far, the
-crossing is free of queries.
+and α is the one new number. It is measured close behind c: in the direction n = J − (J·m) m / (m·m), along which q_i is
+constant, the boundary lies at t = −α q_i / (J·n). If ψ·θ follows from the equations so far, the crossing needs no
+queries.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Position:
 
 @dataclass(frozen=True, eq=False)
 class _Crossing:
-    """The first known unit on the way along `direction`, met at `point`; `slack` is the way to the next one."""
+    """The first known unit along `direction`, met at `point`; `slack` is the distance from there to the next one."""
 
     unit: int
     point: np.ndarray
@@ -53,10 +53,11 @@ class _Crossing:
 def trace(
     box: Box, known: KnownLayers, boundary: Boundary, x: np.ndarray, rng: np.random.Generator, *, patience: int = 60
 ) -> Boundary:
-    """The boundary with as many of its weights as can be reached from its point x; complete if all could.
+    """Return the boundary with as many weights as can be reached from its point x; complete if all could.
 
-    Gives up where the boundary is not found behind three crossings in a row: it has bent at a unit that is not known, so
-    it belongs to a deeper layer or a layer below is not complete. `patience` walks are begun in all without news.
+    Tracing ends if the boundary is not found behind three crossings in a row: it has bent at an unknown unit, so it
+    belongs to a deeper layer or a layer below is incomplete. It also ends after `patience` walks in a row without a new
+    weight.
     """
     start = _Position(x, known.values(x[None])[0] > 0.0)
     places, lost, idle = [start], 0, 0
@@ -79,7 +80,7 @@ def trace(
 
 
 def _fill_gaps(box: Box, known: KnownLayers, boundary: Boundary, rng: np.random.Generator) -> Boundary:
-    """The boundary with the weights that no walk came upon, read off where it meets their units."""
+    """Return the boundary with the weights that no walk reached, measured where it meets their units."""
     if boundary.complete or known.unsigned is not None:
         return boundary
     for unit in np.flatnonzero(np.linalg.norm(boundary.free[: known.n_top], axis=1) > 1e-6):
@@ -95,13 +96,15 @@ def _fill_gaps(box: Box, known: KnownLayers, boundary: Boundary, rng: np.random.
 
 @dataclass(frozen=True, eq=False)
 class _Walk:
+    """Walks along a boundary."""
+
     box: Box
     known: KnownLayers
     boundary: Boundary
     rng: np.random.Generator
 
     def walk_to_unknown(self, here: _Position) -> tuple[_Position, _Crossing] | None:
-        """Walk along the boundary, crossing what is known, to a crossing that is not; no queries."""
+        """Walk along the boundary, without queries, to the first crossing that the equations do not determine."""
         target = self._choose_target()
         for _ in range(_STEPS):
             crossing = self._next_crossing(here, target)
@@ -119,7 +122,7 @@ class _Walk:
         return None
 
     def learn(self, here: _Position, crossing: _Crossing) -> tuple[Boundary | None, _Position | None]:
-        """Read α off between a kink found before the crossing and one behind it. None if one is not there."""
+        """Measure α between a kink before the crossing and one behind it; None if one is not there."""
         flipped = here.positive.copy()
         flipped[crossing.unit] ^= True
         old, new = self.known.cell(here.positive), self.known.cell(flipped)
@@ -130,7 +133,7 @@ class _Walk:
             return None, None
         n /= size
         for bends in _BENDS:
-            # How far n has to be followed for the largest bend, in units of the way behind c.
+            # How far to look along n for the largest bend, in units of the distance behind c.
             reach = bends * abs(m @ u) * float(np.linalg.norm(J)) / (float(np.linalg.norm(m)) * abs(J @ n))
             way = self._free_way(old.Q, old.Q @ c + old.q0, new.Q, u, n, reach, crossing)
             way = min(way, _BEHIND * (1.0 + float(np.linalg.norm(c))) / max(1.0, reach / 4.0))
@@ -149,7 +152,7 @@ class _Walk:
         return None, None
 
     def learn_at(self, point: np.ndarray, unit: int) -> Boundary | None:
-        """Read α off at a point where the boundary meets the unit."""
+        """Measure α at a point where the boundary meets the unit."""
         positive = self.known.values(point[None])[0] > 0.0
         positive[unit] = False
         cell = self.known.cell(positive)
@@ -163,7 +166,7 @@ class _Walk:
         return self.learn(_Position(point, positive), crossing)[0]
 
     def _find_kink(self, x: np.ndarray, n: np.ndarray, radius: float) -> np.ndarray | None:
-        """The one kink on the segment x + t n, |t| ≤ radius."""
+        """Return the kink on the segment x + t n, |t| ≤ radius; None if there is not exactly one."""
         X, V, R = x[None], n[None], np.array([radius])
         if not self.known.limits.contains(np.vstack([x - radius * n, x + radius * n])).all():
             return None
@@ -176,7 +179,7 @@ class _Walk:
     def _free_way(
         old: np.ndarray, q: np.ndarray, new: np.ndarray, u: np.ndarray, n: np.ndarray, reach: float, crossing: _Crossing
     ) -> float:
-        """How far before and behind the crossing, with values q there, one may ask and meet no other known unit."""
+        """Return how far before and behind the crossing, with values q there, queries meet no other known unit."""
         speed = np.maximum(np.abs(old @ u) + reach * np.abs(old @ n), np.abs(new @ u) + reach * np.abs(new @ n))
         with np.errstate(divide="ignore", invalid="ignore"):
             room = np.abs(q) / speed
@@ -184,7 +187,7 @@ class _Walk:
         return 0.7 * float(np.min(room[~np.isnan(room)], initial=np.inf))
 
     def _choose_target(self) -> int | None:
-        """A unit to make for, or none: most often one of the top known layer that θ has not seen."""
+        """Return a unit to head for, or None: usually one of the top known layer whose weight is unknown."""
         kind = self.rng.random()
         if kind < 0.2:
             return None
@@ -196,6 +199,7 @@ class _Walk:
         return self.known.n_units - self.known.n_top + int(self.rng.choice(unseen))
 
     def _next_crossing(self, here: _Position, target: int | None) -> _Crossing | None:
+        """Return the first known unit on a walk from here, towards the target if given; None if it is too far."""
         cell = self.known.cell(here.positive)
         J = self.boundary.normal(cell)
         q = cell.Q @ here.x + cell.q0
@@ -218,7 +222,7 @@ class _Walk:
         return _Crossing(int(order[0]), here.x + first * u, u, second - first)
 
     def _step_behind(self, crossing: _Crossing, flipped: np.ndarray) -> _Position | None:
-        """A point of the boundary a little behind a crossing whose bend is known."""
+        """Return a point of the boundary a little behind a crossing whose bend is known; None if there is no room."""
         cell = self.known.cell(flipped)
         J = self.boundary.normal(cell)
         if not J @ J > 0.0:
@@ -226,7 +230,7 @@ class _Walk:
         m, u = cell.Q[crossing.unit], crossing.direction
         along = u - J * ((J @ u) / (J @ J))
         if (m @ along) * (m @ u) <= 0.0:
-            # The boundary folds back here: go along m on it instead.
+            # The boundary folds back here: follow m on it instead.
             along = np.sign(m @ u) * (m - J * ((J @ m) / (J @ J)))
         along /= np.linalg.norm(along)
         q, speed = cell.Q @ crossing.point + cell.q0, cell.Q @ along
