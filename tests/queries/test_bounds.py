@@ -9,6 +9,7 @@ import neurecover as nr
 from neurecover.data.frames import Frame
 from neurecover.experiments.extract import he_network
 from neurecover.queries.box.limits import EVERYWHERE, Limits, choose_frame
+from neurecover.queries.box.options import BoxOptions
 
 LOW, HIGH = np.array([-1.0, 0.0, 480.0]), np.array([3.0, 2.0, 520.0])
 
@@ -34,8 +35,8 @@ def extract(model, d: int, low, high, seed: int = 0, **settings) -> nr.Recovery:
 @pytest.fixture(params=["middle", "data"])
 def limits(request) -> tuple[Limits, Frame]:
     data = np.random.default_rng(0).standard_normal((50, 3)) @ [[1, 0.5, 0], [0, 0.2, 0], [0, 3, 8]] + [0.5, 1.2, 495]
-    frame = choose_frame(LOW, HIGH, None if request.param == "middle" else Frame.like(data))
-    return Limits.of(LOW, HIGH, frame), frame
+    frame = choose_frame(LOW, HIGH, None if request.param == "middle" else Frame.like(data), BoxOptions())
+    return Limits.of(LOW, HIGH, frame, BoxOptions()), frame
 
 
 def is_inside(frame: Frame, Z: np.ndarray) -> np.ndarray:

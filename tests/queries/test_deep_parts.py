@@ -8,12 +8,14 @@ import pytest
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import DeepNetwork, Network
 from neurecover.queries.box.black_box import Box
+from neurecover.queries.box.limits import EVERYWHERE
 from neurecover.queries.deep.boundaries.ascent import feature_gradients, find_extreme_points, find_jointly_active
 from neurecover.queries.deep.boundaries.boundary import start_boundary
 from neurecover.queries.deep.boundaries.check import boundary_holds
 from neurecover.queries.deep.boundaries.points import draw_points, find_boundary_points
 from neurecover.queries.deep.boundaries.tracing import trace
 from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.deep.options import DeepOptions
 from neurecover.queries.deep.output import fit_output
 from neurecover.queries.deep.polish import choose_polishing_points, polish
 from neurecover.queries.deep.signs import apply_signs, find_signs_by_moving, find_signs_from_above
@@ -170,8 +172,8 @@ def test_polish_squares_the_error():
     rng = np.random.default_rng(3)
     rough = DeepNetwork([(W + 1e-7 * rng.standard_normal(W.shape), b) for W, b in network.layers])
     anchors = (np.array([-b * w for w, b in zip(*network.layers[0])]),)
-    X = choose_polishing_points(rough, anchors, 200, rng)
-    polished = polish(rough, X, network(X), Deadline())
+    X = choose_polishing_points(rough, anchors, 200, rng, EVERYWHERE, DeepOptions())
+    polished = polish(rough, X, network(X), DeepOptions(), Deadline())
     assert max(np.abs(V - W).max() for (V, _), (W, _) in zip(polished.network.layers, network.layers)) < 1e-11
     assert polished.errors.max() < 1e-11
 
@@ -180,7 +182,7 @@ def test_errors_say_when_no_answer_sees_a_weight():
     network = he_network((4, 4, 3, 1), 8)
     X = np.random.default_rng(0).standard_normal((400, 4))
     X = X[network.hidden(X)[0][:, 0] == 0.0]
-    assert polish(network, X, network(X), Deadline()).errors[0] > 1e-6
+    assert polish(network, X, network(X), DeepOptions(), Deadline()).errors[0] > 1e-6
 
 
 def test_gradients_span_the_rows_and_rows_are_lifted():

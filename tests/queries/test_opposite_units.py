@@ -7,6 +7,7 @@ import neurecover as nr
 from neurecover.activations import get
 from neurecover.certificate.ambiguity import sign_ambiguities
 from neurecover.queries.shallow.opposite_units import resolve_opposite_units
+from neurecover.queries.shallow.options import ShallowOptions
 from neurecover.queries.shallow.planes import AffinePartError, Planes
 
 
@@ -41,7 +42,9 @@ def planes_of(truth: nr.Network, k: int, rng: np.random.Generator) -> Planes:
 def test_planes_and_their_affine_part_give_the_pairs(d: int, k: int, p: int, pairs: int, activation: str) -> None:
     for seed in range(5):
         truth = network(d, k, p, pairs, seed, activation)
-        found = resolve_opposite_units(planes_of(truth, k, np.random.default_rng(seed)), get(activation), 1e-9)
+        found = resolve_opposite_units(
+            planes_of(truth, k, np.random.default_rng(seed)), get(activation), 1e-9, ShallowOptions()
+        )
         assert found is not None
         assert found.unique
         assert found.network.n_hidden == k + pairs
@@ -57,7 +60,7 @@ def test_a_straight_part_is_not_explained_by_pairs() -> None:
         for k in (4, 6, 9):
             planes = planes_of(network(6, k, 1, 0, seed), k, rng)
             other = Planes(planes.W, planes.b, planes.J, rng.standard_normal((1, 6)), planes.c, planes.error)
-            assert resolve_opposite_units(other, get("relu"), 1e-9) is None
+            assert resolve_opposite_units(other, get("relu"), 1e-9, ShallowOptions()) is None
 
 
 @pytest.mark.parametrize(("activation", "name"), [("leaky_relu(0.1)", r"leaky_relu\(0.1\)"), ("abs", "abs")])
@@ -65,7 +68,7 @@ def test_pairs_in_one_ratio_on_every_plane_are_units_of_another_activation(activ
     for seed in range(5):
         planes = planes_of(network(8, 5, 2, 0, seed, activation), 5, np.random.default_rng(seed))
         with pytest.raises(AffinePartError, match=f"activation='{name}'"):
-            resolve_opposite_units(planes, get("relu"), 1e-9)
+            resolve_opposite_units(planes, get("relu"), 1e-9, ShallowOptions())
 
 
 @pytest.mark.parametrize(

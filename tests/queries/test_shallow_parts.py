@@ -18,6 +18,7 @@ from neurecover.queries.shallow.design import add_regions, expected_errors
 from neurecover.queries.shallow.joint import measure_offsets, measure_output_weights, refine_jointly
 from neurecover.queries.shallow.lattice import reduce_lattice, subset_by_lattice
 from neurecover.queries.shallow.line_units import find_units_on_line, match_kinks
+from neurecover.queries.shallow.options import ShallowOptions
 from neurecover.queries.shallow.planes import Planes, orient, slopes_of
 from neurecover.queries.shallow.single_units import refine_single_units
 
@@ -42,7 +43,7 @@ def test_signs_are_solved_for(activation: str, d: int, k: int, p: int):
     planes = planes_of(network, rng.random(k) < 0.5)
     X = rng.standard_normal((50, d))
     np.testing.assert_allclose(planes(X), network(X), atol=1e-12)
-    found = orient(planes, get(activation), tolerance=1e-8)
+    found = orient(planes, get(activation), 1e-8, ShallowOptions())
     np.testing.assert_allclose(found(X), network(X), atol=1e-12)
     assert compare(found, network).weight_error < 1e-12
 
@@ -51,7 +52,7 @@ def test_an_affine_part_that_is_no_units_is_refused():
     planes = planes_of(a_network(2, 12, 9), np.zeros(9, dtype=bool))
     odd = Planes(planes.W, planes.b, planes.J, planes.L + 0.1, planes.c, planes.error)
     with pytest.raises(UnsolvableError, match="affine part"):
-        orient(odd, get("relu"), tolerance=1e-6)
+        orient(odd, get("relu"), 1e-6, ShallowOptions())
     with pytest.raises(ValueError, match="two linear pieces"):
         slopes_of(get("square"))
 
@@ -62,13 +63,13 @@ def test_the_lattice_finds_a_subset_sum(seed: int):
     columns = rng.standard_normal((6, 30))
     bits = rng.random(30) < 0.5
     target = columns @ bits + 1e-11 * rng.standard_normal(6)
-    np.testing.assert_array_equal(subset_by_lattice(columns, target, 1e-11), bits)
+    np.testing.assert_array_equal(subset_by_lattice(columns, target, 1e-11, ShallowOptions()), bits)
 
 
 def test_reduction_keeps_the_lattice_and_shortens_it():
     rng = np.random.default_rng(0)
     basis = rng.integers(-1000, 1000, (8, 8)).astype(float)
-    reduced = reduce_lattice(basis)
+    reduced = reduce_lattice(basis, ShallowOptions())
     change = np.linalg.solve(basis, reduced)
     # The new basis is the old one times an integer matrix of determinant ±1.
     np.testing.assert_allclose(change, np.rint(change), atol=1e-6)
@@ -82,9 +83,9 @@ def test_reduction_keeps_the_lattice_and_shortens_it():
 def test_steps_from_centred_points_cross_no_plane(d: int, k: int):
     network = a_network(4, d, k).normal_form()
     rng = np.random.default_rng(0)
-    points = Centres.around(network, rng).draw(20, rng)
+    points = Centres.around(Box(network, network.n_inputs), network, rng).draw(20, rng)
     basis = draw_basis(rng, d)
-    steps = choose_clear_steps(network, points, basis)
+    steps = choose_clear_steps(Box(network, network.n_inputs), network, points, basis)
     there = points[:, None, :] + steps[:, :, None] * basis.T
     before = points @ network.W.T + network.b > 0
     after = there @ network.W.T + network.b > 0
@@ -100,7 +101,7 @@ def test_patterns_can_be_chosen_where_rows_are_independent():
     network = a_network(4, 20, 12)
     rng = np.random.default_rng(0)
     active = rng.random((30, 12)) < 0.5
-    points = Centres.around(network, rng).at(active)
+    points = Centres.around(Box(network, network.n_inputs), network, rng).at(active)
     np.testing.assert_array_equal(points @ network.W.T + network.b > 0, active)
 
 
@@ -189,11 +190,11 @@ def test_known_units_explain_their_kinks_and_no_others():
     rng = np.random.default_rng(0)
     x, v = rng.standard_normal((2, 15))
     kinks = find_kinks(Box(network, 15), x, v, -1e4, 1e4)
-    explained, seen = match_kinks(kinks, x, v, planes.take(np.arange(7)))
+    explained, seen = match_kinks(kinks, x, v, planes.take(np.arange(7)), ShallowOptions())
     assert np.count_nonzero(explained) == 7
     assert seen.all()
     moved = Planes(planes.W, planes.b + 0.05, planes.J, planes.L, planes.c, planes.error)
-    explained, seen = match_kinks(kinks, x, v, moved)
+    explained, seen = match_kinks(kinks, x, v, moved, ShallowOptions())
     assert not explained.any()
     assert not seen.any()
 

@@ -21,13 +21,10 @@ from neurecover.pipeline.running import Progress, Run, looked_at, running
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.limits import EVERYWHERE, Limits, choose_frame
 from neurecover.queries.extraction import Extraction
+from neurecover.queries.options import QueryOptions
 from neurecover.random import RandomStateLike
 from neurecover.results import Recovery
 from neurecover.statistics import Residuals
-
-FRESH = 8  # questions that nothing was computed from, at each of the distances
-NOISY = 400  # more of them, for the tests of noise where answers are coarse
-DISTANCES = (0.3, 1.0, 10.0)  # of the fresh questions, in units of √d
 
 _RELU = activations.get("relu")
 SMOOTH = "Smooth units are found from samples: neurecover.recover(oracle, n_samples=2000, activation='auto')."
@@ -43,6 +40,7 @@ def extract(
     random_state: RandomStateLike = None,
     time_budget: float | None = None,
     progress: bool | Progress = False,
+    options: QueryOptions | None = None,
 ) -> Recovery:
     """Extract the network behind an oracle by chosen queries; return it with a certificate.
 
@@ -59,6 +57,7 @@ def extract(
         that bends smoothly and levels off. Or one of relu, leaky_relu, abs, tanh and sigmoid; only relu in several
         layers. (sigmoid(z) = (1 + tanh(z/2))/2, so that a network of one is a network of the other.)
     random_state, time_budget, progress : as in `neurecover.recover`.
+    options : the numbers that decide how the oracle is queried, for experiments; None for those that were measured.
 
     An oracle that is not such a network gives a `Recovery` whose verdict says so.
     """
@@ -72,7 +71,7 @@ def extract(
     act = None if isinstance(activation, str) and activation.strip() == "auto" else _check_activation(activation)
     widths, depth = _architecture(n_hidden, depth)
     with running("extract", random_state, time_budget, progress) as run:
-        box = _make_box(oracle, query_budget)
+        box = _make_box(oracle, query_budget, options or QueryOptions())
         try:
             found = _to_input_units(_extract(box, widths, depth, accuracy, act, run), box)
             network, certificate = _certify(box, found, n_hidden, run)
@@ -86,12 +85,12 @@ def extract(
     return run.recovery(network, certificate, "queries", None, box.queries)
 
 
-def _make_box(oracle: Oracle, budget: int | None) -> Box:
+def _make_box(oracle: Oracle, budget: int | None, options: QueryOptions) -> Box:
     """Return the oracle with queries centred on its data, and within its bounds if it has any."""
     frame, limits = oracle.frame, EVERYWHERE
     if oracle.bounds is not None:
-        frame = choose_frame(*oracle.bounds, frame)
-        limits = Limits.of(*oracle.bounds, frame)
+        frame = choose_frame(*oracle.bounds, frame, options.box)
+        limits = Limits.of(*oracle.bounds, frame, options.box)
     return Box(
         oracle.ask,
         oracle.n_inputs,
@@ -100,6 +99,7 @@ def _make_box(oracle: Oracle, budget: int | None) -> Box:
         frame=frame,
         single=oracle.single,
         limits=limits,
+        options=options,
     )
 
 
@@ -263,10 +263,10 @@ def _to_input_units(found: Extraction, box: Box) -> Extraction:
 def _certify(
     box: Box, found: Extraction, n_hidden: int | tuple[int, ...] | None, run: Run
 ) -> tuple[Network | DeepNetwork, Certificate]:
-    """Certify the network on queries that nothing was computed from."""
-    network = found.network.normal_form()
+    """Certify the network on held-out queries."""
+    options, network = box.options, found.network.normal_form()
     d = box.n_inputs
-    Z = np.concatenate([distance * run.rng.standard_normal((FRESH, d)) for distance in DISTANCES])
+    Z = np.concatenate([distance * run.rng.standard_normal((options.held_out, d)) for distance in options.distances])
     Z = box.limits.pull_inside(Z)
     holdout = Residuals(network, network.n_outputs, int(np.sum(network.n_hidden)))
     answers, X = box(Z), box.inputs(Z)
@@ -274,9 +274,9 @@ def _certify(
     names = tuple(f"x{j}" for j in range(d)), tuple(f"y{j}" for j in range(network.n_outputs))
     run.clock.excerpt = Excerpt.of_answers(X, network, answers, network(X), *names)
     # In single precision, so that an oracle that works in it sees the same inputs as the network.
-    noisy = box.limits.pull_inside(run.rng.standard_normal((NOISY, d))).astype(np.float32).astype(float)
+    noisy = box.limits.pull_inside(run.rng.standard_normal((options.noise_queries, d))).astype(np.float32).astype(float)
     weighted = found.weighted if found.resolution > COARSE else None
-    asked = Asked(
+    evidence = Asked(
         box.queries,
         found.residual,
         found.resolution,
@@ -286,7 +286,7 @@ def _certify(
         weighted,
         None if weighted is None else (box.inputs(noisy), box(noisy)),
     )
-    return network, certify_queried(network, asked, holdout, n_hidden)
+    return network, certify_queried(network, evidence, holdout, n_hidden)
 
 
 def _constant_result(

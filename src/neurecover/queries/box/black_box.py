@@ -15,20 +15,12 @@ from numpy.typing import ArrayLike
 from neurecover.data.frames import Frame
 from neurecover.exceptions import UnsolvableError
 from neurecover.queries.box.limits import EVERYWHERE, Limits
+from neurecover.queries.options import QueryOptions
 
-_LENGTHS = (1e-6, 1e-4, 1e-2, 1.0, 100.0)
-_STEPS = np.array([0.0, 0.71, 1.87, 3.14, 3.9, 5.0])
-_PLACES, _SPARE = 6, 6
-# How far towards the limits of the box segments begin, so that there is room for them.
-_MIDST = 0.5
-_COARSE = 1e-11
-# The scale of a box whose answers are all zero.
-_NOTHING = 1e-290
-_FINEST, _FINEST_SINGLE, _FINEST_HALF = 2.0**-52, 2.0**-24, 2.0**-11
-# How far out a box in half precision, whose largest number is 65504, is asked.
-_HALF = 6.0
-# Two answers to one question that differ by less are the rounding of sums added up in another order.
-_JITTER = 1e-13
+# Places of the queries on a segment: uneven, so that they do not fall in with a grid of digits.
+PLACES = np.array([0.0, 0.71, 1.87, 3.14, 3.9, 5.0])
+# The rounding of one number in double, single and half precision.
+DOUBLE, SINGLE, HALF = 2.0**-52, 2.0**-24, 2.0**-11
 
 
 @dataclass(frozen=True)
@@ -45,7 +37,7 @@ class Box:
 
     `ask` receives at most `batch` rows at a time and at most `budget` rows in all. With a `frame`, a query z is sent as
     x = mean + z·spread. `single` says that the oracle rounds its inputs to single precision; this is also detected.
-    `limits` say where it may be queried; the callers keep to them.
+    `limits` say where it may be queried; the callers keep to them. `options` go with the oracle to all that query it.
     """
 
     def __init__(
@@ -58,12 +50,14 @@ class Box:
         frame: Frame | None = None,
         single: bool = False,
         limits: Limits = EVERYWHERE,
+        options: QueryOptions | None = None,
     ) -> None:
         for name, value in (("n_inputs", n_inputs), ("batch", batch), ("budget", budget)):
             if value is not None and value < 1:
                 raise ValueError(f"expected {name} to be at least 1. Got {value} instead.")
         self.n_inputs = n_inputs
         self.limits = limits
+        self.options = options or QueryOptions()
         self.budget = budget
         self.whitening = None if frame is None else frame.whitening
         self._frame, self._single = frame, single
@@ -108,7 +102,8 @@ class Box:
     @property
     def coarse(self) -> bool:
         """Whether answers have clearly fewer digits than float64 arithmetic gives."""
-        return self.resolution > _COARSE
+        options = self.options.box
+        return self.resolution > options.coarse
 
     @property
     def scale(self) -> float:
@@ -158,20 +153,21 @@ class Box:
         return self._probe
 
     def _probe_oracle(self) -> _Probe:
+        options = self.options.box
         rng = np.random.default_rng(0)
         start, direction = rng.standard_normal((2, 2, 1, self.n_inputs))
-        more, ways = rng.standard_normal((2, _SPARE, 1, self.n_inputs))
+        more, ways = rng.standard_normal((2, options.spare, 1, self.n_inputs))
         # Several places, because the terms may happen to cancel at one of them.
-        others = rng.standard_normal((_PLACES, self.n_inputs))
+        others = rng.standard_normal((options.places, self.n_inputs))
         others = self.limits.pull_inside(others)
-        start, more = self.limits.pull_inside(start, _MIDST), self.limits.pull_inside(more, _MIDST)
+        start, more = self.limits.pull_inside(start, options.start), self.limits.pull_inside(more, options.start)
         places = self(others)
-        scale = max(_rms(places), _NOTHING)
+        scale = max(_rms(places), 1e-290)
         growth = max(_rms(places - places.mean(axis=0)), 1e-6 * scale)
         left = np.zeros(0)
         # All units may be inactive on the first segments: try others of the same length before longer ones.
-        elsewhere = (others[:, None], np.resize(direction, (_PLACES, 1, self.n_inputs)), _LENGTHS[0])
-        tries = [(start, direction, length) for length in _LENGTHS]
+        elsewhere = (others[:, None], np.resize(direction, (options.places, 1, self.n_inputs)), options.lengths[0])
+        tries = [(start, direction, length) for length in options.lengths]
         for number, (begin, along, length) in enumerate([tries[0], elsewhere, *tries[1:]]):
             segments = self._segments(begin, along, length)
             Y = np.stack([self(segment) for segment in segments])
@@ -187,27 +183,28 @@ class Box:
                 left = np.array([_affine_residual(y) for y in Y[varies]])
                 break
         if not left.size:
-            return _Probe(_FINEST, scale, growth)
+            return _Probe(DOUBLE, scale, growth)
         # A kink on one segment leaves a far larger residual than the rounding on the others.
         residual = left.max() if left.max() < 100.0 * left.min() else left.min()
         in_single, in_half = np.array_equal(Y, Y.astype(np.float32)), np.array_equal(Y, _in_half(Y))
-        resolution = max(float(residual) / scale, _FINEST_SINGLE if in_single else _FINEST)
-        in_half = in_half and resolution > _COARSE
-        resolution = max(resolution, _FINEST_HALF) if in_half else resolution
+        resolution = max(float(residual) / scale, SINGLE if in_single else DOUBLE)
+        in_half = in_half and resolution > options.coarse
+        resolution = max(resolution, HALF) if in_half else resolution
         # An oracle that answers in single precision is assumed to round its inputs to it too.
-        self._single = self._single or (in_single and resolution > _COARSE)
+        self._single = self._single or (in_single and resolution > options.coarse)
         if in_half and not self.limits:
             # Far out, answers in half precision are infinite.
-            self.limits = Limits.cube(self.n_inputs, _HALF)
+            self.limits = Limits.cube(self.n_inputs, options.half_range, options)
         return _Probe(resolution, scale, growth)
 
     def _segments(self, start: np.ndarray, along: np.ndarray, length: float) -> np.ndarray:
-        return start + length * _STEPS[:, None] * self.limits.shorten(start, along, length * _STEPS[-1])
+        return start + length * PLACES[:, None] * self.limits.shorten(start, along, length * PLACES[-1])
 
     def _check_repeatable(self, X: np.ndarray, Y: np.ndarray) -> None:
+        options = self.options.box
         # The same rows in the same batch, because a batch of another size may be summed in another order.
         again = self(X)
-        apart = np.abs(again - Y).max(axis=1) > _JITTER * max(float(np.abs(Y).max()), 1e-300)
+        apart = np.abs(again - Y).max(axis=1) > options.repeat * max(float(np.abs(Y).max()), 1e-300)
         # Threads may sum a few answers in another order, but not most of them.
         if np.count_nonzero(apart) > len(X) // 2:
             raise UnsolvableError(
@@ -227,6 +224,6 @@ def _rms(Y: np.ndarray) -> float:
 
 def _affine_residual(y: np.ndarray) -> float:
     """Return the largest residual of the best affine function of τ through y (6, p)."""
-    basis = np.linalg.qr(np.column_stack([np.ones(len(y)), _STEPS - _STEPS.mean()]))[0]
+    basis = np.linalg.qr(np.column_stack([np.ones(len(y)), PLACES - PLACES.mean()]))[0]
     centred = y - y[0]
     return float(np.abs(centred - basis @ (basis.T @ centred)).max())

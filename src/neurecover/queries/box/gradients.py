@@ -19,19 +19,6 @@ import numpy as np
 
 from neurecover.queries.box.black_box import Box
 
-# Disagreement that counts as rounding, in units of the rounding of an answer: a dozen of them may add up.
-_SAFETY = 30.0
-# By how much steps that crossed a plane are shortened, round after round, and how many of them are worth looking for.
-_SHORTEN, _FEW = (2.5, 2.5, 6.0, 6.0, 6.0, 6.0, 6.0), 6
-# Lengths that are tried, with so many directions each; below _CHEAP steps a gradient costs no more than that.
-_LADDER, _RUNGS, _MOST_RUNGS, _PROBES, _CHEAP = 0.4, 4, 12, 4, 32
-# The part of a length that passed which is taken, because other directions may do a little worse.
-_PROBED = 0.75
-# How many times a step the checks reach, and a little more.
-_FARTHEST = 3.1
-# Floats asked in one batch when regions are put together.
-_BATCH = 2**21
-
 
 @dataclass(frozen=True, eq=False)
 class Gradients:
@@ -86,12 +73,12 @@ def measure_gradients(
     noise = box.noise(points, values)
     jacobians = np.empty((len(points), values.shape[1], basis.shape[1]))
     sound = np.full(len(points), not check)
-    for group in _groups(np.arange(len(points)), basis):
+    for group in _groups(np.arange(len(points)), basis, box.options.box.batch):
         jacobians[group] = _differences(box, points[group], values[group], basis, steps[group])
         if check:
             sound[group] = _stays_inside(box, points[group], values[group], basis, steps[group], jacobians[group], rng)
     for r in np.flatnonzero(~sound):
-        sound[r] = _repair(box, points[r], values[r], basis, steps[r], jacobians[r], rng)
+        sound[r] = _Stencil(box, points[r], values[r], basis, steps[r], jacobians[r], rng).repair()
     return Gradients(points, values, jacobians, basis, steps, noise, sound)
 
 
@@ -110,94 +97,99 @@ def choose_steps(
     long as a step, with ever shorter steps. When a whole gradient is as cheap as the test, the shortest step is taken
     at once.
     """
+    options = box.options.box
     steps = _limit_steps(box, points, np.array(steps, dtype=float))
     d, m = basis.shape
-    if m == 0 or (m < _CHEAP and not box.coarse):
-        return steps * _LADDER**_RUNGS
+    if m == 0 or (m < options.cheap and not box.coarse):
+        return steps * options.ladder**options.rungs
     todo = np.arange(len(points))
-    for _ in range(_MOST_RUNGS):
+    for _ in range(options.most_rungs):
         if not len(todo):
             break
-        u = rng.choice([-3.0, 3.0], (len(todo), _PROBES, m)) @ basis.T * (steps[todo] / np.sqrt(m))[:, None, None]
-        asked = points[todo, None, None, :] + np.stack([u, -u], axis=1)
-        answers = box(asked.reshape(-1, d))
-        noise = box.noise(asked.reshape(-1, d), answers).reshape(len(todo), -1).max(axis=1)
-        ends = answers.reshape(len(todo), 2, _PROBES, -1)
+        u = (
+            rng.choice([-3.0, 3.0], (len(todo), options.probes, m))
+            @ basis.T
+            * (steps[todo] / np.sqrt(m))[:, None, None]
+        )
+        X = points[todo, None, None, :] + np.stack([u, -u], axis=1)
+        answers = box(X.reshape(-1, d))
+        noise = box.noise(X.reshape(-1, d), answers).reshape(len(todo), -1).max(axis=1)
+        ends = answers.reshape(len(todo), 2, options.probes, -1)
         bend = np.abs(ends.sum(axis=1) - 2.0 * values[todo, None, :]).max(axis=(1, 2))
-        todo = todo[bend > _SAFETY * noise]
-        steps[todo] *= _LADDER
-    return _PROBED * steps
+        todo = todo[bend > options.disagreement * noise]
+        steps[todo] *= options.ladder
+    return options.probed * steps
 
 
 def _limit_steps(box: Box, points: np.ndarray, steps: np.ndarray) -> np.ndarray:
     """Shorten the steps (R,) or (R, m) so that three times as far stays inside the oracle's limits."""
+    options = box.options.box
     if not box.limits:
         return steps
-    longest = box.limits.room(points).reshape(-1, *[1] * (steps.ndim - 1)) / _FARTHEST
+    longest = box.limits.room(points).reshape(-1, *[1] * (steps.ndim - 1)) / options.check_reach
     return np.sign(steps) * np.minimum(np.abs(steps), longest)
 
 
-def _groups(regions: np.ndarray, basis: np.ndarray) -> list[np.ndarray]:
+def _groups(regions: np.ndarray, basis: np.ndarray, batch: int) -> list[np.ndarray]:
     """Split the regions into groups that are queried in one batch."""
-    size = max(1, _BATCH // max(1, basis.size))
+    size = max(1, batch // max(1, basis.size))
     return [regions[start : start + size] for start in range(0, len(regions), size)]
 
 
 def _differences(box: Box, points: np.ndarray, values: np.ndarray, basis: np.ndarray, steps: np.ndarray) -> np.ndarray:
     """Return the difference quotients (R, p, m) of the given steps."""
     d, m = basis.shape
-    asked = points[:, None, :] + steps[:, :, None] * basis.T
-    answers = box(asked.reshape(-1, d)).reshape(len(points), m, box.n_outputs)
+    X = points[:, None, :] + steps[:, :, None] * basis.T
+    answers = box(X.reshape(-1, d)).reshape(len(points), m, box.n_outputs)
     return np.swapaxes((answers - values[:, None, :]) / steps[:, :, None], 1, 2)
 
 
-def _repair(
-    box: Box,
-    point: np.ndarray,
-    value: np.ndarray,
-    basis: np.ndarray,
-    steps: np.ndarray,
-    jacobian: np.ndarray,
-    rng: np.random.Generator,
-) -> bool:
-    """Find the steps that crossed a hyperplane by bisection and retake them, shorter and reversed, in place.
+@dataclass(frozen=True, eq=False)
+class _Stencil:
+    """Steps (m,) from one point along the basis, and the jacobian (p, m) they give; both are repaired in place."""
 
-    If that fails twice, all steps are shortened. Return whether the steps agree in the end.
-    """
-    everything = np.arange(len(steps))
-    for number, shorten in enumerate(_SHORTEN):
-        few = _find_crossing_steps(box, point, value, basis, steps, jacobian, rng) if number < 2 else everything
-        crossed = few if len(few) else everything
-        steps[crossed] /= -shorten
-        jacobian[:, crossed] = _differences(box, point[None], value[None], basis[:, crossed], steps[None, crossed])[0]
-        if _stays_inside(box, point[None], value[None], basis, steps[None], jacobian[None], rng)[0]:
-            return True
-    return False
+    box: Box
+    point: np.ndarray
+    value: np.ndarray
+    basis: np.ndarray
+    steps: np.ndarray
+    jacobian: np.ndarray
+    rng: np.random.Generator
 
+    def repair(self) -> bool:
+        """Find the steps that crossed a hyperplane by bisection and retake them, shorter and reversed.
 
-def _find_crossing_steps(
-    box: Box,
-    point: np.ndarray,
-    value: np.ndarray,
-    basis: np.ndarray,
-    steps: np.ndarray,
-    jacobian: np.ndarray,
-    rng: np.random.Generator,
-) -> np.ndarray:
-    """Return the directions whose step disagrees with the rest, by bisection; all of them if they are many."""
-    sets, found = [np.arange(len(steps))], []
-    while 0 < len(sets) <= _FEW:
-        halves = [half for one in sets for half in np.array_split(one, 2) if len(half)]
-        z = np.zeros((len(halves), len(steps)))
-        for row, half in zip(z, halves):
-            row[half] = _draw_offsets(steps[half], rng)
-        asked = point + z @ basis.T
-        answers = box(asked)
-        left = np.abs(answers - value - z @ jacobian.T).max(axis=1)
-        bad = [half for half, wrong in zip(halves, left > _SAFETY * box.noise(asked, answers)) if wrong]
-        found += [half for half in bad if len(half) == 1]
-        sets = [half for half in bad if len(half) > 1]
-    return np.arange(len(steps)) if sets else np.array(found, dtype=int).ravel()
+        If that fails twice, all steps are shortened. Return whether the steps agree in the end.
+        """
+        everything = np.arange(len(self.steps))
+        at, value = self.point[None], self.value[None]
+        for number, shorten in enumerate(self.box.options.box.shorten):
+            few = self._find_crossing_steps() if number < 2 else everything
+            crossed = few if len(few) else everything
+            self.steps[crossed] /= -shorten
+            some = self.steps[None, crossed]
+            self.jacobian[:, crossed] = _differences(self.box, at, value, self.basis[:, crossed], some)[0]
+            if _stays_inside(self.box, at, value, self.basis, self.steps[None], self.jacobian[None], self.rng)[0]:
+                return True
+        return False
+
+    def _find_crossing_steps(self) -> np.ndarray:
+        """Return the directions whose step disagrees with the rest, by bisection; all of them if they are many."""
+        options = self.box.options.box
+        sets, found = [np.arange(len(self.steps))], []
+        while 0 < len(sets) <= options.few:
+            halves = [half for one in sets for half in np.array_split(one, 2) if len(half)]
+            z = np.zeros((len(halves), len(self.steps)))
+            for row, half in zip(z, halves):
+                row[half] = _draw_offsets(self.steps[half], self.rng)
+            X = self.point + z @ self.basis.T
+            answers = self.box(X)
+            left = np.abs(answers - self.value - z @ self.jacobian.T).max(axis=1)
+            wrong = left > options.disagreement * self.box.noise(X, answers)
+            bad = [half for half, is_wrong in zip(halves, wrong) if is_wrong]
+            found += [half for half in bad if len(half) == 1]
+            sets = [half for half in bad if len(half) > 1]
+        return np.arange(len(self.steps)) if sets else np.array(found, dtype=int).ravel()
 
 
 def _draw_offsets(steps: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -215,8 +207,9 @@ def _stays_inside(
     rng: np.random.Generator,
 ) -> np.ndarray:
     """Return whether f(x + Q z) = f(x) + J Q z for random z, (R,)."""
+    options = box.options.box
     z = _draw_offsets(steps, rng)
-    asked = points + z @ basis.T
-    answers = box(asked)
+    X = points + z @ basis.T
+    answers = box(X)
     left = np.abs(answers - values - np.einsum("rpm,rm->rp", jacobians, z)).max(axis=1)
-    return left < _SAFETY * box.noise(asked, answers)
+    return left < options.disagreement * box.noise(X, answers)

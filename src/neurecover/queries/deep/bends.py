@@ -14,8 +14,6 @@ from neurecover.queries.deep.boundaries.check import boundary_holds
 from neurecover.queries.deep.boundaries.points import find_boundary_points
 from neurecover.queries.deep.level import Level
 
-_POINTS, _POINTS_INSIDE = 40, 200
-
 
 def find_straight_units(box: Box, level: Level, rng: np.random.Generator) -> np.ndarray:
     """Return a mask (k,) of the units whose boundaries are where the level says."""
@@ -24,7 +22,8 @@ def find_straight_units(box: Box, level: Level, rng: np.random.Generator) -> np.
 
 def is_straight(box: Box, level: Level, unit: int, rng: np.random.Generator) -> bool:
     """Return whether the boundary of one unit is where the level says, tested all over it."""
-    n = _POINTS_INSIDE if box.limits else _POINTS
+    options = box.options.deep
+    n = options.bend_points_inside if box.limits else options.bend_points
     return boundary_holds(
         box, find_boundary_points(level.known, level.theta[unit], n, rng, level.points[unit], level.unseen[unit])
     )

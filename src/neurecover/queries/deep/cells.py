@@ -15,11 +15,12 @@ with φ known, and linear in the unknown θ. Inside a cell, where no known unit 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from neurecover.queries.box.limits import EVERYWHERE, Limits
+from neurecover.queries.deep.options import DeepOptions
 
 Layer = tuple[np.ndarray, np.ndarray]
 
@@ -38,13 +39,14 @@ class Cell:
 class KnownLayers:
     """Known layers (W, b), and at most one further layer, `unsigned`, whose rows are known up to sign.
 
-    `limits` say where the oracle may be queried.
+    `limits` say where the oracle may be queried, and `options` how.
     """
 
     n_inputs: int
     layers: tuple[Layer, ...] = ()
     unsigned: Layer | None = None
     limits: Limits = EVERYWHERE
+    options: DeepOptions = field(default_factory=DeepOptions)
 
     @property
     def n_units(self) -> int:

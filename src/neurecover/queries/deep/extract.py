@@ -25,20 +25,6 @@ from neurecover.queries.extraction import Extraction
 from neurecover.queries.shallow.extract import extract_shallow
 from neurecover.solve.deadline import Deadline
 
-_ATTEMPTS = 6
-# Attempts in which some layer stays without a single unit, after which no others are made.
-_BARREN = 3
-# A relative residual below this is rounding; a wrong weight leaves far more.
-_SOLVED = 1e-8
-# A residual of this many roundings is explained by them: every layer adds its own, and far answers cancel.
-_EXACT = 3e4
-# An error to expect of a unit row beyond this means that hardly any answer sees some weight in it.
-_DETERMINED = 1e-6
-# Fresh questions where the values of a layer are extreme, for each layer below the last.
-_EXTREMES = 150
-# Fresh questions at the corners of a range.
-_CORNERS = 500
-
 
 def extract_deep(
     box: Box,
@@ -54,6 +40,7 @@ def extract_deep(
     `n_hidden` are the widths of the hidden layers: a layer is complete once it has as many units. Raise UnsolvableError
     if no network was found at all. A network that fails on held-out queries is returned with its residual.
     """
+    options = box.options.deep
     if n_hidden is not None and depth is not None and depth != len(n_hidden):
         raise ValueError(f"expected as many widths as hidden layers, {depth}. Got n_hidden={n_hidden} instead.")
     widths = n_hidden or ()
@@ -70,10 +57,10 @@ def extract_deep(
         queries=box.queries,
         residual=found.residual,
         resolution=box.resolution,
-        exact=found.residual < max(_EXACT * box.resolution, 1e-12),
+        exact=found.residual < max(options.exact_roundings * box.resolution, 1e-12),
         errors=found.errors,
-        unreached=_describe_unreached(found, n_hidden),
-        notes=_describe_residual(found),
+        unreached=_describe_unreached(found, n_hidden, options.determined),
+        notes=_describe_residual(found, options.solved),
     )
 
 
@@ -94,15 +81,16 @@ def _silent(stage: str, figure: float) -> None:
 
 def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
     """Return the best network of a few attempts, stopping when the residual on held-out queries is rounding."""
+    options = box.options.deep
     span = find_gradient_span(box, rng)
     if span.shape[1] == 0:
         raise UnsolvableError("The oracle gives the same answer to every query, so no hidden unit is visible.")
     # Within limits, some points are reached only along directions that do not matter.
     reduced = span.shape[1] < box.n_inputs and not box.limits
-    inner = Box(lambda X: box(X @ span.T), span.shape[1]) if reduced else box
+    inner = Box(lambda X: box(X @ span.T), span.shape[1], options=box.options) if reduced else box
     best: _Found | None = None
     failure, barren = "", 0
-    for attempt in range(_ATTEMPTS):
+    for attempt in range(options.attempts):
         try:
             eager = replace(plan, patience=plan.patience * (attempt + 1))
             solution = solve_layers(inner, eager, rng, deadline, tell)
@@ -111,13 +99,17 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
             failure = str(error)
             tell("attempts that failed", attempt + 1.0)
             barren += isinstance(error, EmptyLayerError)
-            if barren == _BARREN or deadline.passed or (box.budget is not None and box.queries >= 0.9 * box.budget):
+            if (
+                barren == options.empty_attempts
+                or deadline.passed
+                or (box.budget is not None and box.queries >= options.budget * box.budget)
+            ):
                 break
             continue
         tell("residual", found.residual)
         if best is None or found.residual < best.residual:
             best = found
-        if best.residual < _SOLVED or deadline.passed:
+        if best.residual < options.solved or deadline.passed:
             break
     if best is None:
         raise UnsolvableError(failure)
@@ -128,10 +120,10 @@ def _finish(
     box: Box, inner: Box, solution: Solution, span: np.ndarray, rng: np.random.Generator, deadline: Deadline
 ) -> _Found:
     """Polish the network, express it in all inputs, and measure its residual."""
-    output = solution.output
+    options, output = box.options.deep, solution.output
     n = int(1.3 * output.network.n_parameters / box.n_outputs) + 50
-    X = choose_polishing_points(output.network, solution.anchors, n, rng, box.limits)
-    polished = polish(output.network, X, inner(X), deadline)
+    X = choose_polishing_points(output.network, solution.anchors, n, rng, box.limits, options)
+    polished = polish(output.network, X, inner(X), options, deadline)
     network = polished.network
     if inner is not box:
         network = lift(box, network, span, rng)
@@ -145,22 +137,23 @@ def measure_residual(box: Box, network: DeepNetwork, rng: np.random.Generator) -
     standard Gaussian inputs, and far out. Further queries are made where the values of some layer are extreme, because
     a missed unit above it that hardly ever changes does so there.
     """
+    options = box.options.deep
     n = max(200, -(-network.n_parameters // network.n_outputs))
     X = rng.standard_normal((n, network.n_inputs)) * np.resize([0.3, 1.0, 5.0], n)[:, None]
     X = box.limits.pull_inside(X)
     for number in range(1, network.depth):
-        known = KnownLayers(network.n_inputs, network.layers[:number], limits=box.limits)
-        X = np.vstack([X, find_extreme_points(known, _EXTREMES, rng)])
+        known = KnownLayers(network.n_inputs, network.layers[:number], limits=box.limits, options=options)
+        X = np.vstack([X, find_extreme_points(known, options.held_out_extremes, rng)])
     if box.limits:
-        X = np.vstack([X, box.limits.corners(_CORNERS, rng)])
+        X = np.vstack([X, box.limits.corners(options.held_out_corners, rng)])
     Y = box(X)
     return float((np.abs(network(X) - Y).max(axis=1) / answer_sizes(Y)).max())
 
 
-def _describe_unreached(found: _Found, n_hidden: tuple[int, ...] | None) -> tuple[str, ...]:
+def _describe_unreached(found: _Found, n_hidden: tuple[int, ...] | None, determined: float) -> tuple[str, ...]:
     """Return a sentence for each kind of weight or unit that the queries did not determine."""
     sentences = []
-    count = int(np.count_nonzero(found.errors > _DETERMINED))
+    count = int(np.count_nonzero(found.errors > determined))
     if count:
         sentences.append(f"{count} hidden units have weights that the answers hardly determine; see their errors.")
     if found.always_on:
@@ -174,8 +167,8 @@ def _describe_unreached(found: _Found, n_hidden: tuple[int, ...] | None) -> tupl
     return tuple(sentences)
 
 
-def _describe_residual(found: _Found) -> tuple[str, ...]:
+def _describe_residual(found: _Found, solved: float) -> tuple[str, ...]:
     """Return a note if the network does not reproduce the oracle."""
-    if found.residual < _SOLVED:
+    if found.residual < solved:
         return ()
     return (f"The network does not reproduce the oracle: held-out queries leave a residual of {found.residual:.1e}.",)

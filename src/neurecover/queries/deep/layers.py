@@ -27,17 +27,6 @@ from neurecover.queries.deep.signs import apply_signs, find_signs_by_moving, fin
 from neurecover.solve.deadline import Deadline
 
 Progress = Callable[[str, float], None]
-# How often the search may go back to a layer, and the lines without news that this takes at least.
-_RETURNS = 12
-_AGAIN = 4
-# Returns in a row that bring no unit, neither to the layers below nor to the one above, and end the attempt.
-_BARREN = 2
-# Lines towards where a unit that is always on might change.
-_CHASES = 6
-# Questions for units that hardly ever change, before a network is taken to be complete.
-_EXTREMES = 500
-# Layers up to this width are tested for units of deeper layers before they are closed.
-_FEW = 16
 
 
 class EmptyLayerError(UnsolvableError):
@@ -111,8 +100,9 @@ class Stage:
 
 def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> Solution:
     """Find the network of the oracle; raise UnsolvableError if some layer cannot be found."""
+    options = box.options.deep
     answers = Answers(box, rng)
-    levels = [Level.above(KnownLayers(box.n_inputs, limits=box.limits))]
+    levels = [Level.above(KnownLayers(box.n_inputs, limits=box.limits, options=box.options.deep))]
     returns = barren = units_below = 0
     while True:
         number = len(levels)
@@ -123,7 +113,7 @@ def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadl
             below = sum(level.n_units for level in levels[:-1])
             barren = barren + 1 if isinstance(error, EmptyLayerError) and below == units_below else 0
             units_below = below
-            if number == 1 or returns == _RETURNS or barren == _BARREN or deadline.passed:
+            if number == 1 or returns == options.returns or barren == options.empty_returns or deadline.passed:
                 raise
             tell("back to hidden layer", number - 1.0)
             returns += 1
@@ -134,7 +124,11 @@ def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadl
             where = number - 1 - missing.down
             larger = add_unit(levels[where], missing.unit, missing.point)
             returns += 1
-            if returns > _RETURNS or larger.n_units == 1 or not is_straight(box, larger, larger.n_units - 1, rng):
+            if (
+                returns > options.returns
+                or larger.n_units == 1
+                or not is_straight(box, larger, larger.n_units - 1, rng)
+            ):
                 levels[-1] = replace(stage.level, missing=None, below=None)
                 continue
             tell("a unit turned up in hidden layer", where + 1.0)
@@ -151,7 +145,8 @@ def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadl
 
 def _drop_bent(box: Box, level: Level, rng: np.random.Generator) -> Level:
     """Remove units that belong to a deeper layer and were admitted by mistake."""
-    if not 1 < level.n_units <= _FEW:
+    options = box.options.deep
+    if not 1 < level.n_units <= options.few:
         return level
     straight = find_straight_units(box, level, rng)
     return replace(level, theta=level.theta[straight], points=level.points[straight], unseen=level.unseen[straight])
@@ -172,8 +167,9 @@ def _search_layer(
     deadline: Deadline,
 ) -> Stage:
     """Search lines until the layer is complete; return it, with the whole network if it is the last one."""
+    options = box.options.deep
     want, last = plan.width(number), plan.depth == number
-    needed = _AGAIN if level.closed else 1
+    needed = options.again if level.closed else 1
     level = replace(level, stale=0, closed=False)
     fit, tried = _Fit(), -1
     while level.stale < plan.patience * (1 if want is None and not last else 4):
@@ -230,30 +226,31 @@ def _fit_on_top(level: Level, answers: Answers, rng: np.random.Generator, before
     does not reproduce lie on the other side of its boundary. If the network reproduces all, but only with units that
     are always active, lines are drawn to where these would change.
     """
+    options = level.known.options
     known = level.known
     answers.ensure(n_answers_needed(known, level.n_units), known)
     output = fit_output(known, level.theta, answers.X, answers.Y, level.unseen)
     if output is None:
         return _Fit()
     answers.ensure(output.network.n_parameters // output.network.n_outputs + 100, known)
-    answers.ensure_extremes(_EXTREMES, known)
+    answers.ensure_extremes(options.extremes, known)
     if output.always_on and level.unseen.any():
         # The unseen weight of an active unit looks like a unit that is always active.
-        polished = polish(output.bare, answers.X, answers.Y, deadline).network
-        if not find_failures(polished, answers.X, answers.Y).any():
+        polished = polish(output.bare, answers.X, answers.Y, options, deadline).network
+        if not find_failures(polished, answers.X, answers.Y, options.exact).any():
             return _Fit(Output(polished, output.residual, 0, np.zeros_like(output.rest), polished), True)
-    wrong = find_failures(output.network, answers.X, answers.Y)
+    wrong = find_failures(output.network, answers.X, answers.Y, options.exact)
     if wrong.any():
         # Weights measured where they hardly matter leave small errors although no unit is missing.
-        polished = polish(output.network, answers.X, answers.Y, deadline).network
-        if not find_failures(polished, answers.X, answers.Y).any():
+        polished = polish(output.network, answers.X, answers.Y, options, deadline).network
+        if not find_failures(polished, answers.X, answers.Y, options.exact).any():
             output, wrong = replace(output, network=polished), np.zeros(len(wrong), dtype=bool)
     if 3 * np.count_nonzero(wrong) > len(wrong):
         return _Fit()
     if wrong.any():
         ends = answers.X[rng.choice(np.flatnonzero(~wrong))], answers.X[rng.choice(np.flatnonzero(wrong))]
         return _Fit(output, ends=ends)
-    if output.always_on and before.chases < _CHASES:
+    if output.always_on and before.chases < options.chases:
         slope = output.rest[:, int(np.abs(output.rest).sum(axis=0).argmax())]
         ends = draw_extreme_line(known, slope if before.chases % 2 else -slope, rng)
         return _Fit(output, True, ends, before.chases + 1)

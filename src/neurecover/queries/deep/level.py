@@ -24,17 +24,6 @@ from neurecover.queries.deep.lines import draw_line
 from neurecover.queries.lines.kinks import Kinks, find_kinks
 from neurecover.queries.lines.segments import find_normal
 
-_REACH = 20.0
-_MIDDLE = 1.2
-# Queries for one part of a line: enough for hundreds of kinks. A box that bends everywhere would take them all.
-_MOST = 5_000
-# A kink within this distance of a known boundary, relative to the size of the point, belongs to it.
-_SAME = 1e-6
-# A kink whose straight pieces are shorter than this, relative to the point, is left for another line.
-_NARROW = 1e-5
-# Points from which walks set out for weights that were not seen.
-_STARTS = 12
-
 
 @dataclass(frozen=True, eq=False)
 class Unit:
@@ -95,11 +84,12 @@ def search_line(
 
     The line is random, or the segment between two `ends`.
     """
+    options = box.options.deep
     before = level.n_units
     if ends is None:
         x, v = draw_line(level.known, rng)
         # Both ends may lie where the oracle is constant, so a line is searched in parts.
-        parts = [(-_REACH, -_MIDDLE), (-_MIDDLE, _MIDDLE), (_MIDDLE, _REACH)]
+        parts = [(-options.reach, -options.middle), (-options.middle, options.middle), (options.middle, options.reach)]
     else:
         x, v = ends[0], ends[1] - ends[0]
         parts = [(0.0, 1.0)]
@@ -113,7 +103,7 @@ def search_line(
     for start, stop in parts:
         if level.missing is not None:
             break
-        level = _search_part(box, level, x, v, find_kinks(box, x, v, start, stop, most=_MOST), rng, want)
+        level = _search_part(box, level, x, v, find_kinks(box, x, v, start, stop, most=options.line_queries), rng, want)
     return replace(level, lines=level.lines + 1, stale=0 if level.n_units > before else level.stale + 1)
 
 
@@ -128,9 +118,10 @@ def _search_part(
     box: Box, level: Level, x: np.ndarray, v: np.ndarray, kinks: Kinks, rng: np.random.Generator, want: int | None
 ) -> Level:
     """Try the unexplained kinks of one part of a line; return the level with the units found."""
+    options = box.options.deep
     points = x + kinks.positions[:, None] * v
     gaps = np.minimum(kinks.widths[:-1], kinks.widths[1:]) * np.linalg.norm(v)
-    clear = kinks.resolved & (gaps > _NARROW * (1.0 + np.linalg.norm(points, axis=1)))
+    clear = kinks.resolved & (gaps > options.narrow * (1.0 + np.linalg.norm(points, axis=1)))
     regions = _LineGradients(box, x, v, kinks, rng)
     tried = np.flatnonzero(clear & ~_is_explained(level, points))
     # Wide regions give better gradients, so they come first.
@@ -186,14 +177,15 @@ class _LineGradients:
             step = min(
                 0.03 * kinks.widths[piece] * float(np.linalg.norm(self._v)), 1e-4 * (1.0 + float(np.linalg.norm(point)))
             )
-            asked = measure_gradients(self._box, point[None], self._basis, np.array([step]), rng=self._rng)
-            self._known[piece] = asked.full()[0].T if asked.sound[0] else None
+            measured = measure_gradients(self._box, point[None], self._basis, np.array([step]), rng=self._rng)
+            self._known[piece] = measured.full()[0].T if measured.sound[0] else None
         return self._known[piece]
 
 
 def _is_explained(level: Level, points: np.ndarray) -> np.ndarray:
     """Return whether each point lies on the boundary of a known unit, (n,)."""
-    size = _SAME * (1.0 + np.linalg.norm(points, axis=1))
+    options = level.known.options
+    size = options.same * (1.0 + np.linalg.norm(points, axis=1))
     result = np.zeros(len(points), dtype=bool)
     for i, x in enumerate(points):
         cell = level.known.cell_at(x)
@@ -234,11 +226,11 @@ def _find_unit_at(
     if jump is None or not np.any(jump):
         return None
     boundary, gap = start_boundary(known.cell_at(x), x, find_normal(jump))
-    if gap > 1e-4:
+    if gap > known.options.fits_cell:
         return None
     if not boundary.complete:
         boundary = trace(box, known, boundary, x, rng)
-    unseen = np.linalg.norm(boundary.free, axis=1) > 1e-6
+    unseen = boundary.unseen(known.options.unseen)
     if not boundary.complete and not _is_nearly_complete(known, boundary, unseen):
         return None
     theta = correct_boundary(box, known, np.where(unseen, 0.0, boundary.theta), unseen, x, rng)
@@ -247,14 +239,15 @@ def _find_unit_at(
 
 def fill_unseen_weights(box: Box, level: Level, rng: np.random.Generator) -> Level:
     """Return the level with unseen weights measured by tracing from many points of the boundaries."""
+    options = box.options.deep
     theta, unseen = level.theta.copy(), level.unseen.copy()
     for j in np.flatnonzero(unseen.any(axis=1)):
         boundary = Boundary(theta[j], np.eye(theta.shape[1])[:, unseen[j]])
-        for x in find_boundary_points(level.known, theta[j], _STARTS, rng, level.points[j], unseen[j]).points:
+        for x in find_boundary_points(level.known, theta[j], options.restarts, rng, level.points[j], unseen[j]).points:
             boundary = trace(box, level.known, boundary, x, rng, patience=10)
             if boundary.complete:
                 break
-        left = np.linalg.norm(boundary.free, axis=1) > 1e-6
+        left = boundary.unseen(options.unseen)
         grown = correct_boundary(box, level.known, np.where(left, 0.0, boundary.theta), left, level.points[j], rng)
         if grown is not None:
             theta[j], unseen[j] = grown, left

@@ -16,13 +16,12 @@ from neurecover.queries.deep.boundaries.points import draw_points
 from neurecover.queries.deep.cells import KnownLayers
 
 Line = tuple[np.ndarray, np.ndarray]
-# The part of the lines that join extreme points, and the ascents of which the best is taken.
-_EXTREME, _ASCENTS = 0.7, 20
 
 
 def draw_line(known: KnownLayers, rng: np.random.Generator) -> Line:
     """Draw a point and a direction of length √d; most lines join extreme points once a layer is known."""
-    if known.layers and rng.random() < _EXTREME:
+    options = known.options
+    if known.layers and rng.random() < options.extreme:
         k = len(known.layers[-1][1])
         g = rng.standard_normal(k) * (rng.random(k) < rng.choice([0.3, 1.0]))
         p, q = _find_extreme_point(known, g, rng), _find_extreme_point(known, -g, rng)
@@ -42,7 +41,8 @@ def draw_extreme_line(known: KnownLayers, g: np.ndarray, rng: np.random.Generato
 
 def _find_extreme_point(known: KnownLayers, g: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return the point (d,) of largest g·h / ‖h‖ among several ascents."""
+    options = known.options
     below = replace(known, unsigned=None)
-    X = climb(below, np.tile(g, (_ASCENTS, 1)), rng)
+    X = climb(below, np.tile(g, (options.ascents, 1)), rng)
     H = below.hidden(X)
     return X[int(np.argmax((H @ g) / (np.linalg.norm(H, axis=1) + 1e-3)))]

@@ -16,10 +16,7 @@ import numpy as np
 
 from neurecover.models import DeepNetwork
 from neurecover.queries.deep.cells import KnownLayers
-
-# The fit is exact if it leaves less than this of the answers: rounding stays far below, a missing unit far above.
-EXACT = 1e-6
-_REWEIGHTINGS = 40
+from neurecover.queries.deep.options import DeepOptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +48,15 @@ def fit_output(
     Weights `unseen` (k, k_m + 1) are zero in the rows because the unit never changes where the one below is active. If
     it is always active there, they appear as a linear term in h_i and are computed from it.
     """
+    options = known.options
     unseen = np.zeros(rows.shape, dtype=bool) if unseen is None else unseen
     rows = rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
     W, b, k = rows[:, :-1], rows[:, -1], len(rows)
     H = known.hidden(X)
     Z = H @ W.T + b
     basis = np.column_stack([0.5 * np.abs(Z), H, np.ones(len(X))])
-    solution, residual = _robust_fit(basis, Y)
-    if not residual < EXACT:
+    solution, residual = _robust_fit(basis, Y, options)
+    if not residual < options.exact:
         return None
     a, beta, gamma = solution[:k], solution[k:-1], solution[-1]
     if k == 0 and known.layers:
@@ -78,7 +76,7 @@ def fit_output(
     return _add_linear_part(bare, rest, residual)
 
 
-def _robust_fit(basis: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
+def _robust_fit(basis: np.ndarray, Y: np.ndarray, options: DeepOptions) -> tuple[np.ndarray, float]:
     """Return coefficients that are exact for most answers, and the largest relative residual among these.
 
     A missing unit that is always active, or inactive, except for a few answers leaves the others exact. The smallest
@@ -92,16 +90,16 @@ def _robust_fit(basis: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
     basis = basis / scale
     most = max(basis.shape[1] + 10, int(0.7 * len(Y)))
     solution = np.linalg.lstsq(basis, Y, rcond=1e-13)[0]
-    for _ in range(_REWEIGHTINGS):
+    for _ in range(options.reweightings):
         left = np.abs(basis @ solution - Y).max(axis=1)
-        if np.sort(left)[:most].max() < EXACT:
+        if np.sort(left)[:most].max() < options.exact:
             break
-        root = 1.0 / np.sqrt(left + max(1e-3 * float(np.median(left)), 1e-3 * EXACT))
+        root = 1.0 / np.sqrt(left + max(1e-3 * float(np.median(left)), 1e-3 * options.exact))
         solution = np.linalg.lstsq(root[:, None] * basis, root[:, None] * Y, rcond=1e-13)[0]
     kept = np.argsort(np.abs(basis @ solution - Y).max(axis=1))[:most]
     solution = np.linalg.lstsq(basis[kept], Y[kept], rcond=1e-13)[0]
     left = np.abs(basis @ solution - Y).max(axis=1)
-    good = left < EXACT
+    good = left < options.exact
     if np.count_nonzero(good) >= most:
         solution = np.linalg.lstsq(basis[good], Y[good], rcond=1e-13)[0]
     return solution / scale[:, None], float(np.sort(left)[:most].max())
@@ -116,9 +114,9 @@ def answer_sizes(Y: np.ndarray) -> np.ndarray:
     return np.asarray(size + (np.median(size[size > 0.0]) if size.any() else 1.0))
 
 
-def find_failures(network: DeepNetwork, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """Return which answers (n,) the network does not reproduce."""
-    return np.abs(network(X) - Y).max(axis=1) > EXACT * answer_sizes(Y)
+def find_failures(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, exact: float) -> np.ndarray:
+    """Return which answers (n,) the network does not reproduce to a relative residual of `exact`."""
+    return np.abs(network(X) - Y).max(axis=1) > exact * answer_sizes(Y)
 
 
 def _solve_signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray, sure: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

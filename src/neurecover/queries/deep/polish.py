@@ -19,24 +19,15 @@ import numpy as np
 
 from neurecover.models import DeepNetwork
 from neurecover.models.derivatives import free_directions, jacobian, parameters, with_parameters
-from neurecover.queries.box.limits import EVERYWHERE, Limits
+from neurecover.queries.box.limits import Limits
 from neurecover.queries.deep.boundaries.ascent import find_jointly_active
 from neurecover.queries.deep.boundaries.points import draw_points, find_boundary_points
 from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.deep.options import DeepOptions
 from neurecover.queries.deep.output import answer_sizes
 from neurecover.solve import Damping, Deadline, DenseSystem, Loop, Tolerances
 
-_STEPS = 8
-_RIDGE = 1e-13
-# Fractions of Σ r². What is left at the truth is rounding, of which a step promises the share of parameters per answer,
-# about three quarters; a step from near the truth takes an error e to e² and brings far more than a tenth.
-_TOLERANCES = Tolerances(rounding=1e-32, promise=0.75, gain=0.1)
-# Numbers of a Jacobian held at a time.
-_BLOCK = 2**22
-# Points at which two units are on together, at least, and the pairs that are seen to.
-_PAIRED = 3
-_PAIRS = 200
-_WANDERINGS = 40
+_BLOCK = 2**22  # numbers of a Jacobian in memory at a time: 32 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,12 +41,14 @@ class Polished:
     errors: np.ndarray
 
 
-def polish(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, deadline: Deadline) -> Polished:
-    """Take at most eight Gauss–Newton steps from `network`, while they improve it; return the best network."""
+def polish(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, options: DeepOptions, deadline: Deadline) -> Polished:
+    """Take a few Gauss–Newton steps from `network`, while they improve it; return the best network."""
     start = _Point(network.normal_form(), X, Y, 1.0 / answer_sizes(Y))
-    end = Loop(start, _TOLERANCES, Damping(_RIDGE, smallest=_RIDGE)).advance(_STEPS, deadline).point
+    tolerances = Tolerances(rounding=1e-32, promise=options.promise, gain=options.gain)
+    loop = Loop(start, tolerances, Damping(options.ridge, smallest=options.ridge))
+    end = loop.advance(options.polish_steps, deadline).point
     error = np.sqrt(end.loss / Y.size)
-    return Polished(end.network, _row_errors(end, max(error, np.finfo(float).eps)))
+    return Polished(end.network, _row_errors(end, max(error, np.finfo(float).eps), options.ridge))
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +95,7 @@ class _Point:
         return replace(self, network=with_parameters(self.network, parameters(self.network) + step).normal_form())
 
 
-def _row_errors(end: _Point, noise: float) -> np.ndarray:
+def _row_errors(end: _Point, noise: float, ridge: float) -> np.ndarray:
     """Return √Σ σ² (JᵀJ)⁻¹ over the weights of every row, without the directions that change nothing.
 
     For J with D δ = 0 along the free directions δ, (JᵀJ + δδᵀ)⁻¹ is the inverse on the others.
@@ -114,10 +107,10 @@ def _row_errors(end: _Point, noise: float) -> np.ndarray:
     length = np.linalg.norm(free, axis=0)
     free = np.linalg.qr(free[:, length > 0.0] / length[length > 0.0])[0]
     beside = DenseSystem(matrix + free @ free.T, np.eye(len(free)), np.ones(len(free)))
-    inverse = next(found for i in count() if (found := beside.solve(100.0**i * _RIDGE)) is not None)
+    inverse = next(found for i in count() if (found := beside.solve(100.0**i * ridge)) is not None)
     spread = np.diag(inverse - free @ free.T)
     # A variance that only the ridge limits, or a zero column, belongs to a weight that no answer determines.
-    seen = (spread < 0.01 / _RIDGE) & (np.diag(matrix) > 0.0)
+    seen = (spread < 0.01 / ridge) & (np.diag(matrix) > 0.0)
     variance = np.where(seen, noise**2 * np.maximum(spread, 0.0) / equations.D, np.inf)
     errors, first = [], 0
     for W, b in end.network.layers[:-1]:
@@ -131,7 +124,8 @@ def choose_polishing_points(
     anchors: tuple[np.ndarray, ...],
     n: int,
     rng: np.random.Generator,
-    limits: Limits = EVERYWHERE,
+    limits: Limits,
+    options: DeepOptions,
 ) -> np.ndarray:
     """Choose at least n points (·, d) so that every unit is active, and inactive, at more points than it has weights.
 
@@ -139,9 +133,9 @@ def choose_polishing_points(
     hardly ever active, or inactive, points beside its boundary are added; for one that is hardly ever active, or
     inactive, while a unit below is active, points where both are.
     """
-    X = draw_points(KnownLayers(network.n_inputs, network.layers[:1], limits=limits), n, rng)
+    X = draw_points(KnownLayers(network.n_inputs, network.layers[:1], limits=limits, options=options), n, rng)
     for number, points in enumerate(anchors):
-        known = KnownLayers(network.n_inputs, network.layers[:number], limits=limits)
+        known = KnownLayers(network.n_inputs, network.layers[:number], limits=limits, options=options)
         theta = np.column_stack(network.layers[number])
         on = known.features(X) @ theta.T > 0.0
         needed = 3 * theta.shape[1]
@@ -163,18 +157,19 @@ def _find_pairs(
     A weight shows where the unit below is active, and it is told from the weights of other units if its own unit is
     active in some places and inactive in others.
     """
+    options = known.options
     phi = known.features(X)
     found = []
     for side in (1.0, -1.0):
         counts = (side * (phi @ theta.T) > 0.0).T.astype(float) @ (phi[:, :-1] > 0.0)
-        for j, i in np.argwhere(counts < _PAIRED)[:_PAIRS]:
+        for j, i in np.argwhere(counts < options.paired)[: options.pairs]:
             start = find_jointly_active(known, side * theta[j], int(i), points[j], rng)
 
             def inside(X: np.ndarray, row: np.ndarray = side * theta[j], i: int = i) -> np.ndarray:
                 phi = known.features(X)
                 return (phi @ row > 0.0) & (phi[:, i] > 0.0) & known.limits.contains(X)
 
-            found.append(_wander(inside, start[: 2 * _PAIRED], rng))
+            found.append(_wander(inside, start[: 2 * options.paired], options.wanderings, rng))
     return found
 
 
@@ -184,14 +179,20 @@ def _find_beside(known: KnownLayers, theta: np.ndarray, n: int, rng: np.random.G
     way = np.minimum(0.5 * where.room, 0.3 * (1.0 + np.linalg.norm(where.points, axis=1)))
     shift = way[:, None] * where.normals
     inside = known.limits.contains
-    above = _wander(lambda X: (known.features(X) @ theta > 0.0) & inside(X), where.points + shift, rng)
-    below = _wander(lambda X: (known.features(X) @ theta < 0.0) & inside(X), where.points - shift, rng)
+    above = _wander(
+        lambda X: (known.features(X) @ theta > 0.0) & inside(X), where.points + shift, known.options.wanderings, rng
+    )
+    below = _wander(
+        lambda X: (known.features(X) @ theta < 0.0) & inside(X), where.points - shift, known.options.wanderings, rng
+    )
     return np.vstack([above, below])
 
 
-def _wander(inside: Callable[[np.ndarray], np.ndarray], X: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _wander(
+    inside: Callable[[np.ndarray], np.ndarray], X: np.ndarray, steps: int, rng: np.random.Generator
+) -> np.ndarray:
     """Return the points X (n, d) after random steps of many lengths, each taken only if it ends inside."""
-    for spread in rng.choice([0.03, 0.1, 0.3, 1.0], _WANDERINGS):
+    for spread in rng.choice([0.03, 0.1, 0.3, 1.0], steps):
         size = spread * (1.0 + np.linalg.norm(X, axis=1, keepdims=True)) / np.sqrt(max(X.shape[1], 1))
         moved = X + size * rng.standard_normal(X.shape)
         X = np.where(inside(moved)[:, None], moved, X)

@@ -22,11 +22,6 @@ from neurecover.queries.box.black_box import Box
 from neurecover.queries.deep.boundaries.points import BoundaryPoints, find_boundary_points
 from neurecover.queries.deep.cells import KnownLayers
 
-_VOTES = 3
-# Short, so that no unit above changes within; moving a unit shows all the same.
-_RADIUS = 3e-5
-_ROUNDS = 6
-
 
 @dataclass(frozen=True, eq=False)
 class Signs:
@@ -56,13 +51,14 @@ def find_signs_by_moving(
 
     points (k, d) is one point of each boundary.
     """
+    options = known.options
     k = len(rows)
     votes = np.zeros((k, 3), dtype=int)
     todo = np.arange(k)
-    for _ in range(_ROUNDS):
+    for _ in range(options.sign_rounds):
         for i in todo:
             votes[i] += _count_votes(box, known, rows, int(i), points[i], rng)
-        todo = np.flatnonzero(votes.max(axis=1) < _VOTES)
+        todo = np.flatnonzero(votes.max(axis=1) < options.votes)
         if not todo.size:
             break
     plus, minus, neither = votes.T
@@ -75,12 +71,13 @@ def _count_votes(
     box: Box, known: KnownLayers, rows: np.ndarray, unit: int, x: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """Count the points that vote for +1, for −1, and those where both sides change."""
+    options = known.options
     where = find_boundary_points(known, rows[unit], 24, rng, x)
     X, U, room = _find_lone_directions(known, rows, unit, where)
     X, U, room = X[:6], U[:6], room[:6]
     if not len(X):
         return np.zeros(3, dtype=int)
-    radius = np.minimum(_RADIUS * (1.0 + np.linalg.norm(X, axis=1)), 0.7 * room)
+    radius = np.minimum(options.sign_radius * (1.0 + np.linalg.norm(X, axis=1)), 0.7 * room)
     steps = np.array([-1.0, -0.5, 0.5, 1.0])
     points = (X[:, None, :] + (radius[:, None] * steps)[:, :, None] * U[:, None, :]).reshape(-1, X.shape[1])
     Y = box(points)

@@ -19,39 +19,33 @@ from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.gradients import draw_basis, measure_gradients
 from neurecover.queries.deep.cells import KnownLayers
 
-# Singular values of unit gradients below this come from rounding.
-_RANK = 1e-8
-# Gradients without news that end the search, and points in all that may be flat or beside a kink.
-_SPARE, _FLAT = 4, 60
-# How far towards the limits of the box gradients are asked for.
-_MIDST = 0.9
-
 
 def find_gradient_span(box: Box, rng: np.random.Generator) -> np.ndarray:
     """Find an orthonormal basis (d, r) of the span of the oracle's gradients; r = d if they span everything.
 
     Gradients are added until four in a row bring no new direction. Where the oracle is constant there is none to add.
     """
+    options = box.options.deep
     d = box.n_inputs
     basis = draw_basis(rng, d)
     span = np.zeros((d, 0))
     idle = flat = 0
-    while idle < _SPARE and flat < _FLAT and span.shape[1] < d:
-        X = box.limits.pull_inside(rng.standard_normal((1, d)) * rng.choice([0.5, 1.0, 3.0]), _MIDST)
+    while idle < options.spare_gradients and flat < options.flat and span.shape[1] < d:
+        X = box.limits.pull_inside(rng.standard_normal((1, d)) * rng.choice([0.5, 1.0, 3.0]), box.options.box.inside)
         u = rng.standard_normal((1, d))
         if np.array_equal(*box(np.vstack([X, X + 1e-3 * box.limits.shorten(X, u, 1e-3)]))):
             flat += 1
             continue
-        asked = measure_gradients(box, X, basis, np.full(1, 1e-3 * np.sqrt(d)), rng=rng)
-        if not asked.sound[0]:
+        measured = measure_gradients(box, X, basis, np.full(1, 1e-3 * np.sqrt(d)), rng=rng)
+        if not measured.sound[0]:
             flat += 1
             continue
         grown = span
-        for g in asked.full()[0]:
+        for g in measured.full()[0]:
             size = np.linalg.norm(g)
             rest = g - grown @ (grown.T @ g)
             rest -= grown @ (grown.T @ rest)
-            if size > 0.0 and np.linalg.norm(rest) > _RANK * size:
+            if size > 0.0 and np.linalg.norm(rest) > options.rank * size:
                 grown = np.column_stack([grown, rest / np.linalg.norm(rest)])
         idle = 0 if grown.shape[1] > span.shape[1] else idle + 1
         span = grown
@@ -67,11 +61,11 @@ def lift(box: Box, network: DeepNetwork, basis: np.ndarray, rng: np.random.Gener
         return rough
     directions = draw_basis(rng, box.n_inputs)
     steps = np.array([_choose_steps(rough, x, directions) for x in points])
-    asked = measure_gradients(box, points, directions, steps, rng=rng, check=False)
+    measured = measure_gradients(box, points, directions, steps, rng=rng, check=False)
     p = network.n_outputs
-    gradients = asked.jacobians.reshape(-1, box.n_inputs)
+    gradients = measured.jacobians.reshape(-1, box.n_inputs)
     # Longer steps give better gradients, so they have more weight.
-    weight = np.repeat(np.min(np.abs(steps), axis=1) / asked.noise, p)
+    weight = np.repeat(np.min(np.abs(steps), axis=1) / measured.noise, p)
     weight = weight / weight.max()
     rows = np.linalg.lstsq(weight[:, None] * U.reshape(-1, len(b)), weight[:, None] * gradients, rcond=1e-12)[0]
     return DeepNetwork([(rows @ directions.T, b), *above])

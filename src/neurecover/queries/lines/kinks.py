@@ -18,13 +18,6 @@ import numpy as np
 
 from neurecover.queries.box.black_box import Box
 
-# Two answers, each in error by up to about four times its typical rounding.
-_SAFETY = 8.0
-_LEVELS = 80
-_PASSES = 4
-_RATIO = 6.0
-_PATIENCE = 6_000
-
 
 @dataclass(frozen=True, eq=False)
 class Kinks:
@@ -102,7 +95,8 @@ class _Line:
     @property
     def fraction(self) -> float:
         """The η of a slope: short, to avoid kinks, but longer when answers are coarse."""
-        return 1.0 / 12.0 if self.box.coarse else 1.0 / 64.0
+        options = self.box.options.lines
+        return options.arm_coarse if self.box.coarse else options.arm
 
     @property
     def reach(self) -> float:
@@ -111,16 +105,17 @@ class _Line:
 
     def rungs(self, start: float, stop: float) -> np.ndarray:
         """Return the ends of the first intervals: many if far answers are too coarse to show kinks near the origin."""
+        options = self.box.options.lines
         if not self.box.coarse:
             return np.array([start, stop])
-        out = (self.reach or 1.0) * _RATIO ** np.arange(20)
+        out = (self.reach or 1.0) * options.ratio ** np.arange(20)
         ladder = np.concatenate([-out[::-1], out])
         inner = ladder[(ladder > start + 0.1 * out[0]) & (ladder < stop - 0.1 * out[0])]
         return np.concatenate([[start], inner, [stop]])
 
     def shortest(self, t: np.ndarray) -> np.ndarray:
         """Return the length below which an interval at t is not split: its points would hardly differ."""
-        return 1e4 * self.box.resolution * (self.reach + np.abs(t))
+        return self.box.options.lines.shortest * self.box.resolution * (self.reach + np.abs(t))
 
 
 @dataclass(frozen=True)
@@ -153,21 +148,22 @@ class _Intervals:
 
 def _search(line: _Line, start: float, stop: float, most: int) -> tuple[np.ndarray, np.ndarray, bool]:
     """Return the positions of the kinks, which of them are resolved, and whether the search was completed."""
+    options = line.box.options.lines
     before, limit = line.box.queries, line.box.queries + most
     rng = np.random.default_rng(0)
     work = _first_intervals(line, start, stop)
     found: list[np.ndarray] = []
     blurred: list[np.ndarray] = []
-    for _ in range(_LEVELS):
+    for _ in range(options.levels):
         work = _measure_slopes(line, work)
-        tolerance = _SAFETY * work.noise / line.fraction
+        tolerance = options.safety * work.noise / line.fraction
         work, tolerance = _keep_bent(work, tolerance)
         narrow = work.b - work.a < line.shortest(work.a)
         blurred.append(0.5 * (work.a + work.b)[narrow])
         work, tolerance = work.take(~narrow), tolerance[~narrow]
         if not len(work) or line.box.queries + 6 * len(work) > limit:
             break
-        if _is_hopeless(line.box.queries - before, sum(map(len, found))):
+        if _is_hopeless(line.box.queries - before, sum(map(len, found)), options.patience):
             break
         meeting, candidate = _find_meeting(work, tolerance, line.fraction)
         single = candidate.copy()
@@ -181,13 +177,13 @@ def _search(line: _Line, start: float, stop: float, most: int) -> tuple[np.ndarr
     return positions[order], resolved[order], not len(work)
 
 
-def _is_hopeless(queries: int, found: int) -> bool:
+def _is_hopeless(queries: int, found: int, patience: int) -> bool:
     """Return whether so many queries should have shown more kinks, if there were kinks and not curves.
 
     After q queries there are about q/3 intervals. Of m ≤ 2q kinks among them at least every hundredth interval has one
     to itself, which is found (Poisson: λ e^{−λ} with λ = 3m/q ≤ 6).
     """
-    return queries > _PATIENCE and found < queries / 300
+    return queries > patience and found < queries / 300
 
 
 def _first_intervals(line: _Line, start: float, stop: float) -> _Intervals:
@@ -203,11 +199,11 @@ def _measure_slopes(line: _Line, work: _Intervals) -> _Intervals:
     """Measure the unknown slopes, and those whose arm has become too long for a shorter interval."""
     arm = line.fraction * (work.b - work.a)
     left, right = ~(work.ha <= 8.0 * arm), ~(work.hb <= 8.0 * arm)
-    asked = line(np.concatenate([(work.a + arm)[left], (work.b - arm)[right]])).f
+    inner = line(np.concatenate([(work.a + arm)[left], (work.b - arm)[right]])).f
     count = np.count_nonzero(left)
     sa, sb, ha, hb = work.sa.copy(), work.sb.copy(), work.ha.copy(), work.hb.copy()
-    sa[left] = (asked[:count] - work.fa[left]) / arm[left, None]
-    sb[right] = (work.fb[right] - asked[count:]) / arm[right, None]
+    sa[left] = (inner[:count] - work.fa[left]) / arm[left, None]
+    sb[right] = (work.fb[right] - inner[count:]) / arm[right, None]
     ha[left], hb[right] = arm[left], arm[right]
     return replace(work, sa=sa, sb=sb, ha=ha, hb=hb)
 
@@ -283,14 +279,15 @@ def _measure_pieces(
 
     A kink whose jump is within the rounding of the two slopes is dropped; its pieces are joined and measured again.
     """
-    for left in range(_PASSES - 1, -1, -1):
+    options = line.box.options.lines
+    for left in range(options.passes - 1, -1, -1):
         edges = _piece_edges(positions, start, stop, line.reach)
         width = np.diff(edges)
         low, high = line(edges[:-1] + 0.1 * width), line(edges[1:] - 0.1 * width)
         slopes = (high.f - low.f) / (0.8 * width)[:, None]
         noise = 2.0 * np.maximum(low.noise, high.noise) / (0.8 * width)
         jump = np.abs(np.diff(slopes, axis=0)).max(axis=1, initial=0.0)
-        real = jump > _SAFETY * (noise[1:] + noise[:-1])
+        real = jump > options.safety * (noise[1:] + noise[:-1])
         if real.all() or left == 0:
             break
         positions, resolved = positions[real], resolved[real]

@@ -10,10 +10,6 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.lines.kinks import Kinks, find_kinks
 
-# A plane at distance r from the origin crosses the line beyond this with a chance of about r / FAR.
-FAR, FAR_COARSE = 1e4, 1e3
-_MOST = 100_000
-
 
 class NotPiecewiseLinearError(UnsolvableError):
     """The oracle is not piecewise linear, so that no other line would help."""
@@ -34,17 +30,18 @@ def scan_line(box: Box, rng: np.random.Generator, farther: float = 1.0, towards:
     `farther` multiplies the usual length. `towards` (d,) is the end of a line within limits. Raise
     NotPiecewiseLinearError if the oracle is not piecewise linear along the line.
     """
+    options = box.options.lines
     if box.limits:
         start, stop = box.limits.draw_ends(rng)
         stop = stop if towards is None else towards
         x, v, far = 0.5 * (start + stop), 0.5 * (stop - start), 1.0
     else:
         x, v = 0.5 * rng.standard_normal(box.n_inputs), rng.standard_normal(box.n_inputs)
-        far = farther * (FAR_COARSE if box.coarse else FAR)
-    kinks = find_kinks(box, x, v, -far, far, most=_MOST)
+        far = farther * (options.far_coarse if box.coarse else options.far)
+    kinks = find_kinks(box, x, v, -far, far, most=options.most)
     if not kinks.complete:
         raise NotPiecewiseLinearError(
-            f"Along a line the oracle is curved, or has more kinks than {_MOST} queries can find: "
+            f"Along a line the oracle is curved, or has more kinks than {options.most} queries can find: "
             "it is not a piecewise linear network, or far too wide a one."
         )
     blurred = int(np.count_nonzero(~kinks.resolved))

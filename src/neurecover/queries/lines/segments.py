@@ -16,9 +16,6 @@ import numpy as np
 
 from neurecover.queries.box.black_box import Box
 
-# A jump counts if it is this many times the rounding of the answers it is made of.
-_VISIBLE = 300.0
-
 
 @dataclass(frozen=True, eq=False)
 class LocalKinks:
@@ -35,6 +32,7 @@ def find_local_kinks(box: Box, X: np.ndarray, V: np.ndarray, radius: np.ndarray,
 
     `arm` is the fraction of the radius over which a slope is taken: the kink is sought within |t| < (1 − arm)·radius.
     """
+    options = box.options.lines
     inner = 1.0 - arm
     steps = np.array([-1.0, -inner, inner, 1.0])
     points = X[:, None, :] + (radius[:, None] * steps)[:, :, None] * V[:, None, :]
@@ -52,9 +50,9 @@ def find_local_kinks(box: Box, X: np.ndarray, V: np.ndarray, radius: np.ndarray,
         position = np.sum((start - stop) * turn, axis=1) / square
     bend = np.sqrt(square) * width[:, 0]
     gap = np.abs(start - stop).max(axis=1) * arm
-    straight = (bend < 30.0 * noise) & (gap < 30.0 * noise)
-    flat = np.abs(f[:, 3] - f[:, 0]).max(axis=1) < _VISIBLE * noise
-    return LocalKinks(position, bend > _VISIBLE * noise, straight, flat)
+    straight = (bend < options.straight * noise) & (gap < options.straight * noise)
+    flat = np.abs(f[:, 3] - f[:, 0]).max(axis=1) < options.visible * noise
+    return LocalKinks(position, bend > options.visible * noise, straight, flat)
 
 
 def confirm_kinks(
@@ -64,15 +62,16 @@ def confirm_kinks(
 
     Two pieces always meet somewhere. If the segment has another kink, f does not follow them to that point.
     """
+    options = box.options.lines
     t = found.position
     usable = found.visible & (np.abs(t) < (1.0 - arm) * radius)
     ok = np.zeros(len(X), dtype=bool)
     index = np.flatnonzero(usable)
     if not index.size:
         return ok
-    half = 0.02 * radius[index]
+    half = options.close_look * radius[index]
     again = find_local_kinks(box, X[index] + t[index, None] * V[index], V[index], half)
-    ok[index] = again.visible & (np.abs(again.position) < 1e-4 * radius[index])
+    ok[index] = again.visible & (np.abs(again.position) < options.same_place * radius[index])
     return ok
 
 

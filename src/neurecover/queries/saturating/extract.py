@@ -24,23 +24,9 @@ from neurecover.models import Network, replace_arrays
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.curvature import measure_smooth_resolution
 from neurecover.queries.extraction import Extraction
+from neurecover.queries.saturating.options import SaturatingOptions
 from neurecover.queries.saturating.steps import find_steps, limits_of
 from neurecover.solve import Deadline
-
-# Questions per parameter, more around the origin where answers are coarse, z at the former, and directions that are
-# looked at for them.
-_QUESTIONS, _MANY, _BENDING, _POOL = 6, 60, 3.0, 600
-# The part of the uncertainty of biases, far out, that is left when they are looked at nearer by for the second time.
-_NEARER = (1.0, 0.03)
-# Fresh questions at each of these distances, relative to √d and to the radius where all has settled.
-_FRESH, _DISTANCES = 16, (0.3, 1.0, 3.0)
-# How many times the rounding expected of it a residual may be and count as rounding. Where the weights are too
-# uncertain to tell, a large residual must not pass for their uncertainty.
-_RESIDUAL, _UNCERTAIN = 8.0, 1e-8
-# How often a fit is taken up again while its residuals fall below what it takes for rounding.
-_FITS, _SETTLED = 3, 0.25
-# Beyond so many parameters the fit, of cost n P², is too dear.
-_PARAMETERS = 3_000
 
 
 def extract_saturating(
@@ -53,6 +39,7 @@ def extract_saturating(
     progress: Callable[[str, float], object],
 ) -> Extraction:
     """Find the network behind the oracle; raise UnsolvableError if its units do not saturate or are too similar."""
+    options = box.options.saturating
     act = get(activation)
     limits_of(act)
     if box.n_inputs < 2:
@@ -68,7 +55,7 @@ def extract_saturating(
     if resolution > COARSE:
         # z is rounded by ρ R ‖w‖ on a circle, w by that over a step of about 1/‖w‖, and b by R times as much.
         uncertain = resolution * (steps.circle * np.linalg.norm(network.W, axis=1).max()) ** 2
-        for share in _NEARER:
+        for share in options.nearer:
             network = _refine_biases(box, network, share * uncertain, rng)
     fit = _fit(box, network, resolution, rng)
     network, k = fit.fitted, fit.fitted.n_hidden
@@ -86,34 +73,37 @@ def extract_saturating(
 
 def _fit(box: Box, network: Network, resolution: float, rng: np.random.Generator) -> Weighted:
     """Query the informative points and fit all weights to the answers; return the weighted fit."""
-    if network.n_parameters > _PARAMETERS:
+    options = box.options.saturating
+    if network.n_parameters > box.options.weighted_parameters:
         raise UnsolvableError(
             f"{network.n_hidden} units that saturate were found. A fit of their {network.n_parameters} parameters is "
-            f"beyond the limit of {_PARAMETERS}."
+            f"beyond the limit of {box.options.weighted_parameters}."
         )
-    parts = [_informative_queries(network, j, rng) for j in range(network.n_hidden)]
+    parts = [_informative_queries(network, j, options, rng) for j in range(network.n_hidden)]
     if resolution > COARSE:
         # Rounding averages out over many answers, so query also where the oracle is used.
-        parts.append(rng.standard_normal((_MANY * network.n_parameters // network.n_outputs, network.n_inputs)))
+        parts.append(rng.standard_normal((options.many * network.n_parameters // network.n_outputs, network.n_inputs)))
         parts = [X.astype(np.float32).astype(float) for X in parts]
     X = np.concatenate(parts)
     X, Y = box.inputs(X), box(X)
     fit: Weighted | None = None
-    for _ in range(_FITS):
+    for _ in range(options.fits):
         fit = fit_weighted(network if fit is None else fit.fitted, X, Y, box.whitening)
         if fit is None:
             raise UnsolvableError(f"{network.n_hidden} units that saturate were found, but not all can be told apart.")
-        if fit.chi2 > _SETTLED and (fit.converged or resolution <= COARSE):
+        if fit.chi2 > options.settled_chi2 and (fit.converged or resolution <= COARSE):
             break
     assert fit is not None
     return fit
 
 
-def _informative_queries(network: Network, j: int, rng: np.random.Generator) -> np.ndarray:
-    """Return queries (n, d) with |z_j| ≤ 3 and all other units near their limits, as near to the origin as possible."""
-    count = _QUESTIONS * (network.n_inputs + 1 + network.n_outputs)
-    tau = _BENDING * rng.uniform(-1.0, 1.0, count) - network.b[j]
-    return _points_beside(network, j, count, _BENDING, 0.0, rng) + tau[:, None] * _step_across(network, j)
+def _informative_queries(network: Network, j: int, options: SaturatingOptions, rng: np.random.Generator) -> np.ndarray:
+    """Return queries (n, d) where unit j bends and all others are near their limits, as near the origin as possible."""
+    count = options.queries * (network.n_inputs + 1 + network.n_outputs)
+    tau = options.bending * rng.uniform(-1.0, 1.0, count) - network.b[j]
+    return _points_beside(network, j, count, options.bending, 0.0, options.pool, rng) + tau[:, None] * _step_across(
+        network, j
+    )
 
 
 def _step_across(network: Network, j: int) -> np.ndarray:
@@ -122,14 +112,14 @@ def _step_across(network: Network, j: int) -> np.ndarray:
 
 
 def _points_beside(
-    network: Network, j: int, count: int, room: float, uncertain: float, rng: np.random.Generator
+    network: Network, j: int, count: int, room: float, uncertain: float, pool: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Return the points r g nearest to the origin, g ⟂ w_j, where all other units are near their limits.
 
     They stay so wherever x moves across hyperplane j with |z_j| ≤ room, if no bias errs by more than `uncertain`.
     """
     W, b, across = network.W, network.b, _step_across(network, j)
-    G = rng.standard_normal((max(_POOL, 4 * count), network.n_inputs))
+    G = rng.standard_normal((max(pool, 4 * count), network.n_inputs))
     G -= np.outer(G @ W[j], across)
     others = np.arange(len(W)) != j
     along = (W @ across)[others]
@@ -152,7 +142,9 @@ def _refine_biases(box: Box, network: Network, uncertain: float, rng: np.random.
     k, act = network.n_hidden, network.activation
     lower, upper = limits_of(act)
     room = uncertain + 2.0 * _saturation_point(act)
-    start = np.concatenate([_points_beside(network, j, 1, room, uncertain, rng) for j in range(k)])
+    start = np.concatenate(
+        [_points_beside(network, j, 1, room, uncertain, box.options.saturating.pool, rng) for j in range(k)]
+    )
     across = np.array([_step_across(network, j) for j in range(k)])
 
     def share(tau: np.ndarray) -> np.ndarray:
@@ -184,8 +176,9 @@ def _measure_residual(
     Rounding explains ρ (Σ_j |A_j| + |c| + Σ_j |A_j act′(z_j)| t_j), with t_j = Σ_i |w_ji x_i| + |b_j| for the terms
     that cancel in z_j, and as much again for the errors it causes in the weights.
     """
+    options = box.options.saturating
     d, network = box.n_inputs, fit.network
-    reach = np.repeat([*_DISTANCES, radius / np.sqrt(d)], _FRESH)
+    reach = np.repeat([*options.distances, radius / np.sqrt(d)], options.held_out)
     Z = rng.standard_normal((len(reach), d)) * reach[:, None]
     if resolution > COARSE:
         Z = Z.astype(np.float32).astype(float)
@@ -193,7 +186,7 @@ def _measure_residual(
     size = max(box.scale, float(np.abs(network.c).max()) + float(np.abs(network.A).sum(axis=1).max()))
     slope = np.abs(network.activation.derivative(X @ network.W.T + network.b))
     terms = np.abs(X) @ np.abs(network.W).T + np.abs(network.b)
-    relative = np.minimum(fit.errors_of_rows(), _UNCERTAIN) + resolution
+    relative = np.minimum(fit.errors_of_rows(), options.uncertain) + resolution
     rounding = resolution * size + (slope * terms * relative) @ np.abs(network.A).max(axis=0)
     left = np.abs(Y - network(X)).max(axis=1)
-    return float(left.max() / size), bool(np.all(left <= _RESIDUAL * rounding))
+    return float(left.max() / size), bool(np.all(left <= options.residual * rounding))

@@ -21,22 +21,17 @@ from neurecover.models import Network
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.regions import Regions
 from neurecover.queries.shallow.design import TYPICAL, add_regions
-from neurecover.queries.shallow.joint import measure_output_weights, solve_weighted
+from neurecover.queries.shallow.joint import CORRECTIONS, measure_output_weights, solve_weighted
 from neurecover.queries.shallow.planes import Planes, slopes_of
-
-_ITERATIONS = 3
-# Well-centred regions per unit and output, and a few for the affine part.
-_REGIONS, _MORE = 1.3, 4
-# What is left of the affine part that is rounding, relative to the jumps.
-_NOTHING = 1e-9
 
 
 def refine_affine(box: Box, planes: Planes, regions: Regions, accuracy: float, rng: np.random.Generator) -> Planes:
     """Fit the hyperplanes and their affine part to the gradients of many regions; return them with their errors."""
+    options = box.options.shallow
     if box.n_outputs > 1:
         planes = _fit(_measure_jumps(box, planes, rng), regions)
         planes = _measure_jumps(box, planes, rng)
-    most = int(np.ceil(_REGIONS * len(planes) / box.n_outputs)) + _MORE
+    most = int(np.ceil(options.regions * len(planes) / box.n_outputs)) + options.affine_regions
     regions = add_regions(box, _bending_part(planes), regions, accuracy, most, rng=rng)
     return _fit(planes, regions)
 
@@ -60,7 +55,7 @@ def _fit(planes: Planes, regions: Regions) -> Planes:
     design = np.hstack([(on[:, None, :] * planes.J).reshape(R * p, k), np.tile(np.eye(p), (R, 1))])
     heavy, light = np.repeat(1.0 / regions.sigma, p), np.repeat(1.0 / regions.noise, p)
     rows, offsets = np.vstack([planes.W, planes.L]), np.append(planes.b, planes.c)
-    for _ in range(_ITERATIONS):
+    for _ in range(CORRECTIONS):
         left = regions.gradients.reshape(R * p, d) - design @ rows
         rows = rows + solve_weighted(design, left, heavy)
         # Subtract the fitted slopes, which are more accurate than the measured ones.
@@ -84,12 +79,13 @@ class StraightUnits:
 
 def add_straight_units(box: Box, planes: Planes, activation: Activation) -> StraightUnits:
     """Return the hyperplanes as units in one direction each, and the affine part as units active in the whole range."""
+    options = box.options.shallow
     alpha, kappa = slopes_of(activation)
     A = planes.J / kappa
     # act(z) = α z + κ relu(z), so that α z is subtracted again.
     L, c = planes.L - alpha * A @ planes.W, planes.c - alpha * A @ planes.b
     size = np.linalg.norm(L, axis=1)
-    outputs = np.flatnonzero(size > _NOTHING * np.linalg.norm(planes.J))
+    outputs = np.flatnonzero(size > options.negligible * np.linalg.norm(planes.J))
     V = L[outputs] / size[outputs, None]
     shift = 1.0 - box.limits.minimum(V)
     added = np.zeros((len(L), len(outputs)))

@@ -12,15 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.models import Network
-from neurecover.queries.box.limits import EVERYWHERE, Limits
-
-# The rows of W count as independent while the smallest singular value is above this part of the largest.
-_INDEPENDENT = 0.05
-_POOL, _SWEEPS = 1500, 60
-# The part of the way to the edge of a range that its points keep within.
-_MIDST = 0.9
-# Part of the way to the nearest plane that a step may take.
-_CLEAR = 0.9
+from neurecover.queries.box.black_box import Box
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,18 +27,19 @@ class Centres:
     pool: np.ndarray
 
     @classmethod
-    def around(cls, network: Network, rng: np.random.Generator, limits: Limits = EVERYWHERE) -> Centres:
+    def around(cls, box: Box, network: Network, rng: np.random.Generator) -> Centres:
         """Return the centres of a network; within limits they are a pool whose patterns cannot be chosen."""
+        options = box.options.shallow
         network = network.normal_form()
-        if limits:
-            return cls(network, None, _spread_out_inside(network, rng, limits))
+        if box.limits:
+            return cls(network, None, _spread_out_inside(box, network, rng))
         k, d = network.W.shape
         nowhere = np.zeros((0, d))
         if 0 < k <= d:
             U, S, Vt = np.linalg.svd(network.W, full_matrices=False)
-            if S[-1] > _INDEPENDENT * S[0]:
+            if S[-1] > options.independent * S[0]:
                 return cls(network, (Vt.T / S) @ U.T, nowhere)
-        return cls(network, None, _spread_out(network, rng) if k else rng.standard_normal((_POOL, d)))
+        return cls(network, None, _spread_out(box, network, rng) if k else rng.standard_normal((options.pool, d)))
 
     @property
     def radius(self) -> float:
@@ -67,40 +60,41 @@ class Centres:
         return self.pool[rng.integers(len(self.pool), size=count)]
 
 
-def _spread_out(network: Network, rng: np.random.Generator) -> np.ndarray:
+def _spread_out(box: Box, network: Network, rng: np.random.Generator) -> np.ndarray:
     """Draw points and move them away from the hyperplanes; return those with the largest margin."""
+    options = box.options.shallow
     W, b = network.W, network.b
     k, d = W.shape
     wanted, radius = 1.0, 2.0 * np.sqrt(d)
-    X = 2.0 * rng.standard_normal((4 * _POOL, d))
-    for _ in range(_SWEEPS):
+    X = 2.0 * rng.standard_normal((4 * options.pool, d))
+    for _ in range(options.sweeps):
         z = X @ W.T + b
         X = X + np.sign(z) * np.maximum(wanted - np.abs(z), 0.0) @ W / max(1.0, k / d)
         X *= radius / np.linalg.norm(X, axis=1, keepdims=True)
     margin = np.abs(X @ W.T + b).min(axis=1)
-    return X[np.argsort(-margin, kind="stable")[:_POOL]]
+    return X[np.argsort(-margin, kind="stable")[: options.pool]]
 
 
-def _spread_out_inside(network: Network, rng: np.random.Generator, limits: Limits) -> np.ndarray:
+def _spread_out_inside(box: Box, network: Network, rng: np.random.Generator) -> np.ndarray:
     """Draw points away from hyperplanes and from the edge of the range; return those with the largest margin."""
+    limits, options, inside = box.limits, box.options.shallow, box.options.box.inside
     W, b = network.W, network.b
-    X = limits.pull_inside(2.0 * rng.standard_normal((4 * _POOL, network.n_inputs)), _MIDST)
+    X = limits.pull_inside(2.0 * rng.standard_normal((4 * options.pool, network.n_inputs)), inside)
     wanted = 0.3 * np.linalg.norm(X, axis=1).mean() / np.sqrt(network.n_inputs)
-    for _ in range(_SWEEPS):
+    for _ in range(options.sweeps):
         z = X @ W.T + b
         X = X + np.sign(z) * np.maximum(wanted - np.abs(z), 0.0) @ W / max(1.0, len(W) / network.n_inputs)
-        X = limits.pull_inside(X, _MIDST)
+        X = limits.pull_inside(X, inside)
     margin = np.minimum(np.abs(X @ W.T + b).min(axis=1, initial=np.inf), limits.room(X))
-    return X[np.argsort(-margin, kind="stable")[:_POOL]]
+    return X[np.argsort(-margin, kind="stable")[: options.pool]]
 
 
-def choose_clear_steps(
-    network: Network, points: np.ndarray, basis: np.ndarray, limits: Limits = EVERYWHERE
-) -> np.ndarray:
+def choose_clear_steps(box: Box, network: Network, points: np.ndarray, basis: np.ndarray) -> np.ndarray:
     """Choose signed steps (R, m) along the columns of the basis (d, m), the longer way that crosses no hyperplane.
 
     No step is longer than the distance of its point from the origin: beyond that the answers grow as fast as the step.
     """
+    limits = box.limits
     z = points @ network.W.T + network.b
     speed = network.W @ basis
     steps = np.empty((len(points), basis.shape[1]))
@@ -114,4 +108,4 @@ def choose_clear_steps(
                 forward, backward = np.minimum(forward, forth), np.minimum(backward, -back)
             steps[r] = np.where(forward >= backward, forward, -backward)
     longest = np.linalg.norm(points, axis=1, keepdims=True) + 1.0
-    return np.sign(steps) * np.minimum(_CLEAR * np.abs(steps), longest)
+    return np.sign(steps) * np.minimum(box.options.shallow.clear * np.abs(steps), longest)

@@ -38,28 +38,12 @@ from neurecover.queries.box.black_box import Box
 from neurecover.queries.lines.scan import scan_line
 from neurecover.queries.shallow.from_samples import fit_from_samples
 from neurecover.queries.shallow.line_units import find_units_on_line
+from neurecover.queries.shallow.options import ShallowOptions
 from neurecover.queries.shallow.planes import Planes, orient
-from neurecover.queries.shallow.single_units import CAUTION, refine_single_units
+from neurecover.queries.shallow.single_units import refine_single_units
 from neurecover.solve import Deadline
 
-# Answers per parameter: many where they cost little time.
-_FEWEST, _MOST, _WORK = 4.0, 100.0, 3e6
-# A unit whose row is worse than this with_line the fit may be none.
-_DOUBTFUL = 1e-3
-# Planes this near each other, as unit rows with their biases, may be one.
-_BESIDE = 0.1
-_ITERATIONS = 60
-_LINES, _AT_LEAST = 12, 3
-# Answers coarser than this show no kinks along lines, and so many units are taken to be there.
-_SHOWN, _GUESS = 1e-3, 8
 _UNFIT = "Neither units found on lines nor those found from samples fit the answers to their rounding."
-# From a start with all units in place the sum of squares falls to rounding in a few great leaps. A fit that gains less
-# than this in two iterations is there, or will not get there.
-_GAIN = 0.7
-# Beyond so many parameters the weighted fit, of cost n P², is left out.
-_PARAMETERS = 3_000
-# The sum of squares of a fit at the level of rounding, in units of n (ρ·scale)².
-_ROUNDING = 9.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,10 +64,11 @@ def extract_coarse(
     tell: Callable[[str, float], object],
 ) -> CoarseNetwork:
     """Find the network behind an oracle with coarse answers; raise UnsolvableError if none fits them to rounding."""
+    options = box.options.shallow
     units = _Candidates.empty(box)
     source: ArraySource | None = None
     most = 0
-    for _ in range(_LINES if box.resolution <= _SHOWN else 0):
+    for _ in range(options.coarse_lines if box.resolution <= options.visible else 0):
         if deadline.passed:
             raise UnsolvableError("Time ran out before all units were found: give a larger time_budget.")
         line = scan_line(box, rng, farther)
@@ -92,21 +77,21 @@ def extract_coarse(
         tell("units", float(len(units.planes)))
         confirmed = _drop_duplicates(units.confirmed())
         most = max(most, len(line.kinks.positions))
-        if units.lines == _AT_LEAST and most == 0:
+        if units.lines == options.coarse_lines_least and most == 0:
             raise UnsolvableError("The oracle has no kinks along a line, so no hidden unit is visible.")
-        if units.lines < _AT_LEAST or not new.explained.all() or len(confirmed) < most:
+        if units.lines < options.coarse_lines_least or not new.explained.all() or len(confirmed) < most:
             continue
         source = source or sample_answers(box, len(units.planes), rng)
         fitted, left = _fit_pruned(box, source, confirmed, deadline)
         tell("fit", left)
         if is_rounding(box, left):
-            network = orient(fitted, activation, tolerance=1e-2)
+            network = orient(fitted, activation, 1e-2, options)
             return _finish(box, source, network, fitted.error, rng, deadline)
     if farther > 1.0:
         raise UnsolvableError(_UNFIT)  # the samples would be the same
-    source = source or sample_answers(box, most or _GUESS, rng)
+    source = source or sample_answers(box, most or options.guess, rng)
     network = fit_from_samples(box, source, most, activation, rng, deadline)
-    network, left = fit_network(source, network, deadline)
+    network, left = fit_network(source, network, box.options.shallow, deadline)
     tell("fit", left)
     if is_rounding(box, left):
         return _finish(box, source, network, np.full(network.n_hidden, np.inf), rng, deadline)
@@ -117,15 +102,15 @@ def _finish(
     box: Box, source: ArraySource, network: Network, error: np.ndarray, rng: np.random.Generator, deadline: Deadline
 ) -> CoarseNetwork:
     """Query every unit by itself if possible, fit all answers together, and return the network with its errors."""
-    alone = refine_single_units(box, network, error, rng)
+    single = refine_single_units(box, network, error, rng)
     X, Y = next(iter(source.blocks(source.count())))
-    if alone is None:
-        network = fit_network(source, network, deadline)[0]
+    if single is None:
+        network = fit_network(source, network, box.options.shallow, deadline)[0]
     else:
-        network, error = alone.network, alone.error
-        X, Y = np.concatenate([X, alone.X]), np.concatenate([Y, alone.Y])
+        network, error = single.network, single.error
+        X, Y = np.concatenate([X, single.X]), np.concatenate([Y, single.Y])
     weighted = None
-    if network.n_parameters <= _PARAMETERS and not deadline.passed:
+    if network.n_parameters <= box.options.weighted_parameters and not deadline.passed:
         kept = _informative_rows(network, X)
         weighted = fit_weighted(network, box.inputs(X[kept]), Y[kept], box.whitening)
     if weighted is None:
@@ -188,25 +173,32 @@ def _drop_duplicates(planes: Planes) -> Planes:
 
 def sample_answers(box: Box, n_units: int, rng: np.random.Generator) -> ArraySource:
     """Query x ~ N(0, I) often enough to fit `n_units` units; return the samples."""
+    options = box.options.shallow
     parameters = n_units * (box.n_inputs + 1 + box.n_outputs) + (box.n_inputs + 1) * box.n_outputs
-    count = int(parameters * np.clip(_WORK / parameters**2, _FEWEST, _MOST)) // box.n_outputs + 64
+    count = (
+        int(parameters * np.clip(options.answers_work / parameters**2, options.answers_least, options.answers_most))
+        // box.n_outputs
+        + 64
+    )
     X = box.limits.pull_inside(rng.standard_normal((count, box.n_inputs)))
     X = box.round_queries(X.astype(np.float32).astype(float))
     return ArraySource(X, box(X))
 
 
-def fit_planes(source: ArraySource, planes: Planes, deadline: Deadline) -> tuple[Planes, float]:
+def fit_planes(
+    source: ArraySource, planes: Planes, options: ShallowOptions, deadline: Deadline
+) -> tuple[Planes, float]:
     """Fit the hyperplanes to the answers; return them and the root mean square of the residuals."""
     V = np.column_stack([planes.W, planes.b])
     readout = np.vstack([planes.J.T, planes.L.T, planes.c[None]])
-    fitted, left = _fit(source, Student(get("relu"), V, readout, bias=True, affine=True), deadline)
+    fitted, left = _fit(source, Student(get("relu"), V, readout, bias=True, affine=True), options, deadline)
     k, d = planes.W.shape
     size = np.linalg.norm(fitted.V[:, :d], axis=1)
     W, b = fitted.V[:, :d] / size[:, None], fitted.V[:, d] / size
     J, L, c = fitted.readout[:k].T * size, fitted.readout[k : k + d].T, fitted.readout[-1]
     # The error of a unit is the rounding over how strongly n answers depend on it; it is active for half of them.
     n = source.n_samples or 1
-    error = CAUTION * left * np.sqrt(2.0 * d / n) / np.maximum(np.linalg.norm(J, axis=0), 1e-300)
+    error = options.caution * left * np.sqrt(2.0 * d / n) / np.maximum(np.linalg.norm(J, axis=0), 1e-300)
     return Planes(W, b, J, L, c, error), left
 
 
@@ -216,17 +208,23 @@ def _fit_pruned(box: Box, source: ArraySource, planes: Planes, deadline: Deadlin
     A unit measured badly on two lines appears as two neighbours that share its jump; one unit between them replaces
     both.
     """
-    fitted, left = fit_planes(source, planes, deadline)
-    for fewer_of in (_merge_neighbours, lambda planes: planes.take(planes.error <= _DOUBTFUL)):
-        fewer = fewer_of(fitted)
+    options = box.options.shallow
+    fitted, left = fit_planes(source, planes, options, deadline)
+    for prune in (_merge_neighbours, _drop_doubtful):
+        fewer = prune(fitted, options)
         if len(fewer) < len(fitted):
-            refitted, left_by_fewer = fit_planes(source, fewer, deadline)
+            refitted, left_by_fewer = fit_planes(source, fewer, options, deadline)
             if is_rounding(box, left_by_fewer) or not is_rounding(box, left):
                 fitted, left = refitted, left_by_fewer
     return fitted, left
 
 
-def _merge_neighbours(planes: Planes) -> Planes:
+def _drop_doubtful(planes: Planes, options: ShallowOptions) -> Planes:
+    """Return the hyperplanes without those that are too inaccurate to exist."""
+    return planes.take(planes.error <= options.doubtful)
+
+
+def _merge_neighbours(planes: Planes, options: ShallowOptions) -> Planes:
     """Replace neighbouring hyperplanes by one with the sum of their jumps, at their mean weighted by these."""
     points = np.column_stack([planes.W, planes.b])
     size = np.linalg.norm(planes.J, axis=0)
@@ -234,7 +232,7 @@ def _merge_neighbours(planes: Planes) -> Planes:
     W, b, J, kept = planes.W.copy(), planes.b.copy(), planes.J.copy(), np.ones(len(planes), dtype=bool)
     for i in order:
         sign = np.where(points @ points[i] >= 0.0, 1.0, -1.0)
-        near = kept & (np.linalg.norm(sign[:, None] * points - points[i], axis=1) < _BESIDE)
+        near = kept & (np.linalg.norm(sign[:, None] * points - points[i], axis=1) < options.neighbours)
         if not kept[i] or np.count_nonzero(near) == 1:
             continue
         middle = (sign * size * near) @ points / np.sum(size * near)
@@ -245,22 +243,25 @@ def _merge_neighbours(planes: Planes) -> Planes:
     return replace(planes, W=W, b=b, J=J).take(kept)
 
 
-def fit_network(source: ArraySource, network: Network, deadline: Deadline) -> tuple[Network, float]:
+def fit_network(
+    source: ArraySource, network: Network, options: ShallowOptions, deadline: Deadline
+) -> tuple[Network, float]:
     """Fit the network to the answers; return it and the root mean square of the residuals."""
     V = np.column_stack([network.W, network.b])
     start = Student(network.activation, V, np.vstack([network.A.T, network.c[None]]), bias=True, affine=False)
-    fitted, left = _fit(source, start, deadline)
+    fitted, left = _fit(source, start, options, deadline)
     d = network.n_inputs
     return Network(fitted.V[:, :d], fitted.V[:, d], fitted.A, fitted.readout[-1], network.activation), left
 
 
 def is_rounding(box: Box, left: float) -> bool:
     """Return whether a root mean square residual is explained by the rounding of the answers to x ~ N(0, I)."""
-    return left < np.sqrt(_ROUNDING) * 2.0 * box.resolution * box.scale
+    options = box.options.shallow
+    return left < np.sqrt(options.rounding) * 2.0 * box.resolution * box.scale
 
 
-def _fit(source: ArraySource, student: Student, deadline: Deadline) -> tuple[Student, float]:
+def _fit(source: ArraySource, student: Student, options: ShallowOptions, deadline: Deadline) -> tuple[Student, float]:
     """Fit a student to the samples; return it and the root mean square of the residuals."""
-    options = FitOptions(window=2, slow=_GAIN, max_steps=_ITERATIONS)
-    fit = descend(Samples.of(source, student.bias), wide(student), options, deadline)
+    steps = FitOptions(window=2, slow=options.fit_gain, max_steps=options.fit_steps)
+    fit = descend(Samples.of(source, student.bias), wide(student), steps, deadline)
     return one_layer(fit.student), float(np.sqrt(fit.rss / fit.point.samples.n_equations))

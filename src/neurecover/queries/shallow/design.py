@@ -27,7 +27,7 @@ from neurecover.queries.shallow.centres import Centres, choose_clear_steps
 
 # ρ is the largest of a dozen residuals, so the typical error of an answer is about half of it.
 TYPICAL = 0.5
-_AFRESH = 16
+_UPDATES = 16  # of Γ before it is recomputed: each loses a little
 
 
 def expected_errors(network: Network, regions: Regions) -> np.ndarray:
@@ -40,7 +40,7 @@ def add_regions(
 ) -> Regions:
     """Return the regions and up to `most` well-centred new ones, until every w_j is expected to be accurate."""
     network = network.normal_form()
-    centres = Centres.around(network, rng, box.limits)
+    centres = Centres.around(box, network, rng)
     basis = draw_basis(rng, network.n_inputs)
     points, steps = _plan(box, network, regions, centres, basis, accuracy, most, rng)
     if not len(points):
@@ -74,7 +74,7 @@ def _plan(
         point = (
             chain[[number]] if known else _most_informative_point(network, centres, information.covariance[:, worst])
         )
-        step = choose_clear_steps(network, point, basis, box.limits)
+        step = choose_clear_steps(box, network, point, basis)
         sigma = box.noise(point, network(point))[0] * np.sqrt(2.0 * np.mean(step**-2.0))
         information = information.with_rows(_response(network, point)[0] / sigma)
         points.append(point)
@@ -147,7 +147,7 @@ class _Information:
         seen = self.covariance @ rows.T
         gain = np.linalg.solve(np.eye(len(rows)) + rows @ seen, seen.T)
         added = _Information(self.triangle, (*self.recent, rows), self.covariance - seen @ gain)
-        return added.recompute() if len(added.recent) >= _AFRESH else added
+        return added.recompute() if len(added.recent) >= _UPDATES else added
 
     def errors(self, d: int) -> np.ndarray:
         """Return the expected ‖δw_j‖ (k,)."""

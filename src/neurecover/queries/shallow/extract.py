@@ -31,29 +31,11 @@ from neurecover.queries.shallow.design import add_regions, expected_errors
 from neurecover.queries.shallow.joint import measure_offsets, measure_output_weights, refine_jointly
 from neurecover.queries.shallow.opposite_units import resolve_opposite_units
 from neurecover.queries.shallow.planes import AffinePartError, Planes, orient, slopes_of
-from neurecover.queries.shallow.search import CORNERS, SeveralLayersError, add_affine_part, expected_misfit, find_units
+from neurecover.queries.shallow.search import SeveralLayersError, add_affine_part, expected_misfit, find_units
 from neurecover.solve import Deadline
 
 Progress = Callable[[str, float], object]
 
-# Attempts look farther and farther out, because a unit may be missing whose plane is far from the origin.
-_FARTHER = (1.0, 1e3, 1e3)
-# Fresh questions at each of these distances, relative to √d: beyond the last, planes are as good as through the origin.
-_FRESH, _DISTANCES = 16, (1.0, 1e3, 1e6)
-# A unit whose row has a larger error than this, or than so many times the rounding, is named.
-_FAINT, _FAINT_COARSE = 1e-6, 1e3
-# Well-centred regions per unit and output, at most: enough to determine all weights without the line.
-_REGIONS = 1.3
-# The error aimed at in a row of W of length one, at most and, because it costs little in a small network, at least.
-_ACCURATE, _FINEST = 5e-10, 2e-13
-# With so many inputs four questions a unit for its offset are a small part of all.
-_MANY_INPUTS = 200
-# How many times the rounding expected of it a residual may be and count as rounding.
-_RESIDUAL, _UNCERTAIN = 4.0, 1e-8
-# Answers coarser than this are not tried.
-_COARSEST = 1e-2
-# What planes that were fitted together leave of an affine part that opposite take up: so many times their error.
-_REFINED, _MOST_MISFIT = 1e-9, 30.0
 _OTHER_PAIRS = "Two units share a hyperplane and have opposite directions: other such pairs give the same function."
 
 
@@ -108,10 +90,11 @@ def extract_shallow(
     of the first pass. By default it is between 2e-13 for a small network and 5e-10 for a large one. `n_hidden`, if
     given, is only compared with the number of units found.
     """
+    options = box.options.shallow
     act = get(activation)
     slopes_of(act)
     tell = progress or (lambda stage, figure: None)
-    if box.resolution > _COARSEST:
+    if box.resolution > options.coarsest:
         raise UnsolvableError(
             f"The answers of the oracle scatter by {box.resolution:.1e} of their size around a straight line, "
             "however short it is: too much to see the kinks of a network. A network behind noise is found from "
@@ -120,7 +103,7 @@ def extract_shallow(
     best: Extraction | None = None
     reason = "Time ran out before a network was found: give a larger time_budget."
     search = _search_coarse if box.coarse else _search_fine
-    for farther in _FARTHER:
+    for farther in options.farther:
         if deadline.passed:
             break
         try:
@@ -156,40 +139,43 @@ def _add_warning(extraction: Extraction) -> Extraction:
 
 def _search_fine(box: Box, target: _Target, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Candidate:
     """Find the network from answers with all digits."""
+    options = box.options.shallow
     known, regions = find_units(box, target.farther, target.maybe_deep, rng, deadline, tell)
     if not len(regions):
         raise UnsolvableError("The oracle has no kinks along a line, so no hidden unit is visible.")
     planes = add_affine_part(known, regions)
     try:
-        network = _signed(planes, target.activation)
+        network = orient(planes, target.activation, expected_misfit(planes), options)
     except AffinePartError as error:
         return _explain_affine_part(box, planes, regions, target, error, rng)
     if box.n_outputs > 1:
         network = refine_jointly(measure_output_weights(box, network, rng), regions)
         network = measure_output_weights(box, network, rng)
-    most = int(np.ceil(_REGIONS * len(known) / box.n_outputs))
+    most = int(np.ceil(options.regions * len(known) / box.n_outputs))
     regions = add_regions(box, network, regions, _target_accuracy(box, target, network.n_parameters), most, rng=rng)
     network = refine_jointly(network, regions)
-    if box.n_inputs >= _MANY_INPUTS:
+    if box.n_inputs >= options.many_inputs:
         network = measure_offsets(box, network, rng)
     return _Candidate(network, expected_errors(network, regions))
 
 
 def _target_accuracy(box: Box, target: _Target, n_parameters: int) -> float:
     """Return the wanted error of a row: the one given, or one that suits the size of the network."""
-    return target.accuracy or max(min(3e-16 * n_parameters**1.5, _ACCURATE) / box.n_outputs, _FINEST)
+    options = box.options.shallow
+    return target.accuracy or max(min(3e-16 * n_parameters**1.5, options.accuracy) / box.n_outputs, options.finest)
 
 
 def _explain_affine_part(
     box: Box, planes: Planes, regions: Regions, target: _Target, error: AffinePartError, rng: np.random.Generator
 ) -> _Candidate:
     """Explain the affine part by opposite units or, within limits, by always-active ones; otherwise raise the error."""
-    if resolve_opposite_units(planes, target.activation, expected_misfit(planes)) is None and not box.limits:
+    options = box.options.shallow
+    if resolve_opposite_units(planes, target.activation, expected_misfit(planes), options) is None and not box.limits:
         raise error
     n_parameters = len(planes) * (box.n_inputs + 1 + box.n_outputs)
     planes = refine_affine(box, planes, regions, _target_accuracy(box, target, n_parameters), rng)
     opposite = resolve_opposite_units(
-        planes, target.activation, max(_REFINED, _MOST_MISFIT * float(planes.error.max()))
+        planes, target.activation, max(options.refined, options.refined_errors * float(planes.error.max())), options
     )
     if opposite is not None:
         unknown = () if opposite.unique else (_OTHER_PAIRS,)
@@ -204,10 +190,6 @@ def _explain_affine_part(
     return _Candidate(straight.network, np.append(planes.error, np.zeros(straight.extra)), unreached=(sentence,))
 
 
-def _signed(planes: Planes, act: Activation) -> Network:
-    return orient(planes, act, tolerance=expected_misfit(planes))
-
-
 def _search_coarse(
     box: Box, target: _Target, rng: np.random.Generator, deadline: Deadline, tell: Progress
 ) -> _Candidate:
@@ -218,10 +200,11 @@ def _search_coarse(
 
 def _check(box: Box, found: _Candidate, n_hidden: int | None, rng: np.random.Generator) -> Extraction:
     """Compare the network with held-out queries and with the given width; return the extraction."""
+    options = box.options.shallow
     network = found.network.normal_form()
     residual = measure_residual(box, network, rng)
     unreached = found.unreached
-    faint = int(np.count_nonzero(found.errors > max(_FAINT, _FAINT_COARSE * box.resolution)))
+    faint = int(np.count_nonzero(found.errors > max(options.faint, options.faint_coarse * box.resolution)))
     if faint:
         worst = float(found.errors.max())
         unreached += (
@@ -234,8 +217,8 @@ def _check(box: Box, found: _Candidate, n_hidden: int | None, rng: np.random.Gen
     if n_hidden is not None and n_hidden < network.n_hidden:
         notes = (f"{network.n_hidden} units were found where {n_hidden} were expected.",)
     # A large residual must not be explained by weights that are too uncertain.
-    expected = min(found.expected_residual(box), max(_UNCERTAIN, 30.0 * box.resolution))
-    exact = residual < _RESIDUAL * (box.resolution + expected)
+    expected = min(found.expected_residual(box), max(options.uncertain, options.uncertain_coarse * box.resolution))
+    exact = residual < options.residual * (box.resolution + expected)
     return Extraction(
         network, box.queries, residual, box.resolution, exact, found.errors, unreached, notes, found.weighted
     )
@@ -243,9 +226,13 @@ def _check(box: Box, found: _Candidate, n_hidden: int | None, rng: np.random.Gen
 
 def measure_residual(box: Box, network: Network, rng: np.random.Generator) -> float:
     """Return the largest |oracle(x) − network(x)|, relative to the size of the terms, near the origin and far out."""
-    X = rng.standard_normal((len(_DISTANCES) * _FRESH, box.n_inputs)) * np.repeat(_DISTANCES, _FRESH)[:, None]
+    options = box.options.shallow
+    X = (
+        rng.standard_normal((len(options.distances) * options.held_out, box.n_inputs))
+        * np.repeat(options.distances, options.held_out)[:, None]
+    )
     if box.limits:
-        X = np.vstack([box.limits.pull_inside(X), box.limits.corners(CORNERS, rng)])
+        X = np.vstack([box.limits.pull_inside(X), box.limits.corners(options.corners, rng)])
     if box.coarse:
         X = box.round_queries(X.astype(np.float32).astype(float))
     Y = box(X)

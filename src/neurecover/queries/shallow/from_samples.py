@@ -18,13 +18,6 @@ from neurecover.search.network import search_network
 from neurecover.search.task import Task
 from neurecover.solve import Deadline, steps_within
 
-# Answers per parameter that the search is made on, at least so many.
-_LOAD, _FEWEST = 12, 1_000
-# Units of a student, where hardly any were seen.
-_NARROWEST = 12
-# Multiplications after which the search is given up, as `solve.steps_within` counts them: about 20 s.
-_WORK = 4e11
-
 
 def fit_from_samples(
     box: Box, source: ArraySource, n_units: int, activation: Activation, rng: np.random.Generator, deadline: Deadline
@@ -33,13 +26,17 @@ def fit_from_samples(
 
     Raise UnsolvableError if the signs of its units are not determined.
     """
+    options = box.options.shallow
     X, Y = source.collect()
-    count = max(_FEWEST, _LOAD * (n_units + 1) * (box.n_inputs + box.n_outputs + 1) // box.n_outputs)
+    count = max(
+        options.search_answers_least,
+        options.search_answers * (n_units + 1) * (box.n_inputs + box.n_outputs + 1) // box.n_outputs,
+    )
     X, Y = X[:count], Y[:count]
     level = len(Y) * box.n_outputs * (box.resolution * box.scale) ** 2 / float(np.sum(Y**2))
     task = Task(activation, box.n_inputs, box.n_outputs, len(X), True, None, level)
-    n_weights = max(2 * n_units, _NARROWEST) * (box.n_inputs + 1)
-    steps = steps_within(_WORK, len(X), n_weights, dense=n_weights <= FitOptions().dense)
+    n_weights = max(2 * n_units, options.search_units) * (box.n_inputs + 1)
+    steps = steps_within(options.search_work, len(X), n_weights, dense=n_weights <= FitOptions().dense)
     found = search_network(ArraySource(X, Y), task, rng, deadline.within_steps(steps))
     if found.sign_choices != 1:
         raise UnsolvableError("The units that fit the answers leave an affine part, whichever signs they have.")

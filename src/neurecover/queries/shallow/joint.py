@@ -20,16 +20,11 @@ import numpy as np
 
 from neurecover.models import Network, replace_arrays
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.box.limits import Limits
 from neurecover.queries.box.regions import Regions
 from neurecover.queries.lines.segments import find_local_kinks
 from neurecover.queries.shallow.centres import Centres
 
-_ITERATIONS = 3
-_TRIES = 8
-# The size of the points at which offsets are measured, the part of the way to the next plane that is used, and the
-# number of answers that tell c.
-_NEAR, _WITHIN, _OFFSETS = 0.3, 0.7, 8
+CORRECTIONS = 3  # solutions of the linear equations, each for what the one before left: the third is rounding
 
 
 def refine_jointly(network: Network, regions: Regions) -> Network:
@@ -41,7 +36,7 @@ def refine_jointly(network: Network, regions: Regions) -> Network:
     heavy = np.repeat(1.0 / regions.sigma, p)
     light = np.repeat(1.0 / regions.noise, p)
     offsets = np.hstack([design, np.tile(np.eye(p), (R, 1))])
-    for _ in range(_ITERATIONS):
+    for _ in range(CORRECTIONS):
         left = regions.gradients - (_slopes(network, regions)[:, None, :] * network.A) @ network.W
         dW = solve_weighted(design, left.reshape(R * p, d), heavy)
         network = replace_arrays(network, W=network.W + dW)
@@ -59,16 +54,16 @@ def measure_output_weights(box: Box, network: Network, rng: np.random.Generator)
     """
     network = network.normal_form()
     W, b = network.W, network.b
-    points, room = _find_points_on_planes(network, Centres.around(network, rng, box.limits), box.limits, rng)
+    points, room = _find_points_on_planes(box, network, rng)
     z = points @ W.T + b
     np.fill_diagonal(z, np.inf)
     steps = 0.9 * np.min(np.abs(z) / np.maximum(np.abs(W @ W.T), 1e-300), axis=1)
     steps = np.minimum(steps, np.linalg.norm(points, axis=1) + 1.0)
     steps = np.minimum(steps, 0.9 * box.limits.room(points))
     points, steps, W, b = points[room > 0.0], steps[room > 0.0], W[room > 0.0], b[room > 0.0]
-    asked = points + np.array([1.0, 0.0, -1.0])[:, None, None] * steps[:, None] * W
-    f = box(asked.reshape(-1, network.n_inputs)).reshape(3, len(points), -1)
-    unit = network.activation(np.einsum("snd,nd->sn", asked, W) + b)
+    X = points + np.array([1.0, 0.0, -1.0])[:, None, None] * steps[:, None] * W
+    f = box(X.reshape(-1, network.n_inputs)).reshape(3, len(points), -1)
+    unit = network.activation(np.einsum("snd,nd->sn", X, W) + b)
     bend, own = (g[0] - 2.0 * g[1] + g[2] for g in (f, unit[:, :, None]))
     A = network.A.copy()
     A[:, room > 0.0] = (bend / own).T
@@ -81,25 +76,25 @@ def measure_offsets(box: Box, network: Network, rng: np.random.Generator) -> Net
     A kink at x + t w_j, with w_j of length one, means b_j = −w_j·x − t. Then c follows from the answers. Return the
     network with these b and c.
     """
+    options = box.options.shallow
     network = network.normal_form()
     W, b = network.W, network.b.copy()
-    best, room = _find_points_near_origin(network, box.limits, rng)
-    found = find_local_kinks(box, best, W, _WITHIN * room)
-    good = found.visible & (np.abs(found.position) < 0.1 * _WITHIN * room)
+    best, room = _find_points_near_origin(box, network, rng)
+    found = find_local_kinks(box, best, W, options.within * room)
+    good = found.visible & (np.abs(found.position) < 0.1 * options.within * room)
     b[good] = (-np.sum(best * W, axis=1) - found.position)[good]
     network = replace_arrays(network, b=b)
-    X = best[good][:_OFFSETS]
+    X = best[good][: options.offsets]
     return replace_arrays(network, c=network.c + np.median(box(X) - network(X), axis=0)) if len(X) else network
 
 
-def _find_points_near_origin(
-    network: Network, limits: Limits, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def _find_points_near_origin(box: Box, network: Network, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Find a point (k, d) on every hyperplane with the most room along the normal, and that room (k,)."""
+    limits, options = box.limits, box.options.shallow
     W, b = network.W, network.b
     best, room = np.zeros_like(W), np.zeros(len(W))
-    for _ in range(_TRIES):
-        X = _NEAR * rng.standard_normal(W.shape)
+    for _ in range(options.tries):
+        X = options.near * rng.standard_normal(W.shape)
         X = limits.move_to_planes(X, W, b)
         X -= (np.sum(X * W, axis=1) + b)[:, None] * W
         z = np.abs(X @ W.T + b) / np.maximum(np.abs(W @ W.T), 1e-300)
@@ -110,12 +105,11 @@ def _find_points_near_origin(
     return best, room
 
 
-def _find_points_on_planes(
-    network: Network, centres: Centres, limits: Limits, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def _find_points_on_planes(box: Box, network: Network, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Find a point (k, d) on every hyperplane as far as possible from the others, and that distance (k,)."""
+    centres, limits = Centres.around(box, network, rng), box.limits
     best, room = np.zeros_like(network.W), np.full(network.n_hidden, -1.0)
-    for _ in range(_TRIES):
+    for _ in range(box.options.shallow.tries):
         points = centres.draw(network.n_hidden, rng)
         points = limits.move_to_planes(points, network.W, network.b)
         z = points @ network.W.T + network.b

@@ -17,14 +17,12 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.exceptions import UnsolvableError
+from neurecover.queries.shallow.options import ShallowOptions
 
-_DELTA = 0.99
-_BITS = 30
-_MOST_SWAPS = 200_000
-_FRESH = 100
+_UPDATES = 100  # of R by rotations before it is recomputed from B
 
 
-def subset_by_lattice(columns: np.ndarray, target: np.ndarray, error: float) -> np.ndarray:
+def subset_by_lattice(columns: np.ndarray, target: np.ndarray, error: float, options: ShallowOptions) -> np.ndarray:
     """Return the bits s (k,) with columns @ s = target; raise UnsolvableError if the reduction does not find them.
 
     `error` is that of the equations, relative to the largest entry: digits beyond it would only mislead.
@@ -34,19 +32,19 @@ def subset_by_lattice(columns: np.ndarray, target: np.ndarray, error: float) -> 
     U, S, Vt = np.linalg.svd(columns, full_matrices=False)
     kept = np.flatnonzero(S / S.max(initial=1e-300) > 1e-9)
     C, g = S[kept, None] * Vt[kept], U[:, kept].T @ target
-    scale = min(2.0**_BITS, 0.25 / max(error, 1e-300)) / np.abs(C).max(initial=1e-300)
+    scale = min(2.0**options.lattice_bits, 0.25 / max(error, 1e-300)) / np.abs(C).max(initial=1e-300)
     lattice = np.zeros((k + 1 + len(C), k + 1))
     lattice[: k + 1] = np.eye(k + 1)
     lattice[k + 1 :, :k] = np.rint(scale * C)
     lattice[k + 1 :, k] = np.rint(-scale * (2.0 * g - C.sum(axis=1)))
-    reduced = reduce_lattice(lattice)[: k + 1]
+    reduced = reduce_lattice(lattice, options)[: k + 1]
     for vector in reduced.T:
         if np.all(np.abs(vector) == 1.0):
             return vector[:k] * vector[k] > 0
     raise UnsolvableError(f"Lattice reduction found no signs for the {k} units.")
 
 
-def reduce_lattice(basis: np.ndarray) -> np.ndarray:
+def reduce_lattice(basis: np.ndarray, options: ShallowOptions) -> np.ndarray:
     """Return an LLL-reduced basis of the lattice that the columns of `basis` span, as integers stored in floats.
 
     B = Q R; only R is worked on. Column j is shortened against the ones before it, and swapped with its left neighbour
@@ -55,16 +53,16 @@ def reduce_lattice(basis: np.ndarray) -> np.ndarray:
     B = np.array(basis, dtype=float)
     R = _triangle(B)
     n, j, swaps = B.shape[1], 1, 0
-    while j < n and swaps < _MOST_SWAPS:
+    while j < n and swaps < options.lattice_swaps:
         _shorten(B, R, j)
-        if _DELTA * R[j - 1, j - 1] ** 2 <= R[j - 1, j] ** 2 + R[j, j] ** 2:
+        if options.lattice_delta * R[j - 1, j - 1] ** 2 <= R[j - 1, j] ** 2 + R[j, j] ** 2:
             j += 1
             continue
         B[:, [j - 1, j]] = B[:, [j, j - 1]]
         R[:, [j - 1, j]] = R[:, [j, j - 1]]
         _restore(R, j)
         swaps += 1
-        if swaps % _FRESH == 0:
+        if swaps % _UPDATES == 0:
             R = _triangle(B)
         j = max(j - 1, 1)
     return B

@@ -22,16 +22,8 @@ from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.gradients import choose_steps, draw_basis, measure_gradients
 from neurecover.queries.box.regions import Regions
 from neurecover.queries.lines.kinks import Kinks
+from neurecover.queries.shallow.options import ShallowOptions
 from neurecover.queries.shallow.planes import Planes
-
-# Of the p kinks that a group could hold at most, to stay clear of dependent jumps.
-_FILL = 0.8
-# A unit whose direction is worse than this is not counted as known.
-_WORST = 0.05
-# Errors are believed up to so many times what is expected of them.
-_SLACK = 4.0
-# The first step, as a part of the way along the line to the nearest kink: what the checks nearly always pass.
-_STEP = 1.0 / 6.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +44,10 @@ def find_units_on_line(
     box: Box, x: np.ndarray, v: np.ndarray, kinks: Kinks, known: Planes, *, rng: np.random.Generator
 ) -> LineUnits:
     """Find the units behind the kinks of the line x + t v that are not among the `known` ones."""
-    explained, seen = match_kinks(kinks, x, v, known)
+    options = box.options.shallow
+    explained, seen = match_kinks(kinks, x, v, known, options)
     unknown = ~explained
-    pieces = _choose_pieces(kinks, unknown, box.n_outputs, _usable_pieces(kinks, v))
+    pieces = _choose_pieces(kinks, unknown, box.n_outputs, _usable_pieces(kinks, v, options), options.fill)
     regions = (
         _measure_pieces(box, x, v, kinks, pieces, rng) if len(pieces) > 1 else Regions.empty(len(x), box.n_outputs)
     )
@@ -68,13 +61,15 @@ def find_units_on_line(
         difference = difference - (known.J[:, seen] * (on[r + 1] - on[r])) @ known.W[seen]
         rows, error = _solve_group(kinks.jumps[new], difference, regions.sigma[r : r + 2])
         size = np.linalg.norm(rows, axis=1)
-        good = error < _WORST * size
+        good = error < options.worst * size
         found.append(_make_planes(rows[good], size[good], error[good], kinks, new[good], x))
         explained[new[good]] = True
     return LineUnits(Planes.join(found), regions, explained, seen)
 
 
-def match_kinks(kinks: Kinks, x: np.ndarray, v: np.ndarray, known: Planes) -> tuple[np.ndarray, np.ndarray]:
+def match_kinks(
+    kinks: Kinks, x: np.ndarray, v: np.ndarray, known: Planes, options: ShallowOptions
+) -> tuple[np.ndarray, np.ndarray]:
     """Return which kinks (m,) are explained by known units, and which units (k,) explain one by its place and size.
 
     A unit crosses the line at t = −(w·x + b)/(w·v) and changes its slope by J |w·v|. Kinks too close to be told apart
@@ -87,9 +82,11 @@ def match_kinks(kinks: Kinks, x: np.ndarray, v: np.ndarray, known: Planes) -> tu
     t = -(known.W @ x + known.b) / speed
     jump = known.J.T * np.abs(speed)[:, None]
     length = np.linalg.norm(v)
-    slack = _SLACK * known.error * (np.linalg.norm(x) + np.abs(t) * length) / np.abs(speed) + 1e-12 * (1.0 + np.abs(t))
-    turned = _SLACK * known.error * length * np.linalg.norm(known.J, axis=0)
-    coarse = _SLACK * (kinks.slope_noise[1:] + kinks.slope_noise[:-1])
+    slack = options.slack * known.error * (np.linalg.norm(x) + np.abs(t) * length) / np.abs(speed) + 1e-12 * (
+        1.0 + np.abs(t)
+    )
+    turned = options.slack * known.error * length * np.linalg.norm(known.J, axis=0)
+    coarse = options.slack * (kinks.slope_noise[1:] + kinks.slope_noise[:-1])
     near = np.minimum(kinks.widths[1:], kinks.widths[:-1])
     apart = np.abs(kinks.positions[:, None] - t)
     place = (coarse * near)[:, None] / np.maximum(np.linalg.norm(jump, axis=1), 1e-300)
@@ -106,16 +103,16 @@ def match_kinks(kinks: Kinks, x: np.ndarray, v: np.ndarray, known: Planes) -> tu
     return explained, seen
 
 
-def _usable_pieces(kinks: Kinks, v: np.ndarray) -> np.ndarray:
+def _usable_pieces(kinks: Kinks, v: np.ndarray, options: ShallowOptions) -> np.ndarray:
     """Return which pieces are wide enough for a gradient that resolves the kinks beside it, (m + 1,)."""
     jump = np.abs(kinks.jumps).max(axis=1)
     beside = np.maximum(np.concatenate([[0.0], jump]), np.concatenate([jump, [0.0]]))
-    # A step is _STEP of half the width times ‖v‖; the rounding of d components is compared with a jump over ‖v‖.
-    rounding = kinks.slope_noise / _STEP * np.sqrt(len(v))
-    return rounding < _WORST * beside
+    # A step is `step` of half the width times ‖v‖; the rounding of d components is compared with a jump over ‖v‖.
+    rounding = kinks.slope_noise / options.step * np.sqrt(len(v))
+    return rounding < options.worst * beside
 
 
-def _choose_pieces(kinks: Kinks, unknown: np.ndarray, p: int, usable: np.ndarray) -> np.ndarray:
+def _choose_pieces(kinks: Kinks, unknown: np.ndarray, p: int, usable: np.ndarray, fill: float) -> np.ndarray:
     """Choose the pieces to measure: one group apart on a first line, later those beside kinks of unknown units."""
     last = len(unknown)
     usable = usable.copy()
@@ -128,7 +125,7 @@ def _choose_pieces(kinks: Kinks, unknown: np.ndarray, p: int, usable: np.ndarray
         left = able[np.searchsorted(able, unknown, side="right") - 1]
         right = able[np.searchsorted(able, unknown + 1)]
         return np.unique(np.concatenate([left, right]))
-    group = max(1, int(_FILL * p))
+    group = max(1, int(fill * p))
     pieces = [0]
     while pieces[-1] < last:
         here = pieces[-1]
@@ -147,11 +144,12 @@ def _measure_pieces(
     box: Box, x: np.ndarray, v: np.ndarray, kinks: Kinks, pieces: np.ndarray, rng: np.random.Generator
 ) -> Regions:
     """Measure a gradient in the middle of each piece; the slope of the line is its component along v."""
+    options = box.options.shallow
     length = float(np.linalg.norm(v))
     basis = draw_basis(rng, len(v), first=v)[:, 1:]
     points = x + kinks.centres[pieces, None] * v
     values, slopes = kinks.values[pieces], kinks.slopes[pieces]
-    steps = 0.5 * kinks.widths[pieces] * length * _STEP
+    steps = 0.5 * kinks.widths[pieces] * length * options.step
     steps = choose_steps(box, points, values, basis, steps, rng=rng)
     measured = measure_gradients(box, points, basis, steps, rng=rng, values=values)
     gradients = measured.full() + (slopes / length)[:, :, None] * (v / length)

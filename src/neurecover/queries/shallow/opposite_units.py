@@ -25,16 +25,9 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.models import Network
+from neurecover.queries.shallow.options import ShallowOptions
 from neurecover.queries.shallow.planes import AffinePartError, Planes, slopes_of
 from neurecover.search.signs import find_flips
-
-# Rows count as independent while the least singular value is above this part of the largest.
-_INDEPENDENT = 1e-3
-# Where rows are dependent, so many planes at most are tried for opposite, in so many ways, and none where there are many
-# planes: each way is a search of its own for signs, and a deeper network shows many planes.
-_PAIRS, _WAYS, _MANY = 2, 500, 16
-# A million to one against chance.
-_SPARE_BITS = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +39,9 @@ class OppositeUnits:
     unique: bool
 
 
-def resolve_opposite_units(planes: Planes, activation: Activation, tolerance: float) -> OppositeUnits | None:
+def resolve_opposite_units(
+    planes: Planes, activation: Activation, tolerance: float, options: ShallowOptions
+) -> OppositeUnits | None:
     """Return the network of these hyperplanes with the fewest opposite pairs; None if a few do not explain the affine
     part.
 
@@ -59,10 +54,10 @@ def resolve_opposite_units(planes: Planes, activation: Activation, tolerance: fl
     A = planes.J / kappa
     E = (alpha * A @ planes.W - planes.L) / m
     found: list[tuple[np.ndarray, np.ndarray, bool]] = []
-    for opposite in _choices(A, planes.W, E, tolerance):
+    for opposite in _choices(A, planes.W, E, tolerance, options):
         if found and np.count_nonzero(found[0][0]) < np.count_nonzero(opposite):
             break
-        solved = _solve(A, planes.W, E, opposite, tolerance)
+        solved = _solve(A, planes.W, E, opposite, tolerance, options)
         if solved is not None:
             found.append((opposite, *solved))
     if not found:
@@ -70,34 +65,36 @@ def resolve_opposite_units(planes: Planes, activation: Activation, tolerance: fl
     opposite, U, unique = found[0]
     if len(planes) > 1 and opposite.all():
         _refuse_one_ratio(A, U, tolerance)
-    unique = unique and len(found) == 1 and _is_determined(planes, opposite, tolerance)
+    unique = unique and len(found) == 1 and _is_determined(planes, opposite, tolerance, options)
     return OppositeUnits(*_build_network(planes, A, U, opposite, activation), unique)
 
 
-def _is_determined(planes: Planes, opposite: np.ndarray, tolerance: float) -> bool:
+def _is_determined(planes: Planes, opposite: np.ndarray, tolerance: float, options: ShallowOptions) -> bool:
     """Return whether the equations orthogonal to the pairs have far more digits than there are bits and choices."""
     k, t = len(opposite), int(np.count_nonzero(opposite))
     equations = planes.L.shape[0] * (planes.W.shape[1] - t)
-    return bool(equations * np.log2(1.0 / tolerance) > k + np.log2(comb(k, t)) + _SPARE_BITS)
+    return bool(equations * np.log2(1.0 / tolerance) > k + np.log2(comb(k, t)) + options.spare_bits)
 
 
-def _choices(A: np.ndarray, W: np.ndarray, E: np.ndarray, tolerance: float) -> list[np.ndarray]:
+def _choices(
+    A: np.ndarray, W: np.ndarray, E: np.ndarray, tolerance: float, options: ShallowOptions
+) -> list[np.ndarray]:
     """Return masks (k,) of hyperplanes that may have a pair: the solution for all u_j at once, or all small sets."""
     k, d = W.shape
     sizes = np.linalg.svd(W, compute_uv=False)
-    if k <= d and sizes[-1] > _INDEPENDENT * sizes[0]:
+    if k <= d and sizes[-1] > options.pair_independent * sizes[0]:
         U = E @ np.linalg.pinv(W)
         slack = tolerance * float(np.linalg.norm(A, axis=0).sum()) / sizes[-1]
         bits = np.minimum(np.linalg.norm(U, axis=0), np.linalg.norm(U - A, axis=0)) < slack
         return [~bits] if np.count_nonzero(~bits) < d else []
-    if k > _MANY:
+    if k > options.pair_planes:
         return []
-    sets = [s for t in range(1, min(_PAIRS, d - 1) + 1) for s in combinations(range(k), t)]
-    return [np.isin(np.arange(k), chosen) for chosen in sets[:_WAYS]]
+    sets = [s for t in range(1, min(options.pairs, d - 1) + 1) for s in combinations(range(k), t)]
+    return [np.isin(np.arange(k), chosen) for chosen in sets[: options.pair_choices]]
 
 
 def _solve(
-    A: np.ndarray, W: np.ndarray, E: np.ndarray, opposite: np.ndarray, tolerance: float
+    A: np.ndarray, W: np.ndarray, E: np.ndarray, opposite: np.ndarray, tolerance: float, options: ShallowOptions
 ) -> tuple[np.ndarray, bool] | None:
     """Solve for u (p, k) with pairs on the given hyperplanes; return it and whether it is unique, or None if nothing
     fits.
@@ -113,7 +110,7 @@ def _solve(
     if np.linalg.norm(U @ W - E) > tolerance * size:
         return None
     sizes = np.linalg.svd(W[opposite], compute_uv=False)
-    return U, bool(unique and sizes[-1] > _INDEPENDENT * sizes[0])
+    return U, bool(unique and sizes[-1] > options.pair_independent * sizes[0])
 
 
 def _refuse_one_ratio(A: np.ndarray, U: np.ndarray, tolerance: float) -> None:

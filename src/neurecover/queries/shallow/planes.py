@@ -23,6 +23,7 @@ from neurecover.activations import Activation
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network
 from neurecover.queries.shallow.lattice import subset_by_lattice
+from neurecover.queries.shallow.options import ShallowOptions
 from neurecover.search.signs import ENUMERATE, MEET, find_flips
 
 
@@ -85,7 +86,7 @@ def slopes_of(activation: Activation) -> tuple[float, float]:
     return alpha, kappa
 
 
-def orient(planes: Planes, activation: Activation, tolerance: float) -> Network:
+def orient(planes: Planes, activation: Activation, tolerance: float, options: ShallowOptions) -> Network:
     """Return the network of these hyperplanes, with signs of the units for which no affine part remains.
 
     `tolerance` is the relative misfit ‖L − Σ …‖ up to which an assignment of signs is accepted.
@@ -98,7 +99,7 @@ def orient(planes: Planes, activation: Activation, tolerance: float) -> Network:
         flips = np.zeros(len(planes), dtype=bool)
         misfit = float(np.linalg.norm(excess)) / size
     else:
-        flips = _find_flips(A, planes.W, excess, m, tolerance, float(planes.error.max(initial=0.0)))
+        flips = _find_flips(A, planes.W, excess, m, tolerance, float(planes.error.max(initial=0.0)), options)
         misfit = float(np.linalg.norm(m * (A * flips) @ planes.W - excess)) / size
     if misfit > tolerance:
         raise AffinePartError(
@@ -114,11 +115,11 @@ def orient(planes: Planes, activation: Activation, tolerance: float) -> Network:
 
 
 def _find_flips(
-    A: np.ndarray, W: np.ndarray, excess: np.ndarray, m: float, tolerance: float, error: float
+    A: np.ndarray, W: np.ndarray, excess: np.ndarray, m: float, tolerance: float, error: float, options: ShallowOptions
 ) -> np.ndarray:
     """Return which units (k,) have to be reversed: by search, or by lattice reduction if there are many."""
     k, equations = len(W), A.shape[0] * W.shape[1]
     if k <= equations + ENUMERATE or k <= MEET // 2:
         return find_flips(A, W, excess, m, tolerance).flips[0]
     columns = m * np.einsum("oj,jd->odj", A, W).reshape(-1, k)
-    return subset_by_lattice(columns, excess.ravel(), error)
+    return subset_by_lattice(columns, excess.ravel(), error, options)

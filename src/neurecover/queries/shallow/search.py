@@ -20,15 +20,6 @@ from neurecover.queries.shallow.line_units import find_units_on_line
 from neurecover.queries.shallow.planes import Planes
 from neurecover.solve import Deadline
 
-_LINES = 4
-# Lines through a range, where a plane may be in few places only, and those without news that end the search.
-_LINES_INSIDE, _QUIET = 80, 6
-# Planes that are looked at away from the line where there may be several layers, how many of them may be gone, and the
-# radius, relative to the point, within which a kink is looked for.
-_LOOKED_AT, _GONE, _LOCAL = 12, 3, 1e-3
-# Corners of a range that are asked at most, and what the planes may be off there before they are fitted together.
-CORNERS, _AT_CORNERS = 1024, 1e-6
-
 
 class SeveralLayersError(UnsolvableError):
     """The units do not belong to a single hidden layer."""
@@ -47,10 +38,11 @@ def find_units(
     Within limits this takes several such lines, and agreement with the oracle at the corners. With `maybe_deep` there
     may be several layers: raise SeveralLayersError if hyperplanes do not continue.
     """
+    options = box.options.shallow
     d, p = box.n_inputs, box.n_outputs
     known, regions = Planes.empty(d, p), Regions.empty(d, p)
     quiet, towards = 0, None
-    most = _LINES_INSIDE if box.limits else _LINES
+    most = options.lines_inside if box.limits else options.lines
     for number in range(most):
         if deadline.passed:
             raise UnsolvableError("Time ran out before all units were found: give a larger time_budget.")
@@ -61,9 +53,9 @@ def find_units(
         if maybe_deep and (number == 0 or (box.limits and len(units.planes))):
             _check_planes_continue(box, units.planes, rng)
         quiet = quiet + 1 if units.explained.all() and not len(units.planes) else 0
-        if box.limits and quiet >= _QUIET:
+        if box.limits and quiet >= options.quiet:
             towards = _find_wrong_corner(box, known, regions, rng)
-        if units.explained.all() and (not box.limits or (quiet >= _QUIET and towards is None)):
+        if units.explained.all() and (not box.limits or (quiet >= options.quiet and towards is None)):
             return known, regions
     raise UnsolvableError(f"After {most} lines some kinks are still not explained by any hyperplane.")
 
@@ -72,12 +64,13 @@ def _find_wrong_corner(box: Box, known: Planes, regions: Regions, rng: np.random
     """Return a corner (d,) of the range where the oracle disagrees with the units, so that one is missing; None if none
     does.
     """
+    options = box.options.shallow
     if not len(regions):
         return None
-    X = box.limits.corners(CORNERS, rng)
+    X = box.limits.corners(options.corners, rng)
     Y = box(X)
     left = np.abs(Y - add_affine_part(known, regions)(X)).max(axis=1) / (np.abs(Y).max(axis=1) + box.scale)
-    wrong = left > max(_AT_CORNERS, expected_misfit(known))
+    wrong = left > max(options.corner_misfit, expected_misfit(known))
     return X[rng.choice(np.flatnonzero(wrong))] if wrong.any() else None
 
 
@@ -86,16 +79,17 @@ def _check_planes_continue(box: Box, planes: Planes, rng: np.random.Generator) -
 
     A few hyperplanes are tested at one place each, as far from the line as usual queries are.
     """
-    some = planes.take(np.argsort(planes.error, kind="stable")[:_LOOKED_AT])
+    options = box.options.shallow
+    some = planes.take(np.argsort(planes.error, kind="stable")[: options.continued])
     X = rng.standard_normal((len(some), box.n_inputs))
     X = box.limits.move_to_planes(X, some.W, some.b)
     X -= (np.sum(X * some.W, axis=1) + some.b)[:, None] * some.W
-    radius = np.maximum(_LOCAL, 10.0 * some.error) * np.linalg.norm(X, axis=1)
+    radius = np.maximum(options.local, 10.0 * some.error) * np.linalg.norm(X, axis=1)
     inside = box.limits.room(X) > radius
     some, X, radius = some.take(inside), X[inside], radius[inside]
     found = find_local_kinks(box, X, some.W, radius)
     gone = np.count_nonzero(found.straight)
-    if gone >= _GONE and 4 * gone >= len(some):
+    if gone >= options.ended and 4 * gone >= len(some):
         raise SeveralLayersError(
             f"{gone} of {len(some)} hyperplanes end somewhere, so there is more than one hidden layer."
         )

@@ -22,13 +22,6 @@ from neurecover.queries.box.black_box import Box
 from neurecover.queries.shallow.centres import Centres
 from neurecover.queries.shallow.planes import slopes_of
 
-# Questions per unknown.
-_QUESTIONS = 5
-# How many times the offset a unit's own term is made far out, and how far that may be at most.
-_ABOVE, _FARTHEST = 3.0, 1e4
-# Rounding is not independent from answer to answer, so errors average out less than they should: twice as measured.
-CAUTION = 2.0
-
 
 @dataclass(frozen=True, eq=False)
 class SingleUnitFit:
@@ -44,22 +37,23 @@ def refine_single_units(
     box: Box, network: Network, error: np.ndarray, rng: np.random.Generator
 ) -> SingleUnitFit | None:
     """Fit every unit to answers of its own if that improves on `error` (k,); None if units cannot be isolated."""
+    options = box.options.shallow
     network = network.normal_form()
-    centres = Centres.around(network, rng, box.limits)
+    centres = Centres.around(box, network, rng)
     if centres.inverse is None or slopes_of(network.activation)[0] != 0.0:
         return None
     k, d = network.W.shape
-    count = _QUESTIONS * (d + 1)
-    asked = [_draw_queries(centres, None, 32, np.ones(32), rng)]
-    answers = [box(asked[0])]
+    count = options.unit_queries * (d + 1)
+    queries = [_draw_queries(centres, None, 32, np.ones(32), rng)]
+    answers = [box(queries[0])]
     c = np.median(answers[0], axis=0)
     W, b, A, error = network.W.copy(), network.b.copy(), network.A.copy(), error.copy()
     for j in range(k):
-        far = _ABOVE * np.abs(c).max() / max(float(np.abs(A[:, j]).max()) * centres.radius, 1e-300)
-        reach = np.where(np.arange(count) % 2, np.clip(far, 1.0, _FARTHEST), 1.0)
-        asked.append(_draw_queries(centres, j, count, reach, rng))
-        answers.append(box(asked[-1]))
-        rows, expected = _fit_affine(asked[-1], answers[-1] - c)
+        far = options.above * np.abs(c).max() / max(float(np.abs(A[:, j]).max()) * centres.radius, 1e-300)
+        reach = np.where(np.arange(count) % 2, np.clip(far, 1.0, options.farthest), 1.0)
+        queries.append(_draw_queries(centres, j, count, reach, rng))
+        answers.append(box(queries[-1]))
+        rows, expected = _fit_affine(queries[-1], answers[-1] - c, options.caution)
         left, size, right = np.linalg.svd(rows, full_matrices=False)
         scale = size[0] * np.linalg.norm(right[0, :d])
         if expected < error[j] * scale:
@@ -67,10 +61,10 @@ def refine_single_units(
             W[j], b[j], A[:, j] = sign * right[0, :d], sign * right[0, d], sign * size[0] * left[:, 0]
             error[j] = expected / scale
     refined = replace_arrays(network, W=W, b=b, A=A, c=c).normal_form()
-    return SingleUnitFit(refined, error, np.concatenate(asked), np.concatenate(answers))
+    return SingleUnitFit(refined, error, np.concatenate(queries), np.concatenate(answers))
 
 
-def _fit_affine(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
+def _fit_affine(X: np.ndarray, Y: np.ndarray, caution: float) -> tuple[np.ndarray, float]:
     """Return the (p, d + 1) of the best Y = rows·(x, 1), and the expected error of the first d entries of a row
     together.
     """
@@ -78,7 +72,7 @@ def _fit_affine(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, float]:
     rows = np.linalg.lstsq(inputs, Y, rcond=None)[0].T
     left = np.linalg.norm(Y - inputs @ rows.T) / np.sqrt(Y.shape[1] * (len(X) - inputs.shape[1]))
     inverse = np.linalg.pinv(inputs)
-    return rows, float(CAUTION * left * np.linalg.norm(inverse[:-1]))
+    return rows, float(caution * left * np.linalg.norm(inverse[:-1]))
 
 
 def _draw_queries(

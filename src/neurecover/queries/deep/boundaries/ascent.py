@@ -17,12 +17,7 @@ import numpy as np
 from neurecover.queries.deep.boundaries.points import draw_points
 from neurecover.queries.deep.cells import KnownLayers
 
-_STARTS = 200
-_STEPS = np.geomspace(0.5, 0.005, 60)
-# How far out points may go, relative to usual ones: beyond, a bias no longer shows.
-_FARTHEST = 5.0
-# The part of the point's size that both values must reach.
-_CLEAR = 1e-4
+_STEPS = np.geomspace(0.5, 0.005, 60)  # of an ascent, relative to the size of the point
 
 
 def find_jointly_active(
@@ -32,13 +27,20 @@ def find_jointly_active(
 
     `near` is a point of the boundary θ·φ(x) = 0, and the known layers have their signs.
     """
+    options = known.options
     W, b = known.layers[-1]
     below = replace(known, layers=known.layers[:-1])
     theta, row = theta / np.linalg.norm(theta), np.append(W[feature], b[feature]) / np.linalg.norm(W[feature])
-    spread = rng.choice([0.1, 0.5, 2.0], (_STARTS, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
-    around = known.limits.pull_inside(near + spread * rng.standard_normal((_STARTS, len(near))))
-    X = np.vstack([draw_points(known, _STARTS, rng), around, climb(known, np.tile(theta[:-1], (_STARTS, 1)), rng)])
-    farthest = _FARTHEST * max(np.sqrt(len(near)), float(np.linalg.norm(near)))
+    spread = rng.choice([0.1, 0.5, 2.0], (options.ascent_starts, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
+    around = known.limits.pull_inside(near + spread * rng.standard_normal((options.ascent_starts, len(near))))
+    X = np.vstack(
+        [
+            draw_points(known, options.ascent_starts, rng),
+            around,
+            climb(known, np.tile(theta[:-1], (options.ascent_starts, 1)), rng),
+        ]
+    )
+    farthest = options.ascent_reach * max(np.sqrt(len(near)), float(np.linalg.norm(near)))
     best, height = X, np.full(len(X), -np.inf)
     for step in _STEPS:
         z, q = known.features(X) @ theta, below.features(X) @ row
@@ -53,7 +55,7 @@ def find_jointly_active(
         X *= np.minimum(1.0, farthest / np.maximum(np.linalg.norm(X, axis=1, keepdims=True), 1e-300))
         X = known.limits.pull_inside(X)
     order = np.argsort(-height)[:20]
-    return best[order[height[order] > _CLEAR]]
+    return best[order[height[order] > options.ascent_clear]]
 
 
 def _unit_rows(G: np.ndarray) -> np.ndarray:

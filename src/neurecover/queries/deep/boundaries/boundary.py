@@ -17,9 +17,6 @@ import numpy as np
 
 from neurecover.queries.deep.cells import Cell
 
-# Directions of φ that Nᵀ sees by less than this, relative to their size, count as known.
-_SEEN = 1e-7
-
 
 @dataclass(frozen=True, eq=False)
 class Boundary:
@@ -42,9 +39,9 @@ class Boundary:
         size = float(np.linalg.norm(phi))
         return float(np.linalg.norm(self.free.T @ phi)) / size if size > 0.0 else 0.0
 
-    def knows(self, phi: np.ndarray) -> bool:
-        """Return whether the equations determine θ·φ."""
-        return self.unknown(phi) < _SEEN
+    def unseen(self, tolerance: float) -> np.ndarray:
+        """Return which weights (f,) have more than `tolerance` in the unconstrained directions."""
+        return np.asarray(np.linalg.norm(self.free, axis=1) > tolerance)
 
     def with_equation(self, row: np.ndarray, value: float) -> Boundary:
         """Return the boundary after the equation row·θ = value, which must constrain a new direction."""

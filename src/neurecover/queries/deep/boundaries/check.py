@@ -20,24 +20,6 @@ from neurecover.queries.deep.boundaries.points import BoundaryPoints, find_bound
 from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.lines.segments import find_local_kinks
 
-_RADIUS = 1e-4
-# A kink this near the predicted point, relative to the radius, is the predicted one.
-_NEAR = 0.3
-# Offsets of kinks from the boundary, relative to the size of the point, that need no correction.
-_ACCURATE = 1e-11
-_OUTLYING = 100.0
-# Residuals of unit rows φ that are rounding.
-_AGREE = 1e-10
-# What is left of a unit row φ tells something new about θ if it is longer than this.
-_TOLD = 1e-2
-_ROUNDS = 5
-# Kinks that must be found among the first points, and for one point without a kink.
-_FEWEST, _TO_ONE = 3, 12
-# In a range the boundary of a deeper unit meets few others to bend at, so that far fewer points may speak against it.
-_TO_ONE_INSIDE = 400
-# Points at which a boundary that was corrected is looked at once more.
-_AGAIN = 5
-
 
 @dataclass(frozen=True, eq=False)
 class _Evidence:
@@ -62,17 +44,18 @@ def correct_boundary(
 
     x is a point of the boundary. Where features `unseen` (f,) are not zero, θ is not known and not tested.
     """
+    options = known.options
     theta = theta / np.linalg.norm(theta)
     seen = _Evidence(np.zeros((0, known.n_features)), np.zeros(0), 0)
     for count in (4, 8, 16):
         seen = _join(seen, _observe(box, known, find_boundary_points(known, theta, count, rng, x, unseen)))
         if seen.against:
             return None
-        if count > 4 and len(seen.phi) >= _FEWEST:
+        if count > 4 and len(seen.phi) >= options.kinks_least:
             break
-    if len(seen.phi) < _FEWEST:
+    if len(seen.phi) < options.kinks_least:
         return None
-    if not known.n_units and np.median(seen.offsets) < _ACCURATE:
+    if not known.n_units and np.median(seen.offsets) < options.accurate:
         return theta
     choice = find_boundary_points(known, theta, 4 * known.n_features + 20, rng, x, unseen)
     corrected = _correct_throughout(box, known, theta, seen, choice)
@@ -80,7 +63,7 @@ def correct_boundary(
         return None
     corrected = np.where(unseen, 0.0, corrected)
     # A few kinks that agree by chance may have moved the boundary to a wrong place.
-    again = _observe(box, known, find_boundary_points(known, corrected, _AGAIN, rng, x, unseen))
+    again = _observe(box, known, find_boundary_points(known, corrected, options.looks_again, rng, x, unseen))
     return corrected if len(again.phi) and not again.against else None
 
 
@@ -92,22 +75,23 @@ def _correct_throughout(
     A wrong weight shows only where the unit it belongs to is active, so points are chosen for what the kinks so far do
     not determine: the first columns of a pivoted QR factorisation of the rest of φ.
     """
+    options = known.options
     from scipy.linalg import qr
 
     phi = _unit_rows(known.features(choice.points))
     left = np.arange(len(phi))
-    for _ in range(_ROUNDS):
+    for _ in range(options.rounds):
         # A second kink nearby falsifies a position by far more than the error of θ.
-        seen = seen.take(seen.offsets <= _OUTLYING * max(float(np.median(seen.offsets)), _ACCURATE))
+        seen = seen.take(seen.offsets <= options.outlying * max(float(np.median(seen.offsets)), options.accurate))
         basis, triangle, _ = qr(seen.phi.T, mode="economic", pivoting=True)
-        told = basis[:, np.abs(np.diag(triangle)) > _TOLD]
-        rest = phi[left] - (phi[left] @ told) @ told.T
+        covered = basis[:, np.abs(np.diag(triangle)) > options.informative]
+        rest = phi[left] - (phi[left] @ covered) @ covered.T
         triangle, order = qr(rest.T, mode="r", pivoting=True) if len(left) else (np.zeros((0, 0)), left)
-        missing = int(np.count_nonzero(np.abs(np.diag(triangle)) > _TOLD))
+        missing = int(np.count_nonzero(np.abs(np.diag(triangle)) > options.informative))
         if not _is_few(box, seen.against, len(seen.phi)):
             return None
-        if not missing and len(seen.phi) >= told.shape[1] + 3:
-            return _correct(theta, seen.phi)
+        if not missing and len(seen.phi) >= covered.shape[1] + 3:
+            return _correct(theta, seen.phi, options.agree)
         if not len(left):
             return None
         seen = _join(seen, _observe(box, known, choice.take(left[order[: missing + 4]])))
@@ -126,10 +110,11 @@ class KinkTest:
 
 def probe_kinks(box: Box, where: BoundaryPoints) -> KinkTest:
     """Test points of a boundary for the predicted kink, with four queries per point."""
+    options = box.options.deep
     size = 1.0 + np.linalg.norm(where.points, axis=1)
-    radius = np.minimum(_RADIUS * size, 0.7 * where.room)
+    radius = np.minimum(options.radius * size, 0.7 * where.room)
     found = find_local_kinks(box, where.points, where.normals, radius)
-    hit = found.visible & (np.abs(found.position) < _NEAR * radius)
+    hit = found.visible & (np.abs(found.position) < options.near * radius)
     return KinkTest(hit, found.straight & ~found.flat, found.position)
 
 
@@ -141,7 +126,8 @@ def boundary_holds(box: Box, where: BoundaryPoints) -> bool:
 
 def _is_few(box: Box, against: int, hits: int) -> bool:
     """Return whether the points without a kink are few enough to be ignored."""
-    return (_TO_ONE_INSIDE if box.limits else _TO_ONE) * against <= hits
+    options = box.options.deep
+    return (options.kinks_per_miss_inside if box.limits else options.kinks_per_miss) * against <= hits
 
 
 def _observe(box: Box, known: KnownLayers, where: BoundaryPoints) -> _Evidence:
@@ -163,7 +149,7 @@ def _unit_rows(phi: np.ndarray) -> np.ndarray:
     return phi / np.linalg.norm(phi, axis=1, keepdims=True)
 
 
-def _correct(theta: np.ndarray, phi: np.ndarray) -> np.ndarray | None:
+def _correct(theta: np.ndarray, phi: np.ndarray, agree: float) -> np.ndarray | None:
     """Return θ + δ with the smallest δ ⟂ θ such that φ·(θ + δ) = 0, as far as the kinks determine it.
 
     A second kink near a point falsifies its position. Such points are dropped one by one until the others agree; None
@@ -176,7 +162,7 @@ def _correct(theta: np.ndarray, phi: np.ndarray) -> np.ndarray | None:
         left = np.abs(phi @ (theta + change))
         if len(phi) <= determined:
             return None
-        if left.max() < _AGREE:
+        if left.max() < agree:
             break
         phi = np.delete(phi, _worst_equation(across, left), axis=0)
     theta = theta + change

@@ -19,10 +19,7 @@ from neurecover.queries.deep.boundaries.boundary import Boundary
 from neurecover.queries.deep.boundaries.points import draw_points, find_boundary_points
 from neurecover.queries.deep.cells import KnownLayers
 
-_POINTS = 40
-_PAIRS = 4
-_HALVINGS = 40
-_CLIMB = np.geomspace(0.5, 0.01, 40)
+_STEPS = np.geomspace(0.5, 0.01, 40)  # of an ascent, relative to the size of the point
 
 
 def find_meeting_points(
@@ -32,24 +29,28 @@ def find_meeting_points(
 
     The layer must have its signs: `known.unsigned` is None.
     """
+    options = known.options
     W, b = known.layers[-1]
     row = np.append(W[unit], b[unit])
     below = replace(known, layers=known.layers[:-1])
-    X = draw_points(known, 10 * _POINTS, rng)
+    X = draw_points(known, 10 * options.meeting_points, rng)
     near = X[int(np.argmax(below.features(X) @ row))]
-    where = find_boundary_points(below, row, _POINTS, rng, near).points
+    where = find_boundary_points(below, row, options.meeting_points, rng, near).points
     heights = known.features(where) @ boundary.theta
     # θ·φ is meaningful only where no other feature is unknown.
-    unseen = np.linalg.norm(boundary.free, axis=1) > 1e-6
+    unseen = boundary.unseen(options.unseen)
     unseen[unit] = False
     usable = ~np.any(known.features(where)[:, unseen] > 0.0, axis=1)
     above, under = where[usable & (heights > 0.0)], where[usable & (heights < 0.0)]
     if len(above) and len(under):
-        lows, highs = under[rng.integers(len(under), size=_PAIRS)], above[rng.integers(len(above), size=_PAIRS)]
+        lows, highs = (
+            under[rng.integers(len(under), size=options.meetings)],
+            above[rng.integers(len(above), size=options.meetings)],
+        )
     else:
         lows, highs = _climb(known, boundary.theta, below, row, unseen, where)
     found = []
-    for low, high in zip(lows[:_PAIRS], highs[:_PAIRS]):
+    for low, high in zip(lows[: options.meetings], highs[: options.meetings]):
         point = _bisect(known, boundary.theta, known.n_units - known.n_top + unit, low, high)
         if point is not None:
             found.append(point)
@@ -62,7 +63,7 @@ def _climb(
     """Find points (·, d) of row·φ = 0 with θ·φ < 0, and as many with θ·φ > 0, where no `unseen` feature is active."""
     sign = -np.sign(known.features(X) @ theta)
     low, high = [X[:0]], [X[:0]]
-    for step in _CLIMB:
+    for step in _STEPS:
         m, up = feature_gradients(below, row, X), feature_gradients(known, theta, X) * sign[:, None]
         up -= m * (np.sum(up * m, axis=1) / np.maximum(np.sum(m * m, axis=1), 1e-300))[:, None]
         length = np.maximum(np.linalg.norm(up, axis=1), 1e-300)
@@ -84,7 +85,8 @@ def _climb(
 
 def _bisect(known: KnownLayers, theta: np.ndarray, index: int, low: np.ndarray, high: np.ndarray) -> np.ndarray | None:
     """Return a point of q = 0 with θ·φ = 0 between two others; None if the path is lost."""
-    for _ in range(_HALVINGS):
+    options = known.options
+    for _ in range(options.meeting_halvings):
         middle = _project(known, index, 0.5 * (low + high))
         if middle is None:
             return None

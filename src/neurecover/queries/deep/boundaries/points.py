@@ -13,18 +13,16 @@ import numpy as np
 
 from neurecover.queries.deep.cells import KnownLayers
 
-_HALVINGS = 52
-_CANDIDATES = 400
-# Beyond this condition number W⁻¹ spoils the digits of the points.
-_WORST = 1e6
+_BITS = np.finfo(float).nmant  # bisections between two points
 
 
 def draw_points(known: KnownLayers, n: int, rng: np.random.Generator) -> np.ndarray:
     """Draw n points (n, d): near, far, and if possible with many or few active units of the first layer."""
+    options = known.options
     X = rng.standard_normal((n, known.n_inputs)) * rng.choice([0.4, 1.0, 3.0], (n, 1))
     if known.layers:
         W, b = known.layers[0]
-        if W.shape[0] == W.shape[1] and np.linalg.cond(W) < _WORST:
+        if W.shape[0] == W.shape[1] and np.linalg.cond(W) < options.condition:
             chosen = np.flatnonzero(rng.random(n) < 0.5)
             Z = np.abs(rng.standard_normal((len(chosen), len(b)))) * rng.choice([0.5, 2.0, 6.0], (len(chosen), 1))
             off = rng.random(Z.shape) < rng.uniform(0.0, 0.9, (len(chosen), 1))
@@ -58,7 +56,8 @@ def find_boundary_points(
     `near` (d,) is a point of the boundary: if nearly all random points lie on one side, some of those around it do not.
     Points at which a feature `unseen` (f,) is not zero are left out.
     """
-    X = draw_points(known, max(_CANDIDATES, 4 * n), rng)
+    options = known.options
+    X = draw_points(known, max(options.candidates, 4 * n), rng)
     side = known.features(X) @ theta > 0.0
     if min(np.count_nonzero(side), np.count_nonzero(~side)) < 0.03 * len(X):
         spread = rng.choice([0.1, 0.5, 2.0], (len(X) // 4, 1)) * (1.0 + np.linalg.norm(near)) / np.sqrt(len(near))
@@ -67,7 +66,7 @@ def find_boundary_points(
     if side.all() or not side.any():
         return BoundaryPoints(np.zeros((0, len(near))), np.zeros((0, len(near))), np.zeros(0))
     high, low = X[rng.choice(np.flatnonzero(side), n)], X[rng.choice(np.flatnonzero(~side), n)]
-    for _ in range(_HALVINGS):
+    for _ in range(_BITS):
         middle = 0.5 * (low + high)
         up = (known.features(middle) @ theta > 0.0)[:, None]
         low, high = np.where(up, low, middle), np.where(up, middle, high)

@@ -22,15 +22,6 @@ from neurecover.queries.deep.boundaries.meeting import find_meeting_points
 from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.lines.segments import confirm_kinks, find_local_kinks
 
-# How far behind a crossing is asked, relative to the size of the point: near enough for other boundaries to be far,
-# far enough for rounding not to matter.
-_BEHIND = 1e-4
-# |α| ‖m‖ / ‖J‖ that is looked for first, and then.
-_BENDS = (4.0, 60.0)
-_ARM = 0.25
-_STEPS = 16
-_LOST = 3
-
 
 @dataclass(frozen=True, eq=False)
 class _Position:
@@ -59,9 +50,10 @@ def trace(
     belongs to a deeper layer or a layer below is incomplete. It also ends after `patience` walks in a row without a new
     weight.
     """
+    options = known.options
     start = _Position(x, known.values(x[None])[0] > 0.0)
     places, lost, idle = [start], 0, 0
-    while not boundary.complete and lost < _LOST and idle < patience:
+    while not boundary.complete and lost < options.lost and idle < patience:
         here = places[int(rng.integers(len(places)))] if rng.random() < 0.5 else places[-1]
         walk = _Walk(box, known, boundary, rng)
         reached = walk.walk_to_unknown(here)
@@ -76,14 +68,14 @@ def trace(
         elif arrived is not None:
             boundary, idle, lost = grown, 0, 0
             places.append(arrived)
-    return boundary if lost >= _LOST else _fill_gaps(box, known, boundary, rng)
+    return boundary if lost >= options.lost else _fill_gaps(box, known, boundary, rng)
 
 
 def _fill_gaps(box: Box, known: KnownLayers, boundary: Boundary, rng: np.random.Generator) -> Boundary:
     """Return the boundary with the weights that no walk reached, measured where it meets their units."""
     if boundary.complete or known.unsigned is not None:
         return boundary
-    for unit in np.flatnonzero(np.linalg.norm(boundary.free[: known.n_top], axis=1) > 1e-6):
+    for unit in np.flatnonzero(boundary.unseen(known.options.unseen)[: known.n_top]):
         index = known.n_units - known.n_top + int(unit)
         for point in find_meeting_points(known, boundary, int(unit), rng):
             walk = _Walk(box, known, boundary, rng)
@@ -105,15 +97,16 @@ class _Walk:
 
     def walk_to_unknown(self, here: _Position) -> tuple[_Position, _Crossing] | None:
         """Walk along the boundary, without queries, to the first crossing that the equations do not determine."""
+        options = self.known.options
         target = self._choose_target()
-        for _ in range(_STEPS):
+        for _ in range(options.walk):
             crossing = self._next_crossing(here, target)
             if crossing is None:
                 return None
             flipped = here.positive.copy()
             flipped[crossing.unit] ^= True
             cell = self.known.cell(flipped)
-            if not self.boundary.knows(cell.Phi @ crossing.direction):
+            if not self.boundary.unknown(cell.Phi @ crossing.direction) < options.known:
                 return here, crossing
             here_next = self._step_behind(crossing, flipped)
             if here_next is None:
@@ -123,6 +116,7 @@ class _Walk:
 
     def learn(self, here: _Position, crossing: _Crossing) -> tuple[Boundary | None, _Position | None]:
         """Measure α between a kink before the crossing and one behind it; None if one is not there."""
+        options = self.known.options
         flipped = here.positive.copy()
         flipped[crossing.unit] ^= True
         old, new = self.known.cell(here.positive), self.known.cell(flipped)
@@ -132,11 +126,11 @@ class _Walk:
         if not size > 1e-6 * float(np.linalg.norm(J)):
             return None, None
         n /= size
-        for bends in _BENDS:
+        for bends in options.bends:
             # How far to look along n for the largest bend, in units of the distance behind c.
             reach = bends * abs(m @ u) * float(np.linalg.norm(J)) / (float(np.linalg.norm(m)) * abs(J @ n))
             way = self._free_way(old.Q, old.Q @ c + old.q0, new.Q, u, n, reach, crossing)
-            way = min(way, _BEHIND * (1.0 + float(np.linalg.norm(c))) / max(1.0, reach / 4.0))
+            way = min(way, options.behind * (1.0 + float(np.linalg.norm(c))) / max(1.0, reach / 4.0))
             if way * reach < 1e-8 * (1.0 + float(np.linalg.norm(c))):
                 return None, None
             before = self._find_kink(c - way * u, n, 0.5 * way * reach)
@@ -146,7 +140,7 @@ class _Walk:
             if behind is None:
                 continue
             row = (self.known.features(behind[None]) - self.known.features(before[None]))[0] / way
-            if self.boundary.unknown(row) < 1e-5:
+            if self.boundary.unknown(row) < options.new:
                 return None, None
             return self.boundary.with_equation(row, 0.0), _Position(behind, flipped)
         return None, None
@@ -157,7 +151,7 @@ class _Walk:
         positive[unit] = False
         cell = self.known.cell(positive)
         m, J = cell.Q[unit], self.boundary.normal(cell)
-        if not self.boundary.knows(cell.Phi @ J) or not J @ J > 0.0:
+        if not self.boundary.unknown(cell.Phi @ J) < self.known.options.known or not J @ J > 0.0:
             return None
         u = m - J * ((J @ m) / (J @ J))
         if not np.linalg.norm(u) > 1e-6 * np.linalg.norm(m):
@@ -167,11 +161,12 @@ class _Walk:
 
     def _find_kink(self, x: np.ndarray, n: np.ndarray, radius: float) -> np.ndarray | None:
         """Return the kink on the segment x + t n, |t| ≤ radius; None if there is not exactly one."""
+        options = self.known.options
         X, V, R = x[None], n[None], np.array([radius])
         if not self.known.limits.contains(np.vstack([x - radius * n, x + radius * n])).all():
             return None
-        found = find_local_kinks(self.box, X, V, R, _ARM)
-        if found.straight[0] or not confirm_kinks(self.box, X, V, R, found, _ARM)[0]:
+        found = find_local_kinks(self.box, X, V, R, options.arm)
+        if found.straight[0] or not confirm_kinks(self.box, X, V, R, found, options.arm)[0]:
             return None
         return x + found.position[0] * n
 
@@ -193,7 +188,7 @@ class _Walk:
             return None
         if kind < 0.3:
             return int(self.rng.integers(self.known.n_units))
-        unseen = np.flatnonzero(np.linalg.norm(self.boundary.free[: self.known.n_top], axis=1) > 1e-6)
+        unseen = np.flatnonzero(self.boundary.unseen(self.known.options.unseen)[: self.known.n_top])
         if not unseen.size:
             return None
         return self.known.n_units - self.known.n_top + int(self.rng.choice(unseen))
