@@ -7,7 +7,6 @@ resolution ρ is measured: `resolution`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -15,21 +14,8 @@ from numpy.typing import ArrayLike
 from neurecover.data.frames import Frame
 from neurecover.exceptions import UnsolvableError
 from neurecover.queries.box.limits import EVERYWHERE, Limits
+from neurecover.queries.box.resolution import Resolution, measure_resolution
 from neurecover.queries.options import QueryOptions
-
-# Places of the queries on a segment: uneven, so that they do not fall in with a grid of digits.
-PLACES = np.array([0.0, 0.71, 1.87, 3.14, 3.9, 5.0])
-# The rounding of one number in double, single and half precision.
-DOUBLE, SINGLE, HALF = 2.0**-52, 2.0**-24, 2.0**-11
-
-
-@dataclass(frozen=True)
-class _Probe:
-    """ρ, the size of the answers to x ~ N(0, I), and how much they differ from each other."""
-
-    resolution: float
-    scale: float
-    growth: float
 
 
 class Box:
@@ -65,7 +51,7 @@ class Box:
         self._ask = ask
         self._batch = batch
         self._n_outputs: int | None = None
-        self._probe: _Probe | None = None
+        self._resolution: Resolution | None = None
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
         X = np.asarray(X, dtype=float)
@@ -97,13 +83,12 @@ class Box:
     @property
     def resolution(self) -> float:
         """The rounding ρ of an answer, relative to the size of the answers near the origin."""
-        return self._measure().resolution
+        return self._measure().rounding
 
     @property
     def coarse(self) -> bool:
         """Whether answers have clearly fewer digits than float64 arithmetic gives."""
-        options = self.options.box
-        return self.resolution > options.coarse
+        return self.resolution > self.options.box.coarse
 
     @property
     def scale(self) -> float:
@@ -125,6 +110,7 @@ class Box:
         return self.resolution * np.maximum(np.abs(Y).max(axis=1, initial=0.0), terms)
 
     def _answer(self, X: np.ndarray) -> np.ndarray:
+        """Send one batch; return its answers (n, p), checked."""
         # The oracle receives a copy: one that works in place must not change the queries.
         Y = np.asarray(self._ask(self.inputs(X).copy()), dtype=float)
         self.queries += len(X)
@@ -143,87 +129,22 @@ class Box:
         self._n_outputs = Y.shape[1]
         return Y
 
-    def _measure(self) -> _Probe:
-        if self._probe is None:
-            single = self._single
-            self._probe = self._probe_oracle()
-            if self._single and not single and self._frame is not None:
-                # Far from zero, rounded inputs cost more digits than rounded answers: measure again with both.
-                self._probe = self._probe_oracle()
-        return self._probe
+    def _measure(self) -> Resolution:
+        """Return the resolution, measured once; limits and precision of the inputs follow from it if not given."""
+        if self._resolution is None:
+            self._resolution = self._measure_once()
+            if self._resolution.single and not self._single:
+                self._single = True
+                if self._frame is not None:
+                    # Far from zero, rounded inputs cost more digits than rounded answers: measure again with both.
+                    self._resolution = self._measure_once()
+        return self._resolution
 
-    def _probe_oracle(self) -> _Probe:
+    def _measure_once(self) -> Resolution:
+        """Measure the resolution; limit the queries if the answers are in half precision."""
         options = self.options.box
-        rng = np.random.default_rng(0)
-        start, direction = rng.standard_normal((2, 2, 1, self.n_inputs))
-        more, ways = rng.standard_normal((2, options.spare, 1, self.n_inputs))
-        # Several places, because the terms may happen to cancel at one of them.
-        others = rng.standard_normal((options.places, self.n_inputs))
-        others = self.limits.pull_inside(others)
-        start, more = self.limits.pull_inside(start, options.start), self.limits.pull_inside(more, options.start)
-        places = self(others)
-        scale = max(_rms(places), 1e-290)
-        growth = max(_rms(places - places.mean(axis=0)), 1e-6 * scale)
-        left = np.zeros(0)
-        # All units may be inactive on the first segments: try others of the same length before longer ones.
-        elsewhere = (others[:, None], np.resize(direction, (options.places, 1, self.n_inputs)), options.lengths[0])
-        tries = [(start, direction, length) for length in options.lengths]
-        for number, (begin, along, length) in enumerate([tries[0], elsewhere, *tries[1:]]):
-            segments = self._segments(begin, along, length)
-            Y = np.stack([self(segment) for segment in segments])
-            if number == 0:
-                self._check_repeatable(segments[0], Y[0])
-            scale = max(scale, _rms(Y))
-            varies = np.ptp(Y, axis=1).max(axis=1) > 0
-            if not varies.any():
-                # An oracle that is flat here may not be elsewhere, where a longer segment would cross its kinks.
-                Y = np.stack([self(segment) for segment in self._segments(more, ways, length)])
-                varies = np.ptp(Y, axis=1).max(axis=1) > 0
-            if varies.any():
-                left = np.array([_affine_residual(y) for y in Y[varies]])
-                break
-        if not left.size:
-            return _Probe(DOUBLE, scale, growth)
-        # A kink on one segment leaves a far larger residual than the rounding on the others.
-        residual = left.max() if left.max() < 100.0 * left.min() else left.min()
-        in_single, in_half = np.array_equal(Y, Y.astype(np.float32)), np.array_equal(Y, _in_half(Y))
-        resolution = max(float(residual) / scale, SINGLE if in_single else DOUBLE)
-        in_half = in_half and resolution > options.coarse
-        resolution = max(resolution, HALF) if in_half else resolution
-        # An oracle that answers in single precision is assumed to round its inputs to it too.
-        self._single = self._single or (in_single and resolution > options.coarse)
-        if in_half and not self.limits:
+        measured = measure_resolution(self, self.n_inputs, self.limits, options)
+        if measured.half and not self.limits:
             # Far out, answers in half precision are infinite.
             self.limits = Limits.cube(self.n_inputs, options.half_range, options)
-        return _Probe(resolution, scale, growth)
-
-    def _segments(self, start: np.ndarray, along: np.ndarray, length: float) -> np.ndarray:
-        return start + length * PLACES[:, None] * self.limits.shorten(start, along, length * PLACES[-1])
-
-    def _check_repeatable(self, X: np.ndarray, Y: np.ndarray) -> None:
-        options = self.options.box
-        # The same rows in the same batch, because a batch of another size may be summed in another order.
-        again = self(X)
-        apart = np.abs(again - Y).max(axis=1) > options.repeat * max(float(np.abs(Y).max()), 1e-300)
-        # Threads may sum a few answers in another order, but not most of them.
-        if np.count_nonzero(apart) > len(X) // 2:
-            raise UnsolvableError(
-                "The oracle gives different answers to the same query. A network behind noise is found "
-                "from samples: neurecover.recover(oracle, n_samples=2000)."
-            )
-
-
-def _in_half(Y: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):
-        return Y.astype(np.float16)
-
-
-def _rms(Y: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(Y**2)))
-
-
-def _affine_residual(y: np.ndarray) -> float:
-    """Return the largest residual of the best affine function of τ through y (6, p)."""
-    basis = np.linalg.qr(np.column_stack([np.ones(len(y)), PLACES - PLACES.mean()]))[0]
-    centred = y - y[0]
-    return float(np.abs(centred - basis @ (basis.T @ centred)).max())
+        return measured

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from neurecover.queries.box.black_box import DOUBLE, PLACES, SINGLE, Box
+from neurecover.queries.box.black_box import Box
+from neurecover.queries.box.resolution import DOUBLE, PLACES, SINGLE
 
 
 def is_curved(box: Box, rng: np.random.Generator) -> bool:

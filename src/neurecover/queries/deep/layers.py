@@ -209,9 +209,7 @@ def _complete(box: Box, level: Level, answers: Answers, output: Output, rng: np.
 
 @dataclass(frozen=True, eq=False)
 class _Fit:
-    """An output layer that fits most answers, or all if `exact`, and the `ends` of a line that may cross a missing
-    unit.
-    """
+    """An output layer that fits most answers, or all if `exact`; `ends` of a line that may cross a missing unit."""
 
     output: Output | None = None
     exact: bool = False

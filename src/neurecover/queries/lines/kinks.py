@@ -136,6 +136,7 @@ class _Intervals:
     hb: np.ndarray
 
     def take(self, index: np.ndarray) -> _Intervals:
+        """Return some of the intervals."""
         return _Intervals(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
 
     def __len__(self) -> int:
@@ -143,6 +144,7 @@ class _Intervals:
 
     @property
     def noise(self) -> np.ndarray:
+        """The larger rounding of the two values, (n,)."""
         return np.maximum(self.na, self.nb)
 
 

@@ -41,9 +41,7 @@ _OTHER_PAIRS = "Two units share a hyperplane and have opposite directions: other
 
 @dataclass(frozen=True)
 class _Target:
-    """What to look for: the activation, the accuracy, how many times farther out than usual, and whether there may be
-    more layers.
-    """
+    """What to look for: activation, accuracy, how many times farther out than usual, and whether deeper too."""
 
     activation: Activation
     accuracy: float | None
@@ -53,8 +51,7 @@ class _Target:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """A network, the expected errors (k,) of its rows of length one, and a sentence for what the queries could not
-    show.
+    """A network, the expected errors (k,) of its rows of length one, and what the queries could not show.
 
     `weighted` is the weighted fit to coarse answers.
     """

@@ -42,8 +42,7 @@ class OppositeUnits:
 def resolve_opposite_units(
     planes: Planes, activation: Activation, tolerance: float, options: ShallowOptions
 ) -> OppositeUnits | None:
-    """Return the network of these hyperplanes with the fewest opposite pairs; None if a few do not explain the affine
-    part.
+    """Return the network with the fewest opposite pairs; None if a few do not explain the affine part.
 
     `tolerance` is the misfit, relative to the jumps, up to which equations are taken to hold.
     """
@@ -96,9 +95,7 @@ def _choices(
 def _solve(
     A: np.ndarray, W: np.ndarray, E: np.ndarray, opposite: np.ndarray, tolerance: float, options: ShallowOptions
 ) -> tuple[np.ndarray, bool] | None:
-    """Solve for u (p, k) with pairs on the given hyperplanes; return it and whether it is unique, or None if nothing
-    fits.
-    """
+    """Solve for u (p, k) with these pairs; return it and whether it is unique, or None without a solution."""
     across = np.eye(W.shape[1]) - np.linalg.pinv(W[opposite]) @ W[opposite]
     size = max(float(np.linalg.norm(A, axis=0).sum()), float(np.linalg.norm(E)))
     U, unique = np.zeros_like(A), True

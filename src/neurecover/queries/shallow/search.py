@@ -61,8 +61,9 @@ def find_units(
 
 
 def _find_wrong_corner(box: Box, known: Planes, regions: Regions, rng: np.random.Generator) -> np.ndarray | None:
-    """Return a corner (d,) of the range where the oracle disagrees with the units, so that one is missing; None if none
-    does.
+    """Return a corner (d,) of the range where the oracle disagrees with the units found; None if it agrees.
+
+    A unit is missing on the way there.
     """
     options = box.options.shallow
     if not len(regions):

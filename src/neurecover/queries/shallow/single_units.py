@@ -65,9 +65,7 @@ def refine_single_units(
 
 
 def _fit_affine(X: np.ndarray, Y: np.ndarray, caution: float) -> tuple[np.ndarray, float]:
-    """Return the (p, d + 1) of the best Y = rows·(x, 1), and the expected error of the first d entries of a row
-    together.
-    """
+    """Return the rows (p, d + 1) of the best Y = rows·(x, 1), and the expected error of their first d entries."""
     inputs = np.column_stack([X, np.ones(len(X))])
     rows = np.linalg.lstsq(inputs, Y, rcond=None)[0].T
     left = np.linalg.norm(Y - inputs @ rows.T) / np.sqrt(Y.shape[1] * (len(X) - inputs.shape[1]))
