@@ -57,7 +57,7 @@ def extract(
         that bends smoothly and levels off. Or one of relu, leaky_relu, abs, tanh and sigmoid; only relu in several
         layers. (sigmoid(z) = (1 + tanh(z/2))/2, so that a network of one is a network of the other.)
     random_state, time_budget, progress : as in `neurecover.recover`.
-    options : the numbers that decide how the oracle is queried, for experiments; None for those that were measured.
+    options : the numbers that decide how the oracle is queried, for experiments; None for the defaults.
 
     An oracle that is not such a network gives a `Recovery` whose verdict says so.
     """

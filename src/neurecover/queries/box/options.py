@@ -25,7 +25,7 @@ class BoxOptions:
     curve_segments: int = 4  # three of four have to bend; two straight ones decide against it
     curve_ratio: float = 30.0  # residual of a line over that of a cubic: rounding alone gives a factor of two
     rounding_lengths: tuple[float, ...] = (1e-1, 1e-2, 1e-3, 1e-4, 1e-6, 1e-8)  # down to where only rounding is left
-    rounding_segments: int = 8  # of each length: the median of eight is stable
+    rounding_segments: int = 8  # of each length, whose median is taken
 
     # Gradients.
     disagreement: float = 30.0  # roundings of an answer that a test may be off: a dozen of them may add up
@@ -35,7 +35,7 @@ class BoxOptions:
     rungs: int = 4  # step lengths skipped at once if a whole gradient is as cheap as a test
     most_rungs: int = 12  # step lengths tested: down to 1e-5 of the first
     probes: int = 4  # directions per step length
-    cheap: int = 32  # steps of a gradient up to which a test costs as much: 8 queries a length
+    cheap: int = 32  # steps of a gradient, which cost as much as testing four lengths with 8 queries each
     probed: float = 0.75  # of a length that passed: other directions may allow a little less
     check_reach: float = 3.1  # how many times a step the tests go, and a little more
     batch: int = 2**21  # floats queried in one batch: 16 MB
@@ -45,4 +45,4 @@ class BoxOptions:
     lines: float = 0.999  # of the way to the edge that lines go to
     inside: float = 0.9  # of the way to the edge for points that need room for steps
     turns: int = 40  # alternating projections that find where a hyperplane lies inside
-    edge: float = 2.0  # deviations of the queries at the edge of a range, as of uniform inputs, without data
+    edge: float = 2.0  # deviations of the queries at the edge of a range, if no data say

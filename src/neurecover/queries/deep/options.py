@@ -40,7 +40,7 @@ class DeepOptions:
     restarts: int = 12  # points from which unseen weights are traced
 
     # Boundaries.
-    fits_cell: float = 1e-4  # disagreement of a first normal with its cell: deeper units disagree by far more
+    fits_cell: float = 1e-4  # disagreement of a first normal with its cell beyond which the unit is a deeper one
     known: float = 1e-7  # of a direction that no equation constrains and that still counts as known
     unseen: float = 1e-6  # of a weight in the unconstrained directions from which it is unknown
     new: float = 1e-5  # of an equation that has to be new to be used

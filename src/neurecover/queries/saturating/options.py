@@ -41,7 +41,7 @@ class SaturatingOptions:
     pool: int = 600  # directions from which their points are chosen
     nearer: tuple[float, ...] = (1.0, 0.03)  # of the biases' first uncertainty that is left when they are refined
     fits: int = 3  # restarts while residuals fall below what the fit takes for rounding
-    settled_chi2: float = 0.25  # χ² per degree of freedom above which the rounding is estimated well
+    settled_chi2: float = 0.25  # χ² per degree of freedom below which residuals are under the assumed rounding
 
     # Check.
     held_out: int = 16  # queries at each distance

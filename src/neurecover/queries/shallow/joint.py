@@ -24,7 +24,7 @@ from neurecover.queries.box.regions import Regions
 from neurecover.queries.lines.segments import find_local_kinks
 from neurecover.queries.shallow.centres import Centres
 
-CORRECTIONS = 3  # solutions of the linear equations, each for what the one before left: the third is rounding
+CORRECTIONS = 3  # solutions of the linear equations, each for what the one before left
 
 
 def refine_jointly(network: Network, regions: Regions) -> Network:

@@ -23,7 +23,7 @@ class ShallowOptions:
     finest: float = 2e-13  # the same in a small one, where it costs little
 
     # Lines.
-    lines: int = 4  # in all: two nearly always do
+    lines: int = 4  # in all; each further one takes what the last left unexplained
     lines_inside: int = 80  # within limits, where a hyperplane may be in few places
     quiet: int = 6  # lines within limits without a new unit that end the search
     continued: int = 12  # hyperplanes looked at away from the line if there may be several layers
@@ -58,7 +58,7 @@ class ShallowOptions:
     pair_choices: int = 500  # sets of them: each is a search for signs
     pair_planes: int = 16  # hyperplanes beyond which none is tried: a deeper network shows many
     spare_bits: int = 20  # of the equations beyond the unknowns: a million to one against chance
-    lattice_bits: int = 30  # of an entry: products of two stay exact in a double
+    lattice_bits: int = 30  # of an entry; fewer if the equations are less accurate
     lattice_delta: float = 0.99  # of Lovász' condition: nearly the strongest reduction
     lattice_swaps: int = 200_000  # after which a reduction is given up
 
