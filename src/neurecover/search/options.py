@@ -21,7 +21,6 @@ class WidthOptions:
     slow: float = 0.98  # fall of Σr² over a window of such a descent at which it ends
     fallen: float = 4.0  # Σr² over the best at which slimming several layers is given up,
     lost: float = 1e-2  # beside this much of Σy², by which an exact fit may grow
-    open: float = 1e-12  # eigenvalue of the scaled curvature at which a direction is left open
     rows: int = 20_000  # that the search for several widths looks at
 
 

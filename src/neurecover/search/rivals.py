@@ -48,7 +48,7 @@ class RivalOptions:
     elsewhere: float = 2.0  # standard errors, in some direction, between two optima
     faint: float = 40.0  # standard errors of a unit's output weights up to which others are tried in its place
     pool: int = 1_000  # random units in place of a faint one
-    fitted: int = 6  # of them, those that are fitted with all others
+    fitted: int = 3  # of them, those that are fitted with all others
     first_steps: int = 10  # of such a fit, after which
     hopeless: float = 50.0  # times σ² above the best is too much to go on
     rows: int = 20_000  # on which random units are compared
@@ -147,8 +147,8 @@ def _with_other_faint_units(best: Fit, around: Around, setting: Setting, how: Ri
     """
     samples, options, deadline, top = best.point.samples, setting.options.fit, setting.deadline, best.student.depth - 1
     cost = worth(best.point, top).cost / max(around.variance, 1e-300)
-    faint = np.argsort(cost)[: np.count_nonzero(cost < how.faint**2)] if top and best.student.bias else []
-    for unit in within(deadline, faint):
+    n_faint = np.count_nonzero(cost < how.faint**2) if top and best.student.bias else 0
+    for unit in within(deadline, np.argsort(cost)[:n_faint]):
         for row in within(deadline, _other_units(best, int(unit), setting.rng, how)):
             V = np.vstack([best.student.V[top][:unit], row, best.student.V[top][unit + 1 :]])
             start = replace(best.student, V=(*best.student.V[:top], V))

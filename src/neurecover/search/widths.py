@@ -7,8 +7,7 @@ it. Then units are taken away one at a time. Worth is the Bayesian information c
     N·log Σr² + (parameters)·log N,        Σr² no less than what counts as exact,
 
 and its least value on that path bounds the widths from above. So the network at those widths is tried with one unit
-less. An exact one may keep a unit that cannot be taken away; then the samples leave some of its weights open, and
-narrower ones are sought afresh.
+less, as long as that is worth it.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ from itertools import islice
 
 import numpy as np
 
-from neurecover.fit.dense import dense_system
 from neurecover.fit.descent import Fit, descend
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
@@ -167,24 +165,14 @@ def _narrowed(point: Point, widths: tuple[int, ...], setting: Setting, slow: flo
 
 def _one_unit_less(samples: Samples, setting: Setting, best: Runs) -> Runs:
     """Return the best network of those with ever fewer units, as long as the criterion says so."""
-    tried = set[tuple[int, ...]]()
     while not setting.deadline.passed:
-        fewer = [other for other in _fewer(best.fit.student.widths) if other not in tried]
-        if not fewer:
-            break
-        other = min(
-            (_shrunk(samples, setting, best, one) for one in fewer), key=lambda one: criterion(one.fit, setting)
-        )
+        fewer = [_shrunk(samples, setting, best, widths) for widths in _fewer(best.fit.student.widths)]
+        other = min(fewer, key=lambda one: criterion(one.fit, setting), default=best)
         if criterion(other.fit, setting) >= criterion(best.fit, setting):
-            if len(fewer[0]) == 1 or not best.exact or not _leaves_open(best.fit, setting.options.widths.open):
-                break
-            tried.add(fewer[0])
-            other = search(samples, setting, fewer[0], noiseless=True)
+            break
         setting.tell(f"widths {other.fit.student.widths}", other.fit.relative)
-        count = best.n_runs + other.n_runs
-        if criterion(other.fit, setting) < criterion(best.fit, setting):
-            best = replace(other, last_drop=_price(best.fit, other.fit, setting))
-        best = replace(best, n_runs=count)
+        drop, count = _price(best.fit, other.fit, setting), best.n_runs + other.n_runs
+        best = replace(other, last_drop=drop, n_runs=count)
     return best
 
 
@@ -206,14 +194,3 @@ def _shrunk(samples: Samples, setting: Setting, runs: Runs, widths: tuple[int, .
         return Runs(Settled(fit, (), 0), 1, runs.n_fits, 0, False)
     settled = settled_on(samples, samples, Candidate(fit, fit, -1, 0, fit.point.share), setting)
     return Runs(settled, 1, runs.n_fits, 0, settled.fit.relative < samples.level(setting.task.level))
-
-
-def _leaves_open(fit: Fit, least: float) -> bool:
-    """Tell whether the samples leave directions of the weights open, the scales of units apart."""
-    if fit.student.size > fit.point.options.dense_deep:
-        return False
-    system = dense_system(fit.point)
-    root = np.sqrt(system.D)
-    values = np.linalg.eigvalsh(system.S / root / root[:, None])
-    scales = sum(fit.student.widths) if fit.student.activation.homogeneity is not None else 0
-    return int(np.count_nonzero(values < least)) > scales
