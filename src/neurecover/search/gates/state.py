@@ -1,6 +1,6 @@
 """A network and the rows it explains to rounding; what these rows say of each unit, and what they leave open.
 
-Rows are extended, x̃ = (x, 1), and a unit is v·x̃. With E the rows that the network explains, unit u has
+Rows are extended, x̃ = (1, x), and a unit is v·x̃. With E the rows that the network explains, unit u has
 
     v·x̃ = z      for rows of E in which it is on,
     v·x̃ ≤ 0      for rows of E in which it is off,
@@ -68,12 +68,12 @@ class State:
 
     @classmethod
     def of(cls, network: Network, X: np.ndarray, Y: np.ndarray, options: GateOptions = DEFAULT) -> State:
-        V = np.hstack([network.W, network.b[:, None]])
-        return cls(np.hstack([X, np.ones((len(X), 1))]), Y, V, network.A, network.c, options)
+        V = np.hstack([network.b[:, None], network.W])
+        return cls(np.hstack([np.ones((len(X), 1)), X]), Y, V, network.A, network.c, options)
 
     @property
     def network(self) -> Network:
-        return Network(self.V[:, :-1], self.V[:, -1], self.A, self.c)
+        return Network(self.V[:, 1:], self.V[:, 0], self.A, self.c)
 
     @cached_property
     def floor(self) -> float:
