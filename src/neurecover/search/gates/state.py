@@ -112,9 +112,12 @@ class State:
     @cached_property
     def open(self) -> np.ndarray:
         """Where (n, k) the equations of a unit do not say its value."""
-        size = 1e3 * self.options.rounding * np.linalg.norm(self.X, axis=1)
-        apart = [np.linalg.norm(self.X @ N.T, axis=1) > size for N in self.free]
+        apart = [self._moves(self.X, N) for N in self.free]
         return np.array(apart).reshape(len(self.V), len(self.X)).T
+
+    def _moves(self, T: np.ndarray, free: np.ndarray) -> np.ndarray:
+        """Tell in which rows of T the directions of `free` are more than rounding."""
+        return np.linalg.norm(T @ free.T, axis=1) > 1e3 * self.options.rounding * np.linalg.norm(T, axis=1)
 
     def with_values(self, rows: np.ndarray, H: np.ndarray) -> State:
         """Move units within what is open so that they have the values H (m, k) in these rows, 0 where they are off."""
@@ -128,9 +131,10 @@ class State:
 
     def moved(self, v: np.ndarray, free: np.ndarray, T: np.ndarray, z: np.ndarray, T_off: np.ndarray) -> np.ndarray:
         """Return v + θ·free with T v = z, and T_off v < 0 as far as it can be."""
-        if len(free) and len(T):
-            M = T @ free.T
-            v = v + np.linalg.lstsq(M, z - T @ v, rcond=self.options.rounding)[0] @ free
+        own = self._moves(T, free)
+        if own.any():
+            M = T[own] @ free.T
+            v = v + np.linalg.lstsq(M, (z - T @ v)[own], rcond=self.options.rounding)[0] @ free
             free = null_space(M, self.options.rounding) @ free
         sums, moves = T_off @ v, T_off @ free.T
         size = max(np.abs(z).max(initial=0.0), np.abs(sums).max(initial=0.0), 1e-300)
