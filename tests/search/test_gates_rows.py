@@ -14,7 +14,7 @@ from neurecover.fit.samples import Samples
 from neurecover.models import Network
 from neurecover.search.gates.explain import by_kink, explain
 from neurecover.search.gates.few_rows import explain_all, with_units_of_few_rows
-from neurecover.search.gates.mixed_integer import by_programme
+from neurecover.search.gates.mixed_integer import by_program
 from neurecover.search.gates.rows import by_span, with_new_unit
 from neurecover.search.gates.state import State, least_move, null_space
 from neurecover.search.race import Setting
@@ -48,7 +48,7 @@ def test_outputs_that_tell_all_units_give_rare_columns_at_once(seed: int) -> Non
 
 
 def test_fewer_outputs_than_units_tell_which_are_on() -> None:
-    """Nine units, six outputs: rows with less than six units on say so by themselves, the others with the programme.
+    """Nine units, six outputs: rows with less than six units on say so by themselves, the others with the program.
 
     Of eight networks six or more answer every row, with most weights of a column in twelve rows being the true ones.
     """
@@ -94,7 +94,7 @@ def test_a_unit_open_in_all_its_weights_is_told_by_rare_rows_too() -> None:
     assert state.explained.all()
 
 
-def test_a_programme_finds_the_units_of_rows_that_do_not_tell() -> None:
+def test_a_program_finds_the_units_of_rows_that_do_not_tell() -> None:
     """Two outputs, four units, one open weight each: no row tells by itself, and the rows together do."""
     rng = np.random.default_rng(3)
     X = np.hstack([rng.standard_normal((60, 3)), np.zeros((60, 1))])
@@ -102,18 +102,18 @@ def test_a_programme_finds_the_units_of_rows_that_do_not_tell() -> None:
     truth = Network(rng.standard_normal((4, 4)), None, rng.standard_normal((2, 4)))
     known = State.of(replace(truth, W=np.where(np.arange(4) < 3, truth.W, 0.0)), X, truth(X))
     assert known.left.tolist() == list(range(8))
-    state = by_programme(known, Deadline())
+    state = by_program(known, Deadline())
     assert state is not None
     assert state.explained.all()
     np.testing.assert_allclose(state.network.W, truth.W, atol=1e-8)
     noisy = replace(known, Y=known.Y + np.where(X[:, [3]] > 0.0, rng.standard_normal((60, 2)), 0.0))
-    assert by_programme(noisy, Deadline()) is None  # noise is no network
+    assert by_program(noisy, Deadline()) is None  # noise is no network
 
 
-def test_more_units_than_a_programme_takes_are_left_alone() -> None:
+def test_more_units_than_a_program_takes_are_left_alone() -> None:
     many = teacher(3, 400, 2, random_state=0)
     X = np.random.default_rng(0).standard_normal((4, 3))
-    assert by_programme(State.of(many, X, many(X) + 1.0), Deadline()) is None
+    assert by_program(State.of(many, X, many(X) + 1.0), Deadline()) is None
 
 
 @pytest.mark.parametrize("side", [1.0, -1.0])

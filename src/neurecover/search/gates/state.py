@@ -27,9 +27,9 @@ class GateOptions:
     rounding: float = 1e-9  # values computed in double precision that differ by less are equal
     alike: float = 1e-6  # directions of one unit differ by less: they are quotients of small residuals
     most_sets: int = 100_000  # sets of units compared with a row: a second of work, and 16 units with ten outputs
-    gates: int = 320  # of a mixed-integer programme that still ends
-    nodes: int = 400  # of its tree; those that end at all end within 100 (measured on digits)
-    programmes: int = 4  # groups of rows that are tried with one
+    gates: int = 320  # of a mixed-integer program that still ends
+    nodes: int = 2_000  # of its tree: most end within 100, ten rows of 16 units within 600 to 1,400 (digits)
+    programs: int = 4  # kinds of rows that are tried with one
     rare: float = 0.9  # share with a column's usual value
     many: int = 100  # samples that show a column well enough for the search itself (measured: counts, sparse, pixels)
     base: float = 0.3  # share with all usual values that suffices to begin there; a category of many levels has less
@@ -49,7 +49,7 @@ class GateOptions:
     worst: float = 0.05  # share that such a student fits worst, set aside in each of …
     rounds: int = 4  # … so many rounds
     most_aside: float = 0.25  # share that units of few samples may be on in, all together
-    largest: int = 2_000_000  # rows times columns of a linear programme
+    largest: int = 2_000_000  # rows times columns of a linear program
 
 
 DEFAULT = GateOptions()
