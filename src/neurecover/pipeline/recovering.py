@@ -55,7 +55,6 @@ FEWEST_SEARCHED = 2_000  # rows of a stream that a search looks at
 START_LOAD = 100  # samples per parameter that bring the search close enough for two steps on all (`refine.passes`)
 PASSES = 4  # over streamed samples: moments and a sample of rows, two steps, the certificate
 JOINED = 10  # times that held-out samples may join the fit: each closes a direction that the others leave open
-COMMON_SHARE = 0.3  # of the time left, for a search in the columns that vary in most samples
 RANDOM_ROUNDS, RESERVE_INPUTS = 3, 20  # when "auto" calls on other methods, and up to how many inputs
 
 
@@ -256,7 +255,7 @@ def _fitted(given: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run)
         rare = (
             None
             if given.stream is not None or task.depth > 1 or task.affine
-            else _from_common_columns(given, task, run)
+            else columns.start(given, task, run.rng, deadline)
         )
         if rare is None:
             return search_network(sample, task.on(sample.count()), run.rng, deadline, starts, report)
@@ -301,11 +300,6 @@ def _counting_alike(samples: Source, final: Found, task: Task, deadline: Deadlin
         return final
     alike = polish(unweighted(samples), final, task, deadline)
     return alike if alike.exact else final
-
-
-def _from_common_columns(given: Prepared, task: Task, run: Run) -> columns.Start | None:
-    """Where some inputs hardly vary, return units to begin with from the others, for a share of the time."""
-    return columns.start(given, task, run.rng, run.deadline.share(COMMON_SHARE))
 
 
 def _drawn(rare: columns.Start, run: Run) -> Draw:

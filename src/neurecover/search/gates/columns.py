@@ -55,10 +55,14 @@ def start(
     table = Table.of(given, task, options)
     if table is None or (task.n_outputs == 1 and table.levels is None):
         return None
-    if table.levels is not None and table.by_levels:
-        state = from_levels(table.levels, task, rng, deadline)
-        return table.start(state if state is None else explain(state, task.n_hidden or len(state.V), deadline))
-    return table.start(_from_base(table, task, rng, deadline) if np.mean(table.base) >= options.base else None)
+    searching, state = deadline.share(options.share), None
+    if table.telling is not None:
+        state = from_levels(table.telling, task, rng, searching)
+    elif np.mean(table.base) >= options.base:
+        state = _from_base(table, task, rng, searching)
+    if state is not None and (table.telling is not None or state.explained[table.base].all()):
+        state = explain(state, task.n_hidden or len(state.V), deadline)
+    return table.start(state)
 
 
 def fit_again(
@@ -73,9 +77,9 @@ def fit_again(
         whole = explain_all(State.of(found.network, *given.train.collect(), options), k, deadline)
         return None if whole is None else _polished(given, found, whole.network, deadline)
     state: State | None = table.state(found.network)
-    if table.levels is not None and table.by_levels and state is not None and len(state.left):
-        plain = replace(state, V=state.V * table.levels.common, c=np.zeros_like(state.c))
-        state = with_levels(table.levels, plain, turned=False) or state
+    if table.telling is not None and state is not None and len(state.left):
+        plain = replace(state, V=state.V * table.telling.common, c=np.zeros_like(state.c))
+        state = with_levels(table.telling, plain, turned=False) or state
     whole = state and explain_all(state, k, deadline)
     if whole is None:
         return None
@@ -130,9 +134,10 @@ class Table:
         return ~np.any(self.plain.X[:, 1:][:, self.rare] != 0.0, axis=1)
 
     @property
-    def by_levels(self) -> bool:
-        """Whether levels say more than the rows with all usual values: with one output, or where these are too few."""
-        return self.plain.Y.shape[1] == 1 or float(np.mean(self.base)) < self.plain.options.base
+    def telling(self) -> Levels | None:
+        """The levels where they say more than rows with all usual values: with one output, or where these are few."""
+        few = self.plain.Y.shape[1] == 1 or float(np.mean(self.base)) < self.plain.options.base
+        return self.levels if few else None
 
     def state(self, white: Network) -> State:
         """Write a network on whitened inputs as a state."""
@@ -157,7 +162,7 @@ def _levels(X: np.ndarray) -> np.ndarray:
 
 
 def _from_base(table: Table, task: Task, rng: np.random.Generator, deadline: Deadline) -> State | None:
-    """Search for the network in the common columns, and explain the other rows from there.
+    """Search for the network in the common columns.
 
     A search that ends above rounding may have come to a local optimum; with noise the next one ends there again.
     """
@@ -182,7 +187,4 @@ def _from_base(table: Table, task: Task, rng: np.random.Generator, deadline: Dea
     useful = adds > plain.options.rounding * np.abs(Y).max(initial=0.0)
     V = np.zeros((int(useful.sum()), len(table.rare) + 1))
     V[:, columns + 1], V[:, 0] = network.W[useful], network.b[useful]
-    state = replace(plain, V=V, A=network.A[:, useful], c=network.c)
-    if not task.rectified or not state.explained[base].all():
-        return state
-    return explain(state, task.n_hidden or len(V), deadline)
+    return replace(plain, V=V, A=network.A[:, useful], c=network.c)

@@ -33,7 +33,7 @@ def by_program(state: State, deadline: Deadline, sure: bool = True) -> State | N
         return None
     _, kind, count = np.unique(state.X[rows] != 0.0, axis=0, return_inverse=True, return_counts=True)
     groups = [rows[kind.ravel() == which][:most] for which in np.argsort(-count, kind="stable")]
-    kinds, every = groups[: state.options.programs], [rows] * (1 < len(groups) and len(rows) <= most)
+    kinds, every = groups[: state.options.programs], [rows] * (len(groups) > 1 and len(rows) <= most)
     for group in kinds + every if sure else every + kinds:
         new = None if deadline.passed else _with_gates(state, group, sure, deadline)
         if new is not None and new.n_explained > state.n_explained:
@@ -62,7 +62,6 @@ def _with_gates(state: State, rows: np.ndarray, sure: bool, deadline: Deadline) 
     if theta is None:
         return None
     z, values = start + slope @ theta, state.Y[rows] - state.c
-
 
     def gated(least: float) -> tuple[np.ndarray, np.ndarray]:
         """Return ∂z/∂θ and ∂y/∂θ, a row for every unit and for every output, of units with z above `least`."""

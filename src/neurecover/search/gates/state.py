@@ -33,6 +33,7 @@ class GateOptions:
     rare: float = 0.9  # share with a column's usual value
     many: int = 100  # samples that show a column well enough for the search itself (measured: counts, sparse, pixels)
     base: float = 0.3  # share with all usual values that suffices to begin there; a category of many levels has less
+    share: float = 0.3  # of the time left, for the search there or in levels; what explains other rows may take more
     equations: float = 2.0  # per parameter of a network that is searched for in some of the samples
     searches: int = 3  # for the network in the common columns
     levels: int = 200  # of a category at the most
