@@ -105,7 +105,7 @@ def n_useful(point: Point) -> int:
 def narrowest(fit: Fit) -> Fit:
     """Return an exact fit of one layer without the units that it does not need to be exact."""
     samples, m = fit.point.samples, n_useful(fit.point)
-    while m < fit.student.widths[0]:
+    while 0 <= m < fit.student.widths[0]:
         few = descend(samples, most_useful(fit.point, m)[0], fit.point.options, fit.point.deadline)
         one = m == fit.student.widths[0] - 1
         if few.relative < samples.level():

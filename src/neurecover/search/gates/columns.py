@@ -79,7 +79,7 @@ def fit_again(
     state: State | None = table.state(found.network)
     if table.telling is not None and state is not None and len(state.left):
         plain = replace(state, V=state.V * table.telling.common, c=np.zeros_like(state.c))
-        state = with_levels(table.telling, plain, turned=False) or state
+        state = with_levels(table.telling, plain) or state
     whole = state and explain_all(state, k, deadline)
     if whole is None:
         return None
