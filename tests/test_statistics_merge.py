@@ -13,12 +13,10 @@ from hypothesis import strategies as st
 
 from neurecover import statistics
 from neurecover.data import ArraySource, reduce
-from neurecover.fit.networks import one_layer
 from neurecover.models import DeepNetwork, Network, as_student
 from neurecover.statistics import (
     Alike,
     Divided,
-    GaussNewtonSums,
     HermiteSums,
     InfluenceSums,
     InformationSums,
@@ -67,7 +65,6 @@ FACTORIES: dict[str, Callable[[], Statistic]] = {
     "hermite-projected": lambda: HermiteSums(D, P, 2, projection=BASIS, mean=ORIGIN[:D]),
     "residuals": lambda: Residuals(NETWORK, P, origin=ORIGIN[D:]),
     "readout": lambda: ReadoutSums(STUDENT),
-    "gauss-newton": lambda: GaussNewtonSums(one_layer(STUDENT)),
     "one-layer": lambda: InformationSums.of(NETWORK),
     "one-layer-probed": lambda: InformationSums.of(NETWORK, True, DIRECTION[:2]),
     "range": lambda: PreactivationRange(DEEP),

@@ -2,7 +2,6 @@
 
 from neurecover.statistics.base import Statistic
 from neurecover.statistics.digits import OutputDigits, OutputPrecision
-from neurecover.statistics.gauss_newton import GaussNewtonSums
 from neurecover.statistics.hermite import HermiteCoefficients, HermiteSums, regression_degree
 from neurecover.statistics.influence import Influence, InfluenceSums, ProbeScores, SerialResiduals, sketched
 from neurecover.statistics.information import InformationSums
@@ -20,7 +19,6 @@ __all__ = [
     "Alike",
     "Divided",
     "Division",
-    "GaussNewtonSums",
     "HermiteCoefficients",
     "HermiteSums",
     "Influence",
