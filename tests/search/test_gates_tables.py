@@ -10,7 +10,7 @@ from neurecover.data.preparing import SCARCE
 from neurecover.models import Network
 from neurecover.search.gates.agreement import Block, by_exclusion, gates_of
 from neurecover.search.gates.columns import Table, start
-from neurecover.search.gates.levels import Levels, from_levels, with_levels
+from neurecover.search.gates.levels import Levels, from_levels, turn_units, with_levels
 from neurecover.search.gates.state import GateOptions, State
 from neurecover.search.task import Task
 from neurecover.simulate import teacher
@@ -158,7 +158,8 @@ def test_rows_of_a_level_that_agree_give_gates_biases_and_the_constant() -> None
         levels = _levels(X, Y, level_of)
         side = np.where(np.arange(UNITS) % 2, -1.0, 1.0)[:, None]
         plain = State.of(Network(side * truth.W, None, truth.A), X, Y)
-        state = with_levels(levels, State(plain.X, Y, plain.V * levels.common, plain.A, plain.c))
+        known = State(plain.X, Y, plain.V * levels.common, plain.A, plain.c)
+        state = with_levels(levels, turn_units(levels, known, LEVELS)[1])
         assert state is not None
         assert np.mean(state.explained) > 0.95
         assert np.all(np.einsum("kd,kd->k", state.network.W[:, :NUMBERS], truth.W[:, :NUMBERS]) > 0.0)

@@ -162,25 +162,16 @@ def _levels(X: np.ndarray) -> np.ndarray:
 
 
 def _from_base(table: Table, task: Task, rng: np.random.Generator, deadline: Deadline) -> State | None:
-    """Search for the network in the common columns.
-
-    A search that ends above rounding may have come to a local optimum; with noise the next one ends there again.
-    """
-    plain, base, columns, best = table.plain, table.base, np.flatnonzero(~table.rare), None
+    """Search for the network in the common columns."""
+    plain, base, columns = table.plain, table.base, np.flatnonzero(~table.rare)
     X, Y = plain.X[base][:, columns + 1], plain.Y[base]
     whitening = Whitening.of(X.mean(axis=0), np.atleast_2d(np.cov(X.T, bias=True)))
     smaller = replace(task, n_inputs=whitening.rank, n_samples=len(X))
     if whitening.rank == 0 or Y.size < plain.options.equations * smaller.n_parameters(task.widths or (1,)):
         return None
     source = ArraySource(whitening.inputs(X), Y)
-    for _ in range(plain.options.searches):
-        found = search_network(source, smaller, rng, deadline)
-        again = best is not None and abs(found.rss - best.rss) <= 1e-3 * best.rss
-        best = found if best is None or found.rss < best.rss else best
-        if best.relative_rss < task.level or again or deadline.passed:
-            break
-    assert best is not None
-    network = unwhitened(best.network, whitening)
+    found = search_network(source, smaller, rng, deadline)
+    network = unwhitened(found.network, whitening)
     assert isinstance(network, Network)
     # A unit of the network that is off in all of these samples has left its place to one that adds nothing.
     adds = np.abs(network.hidden(X)).max(axis=0) * np.linalg.norm(network.A, axis=0)

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from neurecover.search.gates.mixed_integer import by_program
-from neurecover.search.gates.rows import by_lone_rows, by_span, with_new_unit
+from neurecover.search.gates.rows import by_span, with_new_unit
 from neurecover.search.gates.state import State, equal_runs
 from neurecover.solve import Deadline
 
@@ -20,11 +20,9 @@ def explain(state: State, n_hidden: int, deadline: Deadline) -> State:
     program: Change = lambda state: by_program(state, deadline)  # noqa: E731
     changes: tuple[Change, ...] = (
         by_span,
-        by_lone_rows,
         lambda state: by_kink(state, lambda others: _changed(others, (by_span, program), deadline)),
         lambda state: with_new_unit(state, n_hidden),
         program,
-        lambda state: by_span(state, sure=False) if len(state.A) > 1 else None,
         lambda state: by_program(state, deadline, sure=False),
     )
     return _changed(state, changes, deadline)

@@ -122,21 +122,20 @@ def _choices(levels: Levels, kinks: list[Kink], k: int, exactly: bool) -> Iterat
 
 def _better(levels: Levels, best: State | None, choices: Iterator[list[Kink]]) -> State | None:
     """Return the state of the choice with which most rows of the two largest levels agree, if it explains more."""
-    shares = ((_agreed(levels, kinks, 2)[0], kinks) for kinks in choices)
+    shares = ((turn_units(levels, levels.units(kinks), 2)[0], kinks) for kinks in choices)
     share, kinks = max(shares, key=lambda pair: pair[0], default=(0.0, []))
     if share <= levels.plain.options.covered:
         return best
-    found = with_levels(levels, _agreed(levels, kinks, levels.plain.options.voting)[1])
+    found = with_levels(levels, turn_units(levels, levels.units(kinks), levels.plain.options.voting)[1])
     return found if best is None or (found is not None and found.n_explained > best.n_explained) else best
 
 
-def _agreed(levels: Levels, kinks: list[Kink], most: int) -> tuple[float, State]:
+def turn_units(levels: Levels, state: State, most: int) -> tuple[float, State]:
     """Return the share of rows of the largest levels that agree with three others, and units turned as most of them do.
 
     Beside a level's constant a unit may be off, on, or on the other way round: 0, 1 and −1 in a set.
     """
-    state, sets = levels.units(kinks), all_sets(len(kinks), (0, 1, -1))
-    votes, agree = np.zeros(len(kinks)), list[np.ndarray]()
+    votes, sets, agree = np.zeros(len(state.V)), all_sets(len(state.V), (0, 1, -1)), list[np.ndarray]()
     for block in levels.blocks(state, most):
         agree.append(np.zeros(len(block.rows), dtype=bool))
         for s, own in agreeing(block, state.A, sets, state.floor, 4):

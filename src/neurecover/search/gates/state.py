@@ -35,7 +35,6 @@ class GateOptions:
     base: float = 0.3  # share with all usual values that suffices to begin there; a category of many levels has less
     share: float = 0.3  # of the time left, for the search there or in levels; what explains other rows may take more
     equations: float = 2.0  # per parameter of a network that is searched for in some of the samples
-    searches: int = 3  # for the network in the common columns
     levels: int = 200  # of a category at the most
     level_units: int = 9  # 3^9 sets are compared with the rows of a level
     level_descents: int = 12  # of a search in one level
