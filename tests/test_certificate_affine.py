@@ -12,7 +12,7 @@ from neurecover.certificate.ambiguity import turned
 from neurecover.certificate.exchange import least_apart
 from neurecover.certificate.normal_form import ToNormalForm, aligned
 from neurecover.data import ArraySource, Whitening, prepared, reduce
-from neurecover.data.mapped import unwhitened
+from neurecover.data.views.whitening import unwhitened
 from neurecover.models import are_biases, parameters, with_parameters
 from neurecover.statistics import Residuals
 

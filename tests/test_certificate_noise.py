@@ -11,7 +11,7 @@ from neurecover.certificate.information import Information
 from neurecover.certificate.standard_errors import standard_errors
 from neurecover.data import ArraySource, Whitening, reduce
 from neurecover.statistics import InfluenceSums, InformationSums, ProbeScores, sketched
-from neurecover.statistics.influence import SKETCH
+from neurecover.statistics.checks.influence import SKETCH
 
 
 def probability(truth: nr.Network, X: np.ndarray, Y: np.ndarray, rng: np.random.Generator) -> float:

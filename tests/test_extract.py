@@ -16,7 +16,7 @@ from sklearn.neural_network import MLPRegressor
 import neurecover as nr
 from neurecover.certificate.from_queries import Asked, certify_queried
 from neurecover.data import CommandBox
-from neurecover.data.answers import KeptAnswers
+from neurecover.data.oracles.answers import KeptAnswers
 from neurecover.statistics import Residuals
 
 
@@ -188,7 +188,7 @@ def test_kept_answers_survive_a_half_written_row(tmp_path: Path) -> None:
 
 
 def test_a_failure_that_passes_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("neurecover.data.oracles.PAUSE", 0.0)
+    monkeypatch.setattr("neurecover.data.oracles.oracle.PAUSE", 0.0)
     truth, calls = shallow((4, 3, 1), 0), []
 
     def shaky(X: np.ndarray) -> np.ndarray:

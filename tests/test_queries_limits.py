@@ -7,7 +7,7 @@ import pytest
 
 import neurecover as nr
 from benchmarks.extract import he_network
-from neurecover.data.frames import Frame
+from neurecover.data.oracles.frame import Frame
 from neurecover.queries.limits import EVERYWHERE, Limits, range_frame
 
 LOW, HIGH = np.array([-1.0, 0.0, 480.0]), np.array([3.0, 2.0, 520.0])

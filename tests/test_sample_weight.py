@@ -7,7 +7,7 @@ import pytest
 
 import neurecover as nr
 from neurecover.data import ArraySource, loaded, prepared
-from neurecover.data.weights import design_effect, moderated, with_weights
+from neurecover.data.views.weights import design_effect, moderated, with_weights
 from neurecover.fit.model_fit import fit_model
 from neurecover.models import jacobian
 

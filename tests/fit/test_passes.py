@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from neurecover.data import ArraySource, Prepared, prepared
-from neurecover.data.weights import with_weights
+from neurecover.data.views.weights import with_weights
 from neurecover.fit.descent import PATIENT, descend
 from neurecover.fit.options import EXACT, FitOptions
 from neurecover.fit.passes import PassOptions, fit_in_passes

@@ -30,7 +30,7 @@ from neurecover.certificate.shapes import shape_test
 from neurecover.certificate.standard_errors import Errors, drawn_errors, standard_errors
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, passed, verdict_of
 from neurecover.data import Mapped, Source, Whitening, distinct_inputs, reduce
-from neurecover.data.weights import Unweighted, unweighted
+from neurecover.data.views.weights import Unweighted, unweighted
 from neurecover.models import (
     Composite,
     DeepNetwork,

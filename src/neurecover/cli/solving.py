@@ -33,7 +33,7 @@ from neurecover.cli.options import (
 )
 from neurecover.cli.wording import as_options
 from neurecover.data import CommandBox
-from neurecover.data.asked import asked as asking
+from neurecover.data.oracles.libraries import asked as asking
 from neurecover.terminal import say
 
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="The .npz file for the network and its certificate.")]

@@ -1,16 +1,16 @@
 """Where samples come from, and the one loop over them."""
 
-from neurecover.data.arrays import ArraySource
-from neurecover.data.commands import CommandBox
 from neurecover.data.distinct import distinct_inputs
-from neurecover.data.looks import box_looks, classes_told, perhaps_probabilities
 from neurecover.data.loop import reduce, side_by_side
-from neurecover.data.mapped import Mapped, Whitened, Whitening, unwhitened
 from neurecover.data.opening import as_source, open
-from neurecover.data.oracles import Oracle, oracle
+from neurecover.data.oracles.command import CommandBox
+from neurecover.data.oracles.diagnosis import box_looks, classes_told, perhaps_probabilities
+from neurecover.data.oracles.oracle import Oracle, oracle
 from neurecover.data.preparing import Prepared, loaded, prepared, second_moments, with_misfits
-from neurecover.data.rows import Rows, split, subsample
 from neurecover.data.source import Source
+from neurecover.data.sources.arrays import ArraySource
+from neurecover.data.views.rows import Rows, split, subsample
+from neurecover.data.views.whitening import Mapped, Whitened, Whitening, unwhitened
 
 __all__ = [
     "ArraySource",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from neurecover.data.arrays import ArraySource
 from neurecover.data.source import Source
+from neurecover.data.sources.arrays import ArraySource
 from neurecover.statistics import OutputPrecision
 
 

@@ -17,9 +17,9 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 from neurecover.data.ahead import ahead
-from neurecover.data.arrays import Block
 from neurecover.data.passes import Pass, begin_pass
 from neurecover.data.source import Source
+from neurecover.data.sources.arrays import Block
 from neurecover.solve.limits import afford
 from neurecover.statistics import Statistic
 

@@ -4,19 +4,19 @@ import os
 from pathlib import Path
 from typing import Any
 
-from neurecover.data.arrays import ArraySource
-from neurecover.data.columns import Column, Columns
-from neurecover.data.csv import CsvSource
-from neurecover.data.npy import NpySource, npy_pair
-from neurecover.data.npz import NpzSource
-from neurecover.data.parquet import ParquetSource
+from neurecover.data.formats.columns import Column, Columns
+from neurecover.data.formats.csv import CsvSource
+from neurecover.data.formats.npy import NpySource, npy_pair
+from neurecover.data.formats.npz import NpzSource
+from neurecover.data.formats.parquet import ParquetSource
+from neurecover.data.formats.zarr import ZarrSource, is_zarr, is_zarr_group
 from neurecover.data.source import Source
-from neurecover.data.sparse import sparse_source
-from neurecover.data.tables import arrow_table, is_table, table_source
-from neurecover.data.weights import WeightedRows, named_weight, with_weights
-from neurecover.data.zarr import ZarrSource, is_zarr, is_zarr_group
+from neurecover.data.sources.arrays import ArraySource
+from neurecover.data.sources.sparse import sparse_source
+from neurecover.data.sources.tables import arrow_table, is_table, table_source
+from neurecover.data.views.weights import WeightedRows, named_weight, with_weights
 from neurecover.models.checks import is_sparse, written_out
-from neurecover.models.files import existing
+from neurecover.models.formats.files import existing
 
 PathLike = str | os.PathLike[str]
 
@@ -57,7 +57,7 @@ def open(
         )
     dask = is_dask(data) or (isinstance(data, tuple | list) and any(is_dask(part) for part in data))
     if dask:
-        from neurecover.data.cluster import DaskSource
+        from neurecover.data.sources.dask import DaskSource
 
         return DaskSource(data, inputs, outputs, client)
     if client is not None:
@@ -93,7 +93,7 @@ def as_source(X: Any, Y: Any = None, sample_weight: Any = None) -> Source:
     X may be sparse. sample_weight (n,) are the weights of the rows, where these are in memory.
     """
     if sample_weight is not None and is_dask(X) and is_dask(Y):
-        from neurecover.data.cluster import beside
+        from neurecover.data.sources.dask import beside
 
         return WeightedRows(named_weight(open((X, beside(Y, sample_weight)))))
     source = _as_source(X, Y)

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from neurecover.data.arrays import ArraySource, Block
 from neurecover.data.distinct import with_gaps, without_repeats
 from neurecover.data.loop import reduce
-from neurecover.data.mapped import Mapped, Whitening
-from neurecover.data.oracles import Oracle
-from neurecover.data.rows import Kept, split
+from neurecover.data.oracles.oracle import Oracle
 from neurecover.data.source import SMALLEST, Source
-from neurecover.data.weights import WeightedRows, unweighted
+from neurecover.data.sources.arrays import ArraySource, Block
+from neurecover.data.views.rows import Kept, split
+from neurecover.data.views.weights import WeightedRows, unweighted
+from neurecover.data.views.whitening import Mapped, Whitening
 from neurecover.models import Model
 from neurecover.statistics import (
     Alike,

@@ -18,10 +18,10 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from neurecover.algorithms.gp18.union import UnionFit
-from neurecover.algorithms.gp18.union_evidence import divided, labelled, log_outside
-from neurecover.algorithms.gp18.union_posterior import settled
-from neurecover.algorithms.gp18.union_search import find_union
+from neurecover.algorithms.gp18.union.evidence import divided, labelled, log_outside
+from neurecover.algorithms.gp18.union.fit import UnionFit
+from neurecover.algorithms.gp18.union.posterior import settled
+from neurecover.algorithms.gp18.union.search import find_union
 from neurecover.certificate import ParameterArrays
 from neurecover.certificate.from_labels import certify_labelled
 from neurecover.data import ArraySource, Mapped, Whitening, reduce, subsample

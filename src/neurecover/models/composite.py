@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from neurecover.activations import Activation, get
 from neurecover.models import checks
 from neurecover.models.deep import DeepNetwork
-from neurecover.models.files import header, write_npz
+from neurecover.models.formats.files import header, write_npz
 from neurecover.models.layered import Layered
 from neurecover.models.network import Network
 

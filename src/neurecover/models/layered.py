@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 
 from neurecover.activations import Activation
 from neurecover.models import checks
-from neurecover.models.exchange.methods import Exchanged
-from neurecover.models.files import header, write_npz
+from neurecover.models.formats.files import header, write_npz
+from neurecover.models.formats.methods import Exchanged
 
 Layer = tuple[np.ndarray, np.ndarray]
 L = TypeVar("L", bound="Layered")

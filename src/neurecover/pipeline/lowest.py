@@ -10,7 +10,7 @@ import numpy as np
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms import Call, get_method
-from neurecover.algorithms.gp18.whole import explained, fit_upper, polished
+from neurecover.algorithms.gp18.layers.whole import explained, fit_upper, polished
 from neurecover.certificate import Certificate, Check, Evidence
 from neurecover.data import Prepared, reduce, side_by_side, split, unwhitened
 from neurecover.fit.model_fit import can_be_fitted, fit_model

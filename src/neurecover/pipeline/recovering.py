@@ -19,7 +19,7 @@ from neurecover.algorithms import Algorithm, Call, get_method, methods
 from neurecover.certificate import Certificate, Check, Evidence
 from neurecover.certificate.checks import search_ended
 from neurecover.data import ArraySource, Prepared, Source, reduce, side_by_side, with_misfits
-from neurecover.data.weights import moderated, unweighted
+from neurecover.data.views.weights import moderated, unweighted
 from neurecover.fit.passes import LARGEST, fit_in_passes
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.checkpoints import Folder, begin_records, kept_search, steady_seed

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neurecover.data.frames import Frame
+from neurecover.data.oracles.frame import Frame
 from neurecover.exceptions import UnsolvableError
 from neurecover.queries.limits import EVERYWHERE, Limits
 

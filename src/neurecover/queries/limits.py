@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.data.frames import Frame
+from neurecover.data.oracles.frame import Frame
 
 # The part of the way to the edge that points are drawn in to, and that lines go to: questions are rounded.
 _POINTS, _LINES = 0.98, 0.999

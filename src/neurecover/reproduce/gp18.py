@@ -11,9 +11,9 @@ from scipy.optimize import linear_sum_assignment
 
 from neurecover.activations import get
 from neurecover.algorithms import Call, get_method
-from neurecover.algorithms.gp18.landscape import one_by_one, simultaneous
-from neurecover.algorithms.gp18.lowest_layer import two_steps
-from neurecover.algorithms.gp18.whole import fit_upper, polished
+from neurecover.algorithms.gp18.landscape.objectives import one_by_one, simultaneous
+from neurecover.algorithms.gp18.layers.lowest_layer import two_steps
+from neurecover.algorithms.gp18.layers.whole import fit_upper, polished
 from neurecover.data import ArraySource, prepared, unwhitened
 from neurecover.experiment import Experiment, Row, Track, fresh_seeds, picture
 from neurecover.interop.halfspaces import HalfspaceUnion

@@ -16,7 +16,7 @@ import numpy as np
 
 from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.gp18.common import own_inputs, refuse_unless
-from neurecover.algorithms.gp18.step_one import hermite_coefficients
+from neurecover.algorithms.gp18.landscape.step_one import hermite_coefficients
 from neurecover.data import split
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.algorithms.gp18.upper import with_linear_upper
+from neurecover.algorithms.gp18.layers.upper import with_linear_upper
 from neurecover.data import Mapped, Source, Whitening, reduce
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Composite

@@ -12,8 +12,8 @@ import numpy as np
 
 from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.gp18.common import refuse_unless
-from neurecover.algorithms.gp18.step_one import hermite_coefficients
-from neurecover.algorithms.gp18.upper import with_linear_upper
+from neurecover.algorithms.gp18.landscape.step_one import hermite_coefficients
+from neurecover.algorithms.gp18.layers.upper import with_linear_upper
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
 from neurecover.search.task import Task
