@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from test_statistics_merge import DEEP, FACTORIES, D, P
 
+from every_statistic import DEEP, FACTORIES, D, P
 from neurecover.data import ArraySource, reduce, side_by_side
 from neurecover.models import jacobian
 from neurecover.statistics import (
