@@ -12,7 +12,7 @@ DEPTH = 2  # blocks that wait: one is being worked on, one is ready, one is bein
 
 
 def ahead(blocks: Iterator[T]) -> Generator[T]:
-    """The same values in the same order; an error is raised where it would have been."""
+    """Yield the same values in the same order, read in a thread; an error is raised where it would have been."""
     ready: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(DEPTH)
     stopped = threading.Event()
 

@@ -37,7 +37,7 @@ def open(
     weight: Column | os.PathLike[str] | None = None,
     client: Any = None,
 ) -> Source:
-    """The samples of a file, a folder, a table or a Dask collection.
+    """Open the samples of a file, a folder, a table or a Dask collection as a source.
 
     A path is opened by its suffix: .npz, .npy, .csv, .tsv, .parquet or .pq, a folder of Parquet files, a Zarr store.
     An .npz archive or a Zarr group holds X and Y, and so does a pair of files ("X.npy", "Y.npy") or of Dask arrays.
@@ -88,7 +88,7 @@ def open(
 
 
 def as_source(X: Any, Y: Any = None, sample_weight: Any = None) -> Source:
-    """X itself if it is a source, what `open` makes of a path or a table, otherwise the arrays X and Y.
+    """Return X if it is a source, what `open` makes of a path or a table, otherwise a source of the arrays X and Y.
 
     X may be sparse. sample_weight (n,) are the weights of the rows, where these are in memory.
     """
@@ -133,7 +133,7 @@ def _as_source(X: Any, Y: Any) -> Source:
 def _with_column(
     data: Any, inputs: Columns | None, outputs: Columns | None, weight: Column, client: Any
 ) -> WeightedRows:
-    """The samples with one column for weights: the last of the outputs of what is read, and none of the inputs."""
+    """Open samples with a column of weights, which is read as the last output and is none of the inputs."""
     path = Path(data) if isinstance(data, str | os.PathLike) else None
     if isinstance(data, tuple | list) or (path is not None and (path.suffix.lower() == ".npz" or is_zarr_group(path))):
         open(data, inputs, outputs, client=client)  # refuses what is no pair, and columns of what has none
@@ -150,7 +150,7 @@ def _with_column(
 
 
 def _weights_apart(data: Any, weight: Column) -> Source:
-    """X and Y apart, with weights in a third array."""
+    """Open X and Y that are apart, with weights in a third array."""
     if isinstance(data, tuple | list):
         if any(is_dask(part) for part in data):
             raise ValueError("weight names a column. Got Dask arrays instead; give recover a third, sample_weight.")
@@ -164,12 +164,12 @@ def _weights_apart(data: Any, weight: Column) -> Source:
 
 
 def is_dask(value: Any) -> bool:
-    """Whether it is a Dask collection; the library is not loaded to find out."""
+    """Return whether it is a Dask collection, without loading the library."""
     return callable(getattr(value, "__dask_graph__", None)) and hasattr(value, "dask")
 
 
 def _plain(values: Any) -> Any:
-    """A table that numpy cannot read by itself, as one that it can."""
+    """Convert a table that numpy cannot read by itself into one that it can."""
     return arrow_table(values) if is_table(values) and not hasattr(values, "__array__") else values
 
 

@@ -39,7 +39,7 @@ _passes: ContextVar[Passes | None] = ContextVar("passes", default=None)
 
 @contextmanager
 def counted(report: Report, records: Records | None = None) -> Iterator[Passes]:
-    """Within it passes are counted, shown and recorded."""
+    """Count, report and record the passes made within the context."""
     passes = Passes(report, records)
     before = _passes.set(passes)
     try:
@@ -68,7 +68,7 @@ class Pass(Generic[S]):
         self._cost, self._before = 0.0, self.done
 
     def advance(self, rows: int, position: int | None = None) -> None:
-        """So many rows more are in the statistic."""
+        """Say that so many more rows have been added to the statistic, and record the pass if it is time to."""
         self.done += rows
         self.position = self.done if position is None else position
         now = time.monotonic()
@@ -89,7 +89,7 @@ class Pass(Generic[S]):
 
 @contextmanager
 def begin_pass(base: Source, statistic: S) -> Iterator[Pass[S]]:
-    """The next pass, taken up where it was broken off; its end is recorded."""
+    """Begin the next pass, or continue an interrupted one; its end is recorded."""
     run = _passes.get() or Passes()
     run.made += 1
     current = Pass(statistic, base.n_samples, run.made, run)

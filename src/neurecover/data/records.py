@@ -31,7 +31,7 @@ class Record:
 
 
 def recorded(folder: Path) -> dict[str, Any]:
-    """The fingerprint of the run whose records are in the folder; empty where there are none."""
+    """Read the fingerprint of the run whose records are in the folder; empty if there are none."""
     path = folder / "run.json"
     if not path.exists():
         return {}
@@ -69,7 +69,7 @@ class Records:
             )
 
     def read(self, number: int) -> Record | None:
-        """What is recorded of a pass, if anything."""
+        """Read what is recorded of a pass; None if nothing is."""
         arrays = self.get(f"pass-{number}")
         if arrays is None:
             return None
@@ -82,7 +82,7 @@ class Records:
         self.keep(f"pass-{number}", {**record.arrays, "_where": where})
 
     def get(self, name: str) -> dict[str, np.ndarray] | None:
-        """Arrays that were kept under a name."""
+        """Read the arrays that were kept under a name; None if there are none."""
         path = self.folder / f"{name}.npz"
         if not path.exists():
             return None

@@ -25,7 +25,7 @@ class OwnInputs:
     whitening: Whitening | None
 
     def composite(self, W: np.ndarray, threshold: np.ndarray, activation: Activation) -> Composite:
-        """Units of the inputs below the best affine upper part, on whitened inputs: w = B w_z, t = t_z + w·mean."""
+        """Return units of the inputs below the best affine upper part: w = B w_z, t = t_z + w·mean."""
         network = with_linear_upper(self.source, W, threshold, activation)
         if self.whitening is None:
             return network
@@ -34,7 +34,7 @@ class OwnInputs:
 
 
 def own_inputs(source: Source) -> OwnInputs:
-    """The inputs in their own axes, in which weights are 0 or 1; UnsolvableError unless they look standard normal."""
+    """Return the inputs before whitening, where weights are 0 or 1; UnsolvableError if they are not standard normal."""
     own = OwnInputs(source, None)
     if isinstance(source, Mapped):
         own = OwnInputs(source.parent, source._whitening)
@@ -55,7 +55,7 @@ def own_inputs(source: Source) -> OwnInputs:
 def refuse_unless(
     name: str, task: Task, activations: tuple[str, ...] | None = None, *, several: bool = False
 ) -> str | None:
-    """What every algorithm here needs: one output unless it says otherwise, an activation it knows, k ≤ d."""
+    """Return why the task is refused, or None: it needs one output (or `several`), a known activation, and k ≤ d."""
     if activations is not None and task.activation.name not in activations:
         return f"{name} is for {' or '.join(activations)} units. Got {task.activation} instead."
     if task.n_outputs != 1 and not several:

@@ -63,7 +63,7 @@ def choose(names: Sequence[str], inputs: Columns | None, outputs: Columns | None
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Names that occur again with the number of their column."""
+    """Return the names, those that occur again with the number of their column behind them."""
     first: dict[str, int] = {}
     return [name if first.setdefault(name, j) == j else f"{name} ({j})" for j, name in enumerate(names)]
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from neurecover.data.formats.columns import Columns, choose
-from neurecover.data.formats.extra import arrow
 from neurecover.data.source import LABELS_SHOW, MOST_COLUMNS, Blocks, Source
+from neurecover.models.formats.libraries import arrow
 
 # Bytes of text parsed at a time; pyarrow reads some thirty pieces ahead, and larger ones are no
 # faster. A line has to fit in one piece, and no decimal double needs more than 64 characters.
@@ -106,7 +106,7 @@ class CsvSource(Source):
         return (pair for pair in self._lines() if pair[0] > self._header_line)
 
     def _lines(self) -> Iterator[tuple[int, list[str]]]:
-        """Line number, counted from 1, and fields of every line that is not empty."""
+        """Yield the number, counted from 1, and the fields of every line that is not empty."""
         with self._path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
             if len(file.readline(_LINE)) == _LINE:
                 raise ValueError(f"{self.origin}: expected lines of up to {_LINE} characters. Got a longer one.")

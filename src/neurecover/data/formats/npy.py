@@ -79,12 +79,12 @@ class _Pair(Source):
 
 
 def npy_pair(x_path: Path, y_path: Path, weight: Path | None = None) -> Source:
-    """The source of two files, X.npy and Y.npy, and of a third with weights."""
+    """Open X.npy and Y.npy, and a third file with weights if there is one, as one source."""
     return _Pair(x_path, y_path, weight)
 
 
 def _rows(table: np.memmap, start: int, count: int) -> np.ndarray:
-    """Rows start, …, start + count − 1 of the table, through a map of their own."""
+    """Read rows start, …, start + count − 1 of the table through a memory map of their own."""
     order: Literal["C", "F"] = "C" if table.flags.c_contiguous else "F"
     again = np.memmap(str(table.filename), table.dtype, "r", table.offset, table.shape, order)
     return np.asarray(again)[start : start + count]

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from neurecover.data.formats.columns import Columns, choose
-from neurecover.data.formats.extra import arrow
 from neurecover.data.source import Blocks, Source
+from neurecover.models.formats.libraries import arrow
 
 SUFFIXES = (".parquet", ".pq")
 # Bytes read ahead per column. Without a buffer pyarrow loads the whole column of a row group, and
@@ -103,7 +103,7 @@ class ParquetSource(Source):
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """The Parquet files anywhere in a folder, by name."""
+    """Return the Parquet files anywhere in a folder, by name."""
     files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
     if not files:
         raise ValueError(f"{folder}: expected a folder of Parquet files. Got one without any instead.")
@@ -112,7 +112,7 @@ def parquet_files(folder: Path) -> list[Path]:
 
 @contextmanager
 def _file(path: Path, part: str = "") -> Iterator[Any]:
-    """The file, of which `part` is read."""
+    """Open the file; an error while it is read names it and `part`."""
     pa, pq = arrow(), arrow("parquet")
     try:
         with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:
@@ -125,7 +125,7 @@ def _file(path: Path, part: str = "") -> Iterator[Any]:
 
 
 def common_dtype(schema: Any, names: tuple[str, ...], origin: str) -> np.dtype:
-    """float32 where every column is float32, float64 otherwise."""
+    """Return float32 if every column is float32, else float64."""
     types = arrow("types")
     kinds = [schema.field(name).type for name in names]
     for name, kind in zip(names, kinds):
@@ -138,7 +138,7 @@ def common_dtype(schema: Any, names: tuple[str, ...], origin: str) -> np.dtype:
 
 
 def matrix(batch: Any, names: tuple[str, ...], dtype: np.dtype) -> np.ndarray:
-    """The named columns of a batch or table side by side, (rows, columns)."""
+    """Return the named columns of a batch or table side by side, (rows, columns)."""
     # A null becomes nan here and is refused, with its row, by Source.blocks.
     target = arrow().from_numpy_dtype(dtype)
     block = np.empty((batch.num_rows, len(names)), dtype)

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from neurecover.data.formats.columns import Columns, choose
-from neurecover.data.formats.extra import optional
 from neurecover.data.source import Blocks, Source, check_real, check_shapes, check_weight_shape, numbered
+from neurecover.models.formats.libraries import optional
 
 MARKS = ("zarr.json", ".zgroup", ".zarray")
 
@@ -73,12 +73,12 @@ class ZarrSource(Source):
 
 
 def is_zarr(path: Path) -> bool:
-    """Whether a folder is a Zarr store."""
+    """Return whether a folder is a Zarr store."""
     return path.is_dir() and any((path / mark).exists() for mark in MARKS)
 
 
 def is_zarr_group(path: Path) -> bool:
-    """Whether a folder is a Zarr store that holds X and Y apart."""
+    """Return whether a folder is a Zarr store that holds X and Y apart."""
     return is_zarr(path) and not hasattr(_opened(path), "shape")
 
 

@@ -15,7 +15,7 @@ _FAR = (1e3, 1e6)
 
 
 def classes_told(source: Source) -> str | None:
-    """A sentence where the outputs are labels or probabilities, which a network's activation was put upon."""
+    """Return a sentence if the outputs are labels or probabilities, not what a network computes, else None."""
     return _classes(next(source.blocks(_ROWS))[1])
 
 
@@ -41,7 +41,7 @@ def _classes(Y: np.ndarray) -> str | None:
 
 
 def perhaps_probabilities(source: Source) -> str | None:
-    """A sentence where every output lies between 0 and 1 and fills half of that, as a probability does."""
+    """Return a sentence if every output lies in [0, 1] and covers half of it, as probabilities do, else None."""
     return _between(next(source.blocks(_ROWS))[1])
 
 
@@ -55,7 +55,7 @@ def _between(Y: np.ndarray) -> str | None:
 
 
 def box_looks(oracle: Oracle, homogeneous: bool = True) -> str | None:
-    """A sentence where the box classifies, is constant, affine, clipped or saturated; it takes 64 questions.
+    """Return a sentence if the oracle classifies, is constant, affine, clipped or saturated, else None; 64 queries.
 
     An affine box has y(a) − 2 y((a + b)/2) + y(b) = 0; far out a box that clips its inputs, or whose units saturate, no
     longer answers differently, which `homogeneous` units such as relu do.
@@ -89,7 +89,7 @@ def box_looks(oracle: Oracle, homogeneous: bool = True) -> str | None:
 
 
 def _answers(oracle: Oracle, *questions: np.ndarray) -> np.ndarray | None:
-    """The answers (len(questions), n, p), or None where the box refuses."""
+    """Return the answers (len(questions), n, p), or None if the oracle refuses."""
     try:
         Y = oracle.ask(np.concatenate(questions))
     except ValueError:

@@ -28,7 +28,7 @@ class Frame:
 
     @classmethod
     def like(cls, data: Any) -> Frame:
-        """Around samples X (n, d): an array or a frame."""
+        """Return the frame around samples X (n, d): an array or a data frame."""
         X, _ = ArraySource(data, np.zeros(len(data)), origin="like").collect()
         if len(X) < 2:
             raise ValueError(f"like needs at least two samples, to know their spread. Got {len(X)} instead.")
@@ -42,11 +42,11 @@ class Frame:
 
     @classmethod
     def of_columns(cls, mean: np.ndarray, size: np.ndarray) -> Frame:
-        """Columns that know nothing of each other."""
+        """Return the frame of independent columns with these means and standard deviations."""
         return cls(np.asarray(mean, dtype=float), np.diag(np.asarray(size, dtype=float)))
 
     def inputs(self, Z: np.ndarray) -> np.ndarray:
-        """x for every row of Z."""
+        """Return x for every row z of Z."""
         return self.mean + Z @ self.spread
 
     @property

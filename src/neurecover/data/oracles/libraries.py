@@ -38,7 +38,7 @@ class Asked:
 
 
 def asked(model: Any, output: str | None) -> Asked:
-    """How to ask the model; output="logit" takes logits of the probabilities that it answers with."""
+    """Return how to query the model; output="logit" takes the logits of the probabilities that it answers with."""
     if output not in (None, "logit"):
         raise ValueError(f"output is None, for the answers as they come, or 'logit'. Got {output!r} instead.")
     if isinstance(model, str | os.PathLike):
@@ -61,7 +61,7 @@ def asked(model: Any, output: str | None) -> Asked:
 
 
 def logits(P: Any) -> np.ndarray:
-    """log p/(1 − p) of one column, log p_j/p_1 for j = 2 … of several that add up to one."""
+    """Return log p/(1 − p) of one column, or log p_j/p_1 for j = 2 … of several that add up to one."""
     P = np.asarray(P)
     P = P.reshape(len(P), -1).astype(np.float64)
     if not np.isfinite(P).all():
@@ -124,7 +124,7 @@ def _scikit_learn(model: Any, output: str | None) -> Asked:
 
 
 def _scaler_frame(model: Any) -> Frame | None:
-    """Around the data that the scaler in front of a pipeline was fitted to."""
+    """Return the frame around the data that the scaler in front of a pipeline was fitted to."""
     if not getattr(model, "steps", None):
         return None
     first = model.steps[0][1]

@@ -90,7 +90,7 @@ class Oracle(Source):
         return self._asked[0]
 
     def ask(self, X: np.ndarray) -> np.ndarray:
-        """The model's answers (n, p) to chosen questions X (n, d)."""
+        """Return the model's answers (n, p) to the queries X (n, d)."""
         X = np.asarray(X, dtype=np.float64)
         if self.bounds is not None and not np.all((self.bounds[0] <= X) & (self.bounds[1] >= X)):
             raise RefusedError(
@@ -100,11 +100,11 @@ class Oracle(Source):
         return self._answer(X)
 
     def drawn(self, n: int) -> np.ndarray:
-        """The inputs of the first n rows, up to 4096, without asking."""
+        """Draw the inputs of the first n rows, up to 4096, without querying the model."""
         return self._inputs(0)[:n]
 
     def with_samples(self, n: int) -> "Oracle":
-        """The same oracle, seed included, limited to its first n rows."""
+        """Return the same oracle, seed included, limited to its first n rows."""
         limited = copy.copy(self)
         limited.n_samples = _sample_count(n)
         return limited
@@ -141,7 +141,7 @@ class Oracle(Source):
         return X.astype(np.float32).astype(np.float64) if self.single else X
 
     def _drawn(self, rng: np.random.Generator, n: int, d: int) -> np.ndarray:
-        """Gaussian around the frame; uniform within bounds, or folded back into them where there is a frame."""
+        """Draw inputs: Gaussian around the frame; uniform within bounds, or reflected into them if there is a frame."""
         if self.bounds is None:
             Z = rng.standard_normal((n, d))
             return Z if self.frame is None else self.frame.inputs(Z)
@@ -157,7 +157,7 @@ class Oracle(Source):
         return self._put(X) if self._kept is None else self._kept(X)
 
     def _put(self, X: np.ndarray) -> np.ndarray:
-        """Put the rows to the model itself, again after a failure that may pass."""
+        """Query the model itself, again after a failure that may be temporary."""
         for left in range(self._retries, -1, -1):
             try:
                 # The model receives its own copy: one that works in place must not change the inputs on record.
@@ -192,7 +192,7 @@ oracle = Oracle
 
 
 def _width(told: int | None, known: int | None, around: int | None) -> int:
-    """The number of inputs as it is told, as the model knows it, or as the samples have it, which all need to agree."""
+    """Return the number of inputs: as told, as the model knows it, or as the samples have it. They need to agree."""
     widths = {width for width in (told, known, around) if width is not None}
     if not widths:
         raise ValueError("The model does not tell how many inputs it takes. Give n_inputs, or samples as like=X.")

@@ -21,7 +21,7 @@ class Reflected(Oracle):
         self.n_samples = None if parent.n_samples is None else _even(parent.n_samples)
 
     def with_samples(self, n: int) -> Reflected:
-        """The same oracle limited to n rows, rounded up to whole pairs."""
+        """Return the same oracle limited to n rows, rounded up to whole pairs."""
         return Reflected(super().with_samples(_even(n)))
 
     def _inputs(self, chunk: int) -> np.ndarray:
@@ -30,7 +30,7 @@ class Reflected(Oracle):
 
 
 def with_reflections(oracle: Oracle) -> Reflected:
-    """The oracle with every question x followed by −x; one that is symmetrised already is returned as it is."""
+    """Return the oracle with every query x followed by −x; one that is symmetrised already is returned as it is."""
     return oracle if isinstance(oracle, Reflected) else Reflected(oracle)
 
 

@@ -36,18 +36,18 @@ class ArraySource(Source):
         return not self.weighted and super().streams  # a block of what is streamed has its weights among its outputs
 
     def taken(self, rows: np.ndarray) -> "ArraySource":
-        """The samples of the given rows, with the names of these."""
+        """Return the samples of these rows, with the same column names."""
         weight = None if self._weight is None else self._weight[rows]
         part = ArraySource(self._X[rows], self._Y[rows], origin=self.origin, weight=weight)
         part.input_names, part.output_names, part.held = self.input_names, self.output_names, self.held
         return part
 
     def beside(self, column: np.ndarray) -> "ArraySource":
-        """The samples with one more output."""
+        """Return the samples with one more output."""
         return ArraySource(self._X, np.column_stack([self._Y, column]), origin=self.origin)
 
     def weighing(self, weight: np.ndarray | None) -> "ArraySource":
-        """The samples with these weights."""
+        """Return the samples with these weights."""
         same = copy.copy(self)
         same._weight = weight
         return same

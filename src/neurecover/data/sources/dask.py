@@ -19,11 +19,11 @@ from zlib import crc32
 import numpy as np
 
 from neurecover.data.formats.columns import Columns, choose
-from neurecover.data.formats.extra import optional
 from neurecover.data.loop import add_block, one_blas_thread
 from neurecover.data.passes import Pass
 from neurecover.data.source import Blocks, Source, check_real, numbered
 from neurecover.data.sources.arrays import ArraySource
+from neurecover.models.formats.libraries import optional
 from neurecover.statistics import Statistic
 
 S = TypeVar("S", bound=Statistic)
@@ -84,7 +84,7 @@ class DaskSource(Source):
         return [type(self).__name__, list(self.input_names), list(self.output_names), len(self._parts), keys]
 
     def _blocks(self, rows: int) -> Blocks:
-        """Here, one partition in memory at a time: for what is no statistic, such as a look at the first rows."""
+        """Yield blocks here, one partition in memory at a time: for what is no statistic, such as the first rows."""
         load = self._dask.delayed(_loaded, pure=False)
         for part in self._parts:
             X, Y = self._result(self._submitted(load(part.values, part.without_values(), self.origin)))
@@ -147,7 +147,7 @@ class DaskSource(Source):
 
 @contextmanager
 def _reaching() -> Iterator[None]:
-    """Within it a scheduler that does not answer any more, and workers that die, are said to."""
+    """Turn the loss of the scheduler or of workers into an error of one sentence, within the context."""
     distributed = optional("distributed", "A cluster", "cluster")
     try:
         yield
@@ -195,7 +195,7 @@ class _Work:
 
 
 def _loaded(values: tuple[Any, ...], part: _Part, origin: str) -> tuple[np.ndarray, np.ndarray]:
-    """X and Y of a partition as arrays."""
+    """Return X and Y of a partition as arrays."""
     where = f"{origin}, partition {part.number}"
     if len(values) == 2:
         return np.asarray(values[0]), np.asarray(values[1])
@@ -217,7 +217,7 @@ def _loaded(values: tuple[Any, ...], part: _Part, origin: str) -> tuple[np.ndarr
 
 
 def _added(values: tuple[Any, ...], part: _Part, work: _Work) -> tuple[int, Statistic]:
-    """On a worker: how many rows a partition has, and their sums, with one BLAS thread per task."""
+    """Return, on a worker, how many rows a partition has and their sums, with one BLAS thread per task."""
     X, Y = _loaded(values, part, work.about.origin)
     statistic = work.statistic.blank()
     if len(X) == 0:
@@ -240,7 +240,7 @@ def _merged(parts: list[tuple[int, Statistic]]) -> tuple[int, Statistic]:
 
 
 def beside(Y: Any, weight: Any) -> Any:
-    """Dask outputs (n,) or (n, p) with a column of weights, of a Dask array or another one, behind them."""
+    """Return Dask outputs (n,) or (n, p) with a last column of weights, which may be any array."""
     arrays = optional("dask.array", "Reading Dask collections", "cluster")
     weight = arrays.asarray(weight)
     if weight.ndim != 1 or _length(weight) != _length(Y):
@@ -271,7 +271,7 @@ def _length(array: Any) -> int | None:
 
 
 def _current_client() -> Any:
-    """The client that Dask itself would use, if there is one."""
+    """Return the client that Dask itself would use, if there is one."""
     try:
         from distributed import default_client
 

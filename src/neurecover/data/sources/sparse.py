@@ -34,6 +34,6 @@ class SparseSource(Source):
 
 
 def sparse_source(X: Any, Y: Any) -> Source:
-    """The samples, written out where they are few enough to be held."""
+    """Return the samples as dense arrays if they fit in memory, else as a sparse source."""
     source = SparseSource(X, Y)
     return source if source.streams else ArraySource(*source.collect())

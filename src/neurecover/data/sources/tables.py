@@ -9,18 +9,18 @@ from __future__ import annotations
 from typing import Any
 
 from neurecover.data.formats.columns import Columns, choose
-from neurecover.data.formats.extra import arrow
 from neurecover.data.formats.parquet import common_dtype, matrix
 from neurecover.data.sources.arrays import ArraySource
+from neurecover.models.formats.libraries import arrow
 
 
 def is_table(value: Any) -> bool:
-    """Whether it is a table with named columns rather than an array."""
+    """Return whether it is a table with named columns rather than an array."""
     return hasattr(value, "__dataframe__") or (hasattr(value, "__arrow_c_stream__") and hasattr(value, "columns"))
 
 
 def table_source(table: Any, inputs: Columns | None, outputs: Columns | None) -> ArraySource:
-    """The chosen columns of a table as samples."""
+    """Return the chosen columns of a table as samples."""
     origin = f"the {type(table).__module__.split('.')[0]} table"
     read = arrow_table(table)
     choice = choose(read.schema.names, inputs, outputs, origin)
@@ -34,7 +34,7 @@ def table_source(table: Any, inputs: Columns | None, outputs: Columns | None) ->
 
 
 def arrow_table(table: Any) -> Any:
-    """The table as a pyarrow.Table, in one piece."""
+    """Return the table as a pyarrow.Table, in one piece."""
     pa = arrow()
     if isinstance(table, pa.Table):
         read = table

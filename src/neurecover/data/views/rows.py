@@ -69,7 +69,7 @@ class Kept(View):
 
 
 def split(source: Source, fraction: float, seed: int | None) -> tuple[Source, Source]:
-    """(train, holdout): row i is held out when the i-th double of default_rng(seed) is < fraction.
+    """Return (train, holdout): row i is held out when the i-th double of default_rng(seed) is < fraction.
 
     A streamed source is divided below all views of it, by the values as they are read.
     """
@@ -86,7 +86,7 @@ def split(source: Source, fraction: float, seed: int | None) -> tuple[Source, So
 
 
 def subsample(source: Source, n: int, seed: int | None) -> ArraySource:
-    """n rows drawn uniformly without replacement, or all if there are fewer, in their own order.
+    """Draw n rows uniformly without replacement, or all if there are fewer, in their own order.
 
     The rows with the n smallest u_i are a uniform sample. One pass keeps the n smallest so far,
     and needs not know how many are to come.

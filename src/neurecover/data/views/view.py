@@ -17,11 +17,11 @@ class View(Source):
     parent: Source
 
     def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
-        """What is seen of a block, and a mask of the rows that are in it, None for all."""
+        """Return what is seen of a block, and a mask of the rows in it, None for all."""
         raise NotImplementedError
 
     def _begin(self) -> Callable[[np.ndarray, np.ndarray], Seen]:
-        """What `_seen` is for the blocks of one pass, where it depends on those before."""
+        """Return the `_seen` of one pass, for views in which it depends on the blocks before."""
         return self._seen
 
     def _blocks(self, rows: int) -> Blocks:

@@ -35,7 +35,7 @@ class WeightedRows(View):
         return self.parent.streams
 
     def scaled(self, scale: float, n_samples: int) -> WeightedRows:
-        """The same rows, of which there are n_samples, with other weights."""
+        """Return the same rows, of which there are n_samples, with other weights."""
         rows = copy.copy(self)
         rows.scale, rows.n_samples = scale, n_samples
         return rows
@@ -77,19 +77,21 @@ class Unweighted(View):
 
 
 def unweighted(source: Source) -> Source:
-    """The source with all rows counting alike; itself where they do."""
+    """Return the source with all rows counting alike; itself where they do."""
     return Unweighted(source) if source.weighted else source
 
 
 def design_effect(source: Source) -> float:
-    """n Σ w²/(Σ w)²: by how much noise that does not fall with w moves a weighted mean more than a plain one [Kish]."""
+    """Return Kish's n Σ w²/(Σ w)²: how much more a weighted mean varies than a plain one under noise of equal size."""
     weight = source.weights()
     return 1.0 if weight is None else float(len(weight) * (weight @ weight) / weight.sum() ** 2)
 
 
 def moderated(source: ArraySource) -> ArraySource:
-    """The samples with weights within a factor of MODERATE of their median, for a search: few rows are not to decide
-    alone where it goes. Itself where they are."""
+    """Return the samples with weights within a factor MODERATE of their median; the source itself if they are.
+
+    A search uses them, so that a few rows do not decide alone where it goes.
+    """
     weight = source.weights()
     if weight is None:
         return source
@@ -99,7 +101,7 @@ def moderated(source: ArraySource) -> ArraySource:
 
 
 def with_weights(source: ArraySource, sample_weight: Any) -> WeightedRows:
-    """The rows of arrays with weights (n,)."""
+    """Return the rows of arrays with weights (n,)."""
     n = source.count()
     try:
         weight = np.asarray(sample_weight, dtype=np.float64)
@@ -123,6 +125,6 @@ def with_weights(source: ArraySource, sample_weight: Any) -> WeightedRows:
 
 
 def named_weight(source: Source) -> Source:
-    """The source with its last output called what it is."""
+    """Return the source with its last output named as the weight."""
     source.output_names = (*source.output_names[:-1], COLUMN)
     return source

@@ -24,7 +24,7 @@ class Whitening:
 
     @classmethod
     def of(cls, mean: np.ndarray, covariance: np.ndarray) -> Whitening:
-        """From the moments; directions whose variance is at the level of rounding are left out.
+        """Return the whitening for these moments; directions whose variance is at the level of rounding are left out.
 
         The variance that rounding alone gives an input of size |mean| + σ is about (1e-15)² times its square, and
         inputs on very different scales are brought to one before the directions are judged.
@@ -41,11 +41,11 @@ class Whitening:
         return self.matrix.shape[1]
 
     def inputs(self, X: np.ndarray) -> np.ndarray:
-        """z for every row of X."""
+        """Return z for every row of X."""
         return (np.asarray(X, dtype=np.float64) - self.mean) @ self.matrix
 
     def unit_map(self) -> np.ndarray:
-        """B with (w, b) = B (w_z, b_z), (d + 1, r + 1)."""
+        """Return B with (w, b) = B (w_z, b_z), (d + 1, r + 1)."""
         d, r = self.matrix.shape
         B = np.zeros((d + 1, r + 1))
         B[:d, :r], B[d, :r], B[d, r] = self.matrix, -self.mean @ self.matrix, 1.0
@@ -79,7 +79,7 @@ class Whitened(Together):
 
 
 def unwhitened(model: Model, whitening: Whitening) -> Model:
-    """A network on whitened inputs as one on the inputs.
+    """Return a network on whitened inputs as the same function of the inputs themselves.
 
     w = matrix w_z, b = b_z − w·mean in the first layer, and the same for the rows of an affine term: C = C_z matrixᵀ,
     c = c_z − C mean.

@@ -31,7 +31,7 @@ class Chain:
         self._skip: np.ndarray | None = None
 
     def affine(self, M: ArrayLike, m: ArrayLike | None = None) -> None:
-        """x ↦ M x + m, with M (rows, columns) and m (rows,), or zero."""
+        """Add x ↦ M x + m to the chain, with M (rows, columns) and m (rows,), or zero."""
         matrix = np.asarray(M, dtype=np.float64)
         if matrix.ndim != 2:
             raise ValueError(f"{self.origin}: expected weights with two dimensions. Got shape {matrix.shape} instead.")
@@ -50,7 +50,7 @@ class Chain:
         self._pending = matrix, shift
 
     def scale(self, factor: ArrayLike, shift: ArrayLike) -> None:
-        """x ↦ factor ∘ x + shift, entry by entry; either may be one number where the width is known."""
+        """Add x ↦ factor ∘ x + shift, entry by entry; either may be one number where the width is known."""
         width = self._width or max(np.size(factor), np.size(shift))
         if not {np.size(factor), np.size(shift)} <= {1, width}:
             raise ValueError(
@@ -68,7 +68,7 @@ class Chain:
         return None
 
     def activation(self, spec: str | Activation) -> None:
-        """x ↦ act(x), entry by entry."""
+        """Add x ↦ act(x), entry by entry."""
         try:
             act = get(spec)
         except ValueError as error:
@@ -92,7 +92,7 @@ class Chain:
         self._activation, self._pending = act, None
 
     def split(self) -> Chain:
-        """A second chain that has come as far as this one, and goes on by itself."""
+        """Return a copy of the chain so far, to be continued independently."""
         return copy(self)
 
     def add(self, other: Chain) -> None:
@@ -115,7 +115,7 @@ class Chain:
         self._pending = (A if curved._layers else A + M), c + m
 
     def network(self) -> Network | DeepNetwork:
-        """One hidden layer as a `Network`, none or several as a `DeepNetwork`."""
+        """Return one hidden layer as a `Network`, none or several as a `DeepNetwork`."""
         last = self._last()
         try:
             return network_of([*self._layers, last], self._activation or get("relu"), self._skip)
@@ -123,7 +123,7 @@ class Chain:
             raise ValueError(f"{self.origin}: {error}") from None
 
     def _last(self) -> Layer:
-        """The last affine map; the identity where the chain ends with an activation."""
+        """Return the last affine map; the identity where the chain ends with an activation."""
         if self._pending is None and not self._layers:
             raise ValueError(f"{self.origin}: expected at least one linear layer. Got none instead.")
         if self._pending is None:

@@ -16,7 +16,7 @@ MOST_BYTES, MOST_TIMES = 64 * 2**20, 20  # a file may unpack to so much, or to s
 
 
 def header(kind: str, activation: str, affine: bool = False) -> dict[str, np.ndarray]:
-    """The arrays by which a file says what it holds; a release that would overlook an affine term is to refuse it."""
+    """Return the arrays that say what a file holds; an older release refuses a file with an affine term."""
     return {
         "format_version": np.array(FORMAT_VERSION if affine else 1),
         "kind": np.array(kind),
@@ -25,7 +25,7 @@ def header(kind: str, activation: str, affine: bool = False) -> dict[str, np.nda
 
 
 def read_npz(path: str | Path) -> dict[str, np.ndarray]:
-    """Every array of an `.npz` file, never unpickled."""
+    """Read every array of an `.npz` file, without unpickling."""
     path = existing(path)
     if path.suffix.lower() in OF_SAMPLES:
         raise ValueError(f"{path}: expected the file of a network, .npz or .onnx. Got {path.suffix!r} instead.")
@@ -41,7 +41,7 @@ def read_npz(path: str | Path) -> dict[str, np.ndarray]:
 
 
 def existing(path: str | os.PathLike[str]) -> Path:
-    """The path of a regular file; a pipe or a device, which may never end, is refused before it is opened."""
+    """Return the path of a regular file; a pipe or a device, which may never end, is refused unopened."""
     file = Path(path)
     if not file.exists():
         raise FileNotFoundError(f"There is no file {file}.")
@@ -92,7 +92,7 @@ def check_header(arrays: dict[str, np.ndarray], path: str | Path) -> None:
 
 
 def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    """One array; never more bytes than the archive says it has, whatever its own header claims."""
+    """Read one array, never more bytes than the archive says it has, whatever the array's own header claims."""
     with archive.open(member) as file:
         return np.lib.format.read_array(io.BytesIO(file.read(member.file_size)), allow_pickle=False)
 

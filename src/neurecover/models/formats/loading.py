@@ -32,7 +32,7 @@ def load(path: str | Path, activation: Activation | None = None) -> Model:
 
 
 def from_arrays(arrays: dict[str, np.ndarray], path: str | Path, activation: Activation | None = None) -> Model:
-    """The network in the arrays of a file; `path` is for the error message."""
+    """Build the network in the arrays of a file; `path` is for the error message."""
     check_header(arrays, path)
     kind = str(arrays.get("kind", "network"))
     if kind not in KINDS:

@@ -15,7 +15,7 @@ class Exchanged:
 
     @staticmethod
     def from_torch(module: Any) -> Network | DeepNetwork:
-        """The network that a `torch.nn.Module` computes: linear layers, batch norms and one activation, in a row.
+        """Read the network that a `torch.nn.Module` computes: linear layers, batch norms and one activation, in a row.
 
         A linear map of the inputs may be added to the outputs: the affine term.
         """
@@ -25,14 +25,14 @@ class Exchanged:
 
     @staticmethod
     def from_onnx(path: str | PathLike[str]) -> Network | DeepNetwork:
-        """The network in an ONNX file: Gemm, MatMul, Add and one activation, in a row, and an affine term beside it."""
+        """Read the network in an ONNX file: Gemm, MatMul, Add and one activation in a row, beside an affine term."""
         from neurecover.models.formats.onnx_graph import from_onnx
 
         return from_onnx(path)
 
     @staticmethod
     def from_sklearn(estimator: Any) -> Network | DeepNetwork:
-        """The network of a fitted `MLPRegressor` or `MLPClassifier`, or of a pipeline of scalers and one of them.
+        """Read the network of a fitted `MLPRegressor` or `MLPClassifier`, or of a pipeline of scalers and one of them.
 
         A classifier gives its logits: log-ratios of the probabilities to that of the first class.
         """
@@ -41,7 +41,7 @@ class Exchanged:
         return from_sklearn(estimator)
 
     def to_torch(self, dtype: str = "float64") -> Any:
-        """A `torch.nn.Sequential` that computes the same, in "float64" or "float32"; with C, a module around it."""
+        """Return a `torch.nn.Sequential` that computes the same, "float64" or "float32"; with C, a module around it."""
         from neurecover.models.formats.pytorch import to_torch
 
         return to_torch(self, dtype)  # type: ignore[arg-type]
@@ -53,7 +53,7 @@ class Exchanged:
         to_onnx(self, path, dtype)  # type: ignore[arg-type]
 
     def to_sklearn(self) -> Any:
-        """A fitted `sklearn.neural_network.MLPRegressor` that predicts the same; it has no room for an affine term."""
+        """Return a fitted `sklearn.neural_network.MLPRegressor` that predicts the same; an affine term is refused."""
         from neurecover.models.formats.scikit_learn import to_sklearn
 
         return to_sklearn(self)  # type: ignore[arg-type]

@@ -26,7 +26,7 @@ _SELU = (1.6732632423543772, 1.0507009873554805)  # α and λ of Klambauer et al
 
 
 def read_onnx(path: str | os.PathLike[str]) -> Any:
-    """The file as onnx's `ModelProto`, with all weights in it."""
+    """Read the file as onnx's `ModelProto`, with all weights in it."""
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"There is no file {file}.")
@@ -50,7 +50,7 @@ def read_onnx(path: str | os.PathLike[str]) -> Any:
 
 
 def to_onnx(network: Layered, path: str | os.PathLike[str], dtype: str) -> None:
-    """Gemm nodes with an activation between them, and C x added by a MatMul and an Add; written whole or not at all."""
+    """Write Gemm nodes with an activation between them, and C x by a MatMul and an Add; whole or not at all."""
     if dtype not in ("float64", "float32"):
         raise ValueError(f"to_onnx writes dtype 'float64' or 'float32'. Got {dtype!r} instead.")
     onnx = libraries.onnx()
@@ -87,7 +87,7 @@ def to_onnx(network: Layered, path: str | os.PathLike[str], dtype: str) -> None:
 
 
 def activation_nodes(spec: str, z: str, h: str, dtype: str) -> list[Any]:
-    """h = act(z) as nodes; the first of several names the activation in its `doc_string`."""
+    """Return h = act(z) as nodes; the first of several names the activation in its `doc_string`."""
     onnx = libraries.onnx()
     make = onnx.helper.make_node
     name, _, parameter = spec.rstrip(")").partition("(")
@@ -136,7 +136,7 @@ def _written(body: list[tuple[Any, ...]], spec: str, z: str, h: str, dtype: str)
 
 
 def _tensors(onnx: Any, graph: Any) -> list[Any]:
-    """All weights of a graph, in its list and in its nodes."""
+    """Return all weights of a graph, in its list and in its nodes."""
     found = list(graph.initializer)
     for node in graph.node:
         for attribute in node.attribute:

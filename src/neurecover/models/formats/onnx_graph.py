@@ -28,7 +28,7 @@ _ACTIVATIONS = {
 
 
 def from_onnx(path: str | os.PathLike[str]) -> Network | DeepNetwork:
-    """Gemm, MatMul, Add and one activation in a row, and beside them Gemm, MatMul and Add as an affine term.
+    """Read Gemm, MatMul, Add and one activation in a row, and beside them Gemm, MatMul and Add as an affine term.
 
     Identity, Flatten and Dropout are passed through.
     """
@@ -56,7 +56,7 @@ def _walked(graph: Any, path: str) -> Network | DeepNetwork:
 
 
 def _behind(nodes: list[Any], value: str) -> list[Any]:
-    """The nodes that the value is made from, in the order of the file."""
+    """Return the nodes that the value is made from, in the order of the file."""
     makers: dict[str, list[Any]] = {}
     for node in nodes:
         for name in node.output:
@@ -88,7 +88,7 @@ class _Walk:
         self._read = helper.to_array
 
     def follow(self, value: str, target: str) -> Chain:
-        """The chain from one value to the other."""
+        """Return the chain from one value to the other."""
         passed: set[str] = set()
         while value != target:
             if value in passed:
@@ -149,7 +149,7 @@ class _Walk:
             )
 
     def _own_activation(self, value: str) -> str | None:
-        """The result of an activation that `to_onnx` wrote as several nodes, each of them as it writes it."""
+        """Return the result of an activation that `to_onnx` wrote as several nodes, each of them as it writes it."""
         result = f"h{value[1:]}"
         nodes = self.groups.get(result, [])
         if not value.startswith("z") or not nodes or not nodes[0].doc_string:
@@ -165,7 +165,7 @@ class _Walk:
         return None
 
     def _row(self, name: str) -> np.ndarray:
-        """What is added to every row alike."""
+        """Return a constant row, which is added to every row of the batch."""
         array = self._weights(name)
         if array.ndim > 1 and array.shape[-1] != array.size:
             raise ValueError(f"{self.origin}: expected one row to add to all. Got {name!r} of shape {array.shape}.")

@@ -23,7 +23,7 @@ _STRAIGHT = 40.0  # beyond it torch's softplus is the identity, right to e^{−4
 
 
 def from_torch(module: Any) -> Network | DeepNetwork:
-    """Every step of `forward` needs to take the result of one step before it; two may be added, one of them affine."""
+    """Read a module in which every step takes the result of one before it; two may be added, one of them affine."""
     if isinstance(module, str | os.PathLike):
         raise ValueError(
             f"from_torch takes a torch.nn.Module. Got the path {os.fspath(module)} instead: a file of PyTorch may run "
@@ -38,7 +38,7 @@ def from_torch(module: Any) -> Network | DeepNetwork:
 
 
 def to_torch(network: Layered, dtype: str) -> Any:
-    """An `nn.Sequential`; of a network with an affine term, a module with it as `layers` and with C as `affine`."""
+    """Return an `nn.Sequential`; with an affine term, a module with it as `layers` and C as `affine`."""
     torch = libraries.torch()
     kind = {"float64": torch.float64, "float32": torch.float32}.get(dtype)
     if kind is None:
@@ -59,7 +59,7 @@ def to_torch(network: Layered, dtype: str) -> Any:
 
 
 def _linear(torch: Any, W: np.ndarray, b: np.ndarray | None, kind: Any) -> Any:
-    """x ↦ W x + b, from empty weights instead of random ones: torch's own generator stays where it is."""
+    """Return x ↦ W x + b, made without random weights, so that torch's own generator is not advanced."""
     layer = torch.nn.utils.skip_init(torch.nn.Linear, W.shape[1], W.shape[0], bias=b is not None, dtype=kind)
     with torch.no_grad():
         layer.weight.copy_(torch.from_numpy(W.copy()))
@@ -82,7 +82,7 @@ def _activation_module(nn: Any, network: Layered) -> Any:
 
 
 def _followed(torch: Any, module: Any, start: Chain) -> Chain:
-    """What forward makes of x, node by node of its trace."""
+    """Follow what forward makes of x, node by node of its trace."""
     name = type(module).__name__
     known = "linear layers, batch norms and activations in a row"
     try:
@@ -113,7 +113,7 @@ def _followed(torch: Any, module: Any, start: Chain) -> Chain:
 
 
 def _adds(node: Any) -> bool:
-    """Whether it is a + b of two values, and nothing more."""
+    """Return whether it is a + b of two values, and nothing more."""
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     return name in ("add", "iadd") and node.op != "call_module" and len(node.args) == 2 and not node.kwargs
 

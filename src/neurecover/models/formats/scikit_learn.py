@@ -16,7 +16,7 @@ _NAMES = {ours: theirs for theirs, ours in _ACTIVATIONS.items()}
 
 
 def from_sklearn(estimator: Any) -> Network | DeepNetwork:
-    """What the estimator predicts, or the log-ratios of a classifier's probabilities, as a network of its inputs."""
+    """Return what the estimator predicts, or a classifier's log-ratios of probabilities, as a network of its inputs."""
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(estimator)
@@ -26,7 +26,7 @@ def from_sklearn(estimator: Any) -> Network | DeepNetwork:
 
 
 def to_sklearn(network: Layered) -> Any:
-    """An `MLPRegressor` with the attributes that `fit` sets for `predict`."""
+    """Return an `MLPRegressor` with the attributes that `fit` sets for `predict`."""
     from sklearn.neural_network import MLPRegressor
 
     if str(network.activation) not in _NAMES:
@@ -82,7 +82,7 @@ def _add_regressor(chain: Chain, estimator: Any) -> None:
 
 
 def _add_classifier(chain: Chain, estimator: Any) -> None:
-    """log p_j/p_1 = z_j − z_1 of a softmax; log p/(1 − p) = z of one logistic output."""
+    """Add the logits: log p_j/p_1 = z_j − z_1 of a softmax; log p/(1 − p) = z of one logistic output."""
     _add_regressor(chain, estimator)
     if estimator.out_activation_ == "softmax":
         p = estimator.n_outputs_
@@ -99,7 +99,7 @@ def _add_layers(chain: Chain, layers: tuple[Layer, ...], activation: str) -> Non
 
 
 def _add_target(chain: Chain, estimator: Any) -> None:
-    """A regressor of the transformed target, and the way back: y = (t − shift) / factor."""
+    """Add a regressor of a transformed target t, and the inverse transform y = (t − shift) / factor."""
     _add(chain, estimator.regressor_)
     transformer = estimator.transformer_
     if type(transformer).__name__ not in _SCALERS:
@@ -113,7 +113,7 @@ def _add_scaler(chain: Chain, scaler: Any) -> None:
 
 
 def _scaling(scaler: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The (factor, shift) of x ↦ factor ∘ x + shift."""
+    """Return the (factor, shift) of x ↦ factor ∘ x + shift."""
     name = type(scaler).__name__
     if getattr(scaler, "clip", False):
         raise ValueError(f"{name}: a scaler that clips is no part of a network. Got clip=True.")

@@ -96,12 +96,12 @@ class OutputDigits(Statistic):
             sums["decimal"] += np.sum(np.where(given, 100.0**place, 0.0), axis=0)
 
     def precision(self) -> OutputPrecision:
-        """The coarsest grid that holds every value of an output."""
+        """Return the coarsest grid that holds every value of an output."""
         found = [max(self._grids(o)) for o in range(len(self.sums["bits"]))]
         return OutputPrecision(tuple(name for _, name in found), np.array([step for step, _ in found]))
 
     def _grids(self, o: int) -> list[tuple[float, str]]:
-        """The steps of the grids that hold every value, and their names."""
+        """Return the steps of the grids that hold every value, and their names."""
         sums, found = self.sums, [(0.0, "")]
         bits = sums["bits"][o]
         found += [(float(np.sqrt(sums["binary"][o] / self.n)) * 2.0**-b, SHORT[b]) for b in SHORT if bits <= b][:1]
@@ -119,7 +119,7 @@ _BLURS = (2.0 ** (2 - DOUBLE), 2.0 ** (1 - SINGLE))
 
 
 def _needed(size: np.ndarray, blur: float, place: np.ndarray) -> np.ndarray:
-    """Per output the fewest digits q for which every |y| is a multiple of 10^(place − q), to blur·|y|; or MOST + 1."""
+    """Return per output the fewest digits q with every |y| on the grid 10^(place − q), to blur·|y|; or MOST + 1."""
     needed = np.zeros(size.shape[1])
     for q in range(MOST, -1, -1):
         with np.errstate(over="ignore", invalid="ignore"):

@@ -50,7 +50,7 @@ SKETCH = 64  # columns that stand for all where those are more: a leverage is th
 
 
 def sketched(root: np.ndarray) -> np.ndarray:
-    """R Ξ/√m with Ξ standard normal: E[‖J R Ξ‖²]/m = ‖J R‖², at m columns instead of P."""
+    """Return R Ξ/√m with Ξ standard normal: E[‖J R Ξ‖²]/m = ‖J R‖², at m columns instead of P."""
     if root.shape[1] <= 4 * SKETCH:
         return root
     return root @ (np.random.default_rng(0).standard_normal((root.shape[1], SKETCH)) / np.sqrt(SKETCH))
@@ -95,7 +95,7 @@ class InfluenceSums(Statistic):
 
 
 def freedom(squares: np.ndarray, fourths: np.ndarray) -> np.ndarray:
-    """ν = 2 (Σ m²)²/Σ m⁴, the degrees of freedom of a variance Σ m², whose own variance is at most Σ m⁴."""
+    """Return ν = 2 (Σ m²)²/Σ m⁴, the degrees of freedom of a variance Σ m², whose own variance is at most Σ m⁴."""
     return np.divide(2.0 * squares**2, fourths, out=np.full_like(squares, np.inf), where=fourths > 0.0)
 
 
@@ -125,7 +125,7 @@ class ProbeScores(Statistic):
             self.sums["covariance"][o] += u.T @ u
 
     def p_value(self) -> float:
-        """The probability of the largest of these scores under noise of any kind, by Hotelling's T² for every output.
+        """Return the p-value of the largest of these scores under noise of any kind, by Hotelling's T² per output.
 
         S = gᵀ V⁻¹ g with g = Σu, V = Σuuᵀ lies below n, and S (n − e) / (e (n − S)) is F with e and n − e degrees.
         """
@@ -164,5 +164,5 @@ class SerialResiduals(Statistic):
         self.sums["products_squared"] += np.einsum("no,no->o", pairs, pairs)
 
     def z(self) -> np.ndarray:
-        """Σ r_i r_{i+1} in its standard deviations under independence, whatever the variances; (p,)."""
+        """Return Σ r_i r_{i+1} in its standard deviations under independence, whatever the variances; (p,)."""
         return self.sums["products"] / np.sqrt(np.maximum(self.sums["products_squared"], 1e-300))

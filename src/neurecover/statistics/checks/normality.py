@@ -37,7 +37,7 @@ class RadialMoments(Statistic):
         self.sums.setdefault("weight_squared", np.zeros(()))
 
     def deviations(self) -> tuple[float, float]:
-        """n‖ū₃‖²/2(d + 2) and √n ū₄/√(8d(d + 2)): χ² on d degrees of freedom and N(0, 1) for Gaussian inputs.
+        """Return n‖ū₃‖²/2(d + 2) and √n ū₄/√(8d(d + 2)): χ² on d degrees of freedom and N(0, 1) for Gaussian inputs.
 
         With weights n is (Σ w)²/Σ w², one over the variance of a weighted mean.
         """

@@ -95,7 +95,7 @@ class ScoreSums(Statistic):
         return B[np.ix_(order, order)]
 
     def influence(self, variances: np.ndarray, n_free: int, n_inputs: int) -> Influence:
-        """With the variances diag(M B Mᵀ) of W, b, A and c, for a network of so many inputs and free parameters.
+        """Return the influence with the variances diag(M B Mᵀ) of W, b, A and c; n_free parameters are fitted.
 
         A variance has the degrees of freedom of the scores of its own weight, over all inputs the fewest of a unit's,
         ν = 2 (Σ g²)²/Σ g⁴. The D weights of a unit share about ν samples, whose residuals are smaller than their

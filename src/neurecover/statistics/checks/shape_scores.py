@@ -71,7 +71,7 @@ class ShapeScores(Statistic):
         self.sums["fourths"] += np.einsum("nq,nq->q", u, u)
 
     def worst(self) -> tuple[float, int]:
-        """The probability, under noise, of the largest of these scores, by Bonferroni; and which it is."""
+        """Return the p-value of the largest of these scores under noise, by Bonferroni, and its index."""
         s, n = self.sums, self.n
         tried = s["squares"] > EXPLAINED * s["whole"]
         if n < 2 or not tried.any():

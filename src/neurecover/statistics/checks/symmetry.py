@@ -30,7 +30,7 @@ class OddProjections(Statistic):
         self.sums["square"] += s.T @ s
 
     def quadratic_form(self) -> tuple[float, int]:
-        """n s̄ᵀ E[s sᵀ]⁻¹ s̄ and its degrees of freedom; directions without variance are left out."""
+        """Return n s̄ᵀ E[s sᵀ]⁻¹ s̄ and its degrees of freedom; directions without variance are left out."""
         values, vectors = np.linalg.eigh(self.per_row("square"))
         kept = values > 1e-10 * max(values.max(initial=0.0), 1e-300)
         along = vectors[:, kept].T @ self.per_row("sine")

@@ -36,7 +36,7 @@ class UnitsOn(Statistic):
 
 
 def sides(model: Model, X: np.ndarray, near: float) -> np.ndarray:
-    """(n, units): 1 where a unit is on, −1 where it is off or its preactivation zero, 0 at the kink if near > 0."""
+    """Return (n, units): 1 where a unit is on, −1 where it is off or z = 0; 0 at the kink if near > 0."""
     parts, H = [np.zeros((len(X), 0))], X
     # A threshold is a bias reversed, and of a deep network every layer has weights of its own.
     biases = _biases(model)
@@ -58,5 +58,5 @@ def _biases(model: Layered | Composite) -> list[np.ndarray]:
 
 
 def incoming(model: Model) -> np.ndarray:
-    """The number of weights of every hidden unit, its bias included, layer after layer."""
+    """Return the number of weights of every hidden unit, its bias included, layer after layer."""
     return np.concatenate([np.full(len(W), W.shape[1] + 1) for W in model.hidden_weights] or [np.zeros(0, dtype=int)])

@@ -19,7 +19,7 @@ PIECE = 16 * 2**20  # bytes of products that are formed at a time
 
 
 def no_pairs(m: int, D: int) -> np.ndarray:
-    """The sum over no rows for m units and D inputs."""
+    """Return the sum over no rows for m units and D inputs."""
     return np.zeros(((m + 1) * (m + 2) // 2, D * (D + 1) // 2))
 
 
@@ -54,13 +54,13 @@ def _with_on(gates: np.ndarray) -> np.ndarray:
 
 
 def gated_products(pairs: np.ndarray, m: int, D: int) -> tuple[np.ndarray, np.ndarray]:
-    """Σ w m mᵀ (m·D, m·D) and, of the gate that is always on, Σ w x̃ mᵀ (D, m·D)."""
+    """Return Σ w m mᵀ (m·D, m·D) and, of the gate that is always on, Σ w x̃ mᵀ (D, m·D)."""
     whole = pairs.ravel().take(_positions(m, D))
     return whole[: m * D], whole[m * D :]
 
 
 def feature_products(student: WideStudent, mm: np.ndarray, on: np.ndarray, degree: float) -> np.ndarray:
-    """Σ w h mᵀ (q, m·D) for an activation that is homogeneous of this degree, degree·act(z) = act'(z)·z [Euler].
+    """Return Σ w h mᵀ (q, m·D) for an activation that is homogeneous of this degree, degree·act(z) = act'(z)·z [Euler].
 
     h is what the readout of a student of one layer reads.
     """
@@ -71,12 +71,12 @@ def feature_products(student: WideStudent, mm: np.ndarray, on: np.ndarray, degre
 
 @lru_cache(maxsize=4)
 def _positions(m: int, D: int) -> np.ndarray:
-    """Where the entries of the ((m + 1)·D, m·D) matrix stand among the pairs of m + 1 gates and of D inputs."""
+    """Return where the entries of the ((m + 1)·D, m·D) matrix stand among the pairs of m + 1 gates and of D inputs."""
     gates, inputs = _triangle(m + 1), _triangle(D)
     n_inputs = D * (D + 1) // 2
     return (n_inputs * gates[:, None, :m, None] + inputs[:, None, :]).reshape((m + 1) * D, m * D)
 
 
 def _triangle(q: int) -> np.ndarray:
-    """The position of (i, j), and of (j, i), in the upper triangle read row by row."""
+    """Return the position of (i, j), and of (j, i), in the upper triangle read row by row."""
     return unpack_symmetric(np.arange(q * (q + 1) // 2))

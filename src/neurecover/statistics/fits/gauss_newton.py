@@ -31,5 +31,5 @@ class GaussNewtonSums(Statistic):
             self.sums[name] += left.T @ right
 
     def curvature(self) -> tuple[np.ndarray, np.ndarray]:
-        """Σ m mᵀ (m·D, m·D) and Σ h mᵀ (q, m·D)."""
+        """Return Σ m mᵀ (m·D, m·D) and Σ h mᵀ (q, m·D)."""
         return self.sums["mm"], self.sums["hm"]

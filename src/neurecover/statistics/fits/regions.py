@@ -36,7 +36,7 @@ class Regions:
         return self.order[self.starts[:-1]]
 
     def products(self, left: np.ndarray, right: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-        """Σ l rᵀ over the rows of every region, (regions, a, b), some regions at a time."""
+        """Yield Σ l rᵀ over the rows of every region, (regions, a, b), some regions at a time."""
         same = left is right
         left = left[self.order]
         right = left if same else right[self.order]
@@ -52,12 +52,12 @@ class Regions:
 
 
 def can_divide(activation: Activation, n_units: int) -> bool:
-    """Whether rows may be told apart by regions: two values of act' and few units."""
+    """Return whether sums by regions are possible: act' has two values and the units are few."""
     return activation.homogeneity == 1.0 and n_units <= MOST_UNITS
 
 
 def divide(Z: np.ndarray, n_inputs: int) -> Regions | None:
-    """The rows by the signs of their z (n, m); None where the regions are too many for D inputs.
+    """Group the rows by the signs of their z (n, m); None if the regions are too many for n_inputs.
 
     Pairs take c = 2·(m + 1)(m + 2)/2·D(D + 1)/2 operations a row, and regions 2 D² a row and c and a call a region.
     """

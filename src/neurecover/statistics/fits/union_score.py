@@ -79,7 +79,7 @@ class UnionScore(Statistic):
             self._update_flips(inside, L, np.where(inside, log_p1, log_p0), log_root, features, seen, weight)
 
     def _chances(self, L: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """log p₀ and log p₁ for L = log q."""
+        """Return log p₀ and log p₁ for L = log q."""
         log_inside = np.log(-np.expm1(np.minimum(L, -np.finfo(float).tiny)))
         if self.flips is None:
             return L, log_inside
@@ -116,7 +116,7 @@ class UnionScore(Statistic):
 
 
 def _rate(m: np.ndarray, log_outside: np.ndarray) -> np.ndarray:
-    """λ = φ(m)/Φ(−m); far above the boundary, where both are lost to rounding, m + 1/m − 2/m³."""
+    """Return λ = φ(m)/Φ(−m); far above the boundary, where both are lost to rounding, m + 1/m − 2/m³."""
     near, far = np.minimum(m, _FAR), np.maximum(m, _FAR)
     inner = np.exp(-0.5 * near * near - _LOG_ROOT_TWO_PI - np.where(m < _FAR, log_outside, 0.0))
     return np.where(m < _FAR, inner, far + 1.0 / far - 2.0 / far**3)

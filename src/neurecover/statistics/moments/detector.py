@@ -66,10 +66,10 @@ class PureNeuronSums(Statistic):
             self.sums["gram"] = add_gram(self.sums["gram"], phi)
 
     def cross_moment(self, centred: bool) -> np.ndarray:
-        """E[ψ φᵀ], or the covariance of ψ and φ if `centred`, (D₂, K₂)."""
+        """Return E[ψ φᵀ], or the covariance of ψ and φ if `centred`, (D₂, K₂)."""
         cross = self.average("cross")
         return cross - np.outer(self.average("psi"), self.average("phi")) if centred else cross
 
     def gram(self) -> np.ndarray:
-        """E[φ φᵀ], (K₂, K₂)."""
+        """Return E[φ φᵀ], (K₂, K₂)."""
         return symmetric(self.average("gram"))

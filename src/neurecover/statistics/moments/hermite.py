@@ -29,12 +29,12 @@ from neurecover.statistics.base import Statistic, add_gram, by_root, float64, se
 
 
 def n_features(r: int, degree: int) -> int:
-    """C(r + degree, degree): the monomials in r variables up to a degree; 0 for degree −1."""
+    """Return C(r + degree, degree): the monomials in r variables up to a degree; 0 for degree −1."""
     return comb(r + degree, degree) if degree >= 0 else 0
 
 
 def regression_degree(n: int, r: int, degree: int, max_bytes: int = 2**30) -> int:
-    """The largest q ≤ degree that n samples and the memory carry; −1 where that is the plain mean.
+    """Return the largest q ≤ degree that n samples and the memory carry; −1 where that is the plain mean.
 
     Eight samples per feature are asked for. The features of higher degree have heavy tails, so that with fewer
     samples the regression multiplies what it cannot explain by much more than n/(n − F): measured on ReLU
@@ -100,7 +100,7 @@ class HermiteSums(Statistic):
         self.sums["output_squared"] += np.einsum("ij,ij->j", Y, Y)
 
     def coefficients(self) -> HermiteCoefficients:
-        """The estimates, by regression where the sums hold it and by means elsewhere."""
+        """Return the estimates, by regression where the sums hold it and by means elsewhere."""
         means, residual = self.average("output"), self.average("output_squared")
         n, Fq = self.n, len(self.sums["gram"])
         if Fq:
@@ -111,7 +111,7 @@ class HermiteSums(Statistic):
         return HermiteCoefficients(self.r, self.degree, means.T, n - Fq, np.maximum(residual, 0.0))
 
     def _regression(self) -> np.ndarray:
-        """β = G⁻¹ Σ h_q y, with G scaled to a unit diagonal first."""
+        """Return β = G⁻¹ Σ h_q y, with G scaled to a unit diagonal first."""
         gram, right = self.sums["gram"], self.sums["output"][: len(self.sums["gram"])]
         scale = np.sqrt(np.diag(gram))
         if self.n >= len(gram) and scale.all():
@@ -142,7 +142,7 @@ class HermiteCoefficients:
     residual_variance: np.ndarray
 
     def packed(self, order: int) -> np.ndarray:
-        """The distinct entries of T_order, (p, C(r + order − 1, order)), sorted indices in lexicographic order."""
+        """Return the distinct entries of T_order, (p, C(r + order − 1, order)), in lexicographic order."""
         if not 0 <= order <= self.degree:
             raise ValueError(f"These coefficients go from order 0 to {self.degree}. Got {order} instead.")
         start, stop = n_features(self.r, order - 1), n_features(self.r, order)
@@ -150,7 +150,7 @@ class HermiteCoefficients:
 
 
 def hermite_features(Z: np.ndarray, degree: int) -> np.ndarray:
-    """All normalised Hermite products h_α(z) up to `degree`, one feature per row: (F, n) for Z (n, r).
+    """Return all normalised Hermite products h_α(z) up to `degree`, one feature per row: (F, n) for Z (n, r).
 
     Within a degree the multi-indices are sorted tuples in lexicographic order. Those that begin with i
     repeated m times are h_m(zᵢ) times the features of degree j − m on the later variables, which are the
@@ -170,7 +170,7 @@ def hermite_features(Z: np.ndarray, degree: int) -> np.ndarray:
 
 
 def root_factorials(r: int, order: int) -> np.ndarray:
-    """√α! for every multi-index α of the given order, in the order of `hermite_features`."""
+    """Return √α! for every multi-index α of the given order, in the order of `hermite_features`."""
     blocks = [np.ones(1)]
     for j in range(1, order + 1):
         parts = [sqrt(factorial(m)) * blocks[j - m][-tail:] for _, m, tail in _layout(r, j)]
@@ -179,7 +179,7 @@ def root_factorials(r: int, order: int) -> np.ndarray:
 
 
 def _layout(r: int, j: int) -> Iterator[tuple[int, int, int]]:
-    """The multi-indices of degree j in r variables: (first variable i, its power m, how many continue it)."""
+    """Yield the multi-indices of degree j in r variables: (first variable i, its power m, how many continue it)."""
     for i in range(r):
         for m in range(j, 0, -1):
             tail = comb(r - i - 2 + j - m, j - m) if i < r - 1 else int(j == m)
@@ -188,7 +188,7 @@ def _layout(r: int, j: int) -> Iterator[tuple[int, int, int]]:
 
 
 def _one_variable(Z: np.ndarray, degree: int) -> np.ndarray:
-    """h_m of every entry, m = 0 … degree: √(m+1) h_{m+1} = z h_m − √m h_{m−1}."""
+    """Return h_m of every entry, m = 0 … degree: √(m+1) h_{m+1} = z h_m − √m h_{m−1}."""
     h = np.ones((degree + 1, *Z.shape))
     if degree >= 1:
         h[1] = Z
@@ -198,7 +198,7 @@ def _one_variable(Z: np.ndarray, degree: int) -> np.ndarray:
 
 
 def _cholesky(matrix: np.ndarray) -> np.ndarray | None:
-    """The lower Cholesky factor of a matrix with unit diagonal, written over it; None if it is singular.
+    """Return the lower Cholesky factor of a matrix with unit diagonal, written over it; None if it is singular.
 
     Rounding alone can make a singular matrix look positive definite, so ‖matrix⁻¹‖₁ is estimated too.
     """

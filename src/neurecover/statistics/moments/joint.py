@@ -56,7 +56,7 @@ class Moments(Statistic):
             self.sums["order_4"] = add_gram(self.sums["order_4"], products)
 
     def moment(self, order: int) -> np.ndarray:
-        """E of the packed products of the given order about the origin: (q,), (Q,), (q, Q) or (Q, Q)."""
+        """Return E of the packed products of the given order about the origin: (q,), (Q,), (q, Q) or (Q, Q)."""
         if not 1 <= order <= self.order:
             raise ValueError(f"These sums hold orders 1 to {self.order}. Got {order} instead.")
         average = self.average(f"order_{order}")

@@ -39,7 +39,7 @@ class ResidualMoments(Statistic):
             total += (X * r[:, None]).T @ X
 
     def packed(self) -> dict[int, np.ndarray]:
-        """T_1 (p, d) and T_2, packed, of the residual."""
+        """Return T_1 (p, d) and T_2, packed, of the residual."""
         mean, second = self.average("zeroth"), self.average("second")
         trace = mean[:, None, None] * np.eye(second.shape[1])
         upper = np.triu_indices(second.shape[1])

@@ -34,7 +34,7 @@ class TruncatedSums(Statistic):
         self.sums["output"] += phi.T @ Y
 
     def solution(self, radius: float = np.inf) -> np.ndarray:
-        """The β (q, p) of least squares with ‖β_o‖ ≤ radius for every output o; of several, the shortest.
+        """Return the β (q, p) of least squares with ‖β_o‖ ≤ radius for every output o; of several, the shortest.
 
         Least squares over a ball is a ridge regression whose penalty makes ‖β‖ the radius.
         """
@@ -46,7 +46,7 @@ class TruncatedSums(Statistic):
 
 
 def _in_ball(values: np.ndarray, right: np.ndarray, radius: float) -> np.ndarray:
-    """right/(values + λ) with the least λ ≥ 0 that brings its norm down to the radius, by bisection."""
+    """Return right/(values + λ) with the least λ ≥ 0 that brings its norm down to the radius, by bisection."""
     solution = right / values
     if np.linalg.norm(solution) <= radius:
         return solution

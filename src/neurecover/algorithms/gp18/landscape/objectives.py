@@ -42,7 +42,7 @@ class Landscape:
 
     @classmethod
     def of(cls, second: np.ndarray, fourth: np.ndarray, weight: float | None = None) -> Landscape:
-        """From T₂ (r, r) and packed T₄. Both signs are read off; λ is twice what keeps G bounded below.
+        """Return the landscape of T₂ (r, r) and packed T₄, with both signs; λ is twice what keeps G bounded below.
 
         In coordinates with M = I, T₄ = Σ (eᵢ/aᵢ²) yᵢ^{⊗4} with orthonormal yᵢ, and G is bounded below
         for λ > max |eᵢ|/aᵢ², the norm of T₄ as an r² × r² matrix: the λ = Θ(|û₄|/û₂²) of [GP18, Claim 2].
@@ -60,7 +60,7 @@ class Landscape:
         return cls(s2 * M, s4 * T4, 2.0 * norm if weight is None else weight)
 
     def one(self, z: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """G(z), its gradient (r,) and its Hessian (r, r)."""
+        """Return G(z), its gradient (r,) and its Hessian (r, r)."""
         twice = np.tensordot(np.tensordot(self.fourth, z, 1), z, 1)
         thrice, Mz = twice @ z, self.M @ z
         excess = z @ Mz - 1.0
@@ -70,7 +70,7 @@ class Landscape:
         return float(value), gradient, hessian
 
     def all(self, Z: np.ndarray, gamma: float = GAMMA) -> tuple[float, np.ndarray, np.ndarray]:
-        """G(Z) for rows zⱼ of Z (k, r), its gradient (k, r) and its Hessian (k·r, k·r)."""
+        """Return G(Z) for rows zⱼ of Z (k, r), its gradient (k, r) and its Hessian (k·r, k·r)."""
         k, r = Z.shape
         contracted = np.einsum("abcd,jc,jd->jab", self.fourth, Z, Z, optimize=True)  # T₄(·, ·, zⱼ, zⱼ)
         others = contracted.sum(axis=0) - contracted
@@ -91,7 +91,7 @@ class Landscape:
 def one_by_one(
     second: np.ndarray, fourth: np.ndarray, rng: np.random.Generator, *, start: np.ndarray | None = None
 ) -> np.ndarray:
-    """The r units as unit rows (r, r), up to sign, one local minimum of G(z) after the other [GP18, §2.1].
+    """Return the r units as unit rows (r, r), up to sign, one local minimum of G(z) after the other [GP18, §2.1].
 
     Each search starts at random in the complement of the minima found so far; `start` (r,) is the first point.
     A trust-region method with exact Hessians leaves every strict saddle.
@@ -119,7 +119,7 @@ def one_by_one(
 def simultaneous(
     second: np.ndarray, fourth: np.ndarray, rng: np.random.Generator, *, start: np.ndarray | None = None
 ) -> np.ndarray:
-    """The r units as unit rows (r, r), up to sign, from one local minimum of G(Z) [GP18, B.4]."""
+    """Return the r units as unit rows (r, r), up to sign, from one local minimum of G(Z) [GP18, B.4]."""
     flat, B = _flat(second, fourth)
     r = len(B)
     Y = rng.standard_normal((r, r)) / np.sqrt(r) if start is None else np.linalg.solve(B, start.T).T
@@ -132,7 +132,7 @@ def simultaneous(
 
 
 def units_of(Z: np.ndarray) -> np.ndarray:
-    """The unit vectors wᵢ from rows zᵢ that are multiples of the columns of (TW)⁻¹: those of Z⁻ᵀ, normalised."""
+    """Return the unit vectors wᵢ from rows zᵢ that are multiples of the columns of (TW)⁻¹: those of Z⁻ᵀ, normalised."""
     if np.linalg.cond(Z) > 1e8:
         raise UnsolvableError("The minima found are linearly dependent, so they cannot be turned into units.")
     W = np.linalg.inv(Z).T
@@ -140,7 +140,7 @@ def units_of(Z: np.ndarray) -> np.ndarray:
 
 
 def _flat(second: np.ndarray, fourth: np.ndarray) -> tuple[Landscape, np.ndarray]:
-    """The landscape in coordinates y with z = B y and BᵀMB = I, scaled to λ = 1: the same minima, well conditioned."""
+    """Return the landscape in coordinates y, z = B y and BᵀMB = I, with λ = 1: the same minima, well conditioned."""
     landscape = Landscape.of(second, fourth)
     B = _whitening(landscape.M)
     white = _turn(landscape.fourth, B) / landscape.weight
@@ -165,7 +165,7 @@ def _turn(tensor: np.ndarray, B: np.ndarray) -> np.ndarray:
 
 
 def _minimum(objective: Objective, start: np.ndarray) -> np.ndarray:
-    """A local minimum by a trust-region Newton method, whose exact steps follow negative curvature."""
+    """Return a local minimum by a trust-region Newton method, whose exact steps follow negative curvature."""
     from scipy.optimize import minimize
 
     # scipy's stubs know this call only with literal options.

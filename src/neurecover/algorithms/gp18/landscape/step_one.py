@@ -36,7 +36,7 @@ class Directions:
     weights: dict[int, np.ndarray]
 
     def signed(self, activation: Activation) -> Directions:
-        """Every row with the sign of its unit.
+        """Return the directions with the sign of every unit.
 
         The second weight cᵢ h₂(−tᵢ) does not see the sign of a row and the third does, so the sign of their product is
         that of h₂ h₃ at the thresholds where the unit is rarely active, whatever the sign of cᵢ. The sides on which
@@ -52,7 +52,7 @@ class Directions:
 def hermite_coefficients(
     source: Source, n_samples: int, degree: int, regress: int | None = None
 ) -> tuple[dict[int, np.ndarray], np.ndarray]:
-    """Packed T₁ … T_degree (p, n_packed) and their standard errors (p,), in one pass; regressed as far as n allows."""
+    """Return packed T₁ … T_degree (p, n_packed) and their standard errors (p,) in one pass, regressed if n allows."""
     d = source.n_inputs
     q = regression_degree(n_samples, d, degree) if regress is None else regress
     found = reduce(source, HermiteSums(d, source.n_outputs, degree, q)).coefficients()
@@ -69,7 +69,7 @@ def directions(
     standard_error: float | np.ndarray = 0.0,
     path: str = "tensor",
 ) -> Directions:
-    """The units from packed Hermite coefficients Tⱼ (p, n_packed), exact ones or estimates; p = 1 for landscapes.
+    """Find the units from packed Hermite coefficients Tⱼ (p, n_packed), exact or estimated; p = 1 for landscapes.
 
     n_hidden=None takes the rank of the coefficients above their noise, which is right for k ≤ d independent units.
     """
@@ -94,7 +94,7 @@ def directions(
 
 
 def thresholds(found: Directions, activation: Activation) -> np.ndarray:
-    """tᵢ from the ratio of third to second weight, h₃(−t)/h₂(−t): t itself for ReLU units, (t² − 1)/t for step units.
+    """Return tᵢ from the ratio of third to second weight, h₃(−t)/h₂(−t): t for ReLU units, (t² − 1)/t for step units.
 
     The ratio of a sigmoid unit changes little with t, so that its threshold is rough at best.
     """
@@ -107,7 +107,7 @@ def thresholds(found: Directions, activation: Activation) -> np.ndarray:
 
 
 def _landscape(second: np.ndarray, fourth: np.ndarray, rng: np.random.Generator, path: str) -> np.ndarray:
-    """Estimated moments may give G(Z) a minimum with two equal rows; another start then finds a better one."""
+    """Minimise from several starts: with estimated moments G(Z) may have a minimum with two equal rows."""
     if path == "one_by_one":
         return one_by_one(second, fourth, rng)
     refusal = ""

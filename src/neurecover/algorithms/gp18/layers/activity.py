@@ -36,7 +36,7 @@ class Activity:
     mixed: float
 
     def of(self, Y: np.ndarray) -> np.ndarray:
-        """Whether a unit is active, (n,), for outputs Y (n, p)."""
+        """Return whether a unit is active, (n,), for outputs Y (n, p)."""
         return np.any(np.abs(Y - self.rest) > self.tolerance, axis=1)
 
     @property
@@ -45,7 +45,7 @@ class Activity:
 
 
 def seen_activity(Y: np.ndarray) -> Activity | None:
-    """The activity behind outputs Y (n, p), exact where they repeat a value, else by the peak; None without either."""
+    """Find the activity behind outputs Y (n, p): exactly if they repeat a value, else by their peak; else None."""
     levels = [_exact_level(y) or _noisy_level(y) for y in Y.T]
     if any(level is None for level in levels):
         return None
@@ -59,7 +59,7 @@ def seen_activity(Y: np.ndarray) -> Activity | None:
 
 
 def _exact_level(y: np.ndarray) -> tuple[float, float] | None:
-    """(rest, 0) for the value most often taken; None where no value is repeated."""
+    """Return (rest, 0) for the value most often taken; None where no value is repeated."""
     values, counts = np.unique(np.round(y, _DIGITS), return_counts=True)
     top = int(np.argmax(counts))
     if counts[top] < max(_FEWEST, _SMALLEST_SHARE * len(y)):
@@ -68,7 +68,7 @@ def _exact_level(y: np.ndarray) -> tuple[float, float] | None:
 
 
 def _noisy_level(y: np.ndarray) -> tuple[float, float] | None:
-    """(rest, σ) of the densest peak; None where it is too wide to be one."""
+    """Return (rest, σ) of the densest peak; None where it is too wide to be one."""
     ordered = np.sort(y)
     m = int(_PEAK * len(y))
     if m < _FEWEST:

@@ -74,7 +74,7 @@ def two_steps(
     max_samples: int = 200_000,
     deadline: Deadline = NEVER,
 ) -> LowestLayer:
-    """W and t of the first layer from samples with whitened Gaussian inputs.
+    """Return W and t of the first layer from samples with whitened Gaussian inputs.
 
     threshold gives known tᵢ as a start; None estimates them. search is how Step 2 looks: "likelihood", all units at
     once; "turn" and "paper", one unit at a time by EstimateTanAlpha; None for Step 1 alone. Step 1 is one pass over all
@@ -119,7 +119,7 @@ def two_steps(
 
 
 def _below_the_noise(end: Boundary, seen: Activity, source: Source, activation: Activation) -> np.ndarray:
-    """Thresholds from a boundary at which activity rises above the noise.
+    """Return thresholds from a boundary at which activity rises above the noise.
 
     A unit is seen where c u(w·x − t) passes the tolerance τ, which for ReLU units is at w·x = t + τ/c.
     """

@@ -34,14 +34,14 @@ SOLVED = 1e-20  # relative Σ r² at which no further try is made
 
 
 def can_be_peeled(layer: Composite, activation: Activation) -> bool:
-    """Whether all layers have one activation, piecewise linear with two slopes: what the search knows."""
+    """Return whether all layers have one activation, piecewise linear with two slopes: what the search knows."""
     return layer.activation == activation and activation.homogeneity == 1.0 and bool(activation.odd_slope)
 
 
 def peel(
     train: Source, layer: Composite, widths: tuple[int, ...], rng: np.random.Generator, deadline: Deadline
 ) -> Composite:
-    """The network of which `layer` is the first layer, up to a small angle, with hidden layers of `widths` above it.
+    """Find the network whose first layer is `layer`, up to a small angle, with hidden layers of `widths` above it.
 
     The layer's own upper part is not looked at. At least one try is made.
     """
@@ -67,7 +67,7 @@ def peel(
 
 
 def _telling(active: np.ndarray) -> np.ndarray:
-    """The samples to look at, for the activity (n, k) of the units: several active, then one, then a few at rest."""
+    """Choose samples by the activity (n, k) of the units: several active, then one, then a few with none."""
     count = active.sum(axis=1)
     several, one = np.flatnonzero(count > 1)[: int(_TOGETHER * _SAMPLES)], np.flatnonzero(count == 1)
     return np.concatenate([several, one[: _SAMPLES - len(several)], np.flatnonzero(count == 0)[:_AT_REST]])

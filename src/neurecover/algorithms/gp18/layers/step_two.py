@@ -51,7 +51,7 @@ def boundary(
     counted: bool = False,
     deadline: Deadline = NEVER,
 ) -> Boundary:
-    """The boundary from samples X (n, d) with activity (n,), starting at directions W (k, d).
+    """Return the boundary from samples X (n, d) with activity (n,), starting at directions W (k, d).
 
     search is "likelihood" for all units at once, "turn" or "paper" for one at a time. The first begins anew where it
     leaves samples unexplained; noisy lets it take some labels for wrong, and counted lets it choose another number of
@@ -104,7 +104,7 @@ def _one_at_a_time(
     search: str,
     deadline: Deadline,
 ) -> tuple[Search | None, ...]:
-    """EstimateTanAlpha's searches on the samples clear of the other units, twice, as units help each other."""
+    """Run EstimateTanAlpha's search for every unit on the samples clear of the others, twice: units help each other."""
     W, t = W.copy(), t.copy()
     best: list[Search | None] = [None] * len(W)
     for _ in range(2):

@@ -47,7 +47,7 @@ class Search:
 
 
 def estimate_tan_alpha(z: np.ndarray, X: np.ndarray, active: np.ndarray, eps: float = 0.05) -> Angle:
-    """EstimateTanAlpha(z, ε) on samples X (n, d) with activity (n,), by two binary searches along z.
+    """Run EstimateTanAlpha(z, ε) on samples X (n, d) with activity (n,), by two binary searches along z.
 
     t₁ and t₂ are found to within ε/100. Slabs with fewer than 20 samples count as active, the outermost ones.
     """
@@ -76,7 +76,7 @@ def estimate_tan_alpha(z: np.ndarray, X: np.ndarray, active: np.ndarray, eps: fl
 
 
 def clear_of(X: np.ndarray, W: np.ndarray, threshold: np.ndarray, unit: int, margin: float = 0.3) -> np.ndarray:
-    """Which samples (n,) keep `margin` below the threshold of every unit but one.
+    """Return a mask (n,) of the samples that keep `margin` below the threshold of every unit but one.
 
     Among them activity is that unit's alone. The paper's thresholds are so high that the others' share is small
     without this.
@@ -95,7 +95,7 @@ def refine_estimate(
     target: float = 0.01,
     max_estimates: int = 1_000,
 ) -> Search:
-    """RefineEstimate(ε₁, ε₂) [GP18, Alg. 1]: random perturbations of z, kept where they reduce the estimated angle."""
+    """Run RefineEstimate(ε₁, ε₂) [GP18, Alg. 1]: random perturbations of z, kept if they reduce the estimated angle."""
     d = len(z)
     best = estimate_tan_alpha(z, X, active, eps)
     estimates = 1
@@ -120,7 +120,7 @@ def turn_estimate(
     target: float = 0.01,
     max_estimates: int = 30,
 ) -> Search:
-    """The same angle estimate with a direction: z is turned by α towards w as long as α falls.
+    """Turn z by the estimated α towards w as long as α falls: the paper's estimate, with a direction.
 
     In a slab the part x⊥ of x normal to z is Gaussian and the unit is active where x⊥·w⊥ is large, so that the means
     of x⊥ over active and over idle samples differ along w⊥.

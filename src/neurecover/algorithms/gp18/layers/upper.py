@@ -53,7 +53,7 @@ class PolynomialFit:
 
 
 def fit_polynomial(hidden: Source, seed: int, *, max_degree: int = 3, holdout: float = 0.2) -> PolynomialFit:
-    """A sparse polynomial of the hidden values by least squares, its degree chosen on held-out samples.
+    """Return a sparse polynomial of the hidden values by least squares, its degree chosen on held-out samples.
 
     Every degree is one pass for the normal equations and one for the held-out error.
     """
@@ -77,7 +77,7 @@ def fit_polynomial(hidden: Source, seed: int, *, max_degree: int = 3, holdout: f
 
 
 def with_linear_upper(source: Source, W: np.ndarray, threshold: np.ndarray, activation: Activation) -> Composite:
-    """The units below c₀ + Σ cⱼ hⱼ, the best affine function of their values by least squares: a first guess."""
+    """Return the units below c₀ + Σ cⱼ hⱼ, the best affine function of their values by least squares: a first guess."""
     exponents = _exponents(len(W), 1)
     hidden = Hidden(source, Composite(W, threshold, Or(), activation))
     moments = reduce(_Monomials(hidden, exponents), Moments(len(exponents), source.n_outputs))
@@ -94,7 +94,7 @@ def _exponents(k: int, degree: int) -> np.ndarray:
 
 
 def _sparse(moments: Moments) -> np.ndarray:
-    """Least squares, then again without the monomials whose part in the outputs is negligible."""
+    """Solve least squares, then again without the monomials whose part in the outputs is negligible."""
     coefficients = _solve(moments.xx, moments.yx)
     left = np.maximum(np.diag(moments.yy) - np.sum(coefficients * moments.yx, axis=1), 1e-14 * np.diag(moments.yy))
     variances = np.outer(left, np.diag(np.linalg.pinv(moments.xx, rcond=1e-14, hermitian=True))) / moments.n

@@ -46,7 +46,7 @@ def fit_upper(
     activation: str | Activation = "relu",
     deadline: Deadline = NEVER,
 ) -> Composite:
-    """The layer with an upper part fitted to its hidden values; the layer's own upper part is not looked at.
+    """Return the layer with an upper part fitted to its hidden values; the layer's own upper part is not looked at.
 
     upper is "polynomial", sparse and of degree up to max_degree; "network", one hidden layer of n_upper units (None
     finds them) by the finisher, or peeled where that needs more; or "deep", hidden layers of the widths n_upper. These
@@ -83,7 +83,7 @@ def fit_upper(
 def _peeled_or_descended(
     train: Source, layer: Composite, widths: tuple[int, ...], rng: np.random.Generator, deadline: Deadline
 ) -> Composite:
-    """Units that never switch cannot be peeled; where there are such, descents from random starts may explain more."""
+    """Return the better of peeling and random descents: units that never switch cannot be peeled."""
     peeled = peel(train, layer, widths, rng, deadline.share(_FIRST_SHARE))
     if explained(peeled, train) > _NEARLY_ALL:
         return peeled
@@ -93,7 +93,7 @@ def _peeled_or_descended(
 
 
 def polished(network: Composite, train: Source, holdout: Source, rng: np.random.Generator) -> Composite:
-    """The network after a joint fit of all its parameters, if that does better on samples it has not seen."""
+    """Fit all parameters jointly; return the result if it does better on held-out samples, else the network."""
     size = parameters(network).size
     wanted = max(_JOINT_LOAD * size, int(_JOINT_WORK / size**2))
     X, Y = subsample(train, 10 * wanted, int(rng.integers(2**31))).collect()
@@ -105,7 +105,7 @@ def polished(network: Composite, train: Source, holdout: Source, rng: np.random.
 
 
 def explained(network: Composite, samples: Source) -> float:
-    """The share of the outputs' variance that the network explains."""
+    """Return the share of the outputs' variance that the network explains."""
     residuals = reduce(samples, Residuals(network, samples.n_outputs, 4 * network.n_hidden))
     return float(1.0 - residuals.mse / max(float(residuals.output_variance.mean()), 1e-300))
 
@@ -133,7 +133,7 @@ def _upper_network(
 def _upper_deep(
     hidden: Hidden, widths: tuple[int, ...], activation: Activation, rng: np.random.Generator, deadline: Deadline
 ) -> DeepNetwork:
-    """The best of several descents, each from Gaussian weights of variance 2/(fan-in)."""
+    """Return the best of several descents, each from Gaussian weights of variance 2/(fan-in)."""
     H, Y = _upper_samples(hidden, rng)
     size = np.maximum(np.sqrt(np.mean(H**2, axis=0)), 1e-300)
     shapes = list(zip((*widths, Y.shape[1]), (H.shape[1], *widths)))
@@ -161,6 +161,6 @@ def _upper_samples(hidden: Hidden, rng: np.random.Generator) -> tuple[np.ndarray
 
 
 def _awake(depth: np.ndarray, wanted: int) -> np.ndarray:
-    """Rows to fit on, for depths W x − t (n, k): those with a unit that is active or nearly so, and a few at rest."""
+    """Return the rows to fit on, given W x − t (n, k): those with a unit active or nearly so, and a few at rest."""
     idle = np.flatnonzero(~np.any(depth > -_NEARLY, axis=1))
     return np.setdiff1d(np.arange(len(depth)), idle[_AT_REST:])[:wanted]

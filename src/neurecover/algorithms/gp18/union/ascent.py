@@ -82,7 +82,7 @@ def ascend(labels: Source, likelihood: UnionScore, tan: np.ndarray) -> Loop[Asce
 
 
 def tangents(here: UnionScore) -> np.ndarray:
-    """A basis of the steps that keep the lengths of V's rows: v moves at right angles to itself, τ and η freely."""
+    """Return a basis of the steps that keep the lengths of V's rows: v moves orthogonally to itself, τ and η freely."""
     k, d = here.V.shape
     size = k * (d + 1) + (0 if here.flips is None else 2)
     B = np.zeros((size, size - k))

@@ -15,7 +15,7 @@ _HELD_OUT = 0.1  # of either class
 
 
 def divided(labels: ArraySource, rng: np.random.Generator) -> tuple[ArraySource, ArraySource]:
-    """Labels to fit and labels held out, a tenth of either class; one of a class of one is fitted."""
+    """Return labels to fit and labels held out, a tenth of either class; the only one of a class is fitted."""
     _, Y = labels.collect()
     inside = Y[:, 0] > 0.5
     chosen = np.zeros(len(Y), dtype=bool)
@@ -34,7 +34,7 @@ def labelled(
     errors: ParameterArrays,
     whitening: Whitening,
 ) -> Labelled:
-    """What the labels have shown; `judged` had no part of those held out."""
+    """Return what the labels have shown; `judged` had no part of those held out."""
     X, Y = held_out.collect()
     inside, k = Y[:, 0] > 0.5, len(fit.W)
     share = float(labels.collect()[1].mean())
@@ -65,7 +65,7 @@ def labelled(
 
 
 def _expected_errors(fit: UnionFit, X: np.ndarray) -> float:
-    """The mean probability that a label is on the wrong side: flipped, or beyond a boundary that is not quite right."""
+    """Return the mean probability that a label is wrong: flipped, or beyond a boundary that is slightly off."""
     assert fit.flips is not None
     assert fit.covariance is not None
     outside = log_outside(X, fit.W, fit.threshold, fit.covariance)
@@ -76,7 +76,7 @@ def _expected_errors(fit: UnionFit, X: np.ndarray) -> float:
 
 
 def log_outside(X: np.ndarray, normals: np.ndarray, thresholds: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """log Pr[x outside all], (n,), for normals (k, d) with errors.
+    """Return log Pr[x outside all], (n,), for normals (k, d) with errors.
 
     The distance from a boundary whose normal and threshold have errors has those of (x, −1)·(n, t).
     """
@@ -86,7 +86,7 @@ def log_outside(X: np.ndarray, normals: np.ndarray, thresholds: np.ndarray, cova
 
 
 def _gathered(labels: ArraySource, fit: UnionFit) -> float:
-    """By how many standard errors wrong labels are more frequent near the boundary than far from it, on its worse side.
+    """Return by how many standard errors wrong labels are more frequent near the boundary than far from it.
 
     Flipped labels are as frequent everywhere; a set of another shape is contradicted near the boundary.
     """

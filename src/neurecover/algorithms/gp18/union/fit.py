@@ -47,11 +47,11 @@ class UnionFit:
     iterations: int = 0
 
     def contains(self, X: np.ndarray) -> np.ndarray:
-        """Whether any halfspace contains x, (n,)."""
+        """Return whether any halfspace contains x, (n,)."""
         return np.any(self.threshold < X @ self.W.T, axis=1)
 
     def likelihood(self) -> UnionScore:
-        """The likelihood at this fit, with nothing added yet."""
+        """Return the likelihood at this fit, with nothing added yet."""
         return UnionScore(self.W / self.tan_alpha[:, None], self.threshold / self.tan_alpha, flips=self.flips)
 
 
@@ -90,7 +90,7 @@ def fit_union(
 
 
 def sharpened(labels: Source, fit: UnionFit) -> UnionFit:
-    """The fit at the angles that its own information leaves, reached from wider ones."""
+    """Return the fit at the angles that its own information leaves, reached from wider ones."""
     steps = 0
     for _ in range(_STAGES):
         loop = ascend(labels, fit.likelihood(), fit.tan_alpha)
@@ -123,7 +123,7 @@ def _as_fit(score: UnionScore, tan: np.ndarray, covariance: np.ndarray, steps: i
 
 
 def _covariance(here: UnionScore) -> np.ndarray:
-    """Of (zᵢ, tᵢ) for every unit, (k, d + 1, d + 1): the inverse Fisher information, all else being free too.
+    """Return the covariance of (zᵢ, tᵢ) of every unit, (k, d + 1, d + 1): blocks of the inverse Fisher information.
 
     A unit vector and a threshold are not off by more than about 1, which is the error of what no sample determines.
     """
@@ -158,7 +158,7 @@ class Missed:
 
 
 def missed(labels: Source, fit: UnionFit) -> Missed:
-    """What no unit of the fit explains."""
+    """Return the samples inside that no unit of the fit contains."""
     k, d = fit.W.shape
     lost_sum, lost_count, alone = np.zeros(d), 0, np.zeros(k)
     outside_sum, outside_squares, outside_count = np.zeros(d), np.zeros((d, d)), 0
@@ -182,7 +182,7 @@ def missed(labels: Source, fit: UnionFit) -> Missed:
 
 
 def grown(fit: UnionFit, lost: Missed, place: int | None = None) -> UnionFit:
-    """The fit with one more unit where samples are missed, or with the unit at `place` sent there."""
+    """Return the fit with one more unit where samples are missed, or with the unit at `place` sent there."""
     size = float(np.linalg.norm(lost.mean))
     tan = np.clip(fit.tan_alpha, 0.05, 1.0)
     # Flipped labels lie all around and dilute the mean, whose length then says nothing of the threshold.
@@ -195,7 +195,7 @@ def grown(fit: UnionFit, lost: Missed, place: int | None = None) -> UnionFit:
 
 
 def without(fit: UnionFit, unit: int) -> UnionFit:
-    """The fit as a start without one of its units."""
+    """Return the fit as a start without one of its units."""
     return UnionFit(
         np.delete(fit.W, unit, axis=0), np.delete(fit.threshold, unit), np.delete(fit.tan_alpha, unit), fit.flips
     )

@@ -31,7 +31,7 @@ _LARGEST = 1.0  # the tangent of an angle, or a threshold in standard deviations
 
 
 def settled(labels: Source, fit: UnionFit, rng: np.random.Generator) -> UnionFit:
-    """The fit with every unit at its posterior mean, and the posterior covariance of its (wᵢ, tᵢ)."""
+    """Return the fit with every unit at its posterior mean, and the posterior covariance of its (wᵢ, tᵢ)."""
     X, Y = labels.collect()
     inside = Y[:, 0] > 0.5
     k, d = fit.W.shape
@@ -61,7 +61,7 @@ def settled(labels: Source, fit: UnionFit, rng: np.random.Generator) -> UnionFit
 
 
 def flip_rates(contained: np.ndarray, inside: np.ndarray) -> np.ndarray:
-    """(η₀, η₁), the shares of wrong labels outside and inside, with half a label added to both sides."""
+    """Return (η₀, η₁), the shares of wrong labels outside and inside, with half a label added to both sides."""
     wrong = contained != inside
     return np.array([(np.sum(wrong[side]) + 0.5) / (np.sum(side) + 1.0) for side in (~contained, contained)])
 
@@ -79,7 +79,7 @@ class _Near:
 def _posterior(
     X: np.ndarray, inside: np.ndarray, w: np.ndarray, t: float, flips: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Mean (d + 1,) and covariance of (w, t) of one unit, the others as they are."""
+    """Return mean (d + 1,) and covariance of (w, t) of one unit, with the others fixed."""
     d = len(w)
     B = np.linalg.svd(w[None])[2][1:].T
     near = _near(X, inside, w, t, B, flips)
@@ -129,7 +129,7 @@ def _drawn(
     reach: float,
     rng: np.random.Generator,
 ) -> np.ndarray:
-    """A point s (C,) on every chain's line from the likelihood along it, within the ball of radius `reach`."""
+    """Draw a point s (C,) on every chain's line from the likelihood along it, within the ball of radius `reach`."""
     with np.errstate(divide="ignore", invalid="ignore"):
         crossing = -margin / change
     along = np.einsum("ij,ij->i", place, u)

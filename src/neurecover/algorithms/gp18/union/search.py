@@ -42,12 +42,12 @@ class UnionFound:
     price: float
 
     def gap(self, k: int) -> float:
-        """By how much BIC is higher with k units than with those of the fit; nan where k was not tried."""
+        """Return by how much BIC is higher with k units than with those of the fit; nan if k was not tried."""
         return self.criteria.get(k, np.nan) - self.criteria[len(self.fit.W)]
 
 
 def find_union(labels: Source, rng: np.random.Generator, n_hidden: int | None = None) -> UnionFound:
-    """The union behind labels y ∈ {0, 1} with whitened inputs; n_hidden=None finds the number of its halfspaces."""
+    """Find the union behind labels y ∈ {0, 1} of whitened inputs, and the number of halfspaces if n_hidden is None."""
     n = labels.count()
     sample = labels if n <= SEARCH_ROWS else subsample(labels, SEARCH_ROWS, int(rng.integers(2**31)))
     search = _Search.of(sample, labels, rng)
@@ -75,7 +75,7 @@ class _Search:
         return cls(sample, tensors, error, share, rng)
 
     def of_size(self, k: int) -> UnionFit:
-        """The best fit of k units: from Step 1, and from others where that leaves samples unexplained."""
+        """Find the best fit of k units: from Step 1, and from other starts if that leaves samples unexplained."""
         best: UnionFit | None = None
         for start in self._starts(k):
             fit = self._fit(start)
@@ -87,7 +87,7 @@ class _Search:
         return self._resplit(best)
 
     def asked(self, k: int) -> tuple[UnionFit, dict[int, float]]:
-        """The best fit of k units, and its criterion beside those of one unit less, of one more and of none."""
+        """Return the best fit of k units, and its criterion beside those of one unit less, of one more and of none."""
         best = self.of_size(k)
         criteria = {0: self.nothing(), k: self.criterion(best)}
         if k > 1:
@@ -97,7 +97,7 @@ class _Search:
         return best, criteria
 
     def counted(self) -> tuple[UnionFit, dict[int, float]]:
-        """The number of units by BIC: from that of Step 1 up and down as long as it falls."""
+        """Find the number of units by BIC: from that of Step 1 up and down as long as BIC falls."""
         first = self.step_one(None)
         here = self._fit(self._mean_start() if first is None or len(first.W) > self._most else first)
         fits = {len(here.W): here}
@@ -121,7 +121,7 @@ class _Search:
         return max(1, (self.sample.count() // _LOAD - 2) // (self.sample.n_inputs + 1))
 
     def step_one(self, k: int | None) -> UnionFit | None:
-        """The units of the moments as a start; None where they show none or not as many."""
+        """Return the units of the moments as a start; None where they show none or not as many."""
         r = self.sample.n_inputs
         if k is not None and k > r:
             return None
@@ -144,12 +144,12 @@ class _Search:
             yield self._start(turned, _WIDE)
 
     def _mean_start(self) -> UnionFit:
-        """One unit along the mean of the inside."""
+        """Return a start with one unit along the mean of the samples inside."""
         mean = self.tensors[1]
         return self._start(mean if np.any(mean) else np.eye(1, self.sample.n_inputs), _WIDE)
 
     def _start(self, W: np.ndarray, tan: float) -> UnionFit:
-        """Units at one threshold: 1 − ∏Φ(tᵢ) is the share inside for orthogonal ones."""
+        """Return a start with one threshold for all: 1 − ∏Φ(tᵢ) is the share inside for orthogonal units."""
         k = len(W)
         t = float(ndtri(np.clip(1.0 - self.share, 1e-6, 1.0 - 1e-6) ** (1.0 / k)))
         flips = np.full(2, _FIRST_FLIPS)
@@ -159,12 +159,12 @@ class _Search:
         return fit_union(self.sample, start.W, start.threshold, start.tan_alpha, flips=start.flips)
 
     def _wider(self, fit: UnionFit) -> UnionFit:
-        """One unit more, where samples are missed; or as many from Step 1, where that fits better."""
+        """Fit one unit more: placed where samples are missed, or all from Step 1 if that fits better."""
         first = self.step_one(len(fit.W) + 1)
         return self._best_of([*self._grown(fit), *([] if first is None else [first])])
 
     def _grown(self, fit: UnionFit) -> list[UnionFit]:
-        """Starts with a unit more, where samples are missed or in place of one that may be two."""
+        """Return starts with a unit more, where samples are missed or in place of one that may be two."""
         lost = missed(self.sample, fit)
         if lost.count == 0:  # nothing shows the way
             lost = replace(lost, mean=self.rng.standard_normal(self.sample.n_inputs))
@@ -174,7 +174,7 @@ class _Search:
         return max((self._fit(start) for start in starts), key=lambda found: found.log_likelihood)
 
     def _resplit(self, fit: UnionFit) -> UnionFit:
-        """The fit, or one in which a unit that stands for two is split and what does least is dropped."""
+        """Return the fit, or a better one in which one unit is split in two and the least useful is dropped."""
         for start in splits(self.sample, fit)[:_SPLITS] if len(fit.W) > 1 else []:
             least = int(np.argmin(missed(self.sample, start).alone[: len(fit.W) - 1]))
             again = self._fit(without(start, least))
@@ -183,7 +183,7 @@ class _Search:
         return fit
 
     def _narrower(self, fit: UnionFit) -> UnionFit:
-        """One unit less: that which does least."""
+        """Fit again without the unit that contributes least."""
         return self._fit(without(fit, int(np.argmin(missed(self.sample, fit).alone))))
 
     def criterion(self, fit: UnionFit) -> float:
@@ -191,6 +191,6 @@ class _Search:
         return -2.0 * fit.log_likelihood + (k * (d + 1) + 2) * float(np.log(self.sample.count()))
 
     def nothing(self) -> float:
-        """BIC of labels that do not depend on the inputs."""
+        """Return BIC of labels that do not depend on the inputs."""
         n = self.sample.count()
         return 2.0 * n * float(entr(self.share) + entr(1.0 - self.share)) + float(np.log(n))

@@ -21,7 +21,7 @@ _EXCESS = 1.0  # standard errors, about, above the eigenvalue of flipped labels
 
 
 def splits(labels: Source, fit: UnionFit) -> list[UnionFit]:
-    """Starts in which one unit is two, the last of them, most likely first; none where flipped labels explain all."""
+    """Return starts in which one unit is split in two, most likely first; none if flipped labels explain everything."""
     k, d = fit.W.shape
     counts, sums = np.zeros((k, 2)), np.zeros((k, 2, d, d))
     for X, Y in labels.blocks(65_536):
