@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from neurecover.algorithms.bjw18.aside import cut_off, place_p_value, set_aside
-from neurecover.data import ArraySource, prepared
+from neurecover.data import ArraySource, prepare_samples
 from neurecover.matching import compare
 from neurecover.models import Network
 from neurecover.pipeline import recover
@@ -22,7 +22,7 @@ def lone_unit(seed: int, bias: float) -> Network:
 
 def prepared_with(X: np.ndarray, Y: np.ndarray, truth: Network):  # type: ignore[no-untyped-def]
     """The samples, whitened about zero, and the network without its first unit as an estimate in their coordinates."""
-    given = prepared(ArraySource(X, Y), False, np.random.default_rng(0))
+    given = prepare_samples(ArraySource(X, Y), False, np.random.default_rng(0))
     rest = truth.take(np.arange(1, truth.n_hidden))
     # w·x = (M⁻¹ w)·z for x = Mᵀ⁻¹ z
     W = np.linalg.solve(given.whitening.matrix, rest.W.T).T

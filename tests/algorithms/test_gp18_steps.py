@@ -5,12 +5,12 @@ import pytest
 from scipy.special import ndtr
 
 from neurecover.algorithms.gp18.layers import lowest_layer
-from neurecover.algorithms.gp18.layers.activity import seen_activity
+from neurecover.algorithms.gp18.layers.activity import find_activity
 from neurecover.algorithms.gp18.layers.lowest_layer import two_steps
 from neurecover.algorithms.gp18.layers.step_two import Boundary, boundary
 from neurecover.algorithms.gp18.layers.tan_alpha import estimate_tan_alpha, refine_estimate, turn_estimate
 from neurecover.algorithms.gp18.layers.upper import Hidden, fit_polynomial
-from neurecover.algorithms.gp18.layers.whole import explained, fit_upper, polished
+from neurecover.algorithms.gp18.layers.whole import explained_variance, fit_jointly, fit_upper
 from neurecover.algorithms.gp18.union.fit import fit_union
 from neurecover.algorithms.gp18.union.splits import splits
 from neurecover.data import ArraySource, reduce
@@ -139,7 +139,7 @@ def test_what_cannot_be_certain_is_said(outputs: str) -> None:
 def test_a_layer_that_predicts_too_little_activity_is_not_certain() -> None:
     truth = composite_teacher(4, 3, products(3), random_state=2)
     X = np.random.default_rng(0).standard_normal((20_000, 4))
-    seen = seen_activity(truth(X))
+    seen = find_activity(truth(X))
     assert seen is not None
     for k, certain in ((3, True), (2, False)):  # all units, and one too few
         active = np.any(truth.threshold[:k] < X @ truth.W[:k].T, axis=1)
@@ -156,14 +156,14 @@ def test_noisy_outputs_at_rest_are_seen() -> None:
     X = rng.standard_normal((20_000, 5))
     clean = truth(X)
     sigma = 0.03 * clean.std()
-    seen = seen_activity(clean + sigma * rng.standard_normal(clean.shape))
+    seen = find_activity(clean + sigma * rng.standard_normal(clean.shape))
     assert seen is not None
     assert seen.noisy
     assert seen.rest[0] == pytest.approx(0.7, abs=0.3 * sigma)
     assert seen.noise[0] == pytest.approx(sigma, rel=0.2)
     wrong = seen.of(clean + sigma * rng.standard_normal(clean.shape)) != (clean[:, 0] != 0.7)
     assert wrong.mean() < 0.05
-    assert seen_activity(rng.standard_normal((5_000, 1))) is None  # one bell, no peak in it
+    assert find_activity(rng.standard_normal((5_000, 1))) is None  # one bell, no peak in it
 
 
 @pytest.mark.parametrize("noise", [0.02, 0.05])
@@ -177,10 +177,10 @@ def test_the_lowest_layer_of_noisy_outputs(noise: float) -> None:
     layer = two_steps(train, "relu", rng, n_hidden=4)
     given = Composite(layer.W, layer.threshold, Or())
     assert compare(given, truth).max_angle < 0.05
-    whole = polished(fit_upper(train, given, rng=rng), train, holdout, rng)
+    whole = fit_jointly(fit_upper(train, given, rng=rng), train, holdout, rng)
     # Each unit has some 1,300 active samples for its 7 numbers, so noise leaves about 0.05·√(7/1300) of its slope.
     assert compare(whole, truth).max_angle < 0.01
-    assert explained(whole, holdout) == pytest.approx(1.0 / (1.0 + noise**2), abs=0.5 * noise**2)
+    assert explained_variance(whole, holdout) == pytest.approx(1.0 / (1.0 + noise**2), abs=0.5 * noise**2)
 
 
 def test_several_outputs_are_read_together() -> None:
@@ -261,11 +261,11 @@ def test_a_layer_becomes_a_whole_network(upper: str, n_upper: int | tuple[int, .
     if upper == "polynomial":
         np.testing.assert_array_equal(fitted.W, given.W)
     if upper == "network":  # no function of two units on values that are a little off: the layer moves too
-        assert explained(fitted, holdout) > 1 - 1e-9
-    whole = polished(fitted, train, holdout, rng)
-    assert explained(whole, holdout) >= explained(fitted, holdout) > 0.99
+        assert explained_variance(fitted, holdout) > 1 - 1e-9
+    whole = fit_jointly(fitted, train, holdout, rng)
+    assert explained_variance(whole, holdout) >= explained_variance(fitted, holdout) > 0.99
     if upper != "deep":  # its own descents may end in another minimum that explains nearly all
-        assert explained(whole, holdout) > 1 - 1e-9
+        assert explained_variance(whole, holdout) > 1 - 1e-9
         assert compare(whole, truth).layers[0].max_angle < 1e-5
 
 
@@ -277,7 +277,7 @@ def test_a_layer_that_is_right_stays_as_it_is_below_a_network(seed: int) -> None
     rng = np.random.default_rng(seed)
     fitted = fit_upper(ArraySource(X, truth(X)), given, "network", rng=rng, n_upper=2)
     np.testing.assert_array_equal(fitted.W, given.W)
-    assert explained(fitted, ArraySource(X, truth(X))) > 1 - 1e-12
+    assert explained_variance(fitted, ArraySource(X, truth(X))) > 1 - 1e-12
 
 
 def test_fit_upper_refuses() -> None:

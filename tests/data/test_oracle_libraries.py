@@ -19,7 +19,7 @@ from torch import nn
 
 import neurecover as nr
 from neurecover.certificate.remedies import advice
-from neurecover.data import ArraySource, box_looks, classes_told, perhaps_probabilities
+from neurecover.data import ArraySource, diagnose_labels, diagnose_oracle, diagnose_probabilities
 from neurecover.data.oracles.libraries import logits
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -209,7 +209,7 @@ LOOKS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str | None]] = {
 def test_what_is_no_network_is_said_in_a_sentence(name: str) -> None:
     model, sentence = LOOKS[name]
     for seed in range(5):
-        found = box_looks(nr.oracle(model, 5, random_state=seed))
+        found = diagnose_oracle(nr.oracle(model, 5, random_state=seed))
         if sentence is None:
             assert found is None
         else:
@@ -238,7 +238,7 @@ def test_recover_tells_what_to_do_with_labels_and_probabilities() -> None:
     assert (r.certificate.verdict, r.network.n_hidden) == ("exact", 3)
     # What only looks a little like them is not taken for them.
     for Y in (np.abs(TRUTH(inputs)) / 100, TRUTH(inputs[:10]) > 0, np.ones((50, 1))):
-        assert classes_told(ArraySource(inputs[: len(Y)], Y)) is None
+        assert diagnose_labels(ArraySource(inputs[: len(Y)], Y)) is None
 
 
 @pytest.mark.usefixtures("steps_for_seconds")
@@ -254,7 +254,7 @@ def test_one_column_between_0_and_1_brings_the_hint_only_where_no_network_explai
     assert explained.certificate.verdict == "exact"
     assert not any(check.name == "probabilities" for check in explained.certificate.checks)
     for Y in (chances - 0.1, 0.4 * chances, chances[:10]):
-        assert perhaps_probabilities(ArraySource(inputs[: len(Y)], Y)) is None
+        assert diagnose_probabilities(ArraySource(inputs[: len(Y)], Y)) is None
 
 
 def test_a_model_that_is_asked_beyond_its_range_gives_a_verdict_and_within_it_its_weights() -> None:

@@ -19,8 +19,8 @@ import neurecover as nr
 from neurecover import data
 from neurecover.cli.app import app
 from neurecover.data import ArraySource, reduce
-from neurecover.data.ahead import ahead
-from neurecover.data.passes import counted
+from neurecover.data.ahead import read_ahead
+from neurecover.data.passes import count_passes
 from neurecover.data.records import Records
 from neurecover.statistics import Moments
 
@@ -45,12 +45,12 @@ def test_reading_ahead_keeps_order_and_raises_in_its_place() -> None:
         yield from range(5)
         raise ValueError("the sixth")
 
-    stream = ahead(values())
+    stream = read_ahead(values())
     assert [next(stream) for _ in range(5)] == [0, 1, 2, 3, 4]
     with pytest.raises(ValueError, match="the sixth"):
         next(stream)
     before = threading.active_count()
-    endless = ahead(iter(range(10**9)))
+    endless = read_ahead(iter(range(10**9)))
     assert next(endless) == 0
     endless.close()
     assert threading.active_count() == before
@@ -65,7 +65,7 @@ def test_reading_goes_on_while_a_block_is_worked_on() -> None:
             yield value
         asked[6].set()
 
-    for value in ahead(values()):
+    for value in read_ahead(values()):
         assert asked[value + 1].wait(timeout=60.0)  # the next one is being read before this one is done with
 
 
@@ -129,7 +129,7 @@ def test_a_pass_that_is_broken_off_goes_on_to_the_same_bits(tmp_path: Path, monk
         records = Records(tmp_path / f"records-{limit}", {"what": "test"})
         broken = _Broken(5, 1)
         broken.limit = limit
-        with pytest.raises(KeyboardInterrupt), counted(lambda stage, figure: None, records):
+        with pytest.raises(KeyboardInterrupt), count_passes(lambda stage, figure: None, records):
             reduce(source, broken)
         kept = records.read(1)
         # A block of 100 rows at the most is lost.
@@ -137,7 +137,7 @@ def test_a_pass_that_is_broken_off_goes_on_to_the_same_bits(tmp_path: Path, monk
         assert not kept.complete
         assert limit - 100 <= kept.done <= limit
         for _ in range(2):  # in the middle, and after the end
-            with counted(lambda stage, figure: None, records):
+            with count_passes(lambda stage, figure: None, records):
                 again = reduce(source, Moments(5, 1))
             assert all(np.array_equal(again.sums[name], value) for name, value in whole.sums.items())
 

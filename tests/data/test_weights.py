@@ -13,7 +13,7 @@ import pytest
 import neurecover as nr
 from neurecover import cli
 from neurecover.data import ArraySource, Mapped, Source, Whitening, as_source, reduce, source, split, subsample
-from neurecover.data.views.weights import WeightedRows, unweighted, with_weights
+from neurecover.data.views.weights import WeightedRows, with_weights, without_weights
 from neurecover.statistics import InformationSums, Moments, Residuals, Statistic
 
 D, N = 3, 4_000
@@ -106,8 +106,8 @@ def test_views_hand_weights_on() -> None:
         found = part.weights()
         assert found is not None
         assert all(weights[tuple(y)] == w for y, w in zip(part.collect()[1], found))
-    assert unweighted(mapped).weights() is None
-    np.testing.assert_array_equal(unweighted(mapped).collect()[0], mapped.collect()[0])
+    assert without_weights(mapped).weights() is None
+    np.testing.assert_array_equal(without_weights(mapped).collect()[0], mapped.collect()[0])
     assert ArraySource(X, Y).weights() is None
 
 

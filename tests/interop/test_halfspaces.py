@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from neurecover.algorithms.gp18.union.evidence import divided, labelled
+from neurecover.algorithms.gp18.union.evidence import label_evidence, split_labels
 from neurecover.algorithms.gp18.union.fit import UnionFit
-from neurecover.algorithms.gp18.union.posterior import settled
+from neurecover.algorithms.gp18.union.posterior import at_posterior_means
 from neurecover.algorithms.gp18.union.search import find_union
 from neurecover.certificate import ParameterArrays
 from neurecover.certificate.from_labels import certify_labelled
@@ -165,16 +165,16 @@ def test_held_out_labels_have_no_part_in_the_judgement_of_the_fit() -> None:
     """Labels wrong in the held-out part alone are counted there, against a model that expects none of them."""
     _, X, y, _ = flipped_union(3, 2, 2_000, (0.0, 0.0), 7)
     labels = ArraySource(X, y.astype(float))
-    train, held_out = divided(labels, np.random.default_rng(0))
+    train, held_out = split_labels(labels, np.random.default_rng(0))
     assert len({*map(bytes, train.collect()[0])} & {*map(bytes, held_out.collect()[0])}) == 0
     assert held_out.count() == pytest.approx(200, abs=2)
     found = find_union(train, np.random.default_rng(1), 2)
-    judged = settled(train, found.fit, np.random.default_rng(2))
+    judged = at_posterior_means(train, found.fit, np.random.default_rng(2))
     Z, L = held_out.collect()
     spoilt = ArraySource(Z, np.where(np.arange(len(L))[:, None] % 10 == 0, 1.0 - L, L))
     whitening = Whitening.of(np.zeros(3), np.eye(3))
     for kept, verdict in ((held_out, True), (spoilt, False)):
-        seen = labelled(found, judged, judged, labels, kept, ParameterArrays({}), whitening)
+        seen = label_evidence(found, judged, judged, labels, kept, ParameterArrays({}), whitening)
         checks = {check.name: check.passed for check in certify_labelled(seen).checks}
         assert checks["generalisation"] is verdict
 
@@ -186,7 +186,7 @@ def test_the_posterior_of_a_threshold_is_the_one_that_can_be_written_down() -> N
     """
     x = np.array([*np.linspace(-3.0, 0.0, 500), *np.linspace(0.4, 3.0, 500)])[:, None]
     fit = UnionFit(np.ones((1, 1)), np.array([0.1]), np.array([0.1]), np.array([1e-3, 1e-3]))
-    found = settled(ArraySource(x, (x[:, 0] > 0.2).astype(float)), fit, np.random.default_rng(0))
+    found = at_posterior_means(ArraySource(x, (x[:, 0] > 0.2).astype(float)), fit, np.random.default_rng(0))
     assert found.covariance is not None
     # 24 chains of 20 steps, each drawn anew from the whole line: 480 independent draws of variance 0.4²/12.
     assert found.threshold[0] == pytest.approx(0.2, abs=4 * 0.4 / np.sqrt(12 * 480))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import neurecover as nr
-from neurecover.data import Whitening, unwhitened
+from neurecover.data import Whitening, unwhiten
 from neurecover.models import (
     are_biases,
     free_directions,
@@ -305,7 +305,7 @@ def test_a_network_on_whitened_inputs_is_one_on_the_inputs(name: str) -> None:
     model, rng = MODELS[name], np.random.default_rng(3)
     inputs = rng.standard_normal((50, 7)) @ rng.standard_normal((7, 7)) + 3.0
     whitening = Whitening(inputs.mean(axis=0), rng.standard_normal((7, 5)))
-    found = unwhitened(model, whitening)
+    found = unwhiten(model, whitening)
     assert type(found) is type(model)
     assert found.n_inputs == 7
     np.testing.assert_allclose(found(inputs), model(whitening.inputs(inputs)), rtol=1e-9, atol=1e-9)

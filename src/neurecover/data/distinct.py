@@ -33,9 +33,9 @@ def without_repeats(source: ArraySource) -> ArraySource:
     if len(kept) == len(rows):
         return source
     if weight is None:
-        return source.taken(kept)
+        return source.select(kept)
     _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return source.taken(kept).weighing(np.bincount(group.ravel(), weight)[np.argsort(first)])
+    return source.select(kept).with_weight(np.bincount(group.ravel(), weight)[np.argsort(first)])
 
 
 def distinct_inputs(source: Source, most_bytes: int) -> Source:

@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from neurecover.data.ahead import ahead
+from neurecover.data.ahead import read_ahead
 from neurecover.data.passes import Pass, begin_pass
 from neurecover.data.source import Source
 from neurecover.data.sources.arrays import Block
@@ -74,7 +74,7 @@ def _streamed(source: Source, current: Pass[S], progress: Progress | None, block
         return base.reduced(source, current, progress, block_bytes)  # type: ignore[attr-defined]
     rows = max(1, READ_BYTES // (8 * (base.n_inputs + base.n_outputs)))
     blocks = base.blocks_from(rows, current.position)
-    for X, Y in ahead(blocks) if base.reads_ahead else blocks:
+    for X, Y in read_ahead(blocks) if base.reads_ahead else blocks:
         afford()
         add_block(source, statistic, X, Y, block_bytes)
         current.advance(len(X))

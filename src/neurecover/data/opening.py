@@ -14,9 +14,9 @@ from neurecover.data.source import Source
 from neurecover.data.sources.arrays import ArraySource
 from neurecover.data.sources.sparse import sparse_source
 from neurecover.data.sources.tables import arrow_table, is_table, table_source
-from neurecover.data.views.weights import WeightedRows, named_weight, with_weights
-from neurecover.models.checks import is_sparse, written_out
-from neurecover.models.formats.files import existing
+from neurecover.data.views.weights import WeightedRows, name_weight, with_weights
+from neurecover.models.checks import as_dense, is_sparse
+from neurecover.models.formats.files import regular_file
 
 PathLike = str | os.PathLike[str]
 
@@ -66,7 +66,7 @@ def open(
         _refuse_columns(inputs, outputs, "A pair of .npy files")
         if len(data) != 2 or any(Path(part).suffix.lower() != ".npy" for part in data):
             raise ValueError(f"Expected one path or a pair (X.npy, Y.npy). Got {[str(part) for part in data]} instead.")
-        return npy_pair(existing(data[0]), existing(data[1]))
+        return npy_pair(regular_file(data[0]), regular_file(data[1]))
     if is_table(data):
         return table_source(data, inputs, outputs)
     if not isinstance(data, str | os.PathLike):
@@ -95,7 +95,7 @@ def as_source(X: Any, Y: Any = None, sample_weight: Any = None) -> Source:
     if sample_weight is not None and is_dask(X) and is_dask(Y):
         from neurecover.data.sources.dask import beside
 
-        return WeightedRows(named_weight(open((X, beside(Y, sample_weight)))))
+        return WeightedRows(name_weight(open((X, beside(Y, sample_weight)))))
     source = _as_source(X, Y)
     if sample_weight is None:
         return source
@@ -127,7 +127,7 @@ def _as_source(X: Any, Y: Any) -> Source:
         raise ValueError(f"Inputs given as an array need the outputs Y beside them. Got X as {type(X).__name__} alone.")
     if is_sparse(X):
         return sparse_source(X, Y)
-    return ArraySource(_plain(X), _plain(written_out(Y)))
+    return ArraySource(_plain(X), _plain(as_dense(Y)))
 
 
 def _with_column(
@@ -156,7 +156,7 @@ def _weights_apart(data: Any, weight: Column) -> Source:
             raise ValueError("weight names a column. Got Dask arrays instead; give recover a third, sample_weight.")
         if not isinstance(weight, str) or Path(weight).suffix.lower() != ".npy":
             raise ValueError(f"The weights of a pair of .npy files are in a third, w.npy. Got {weight!r} instead.")
-        return npy_pair(existing(data[0]), existing(data[1]), existing(weight))
+        return npy_pair(regular_file(data[0]), regular_file(data[1]), regular_file(weight))
     if not isinstance(weight, str) or weight in ("X", "Y"):
         raise ValueError(f"{data}: expected the name of an array of weights beside X and Y. Got {weight!r} instead.")
     file = _found(data)
@@ -175,7 +175,7 @@ def _plain(values: Any) -> Any:
 
 def _found(path: PathLike) -> Path:
     folder = Path(path)
-    return folder if folder.is_dir() else existing(path)
+    return folder if folder.is_dir() else regular_file(path)
 
 
 def _refuse_columns(inputs: Columns | None, outputs: Columns | None, what: str) -> None:

@@ -38,7 +38,7 @@ _passes: ContextVar[Passes | None] = ContextVar("passes", default=None)
 
 
 @contextmanager
-def counted(report: Report, records: Records | None = None) -> Iterator[Passes]:
+def count_passes(report: Report, records: Records | None = None) -> Iterator[Passes]:
     """Count, report and record the passes made within the context."""
     passes = Passes(report, records)
     before = _passes.set(passes)

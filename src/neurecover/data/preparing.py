@@ -12,7 +12,7 @@ from neurecover.data.oracles.oracle import Oracle
 from neurecover.data.source import SMALLEST, Source
 from neurecover.data.sources.arrays import ArraySource, Block
 from neurecover.data.views.rows import Kept, split
-from neurecover.data.views.weights import WeightedRows, unweighted
+from neurecover.data.views.weights import WeightedRows, without_weights
 from neurecover.data.views.whitening import Mapped, Whitening
 from neurecover.models import Model
 from neurecover.statistics import (
@@ -54,7 +54,7 @@ class Stream:
             return self.sample
         unusual = min(self.n_unusual, n // UNUSUAL)
         first = self.n_unusual - unusual
-        return self.sample.taken(np.r_[first : self.n_unusual, self.n_unusual : self.n_unusual + n - unusual])
+        return self.sample.select(np.r_[first : self.n_unusual, self.n_unusual : self.n_unusual + n - unusual])
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Prepared:
         return self.moments if self.by_weight is None else self.by_weight
 
 
-def loaded(source: Source, n_samples: int | None) -> Source:
+def load_samples(source: Source, n_samples: int | None) -> Source:
     """Return the source as arrays if it is small; of an oracle, the first n_samples rows."""
     if n_samples is not None:
         if not isinstance(source, Oracle):
@@ -102,7 +102,7 @@ def loaded(source: Source, n_samples: int | None) -> Source:
     return source
 
 
-def prepared(source: Source, bias: bool, rng: np.random.Generator) -> Prepared:
+def prepare_samples(source: Source, bias: bool, rng: np.random.Generator) -> Prepared:
     """Whiten the samples about the mean, or about zero without biases, and divide them at random.
 
     Rows that repeat others exactly are left out where the samples are in memory: a copy in both parts would be no test.
@@ -117,7 +117,7 @@ def prepared(source: Source, bias: bool, rng: np.random.Generator) -> Prepared:
         # With weights copies of few rows are samples enough to be looked at, though not to find anything by.
         copies = n_given - distinct.count() if source.weighted else 0
         source = _of_mean_one(distinct)
-    moments = second_moments(unweighted(source), bias, copies)
+    moments = second_moments(without_weights(source), bias, copies)
     by_weight = second_moments(source, bias, copies) if source.weighted else None
     whitening = _whitening(moments, bias)
     samples = Mapped(source, whitening)
@@ -147,7 +147,7 @@ def _of_mean_one(source: ArraySource) -> ArraySource:
     weight = source.weights()
     if weight is None:
         return source
-    return source.weighing(None if np.all(weight == weight[0]) else weight / weight.mean())
+    return source.with_weight(None if np.all(weight == weight[0]) else weight / weight.mean())
 
 
 def second_moments(source: Source, bias: bool = True, copies: int = 0) -> Moments:
@@ -202,7 +202,7 @@ def _prepared_stream(source: Source, bias: bool, rng: np.random.Generator) -> Pr
     if source.weighted:
         moments = sums.part("alike", Alike).part("moments", Moments)
     if not source.streams:
-        return prepared(loaded(source, None), bias, rng)
+        return prepare_samples(load_samples(source, None), bias, rng)
     _check_enough(source, moments)
     whitening = _whitening(moments, bias)
     unusual, random = rows.unusual, rows.random

@@ -30,7 +30,7 @@ class Record:
     complete: bool
 
 
-def recorded(folder: Path) -> dict[str, Any]:
+def read_fingerprint(folder: Path) -> dict[str, Any]:
     """Read the fingerprint of the run whose records are in the folder; empty if there are none."""
     path = folder / "run.json"
     if not path.exists():
@@ -54,7 +54,7 @@ class Records:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OSError(f"The checkpoint folder {self.folder} cannot be made ({error.strerror}).") from None
-        found = recorded(self.folder)
+        found = read_fingerprint(self.folder)
         if not found:
             if any(file.suffix != ".part" for file in self.folder.iterdir()):
                 raise ValueError(f"{self.folder} is not empty and holds no checkpoint: give another folder.")

@@ -37,7 +37,7 @@ def affine_term(value: ArrayLike | None, n_outputs: int, n_inputs: int) -> np.nd
 
 def inputs(X: ArrayLike, n_inputs: int) -> np.ndarray:
     """Return X as a float64 array (n, n_inputs)."""
-    X = np.asarray(written_out(X), dtype=np.float64)
+    X = np.asarray(as_dense(X), dtype=np.float64)
     if X.ndim != 2 or X.shape[1] != n_inputs:
         raise ValueError(f"X needs shape (n, {n_inputs}). Got {X.shape} instead.")
     return X
@@ -59,6 +59,6 @@ def is_sparse(values: Any) -> bool:
     return hasattr(values, "tocsr") and hasattr(values, "toarray")
 
 
-def written_out(values: Any) -> Any:
+def as_dense(values: Any) -> Any:
     """Return a sparse matrix or array as one with all its zeros; anything else itself."""
     return values.toarray() if is_sparse(values) else values

@@ -2,11 +2,11 @@
 
 from neurecover.statistics.base import Statistic
 from neurecover.statistics.checks.digits import OutputDigits, OutputPrecision
-from neurecover.statistics.checks.influence import Influence, InfluenceSums, ProbeScores, SerialResiduals, sketched
+from neurecover.statistics.checks.influence import Influence, InfluenceSums, ProbeScores, SerialResiduals, sketch
 from neurecover.statistics.checks.preactivations import PreactivationRange
 from neurecover.statistics.checks.scores import ScoreSums
 from neurecover.statistics.checks.shape_scores import ShapeCross, ShapeScores
-from neurecover.statistics.checks.units_on import UnitsOn, incoming
+from neurecover.statistics.checks.units_on import UnitsOn, weights_per_unit
 from neurecover.statistics.fits.gauss_newton import GaussNewtonSums
 from neurecover.statistics.fits.information import InformationSums
 from neurecover.statistics.fits.readout import ReadoutSums
@@ -41,7 +41,7 @@ __all__ = [
     "Statistic",
     "Together",
     "UnitsOn",
-    "incoming",
     "regression_degree",
-    "sketched",
+    "sketch",
+    "weights_per_unit",
 ]

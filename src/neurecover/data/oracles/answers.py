@@ -16,7 +16,7 @@ import numpy as np
 _MAGIC = "neurecover answers 1"
 
 
-class KeptAnswers:
+class SavedAnswers:
     """`kept(X)` are the answers (n, p), from the file where it has them and else from `ask`.
 
     Memory grows with the number of different questions, by 8 (d + p) bytes and an entry of a dictionary each.

@@ -8,7 +8,7 @@ import subprocess
 import numpy as np
 
 
-class CommandBox:
+class CommandModel:
     """`box(X)` runs the command once for all rows of X; numbers are separated by blanks or commas, rows by lines.
 
     Numbers are written with all the digits of double precision, and read with as many as the command prints.

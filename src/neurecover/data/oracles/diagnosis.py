@@ -14,7 +14,7 @@ _LINES, _STRAIGHT = 16, 1e-6  # what rounding to single precision leaves of a st
 _FAR = (1e3, 1e6)
 
 
-def classes_told(source: Source) -> str | None:
+def diagnose_labels(source: Source) -> str | None:
     """Return a sentence if the outputs are labels or probabilities, not what a network computes, else None."""
     return _classes(next(source.blocks(_ROWS))[1])
 
@@ -40,7 +40,7 @@ def _classes(Y: np.ndarray) -> str | None:
     return None
 
 
-def perhaps_probabilities(source: Source) -> str | None:
+def diagnose_probabilities(source: Source) -> str | None:
     """Return a sentence if every output lies in [0, 1] and covers half of it, as probabilities do, else None."""
     return _between(next(source.blocks(_ROWS))[1])
 
@@ -54,13 +54,13 @@ def _between(Y: np.ndarray) -> str | None:
     )
 
 
-def box_looks(oracle: Oracle, homogeneous: bool = True) -> str | None:
+def diagnose_oracle(oracle: Oracle, homogeneous: bool = True) -> str | None:
     """Return a sentence if the oracle classifies, is constant, affine, clipped or saturated, else None; 64 queries.
 
     An affine box has y(a) − 2 y((a + b)/2) + y(b) = 0; far out a box that clips its inputs, or whose units saturate, no
     longer answers differently, which `homogeneous` units such as relu do.
     """
-    a, b = np.split(oracle.drawn(2 * _LINES), 2)
+    a, b = np.split(oracle.draw(2 * _LINES), 2)
     near = _answers(oracle, a, 0.5 * (a + b), b)
     if near is None:
         return "The box refuses questions between those that it has answered."

@@ -25,7 +25,7 @@ _SUM = 1e-4  # probabilities add up to one within this, in single precision too
 
 
 @dataclass(frozen=True)
-class Asked:
+class ModelFunction:
     """`ask` is put arrays (n, d), and `single` says whether the model sees them in single precision.
 
     n_inputs is d, and `frame` where the inputs of the model lie; both are None where it does not tell.
@@ -37,7 +37,7 @@ class Asked:
     frame: Frame | None = None
 
 
-def asked(model: Any, output: str | None) -> Asked:
+def as_function(model: Any, output: str | None) -> ModelFunction:
     """Return how to query the model; output="logit" takes the logits of the probabilities that it answers with."""
     if output not in (None, "logit"):
         raise ValueError(f"output is None, for the answers as they come, or 'logit'. Got {output!r} instead.")
@@ -51,7 +51,7 @@ def asked(model: Any, output: str | None) -> Asked:
     elif hasattr(model, "predict"):
         return _scikit_learn(model, output)
     elif callable(model):
-        way = Asked(model, getattr(model, "n_inputs", None))
+        way = ModelFunction(model, getattr(model, "n_inputs", None))
     else:
         raise TypeError(
             "The model is a callable X -> Y, a scikit-learn estimator, a torch module, an onnxruntime session or the "
@@ -98,7 +98,7 @@ def _from_file(path: str) -> Any:
     raise ValueError(f"{path}: expected an .onnx file, or an .npz file with a saved network. Got {suffix!r} instead.")
 
 
-def _scikit_learn(model: Any, output: str | None) -> Asked:
+def _scikit_learn(model: Any, output: str | None) -> ModelFunction:
     from sklearn.base import is_classifier
 
     method = "predict"
@@ -120,7 +120,7 @@ def _scikit_learn(model: Any, output: str | None) -> Asked:
         Y = answer(X)
         return logits(Y) if method == "predict_proba" else Y
 
-    return Asked(ask, getattr(model, "n_features_in_", None), frame=_scaler_frame(model))
+    return ModelFunction(ask, getattr(model, "n_features_in_", None), frame=_scaler_frame(model))
 
 
 def _scaler_frame(model: Any) -> Frame | None:
@@ -139,7 +139,7 @@ def _scaler_frame(model: Any) -> Frame | None:
     return Frame.of_columns(np.zeros(len(size)) if centre is None else centre, np.where(size > 0.0, size, 1.0))
 
 
-def _torch(torch: Any, module: Any) -> Asked:
+def _torch(torch: Any, module: Any) -> ModelFunction:
     weight = next((value for value in module.parameters() if value.is_floating_point()), None)
     dtype = torch.float32 if weight is None else weight.dtype
     device = "cpu" if weight is None else weight.device
@@ -161,10 +161,10 @@ def _torch(torch: Any, module: Any) -> Asked:
             raise ValueError(f"The torch module needs to answer with one tensor. Got {type(Y).__name__} instead.")
         return (Y if Y.dtype == torch.float64 else Y.float()).cpu().numpy()
 
-    return Asked(ask, None if first is None else first.in_features, single=dtype != torch.float64)
+    return ModelFunction(ask, None if first is None else first.in_features, single=dtype != torch.float64)
 
 
-def _onnx_session(session: Any) -> Asked:
+def _onnx_session(session: Any) -> ModelFunction:
     kinds = {"tensor(double)": np.float64, "tensor(float)": np.float32}
     inputs = session.get_inputs()
     outputs = [value.name for value in session.get_outputs() if value.type in kinds]
@@ -187,4 +187,4 @@ def _onnx_session(session: Any) -> Asked:
         answers = [session.run(outputs, {name: padded[i : i + batch]})[0] for i in range(0, len(padded), batch)]
         return np.concatenate([np.asarray(answer).reshape(batch, -1) for answer in answers])[: len(X)]
 
-    return Asked(ask, int(np.prod(shape)) if known else None, single=dtype == np.float32)
+    return ModelFunction(ask, int(np.prod(shape)) if known else None, single=dtype == np.float32)

@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from neurecover.data.oracles.answers import KeptAnswers
+from neurecover.data.oracles.answers import SavedAnswers
 from neurecover.data.oracles.frame import Frame
-from neurecover.data.oracles.libraries import asked
+from neurecover.data.oracles.libraries import as_function
 from neurecover.data.source import Blocks, Source, WeightedBlocks, check_real, numbered
 from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.random import RandomStateLike, as_generator
@@ -63,14 +63,14 @@ class Oracle(Source):
         retries: int = 2,
         random_state: RandomStateLike = None,
     ) -> None:
-        way = asked(model, output)
+        way = as_function(model, output)
         if batch is not None and batch < 1:
             raise ValueError(f"A batch holds at least one row. Got batch={batch} instead.")
         self.frame = way.frame if like is None else Frame.like(like)
         d = _width(n_inputs, way.n_inputs, None if self.frame is None else len(self.frame.mean))
         self.origin = "the oracle"
         self._model, self.single, self._retries = way.ask, way.single, retries
-        self._kept = None if keep is None else KeptAnswers(self._put, d, keep)
+        self._kept = None if keep is None else SavedAnswers(self._put, d, keep)
         self.bounds = None if bounds is None else _checked_bounds(bounds, d)
         self._distribution = distribution or self._drawn
         self._entropy = int(as_generator(random_state, "oracle").integers(2**63))
@@ -99,7 +99,7 @@ class Oracle(Source):
             )
         return self._answer(X)
 
-    def drawn(self, n: int) -> np.ndarray:
+    def draw(self, n: int) -> np.ndarray:
         """Draw the inputs of the first n rows, up to 4096, without querying the model."""
         return self._inputs(0)[:n]
 

@@ -35,18 +35,18 @@ class ArraySource(Source):
     def streams(self) -> bool:
         return not self.weighted and super().streams  # a block of what is streamed has its weights among its outputs
 
-    def taken(self, rows: np.ndarray) -> "ArraySource":
+    def select(self, rows: np.ndarray) -> "ArraySource":
         """Return the samples of these rows, with the same column names."""
         weight = None if self._weight is None else self._weight[rows]
         part = ArraySource(self._X[rows], self._Y[rows], origin=self.origin, weight=weight)
         part.input_names, part.output_names, part.held = self.input_names, self.output_names, self.held
         return part
 
-    def beside(self, column: np.ndarray) -> "ArraySource":
+    def with_output(self, column: np.ndarray) -> "ArraySource":
         """Return the samples with one more output."""
         return ArraySource(self._X, np.column_stack([self._Y, column]), origin=self.origin)
 
-    def weighing(self, weight: np.ndarray | None) -> "ArraySource":
+    def with_weight(self, weight: np.ndarray | None) -> "ArraySource":
         """Return the samples with these weights."""
         same = copy.copy(self)
         same._weight = weight

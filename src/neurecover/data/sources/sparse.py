@@ -8,7 +8,7 @@ import numpy as np
 
 from neurecover.data.source import Blocks, Source, check_real, check_shapes, numbered
 from neurecover.data.sources.arrays import ArraySource
-from neurecover.models.checks import written_out
+from neurecover.models.checks import as_dense
 
 
 class SparseSource(Source):
@@ -18,7 +18,7 @@ class SparseSource(Source):
         self.origin = "the arrays"
         check_real(X.dtype, f"{self.origin}, X")
         self._X = X.tocsr()
-        Y = np.asarray(written_out(Y))
+        Y = np.asarray(as_dense(Y))
         check_real(Y.dtype, f"{self.origin}, Y", labels=True)
         check_shapes(self._X.shape, Y.shape, self.origin)
         self._Y = Y.reshape(len(Y), -1)

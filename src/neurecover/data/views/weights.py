@@ -76,7 +76,7 @@ class Unweighted(View):
         return ((X, Y, None) for X, Y, _ in super()._weighted_blocks(rows))
 
 
-def unweighted(source: Source) -> Source:
+def without_weights(source: Source) -> Source:
     """Return the source with all rows counting alike; itself where they do."""
     return Unweighted(source) if source.weighted else source
 
@@ -87,7 +87,7 @@ def design_effect(source: Source) -> float:
     return 1.0 if weight is None else float(len(weight) * (weight @ weight) / weight.sum() ** 2)
 
 
-def moderated(source: ArraySource) -> ArraySource:
+def moderate_weights(source: ArraySource) -> ArraySource:
     """Return the samples with weights within a factor MODERATE of their median; the source itself if they are.
 
     A search uses them, so that a few rows do not decide alone where it goes.
@@ -97,7 +97,7 @@ def moderated(source: ArraySource) -> ArraySource:
         return source
     middle = float(np.median(weight))
     within = np.clip(weight, middle / MODERATE, middle * MODERATE)
-    return source if np.array_equal(within, weight) else source.weighing(within)
+    return source if np.array_equal(within, weight) else source.with_weight(within)
 
 
 def with_weights(source: ArraySource, sample_weight: Any) -> WeightedRows:
@@ -119,12 +119,12 @@ def with_weights(source: ArraySource, sample_weight: Any) -> WeightedRows:
         )
     if not weight.any():
         raise ValueError("sample_weight: expected some positive weight. Got zeros alone instead; leave it out.")
-    both = source.beside(weight)
+    both = source.with_output(weight)
     both.input_names, both.output_names = source.input_names, (*source.output_names, COLUMN)
     return WeightedRows(both)
 
 
-def named_weight(source: Source) -> Source:
+def name_weight(source: Source) -> Source:
     """Return the source with its last output named as the weight."""
     source.output_names = (*source.output_names[:-1], COLUMN)
     return source

@@ -78,7 +78,7 @@ class Whitened(Together):
         super().update(self.whitening.inputs(X), Y, weight)
 
 
-def unwhitened(model: Model, whitening: Whitening) -> Model:
+def unwhiten(model: Model, whitening: Whitening) -> Model:
     """Return a network on whitened inputs as the same function of the inputs themselves.
 
     w = matrix w_z, b = b_z − w·mean in the first layer, and the same for the rows of an affine term: C = C_z matrixᵀ,

@@ -26,7 +26,7 @@ def header(kind: str, activation: str, affine: bool = False) -> dict[str, np.nda
 
 def read_npz(path: str | Path) -> dict[str, np.ndarray]:
     """Read every array of an `.npz` file, without unpickling."""
-    path = existing(path)
+    path = regular_file(path)
     if path.suffix.lower() in OF_SAMPLES:
         raise ValueError(f"{path}: expected the file of a network, .npz or .onnx. Got {path.suffix!r} instead.")
     try:
@@ -40,7 +40,7 @@ def read_npz(path: str | Path) -> dict[str, np.ndarray]:
         raise ValueError(f"{path} is not a readable .npz file of plain arrays ({error}).") from None
 
 
-def existing(path: str | os.PathLike[str]) -> Path:
+def regular_file(path: str | os.PathLike[str]) -> Path:
     """Return the path of a regular file; a pipe or a device, which may never end, is refused unopened."""
     file = Path(path)
     if not file.exists():

@@ -19,7 +19,7 @@ from itertools import combinations
 
 import numpy as np
 
-from neurecover.data import ArraySource, Whitening, unwhitened
+from neurecover.data import ArraySource, Whitening, unwhiten
 from neurecover.models import Network
 from neurecover.search.gates.agreement import Block, agreeing, all_sets, by_exclusion, gates_of, solve
 from neurecover.search.gates.engine import Task, exact_student
@@ -148,7 +148,7 @@ def _kinks_of(
     student = exact_student(ArraySource(whitening.inputs(X), Y), smaller, rng, deadline, options.level_descents)
     if student is None:
         return
-    network = unwhitened(Network(student.V[:, :-1], student.V[:, -1], student.A), whitening)
+    network = unwhiten(Network(student.V[:, :-1], student.V[:, -1], student.A), whitening)
     assert isinstance(network, Network)
     size = np.maximum(np.linalg.norm(network.W, axis=1), 1e-300)
     W, b, A = network.W / size[:, None], network.b / size, network.A * size

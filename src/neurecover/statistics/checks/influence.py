@@ -49,7 +49,7 @@ class Influence:
 SKETCH = 64  # columns that stand for all where those are more: a leverage is then off by √(2/64) of itself
 
 
-def sketched(root: np.ndarray) -> np.ndarray:
+def sketch(root: np.ndarray) -> np.ndarray:
     """Return R Ξ/√m with Ξ standard normal: E[‖J R Ξ‖²]/m = ‖J R‖², at m columns instead of P."""
     if root.shape[1] <= 4 * SKETCH:
         return root

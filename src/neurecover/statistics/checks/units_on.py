@@ -17,7 +17,7 @@ class UnitsOn(Statistic):
     def __init__(self, model: Model, near: float = 0.0) -> None:
         self.model, self.near = model, near
         self.settings = {"theta": parameters(model), "near": np.array(near)}
-        k = len(incoming(model))
+        k = len(weights_per_unit(model))
         self.sums = {"n": np.zeros((), dtype=np.int64), "at_kink": np.zeros((), dtype=np.int64)}
         self.sums |= {"on": np.zeros(k, dtype=np.int64), "off": np.zeros(k, dtype=np.int64)}
         self.sums |= {"on_squared": np.zeros(k), "off_squared": np.zeros(k)}
@@ -57,6 +57,6 @@ def _biases(model: Layered | Composite) -> list[np.ndarray]:
     return [model.threshold, *(_biases(above) if isinstance(above, Layered) else [])]
 
 
-def incoming(model: Model) -> np.ndarray:
+def weights_per_unit(model: Model) -> np.ndarray:
     """Return the number of weights of every hidden unit, its bias included, layer after layer."""
     return np.concatenate([np.full(len(W), W.shape[1] + 1) for W in model.hidden_weights] or [np.zeros(0, dtype=int)])

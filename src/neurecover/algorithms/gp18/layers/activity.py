@@ -44,7 +44,7 @@ class Activity:
         return bool(np.any(self.noise > 0.0))
 
 
-def seen_activity(Y: np.ndarray) -> Activity | None:
+def find_activity(Y: np.ndarray) -> Activity | None:
     """Find the activity behind outputs Y (n, p): exactly if they repeat a value, else by their peak; else None."""
     levels = [_exact_level(y) or _noisy_level(y) for y in Y.T]
     if any(level is None for level in levels):

@@ -22,7 +22,7 @@ from neurecover.algorithms.gp18.landscape.step_one import (
     hermite_coefficients,
     thresholds,
 )
-from neurecover.algorithms.gp18.layers.activity import Activity, seen_activity
+from neurecover.algorithms.gp18.layers.activity import Activity, find_activity
 from neurecover.algorithms.gp18.layers.step_two import NEVER, SEARCHES, Boundary, boundary
 from neurecover.algorithms.gp18.layers.upper import with_linear_upper
 from neurecover.data import ArraySource, Source, reduce, subsample
@@ -93,7 +93,7 @@ def two_steps(
     if search is None:
         return _first_step_only(found, guess, "Step 1 alone: units up to a small angle.")
     X, Y = subsample(source, max_samples, int(rng.integers(2**31))).collect()
-    seen = seen_activity(Y) if act.name in ("step", "relu", "power") else None
+    seen = find_activity(Y) if act.name in ("step", "relu", "power") else None
     if seen is None:
         note = (
             "Step 2 needs outputs that are equal, up to a little noise, where no unit is active, as ReLU or step units "

@@ -15,7 +15,7 @@ from itertools import islice
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.data import ArraySource, Source, Whitening, subsample, unwhitened
+from neurecover.data import ArraySource, Source, Whitening, subsample, unwhiten
 from neurecover.fit.model_fit import fit_model
 from neurecover.fit.samples import Samples
 from neurecover.models import Composite, DeepNetwork, Network, as_network
@@ -55,7 +55,7 @@ def peel(
     setting = Setting.plain(task, rng, deadline)
     best, least = layer, np.inf
     for candidate in islice(candidates(samples, setting, widths), _TRIES):
-        above = unwhitened(as_network(settle(candidate.fit, setting).fit.student), whitening)
+        above = unwhiten(as_network(settle(candidate.fit, setting).fit.student), whitening)
         assert isinstance(above, Network | DeepNetwork)
         whole = Composite(layer.W, layer.threshold, above, layer.activation)
         fit = fit_model(ArraySource(X, Y), whole, deadline, _STEPS, damping=1e-3)

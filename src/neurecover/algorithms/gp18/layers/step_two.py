@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from neurecover.algorithms.gp18.layers.tan_alpha import Search, clear_of, refine_estimate, turn_estimate
-from neurecover.algorithms.gp18.union.fit import UnionFit, fit_union, missed
+from neurecover.algorithms.gp18.union.fit import UnionFit, fit_union, missed_samples
 from neurecover.algorithms.gp18.union.search import find_union
 from neurecover.data import ArraySource, split
 from neurecover.solve import Deadline
@@ -88,7 +88,7 @@ def _likelihood(
 ) -> UnionFit:
     fit = fit_union(labels, W, t, flips=_FLIPS if noisy else None)
     # Noise blurs the boundary, so that what is missed there is not by chance even where all units are right.
-    good = fit.error <= (_NOISY_GOOD if noisy else _GOOD) or (noisy and missed(labels, fit).by_chance)
+    good = fit.error <= (_NOISY_GOOD if noisy else _GOOD) or (noisy and missed_samples(labels, fit).by_chance)
     if good or deadline.passed:
         return fit
     again = find_union(labels, rng, None if counted else len(W)).fit

@@ -14,7 +14,7 @@ from neurecover.activations import Activation
 from neurecover.algorithms.gp18.layers.peeling import SOLVED, can_be_peeled, peel
 from neurecover.algorithms.gp18.layers.step_two import NEVER
 from neurecover.algorithms.gp18.layers.upper import Hidden, fit_polynomial
-from neurecover.data import ArraySource, Source, Whitening, reduce, subsample, unwhitened
+from neurecover.data import ArraySource, Source, Whitening, reduce, subsample, unwhiten
 from neurecover.fit.model_fit import can_be_fitted, fit_model
 from neurecover.models import Composite, DeepNetwork, Network, Upper, parameters
 from neurecover.search.network import search_network
@@ -70,7 +70,7 @@ def fit_upper(
             # The values of a layer that is a little off are no function of so few units: the layer has to move too.
             wider = Composite(layer.W, layer.threshold, top, layer.activation)
             peeled = peel(train, layer, (n_upper,), rng, deadline)
-            return max(peeled, wider, key=lambda found: explained(found, train))
+            return max(peeled, wider, key=lambda found: explained_variance(found, train))
     else:
         if not isinstance(n_upper, tuple) or not n_upper:
             raise ValueError(f"upper='deep' needs the widths of its layers, as n_upper=(6, 4). Got {n_upper} instead.")
@@ -85,14 +85,14 @@ def _peeled_or_descended(
 ) -> Composite:
     """Return the better of peeling and random descents: units that never switch cannot be peeled."""
     peeled = peel(train, layer, widths, rng, deadline.share(_FIRST_SHARE))
-    if explained(peeled, train) > _NEARLY_ALL:
+    if explained_variance(peeled, train) > _NEARLY_ALL:
         return peeled
     top = _upper_deep(Hidden(train, layer), widths, layer.activation, rng, deadline)
     descended = Composite(layer.W, layer.threshold, top, layer.activation)
-    return max(peeled, descended, key=lambda found: explained(found, train))
+    return max(peeled, descended, key=lambda found: explained_variance(found, train))
 
 
-def polished(network: Composite, train: Source, holdout: Source, rng: np.random.Generator) -> Composite:
+def fit_jointly(network: Composite, train: Source, holdout: Source, rng: np.random.Generator) -> Composite:
     """Fit all parameters jointly; return the result if it does better on held-out samples, else the network."""
     size = parameters(network).size
     wanted = max(_JOINT_LOAD * size, int(_JOINT_WORK / size**2))
@@ -101,10 +101,10 @@ def polished(network: Composite, train: Source, holdout: Source, rng: np.random.
     if not can_be_fitted(network) or size >= Y[kept].size:
         return network
     better = fit_model(ArraySource(X[kept], Y[kept]), network, max_steps=60, damping=1e-3).network
-    return better if explained(better, holdout) >= explained(network, holdout) else network
+    return better if explained_variance(better, holdout) >= explained_variance(network, holdout) else network
 
 
-def explained(network: Composite, samples: Source) -> float:
+def explained_variance(network: Composite, samples: Source) -> float:
     """Return the share of the outputs' variance that the network explains."""
     residuals = reduce(samples, Residuals(network, samples.n_outputs, 4 * network.n_hidden))
     return float(1.0 - residuals.mse / max(float(residuals.output_variance.mean()), 1e-300))
@@ -125,7 +125,7 @@ def _upper_network(
     task = Task(activation, whitening.rank, Y.shape[1], len(H), True, n_upper)
     options = SearchOptions(max_fits=max_descents)
     found = search_network(source, task, rng, deadline, options=options)
-    network = unwhitened(found.network, whitening)
+    network = unwhiten(found.network, whitening)
     assert isinstance(network, Network)
     return network, found.exact
 

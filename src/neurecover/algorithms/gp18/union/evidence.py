@@ -14,7 +14,7 @@ from neurecover.data import ArraySource, Whitening
 _HELD_OUT = 0.1  # of either class
 
 
-def divided(labels: ArraySource, rng: np.random.Generator) -> tuple[ArraySource, ArraySource]:
+def split_labels(labels: ArraySource, rng: np.random.Generator) -> tuple[ArraySource, ArraySource]:
     """Return labels to fit and labels held out, a tenth of either class; the only one of a class is fitted."""
     _, Y = labels.collect()
     inside = Y[:, 0] > 0.5
@@ -22,10 +22,10 @@ def divided(labels: ArraySource, rng: np.random.Generator) -> tuple[ArraySource,
     for side in (inside, ~inside):
         members = rng.permutation(np.flatnonzero(side))
         chosen[members[: min(int(np.ceil(_HELD_OUT * len(members))), len(members) - 1)]] = True
-    return labels.taken(np.flatnonzero(~chosen)), labels.taken(np.flatnonzero(chosen))
+    return labels.select(np.flatnonzero(~chosen)), labels.select(np.flatnonzero(chosen))
 
 
-def labelled(
+def label_evidence(
     found: UnionFound,
     judged: UnionFit,
     fit: UnionFit,

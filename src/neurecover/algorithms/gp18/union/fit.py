@@ -75,21 +75,21 @@ def fit_union(
         np.array(np.broadcast_to(tan_alpha, len(W)), dtype=float),
         flips,
     )
-    best = sharpened(labels, start)
+    best = sharpen(labels, start)
     for _ in range(repairs):
         if best.flips is None and best.error <= _ENOUGH:
             break
-        lost = missed(labels, best)
+        lost = missed_samples(labels, best)
         if lost.by_chance:
             break
-        again = sharpened(labels, grown(best, lost, int(np.argmin(lost.alone))))
+        again = sharpen(labels, with_unit(best, lost, int(np.argmin(lost.alone))))
         if again.log_likelihood <= best.log_likelihood:
             break
         best = again
     return best
 
 
-def sharpened(labels: Source, fit: UnionFit) -> UnionFit:
+def sharpen(labels: Source, fit: UnionFit) -> UnionFit:
     """Return the fit at the angles that its own information leaves, reached from wider ones."""
     steps = 0
     for _ in range(_STAGES):
@@ -157,7 +157,7 @@ class Missed:
         return self.count < d or self.excess < d + 5.0 * np.sqrt(2.0 * d)
 
 
-def missed(labels: Source, fit: UnionFit) -> Missed:
+def missed_samples(labels: Source, fit: UnionFit) -> Missed:
     """Return the samples inside that no unit of the fit contains."""
     k, d = fit.W.shape
     lost_sum, lost_count, alone = np.zeros(d), 0, np.zeros(k)
@@ -181,7 +181,7 @@ def missed(labels: Source, fit: UnionFit) -> Missed:
     return Missed(lost_count, mean, excess, alone)
 
 
-def grown(fit: UnionFit, lost: Missed, place: int | None = None) -> UnionFit:
+def with_unit(fit: UnionFit, lost: Missed, place: int | None = None) -> UnionFit:
     """Return the fit with one more unit where samples are missed, or with the unit at `place` sent there."""
     size = float(np.linalg.norm(lost.mean))
     tan = np.clip(fit.tan_alpha, 0.05, 1.0)
@@ -191,10 +191,10 @@ def grown(fit: UnionFit, lost: Missed, place: int | None = None) -> UnionFit:
     new = UnionFit(
         np.vstack([fit.W, lost.mean / max(size, 1e-300)]), np.append(fit.threshold, t), np.append(tan, 0.5), fit.flips
     )
-    return new if place is None else without(new, place)
+    return new if place is None else without_unit(new, place)
 
 
-def without(fit: UnionFit, unit: int) -> UnionFit:
+def without_unit(fit: UnionFit, unit: int) -> UnionFit:
     """Return the fit as a start without one of its units."""
     return UnionFit(
         np.delete(fit.W, unit, axis=0), np.delete(fit.threshold, unit), np.delete(fit.tan_alpha, unit), fit.flips

@@ -30,7 +30,7 @@ _NATS = 30.0  # of log-likelihood per dimension that lie between the centre and 
 _LARGEST = 1.0  # the tangent of an angle, or a threshold in standard deviations, that nothing determines
 
 
-def settled(labels: Source, fit: UnionFit, rng: np.random.Generator) -> UnionFit:
+def at_posterior_means(labels: Source, fit: UnionFit, rng: np.random.Generator) -> UnionFit:
     """Return the fit with every unit at its posterior mean, and the posterior covariance of its (wᵢ, tᵢ)."""
     X, Y = labels.collect()
     inside = Y[:, 0] > 0.5

@@ -16,7 +16,7 @@ from scipy.special import entr, ndtri
 
 from neurecover.activations import get
 from neurecover.algorithms.gp18.landscape.step_one import directions, hermite_coefficients
-from neurecover.algorithms.gp18.union.fit import UnionFit, fit_union, grown, missed, without
+from neurecover.algorithms.gp18.union.fit import UnionFit, fit_union, missed_samples, with_unit, without_unit
 from neurecover.algorithms.gp18.union.splits import splits
 from neurecover.data import Source, subsample
 from neurecover.exceptions import UnsolvableError
@@ -54,7 +54,7 @@ def find_union(labels: Source, rng: np.random.Generator, n_hidden: int | None = 
     best, criteria = search.counted() if n_hidden is None else search.asked(n_hidden)
     if sample is not labels:
         best = fit_union(labels, best.W, best.threshold, best.tan_alpha, flips=best.flips)
-    explained = missed(labels, best).by_chance and not splits(labels, best)
+    explained = missed_samples(labels, best).by_chance and not splits(labels, best)
     return UnionFound(best, criteria, explained, (labels.n_inputs + 1) * float(np.log(sample.count())))
 
 
@@ -81,7 +81,7 @@ class _Search:
             fit = self._fit(start)
             if best is None or fit.log_likelihood > best.log_likelihood:
                 best = fit
-            if missed(self.sample, best).by_chance:
+            if missed_samples(self.sample, best).by_chance:
                 break
         assert best is not None
         return self._resplit(best)
@@ -165,10 +165,10 @@ class _Search:
 
     def _grown(self, fit: UnionFit) -> list[UnionFit]:
         """Return starts with a unit more, where samples are missed or in place of one that may be two."""
-        lost = missed(self.sample, fit)
+        lost = missed_samples(self.sample, fit)
         if lost.count == 0:  # nothing shows the way
             lost = replace(lost, mean=self.rng.standard_normal(self.sample.n_inputs))
-        return [grown(fit, lost), *splits(self.sample, fit)[:_SPLITS]]
+        return [with_unit(fit, lost), *splits(self.sample, fit)[:_SPLITS]]
 
     def _best_of(self, starts: list[UnionFit]) -> UnionFit:
         return max((self._fit(start) for start in starts), key=lambda found: found.log_likelihood)
@@ -176,15 +176,15 @@ class _Search:
     def _resplit(self, fit: UnionFit) -> UnionFit:
         """Return the fit, or a better one in which one unit is split in two and the least useful is dropped."""
         for start in splits(self.sample, fit)[:_SPLITS] if len(fit.W) > 1 else []:
-            least = int(np.argmin(missed(self.sample, start).alone[: len(fit.W) - 1]))
-            again = self._fit(without(start, least))
+            least = int(np.argmin(missed_samples(self.sample, start).alone[: len(fit.W) - 1]))
+            again = self._fit(without_unit(start, least))
             if again.log_likelihood > fit.log_likelihood + 1.0:
                 return again
         return fit
 
     def _narrower(self, fit: UnionFit) -> UnionFit:
         """Fit again without the unit that contributes least."""
-        return self._fit(without(fit, int(np.argmin(missed(self.sample, fit).alone))))
+        return self._fit(without_unit(fit, int(np.argmin(missed_samples(self.sample, fit).alone))))
 
     def criterion(self, fit: UnionFit) -> float:
         k, d = fit.W.shape
