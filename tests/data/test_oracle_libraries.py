@@ -191,10 +191,10 @@ def _softmax(Z: np.ndarray) -> np.ndarray:
 LOOKS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], str | None]] = {
     "a network": (TRUTH, None),
     "one that clips": (lambda Z: TRUTH(np.clip(Z, -4, 4)), "clips its inputs"),
-    "one that refuses": (_refusing, "refuses questions far"),
+    "one that refuses": (_refusing, "refuses queries far"),
     "one that gives no numbers": (
         lambda Z: np.where(np.abs(Z) > 8, np.nan, 1.0)[:, :2] * TRUTH(Z),
-        "refuses questions far",
+        "refuses queries far",
     ),
     "constant": (lambda Z: np.ones(len(Z)), "the same answer"),
     "affine": (lambda Z: Z[:, 0] + 3, "is affine"),
@@ -222,7 +222,7 @@ def test_extract_says_why_a_box_gave_no_weights(name: str) -> None:
     model, sentence = LOOKS[name]
     r = nr.extract(nr.oracle(model, 5, random_state=0), random_state=0, query_budget=100_000)
     assert r.certificate.verdict in ("approximate", "failed")
-    sentence = "refused questions of size" if model is _refusing else str(sentence)  # the first that it refused
+    sentence = "refused queries of size" if model is _refusing else str(sentence)  # the first that it refused
     assert re.search(sentence, " ".join(r.certificate.reasons))
 
 

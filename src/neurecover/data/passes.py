@@ -1,7 +1,7 @@
 """What surrounds a pass over all samples: its number, the time that is left, and the record of where it is.
 
 A run that keeps records writes, from time to time, the sums of the pass it is in and how many rows they hold. A run
-that was broken off and is begun again takes up the sums of the passes that were finished and goes on in the middle of
+that was interrupted and is started again takes up the sums of the finished passes and continues in the middle of
 the last one. Blocks are the same and are added in the same order, so the sums are the same to the last bit.
 """
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-VERSION = 1
+VERSION = 1  # of the format of the records: a folder with another one is refused
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from neurecover.activations import Activation, SidedPower
 from neurecover.models.layered import mirror
 from neurecover.models.network import Network
 
-LARGEST_POWER = 6
+LARGEST_POWER = 6  # of an activation whose closed form is used; higher ones are summed as a series
 # Units this near are told apart by their difference. The midpoint rule errs by about δ/6 of a relu's mean square and by
 # δ²/24 of a smooth unit's; the plain sum of all products by some 1e-15/δ², for a step 1e-15/δ. They meet here.
 NEAR, NEAR_SMOOTH = 1e-5, 3e-4

@@ -17,7 +17,7 @@ from neurecover.simulate import matrices
 from neurecover.simulate._checks import positive_integer
 
 KINDS = ("sphere", "orthonormal", "tilted")
-_TILT = 0.15
+_TILT = 0.15  # of the entries: about 0.15 √d rad from orthonormal
 
 
 def composite_teacher(

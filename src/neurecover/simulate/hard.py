@@ -27,8 +27,8 @@ from neurecover.models import Network
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.simulate._checks import number, positive_integer
 
-LITERALS = 6
-MAX_EXHAUSTIVE = 24
+LITERALS = 6  # of a clause [BJW18, §3]
+MAX_EXHAUSTIVE = 24  # variables: 2²⁴ assignments
 
 
 @dataclass(frozen=True, eq=False)

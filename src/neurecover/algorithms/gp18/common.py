@@ -14,7 +14,7 @@ from neurecover.models import Composite
 from neurecover.search.task import Task
 from neurecover.statistics import Moments
 
-_NOT_STANDARD = 6.0  # standard errors
+_NOT_STANDARD = 6.0  # standard errors, which a moment of standard inputs exceeds with probability 2e-9
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
 from neurecover.statistics.base import Statistic
 
-BASE = 0.4
+BASE = 0.4  # shift −base·1 at which the curvature is taken, as `Tilt.base` is that of the search
 
 
 class TiltedMeans(Statistic):

@@ -29,7 +29,7 @@ from neurecover.search.task import Task
 from neurecover.statistics.moments.hermite import hermite_features
 
 WIDTHS = {1: (0.3, 0.15, 0.08), 2: (0.3, 0.2, 0.12)}  # the noise of δ″ grows like ε^−5/2, that of δ′ like ε^−3/2
-_MAX_INPUTS = 6
+_MAX_INPUTS = 6  # the number of starts on the sphere grows exponentially with them
 _APART = 0.97  # |cos| above which two maxima are one
 _NEAR = 0.9  # |cos| to a maximum above which a start leads to it
 _SCANNED = 32  # directions at a time

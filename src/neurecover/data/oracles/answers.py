@@ -1,8 +1,8 @@
-"""Answers of a black box kept in a file, so that no question is put to it twice.
+"""Answers of a model saved in a file, so that no query is made twice.
 
 The file is a line of text that says how many inputs and outputs a row has, then rows of float64, x and y together,
-each batch written as it is answered. A run that is broken off and begun again asks the same questions, finds their
-answers here and goes on where it was. A row that was written only in part is cut off.
+each batch written as it is answered. A run that is interrupted and started again makes the same queries, finds
+their answers here and continues where it was. A row that was written only in part is cut off.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _MAGIC = "neurecover answers 1"
 
 
 class SavedAnswers:
-    """`kept(X)` are the answers (n, p), from the file where it has them and else from `ask`.
+    """`saved(X)` are the answers (n, p), from the file if it has them, else from `ask`.
 
-    Memory grows with the number of different questions, by 8 (d + p) bytes and an entry of a dictionary each.
+    Memory grows with the number of different queries, by 8 (d + p) bytes and an entry of a dictionary each.
     """
 
     def __init__(self, ask: Callable[[np.ndarray], np.ndarray], n_inputs: int, path: str | Path) -> None:
@@ -48,10 +48,10 @@ class SavedAnswers:
             head = file.readline(200).decode("ascii", errors="replace").rstrip("\n")
             words = head.removeprefix(_MAGIC).split()
             if not head.startswith(_MAGIC) or len(words) != 2 or not all(word.isdigit() for word in words):
-                raise ValueError(f"{self._path}: expected a file of kept answers. Got another kind of file instead.")
+                raise ValueError(f"{self._path}: expected a file of saved answers. Got another kind of file instead.")
             d, p = map(int, words)
             if d != self._d:
-                raise ValueError(f"{self._path} keeps answers to {d} inputs. Got a box of {self._d} instead.")
+                raise ValueError(f"{self._path} holds answers to {d} inputs. Got a model of {self._d} instead.")
             start, body = file.tell(), file.read()
         whole = len(body) // (8 * (d + p))
         rows = np.frombuffer(body[: 8 * whole * (d + p)], dtype="<f8").reshape(whole, d + p)

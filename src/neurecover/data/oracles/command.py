@@ -1,4 +1,4 @@
-"""A black box behind a command: rows of inputs on its standard input, rows of outputs on its standard output."""
+"""A model behind a command: rows of inputs on its standard input, rows of outputs on its standard output."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class CommandModel:
-    """`box(X)` runs the command once for all rows of X; numbers are separated by blanks or commas, rows by lines.
+    """`model(X)` runs the command once for all rows of X; numbers are separated by blanks or commas, rows by lines.
 
     Numbers are written with all the digits of double precision, and read with as many as the command prints.
     """

@@ -1,4 +1,4 @@
-"""What answers look like when they are not what a network computes, and what can be done about it."""
+"""What a model that is no network looks like in its answers, and what can be done about it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import numpy as np
 from neurecover.data.oracles.oracle import Oracle
 from neurecover.data.source import LABELS_SHOW, Source
 
-_ROWS = 4096  # of the outputs that are looked at
+_ROWS = 4096  # of the outputs that are looked at: one block of an oracle
 _FEWEST = 20  # rows from which on labels and probabilities are no coincidence
 _SUM = 1e-5  # probabilities in single precision add up to one within this
 _LINES, _STRAIGHT = 16, 1e-6  # what rounding to single precision leaves of a straight line
-_FAR = (1e3, 1e6)
+_FAR = (1e3, 1e6)  # times the spread of the inputs: two distances at which clipped answers agree
 
 
 def diagnose_labels(source: Source) -> str | None:
@@ -57,41 +57,41 @@ def _between(Y: np.ndarray) -> str | None:
 def diagnose_oracle(oracle: Oracle, homogeneous: bool = True) -> str | None:
     """Return a sentence if the oracle classifies, is constant, affine, clipped or saturated, else None; 64 queries.
 
-    An affine box has y(a) − 2 y((a + b)/2) + y(b) = 0; far out a box that clips its inputs, or whose units saturate, no
-    longer answers differently, which `homogeneous` units such as relu do.
+    An affine model has y(a) − 2 y((a + b)/2) + y(b) = 0. Far out, answers no longer change if the model clips inputs
+    or its units saturate; those of `homogeneous` units such as relu do.
     """
     a, b = np.split(oracle.draw(2 * _LINES), 2)
     near = _answers(oracle, a, 0.5 * (a + b), b)
     if near is None:
-        return "The box refuses questions between those that it has answered."
+        return "The model refuses queries between those that it has answered."
     told = _classes(near.reshape(-1, near.shape[2])) or _between(near.reshape(-1, near.shape[2]))
     if told is not None:
         return told
     level = _STRAIGHT * float(np.abs(near).max())
     if np.ptp(near, axis=(0, 1)).max() <= level:
-        return "The box gives the same answer wherever it was asked: ask where its inputs lie, with like=X."
+        return "The model gives the same answer wherever it was queried: query where its inputs lie, with like=X."
     if np.abs(near[0] - 2.0 * near[1] + near[2]).max() <= level:
-        return "The box is affine where it was asked, so no unit switches there: ask where its inputs lie, with like=X."
+        return "The model is affine where it was queried: no unit switches. Query where its inputs lie, with like=X."
     if oracle.bounds is not None or not homogeneous:
         return None
     centre = 0.5 * (a + b).mean(axis=0)
     far = _answers(oracle, *(centre + distance * (a[: _LINES // 2] - centre) for distance in _FAR))
     if far is None:
-        return "The box refuses questions far from its inputs: tell the range it accepts as bounds=(low, high)."
+        return "The model refuses queries far from its inputs: give the range it accepts as bounds=(low, high)."
     if np.abs(far[0] - far[1]).max() <= max(level, _STRAIGHT * float(np.abs(far).max())):
         within = near.min() >= 0.0 and near.max() <= 1.0 and far.min() >= 0.0 and far.max() <= 1.0
         return (
-            "Far out the answers of the box no longer change. Either it clips its inputs: tell the range as "
+            "Far out the answers of the model no longer change. Either it clips its inputs: give the range as "
             "bounds=(low, high). Or its units saturate: take recover with activation='tanh' or 'auto'."
             + (" Or its answers are probabilities: ask for their logits, output='logit'." if within else "")
         )
     return None
 
 
-def _answers(oracle: Oracle, *questions: np.ndarray) -> np.ndarray | None:
-    """Return the answers (len(questions), n, p), or None if the oracle refuses."""
+def _answers(oracle: Oracle, *queries: np.ndarray) -> np.ndarray | None:
+    """Return the answers (len(queries), n, p), or None if the oracle refuses."""
     try:
-        Y = oracle.ask(np.concatenate(questions))
+        Y = oracle.ask(np.concatenate(queries))
     except ValueError:
         return None
-    return Y.reshape(len(questions), -1, Y.shape[1]).astype(np.float64) if np.isfinite(Y).all() else None
+    return Y.reshape(len(queries), -1, Y.shape[1]).astype(np.float64) if np.isfinite(Y).all() else None

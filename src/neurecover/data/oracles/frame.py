@@ -1,4 +1,4 @@
-"""Where a black box is asked: x = mean + z·spread with z ~ N(0, I), around the data it was made for.
+"""Where a model is queried: x = mean + z·spread with z ~ N(0, I), around the data it was made for.
 
     spread = (0.9 R + 0.1 I)^{1/2} diag(s),
 
@@ -16,7 +16,7 @@ import numpy as np
 from neurecover.data.sources.arrays import ArraySource
 from neurecover.data.views.whitening import Whitening
 
-_INDEPENDENT = 0.1
+_INDEPENDENT = 0.1  # share of independent columns: see above
 
 
 @dataclass(frozen=True, eq=False)

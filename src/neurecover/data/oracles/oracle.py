@@ -1,4 +1,4 @@
-"""A black box that is queried: x is drawn by us, y = model(x) is its answer.
+"""A model that is queried: x is drawn by us, y = model(x) is its answer.
 
 Row i belongs to chunk j = ⌊i / 4096⌋. Chunk j is drawn whole from the j-th child of one seed and
 put to the model in one call, so row i is the same for every block size and every n_samples.
@@ -19,16 +19,16 @@ from neurecover.data.source import Blocks, Source, WeightedBlocks, check_real, n
 from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.random import RandomStateLike, as_generator
 
-CHUNK = 4096
-PAUSE = 0.5  # seconds before a failed question is put again
+CHUNK = 4096  # rows drawn and asked at a time: part of what a seed means, so it stays
+PAUSE = 0.5  # seconds before a failed query is repeated
 
 Distribution = Callable[[np.random.Generator, int, int], np.ndarray]
 
 
 class Oracle(Source):
-    """Rows (x, model(x)): a source whose outputs are asked of a model, and which extract asks questions of its own.
+    """Rows (x, model(x)): a source whose outputs a model gives when it is queried; `extract` chooses its own queries.
 
-    Every pass asks the model again, so a model that answers the same question differently gives passes that differ.
+    Every pass asks the model again, so a model that answers the same query differently gives passes that differ.
 
     Parameters
     ----------
@@ -39,11 +39,11 @@ class Oracle(Source):
         log p_j/p_1 of several classes. A classifier of scikit-learn is asked for its logits in any case.
     like : samples X (n, d) around which to ask, with their mean and covariance. A pipeline that begins with a scaler is
         asked around what the scaler was fitted to; any other model around zero, with unit variance.
-    bounds : (low, high), numbers or one per input: no question leaves this range.
+    bounds : (low, high), numbers or one per input: no query leaves this range.
     n_samples : the number of rows, for `recover`.
     distribution : distribution(rng, n, d) -> (n, d) draws the rows, in place of the Gaussian.
     batch : how many rows are put to the model at once.
-    keep : a file in which answers are kept: no question is put twice, in this run or in a later one.
+    keep : a file in which answers are kept: no query is made twice, in this run or in a later one.
     retries : how often a failure that may pass (OSError, TimeoutError) is tried again.
     random_state : the seed of the rows.
     """
@@ -94,7 +94,7 @@ class Oracle(Source):
         X = np.asarray(X, dtype=np.float64)
         if self.bounds is not None and not np.all((self.bounds[0] <= X) & (self.bounds[1] >= X)):
             raise RefusedError(
-                "A question would leave the bounds of the box. Ask for samples within them instead: recover(oracle, "
+                "A query would leave the bounds of the model. Ask for samples within them instead: recover(oracle, "
                 "n_samples=...)."
             )
         return self._answer(X)
@@ -174,7 +174,7 @@ class Oracle(Source):
                     raise ValueError(f"The model fails on {len(X)} rows of {X.shape[1]} inputs: {error}") from error
                 reach = float(np.abs(X).max(initial=0.0))
                 raise RefusedError(
-                    f"The model refused questions of size up to {reach:.3g}: {str(error).rstrip('.')}. Ask for samples "
+                    f"The model refused queries of size up to {reach:.3g}: {str(error).rstrip('.')}. Ask for samples "
                     "within what it takes: recover(oracle, n_samples=...)."
                 ) from error
         self._asked[0] += len(X)

@@ -1,4 +1,4 @@
-"""A black box asked at x and at −x together.
+"""A model queried at x and at −x together.
 
 For hidden units act(z) = h z + g |z| the odd part of the answers, (f(x) − f(−x))/2 = h A W x, is then linear in x on
 the sample itself, not only in the mean: least squares of y on x finds it exactly from any d independent inputs, and

@@ -101,7 +101,7 @@ class DaskSource(Source):
 
         size = FAN_IN if len(self._parts) <= MANY else FAN_IN**2
 
-        def begun(first: int) -> Any:
+        def submit(first: int) -> Any:
             sums = [add(part.values, part.without_values(), work) for part in self._parts[first : first + size]]
             while len(sums) > 1:
                 sums = [merge(sums[i : i + FAN_IN]) for i in range(0, len(sums), FAN_IN)]
@@ -109,7 +109,7 @@ class DaskSource(Source):
 
         waiting: deque[tuple[int, Any]] = deque()
         for first in range(current.position, len(self._parts), size):
-            waiting.append((first + size, begun(first)))
+            waiting.append((first + size, submit(first)))
             if (len(waiting) - 1) * size > AHEAD * self._n_workers():
                 self._take(waiting, current, progress)
         while waiting:

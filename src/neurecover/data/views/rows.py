@@ -14,7 +14,7 @@ from neurecover.data.sources.arrays import ArraySource
 from neurecover.data.views.view import Seen, View
 from neurecover.statistics import Division
 
-_STRETCH = 2**16
+_STRETCH = 2**16  # random numbers drawn at a time, 512 kB
 
 
 class Rows(View):

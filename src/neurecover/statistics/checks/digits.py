@@ -115,7 +115,7 @@ class OutputDigits(Statistic):
         return found
 
 
-_BLURS = (2.0 ** (2 - DOUBLE), 2.0 ** (1 - SINGLE))
+_BLURS = (2.0 ** (2 - DOUBLE), 2.0 ** (1 - SINGLE))  # what a float adds to a value on a grid: double, single
 
 
 def _needed(size: np.ndarray, blur: float, place: np.ndarray) -> np.ndarray:

@@ -21,7 +21,7 @@ from neurecover.statistics.checks.influence import Influence, freedom
 from neurecover.statistics.fits.gate_pairs import add_gate_pairs, feature_products, gated_products, no_pairs
 from neurecover.statistics.fits.regions import can_divide, divide
 
-MOST_BYTES = 2**28
+MOST_BYTES = 2**28  # of sums: every thread has its own copy
 
 
 class ScoreSums(Statistic):

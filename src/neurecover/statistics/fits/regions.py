@@ -18,7 +18,7 @@ import numpy as np
 
 from neurecover.activations import Activation
 
-MOST_UNITS = 12
+MOST_UNITS = 12  # at most 2¹² regions, whose codes fit in 16 bits
 CALL = 1.2e5  # operations of a matrix product in the time that it takes to begin one (measured)
 AT_A_TIME = 2**22  # numbers in the sums of regions that are held at once
 

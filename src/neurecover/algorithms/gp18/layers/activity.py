@@ -14,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-_DIGITS = 12
+_DIGITS = 12  # decimals to which outputs at rest agree: what rounding leaves of double precision
 _FEWEST, _SMALLEST_SHARE = 20, 0.01  # samples at rest, and their share, for an exact value to be one
 _PEAK = 0.15  # share of the samples whose shortest interval is looked for
 _WIDEST = 0.25  # σ over the spread of an output above which there is no peak to speak of
-_FAR = 3.0  # σ
+_FAR = 3.0  # σ from rest, which 0.3 % of the samples at rest exceed
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,8 @@ from neurecover.solve import Deadline
 
 _SAMPLES = 6_000  # that the tries look at
 _TOGETHER = 0.7  # of them at most have several active units: one alone shows the part above along one axis
-_AT_REST = 100
-_TRIES = 16
+_AT_REST = 100  # samples without an active unit: they all have the same output
+_TRIES = 16  # candidates at most; the first that is SOLVED ends them
 _STEPS = 60  # of the fit of all layers
 SOLVED = 1e-20  # relative Σ r² at which no further try is made
 

@@ -15,7 +15,7 @@ from neurecover.solve import Deadline
 
 SEARCHES = ("likelihood", "turn", "paper")
 NEVER = Deadline()
-_HOLDOUT = 0.1
+_HOLDOUT = 0.1  # of the samples measure the agreement
 _GOOD, _NOISY_GOOD = 2e-3, 0.02  # share of training samples on the wrong side up to which no other start is tried
 _FLIPS = np.array([0.003, 0.02])  # where rates of wrong activity start: outside and inside
 

@@ -13,7 +13,7 @@ from neurecover.models import Composite, Or, Polynomial
 from neurecover.models.composite import monomials
 from neurecover.statistics import Moments
 
-_MAX_MONOMIALS = 2_000
+_MAX_MONOMIALS = 2_000  # normal equations of 32 MB
 _SPARSE = 5.0  # standard errors below which a coefficient is dropped and the rest refitted
 
 

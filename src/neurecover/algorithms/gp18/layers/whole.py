@@ -2,7 +2,7 @@
 
 Each step is a function from one frozen value to the next:
 
-    layer ──► fit_upper ──► polished
+    layer ──► fit_upper ──► fit_jointly
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from neurecover.solve import Deadline
 from neurecover.statistics import Residuals
 
 UPPERS = ("polynomial", "network", "deep")
-_UPPER_SAMPLES = 5_000
+_UPPER_SAMPLES = 5_000  # with an active unit, for a fit of the upper part alone
 _JOINT_LOAD = 20  # samples with an active unit per parameter of the joint fit
 _JOINT_WORK = 2e9  # multiply–adds of a step for which more samples than that are taken
 _NEARLY = 0.3  # how far below its threshold a unit may be for the fit to be told that it is at rest
 _AT_REST = 200  # samples without an active unit: they all say the same, so that a few are enough
-_DEEP_STARTS = 20
+_DEEP_STARTS = 20  # descents at most; the first that leaves nothing but rounding ends them
 _FIRST_SHARE = 0.5  # of the time there is, for a first attempt that leaves some for a second
 _FIRST_DESCENTS = 25  # of a network on values of a layer that may be a little off, before the layer moves too
 _NEARLY_ALL = 1.0 - 1e-9  # of the variance: peeled layers that explain more are not raced against descents

@@ -19,7 +19,7 @@ from neurecover.statistics.fits.union_score import UnionScore
 
 _STEPS = 12  # at the most
 _GAIN = 0.05  # of log-likelihood, below which they end
-_MOST_FLIPPED = 0.45
+_MOST_FLIPPED = 0.45  # at one half labels say nothing, and beyond it inside and outside change places
 _FARTHEST = 20.0  # a threshold, in standard deviations of the inputs, at which a unit has no samples
 _LONGEST = 1e100  # of a step; its square is still a number
 

@@ -22,9 +22,9 @@ from neurecover.data import Source, subsample
 from neurecover.exceptions import UnsolvableError
 
 SEARCH_ROWS = 20_000  # samples that the search looks at; the last fit takes all
-_FIRST_FLIPS = 0.02
+_FIRST_FLIPS = 0.02  # rates of flipped labels to start from; the fit finds them
 _NARROW, _WIDE = 0.3, 0.5  # tan α of the units of Step 1, and of other starts
-_RANDOM_STARTS = 2
+_RANDOM_STARTS = 2  # after those that the moments and the missed samples give
 _LOAD = 5  # samples per parameter, at the least
 _SPLITS = 2  # units that are tried as two
 
@@ -51,7 +51,7 @@ def find_union(labels: Source, rng: np.random.Generator, n_hidden: int | None = 
     n = labels.count()
     sample = labels if n <= SEARCH_ROWS else subsample(labels, SEARCH_ROWS, int(rng.integers(2**31)))
     search = _Search.of(sample, labels, rng)
-    best, criteria = search.counted() if n_hidden is None else search.asked(n_hidden)
+    best, criteria = search.with_best_size() if n_hidden is None else search.with_size(n_hidden)
     if sample is not labels:
         best = fit_union(labels, best.W, best.threshold, best.tan_alpha, flips=best.flips)
     explained = missed_samples(labels, best).by_chance and not splits(labels, best)
@@ -86,22 +86,22 @@ class _Search:
         assert best is not None
         return self._resplit(best)
 
-    def asked(self, k: int) -> tuple[UnionFit, dict[int, float]]:
+    def with_size(self, k: int) -> tuple[UnionFit, dict[int, float]]:
         """Return the best fit of k units, and its criterion beside those of one unit less, of one more and of none."""
         best = self.of_size(k)
-        criteria = {0: self.nothing(), k: self.criterion(best)}
+        criteria = {0: self.constant_criterion(), k: self.criterion(best)}
         if k > 1:
             criteria[k - 1] = self.criterion(self._narrower(best))
         if k < self._most:
             criteria[k + 1] = self.criterion(self._best_of(self._grown(best)))
         return best, criteria
 
-    def counted(self) -> tuple[UnionFit, dict[int, float]]:
+    def with_best_size(self) -> tuple[UnionFit, dict[int, float]]:
         """Find the number of units by BIC: from that of Step 1 up and down as long as BIC falls."""
         first = self.step_one(None)
         here = self._fit(self._mean_start() if first is None or len(first.W) > self._most else first)
         fits = {len(here.W): here}
-        criteria = {0: self.nothing(), len(here.W): self.criterion(here)}
+        criteria = {0: self.constant_criterion(), len(here.W): self.criterion(here)}
         while True:
             k = min(fits, key=criteria.__getitem__)
             wider, narrower = k + 1 not in fits and k < self._most, k > 1 and k - 1 not in fits
@@ -190,7 +190,7 @@ class _Search:
         k, d = fit.W.shape
         return -2.0 * fit.log_likelihood + (k * (d + 1) + 2) * float(np.log(self.sample.count()))
 
-    def nothing(self) -> float:
+    def constant_criterion(self) -> float:
         """Return BIC of labels that do not depend on the inputs."""
         n = self.sample.count()
         return 2.0 * n * float(entr(self.share) + entr(1.0 - self.share)) + float(np.log(n))
