@@ -137,6 +137,7 @@ def test_the_command_line_names_its_options(sentence: str, word: str) -> None:
     assert "=" not in worded
 
 
+@pytest.mark.slow
 def test_options_of_extract(tmp_path: Path) -> None:
     nr.simulate.teacher(4, 3, activation="tanh", random_state=0).save(tmp_path / "t.npz")
     np.savez(tmp_path / "s.npz", X=RNG.standard_normal((50, 4)), Y=np.zeros(50))

@@ -29,6 +29,9 @@ X, Y = nr.simulate.sample(TRUTH, 10_000, noise=0.1, random_state=0)
 ARRAYS = da.from_array(X, chunks=(1_000, 3)), da.from_array(Y[:, 0], chunks=1_700)
 
 
+pytestmark = pytest.mark.slow  # the workers are processes of their own
+
+
 @pytest.fixture(scope="module")
 def client() -> Iterator[Client]:
     with (

@@ -14,7 +14,10 @@ import neurecover as nr
 playwright = pytest.importorskip("playwright.sync_api")
 pytest.importorskip("matplotlib")
 CHROMIUM = shutil.which("chromium")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed, and a report is tested in it")
+pytestmark = [
+    pytest.mark.slow,  # the browser takes seconds to start
+    pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed, and a report is tested in it"),
+]
 
 VERDICTS = ("exact", "statistical", "approximate", "failed")
 KINDS = (*VERDICTS, "nothing", "deep", "composite")
