@@ -8,6 +8,23 @@ from neurecover.fit.options import FitOptions
 
 
 @dataclass(frozen=True)
+class WidthOptions:
+    """How many units students of unknown widths have, and when units that they do not need are gone."""
+
+    first: int = 6  # units per layer to begin with; then twice as many, and so on
+    fits: int = 3  # wide fits of one size before the next, for one layer
+    hops: int = 10  # the same for several, whose first fits show no planes
+    split: float = 16.0  # ratio of two neighbouring costs that divides planes from spare units: jumps enter squared
+    narrow_steps: int = 6  # of descent after each unit that goes
+    path_steps: int = 30  # the same where several layers are slimmed unit by unit, and each Σr² counts
+    fit_steps: int = 100  # at the widths that are left
+    slow: float = 0.98  # fall of Σr² over a window of such a descent at which it ends
+    fallen: float = 4.0  # Σr² over the best at which slimming several layers is given up,
+    lost: float = 1e-2  # beside this much of Σy², by which an exact fit may grow
+    rows: int = 20_000  # that the search for several widths looks at
+
+
+@dataclass(frozen=True)
 class SearchOptions:
     """How wide students are, how many are fitted, and when one is good enough."""
 
@@ -41,3 +58,4 @@ class SearchOptions:
     covariance_weights: int = 1_500  # whose covariance is formed; beyond, the equations of the signs count alike
     sign_misfit: float = 1e-6  # relative misfit of the equations of signs of an exact fit
     fit: FitOptions = field(default_factory=FitOptions)
+    widths: WidthOptions = field(default_factory=WidthOptions)
