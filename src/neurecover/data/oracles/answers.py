@@ -51,7 +51,7 @@ class SavedAnswers:
                 raise ValueError(f"{self._path}: expected a file of saved answers. Got another kind of file instead.")
             d, p = map(int, words)
             if d != self._d:
-                raise ValueError(f"{self._path} holds answers to {d} inputs. Got a model of {self._d} instead.")
+                raise ValueError(f"{self._path} keeps answers to {d} inputs. Got a model of {self._d} instead.")
             start, body = file.tell(), file.read()
         whole = len(body) // (8 * (d + p))
         rows = np.frombuffer(body[: 8 * whole * (d + p)], dtype="<f8").reshape(whole, d + p)
