@@ -14,7 +14,7 @@ from neurecover.data import oracle
 from neurecover.experiment import Experiment, Row, Track
 from neurecover.matching import compare
 from neurecover.models import Network
-from neurecover.models.exchange import libraries
+from neurecover.models.formats import libraries
 from neurecover.pipeline import extract, recover
 
 SEEDS = range(500, 503)  # nothing was chosen on them

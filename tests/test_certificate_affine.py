@@ -11,8 +11,8 @@ from neurecover.certificate.alone import _Any, _Shallow
 from neurecover.certificate.ambiguity import turned
 from neurecover.certificate.exchange import least_apart
 from neurecover.certificate.normal_form import ToNormalForm, aligned
-from neurecover.data import ArraySource, Whitening, prepared, reduce
-from neurecover.data.mapped import unwhitened
+from neurecover.data import ArraySource, Whitening, prepare_samples, reduce
+from neurecover.data.views.whitening import unwhiten
 from neurecover.models import are_biases, parameters, with_parameters
 from neurecover.statistics import Residuals
 
@@ -40,9 +40,9 @@ def certified(network: Layered, X: np.ndarray, Y: np.ndarray | None = None) -> n
     """The certificate of a network on samples that are its own answers, or others."""
     rng = np.random.default_rng(2)
     Y = network(X) if Y is None else Y
-    given = prepared(ArraySource(X, Y), True, rng)
+    given = prepare_samples(ArraySource(X, Y), True, rng)
     matrix, mean = given.whitening.matrix, given.whitening.mean
-    on_white = unwhitened(network, Whitening(-mean @ matrix, np.linalg.inv(matrix)))
+    on_white = unwhiten(network, Whitening(-mean @ matrix, np.linalg.inv(matrix)))
     np.testing.assert_allclose(on_white((X - mean) @ matrix), network(X), atol=1e-10)
     holdout = reduce(given.holdout, Residuals(on_white, network.n_outputs, 2, given.output_mean))
     return certify(on_white, given.whitening, given.samples, holdout, Evidence(network.n_hidden, agreements=1), rng)
@@ -90,7 +90,7 @@ def test_errors_of_whitened_inputs_are_carried_to_the_normal_form(kind: str, bia
     X = mean + np.linalg.solve(whitening.matrix.T, Z.T).T
     np.testing.assert_allclose(white(Z), model(Z), atol=1e-9)
     np.testing.assert_allclose(normal(X), model(Z), atol=1e-9)
-    np.testing.assert_allclose(parameters(unwhitened(white, whitening)), parameters(normal), atol=1e-9)
+    np.testing.assert_allclose(parameters(unwhiten(white, whitening)), parameters(normal), atol=1e-9)
     fixed = np.zeros(len(parameters(white)), dtype=bool) if bias else are_biases(white)
     if activation == "exp":  # which has its biases in the weights above
         fixed |= np.arange(len(fixed)) // len(white.b) == white.n_inputs
@@ -99,7 +99,7 @@ def test_errors_of_whitened_inputs_are_carried_to_the_normal_form(kind: str, bia
     step = np.zeros(len(fixed))
     step[free] = 1e-6 * change
     one, other = (
-        parameters(unwhitened(with_parameters(white, parameters(white) + sign * step), whitening).fixed_scales())
+        parameters(unwhiten(with_parameters(white, parameters(white) + sign * step), whitening).fixed_scales())
         for sign in (1.0, -1.0)
     )
     moved = ToNormalForm(white, free, normal, whitening)(change[:, None])[:, 0]

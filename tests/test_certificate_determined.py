@@ -12,7 +12,7 @@ from neurecover.certificate.alone import alone
 from neurecover.certificate.determined import _without_scale
 from neurecover.certificate.open_weights import open_weights
 from neurecover.certificate.rare_columns import seldom
-from neurecover.data import ArraySource, prepared, reduce
+from neurecover.data import ArraySource, prepare_samples, reduce
 from neurecover.models import jacobian
 from neurecover.statistics import Residuals
 
@@ -79,7 +79,7 @@ def wrong_weights(found: nr.Recovery, truth: nr.Network) -> int:
 def certified(network: nr.Network, X: np.ndarray) -> nr.Certificate:
     """The certificate of a network as that of its own answers."""
     rng = np.random.default_rng(2)
-    given = prepared(ArraySource(X, network(X)), True, rng)
+    given = prepare_samples(ArraySource(X, network(X)), True, rng)
     matrix, mean = given.whitening.matrix, given.whitening.mean
     # What the inputs do not span has no effect.
     W = np.linalg.lstsq((X - mean) @ matrix, (X - mean) @ network.W.T, rcond=None)[0].T

@@ -10,8 +10,8 @@ from benchmarks.coverage import deviations, measure
 from neurecover.certificate.information import Information
 from neurecover.certificate.standard_errors import standard_errors
 from neurecover.data import ArraySource, Whitening, reduce
-from neurecover.statistics import InfluenceSums, InformationSums, ProbeScores, sketched
-from neurecover.statistics.influence import SKETCH
+from neurecover.statistics import InfluenceSums, InformationSums, ProbeScores, sketch
+from neurecover.statistics.checks.influence import SKETCH
 
 
 def probability(truth: nr.Network, X: np.ndarray, Y: np.ndarray, rng: np.random.Generator) -> float:
@@ -121,8 +121,8 @@ def test_leverages_of_many_parameters_are_sketched() -> None:
     """‖J R Ξ‖²/m is ‖J R‖² on average, and off by √(2/m) of it: 18 % for 64 columns, within five times that here."""
     rng = np.random.default_rng(6)
     J, root = rng.standard_normal((50, 300)), rng.standard_normal((300, 300))
-    assert sketched(root[:, :200]).shape == (300, 200)
-    exact, about = np.sum((J @ root) ** 2, axis=1), np.sum((J @ sketched(root)) ** 2, axis=1)
+    assert sketch(root[:, :200]).shape == (300, 200)
+    exact, about = np.sum((J @ root) ** 2, axis=1), np.sum((J @ sketch(root)) ** 2, axis=1)
     np.testing.assert_allclose(about, exact, rtol=5 * np.sqrt(2 / SKETCH))
 
 

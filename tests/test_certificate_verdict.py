@@ -83,14 +83,14 @@ def test_two_ways_to_the_information_agree() -> None:
     from neurecover.certificate import Evidence, certify
     from neurecover.certificate.information import Information
     from neurecover.certificate.normal_form import ToNormalForm, aligned
-    from neurecover.data import ArraySource, prepared, reduce
+    from neurecover.data import ArraySource, prepare_samples, reduce
     from neurecover.statistics import InformationSums, Residuals
 
     rng = np.random.default_rng(0)
     truth = nr.simulate.teacher(5, 4, 2, random_state=0)
     X = rng.standard_normal((3_000, 5)) * [1.0, 2.0, 3.0, 0.5, 1.0] + 3.0
     Y = truth(X) + 0.05 * rng.standard_normal((3_000, 2))
-    given = prepared(ArraySource(X, Y), True, rng)
+    given = prepare_samples(ArraySource(X, Y), True, rng)
     W = np.linalg.solve(given.whitening.matrix, truth.W.T).T
     on_white = nr.Network(W, truth.b + truth.W @ given.whitening.mean, truth.A, truth.c)
     np.testing.assert_allclose(on_white(given.whitening.inputs(X)), truth(X), atol=1e-9)

@@ -24,7 +24,7 @@ from neurecover.pipeline import recover
 from neurecover.reproduce.gklw19 import orthonormal, paper_errors
 from neurecover.simulate import sample, teacher
 from neurecover.simulate.inputs import Distribution, Gaussian, Perturbed, Uniform
-from neurecover.statistics.detector import PureNeuronSums
+from neurecover.statistics.moments.detector import PureNeuronSums
 
 EXACT = 1e-9  # largest error of a weight that counts as exact
 

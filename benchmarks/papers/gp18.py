@@ -7,7 +7,7 @@ import time
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from neurecover.algorithms.gp18.lowest_layer import two_steps
+from neurecover.algorithms.gp18.layers.lowest_layer import two_steps
 from neurecover.data import ArraySource
 from neurecover.experiment import Experiment, Row, Track
 from neurecover.interop.halfspaces import HalfspaceUnion

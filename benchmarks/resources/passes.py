@@ -21,7 +21,7 @@ from benchmarks.resources.process import in_own_process, peak_bytes
 from neurecover.data import ArraySource, open, reduce
 from neurecover.experiment import Experiment, Row, Track
 from neurecover.statistics import HermiteSums, Moments
-from neurecover.statistics.hermite import n_features
+from neurecover.statistics.moments.hermite import n_features
 
 _CHUNK = 250_000  # rows written at a time: 20 MB at 20 columns
 

@@ -123,6 +123,7 @@ SAMPLE = (
 )
 
 
+@pytest.mark.slow
 def test_a_sample_of_the_torture_has_no_false_claim() -> None:
     """60 runs. A right `statistical` claim is counted as false with probability 1e-4, about 20 of them with 2e-3."""
     false = []

@@ -7,7 +7,7 @@ import pytest
 
 import neurecover as nr
 from benchmarks.extract import he_network
-from neurecover.data.frames import Frame
+from neurecover.data.oracles.frame import Frame
 from neurecover.queries.box.limits import EVERYWHERE, Limits, choose_frame
 from neurecover.queries.box.options import BoxOptions
 

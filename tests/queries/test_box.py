@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from query_networks import a_network, in_float32
 
 from neurecover.exceptions import UnsolvableError
 from neurecover.queries.box.black_box import Box
+from query_networks import a_network, in_float32
 
 
 def test_every_row_is_counted_and_batches_are_kept_to():

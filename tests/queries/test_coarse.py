@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import neurecover as nr
-from neurecover.data.frames import Frame
+from neurecover.data.oracles.frame import Frame
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.shallow.coarse import _informative_rows
 

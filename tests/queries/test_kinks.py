@@ -2,12 +2,12 @@
 
 import numpy as np
 import pytest
-from query_networks import a_network, in_float32
 
 from neurecover.models import Network
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.gradients import choose_steps, draw_basis, measure_gradients
 from neurecover.queries.lines.kinks import find_kinks
+from query_networks import a_network, in_float32
 
 
 def a_line(seed: int, d: int):

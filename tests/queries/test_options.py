@@ -1,7 +1,6 @@
 """The options that `extract` is given reach the places that use them."""
 
 import numpy as np
-from query_networks import a_network
 
 import neurecover as nr
 from neurecover.queries.box.options import BoxOptions
@@ -10,6 +9,7 @@ from neurecover.queries.lines.options import LineOptions
 from neurecover.queries.options import QueryOptions
 from neurecover.queries.saturating.options import SaturatingOptions
 from neurecover.queries.shallow.options import ShallowOptions
+from query_networks import a_network
 
 
 def queries(network: nr.Network | nr.DeepNetwork, d: int, options: QueryOptions | None = None) -> int:

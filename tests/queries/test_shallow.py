@@ -4,7 +4,6 @@ import warnings
 
 import numpy as np
 import pytest
-from query_networks import a_network, in_float32
 
 from neurecover.exceptions import UnsolvableError
 from neurecover.matching import compare
@@ -13,6 +12,7 @@ from neurecover.queries.box.black_box import Box
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.shallow.extract import extract_shallow
 from neurecover.solve import Deadline
+from query_networks import a_network, in_float32
 
 
 def extract(ask, d: int, seed: int = 0, **settings) -> Extraction:

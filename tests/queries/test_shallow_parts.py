@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from query_networks import a_network, in_float32
 
 from neurecover.activations import get
 from neurecover.exceptions import UnsolvableError
@@ -21,6 +20,7 @@ from neurecover.queries.shallow.line_units import find_units_on_line, match_kink
 from neurecover.queries.shallow.options import ShallowOptions
 from neurecover.queries.shallow.planes import Planes, orient, slopes_of
 from neurecover.queries.shallow.single_units import refine_single_units
+from query_networks import a_network, in_float32
 
 
 def planes_of(network: Network, turned: np.ndarray) -> Planes:

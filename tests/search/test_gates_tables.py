@@ -5,7 +5,7 @@ import pytest
 from sklearn.datasets import load_digits
 
 import neurecover as nr
-from neurecover.data import ArraySource, prepared, side_by_side, with_misfits
+from neurecover.data import ArraySource, prepare_samples, side_by_side, with_misfits
 from neurecover.data.preparing import SCARCE
 from neurecover.models import Network
 from neurecover.search.gates.agreement import Block, by_exclusion, gates_of
@@ -27,7 +27,7 @@ def test_the_start_has_units_that_fit_every_sample(seed: int) -> None:
     for j in range(3):
         X[rng.choice(600, 30, replace=False), 5 + j] = 1.0 + rng.random(30)
     truth = teacher(8, 3, 2, random_state=seed)
-    given = prepared(ArraySource(X, truth(X)), True, rng)
+    given = prepare_samples(ArraySource(X, truth(X)), True, rng)
     task = Task(truth.activation, given.whitening.rank, 2, len(X), True, 3)
     begun = start(given, task, rng, Deadline())
     assert begun is not None
@@ -43,7 +43,7 @@ def test_fresh_units_do_not_look_at_columns_that_hardly_vary() -> None:
     rng = np.random.default_rng(0)
     X = np.hstack([rng.standard_normal((600, 3)), np.eye(20)[rng.integers(20, size=600)]])
     truth = teacher(23, 3, 2, random_state=0, bias=0.2)
-    given = prepared(ArraySource(X, truth(X)), True, rng)
+    given = prepare_samples(ArraySource(X, truth(X)), True, rng)
     task = Task(truth.activation, given.whitening.rank, 2, len(X), True, 3)
     begun = start(given, task, rng, Deadline(0.0))
     assert begun is not None
@@ -65,7 +65,7 @@ def test_without_rare_columns_or_with_one_output_and_no_category_the_search_begi
     X[:, 3] *= rng.random(2_000) < share
     X[:, 2] = np.where(rng.random(2_000) < 2.0 * share, X[:, 2], 0.0) if share < 0.1 else X[:, 2]
     X[:300, 2] += 1e-3 * rng.standard_normal(300) * (share < 0.1)
-    given = prepared(ArraySource(X, truth(X)), True, rng)
+    given = prepare_samples(ArraySource(X, truth(X)), True, rng)
     task = Task(truth.activation, 4, 1, 2_000, True, 2)
     if share < 0.1:
         table = Table.of(given, task, GateOptions(levels=5))
@@ -78,7 +78,7 @@ def test_rows_that_alone_show_a_column_are_not_held_out() -> None:
     X = rng.standard_normal((1_000, 3))
     X[:, 2] = 0.0
     X[: SCARCE - 1, 2] = 1.0
-    given = prepared(ArraySource(X, X[:, :1]), True, rng)
+    given = prepare_samples(ArraySource(X, X[:, :1]), True, rng)
     held = given.holdout.collect()[0] @ given.whitening.matrix.T @ given.moments.covariance[:3, :3]
     assert 80 <= len(held) <= 120
     assert np.ptp(held[:, 2]) < 1e-12
@@ -181,7 +181,7 @@ def test_a_row_that_agrees_with_no_other_has_the_gates_that_all_others_allow() -
 
 def test_held_out_samples_join_the_fit_only_if_they_are_few() -> None:
     _, X, Y, _ = _table(1)
-    given = prepared(ArraySource(X, Y), True, np.random.default_rng(0))
+    given = prepare_samples(ArraySource(X, Y), True, np.random.default_rng(0))
     (Z, known), n = given.holdout.collect(), given.train.count()
     values = {row.tobytes(): y for row, y in zip(Z, known)}
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.data import Source
-from neurecover.data.view import Seen, View
+from neurecover.data.views.view import Seen, View
 from neurecover.models import Model
-from neurecover.statistics.units_on import sides
+from neurecover.statistics.checks.units_on import sides
 
 NEAR = 1e-9  # of |w||x| + |b|; a sample is so near to a kink by chance once in 1e9
 

@@ -30,7 +30,7 @@ from neurecover.certificate.shapes import shape_test
 from neurecover.certificate.standard_errors import Errors, drawn_errors, standard_errors
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, passed, verdict_of
 from neurecover.data import Mapped, Source, Whitening, distinct_inputs, reduce
-from neurecover.data.weights import Unweighted, unweighted
+from neurecover.data.views.weights import Unweighted, without_weights
 from neurecover.models import (
     Composite,
     DeepNetwork,
@@ -51,7 +51,7 @@ from neurecover.statistics import (
     Statistic,
     Together,
     UnitsOn,
-    incoming,
+    weights_per_unit,
 )
 
 N_PROBES = 40
@@ -84,7 +84,7 @@ def certify(
         return issue(tuple(made), holdout, holdout.n)
     white, normal = aligned(model, whitening)
     if not noisy:  # at the level of rounding all rows say the same, however much they count
-        samples = unweighted(samples)
+        samples = without_weights(samples)
     everything, probes = samples, _probes(white, rng, bias) if noisy else None
     curvature = None if many else InformationSums.of(white, bias, probes)
     serial, near = SerialResiduals(white), 0.0 if noisy else NEAR
@@ -150,7 +150,7 @@ def certify(
                 made.append(checks.corners(corner_test(white, samples)))
         if isinstance(white, Network) and on.bent is not None:
             gain = np.sum(white.A**2 / np.maximum(serial.sums["squared"] / serial.n, 1e-300)[:, None], axis=0)
-            made.append(checks.bends(on.bent * gain, incoming(white)))
+            made.append(checks.bends(on.bent * gain, weights_per_unit(white)))
         made.append(checks.independence(serial.z()))
         spread, noise = np.sqrt(holdout.output_variance), np.sqrt(serial.sums["squared"] / serial.n)
         made.append(checks.output_digits(evidence.precision, spread, noise))
@@ -172,7 +172,7 @@ def _in_memory(samples: Source) -> Source | None:
     """The inputs as they are, where they fit in memory."""
     mapped = samples.parent if isinstance(samples, Unweighted) else samples
     raw = mapped.parent if isinstance(mapped, Mapped) else None
-    return unweighted(raw) if raw is not None and not raw.base.streams else None
+    return without_weights(raw) if raw is not None and not raw.base.streams else None
 
 
 def _partly(
@@ -415,7 +415,7 @@ class _Sides:
 def _sides(white: Model, seen: UnitsOn, bias: bool) -> _Sides:
     # A unit of D weights and p output weights, its scale free, passes through (D + p − 1)/p samples. Several outputs
     # would do with fewer than D; as many as the unit has weights are asked for all the same.
-    D, p = incoming(white) - (not bias), white.n_outputs
+    D, p = weights_per_unit(white) - (not bias), white.n_outputs
     wanted = np.maximum((D + p - 1) // p, D - checks.MARGIN)
     on = seen.sums["on"]
     if white.activation.rectified and white.activation.homogeneity != 1.0:

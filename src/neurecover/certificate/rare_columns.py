@@ -9,7 +9,7 @@ from neurecover.certificate.away import NEAR
 from neurecover.certificate.normal_form import signs_are_convention
 from neurecover.certificate.places import Layered
 from neurecover.data import ArraySource, Source
-from neurecover.statistics.units_on import sides
+from neurecover.statistics.checks.units_on import sides
 
 GLANCE = 64  # rows in which a column has a value twice if it is other than usual in few rows
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from neurecover.certificate.checks import Shown
 from neurecover.models import DeepNetwork, Model, Network
-from neurecover.statistics import SerialResiduals, UnitsOn, incoming
+from neurecover.statistics import SerialResiduals, UnitsOn, weights_per_unit
 
 WITHIN = 0.1  # φ₀, wide enough to hold many samples and narrow enough for their density to be that at the kink
 
@@ -29,7 +29,7 @@ def shown(
     `close` are the samples WITHIN the kinks, and `serial` the residuals where there is noise.
     """
     k, p = len(white.hidden_weights[0]), white.n_outputs
-    D = int(incoming(white)[0]) if k else 1
+    D = int(weights_per_unit(white)[0]) if k else 1
     sides = close.sums
     near = np.maximum(sides["n"] - sides["on"] - sides["off"], 1)[:k]
     angle = float(np.max(WITHIN * np.sqrt(D) * needed[:k] / near, initial=0.0))

@@ -15,7 +15,7 @@ from neurecover.certificate.verdict import ParameterArrays
 from neurecover.data import Source, Whitening, reduce
 from neurecover.models import Model, Network, parameters
 from neurecover.solve import afford
-from neurecover.statistics import Influence, InfluenceSums, OutputPrecision, ScoreSums, sketched
+from neurecover.statistics import Influence, InfluenceSums, OutputPrecision, ScoreSums, sketch
 
 # Wider errors where outputs were computed in a short float, whose errors partial sums share. Fitted, not derived: of 12
 # networks in single precision (seeds 0 to 15 of `bench coverage`) 95 % intervals cover 91 % at 1, 96 % at 1.25, 97 % at
@@ -86,7 +86,7 @@ def drawn_errors(information: ManyWeights, normal: Model, whitening: Whitening, 
 
 def _influence(information: Information, moves: np.ndarray, samples: Source, scores: ScoreSums | None) -> Influence:
     if scores is None:
-        sums = InfluenceSums(information.model, information.free, moves, sketched(information.root))
+        sums = InfluenceSums(information.model, information.free, moves, sketch(information.root))
         equations, P = samples.count() * information.model.n_outputs, len(information.free)
         afford(2.0 * equations * P * sums.root.shape[1] + 2.0 * samples.count() * moves.size)
         return reduce(samples, sums).influence()

@@ -10,9 +10,9 @@ from neurecover.models.derivatives import (
     parameters,
     with_parameters,
 )
-from neurecover.models.files import read_npz, write_npz
+from neurecover.models.formats.files import read_npz, write_npz
+from neurecover.models.formats.loading import Model, from_arrays, load
 from neurecover.models.layered import Layered, mirror_of
-from neurecover.models.loading import Model, from_arrays, load
 from neurecover.models.network import Network, replace_arrays
 from neurecover.models.rounding import term_sizes
 from neurecover.models.wide import WideStudent, as_network, as_student, with_constant

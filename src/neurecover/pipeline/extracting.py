@@ -13,7 +13,7 @@ from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.certificate import Certificate, certify_nothing
 from neurecover.certificate.from_queries import COARSE, Asked, certify_queried
-from neurecover.data import Oracle, unwhitened
+from neurecover.data import Oracle, unwhiten
 from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import DeepNetwork, Network
@@ -250,7 +250,7 @@ def _to_input_units(found: Extraction, box: Box) -> Extraction:
         return replace(found, network=found.weighted.network, errors=found.weighted.errors_of_rows())
     if box.whitening is None:
         return found
-    network = unwhitened(found.network, box.whitening)
+    network = unwhiten(found.network, box.whitening)
     assert isinstance(network, Network | DeepNetwork)
     M, V = box.whitening.matrix, found.network.hidden_weights[0]
     # ‖M δw‖/‖M w‖ against ‖δw‖/‖w‖, for the units of the first layer.

@@ -19,7 +19,7 @@ from neurecover.algorithms import Algorithm, Call, get_method, methods
 from neurecover.certificate import Certificate, Check, Evidence
 from neurecover.certificate.checks import search_ended
 from neurecover.data import ArraySource, Prepared, Source, reduce, side_by_side, with_misfits
-from neurecover.data.weights import moderated, unweighted
+from neurecover.data.views.weights import moderate_weights, without_weights
 from neurecover.fit.passes import LARGEST, fit_in_passes
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.checkpoints import Folder, begin_records, kept_search, steady_seed
@@ -206,7 +206,7 @@ def _solve_by(algorithm: Algorithm, given: Prepared, task: Task, run: Run) -> _S
 def _solve_by_race(given: Prepared, task: Task, starts: list[np.ndarray], run: Run) -> _Solved:
     """The given starts and random ones first; the algorithms in reserve are called when they have not sufficed."""
     # Their estimates are starts, for which it does not matter how much a row counts.
-    train = unweighted(given.train)
+    train = without_weights(given.train)
     reserve = _Reserve(Call(train, task.on(train.count()), run.rng, run.deadline))
     network, certificate, _ = _finished(given, task, chain(starts, reserve.starts()), run)
     run.clock.stages += [Stage(e.method, e.seconds, " ".join(e.notes) or "an estimate") for e in reserve.called]
@@ -298,7 +298,7 @@ def _counting_alike(samples: Source, final: Found, task: Task, deadline: Deadlin
     """Where an exact fit meets all rows, however little some count, return the fit in which all count alike."""
     if not samples.weighted or not final.exact:
         return final
-    alike = polish(unweighted(samples), final, task, deadline)
+    alike = polish(without_weights(samples), final, task, deadline)
     return alike if alike.exact else final
 
 
@@ -357,7 +357,7 @@ def _search_sample(given: Prepared, task: Task) -> Source:
         wide = tuple(int(options.wider * k) + 1 for k in widths)
         size = n_weights(task.n_inputs + task.bias, wide, task.n_outputs)[1]
         sample = given.stream.part(max(FEWEST_SEARCHED, int(options.equations * size)))
-    return moderated(sample) if isinstance(sample, ArraySource) else sample
+    return moderate_weights(sample) if isinstance(sample, ArraySource) else sample
 
 
 def _as_starts(found: Estimate | None, bias: bool) -> list[np.ndarray]:

@@ -11,10 +11,10 @@ from scipy.optimize import linear_sum_assignment
 
 from neurecover.activations import get
 from neurecover.algorithms import Call, get_method
-from neurecover.algorithms.gp18.landscape import one_by_one, simultaneous
-from neurecover.algorithms.gp18.lowest_layer import two_steps
-from neurecover.algorithms.gp18.whole import fit_upper, polished
-from neurecover.data import ArraySource, prepared, unwhitened
+from neurecover.algorithms.gp18.landscape.objectives import one_by_one, simultaneous
+from neurecover.algorithms.gp18.layers.lowest_layer import two_steps
+from neurecover.algorithms.gp18.layers.whole import fit_jointly, fit_upper
+from neurecover.data import ArraySource, prepare_samples, unwhiten
 from neurecover.experiment import Experiment, Row, Track, fresh_seeds, picture
 from neurecover.interop.halfspaces import HalfspaceUnion
 from neurecover.matching import compare
@@ -152,15 +152,15 @@ def whole_network(
     seconds: float | None = None,
 ) -> Composite | None:
     """Find the lowest layer, its upper part and the joint fit; None where no layer was found."""
-    given = prepared(ArraySource(X, Y), True, rng)
+    given = prepare_samples(ArraySource(X, Y), True, rng)
     task = Task(get("relu"), given.whitening.rank, given.source.n_outputs, given.train.count(), True, n_hidden)
     found = estimated(get_method("lowest_layer"), Call(given.train, task, rng))
     if not isinstance(found.network, Composite):
         return None
     deadline = Deadline.after(seconds)
     network = fit_upper(given.train, found.network, upper, rng=rng, n_upper=n_upper, deadline=deadline)
-    network = polished(network, given.train, given.holdout, rng)
-    whole = unwhitened(network, given.whitening).normal_form()
+    network = fit_jointly(network, given.train, given.holdout, rng)
+    whole = unwhiten(network, given.whitening).normal_form()
     assert isinstance(whole, Composite)
     return whole
 

@@ -35,14 +35,14 @@ from neurecover.algorithms.gklw19.pure_neuron import (
 from neurecover.algorithms.gklw19.reflection import SIGNIFICANCE, SymmetryTest, symmetry_test
 from neurecover.certificate import Check
 from neurecover.data import Mapped, Oracle, Source, Whitening, reduce, split
-from neurecover.data.reflected import with_reflections
+from neurecover.data.oracles.reflected import with_reflections
 from neurecover.exceptions import UnsolvableError
 from neurecover.fit.point import Readout
 from neurecover.models import Model, Network, WideStudent, as_student
 from neurecover.results import Estimate
 from neurecover.search.task import Task
 from neurecover.statistics import Moments, ReadoutSums, Residuals
-from neurecover.statistics.hidden_gradient import HiddenGradient
+from neurecover.statistics.fits.hidden_gradient import HiddenGradient
 
 GRADIENT_STEPS = 100
 

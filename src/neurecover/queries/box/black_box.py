@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neurecover.data.frames import Frame
+from neurecover.data.oracles.frame import Frame
 from neurecover.exceptions import UnsolvableError
 from neurecover.queries.box.limits import EVERYWHERE, Limits
 from neurecover.queries.box.resolution import Resolution, measure_resolution

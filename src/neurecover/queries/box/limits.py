@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from neurecover.data.frames import Frame
+from neurecover.data.oracles.frame import Frame
 from neurecover.queries.box.options import BoxOptions
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from neurecover.data import ArraySource, Prepared, Whitening, unwhitened
+from neurecover.data import ArraySource, Prepared, Whitening, unwhiten
 from neurecover.models import Network
 from neurecover.search.gates.explain import explain
 from neurecover.search.gates.few_rows import explain_all
@@ -141,7 +141,7 @@ class Table:
 
     def state(self, white: Network) -> State:
         """Write a network on whitened inputs as a state."""
-        network = unwhitened(white, self.whitening)
+        network = unwhiten(white, self.whitening)
         assert isinstance(network, Network)
         V = np.hstack([(network.b + network.W @ self.usual)[:, None], network.W])
         return replace(self.plain, V=V, A=network.A, c=network.c)
@@ -171,7 +171,7 @@ def _from_base(table: Table, task: Task, rng: np.random.Generator, deadline: Dea
         return None
     source = ArraySource(whitening.inputs(X), Y)
     found = search_network(source, smaller, rng, deadline)
-    network = unwhitened(found.network, whitening)
+    network = unwhiten(found.network, whitening)
     assert isinstance(network, Network)
     # A unit of the network that is off in all of these samples has left its place to one that adds nothing.
     adds = np.abs(network.hidden(X)).max(axis=0) * np.linalg.norm(network.A, axis=0)

@@ -19,7 +19,7 @@ from itertools import combinations, islice
 
 import numpy as np
 
-from neurecover.data import ArraySource, Whitening, unwhitened
+from neurecover.data import ArraySource, Whitening, unwhiten
 from neurecover.fit.options import EXACT
 from neurecover.fit.samples import Samples
 from neurecover.models import Network
@@ -161,7 +161,7 @@ def _kinks_of(levels: Levels, number: int, task: Task, rng: np.random.Generator,
     if fit is None:
         return []
     student = narrowest(fit).student
-    network = unwhitened(Network(student.V[0][:, 1:], student.V[0][:, 0], student.top.T), whitening)
+    network = unwhiten(Network(student.V[0][:, 1:], student.V[0][:, 0], student.top.T), whitening)
     assert isinstance(network, Network)
     size = np.maximum(np.linalg.norm(network.W, axis=1), 1e-300)
     W, b, A = network.W / size[:, None], network.b / size, network.A * size
