@@ -1,15 +1,13 @@
-"""Units that no sample switches, and students of one layer as `search.gates` reads them."""
+"""Networks of fits: units that no sample switches lie away from the samples."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from neurecover.activations import Activation
 from neurecover.fit.point import Point
-from neurecover.models import DeepNetwork, Network, WideStudent, as_network, network_of, with_constant
+from neurecover.models import DeepNetwork, Network, as_network, network_of
 
 
 def away_from_samples(network: Network | DeepNetwork, lowest: np.ndarray, highest: np.ndarray) -> Network | DeepNetwork:
@@ -44,53 +42,3 @@ def fitted_network(point: Point) -> Network | DeepNetwork:
     F = point.samples.F
     Z = np.hstack([np.zeros((len(F), 0)), *network.preactivations(F[:, 1:])])
     return away_from_samples(network, Z.min(axis=0, initial=np.inf), Z.max(axis=0, initial=-np.inf))
-
-
-@dataclass(frozen=True)
-class OneLayer:
-    """y ≈ A·act(V x̃) + L x + c, x̃ = (x, 1), as `search.gates` reads a student of one layer: V (m, D) with biases last,
-    readout (q, p) the rows of Aᵀ, then of Lᵀ if `affine`, then c if `bias`.
-    """
-
-    activation: Activation
-    V: np.ndarray
-    readout: np.ndarray
-    bias: bool
-    affine: bool
-
-    @property
-    def n_hidden(self) -> int:
-        return len(self.V)
-
-    @property
-    def n_inputs(self) -> int:
-        return self.V.shape[1] - self.bias
-
-    @property
-    def A(self) -> np.ndarray:
-        """The output weights of the hidden units, (p, m)."""
-        return self.readout[: self.n_hidden].T
-
-    def extended(self, X: np.ndarray) -> np.ndarray:
-        """x̃ of every sample."""
-        return np.hstack([X, np.ones((len(X), 1))]) if self.bias else X
-
-    def __call__(self, X: np.ndarray) -> np.ndarray:
-        return wide(self)(with_constant(X, self.bias))
-
-
-def wide(student: OneLayer) -> WideStudent:
-    """Return a student of one layer as the engine has it."""
-    k, d, bias = student.n_hidden, student.n_inputs, int(student.bias)
-    V = np.hstack([student.V[:, d:], student.V[:, :d]])
-    constant, linear = student.readout[len(student.readout) - bias :], student.readout[k : k + d * student.affine]
-    theta = np.vstack([constant, linear, student.readout[:k]])
-    return WideStudent(student.activation, (V,), theta, d + bias, bias, skips=student.affine)
-
-
-def one_layer(student: WideStudent) -> OneLayer:
-    """Return a student of the engine, of one layer, with biases last and the affine part behind the units."""
-    bias, base = student.bias, student.reads(1)[0]
-    V = np.hstack([student.V[0][:, bias:], student.V[0][:, :bias]])
-    readout = np.vstack([student.theta[base:], student.theta[bias:base], student.theta[:bias]])
-    return OneLayer(student.activation, V, readout, bool(bias), affine=base > bias)

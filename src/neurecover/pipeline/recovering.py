@@ -41,7 +41,7 @@ from neurecover.pipeline.running import (
 )
 from neurecover.random import RandomStateLike
 from neurecover.results import Estimate, Recovery, Stage
-from neurecover.search import gates
+from neurecover.search.gates import columns
 from neurecover.search.network import Found, biases_first, polish, search_network
 from neurecover.search.options import SearchOptions
 from neurecover.search.race import n_weights
@@ -54,8 +54,7 @@ UNTOLD = 64  # units per layer for which a stream's sample has to suffice where 
 FEWEST_SEARCHED = 2_000  # rows of a stream that a search looks at
 START_LOAD = 100  # samples per parameter that bring the search close enough for two steps on all (`refine.passes`)
 PASSES = 4  # over streamed samples: moments and a sample of rows, two steps, the certificate
-JOINED = 3  # times that held-out samples of a category may join the fit
-COMMON_SHARE = 0.3  # of the time left, for a search in the columns that vary in most samples
+JOINED = 10  # times that held-out samples may join the fit: each closes a direction that the others leave open
 RANDOM_ROUNDS, RESERVE_INPUTS = 3, 20  # when "auto" calls on other methods, and up to how many inputs
 
 
@@ -256,7 +255,7 @@ def _fitted(given: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run)
         rare = (
             None
             if given.stream is not None or task.depth > 1 or task.affine
-            else _from_common_columns(given, task, run)
+            else columns.start(given, task, run.rng, deadline)
         )
         if rare is None:
             return search_network(sample, task.on(sample.count()), run.rng, deadline, starts, report)
@@ -303,12 +302,7 @@ def _counting_alike(samples: Source, final: Found, task: Task, deadline: Deadlin
     return alike if alike.exact else final
 
 
-def _from_common_columns(given: Prepared, task: Task, run: Run) -> gates.Start | None:
-    """Where some inputs hardly vary, return units to begin with from the others, for a share of the time."""
-    return gates.start(given, task, run.rng, run.deadline.share(COMMON_SHARE))
-
-
-def _drawn(rare: gates.Start, run: Run) -> Draw:
+def _drawn(rare: columns.Start, run: Run) -> Draw:
     """Return a source of units in the common columns."""
 
     def draw(layer: int, count: int, columns: int) -> np.ndarray:
@@ -327,7 +321,7 @@ def _with_what_alone_shows(given: Prepared, task: Task, found: Found, run: Run) 
         enlarged = with_misfits(given, found.network)
         if enlarged is None or run.deadline.passed:
             break
-        again = gates.fit_again(enlarged, task, found, run.deadline)
+        again = columns.fit_again(enlarged, task, found, run.deadline)
         if again is None or not again.exact:
             break
         moved = enlarged.train.count() - given.train.count()

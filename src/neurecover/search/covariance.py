@@ -73,19 +73,15 @@ class Turning:
         return bool(self.slope) and self.target.size > 0
 
     def turned(self, flip: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows above without skips, (constant, kept inputs, units), and the signs ±1 of the layer's rows."""
+        """Return the rows above without skips, (constant, kept inputs, units), and the layer with units turned."""
         base = self.rows[:, : self.kept] + self.slope * (self.A[:, flip] @ self.V[flip, : self.kept])
-        return np.hstack([base, self.A]), np.where(flip, -1.0, 1.0)
+        return np.hstack([base, self.A]), np.where(flip[:, None], -self.V, self.V)
 
 
 def without_skips(student: WideStudent, flips: list[np.ndarray], affine: bool) -> WideStudent:
     """Return the network that is left of a student when units are turned, layer by layer, and the skips dropped."""
-    V, signs = [student.V[0]], list[np.ndarray]()
-    for layer, flip in enumerate(flips):
-        rows, sign = Turning.of(student, layer, affine).turned(flip)
-        V.append(rows)
-        signs.append(sign)
-    turned = tuple(sign[:, None] * rows for sign, rows in zip(signs, V))
+    V = [student.V[0], *(Turning.of(student, layer, affine).turned(flip)[0] for layer, flip in enumerate(flips))]
+    turned = tuple(np.where(flip[:, None], -rows, rows) for flip, rows in zip(flips, V))
     return replace(student, V=turned, theta=V[-1].T, skips=False, affine=affine)
 
 

@@ -19,6 +19,7 @@ from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.models.wide import WideStudent
 from neurecover.search.covariance import Covariance, Turning, without_skips
+from neurecover.search.gates.always_on import beside_always_on
 from neurecover.search.options import SearchOptions
 from neurecover.search.race import Setting
 from neurecover.search.signs import find_subsets, nearest_subsets
@@ -60,7 +61,7 @@ def settle(fit: Fit, setting: Setting) -> Settled:
         for one in begun
         if one.rss <= near * least
     ]
-    if exact and setting.gates is not None and min(one.relative for one in fits) >= samples.level():
+    if exact and samples.root is None and min(one.relative for one in fits) >= samples.level():
         fits += list(_beside_always_on(fit, setting))
     return best_of(fits, setting)
 
@@ -68,8 +69,8 @@ def settle(fit: Fit, setting: Setting) -> Settled:
 def _beside_always_on(fit: Fit, setting: Setting) -> Iterator[Fit]:
     """Yield exact fits in which a unit is off for very few samples, or on for all."""
     samples, options, deadline = fit.point.samples, setting.options.fit, setting.deadline
-    assert setting.gates is not None
-    for student in setting.gates.beside_always_on(fit):
+    students = beside_always_on(fit, setting.task.n_hidden) if setting.task.rectified else ()
+    for student in students:
         if deadline.passed:
             return
         if Point(samples, student, options, deadline).relative < setting.options.sign_close:

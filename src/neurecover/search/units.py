@@ -16,11 +16,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from neurecover.fit.descent import descend
+from neurecover.fit.descent import Fit, descend
 from neurecover.fit.point import Point, Readout
 from neurecover.models.wide import WideStudent
 
 EVERYWHERE = 1e-8  # weight, of the mean, of rows in which outputs do not depend on a unit: small, and above rounding
+REDUNDANT = 1e-10  # Σr²/Σy² that dropping a duplicate may cost by a path computed with a ridge
+
 Draw = Callable[[int, int, int], np.ndarray]  # (layer, how many, columns read) → rows of V
 
 
@@ -106,6 +108,26 @@ def most_useful(point: Point, n_keep: int) -> tuple[WideStudent, np.ndarray]:
         left = left[left != i]
     theta = (theta / point.readout.scale[:, None])[np.r_[0 : q - m, left]]
     return replace(student, V=(*student.V[:-1], student.V[-1][left - (q - m)]), theta=theta), np.array(path)
+
+
+def n_useful(point: Point) -> int:
+    """Return how many units of the top layer are left when those have gone whose loss costs nothing."""
+    path = most_useful(point, 0)[1]
+    return len(path) - int(np.count_nonzero(path <= REDUNDANT * point.scale))
+
+
+def narrowest(fit: Fit) -> Fit:
+    """Return an exact fit of one layer without the units that it does not need to be exact."""
+    samples, m = fit.point.samples, n_useful(fit.point)
+    while 0 <= m < fit.student.widths[0]:
+        few = descend(samples, most_useful(fit.point, m)[0], fit.point.options, fit.point.deadline)
+        one = m == fit.student.widths[0] - 1
+        if few.relative < samples.level():
+            fit = few
+        elif one:
+            break
+        m = fit.student.widths[0] - 1
+    return fit
 
 
 def narrow(point: Point, widths: tuple[int, ...], steps: int = 0) -> tuple[Point, float]:

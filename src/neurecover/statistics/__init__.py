@@ -7,7 +7,6 @@ from neurecover.statistics.checks.preactivations import PreactivationRange
 from neurecover.statistics.checks.scores import ScoreSums
 from neurecover.statistics.checks.shape_scores import ShapeCross, ShapeScores
 from neurecover.statistics.checks.units_on import UnitsOn, weights_per_unit
-from neurecover.statistics.fits.gauss_newton import GaussNewtonSums
 from neurecover.statistics.fits.information import InformationSums
 from neurecover.statistics.fits.readout import ReadoutSums
 from neurecover.statistics.fits.residuals import Residuals
@@ -20,7 +19,6 @@ __all__ = [
     "Alike",
     "Divided",
     "Division",
-    "GaussNewtonSums",
     "HermiteCoefficients",
     "HermiteSums",
     "Influence",

@@ -1,4 +1,4 @@
-"""Which units are on in rows that do not tell by themselves, all of these rows at once: a mixed-integer programme.
+"""Which units are on in rows that do not tell by themselves, all of these rows at once: a mixed-integer program.
 
 Every unit has z = x̃·(v + N θ), N spanning what is open. For every row that is left and every unit
 
@@ -17,22 +17,24 @@ from scipy.optimize import Bounds, LinearConstraint, milp
 from neurecover.search.gates.state import State
 from neurecover.solve import Deadline
 
-FARTHEST = (2.0, 10.0)  # M over the largest value that is known: the larger, the less the solver sees through it
+FARTHEST = (2.0, 20.0)  # M over the largest value of a unit in E: the larger, the less the solver sees through it
 TOLERANCE = 1e-7  # of the largest output, to which equations are met: about that of the solver
 INFEASIBLE = 2  # the status that `scipy.optimize.milp` gives
 
 
-def by_programme(state: State, deadline: Deadline, sure: bool = True) -> State | None:
-    """Explain the rows that are left, or as many of one kind as a programme takes, the largest kind first.
+def by_program(state: State, deadline: Deadline, sure: bool = True) -> State | None:
+    """Explain rows of one kind, as many as a program takes, the largest kind first; then all that are left.
 
-    Its solution is believed if the equations of its gates have no other, unless `sure` is False.
+    Its solution is believed if the equations of its gates have no other and are more than it takes. With `sure` False
+    any is, that of all rows first: fewer leave more choice.
     """
     rows, most = state.left, state.options.gates // max(len(state.V), 1)
     if not most or len(state.A) == 1:  # one equation for all gates of a row says nothing
         return None
     _, kind, count = np.unique(state.X[rows] != 0.0, axis=0, return_inverse=True, return_counts=True)
     groups = [rows[kind.ravel() == which][:most] for which in np.argsort(-count, kind="stable")]
-    for group in ([rows] * (len(rows) <= most) + groups)[: state.options.programmes]:
+    kinds, every = groups[: state.options.programs], [rows] * (len(groups) > 1 and len(rows) <= most)
+    for group in kinds + every if sure else every + kinds:
         new = None if deadline.passed else _with_gates(state, group, sure, deadline)
         if new is not None and new.n_explained > state.n_explained:
             return new
@@ -60,10 +62,17 @@ def _with_gates(state: State, rows: np.ndarray, sure: bool, deadline: Deadline) 
     if theta is None:
         return None
     z, values = start + slope @ theta, state.Y[rows] - state.c
-    gated = np.einsum("ok,rkt->rot", state.A, slope * (z > 0.0)[:, :, None]).reshape(values.size, -1)
-    if sure and np.linalg.matrix_rank(gated) < np.count_nonzero(gated.any(axis=0)):
+
+    def gated(least: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return ∂z/∂θ and ∂y/∂θ, a row for every unit and for every output, of units with z above `least`."""
+        on = slope * (z > least)[:, :, None]
+        return on.reshape(z.size, -1), np.einsum("ok,rkt->rot", state.A, on).reshape(values.size, -1)
+
+    # A solver goes on to where a unit has z = 0, so one that is there may be on as well.
+    wanted, told = map(np.linalg.matrix_rank, gated(-10.0 * TOLERANCE * float(np.abs(z).max())))
+    if sure and (told < wanted or told == values.size):
         return None
-    theta = theta + np.linalg.lstsq(gated, (values - np.maximum(z, 0.0) @ state.A.T).ravel(), rcond=rounding)[0]
+    theta = theta + np.linalg.lstsq(gated(0.0)[1], (values - np.maximum(z, 0.0) @ state.A.T).ravel(), rcond=rounding)[0]
     return state.with_values(rows, np.where(z > 0.0, np.maximum(start + slope @ theta, 0.0), 0.0))
 
 
@@ -92,7 +101,7 @@ def _solution(
         return LinearConstraint(sparse.hstack([z if b is None else b for b, z in zip(blocks, zeros)]), low, high)
 
     for farther in FARTHEST:
-        M = farther * max(float(np.abs(start).max()), float(np.abs(state.Z).max()))
+        M = farther * float(state.Z[state.explained].max(initial=1e-300))
         constraints = [
             constraint([sparse.csr_matrix(-slope.reshape(n, t)), eye, -eye, None], start.ravel(), start.ravel()),
             constraint([None, eye, None, -M * eye], -np.inf, 0.0),
