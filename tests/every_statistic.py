@@ -4,10 +4,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from neurecover.fit.networks import one_layer
 from neurecover.models import DeepNetwork, Network, as_student
 from neurecover.statistics import (
-    GaussNewtonSums,
     HermiteSums,
     InfluenceSums,
     InformationSums,
@@ -52,7 +50,6 @@ FACTORIES: dict[str, Callable[[], Statistic]] = {
     "hermite-projected": lambda: HermiteSums(D, P, 2, projection=BASIS, mean=ORIGIN[:D]),
     "residuals": lambda: Residuals(NETWORK, P, origin=ORIGIN[D:]),
     "readout": lambda: ReadoutSums(STUDENT),
-    "gauss-newton": lambda: GaussNewtonSums(one_layer(STUDENT)),
     "one-layer": lambda: InformationSums.of(NETWORK),
     "one-layer-probed": lambda: InformationSums.of(NETWORK, True, DIRECTION[:2]),
     "range": lambda: PreactivationRange(DEEP),
