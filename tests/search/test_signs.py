@@ -238,3 +238,30 @@ def test_turned_rows_leave_out_no_input_of_an_affine_term() -> None:
     assert kept.columns.shape == (0, 2)
     assert Turning.of(student, 0, affine=False).target.size == 6
     assert get("relu").odd_slope == 1.0
+
+
+def test_skips_that_the_samples_leave_open_do_not_hide_the_signs() -> None:
+    """A unit of layer two that is on wherever one of layer one is: the output may read the lower unit in its place.
+
+    The student then has a direction without curvature, along which skips grow that no signs explain.
+    """
+    W1, b1 = np.array([[1.0, 0.2, 0.1], [0.1, -1.0, 0.4], [-0.3, 0.5, 0.9]]), np.array([0.2, -0.1, 0.3])
+    W2, b2 = np.array([[-0.7, 0.6, 0.8], [2.0, 0.9, -0.7]]), np.array([0.1, 0.2])
+    net = DeepNetwork([(W1, b1), (W2, b2), (np.array([[1.0, -1.5]]), np.array([0.3]))])
+    X = np.random.default_rng(0).standard_normal((4_000, 3))
+    low, high = net.preactivations(X)
+    X = X[(low[:, 0] <= 0.0) | (high[:, 1] > 0.5)]
+    samples = Samples(features(X), net(X), 1)
+    student = _turned(net, [np.array([False, True, True]), np.array([True, False])], True)
+    V, theta, lower, upper = student.V[1].copy(), student.theta.copy(), student.n_base, student.n_base + 3 + 1
+    V[1, lower] += 0.4  # where the lower unit is on the upper one is too, so that its own output may make up for it
+    theta[lower] -= 0.4 * theta[upper]
+    fit = descend(samples, replace(student, V=(student.V[0], V), theta=theta), OPTIONS.fit, steps=0)
+    assert fit.relative < 1e-25
+    top = Turning.of(fit.student, 1, affine=False)
+    assert find_subsets(top.columns, top.target, OPTIONS.sign_misfit).misfit[0] > 1e-3
+    # The likeliest signs and the nearest student without skips are the network, with no descent.
+    assert at(samples, networks_behind(fit.point, False, OPTIONS)[0]).relative < 1e-15
+    settled = settle(fit, _setting(net))
+    assert settled.fit.relative < 1e-25
+    assert compare(as_network(settled.fit.student), net).weight_error < 1e-9

@@ -5,9 +5,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from neurecover.activations import get
+from neurecover.fit.options import FitOptions
 from neurecover.fit.point import Point
+from neurecover.fit.samples import Samples
 from neurecover.models.wide import WideStudent
-from neurecover.search.units import most_useful, narrow, random_units, with_fresh, without, worth
+from neurecover.search.units import EVERYWHERE, most_useful, narrow, random_units, with_fresh, without, worth
 from students import Shape, at, readout_columns, samples_of
 
 SHAPES = [Shape("relu", (4,), p=2), Shape("leaky_relu(0.2)", (4, 3), p=2, bias=0), Shape("tanh", (4, 3, 3))]
@@ -163,3 +166,23 @@ def test_narrowing_stops_descending_when_time_is_up_and_still_comes_to_the_width
     samples = samples_of(student, noise=0.3)
     point = Point(samples, student, at(samples, student).options, Deadline.after(0.0))
     assert narrow(point, (2, 1), 50)[0].student.widths == (2, 1)
+
+
+def test_a_unit_that_is_on_wherever_outputs_depend_on_it_goes_at_no_cost() -> None:
+    """max(s, relu(z)) = s + relu(relu(z) − s): outputs depend on the lower unit only where the upper one is on, and
+    there z > 0 in every sample, so that z may stand for relu(z)."""
+    rng = np.random.default_rng(0)
+    F = np.hstack([np.ones((3_000, 1)), rng.standard_normal((3_000, 3))])
+    lower, s = np.array([0.1, 1.0, 0.3, -0.2]), np.array([0.2, -0.4, 0.1, 0.5])
+    z, level = F @ lower, F @ s
+    F = F[(np.maximum(z, 0.0) < level) | (z > 0.0)]
+    V = (np.vstack([lower, [0.3, 0.2, -1.0, 0.4]]), np.append(-s, [1.0, 0.0])[None])
+    theta = np.concatenate([s, [0.0, 0.7], [1.0]])[:, None]
+    student = WideStudent(get("relu"), V, theta, 4, 1)
+    point = Point(Samples(F, student(F), 1), student, FitOptions())
+    assert point.relative < 1e-25
+    found = worth(point, 0)
+    assert found.cost[0] < 10.0 * EVERYWHERE * point.scale  # what rows that do not count are given
+    assert found.cost[1] > 1e-3 * point.scale
+    narrower = without(point.student, 0, 0, found.beta[:, 0])
+    assert Point(point.samples, narrower, FitOptions()).relative < 1e-12
