@@ -3,7 +3,7 @@
 import numpy as np
 
 from neurecover import simulate
-from neurecover.certificate.ambiguity import sign_ambiguities
+from neurecover.certificate.signs.ambiguity import sign_ambiguities
 from neurecover.models import Network
 
 

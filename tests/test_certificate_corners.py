@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom
 
 import neurecover as nr
-from neurecover.certificate.corners import corner_test
+from neurecover.certificate.residuals.corners import corner_test
 from neurecover.data import ArraySource
 from neurecover.fit.model_fit import fit_model
 from neurecover.models import Network

@@ -7,11 +7,11 @@ import pytest
 from scipy.optimize import linear_sum_assignment
 
 import neurecover as nr
-from neurecover.certificate import Evidence, certify, scaled_to_determined
-from neurecover.certificate.alone import alone
-from neurecover.certificate.determined import _without_scale
-from neurecover.certificate.open_weights import open_weights
-from neurecover.certificate.rare_columns import seldom
+from neurecover.certificate import Case, Evidence, certify, scaled_to_determined
+from neurecover.certificate.determined.rare_columns import seldom
+from neurecover.certificate.determined.sentence import open_weights
+from neurecover.certificate.determined.weights import _without_scale
+from neurecover.certificate.information.sole_equations import sole_equations
 from neurecover.data import ArraySource, prepared, reduce
 from neurecover.models import jacobian
 from neurecover.statistics import Residuals
@@ -86,7 +86,7 @@ def certified(network: nr.Network, X: np.ndarray) -> nr.Certificate:
     on_white = nr.Network(W, network.b + network.W @ mean, network.A, network.c)
     np.testing.assert_allclose(on_white((X - mean) @ matrix), network(X), atol=1e-12)
     holdout = reduce(given.holdout, Residuals(on_white, network.n_outputs, 2, given.output_mean))
-    return certify(on_white, given.whitening, given.samples, holdout, Evidence(network.n_hidden), rng)
+    return certify(Case(on_white, given.whitening, given.samples, holdout, Evidence(network.n_hidden), rng))
 
 
 @pytest.mark.usefixtures("steps_for_seconds")
@@ -197,7 +197,7 @@ def test_an_equation_alone_is_found() -> None:
     kept = S[0] * 1e-9 < S
     left = 1.0 - np.sum(U[:, kept] ** 2, axis=1)
     np.testing.assert_array_equal(np.flatnonzero(left < 1e-8), [len(X) - 1])
-    rows = alone(net, np.arange(J.shape[1]), Vt[kept].T / S[kept], ArraySource(X, net(X)))
+    rows = sole_equations(net, np.arange(J.shape[1]), Vt[kept].T / S[kept], ArraySource(X, net(X)))
     np.testing.assert_allclose(rows, J[-1:], atol=1e-12)
 
 
@@ -216,7 +216,7 @@ def test_draws_that_fall_on_zero_by_chance_are_drawn_again(monkeypatch: pytest.M
             return np.random.Generator(np.random.PCG64(1)).standard_normal(shape) * (self.drawn > 1)
 
     monkeypatch.setattr(np.random, "default_rng", lambda seed: FirstZero())
-    assert len(alone(net, np.arange(net.n_parameters), Vt[kept].T / S[kept], ArraySource(X, net(X)))) == 0
+    assert len(sole_equations(net, np.arange(net.n_parameters), Vt[kept].T / S[kept], ArraySource(X, net(X)))) == 0
 
 
 def test_sentences_name_units_and_columns() -> None:

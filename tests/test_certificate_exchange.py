@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 import neurecover as nr
-from neurecover.certificate.alone import alone
-from neurecover.certificate.exchange import least_apart
+from neurecover.certificate.information.sole_equations import sole_equations
+from neurecover.certificate.signs.exchange import least_apart
 from neurecover.data import ArraySource
 from neurecover.experiments.tables import _said
 from neurecover.models import Network, jacobian
@@ -78,6 +78,6 @@ def test_an_equation_is_alone_in_every_basis_of_the_outputs() -> None:
         _, sizes, right = np.linalg.svd(J, full_matrices=False)
         kept = sizes > 1e-10 * sizes[0]
         root = right[kept].T / sizes[kept]
-        rows = alone(network, np.arange(J.shape[1]), root, ArraySource(X, network(X)))
+        rows = sole_equations(network, np.arange(J.shape[1]), root, ArraySource(X, network(X)))
         assert len(rows) == 1
         assert abs(rows[0, 2]) > 0.1  # the weight of the column that this row alone shows

@@ -1,43 +1,42 @@
 """The information of more weights than a matrix is formed for, known by its products."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import neurecover as nr
-from neurecover.certificate import checks
-from neurecover.certificate.alone import alone
-from neurecover.certificate.information import Information
-from neurecover.certificate.many_weights import (
-    ALONE,
-    DAMPING,
-    WIDEN,
-    ManyWeights,
-    _fitted,
-    by_products,
-)
-from neurecover.certificate.normal_form import ToNormalForm
+from neurecover.certificate import Case, CertificateOptions
+from neurecover.certificate.information.many_weights import ManyWeights, System, by_products
+from neurecover.certificate.information.matrix import Information
+from neurecover.certificate.information.normal_form import ToNormalForm
+from neurecover.certificate.information.sole_equations import sole_equations
+from neurecover.certificate.information.tangent import student_order
 from neurecover.data import ArraySource, Whitening, reduce
 from neurecover.fit.networks import as_student
 from neurecover.fit.options import FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.products import Products
 from neurecover.fit.samples import Samples
-from neurecover.models import Network, Student, jacobian
+from neurecover.models import DeepNetwork, Network, Student, free_directions, jacobian
+from neurecover.pipeline import running
 from neurecover.simulate import sample, teacher
 from neurecover.statistics import GaussNewtonSums
 
 D, K, N = 12, 10, 1_500
+OPTIONS = CertificateOptions()
 
 
-def asked(network: Network, X: np.ndarray, bias: bool = True) -> ManyWeights:
+def asked(network: Network | DeepNetwork, X: np.ndarray, bias: bool = True) -> ManyWeights:
     return by_products(network, bias, ArraySource(X, network(X)))
 
 
-def system_of(network: Network, X: np.ndarray) -> Products:
+def system_of(network: Network | DeepNetwork, X: np.ndarray) -> System:
     samples = Samples.of(ArraySource(X, network(X)), bias=True)
-    return Products(Point(samples, as_student(network, True), FitOptions()), double=True)
+    student = as_student(network, True)
+    G = free_directions(network)[student_order(network, True)[: student.size]]
+    return System(Products(Point(samples, student, FitOptions()), double=True), G, OPTIONS.by_products)
 
 
 def dense(network: Network, X: np.ndarray, bias: bool = True) -> Information:
@@ -63,8 +62,8 @@ def test_the_bound_is_below_the_smallest_eigenvalue() -> None:
     truth = teacher(6, 5, random_state=2)
     X, _ = sample(truth, 400, random_state=2)
     system = system_of(truth, X)
-    S = np.array([system.product(e) for e in np.eye(system.student.size, dtype=np.float32)])
-    root = np.kron(system.unit_root(0, DAMPING), system.point.samples.inverse_root)
+    S = np.array([system.products.product(e) for e in np.eye(system.products.student.size, dtype=np.float32)])
+    root = np.kron(*system.roots[0])
     values = np.linalg.eigvalsh(root.T @ S @ root)
     weakest = asked(truth, X).weakest
     smallest = values[truth.n_hidden]  # above those of the free scales
@@ -107,8 +106,8 @@ def test_near_twins_are_seen_where_the_matrix_says_so_and_nowhere_else() -> None
     for seed in range(120):
         network, X = near_twins(seed)
         exact, seen = dense(network, X), asked(network, X)
-        determined = exact.weakest >= checks.SINGULAR
-        determined = determined and not len(alone(network, exact.free, exact.root, ArraySource(X, network(X))))
+        determined = exact.weakest >= OPTIONS.singular
+        determined = determined and not len(sole_equations(network, exact.free, exact.root, ArraySource(X, network(X))))
         claimed = seen.weakest > 0.0 and seen.n_alone == 0
         assert determined or not claimed, seed
         n_determined, n_claimed = n_determined + determined, n_claimed + claimed
@@ -125,14 +124,14 @@ def test_a_least_squares_solution_is_found_to_the_end() -> None:
         X = (X - X.mean(axis=0)) @ np.linalg.inv(np.linalg.cholesky(np.cov(X.T))).T
         system = system_of(network, X)
         noise = rng.standard_normal((500, 1), dtype=np.float32)
-        step = _fitted(system, noise, asked(network, X).weakest)
+        step = system.fitted(noise, asked(network, X).weakest)
         if step is None:
             continue
         J = jacobian(network, X)[:, 0]
         J = J / np.maximum(np.linalg.norm(J, axis=0), 1e-300)
         left = noise - J @ np.linalg.lstsq(J, noise, rcond=1e-12)[0]
-        found = system.unexplained(noise - system.forward(step))
-        assert np.max((found - left) ** 2) < ALONE, seed
+        found = system.products.unexplained(noise - system.products.forward(step))
+        assert np.max((found - left) ** 2) < OPTIONS.by_products.alone, seed
         n_found += 1
     assert n_found >= 3
 
@@ -169,14 +168,15 @@ def test_drawn_errors_bound_those_of_the_matrix() -> None:
     drawn = seen.largest_errors(ToNormalForm(truth, seen.free, truth, white)(seen.moves), 1.0)
     half = ToNormalForm(truth, exact.free, truth, white)(exact.root)
     ratio = drawn / np.maximum(np.einsum("ij,ij->i", half, half), 1e-300)
-    # WIDEN² χ²₄/4: below one in 5 % of cases; its mean is WIDEN².
+    # widen² χ²₄/4: below one in 5 % of cases; its mean is widen².
+    widen = OPTIONS.by_products.widen
     assert np.mean(ratio < 1.0) < 0.1
-    assert 0.8 * WIDEN**2 < ratio.mean() < 1.2 * WIDEN**2
+    assert 0.8 * widen**2 < ratio.mean() < 1.2 * widen**2
 
 
 @pytest.fixture
 def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checks, "MAX_PARAMETERS", 50)
+    monkeypatch.setattr(running, "Case", partial(Case, options=CertificateOptions(max_parameters=50)))
 
 
 @pytest.mark.usefixtures("few_are_many")

@@ -5,8 +5,8 @@ import pytest
 from scipy.stats import binom
 
 import neurecover as nr
-from neurecover.certificate.information import Information
-from neurecover.certificate.standard_errors import standard_errors
+from neurecover.certificate.information.matrix import Information
+from neurecover.certificate.information.standard_errors import standard_errors
 from neurecover.data import ArraySource, Whitening, reduce
 from neurecover.experiments.coverage import deviations, measure
 from neurecover.models import Student

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import neurecover as nr
-from neurecover.certificate.seldom_on import _may_be_on, others_may_turn
+from neurecover.certificate.determined.seldom_on import _may_be_on, others_may_turn
 from neurecover.data import ArraySource
 
 

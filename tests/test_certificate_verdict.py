@@ -80,9 +80,9 @@ def test_reasons_begin_with_what_decided(noise: float) -> None:
 
 def test_two_ways_to_the_information_agree() -> None:
     """One hidden layer has sums of its own; the Jacobian of any network gives the same errors, to rounding."""
-    from neurecover.certificate import Evidence, certify
-    from neurecover.certificate.information import Information
-    from neurecover.certificate.normal_form import ToNormalForm, aligned
+    from neurecover.certificate import Case, Evidence, certify
+    from neurecover.certificate.information.matrix import Information
+    from neurecover.certificate.information.normal_form import ToNormalForm, aligned
     from neurecover.data import ArraySource, prepared, reduce
     from neurecover.models import Student
     from neurecover.statistics import GaussNewtonSums, ModelSums, Residuals
@@ -110,10 +110,9 @@ def test_two_ways_to_the_information_agree() -> None:
     holdout = reduce(given.holdout, Residuals(on_white, 2, 4, given.output_mean))
     evidence = Evidence(4, agreements=1)
     deep = nr.DeepNetwork([(on_white.W, on_white.b), (on_white.A, on_white.c)])
-    ours = certify(on_white, given.whitening, given.samples, holdout, evidence, np.random.default_rng(1))
-    theirs = certify(
-        deep, given.whitening, given.samples, holdout, Evidence((4,), agreements=1), np.random.default_rng(1)
-    )
+    ours = certify(Case(on_white, given.whitening, given.samples, holdout, evidence, np.random.default_rng(1)))
+    evidence = Evidence((4,), agreements=1)
+    theirs = certify(Case(deep, given.whitening, given.samples, holdout, evidence, np.random.default_rng(1)))
     assert ours.verdict == theirs.verdict == "statistical"
     for one, other in zip("WbAc", ("W1", "b1", "W2", "b2")):
         np.testing.assert_allclose(ours.standard_errors[one], theirs.standard_errors[other], rtol=1e-8)

@@ -5,7 +5,7 @@ import pytest
 
 import neurecover as nr
 from neurecover.activations import get
-from neurecover.certificate.ambiguity import sign_ambiguities
+from neurecover.certificate.signs.ambiguity import sign_ambiguities
 from neurecover.queries.planes import AffinePartError, Planes
 from neurecover.queries.twins import with_twins
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from neurecover.certificate.information import Information, in_network_order
+from neurecover.certificate.information.matrix import Information, in_network_order
 from neurecover.models import Network, Student, are_biases, jacobian
 from neurecover.statistics import GaussNewtonSums, InfluenceSums, ScoreSums
 from neurecover.statistics.regions import divide

@@ -6,8 +6,8 @@ import pytest
 import neurecover as nr
 from neurecover.data import ArraySource
 from neurecover.models import Student
+from neurecover.models.signs import flips_beside_steady
 from neurecover.search.gates import candidates
-from neurecover.search.signs import flips_beside_steady
 
 
 def _network_with_a_steady_unit(d: int, k: int, p: int, n: int, off: int, seed: int) -> tuple[nr.Network, np.ndarray]:

@@ -12,7 +12,8 @@ import numpy as np
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.certificate import Certificate, certify_nothing
-from neurecover.certificate.from_queries import COARSE, Asked, certify_queried
+from neurecover.certificate.from_queries import Asked, certify_queried
+from neurecover.certificate.options import QueryOptions
 from neurecover.data import Oracle, unwhitened
 from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.excerpt import Excerpt
@@ -270,7 +271,7 @@ def _certified(
     run.clock.excerpt = Excerpt.of_answers(X, network, answers, network(X), *names)
     # In single precision, so that a box that works in it is asked what the network is.
     noisy = box.limits.drawn_in(run.rng.standard_normal((NOISY, d))).astype(np.float32).astype(float)
-    weighted = found.weighted if found.resolution > COARSE else None
+    weighted = found.weighted if found.resolution > QueryOptions().coarse else None
     asked = Asked(
         box.queries,
         found.residual,

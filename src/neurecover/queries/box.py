@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from neurecover.certificate.options import QueryOptions
 from neurecover.data.frames import Frame
 from neurecover.exceptions import UnsolvableError
 from neurecover.queries.limits import EVERYWHERE, Limits
@@ -25,7 +26,7 @@ _STEPS = np.array([0.0, 0.71, 1.87, 3.14, 3.9, 5.0])
 _PLACES, _SPARE = 6, 6
 # How far towards the limits of the box segments begin, so that there is room for them.
 _MIDST = 0.5
-_COARSE = 1e-11
+_COARSE = QueryOptions().coarse
 # The scale of a box whose answers are all zero.
 _NOTHING = 1e-290
 _FINEST, _FINEST_SINGLE, _FINEST_HALF = 2.0**-52, 2.0**-24, 2.0**-11

@@ -8,7 +8,7 @@ planes with a free affine part,
 can be fitted to n answers by damped least squares as they are. That brings the errors down to the rounding of one
 answer times √(parameters / n), and then the signs are solved for. Where that is possible every unit is asked for by
 itself: `alone`. Last, the network without an affine part is fitted to all these answers, each weighted by its rounding,
-which gives the error bars: `certificate.weighted`. Where no lines show the units, samples may: `sampled`.
+which gives the error bars: `queries.weighted`. Where no lines show the units, samples may: `sampled`.
 
 Two kinks too near each other on a line are taken for one of a unit that is not there. Such a unit has no kink on other
 lines, so only units are believed that were seen on a second line.
@@ -24,7 +24,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.activations import Activation, get
-from neurecover.certificate.weighted import Weighted, fit_weighted
 from neurecover.data import ArraySource
 from neurecover.exceptions import UnsolvableError
 from neurecover.fit.descent import descend
@@ -38,6 +37,7 @@ from neurecover.queries.lines import units_on_line
 from neurecover.queries.planes import Planes, oriented
 from neurecover.queries.sampled import network_from_samples
 from neurecover.queries.scan import scan_line
+from neurecover.queries.weighted import Weighted, fit_weighted
 from neurecover.solve import Deadline
 
 # Answers per parameter: many where they cost little time.

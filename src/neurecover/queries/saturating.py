@@ -16,14 +16,14 @@ from collections.abc import Callable
 import numpy as np
 
 from neurecover.activations import Activation, get
-from neurecover.certificate.from_queries import COARSE
-from neurecover.certificate.weighted import Weighted, fit_weighted
+from neurecover.certificate.options import QueryOptions
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network, replace_arrays
 from neurecover.queries.box import Box
 from neurecover.queries.curvature import smooth_resolution
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.steps import all_steps, limits_of
+from neurecover.queries.weighted import Weighted, fit_weighted
 from neurecover.solve import Deadline
 
 # Questions per parameter, more around the origin where answers are coarse, z at the former, and directions that are
@@ -40,6 +40,7 @@ _RESIDUAL, _UNCERTAIN = 8.0, 1e-8
 _FITS, _SETTLED = 3, 0.25
 # Beyond so many parameters the fit, of cost n P², is too dear.
 _PARAMETERS = 3_000
+_COARSE = QueryOptions().coarse
 
 
 def extract_saturating(
@@ -62,7 +63,7 @@ def extract_saturating(
     if not steps.network.n_hidden:
         raise UnsolvableError("The box answers the same wherever it is asked: it has no hidden units that can be seen.")
     network = steps.network
-    if resolution > COARSE:
+    if resolution > _COARSE:
         # z is rounded by ρ R ‖w‖ on a circle, w by that over a step of about 1/‖w‖, and b by R times as much.
         uncertain = resolution * (steps.circle * np.linalg.norm(network.W, axis=1).max()) ** 2
         for share in _NEARER:
@@ -88,7 +89,7 @@ def _fitted(box: Box, network: Network, resolution: float, rng: np.random.Genera
             f"beyond what is tried, {_PARAMETERS}."
         )
     parts = [_telling(network, j, rng) for j in range(network.n_hidden)]
-    if resolution > COARSE:
+    if resolution > _COARSE:
         # Rounding averages out over many answers, also where the box is used.
         parts.append(rng.standard_normal((_MANY * network.n_parameters // network.n_outputs, network.n_inputs)))
         parts = [X.astype(np.float32).astype(float) for X in parts]
@@ -99,7 +100,7 @@ def _fitted(box: Box, network: Network, resolution: float, rng: np.random.Genera
         fit = fit_weighted(network if fit is None else fit.fitted, X, Y, box.whitening)
         if fit is None:
             raise UnsolvableError(f"{network.n_hidden} units that saturate were seen, but not all can be told apart.")
-        if fit.chi2 > _SETTLED and (fit.converged or resolution <= COARSE):
+        if fit.chi2 > _SETTLED and (fit.converged or resolution <= _COARSE):
             break
     assert fit is not None
     return fit
@@ -181,7 +182,7 @@ def _fresh(box: Box, fit: Weighted, radius: float, resolution: float, rng: np.ra
     d, network = box.n_inputs, fit.network
     reach = np.repeat([*_DISTANCES, radius / np.sqrt(d)], _FRESH)
     Z = rng.standard_normal((len(reach), d)) * reach[:, None]
-    if resolution > COARSE:
+    if resolution > _COARSE:
         Z = Z.astype(np.float32).astype(float)
     X, Y = box.inputs(Z), box(Z)
     size = max(box.scale, float(np.abs(network.c).max()) + float(np.abs(network.A).sum(axis=1).max()))

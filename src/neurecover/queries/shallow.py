@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.activations import Activation, get
-from neurecover.certificate.weighted import Weighted
 from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.models import Network
 from neurecover.queries.affine import refine_affine, with_straight_units
@@ -32,6 +31,7 @@ from neurecover.queries.regions import Regions
 from neurecover.queries.scan import NotPiecewiseLinearError
 from neurecover.queries.twins import with_twins
 from neurecover.queries.units import CORNERS, SeveralLayersError, all_units, misfit, with_affine
+from neurecover.queries.weighted import Weighted
 from neurecover.solve import Deadline
 
 Progress = Callable[[str, float], object]

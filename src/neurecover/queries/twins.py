@@ -25,8 +25,8 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.models import Network
+from neurecover.models.signs import find_flips
 from neurecover.queries.planes import AffinePartError, Planes, slopes_of
-from neurecover.search.signs import find_flips
 
 # Rows count as independent while the least singular value is above this part of the largest.
 _INDEPENDENT = 1e-3

@@ -12,6 +12,7 @@ from neurecover.fit.descent import PATIENT, Fit, descend
 from neurecover.fit.networks import as_student, fitted_network
 from neurecover.fit.samples import Samples
 from neurecover.models import DeepNetwork, Network
+from neurecover.models.signs import flips_beside_steady
 from neurecover.models.wide import WideStudent
 from neurecover.search import gates
 from neurecover.search.candidates import Candidate
@@ -21,7 +22,6 @@ from neurecover.search.gates import engine
 from neurecover.search.options import SearchOptions
 from neurecover.search.race import Setting
 from neurecover.search.rivals import seek_rivals
-from neurecover.search.signs import flips_beside_steady
 from neurecover.search.task import Task
 from neurecover.search.units import Draw
 from neurecover.search.widths import find_network, slim

@@ -16,11 +16,11 @@ import numpy as np
 from neurecover.fit.descent import PATIENT, Fit, descend
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
+from neurecover.models.signs import find_subsets, nearest_subsets
 from neurecover.models.wide import WideStudent
 from neurecover.search.covariance import Covariance, Turning
 from neurecover.search.options import SearchOptions
 from neurecover.search.race import Setting
-from neurecover.search.signs import find_subsets, nearest_subsets
 from neurecover.solve import within
 
 CLOSE = 1e-10  # Σr²/Σy² of a start that solves the equations of an exact fit

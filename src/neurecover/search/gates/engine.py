@@ -18,7 +18,7 @@ from neurecover.fit.networks import one_layer, wide
 from neurecover.fit.options import EXACT, FitOptions
 from neurecover.fit.samples import Samples
 from neurecover.models import Network, Student
-from neurecover.search.signs import find_subsets
+from neurecover.models.signs import find_subsets
 from neurecover.search.task import Task
 from neurecover.solve import Deadline
 

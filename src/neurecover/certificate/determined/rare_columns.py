@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from neurecover.certificate.alone import n_independent
-from neurecover.certificate.away import NEAR
-from neurecover.certificate.normal_form import signs_are_convention
-from neurecover.certificate.places import Layered
+from neurecover.certificate.determined.places import Layered
+from neurecover.certificate.information.normal_form import signs_are_convention
+from neurecover.certificate.information.sole_equations import n_independent
+from neurecover.certificate.options import DEFAULTS, CertificateOptions
 from neurecover.data import ArraySource, Source
 from neurecover.statistics.model_sums import sides
 
 GLANCE = 64  # rows in which a column has a value twice if it is other than usual in few rows
 
 
-def seldom(normal: Layered, inputs: Source, each: int = 1) -> np.ndarray:
-    """Which weights of the first layer, (k, d), too few rows show for any other choice to be contradicted.
+def seldom(normal: Layered, inputs: Source, each: int = 1, options: CertificateOptions = DEFAULTS) -> np.ndarray:
+    """Return which weights of the first layer, (k, d), too few rows show for any other choice to be contradicted.
 
     An input that is other than usual (its median) in m rows gives m·p equations for the weights of k units: more than
     `each` for every one of them are asked for. Of these rows two equations at least have to see the unit on, one to
@@ -26,7 +26,7 @@ def seldom(normal: Layered, inputs: Source, each: int = 1) -> np.ndarray:
     """
     X = np.asarray(inputs.collect()[0], dtype=np.float64)
     k, d = normal.hidden_weights[0].shape
-    p = n_independent(normal) if each == 1 else normal.n_outputs
+    p = n_independent(normal, options) if each == 1 else normal.n_outputs
     rare = np.zeros((k, d), dtype=bool)
     glance = np.sort(X[:GLANCE], axis=0)
     columns = np.flatnonzero((np.diff(glance, axis=0) == 0.0).any(axis=0)) if len(X) > GLANCE else np.arange(d)
@@ -34,7 +34,9 @@ def seldom(normal: Layered, inputs: Source, each: int = 1) -> np.ndarray:
         return rare
     unusual = X[:, columns] != np.median(X[:, columns], axis=0)
     rows = np.count_nonzero(unusual, axis=0)
-    k_on = sides(normal, X, NEAR)[:, :k] > 0 if normal.activation.homogeneity == 1.0 else np.ones((len(X), k))
+    k_on = (
+        sides(normal, X, options.at_kink)[:, :k] > 0 if normal.activation.homogeneity == 1.0 else np.ones((len(X), k))
+    )
     shown = k_on.astype(np.float64).T @ unusual
     if signs_are_convention(normal) and normal.activation.homogeneity == 1.0:
         shown = np.minimum(shown, (1.0 - k_on).T @ unusual)
@@ -43,8 +45,8 @@ def seldom(normal: Layered, inputs: Source, each: int = 1) -> np.ndarray:
     return rare
 
 
-def usual_rows(normal: Layered, inputs: Source) -> Source:
-    """The rows without those in which an input that is `seldom` other than usual is so.
+def usual_rows(normal: Layered, inputs: Source, options: CertificateOptions = DEFAULTS) -> Source:
+    """Return the rows without those in which an input that is `seldom` other than usual is so.
 
     Beside an affine term they show a weight on either side of a kink, and which side a row is on rests on weights that
     too few rows show. Rows that are left out may make further inputs rare.
@@ -53,7 +55,7 @@ def usual_rows(normal: Layered, inputs: Source) -> Source:
     kept = np.ones(len(X), dtype=bool)
     usual = np.median(X, axis=0)
     for _ in range(X.shape[1]):
-        rare = np.asarray(seldom(normal, ArraySource(X[kept], Y[kept])).any(axis=0))
+        rare = np.asarray(seldom(normal, ArraySource(X[kept], Y[kept]), options=options).any(axis=0))
         left = kept & (X[:, rare] == usual[rare]).all(axis=1)
         if np.count_nonzero(left) in (0, np.count_nonzero(kept)):
             break

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from neurecover.certificate.ambiguity import turned
+from neurecover.certificate.signs.ambiguity import turned
 from neurecover.data import Whitening, unwhitened
 from neurecover.models import Composite, DeepNetwork, Layered, Model, Network, Polynomial, free_directions, parameters
 from neurecover.models.layered import looks_back

@@ -14,14 +14,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.certificate.information import Information
+from neurecover.certificate.information.matrix import Information
 from neurecover.data import Source, Whitening, reduce
 from neurecover.models import Model
 from neurecover.statistics import ShapeCross, ShapeScores
 
 QUARTILES = (-0.6745, 0.0, 0.6745)
 PER_DIRECTION = 2 * len(QUARTILES) + 3
-WORK = 2e9  # multiplications that the test may take; beyond it some directions are left out
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,13 +32,13 @@ class Shapes:
     names: tuple[str, ...]
 
     @classmethod
-    def of(cls, model: Model, whitening: Whitening, cost: float, rng: np.random.Generator) -> Shapes:
-        """Along rows and inputs, as many as the work allows at the `cost` of a shape."""
+    def of(cls, model: Model, whitening: Whitening, most: int, rng: np.random.Generator) -> Shapes:
+        """Return those along rows and inputs, `most` of them at random."""
         rows, inputs = model.hidden_weights[0], np.linalg.pinv(whitening.matrix).T
         V = np.vstack([rows, inputs])
         names = [f"unit {j}" for j in range(len(rows))] + [f"input {i}" for i in range(len(inputs))]
         size = np.linalg.norm(V, axis=1)
-        live = rng.permutation(np.flatnonzero(size > 1e-12 * size.max()))[: int(WORK / (PER_DIRECTION * cost))]
+        live = rng.permutation(np.flatnonzero(size > 1e-12 * size.max()))[:most]
         return cls(model, V[live] / size[live, None], tuple(names[i] for i in live))
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
@@ -56,14 +55,15 @@ class Shapes:
 
 
 def shape_test(
-    information: Information, whitening: Whitening, samples: Source, rng: np.random.Generator
+    information: Information, whitening: Whitening, samples: Source, rng: np.random.Generator, work: float
 ) -> tuple[float, str] | None:
-    """The probability, if the residual is noise, of following one of the shapes as it does, and that shape in words.
+    """Return the probability, if the residual is noise, of following a shape as it does, and that shape in words.
 
     None where not even one direction is within the work.
     """
     model, free = information.model, information.free
-    shapes = Shapes.of(model, whitening, 4.0 * samples.count() * model.n_outputs * len(free), rng)
+    cost = 4.0 * samples.count() * model.n_outputs * len(free)  # of a shape
+    shapes = Shapes.of(model, whitening, int(work / (PER_DIRECTION * cost)), rng)
     if not shapes.names:
         return None
     n_shapes = PER_DIRECTION * len(shapes.names) + 2 * model.n_outputs

@@ -13,7 +13,7 @@ convention what is determined is so for the signs that are shown.
 
 A weight can be determined to first order and still be invented: whether a unit is on where an input is other than
 usual, which is seldom, depends on that very weight. As many rows are asked for as contradict another choice (`seldom`),
-and an equation that no other contradicts counts for nothing (`alone`). A unit may even be turned,
+and an equation that no other contradicts counts for nothing (`sole_equations`). A unit may even be turned,
 
     (w_j, A_j) → −(w_j, A_j)    with A_j z_j(x) moved by a null direction until z_j > 0 again,
 
@@ -31,25 +31,23 @@ from itertools import pairwise
 
 import numpy as np
 
-from neurecover.certificate.alone import alone
-from neurecover.certificate.ambiguity import sign_ambiguities
-from neurecover.certificate.away import AwayFromKinks
-from neurecover.certificate.checks import EXACT_WEIGHTS
-from neurecover.certificate.normal_form import by_name, signs_are_convention
-from neurecover.certificate.places import Layered, affine_columns, bias_of, columns_above, constants_above, rows_of
-from neurecover.certificate.rare_columns import seldom, usual_rows
+from neurecover.certificate.determined.places import (
+    Layered,
+    affine_columns,
+    bias_of,
+    columns_above,
+    constants_above,
+    rows_of,
+)
+from neurecover.certificate.determined.rare_columns import seldom, usual_rows
+from neurecover.certificate.information.away import AwayFromKinks
+from neurecover.certificate.information.normal_form import by_name, signs_are_convention
+from neurecover.certificate.information.sole_equations import sole_equations
+from neurecover.certificate.options import DEFAULTS, CertificateOptions
+from neurecover.certificate.signs.ambiguity import sign_ambiguities
 from neurecover.data import Source, reduce
 from neurecover.models import Network, are_biases, free_directions, parameters, with_parameters
 from neurecover.statistics import ModelSums
-
-MOST = 2_000  # parameters: the null space takes all eigenvectors
-NULL = 1e-11  # eigenvalue of F, scaled to unit diagonal: the error of the others is below EXACT_WEIGHTS at rounding
-DEAD = 1e-26  # F_aa over the largest: a weight whose effect is below rounding for every sample
-STILL = 1e-8  # what a null direction may move a weight by that counts as determined, its largest move being 1
-PROPORTIONAL = 1e-7  # relative difference of two units that counts as none
-REFERENCES = 20  # weights of a row that are tried as members of D_j
-ALIKE = 1e-6  # relative distance of two numbers that may be the same
-SAME_SIGNS = 1e-7  # relative size of Σ A_j w_j that counts as zero, as in `rivals`
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,35 +60,51 @@ class Seen:
     errors: dict[str, np.ndarray]
     unseen: dict[str, np.ndarray]
 
+    @property
+    def n(self) -> int:
+        return sum(error.size for error in self.errors.values())
 
-def seen_weights(normal: Layered, inputs: Source, bias: bool, level: float, few: np.ndarray, low: np.ndarray) -> Seen:
-    """What samples without noise determine of a network in normal form; level is the rms of their rounding errors.
+    @property
+    def n_open(self) -> int:
+        return sum(int(np.count_nonzero(~np.isfinite(error))) for error in self.errors.values())
+
+
+def seen_weights(
+    normal: Layered,
+    inputs: Source,
+    bias: bool,
+    level: float,
+    few: np.ndarray,
+    low: np.ndarray,
+    options: CertificateOptions = DEFAULTS,
+) -> Seen:
+    """Return what samples without noise determine of a network in normal form; level is the rms of their rounding.
 
     few (units,) says which hidden units have their kink seen by too few samples, and low (units,) which of them because
     they are seldom off: such a unit hides in the constant of the layer above, and in C where there is one.
     """
     theta, P = parameters(normal), len(parameters(normal))
-    inputs = inputs if normal.C is None else usual_rows(normal, inputs)
-    inputs_away = AwayFromKinks(inputs, normal)
+    inputs = inputs if normal.C is None else usual_rows(normal, inputs, options)
+    inputs_away = AwayFromKinks(inputs, normal, options.at_kink)
     F = reduce(inputs_away, ModelSums(normal)).curvature()
     free = np.ones(P, dtype=bool) if bias else ~are_biases(normal)
     size = np.where(free, np.diag(F), 0.0)
-    live = size > DEAD * size.max(initial=1e-300)
+    live = size > options.open.dead * size.max(initial=1e-300)
     G = free_directions(normal)
     unseen = free & ~live
     unseen |= free & (G[:, few[: G.shape[1]]] != 0.0).any(axis=1)
     unseen |= free & constants_above(normal, low)
-    rare = seldom(normal, inputs)
+    rare = seldom(normal, inputs, options=options)
     unseen[: rare.size] |= rare.ravel()
     unseen |= affine_columns(normal, rare)
-    scale = np.sqrt(size[live])
+    scale, floor = np.sqrt(size[live]), options.open.null
     scaled = F[np.ix_(live, live)] / scale / scale[:, None]
     values, vectors = np.linalg.eigh(scaled)
-    root = vectors[:, values >= NULL] / np.sqrt(values[values >= NULL]) / scale[:, None]
-    uncontradicted = alone(normal, np.flatnonzero(live), root, inputs_away) / scale
+    root = vectors[:, values >= floor] / np.sqrt(values[values >= floor]) / scale[:, None]
+    uncontradicted = sole_equations(normal, np.flatnonzero(live), root, inputs_away, options) / scale
     if len(uncontradicted):
         values, vectors = np.linalg.eigh(scaled - uncontradicted.T @ uncontradicted)
-    null = values < NULL
+    null = values < floor
     N, scales = np.zeros((P, np.count_nonzero(null))), np.zeros((P, np.count_nonzero(null)))
     N[live], scales[live] = vectors[:, null] / scale[:, None], vectors[:, null]
     N = N / np.maximum(np.abs(N).max(axis=0, initial=0.0), 1e-300)
@@ -98,18 +112,18 @@ def seen_weights(normal: Layered, inputs: Source, bias: bool, level: float, few:
     fixed = np.zeros_like(G)
     if G.shape[1]:
         for unit, row in enumerate(rows_of(normal)):
-            N, members = _without_scale(N, G[:, unit], theta, row, unseen)
+            N, members = _without_scale(N, G[:, unit], theta, row, unseen, options)
             fixed[members, unit] = theta[members]
-        loose = _turnable(normal, inputs_away, N) | _in_proportion(normal, inputs_away)
+        loose = _turnable(normal, inputs_away, N, options.exact) | _in_proportion(normal, inputs_away, options.same)
         open_ |= free & (G[:, loose] != 0.0).any(axis=1)
-    open_ |= free & (np.abs(N).max(axis=1, initial=0.0) > STILL)
+    open_ |= free & (np.abs(N).max(axis=1, initial=0.0) > options.exact)
     half = np.zeros((P, np.count_nonzero(~null)))
     half[live] = vectors[:, ~null] / np.sqrt(values[~null]) / scale[:, None]
     if G.shape[1]:
         fixed = np.where(fixed.any(axis=0), fixed, G)
         half -= G @ np.linalg.solve(fixed.T @ G, fixed.T @ half)
     errors = level * np.linalg.norm(half, axis=1)
-    open_ |= free & (errors > EXACT_WEIGHTS * np.maximum(1.0, np.abs(theta)))
+    open_ |= free & (errors > options.exact * np.maximum(1.0, np.abs(theta)))
     nothing_known = np.array([bool(open_[row].all()) for row in rows_of(normal)])
     open_ |= free & columns_above(normal, nothing_known)
     if normal.C is not None:  # such a unit may as well be on for every sample, and a part of the affine term
@@ -118,8 +132,8 @@ def seen_weights(normal: Layered, inputs: Source, bias: bool, level: float, few:
     return Seen(by_name(normal, errors), by_name(normal, unseen))
 
 
-def signs_are_determined(normal: Layered, errors: Mapping[str, np.ndarray]) -> bool:
-    """Whether, layer by layer, no other signs fit the weights on columns that are determined for every unit."""
+def signs_are_determined(normal: Layered, errors: Mapping[str, np.ndarray], same: float = DEFAULTS.same) -> bool:
+    """Return whether, layer by layer, no other signs fit the weights on columns that are determined for every unit."""
     if not normal.activation.odd_slope or signs_are_convention(normal):
         return True
     names = list(errors)
@@ -128,13 +142,18 @@ def signs_are_determined(normal: Layered, errors: Mapping[str, np.ndarray]) -> b
         above = np.isfinite(errors[names[2 * layer + 2]]).all(axis=1)
         if not known.any() or not above.any():
             return False
-        if not sign_ambiguities(Network(W[:, known], b, A[above], c[above], normal.activation), SAME_SIGNS).unique:
+        if not sign_ambiguities(Network(W[:, known], b, A[above], c[above], normal.activation), same).unique:
             return False
     return True
 
 
 def _without_scale(
-    N: np.ndarray, direction: np.ndarray, theta: np.ndarray, row: np.ndarray, unseen: np.ndarray
+    N: np.ndarray,
+    direction: np.ndarray,
+    theta: np.ndarray,
+    row: np.ndarray,
+    unseen: np.ndarray,
+    options: CertificateOptions = DEFAULTS,
 ) -> tuple[np.ndarray, np.ndarray]:
     """N with a unit's free scale taken out so that it vanishes on the largest possible part D of its row; and D.
 
@@ -145,29 +164,29 @@ def _without_scale(
     w, around = theta[row], np.flatnonzero((direction != 0.0) & ~unseen)
     shown = np.flatnonzero((w != 0.0) & ~unseen[row])
     moves = np.linalg.norm(N[row[shown]], axis=1) / np.abs(w[shown])
-    place = np.sort(moves)
-    shared = place.searchsorted(moves * (1.0 + ALIKE) + STILL) - place.searchsorted(moves * (1.0 - ALIKE) - STILL)
-    tried = shown[np.lexsort((-np.abs(w[shown]), -shared))][:REFERENCES]
+    place, alike, exact = np.sort(moves), options.open.alike, options.exact
+    shared = place.searchsorted(moves * (1.0 + alike) + exact) - place.searchsorted(moves * (1.0 - alike) - exact)
+    tried = shown[np.lexsort((-np.abs(w[shown]), -shared))][: options.open.references]
     best, members, most = N, np.zeros(0, dtype=int), 0
     for i in tried:
         if row[i] in members:
             continue
         left = N - np.outer(direction, N[row[i]] / w[i])
-        still = np.abs(left).max(axis=1, initial=0.0) <= STILL
+        still = np.abs(left).max(axis=1, initial=0.0) <= exact
         if np.count_nonzero(still[around]) > most:
             most = int(np.count_nonzero(still[around]))
             best, members = left, row[still[row] & ~unseen[row]]
     return best, members
 
 
-def _in_proportion(normal: Layered, inputs: Source) -> np.ndarray:
+def _in_proportion(normal: Layered, inputs: Source, same: float) -> np.ndarray:
     """Which hidden units are, where they or another unit of their layer are on, a multiple of each other."""
     X = np.asarray(inputs.collect()[0], dtype=np.float64)
     both = signs_are_convention(normal)
-    return np.concatenate([_multiples(Z) | (both & _multiples(-Z)) for Z in normal.preactivations(X)])
+    return np.concatenate([_multiples(Z, same) | (both & _multiples(-Z, same)) for Z in normal.preactivations(X)])
 
 
-def _multiples(Z: np.ndarray) -> np.ndarray:
+def _multiples(Z: np.ndarray, relative: float) -> np.ndarray:
     """Which columns of Z (n, k) are, in the rows where they or another one are positive, a multiple of each other."""
     H = np.maximum(Z, 0.0)
     own = np.maximum(np.einsum("ni,ni->i", H, H), 1e-300)
@@ -175,14 +194,14 @@ def _multiples(Z: np.ndarray) -> np.ndarray:
     for i, share in enumerate((H.T @ Z) / own[:, None]):  # of z_i in z_j, by least squares where z_i > 0
         on = H[:, i] > 0.0
         left = np.linalg.norm(Z[on] - np.outer(Z[on, i], share), axis=0)
-        same = left <= PROPORTIONAL * np.linalg.norm(Z[on], axis=0)
+        same = left <= relative * np.linalg.norm(Z[on], axis=0)
         same[i] = False
         alike[same] = True
         alike[i] |= same.any()
     return alike
 
 
-def _turnable(normal: Layered, inputs: Source, N: np.ndarray) -> np.ndarray:
+def _turnable(normal: Layered, inputs: Source, N: np.ndarray, exact: float) -> np.ndarray:
     """Which hidden units are on for no sample at which all directions of N (P, q) leave their preactivation."""
     fixed: list[np.ndarray] = []
     X = np.asarray(inputs.collect()[0], dtype=np.float64)
@@ -193,7 +212,7 @@ def _turnable(normal: Layered, inputs: Source, N: np.ndarray) -> np.ndarray:
         V = np.concatenate([steps[:, : W.size].reshape(-1, *W.shape), steps[:, W.size :, None]], axis=2)
         Z, move = H @ np.column_stack([W, b]).T, H @ V.transpose(0, 2, 1) + moved @ W.T
         size = np.linalg.norm(H, axis=1)[:, None]
-        still = np.abs(move).max(axis=0, initial=0.0) <= STILL * size
+        still = np.abs(move).max(axis=0, initial=0.0) <= exact * size
         sides_on = (Z > 0.0, Z < 0.0) if signs_are_convention(normal) else (Z > 0.0,)
         fixed.append(np.all([(still & on).any(axis=0) for on in sides_on], axis=0))
         start += W.size + b.size

@@ -7,20 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from neurecover.certificate.checks import ROUNDING
-from neurecover.certificate.information import Information, in_network_order
-from neurecover.certificate.many_weights import ManyWeights
-from neurecover.certificate.normal_form import ToNormalForm, by_name
+from neurecover.certificate.information.many_weights import ManyWeights
+from neurecover.certificate.information.matrix import Information, in_network_order
+from neurecover.certificate.information.normal_form import ToNormalForm, by_name
+from neurecover.certificate.options import DEFAULTS, CertificateOptions
 from neurecover.certificate.verdict import ParameterArrays
 from neurecover.data import Source, Whitening, reduce
 from neurecover.models import Model, Network, parameters
 from neurecover.solve import afford
 from neurecover.statistics import Influence, InfluenceSums, OutputPrecision, ScoreSums, sketched
-
-# Wider errors where outputs were computed in a short float, whose errors partial sums share. Fitted, not derived: of 12
-# networks in single precision (seeds 0 to 15 of `bench coverage`) 95 % intervals cover 91 % at 1, 96 % at 1.25, 97 % at
-# 1.5 and 99 % at 2, where the largest of 350 deviations is 3.1 standard errors; a narrower one would leave it above 4.
-SHARED = 2.0
 
 
 @dataclass(frozen=True)
@@ -53,6 +48,7 @@ def standard_errors(
     variance: float,
     noisy: bool,
     precision: OutputPrecision | None,
+    options: CertificateOptions = DEFAULTS,
 ) -> Errors:
     """σ² T F⁻¹ Tᵀ; under noise the variances are those that hold whatever the noise of single samples and outputs.
 
@@ -67,10 +63,10 @@ def standard_errors(
         variances = influence.variances * (stdtrit(influence.carried_by, 0.975) / stdtrit(np.inf, 0.975)) ** 2
         if precision is not None and precision.is_float.any():
             rounding = min(1.0, float(precision.largest.max()) / variance)  # the part of the noise that it may be
-            variances = variances * (1.0 + (SHARED**2 - 1.0) * rounding)
+            variances = variances * (1.0 + (options.shared**2 - 1.0) * rounding)
         variances = _along_rows(normal, variances + _shared_rounding(information, moves, samples, scores, precision))
         # One output may be clean where another is noisy; what it determines has the error of rounding all the same.
-        variances = variances + (ROUNDING * (1.0 + np.abs(parameters(normal)))) ** 2
+        variances = variances + (options.rounding * (1.0 + np.abs(parameters(normal)))) ** 2
     else:
         influence = None
         variances = variance * np.einsum("ij,ij->i", half, half)

@@ -15,30 +15,33 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from neurecover.certificate.checks import APART
-from neurecover.certificate.normal_form import signs_are_convention
-from neurecover.certificate.verdict import Check
+from neurecover.certificate.information.normal_form import signs_are_convention
+from neurecover.certificate.options import DEFAULTS, CertificateOptions
 from neurecover.data import Source
-from neurecover.models import Network
-
-NONE = 1e-7  # difference of slopes that counts as none without noise
+from neurecover.models import DeepNetwork, Network
 
 
-def least_apart(network: Network, errors: Mapping[str, np.ndarray] | None, inputs: Source) -> float:
-    """How far apart the slopes A_j w_jᵀ of two units are, in standard errors, on the columns of more than two values.
+def least_apart(
+    network: Network | DeepNetwork,
+    errors: Mapping[str, np.ndarray] | None,
+    inputs: Source,
+    options: CertificateOptions = DEFAULTS,
+) -> float:
+    """Return how far apart, in standard errors, the slopes A_j w_jᵀ of two units are on columns of over two values.
 
-    Up to sign, where signs are a convention. Infinite where there is no column of two values, or none of more. Without
-    errors, in units of NONE.
+    The units are those of the first layer, and A the weights that read them. Up to sign, where signs are a convention.
+    Infinite where there is no column of two values, or none of more. Without errors, in units of `same`.
     """
     X = np.asarray(inputs.collect()[0])
     two = np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0) & (np.ptp(X, axis=0) > 0.0)
     if not two.any() or two.all():
         return np.inf
-    W, A = network.W[:, ~two], network.A.T
+    (W, _), (above, _), *_ = network.layers
+    names, W, A = list(network.arrays), W[:, ~two], above.T
     slopes = (W[:, :, None] * A[:, None, :]).reshape(len(W), -1)
-    variances = np.full(slopes.shape, NONE**2 * max(1.0, float(np.square(slopes).max(initial=0.0))))
+    variances = np.full(slopes.shape, options.same**2 * max(1.0, float(np.square(slopes).max(initial=0.0))))
     if errors is not None:
-        w_error, a_error = errors["W"][:, ~two], errors["A"].T
+        w_error, a_error = errors[names[0]][:, ~two], errors[names[2]].T
         both = np.square(w_error[:, :, None] * A[:, None, :]) + np.square(W[:, :, None] * a_error[:, None, :])
         variances += both.reshape(slopes.shape)
     least, signs = np.inf, (1.0, -1.0) if signs_are_convention(network) else (1.0,)
@@ -47,14 +50,3 @@ def least_apart(network: Network, errors: Mapping[str, np.ndarray] | None, input
             apart = np.abs(slopes[:j] - sign * slopes[j]) / np.sqrt(variances[:j] + variances[j])
             least = min(least, float(apart.max(axis=1).min()))
     return least
-
-
-def exchange(apart: float) -> Check:
-    """Are no two units so close that they could have exchanged weights? One of the checks that are named `signs`."""
-    if apart > APART:
-        return Check("signs", True, apart, APART, "No two units can exchange their weights on columns of two values.")
-    sentence = (
-        f"Two units have the same slopes on all columns of more than two values, to {apart:.1f} standard errors: on "
-        "the other columns they may have exchanged their weights."
-    )
-    return Check("signs", False, apart, APART, sentence)

@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.optimize import nnls
 
-from neurecover.certificate.information import Information
-from neurecover.certificate.normal_form import ToNormalForm, aligned
+from neurecover.certificate.information.matrix import Information
+from neurecover.certificate.information.normal_form import ToNormalForm, aligned
 from neurecover.data import Whitening
 from neurecover.models import Network, jacobian, parameters, with_parameters
 

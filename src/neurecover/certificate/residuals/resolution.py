@@ -12,41 +12,47 @@ one unit in place of two leaves, a/2·(δ − |z|) where |z| < δ = φ g/2 and g
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from neurecover.certificate.checks import Shown
-from neurecover.models import DeepNetwork, Model, Network
+from neurecover.models import Composite, Model
 from neurecover.statistics import SerialResiduals, UnitsOn, incoming
 
-WITHIN = 0.1  # φ₀, wide enough to hold many samples and narrow enough for their density to be that at the kink
+
+@dataclass(frozen=True)
+class Visible:
+    """What a unit must have to be seen: the size of its part of an output, an angle to others, samples at its kink."""
+
+    size: float
+    angle: float
+    samples: int
 
 
-def shown(
+def visible_unit(
     white: Model, close: UnitsOn, needed: np.ndarray, rounding: np.ndarray, serial: SerialResiduals | None
-) -> Shown:
-    """For a network on whitened inputs; needed (units,) samples at a kink, rounding (p,) of every output.
+) -> Visible:
+    """Return the least unit that samples show beside a network on whitened inputs.
 
-    `close` are the samples WITHIN the kinks, and `serial` the residuals where there is noise.
+    needed (units,) are samples at a kink, rounding (p,) that of every output. `close` are the samples near the kinks,
+    and `serial` the residuals where there is noise.
     """
     k, p = len(white.hidden_weights[0]), white.n_outputs
     D = int(incoming(white)[0]) if k else 1
     sides = close.sums
     near = np.maximum(sides["n"] - sides["on"] - sides["off"], 1)[:k]
-    angle = float(np.max(WITHIN * np.sqrt(D) * needed[:k] / near, initial=0.0))
+    angle = float(np.max(close.near * np.sqrt(D) * needed[:k] / near, initial=0.0))
     size = float(rounding.max())
     if serial is not None:
         variance = float(serial.sums["squared"].max()) / serial.n
         size = float(np.sqrt(variance * (D + p) * np.log(serial.n * p) / serial.n))
         angle = max(angle, float(np.max((75.0 * size**2 / _strength(white) ** 2) ** (1 / 3), initial=0.0)))
-    return Shown(size, min(angle, np.pi / 2), int(needed.max(initial=0)))
+    return Visible(size, min(angle, np.pi / 2), int(needed.max(initial=0)))
 
 
 def _strength(white: Model) -> np.ndarray:
-    """‖A_j‖‖w_j‖ of every unit of the first layer, with the weights above in place of A."""
+    """Return ‖A_j‖‖w_j‖ of every unit of the first layer, with the weights above in place of A."""
     W = white.hidden_weights[0]
-    above = np.ones((1, len(W)))  # of a composite nothing is known but its lowest layer
-    if isinstance(white, Network):
-        above = white.A
-    elif isinstance(white, DeepNetwork):
-        above = white.layers[1][0]
+    # Of a composite nothing is known but its lowest layer.
+    above = np.ones((1, len(W))) if isinstance(white, Composite) else white.layers[1][0]
     return np.maximum(np.linalg.norm(above, axis=0) * np.linalg.norm(W, axis=1), 1e-300)

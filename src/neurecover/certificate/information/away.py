@@ -13,18 +13,16 @@ from neurecover.data.view import Seen, View
 from neurecover.models import Model
 from neurecover.statistics.model_sums import sides
 
-NEAR = 1e-9  # of |w||x| + |b|; a sample is so near to a kink by chance once in 1e9
-
 
 class AwayFromKinks(View):
-    """The samples of a source that are at no kink of a network."""
+    """The samples of a source that are farther than `near` from every kink of a network."""
 
-    def __init__(self, samples: Source, model: Model) -> None:
-        self.parent, self._model = samples, model
+    def __init__(self, samples: Source, model: Model, near: float) -> None:
+        self.parent, self._model, self._near = samples, model, near
         self.origin = f"{samples.origin} (away from kinks)"
         self.n_samples = None
         self.input_names, self.output_names = samples.input_names, samples.output_names
 
     def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
-        kept = (sides(self._model, np.asarray(X, dtype=np.float64), NEAR) != 0).all(axis=1)
+        kept = (sides(self._model, np.asarray(X, dtype=np.float64), self._near) != 0).all(axis=1)
         return X[kept], Y[kept], kept

@@ -17,7 +17,7 @@ from functools import cached_property
 import numpy as np
 
 from neurecover.models import Network, replace_arrays
-from neurecover.search.signs import find_flips
+from neurecover.models.signs import find_flips
 
 MAX_CHOICES = 4_096
 ROUNDED = 1e-12  # of the trace: eigenvalues well above rounding
