@@ -14,7 +14,8 @@ from neurecover.statistics import UnitsOn, incoming
 class Sides:
     """How many different inputs every hidden unit is on and off for, and how many a unit has to have on either side.
 
-    `laid` is how many inputs any unit can be laid through, and `needed` as many and a margin.
+    `laid` is how many inputs any unit can be laid through, and `needed` as many and a margin. `at_kink` inputs are at
+    the kink of some unit, 0 where all are: a unit without weights is at its kink everywhere.
     """
 
     on: np.ndarray
@@ -37,7 +38,8 @@ class Sides:
         if act.homogeneity != 1.0 or not act.odd_slope:
             return cls(np.maximum(on, needed), needed, laid, margin)  # no kink to be seen
         bent = np.minimum(seen.sums["on_squared"], seen.sums["off_squared"]) * (2.0 - act.odd_slope) ** 2
-        return cls(on, seen.sums["off"], laid, margin, int(seen.sums["at_kink"]), bent)
+        at_kink = int(seen.sums["at_kink"])
+        return cls(on, seen.sums["off"], laid, margin, at_kink if at_kink < seen.n else 0, bent)
 
     @property
     def needed(self) -> np.ndarray:

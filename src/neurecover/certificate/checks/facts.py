@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -87,11 +87,11 @@ class Row:
 
 
 def run_checks(table: tuple[Row, ...], case: Any, noisy: bool = False) -> tuple[Check, ...]:
-    """Return the checks of a table that apply to a case, in their order."""
+    """Return the checks of a table that apply to a case, in their order; what has passed needs no remedy."""
     made: list[Check] = []
     for row in table:
-        if row.applies(made, noisy):
-            made += filter(None, [row.check(case)])
+        if row.applies(made, noisy) and (check := row.check(case)) is not None:
+            made.append(replace(check, remedy="") if check.passed else check)
     return tuple(made)
 
 

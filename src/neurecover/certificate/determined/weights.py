@@ -40,7 +40,7 @@ from neurecover.certificate.determined.places import (
     rows_of,
 )
 from neurecover.certificate.determined.rare_columns import seldom, usual_rows
-from neurecover.certificate.information.away import AwayFromKinks
+from neurecover.certificate.information.away import away_from_kinks
 from neurecover.certificate.information.normal_form import by_name, signs_are_convention
 from neurecover.certificate.information.sole_equations import sole_equations
 from neurecover.certificate.options import DEFAULTS, CertificateOptions
@@ -85,7 +85,7 @@ def seen_weights(
     """
     theta, P = parameters(normal), len(parameters(normal))
     inputs = inputs if normal.C is None else usual_rows(normal, inputs, options)
-    inputs_away = AwayFromKinks(inputs, normal, options.at_kink)
+    inputs_away = away_from_kinks(inputs, normal, options.at_kink)
     F = reduce(inputs_away, ModelSums(normal)).curvature()
     free = np.ones(P, dtype=bool) if bias else ~are_biases(normal)
     size = np.where(free, np.diag(F), 0.0)

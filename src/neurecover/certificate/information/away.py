@@ -14,6 +14,15 @@ from neurecover.models import Model
 from neurecover.statistics.model_sums import sides
 
 
+def away_from_kinks(samples: Source, model: Model, near: float) -> Source:
+    """Return the samples in memory that are at no kink; all of them where the model has none, or none is left."""
+    if model.activation.homogeneity != 1.0:
+        return samples
+    X = np.asarray(samples.collect()[0], dtype=np.float64)
+    away = (sides(model, X, near) != 0).all(axis=1)
+    return samples if away.all() or not away.any() else AwayFromKinks(samples, model, near)
+
+
 class AwayFromKinks(View):
     """The samples of a source that are farther than `near` from every kink of a network."""
 
