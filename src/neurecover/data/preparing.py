@@ -30,7 +30,9 @@ from neurecover.statistics import (
 HOLDOUT = 0.1
 FEWEST = 5  # samples
 MISFITS = 0.1  # of the held-out samples may have to join the fit: if more do, it is the model that is wrong
-SEALED = 0.25  # of the held-out samples judge where others have joined the fit, FEWEST of them at least
+# Of the held-out samples judge where others have joined the fit, FEWEST of them at least. An invented network answers
+# none of them to rounding, so few will do; more of them would more often hold a switch that no other sample shows.
+SEALED = 0.1
 SCARCE = 50  # samples with another value of a column than the others, ten times the units that they may have to show
 SAMPLE = 32 * 2**20  # bytes of the rows that are kept in memory of samples that are streamed
 UNUSUAL = 8  # of them, one in so many more with unusual inputs
