@@ -31,10 +31,10 @@ from typing import Any
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent / "src")]
+sys.path[:0] = [str(HERE.parent), str(HERE.parent / "src")]
 
 import neurecover as nr  # noqa: E402
-from problems import FAMILIES, ROWS, Problem, Row, draw  # noqa: E402
+from benchmarks.problems import FAMILIES, ROWS, Problem, Row, draw  # noqa: E402
 
 EXACT, CLAIM = 1e-8, 1e-6  # weight errors: of a solved network, and beyond which a verdict of exact is wrong
 NEAR, FAR = 5.0, 6.0  # standard errors: of a solved network, and beyond which a verdict of statistical is wrong
@@ -50,7 +50,7 @@ class Side:
     process: subprocess.Popen | None = None
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The reply to a request: CPU seconds and verdict."""
+        """Return the reply to a request: CPU seconds and verdict."""
         process = self.process or self._started()
         assert process.stdin is not None
         assert process.stdout is not None
@@ -68,7 +68,7 @@ class Side:
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         environment = os.environ | threads | {"PYTHONPATH": str(self.checkout / "src")}
         self.process = subprocess.Popen(
-            [sys.executable, str(HERE / "worker.py")],
+            [sys.executable, "-P", str(HERE / "worker.py")],  # -P: no module of this folder hides another
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -111,7 +111,7 @@ class Tally:
     runs: dict[str, list[Run]] = field(default_factory=lambda: {side: [] for side in SIDES})
 
     def as_line(self) -> dict[str, Any]:
-        """One line of the table; empty fields where a side has no runs."""
+        """Return one line of the table; empty fields where a side has no runs."""
         line: dict[str, Any] = {"row": self.row, "family": self.family, "seeds": len(self.runs["new"])}
         seconds = {side: np.array([run.seconds for run in runs]) for side, runs in self.runs.items()}
         for side, runs in self.runs.items():
@@ -141,7 +141,7 @@ def judged(row: Row, problem: Problem, reply: dict[str, Any], answer: Path) -> R
 
 
 def deviations(row: Row, problem: Problem, found: list, spread: list, C: np.ndarray | None) -> tuple[float, float]:
-    """The largest error of a weight, and the largest in standard errors; infinite where units differ in number."""
+    """Return the largest error of a weight, and that in standard errors; infinite where units differ in number."""
     if [len(W) for W, _ in found] != [len(W) for W, _ in problem.layers]:
         return np.inf, np.inf
     network, truth = as_network(found, row.activation), as_network(problem.layers, row.activation)
@@ -164,7 +164,7 @@ def deviations(row: Row, problem: Problem, found: list, spread: list, C: np.ndar
 
 
 def affine_error(network: Any, truth: Any, C: np.ndarray | None, C_true: np.ndarray) -> float:
-    """The largest error beside an affine term of its own.
+    """Return the largest error beside an affine term of its own.
 
     In one hidden layer relu(z) = z + relu(−z), so that a unit's sign is a convention: units are turned to the truth's
     and a·(w·x + b) goes into C x + c.
@@ -184,7 +184,7 @@ def affine_error(network: Any, truth: Any, C: np.ndarray | None, C_true: np.ndar
 
 
 def as_network(layers: Any, activation: str) -> Any:
-    """One hidden layer or several, without an affine term."""
+    """Return a network of one hidden layer or several, without an affine term."""
     if len(layers) > 2:
         return nr.DeepNetwork(layers, activation)
     (W, b), (A, c) = layers
@@ -192,7 +192,7 @@ def as_network(layers: Any, activation: str) -> Any:
 
 
 def layers_of(network: Any) -> list:
-    """From the inputs up, the outputs' last."""
+    """Return the layers from the inputs up, the outputs' last."""
     return [(network.W, network.b), (network.A, network.c)] if isinstance(network, nr.Network) else list(network.layers)
 
 
@@ -217,7 +217,7 @@ def measure(name: str, family: str, seeds: range, sides: dict[str, Side], folder
 
 
 def in_words(line: dict[str, Any]) -> str:
-    """A line of the table for a person, old → new."""
+    """Return a line of the table for a person, old → new."""
     figures = [f"{what} {line[f'{what} old']} → {line[f'{what} new']}" for what in ("solved", "claimed wrong", "sum s")]
     verdicts = f"({line['verdicts old']} → {line['verdicts new']})"
     label = f"{line['row']:32} {line['family']:10} {line['seeds']} seeds"

@@ -44,7 +44,7 @@ class Row:
 
     @property
     def call(self) -> dict:
-        """The arguments of `recover`, as JSON holds them."""
+        """Return the arguments of `recover`, as JSON holds them."""
         widths = self.dims[1:-1]
         told: dict = {"depth": len(widths)}
         if self.told:

@@ -3,12 +3,17 @@
 import json
 import math
 import statistics
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from neurecover.experiments import benchmarks, reproductions
-from neurecover.experiments.experiment import read_rows
-from neurecover.experiments.peers import summarise
+ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))  # for `benchmarks`, which is not installed
+
+from benchmarks import benchmarks  # noqa: E402
+from benchmarks.peers.shallow import summarise  # noqa: E402
+from neurecover.experiment import read_rows  # noqa: E402
+from neurecover.reproduce import reproductions  # noqa: E402
 
 FOLDER = Path(__file__).parent / "results"
 LONG = 24  # rows; of longer tables only groups of rows are shown
@@ -49,10 +54,10 @@ NOTES = {
     "tables": "Solved is a network that answers every row to rounding and whose certificate is exact, or says which "
     "weights the rows determine. Where a unit is on, or off, in fewer rows than it has weights nothing of it is; the "
     "network then may answer every row and no weight be vouched for.",
-    "extract": "Allowed are the questions where the width is given, and 1.3 times as many where it is found, as here.",
-    "extract-deep": "Allowed are the questions where the widths are given, and 1.3 times as many where they are found, "
+    "extract": "Allowed are the queries where the width is given, and 1.3 times as many where it is found, as here.",
+    "extract-deep": "Allowed are the queries where the widths are given, and 1.3 times as many where they are found, "
     "as here. Solved is the verdict `exact` and all widths and weights right. A unit that is on, or off, wherever the "
-    "box can be asked has no weights to be found; such a network is not solved.",
+    "oracle can be queried has no weights to be found; such a network is not solved.",
     "bjw18-exact": "The condition numbers of both W and A are bounded by 30.",
     "bjw18-patterns": "Only networks are drawn whose units are each on at three independent inputs; without that, one "
     "repeated-row case in 20 is not determined.",

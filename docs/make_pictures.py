@@ -33,7 +33,7 @@ def draw_front(path: Path, narrow: bool = False) -> None:
         left, middle, right = figure.subplots(3, 1) if narrow else figure.subplots(1, 3)
         draw_weights(left, sought)
         left.set_title("hidden: 6 units of 8 weights and a bias", loc="left")
-        draw_weights(middle, hidden.taken(paired))
+        draw_weights(middle, hidden.select(paired))
         middle.set_title(f"found from {len(X):,} noisy samples: {found.certificate.verdict}", loc="left")
         true, estimate = sought.values.ravel(), hidden.values[paired].ravel()
         assert hidden.errors is not None

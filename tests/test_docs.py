@@ -13,6 +13,7 @@ from neurecover import cli
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SLOW = {"bench", "reproduce"}
+SLOW_PAGES = {"data.md"}
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,11 @@ def blocks(page: Path) -> list[Block]:
 every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
-@every_page
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.slow] * (page.name in SLOW_PAGES)) for page in PAGES],
+    ids=lambda page: page.name,
+)
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python blocks stand by themselves; the commands of a page follow on from each other, in one folder."""
     monkeypatch.chdir(tmp_path)

@@ -15,8 +15,8 @@ from sklearn.neural_network import MLPRegressor
 
 import neurecover as nr
 from neurecover.certificate.from_queries import Asked, certify_queried
-from neurecover.data import CommandBox
-from neurecover.data.answers import KeptAnswers
+from neurecover.data import CommandModel
+from neurecover.data.oracles.answers import SavedAnswers
 from neurecover.statistics import Residuals
 
 
@@ -173,22 +173,22 @@ def test_a_run_that_was_broken_off_goes_on_without_asking_twice(tmp_path: Path) 
 
 def test_kept_answers_survive_a_half_written_row(tmp_path: Path) -> None:
     path = tmp_path / "answers.bin"
-    kept = KeptAnswers(lambda X: X[:, :1] * 2, 3, path)
+    kept = SavedAnswers(lambda X: X[:, :1] * 2, 3, path)
     X = np.arange(12.0).reshape(4, 3)
     np.testing.assert_array_equal(kept(X), X[:, :1] * 2)
     path.write_bytes(path.read_bytes()[:-5])
-    again = KeptAnswers(lambda X: X[:, :1] * 2, 3, path)
+    again = SavedAnswers(lambda X: X[:, :1] * 2, 3, path)
     assert len(again) == 3
     np.testing.assert_array_equal(again(X), X[:, :1] * 2)
     with pytest.raises(ValueError, match="keeps answers to 3 inputs"):
-        KeptAnswers(lambda X: X, 4, path)
+        SavedAnswers(lambda X: X, 4, path)
     (tmp_path / "other").write_text("hello")
     with pytest.raises(ValueError, match="another kind of file"):
-        KeptAnswers(lambda X: X, 4, tmp_path / "other")
+        SavedAnswers(lambda X: X, 4, tmp_path / "other")
 
 
 def test_a_failure_that_passes_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("neurecover.data.oracles.PAUSE", 0.0)
+    monkeypatch.setattr("neurecover.data.oracles.oracle.PAUSE", 0.0)
     truth, calls = shallow((4, 3, 1), 0), []
 
     def shaky(X: np.ndarray) -> np.ndarray:
@@ -210,16 +210,16 @@ def test_a_command_is_a_box(tmp_path: Path) -> None:
         "    x = [float(word) for word in line.split()]\n"
         "    print(max(x[0] - x[1], 0.0) - 2 * max(x[1] + 0.5, 0.0))\n"
     )
-    box = CommandBox(f"{sys.executable} {script}")
+    box = CommandModel(f"{sys.executable} {script}")
     np.testing.assert_allclose(box(np.array([[1.0, 0.0], [0.0, 1.0]])), [[0.0], [-3.0]])
     with pytest.raises(ValueError, match="no program"):
-        CommandBox("no-such-program-here")(np.ones((1, 2)))
+        CommandModel("no-such-program-here")(np.ones((1, 2)))
     with pytest.raises(OSError, match="ended with status"):
-        CommandBox(f"{sys.executable} -c 'raise SystemExit(3)'")(np.ones((1, 2)))
+        CommandModel(f"{sys.executable} -c 'raise SystemExit(3)'")(np.ones((1, 2)))
     with pytest.raises(ValueError, match="expected 2 rows"):
-        CommandBox(f"{sys.executable} -c 'print(1)'")(np.ones((2, 2)))
+        CommandModel(f"{sys.executable} -c 'print(1)'")(np.ones((2, 2)))
     with pytest.raises(ValueError, match="rows of numbers"):
-        CommandBox(f"{sys.executable} -c 'print(\"no\")'")(np.ones((1, 2)))
+        CommandModel(f"{sys.executable} -c 'print(\"no\")'")(np.ones((1, 2)))
 
 
 def test_arguments() -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import importlib
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,18 +11,18 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[1] / "src" / "neurecover"
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "neurecover"
 
 # The rooms in the order in which data flows through them. A room may import from itself, from those above it, and from
-# `random` and `exceptions`, which hold nothing but themselves. `solve` knows of neither networks nor samples.
+# `random` and `exceptions`, which hold nothing but themselves.
 ORDER = (
     "random",
     "exceptions",
-    "solve",
     "activations",
     "models",
     "matching",
-    "simulate",
+    "solve",
     "statistics",
     "data",
     "tensors",
@@ -30,29 +31,33 @@ ORDER = (
     "certificate",
     "excerpt",
     "results",
-    "planning",
     "algorithms",
     "queries",
     "pipeline",
-    "report",
+    "simulate",
+    "planning",
     "interop",
+    "report",
     "__init__",
-    "experiments",
+    "experiment",
+    "reproduce",
     "terminal",
     "cli",
     "__main__",
 )
-# What a room does not look at although it stands above: networks and their comparison are not needed to add up sums.
+# What a room does not look at although it stands above: a solver needs no networks, and sums, fits and searches need no
+# comparison with a truth.
 FORBIDDEN: dict[str, set[str]] = {
-    "tensors": {"models", "matching", "simulate", "statistics", "data"},
-    "statistics": {"matching", "simulate"},
-    "data": {"matching", "simulate"},
-    "fit": {"matching", "simulate", "tensors"},
-    "search": {"matching", "simulate", "tensors"},
-    "certificate": {"matching", "simulate", "tensors"},
-    "algorithms": {"matching", "simulate", "planning"},
-    "queries": {"matching", "simulate"},
-    "pipeline": {"matching", "simulate"},
+    "solve": {"activations", "models", "matching"},
+    "statistics": {"matching"},
+    "data": {"matching"},
+    "tensors": {"models", "matching", "statistics", "data"},
+    "fit": {"matching", "tensors"},
+    "search": {"matching", "tensors"},
+    "certificate": {"matching", "tensors"},
+    "algorithms": {"matching"},
+    "queries": {"matching"},
+    "pipeline": {"matching"},
 }
 # What a result or a network shows of itself is a method there and lives in a later room, loaded when it is called.
 DELEGATES: dict[str, set[str]] = {
@@ -66,6 +71,9 @@ ALLOWED = {name: set(ORDER[: place + 1]) - FORBIDDEN.get(name, set()) for place,
 # `pip install neurecover` brings these; every other package is an extra and is imported where it is needed.
 CORE = {"numpy", "scipy", "sklearn", "threadpoolctl", "typer", "rich"}
 ROOMS_OF_EXTRAS = {"interop", "report"}
+
+WITHOUT_A_ROW = {"random", "exceptions", "__init__", "__main__"}  # of the table of rooms: they belong to every room
+MOST_FILES = 15  # side by side in one folder; a folder with more is two ideas
 
 
 @dataclass(frozen=True)
@@ -143,6 +151,55 @@ def test_nothing_imports_from_a_later_room() -> None:
         if wanted not in ALLOWED[entry.importer]:
             offences.append(f"{entry}, and {entry.importer} may not import {wanted}")
     assert not offences, "\n".join(offences)
+
+
+def table(heading: str) -> list[list[str]]:
+    """Return the cells of the first table below a heading of CONTRIBUTING, without its head."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").split(f"\n{heading}\n")[1]
+    lines = [line for line in text.split("\n#")[0].splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+
+
+def test_contributing_lists_the_rooms_in_their_order() -> None:
+    paths = [path for names, _ in table("## Rooms") for path in re.findall(r"`([^`]+)`", names) if path != "src/"]
+    assert paths[-1] == "benchmarks/"
+    assert (ROOT / paths[-1]).is_dir()
+    rooms = [path.rstrip("/").removesuffix(".py") for path in paths[:-1]]
+    assert rooms == [room for room in ORDER if room not in WITHOUT_A_ROW]
+    assert not [path for path in paths[:-1] if not (SOURCE / path).exists()]
+
+
+def test_contributing_names_every_sub_folder() -> None:
+    for names, what in table("## Rooms"):
+        first = re.findall(r"`([^`]+)`", names)[0]
+        folder = SOURCE / first
+        if not folder.is_dir():
+            continue
+        actual = {file.parent.name for file in folder.glob("*/__init__.py")}
+        assert set(re.findall(r"`(\w+)/`", what)) == actual, f"The row of {first} names other sub-folders than it has."
+
+
+def test_contributing_names_what_exists_on_every_path() -> None:
+    """A step such as `data` (`as_source`, `Oracle.ask`) names a room, and what is defined in it."""
+    steps = [step for _, path in table("### The paths") for step in path.split("→")]
+    assert steps
+    for step in steps:
+        where, *names = re.findall(r"`([^`]+)`", step)
+        files = [SOURCE / f"{where}.py"] if (SOURCE / f"{where}.py").exists() else list((SOURCE / where).rglob("*.py"))
+        assert files, f"There is no room {where}."
+        nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+        defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+        defined |= {
+            node.target.id for node in nodes if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+        }
+        missing = {part for name in names for part in name.split(".")} - defined
+        assert not missing, f"{where} does not define {', '.join(sorted(missing))}."
+
+
+def test_no_folder_is_crowded() -> None:
+    counts = {folder.relative_to(SOURCE): len(list(folder.glob("*.py"))) for folder in [SOURCE, *SOURCE.rglob("*/")]}
+    crowded = {str(folder): n for folder, n in counts.items() if n > MOST_FILES}
+    assert not crowded, f"These folders have more than {MOST_FILES} files side by side: {crowded}."
 
 
 def test_the_import_is_light() -> None:

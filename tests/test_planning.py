@@ -46,6 +46,7 @@ def test_errors_of_runs_are_those_that_were_planned_and_larger_with_a_third_of_t
     assert np.mean(np.square(fewer)) > np.mean(np.square(planned))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("steps_for_seconds")
 def test_recovery_without_noise_is_exact_at_the_planned_number_and_not_always_with_a_third_of_it() -> None:
     """98 in 100 and better in the table that the number is from: all of six but one, with all but 0.6 %.

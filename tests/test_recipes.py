@@ -22,8 +22,10 @@ def code(title: str) -> str:
 
 @pytest.fixture
 def package(tmp_path: Path) -> Path:
-    shutil.copytree(ROOT / "src" / "neurecover", tmp_path / "neurecover", ignore=shutil.ignore_patterns("__pycache__"))
-    return tmp_path / "neurecover"
+    """A copy of the package, in a folder with the benchmarks beside its `src`, as in a checkout."""
+    for folder in ("src/neurecover", "benchmarks"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path / "src" / "neurecover"
 
 
 def edit(file: Path, before: str, after: str) -> None:
@@ -115,10 +117,9 @@ def test_a_check(package: Path) -> None:
 
 
 def test_an_experiment(package: Path, tmp_path: Path) -> None:
-    (package / "experiments" / "halves.py").write_text(code("An experiment"), encoding="utf-8")
-    file = package / "experiments" / "__init__.py"
-    edit(file, "    finisher,\n", "    finisher,\n    halves,\n")
-    edit(file, "        finisher.FINISHER,\n", "        finisher.FINISHER,\n        halves.HALVES,\n")
+    benchmarks = tmp_path / "benchmarks"
+    (benchmarks / "halves.py").write_text(code("An experiment"), encoding="utf-8")
+    edit(benchmarks / "__init__.py", "MODULES = (\n", 'MODULES = (\n    "halves",\n')
     script = f"from neurecover.cli import main; main(['bench', 'halves', '--out', {str(tmp_path / 'out')!r}])"
     run(package, script)
     table = (tmp_path / "out" / "halves.csv").read_text().splitlines()

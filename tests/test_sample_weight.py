@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 import neurecover as nr
-from neurecover.data import ArraySource, loaded, prepared
-from neurecover.data.weights import design_effect, moderated, with_weights
+from neurecover.data import ArraySource, load_samples, prepare_samples
+from neurecover.data.views.weights import design_effect, moderate_weights, with_weights
 from neurecover.fit.model_fit import fit_model
 from neurecover.models import jacobian
 
@@ -221,7 +221,7 @@ def test_averages_of_the_papers_are_weighted(method: str) -> None:
 def test_copies_add_up_and_weights_have_mean_one() -> None:
     X, Y = np.arange(12.0).reshape(6, 2), np.arange(6.0)
     source = with_weights(ArraySource(np.vstack([X, X[1:3]]), np.r_[Y, Y[1:3]]), [1, 2, 3, 4, 5, 0, 20, 30])
-    given = prepared(loaded(source, None), True, np.random.default_rng(0))
+    given = prepare_samples(load_samples(source, None), True, np.random.default_rng(0))
     expected = np.array([1.0, 22.0, 33.0, 4.0, 5.0])
     np.testing.assert_allclose(given.source.weights(), expected / expected.mean(), rtol=1e-14)
     np.testing.assert_array_equal(given.source.collect()[0], X[:5])
@@ -231,9 +231,9 @@ def test_copies_add_up_and_weights_have_mean_one() -> None:
 def test_a_search_is_not_led_by_few_rows() -> None:
     w = np.r_[np.ones(50), 1e9, 1e-9]
     source = ArraySource(np.zeros((52, 1)), np.zeros(52), weight=w)
-    moderate = moderated(source).weights()
+    moderate = moderate_weights(source).weights()
     assert moderate is not None
     assert np.ptp(np.log(moderate)) < 2.0 * np.log(101.0)
-    assert moderated(source.weighing(np.ones(52))).weights() is not None
-    assert design_effect(source.weighing(np.ones(52))) == 1.0
+    assert moderate_weights(source.with_weight(np.ones(52))).weights() is not None
+    assert design_effect(source.with_weight(np.ones(52))) == 1.0
     assert design_effect(source) == pytest.approx(52.0, rel=1e-6)

@@ -11,6 +11,9 @@ DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(page.relative_to(DOCS).with_suffix("") for page in DOCS.rglob("*.md") if "_build" not in page.parts)
 
 
+pytestmark = pytest.mark.slow  # the whole site is built
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("site")

@@ -32,11 +32,12 @@ def test_what_the_wheel_holds(wheel: Path) -> None:
     assert "neurecover/py.typed" in files
     assert any(file.startswith("neurecover/report/templates/") for file in files)
     assert files <= names
-    assert not [name for name in names if name.startswith(("tests/", "docs/"))]
+    assert not [name for name in names if name.startswith(("tests/", "docs/", "benchmarks/"))]
 
 
-def test_it_works_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
+def test_it_works_in_a_clean_environment(wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Only the libraries are borrowed: a folder that a .pth file adds brings no editable installs with it."""
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     venv.create(tmp_path / "clean", with_pip=False)
     python = tmp_path / "clean" / "bin" / "python"
     install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-deps", str(wheel)]
@@ -57,3 +58,6 @@ def test_it_works_in_a_clean_environment(wheel: Path, tmp_path: Path) -> None:
     command = tmp_path / "clean" / "bin" / "neurecover"
     listed = subprocess.run([command, "methods"], check=True, capture_output=True, text=True, cwd=tmp_path).stdout
     assert "hermite" in listed
+    bench = subprocess.run([command, "bench", "finisher"], capture_output=True, text=True, cwd=tmp_path)
+    assert (bench.returncode, bench.stdout, bench.stderr.count("\n")) == (2, "", 1)
+    assert bench.stderr.startswith("error: The benchmarks are not installed")

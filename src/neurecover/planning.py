@@ -24,7 +24,7 @@ from neurecover.random import RandomStateLike, as_generator
 from neurecover.results import in_columns
 from neurecover.simulate import distribution, teacher
 from neurecover.simulate.inputs import Distribution
-from neurecover.statistics import ModelSums
+from neurecover.statistics import InformationSums
 
 # Equations per parameter at which recovery was exact: 5.1 to 5.4 for d = k = 10 to 50 in 98 of 100 and better; 7.2 for
 # twice as many units as inputs. With the width to be found, 10.8 in 95 of 100. Rows of docs/results/finisher.csv.
@@ -109,9 +109,9 @@ def samples_needed(
 def unit_variances(network: Network, X: np.ndarray, bias: bool = True) -> np.ndarray:
     """tr(P F⁻¹ P) of every unit, (k,), F the information of all samples X: the least E‖δw‖² for noise of variance 1."""
     normal = network.normal_form()
-    sums = ModelSums(normal)
+    sums = InformationSums.of(normal, bias)
     sums.update(X, normal(X))
-    inverse = Information.of_model(sums, bias).inverse
+    inverse = Information.of(sums).inverse
     d = normal.n_inputs
     blocks = [inverse[j * d : (j + 1) * d, j * d : (j + 1) * d] for j in range(normal.n_hidden)]
     across = [np.eye(d) - np.outer(w, w) for w in normal.W]

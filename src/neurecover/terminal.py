@@ -21,9 +21,8 @@ from neurecover.matching import Comparison
 from neurecover.models import Network
 from neurecover.results import Recovery
 
-if TYPE_CHECKING:  # experiments load every paper's code
-    from neurecover.experiments import Experiment
-    from neurecover.experiments.experiment import Track
+if TYPE_CHECKING:
+    from neurecover.experiment import Experiment, Track
 
 T = TypeVar("T")
 

@@ -9,11 +9,10 @@ import pytest
 
 from neurecover.activations import get
 from neurecover.fit.descent import PATIENT, Fit, descend
-from neurecover.fit.networks import as_network, as_student
 from neurecover.fit.options import FitOptions
 from neurecover.fit.samples import Samples
 from neurecover.matching import compare
-from neurecover.models import Network
+from neurecover.models import Network, as_network, as_student
 from neurecover.models.wide import WideStudent
 from neurecover.simulate import teacher
 from neurecover.solve import Deadline

@@ -9,7 +9,7 @@ from neurecover.matching import compare
 from neurecover.models import Composite, DeepNetwork, Model, are_biases, jacobian, parameters, with_parameters
 from neurecover.simulate import composite_teacher, products, teacher, tower, union
 from neurecover.solve import Deadline
-from neurecover.statistics import ModelSums
+from neurecover.statistics import InformationSums
 from students import network
 
 
@@ -50,10 +50,11 @@ def test_the_optimum_under_noise_has_no_gradient() -> None:
     X = rng.standard_normal((2_000, 4))
     source = ArraySource(X, truth(X) + 0.1 * rng.standard_normal((2_000, 2)))
     fit = fit_model(source, truth)
-    sums = ModelSums(fit.network)
+    sums = InformationSums.of(fit.network)
     sums.update(*source.collect())
-    size = np.sqrt(np.diag(sums.curvature()) * sums.sums["rr"].sum())
-    assert np.abs(sums.sums["jr"] / np.maximum(size, 1e-300)).max() < 1e-4
+    F, g = sums.information()
+    size = np.sqrt(np.diag(F) * sums.sums["rr"].sum())
+    assert np.abs(g / np.maximum(size, 1e-300)).max() < 1e-4
     assert fit.rss < sums.sums["rr"].sum() * (1 + 1e-12)
 
 
@@ -104,10 +105,11 @@ def test_sums_of_a_network_are_those_of_its_jacobian_and_lead_back_to_it(
     rng = np.random.default_rng(2)
     X = rng.standard_normal((1_000, 4))
     Y = truth(X) + rng.standard_normal((1_000, sizes[-1]))
-    sums = reduce(ArraySource(X, Y), ModelSums(truth))
+    sums = reduce(ArraySource(X, Y), InformationSums.of(truth))
     J, R = jacobian(truth, X), Y - truth(X)
-    np.testing.assert_allclose(sums.curvature(), np.einsum("noi,noj->ij", J, J), rtol=1e-9, atol=1e-8)
-    np.testing.assert_allclose(sums.sums["jr"], np.einsum("noi,no->i", J, R), rtol=1e-9, atol=1e-8)
+    F, g = sums.information()
+    np.testing.assert_allclose(F, np.einsum("noi,noj->ij", J, J), rtol=1e-9, atol=1e-8)
+    np.testing.assert_allclose(g, np.einsum("noi,no->i", J, R), rtol=1e-9, atol=1e-8)
     np.testing.assert_allclose(sums.sums["rr"], np.sum(R**2, axis=0))
     theta = parameters(truth)
     moved = theta + 1e-3 * rng.standard_normal(theta.shape) * (theta != 0)

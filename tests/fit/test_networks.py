@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from neurecover.activations import get
-from neurecover.fit.networks import as_network, as_student, away_from_samples, fitted_network, one_layer, wide
+from neurecover.fit.networks import away_from_samples, fitted_network
 from neurecover.fit.samples import Samples
-from neurecover.models import DeepNetwork, Network, Student
+from neurecover.models import DeepNetwork, Network, as_network, as_student
 from students import Shape, at, features, network
 
 NETWORKS = {
@@ -71,24 +70,6 @@ def test_skips_that_are_no_affine_term_become_pairs_of_units(activation: str, p:
     kept = as_network(replace(student, affine=True))
     assert kept.n_hidden == 4
     np.testing.assert_allclose(kept(X), student(features(X)), atol=1e-11)
-
-
-@pytest.mark.parametrize("bias", [True, False])
-@pytest.mark.parametrize("affine", [True, False])
-def test_students_of_one_layer_in_either_order_of_columns(bias: bool, affine: bool) -> None:
-    rng = np.random.default_rng(1)
-    student = Student(
-        get("relu"),
-        rng.standard_normal((3, 4 + bias)),
-        rng.standard_normal((3 + 4 * affine + bias, 2)),
-        bias,
-        affine,
-    )
-    np.testing.assert_allclose(wide(student)(features(X, bias)), student(X), atol=1e-12)
-    back = one_layer(wide(student))
-    np.testing.assert_array_equal(back.V, student.V)
-    np.testing.assert_array_equal(back.readout, student.readout)
-    assert (back.bias, back.affine) == (bias, affine)
 
 
 def _ends(net: Network | DeepNetwork) -> tuple[np.ndarray, np.ndarray]:

@@ -5,14 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from neurecover.data import ArraySource, Prepared, prepared
-from neurecover.data.weights import with_weights
+from neurecover.data import ArraySource, Prepared, prepare_samples
+from neurecover.data.views.weights import with_weights
 from neurecover.fit.descent import PATIENT, descend
-from neurecover.fit.networks import as_network, as_student
 from neurecover.fit.options import EXACT, FitOptions
 from neurecover.fit.passes import PassOptions, fit_in_passes
 from neurecover.fit.samples import Samples
-from neurecover.models import DeepNetwork, Network
+from neurecover.models import DeepNetwork, Network, as_network, as_student
 from students import network
 
 N = 6_000
@@ -38,7 +37,7 @@ class Case:
         )
         source = ArraySource(X, Y)
         rows = source if weight is None else with_weights(source, weight)
-        given = prepared(rows, self.bias, np.random.default_rng(3))
+        given = prepare_samples(rows, self.bias, np.random.default_rng(3))
         assert given.stream is not None
         W, b = truth.layers[0]
         white = given.whitening  # x = mean + L z

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from neurecover.fit.dense import dense_system
-from neurecover.fit.networks import as_student
 from neurecover.fit.point import Point
 from neurecover.fit.products import Products, ProductSystem
 from neurecover.fit.samples import Samples
+from neurecover.models import as_student
 from neurecover.solve import ConjugateSystem, conjugate_gradients
 from students import Shape, at, features, network
 

@@ -146,7 +146,7 @@ def test_large_students_are_warmed_up() -> None:
 
 def _spare(net: Network | DeepNetwork, samples: Samples, extra: int) -> WideStudent:
     """The network as a student with skips and units to spare, at random, that do nothing yet."""
-    from neurecover.fit.networks import as_student
+    from neurecover.models import as_student
 
     student = as_student(net, True, skips=True)
     return with_fresh(student, tuple(m + extra for m in student.widths), random_units(np.random.default_rng(4), 1))

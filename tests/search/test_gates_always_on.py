@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 import neurecover as nr
-from neurecover.data import ArraySource
-from neurecover.models import Student
 from neurecover.models.signs import flips_beside_steady
-from neurecover.search.gates import candidates
+from neurecover.models.wide import WideStudent
+from neurecover.search.gates.always_on import beside_seldom_off
 
 
 def _network_with_a_steady_unit(d: int, k: int, p: int, n: int, off: int, seed: int) -> tuple[nr.Network, np.ndarray]:
@@ -20,13 +19,17 @@ def _network_with_a_steady_unit(d: int, k: int, p: int, n: int, off: int, seed: 
     return nr.Network(drawn.W, b, drawn.A, drawn.c), X
 
 
-def _student(truth: nr.Network, X: np.ndarray, turned: np.ndarray, rng: np.random.Generator) -> Student:
+def _extended(X: np.ndarray) -> np.ndarray:
+    return np.hstack([np.ones((len(X), 1)), X])
+
+
+def _student(truth: nr.Network, X: np.ndarray, turned: np.ndarray, rng: np.random.Generator) -> WideStudent:
     """What a fit with an affine part sees: `turned` units look the other way, the first one arbitrary off its samples.
 
     relu(z) = relu(−z) + z, and of the steady unit only the values on the samples where it is off are right.
     """
-    V = np.where(turned[:, None], -1.0, 1.0) * np.hstack([truth.W, truth.b[:, None]])
-    extended = np.hstack([X, np.ones((len(X), 1))])
+    V = np.where(turned[:, None], -1.0, 1.0) * np.hstack([truth.b[:, None], truth.W])
+    extended = _extended(X)
     off = extended @ V[0] < 0
     _, values, right = np.linalg.svd(extended[off])
     unseen = right[np.count_nonzero(values > 1e-9) :]
@@ -34,8 +37,8 @@ def _student(truth: nr.Network, X: np.ndarray, turned: np.ndarray, rng: np.rando
     V[0] = -V[0] + 1e-3 * rng.standard_normal(len(unseen)) @ unseen  # so little that the samples' gates stay
     assert np.array_equal(extended @ V[0] > 0, off)
     linear = truth.A[:, [0]] * steady - truth.A[:, 1:] @ (turned[1:, None] * V[1:])
-    readout = np.vstack([truth.A.T, linear[:, :-1].T, truth.c + linear[:, -1]])
-    return Student(truth.activation, V, readout, bias=True, affine=True)
+    theta = np.vstack([truth.c + linear[:, 0], linear[:, 1:].T, truth.A.T])
+    return WideStudent(truth.activation, (V,), theta, V.shape[1], bias=1)
 
 
 @pytest.mark.parametrize("p", [1, 2])
@@ -46,21 +49,22 @@ def test_the_equations_give_the_unit_and_the_signs_of_the_others(p: int, off: in
     rng = np.random.default_rng(seed)
     turned = np.array([False, *rng.integers(0, 2, 4).astype(bool)])
     student = _student(truth, X, turned, rng)
-    np.testing.assert_allclose(student(X), truth(X), atol=1e-12)
-    (V,) = candidates(ArraySource(X, truth(X)), student)
-    np.testing.assert_allclose(V, np.hstack([truth.W, truth.b[:, None]]), atol=1e-8)
+    np.testing.assert_allclose(student(_extended(X)), truth(X), atol=1e-12)
+    (found,) = beside_seldom_off(_extended(X), student)
+    assert not found.skips
+    np.testing.assert_allclose(found.V[0], np.hstack([truth.b[:, None], truth.W]), atol=1e-8)
 
 
 def test_one_sample_agrees_with_every_choice_of_signs() -> None:
     truth, X = _network_with_a_steady_unit(6, 5, 1, 200, off=1, seed=0)
     student = _student(truth, X, np.zeros(5, dtype=bool), np.random.default_rng(0))
-    assert len(list(candidates(ArraySource(X, truth(X)), student))) == 2**4
+    assert len(list(beside_seldom_off(_extended(X), student))) == 2**4
 
 
 def test_several_outputs_tell_signs_that_one_cannot() -> None:
     truth, X = _network_with_a_steady_unit(6, 5, 2, 200, off=1, seed=0)
     student = _student(truth, X, np.zeros(5, dtype=bool), np.random.default_rng(0))
-    assert len(list(candidates(ArraySource(X, truth(X)), student))) == 1
+    assert len(list(beside_seldom_off(_extended(X), student))) == 1
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,4 +1,4 @@
-"""Which units are on in rows with rare values: told by outputs, by a programme, by what units leave."""
+"""Which units are on in rows with rare values: told by outputs, by a mixed-integer program, by what units leave."""
 
 from dataclasses import replace
 
@@ -6,12 +6,18 @@ import numpy as np
 import pytest
 
 import neurecover as nr
-from neurecover.models import Network
+from neurecover.data import ArraySource
+from neurecover.fit.descent import descend
+from neurecover.fit.options import FitOptions
+from neurecover.fit.samples import Samples
+from neurecover.models import Network, as_student
 from neurecover.search.gates.explain import by_kink, explain
-from neurecover.search.gates.few_rows import explain_all
-from neurecover.search.gates.programme import by_programme
+from neurecover.search.gates.few_rows import explain_all, with_units_of_few_rows
+from neurecover.search.gates.mixed_integer import by_program
 from neurecover.search.gates.rows import by_span, with_new_unit
 from neurecover.search.gates.state import State, least_move, null_space
+from neurecover.search.race import Setting
+from neurecover.search.task import Task
 from neurecover.simulate import teacher
 from neurecover.solve import Deadline
 
@@ -41,7 +47,7 @@ def test_outputs_that_tell_all_units_give_rare_columns_at_once(seed: int) -> Non
 
 
 def test_fewer_outputs_than_units_tell_which_are_on() -> None:
-    """Nine units, six outputs: rows with less than six units on say so by themselves, the others with the programme.
+    """Nine units, six outputs: rows with less than six units on say so by themselves, the others with the program.
 
     Of eight networks six or more answer every row, with most weights of a column in twelve rows being the true ones.
     """
@@ -81,13 +87,13 @@ def test_a_unit_open_in_all_its_weights_is_told_by_rare_rows_too() -> None:
     other = known.moved(
         np.zeros(known.X.shape[1]), np.eye(known.X.shape[1]), known.X[on], known.Z[on, 0], known.X[usual & ~on]
     )
-    assert np.abs((other - known.V[0])[:COMMON]).max() > 0.01
+    assert np.abs((other - known.V[0])[1 : COMMON + 1]).max() > 0.01
     assert len(free) > RARE
     state = explain(replace(known, V=np.vstack([other, known.V[1:]])), 7, Deadline())
     assert state.explained.all()
 
 
-def test_a_programme_finds_the_units_of_rows_that_do_not_tell() -> None:
+def test_a_program_finds_the_units_of_rows_that_do_not_tell() -> None:
     """Two outputs, four units, one open weight each: no row tells by itself, and the rows together do."""
     rng = np.random.default_rng(3)
     X = np.hstack([rng.standard_normal((60, 3)), np.zeros((60, 1))])
@@ -95,18 +101,18 @@ def test_a_programme_finds_the_units_of_rows_that_do_not_tell() -> None:
     truth = Network(rng.standard_normal((4, 4)), None, rng.standard_normal((2, 4)))
     known = State.of(replace(truth, W=np.where(np.arange(4) < 3, truth.W, 0.0)), X, truth(X))
     assert known.left.tolist() == list(range(8))
-    state = by_programme(known, Deadline())
+    state = by_program(known, Deadline())
     assert state is not None
     assert state.explained.all()
     np.testing.assert_allclose(state.network.W, truth.W, atol=1e-8)
     noisy = replace(known, Y=known.Y + np.where(X[:, [3]] > 0.0, rng.standard_normal((60, 2)), 0.0))
-    assert by_programme(noisy, Deadline()) is None  # noise is no network
+    assert by_program(noisy, Deadline()) is None  # noise is no network
 
 
-def test_more_units_than_a_programme_takes_are_left_alone() -> None:
+def test_more_units_than_a_program_takes_are_left_alone() -> None:
     many = teacher(3, 400, 2, random_state=0)
     X = np.random.default_rng(0).standard_normal((4, 3))
-    assert by_programme(State.of(many, X, many(X) + 1.0), Deadline()) is None
+    assert by_program(State.of(many, X, many(X) + 1.0), Deadline()) is None
 
 
 @pytest.mark.parametrize("side", [1.0, -1.0])
@@ -144,7 +150,7 @@ def test_the_side_and_the_kink_of_a_unit_on_in_all_usual_rows(k: int, p: int, si
         # side·A relu(side·z + t) = A z + side·t A where it is on
         shift = 1.0 - (side * known.Z[usual, 0]).min()
         V[0], A[:, 0], c = side * V[0], side * A[:, 0], c - side * shift * A[:, 0]
-        V[0, -1] += shift
+        V[0, 0] += shift
         state = replace(known, V=V, A=A, c=c)
         assert state.explained[usual].all()
         state = explain(state, k, Deadline())
@@ -152,7 +158,7 @@ def test_the_side_and_the_kink_of_a_unit_on_in_all_usual_rows(k: int, p: int, si
             answered += 1
             np.testing.assert_allclose(state.c, truth.c, atol=1e-8)
             if not len(state.free[0]):
-                unit, true = state.V[0, :-1], truth.W[0]
+                unit, true = state.V[0, 1:], truth.W[0]
                 np.testing.assert_allclose(unit / np.linalg.norm(unit), true / np.linalg.norm(true), atol=1e-8)
     assert answered >= 5
 
@@ -234,12 +240,6 @@ def test_one_sample_says_nothing_of_the_signs_of_others() -> None:
 
 def test_a_student_that_is_nearly_exact_is_completed() -> None:
     """A unit on in six samples, of which the student has two rough pieces: it is found on 4 of 6 networks."""
-    from neurecover.data import ArraySource
-    from neurecover.models import Student
-    from neurecover.search import gates
-    from neurecover.search.gates.engine import fit_steps
-    from neurecover.search.task import Task
-
     completed = 0
     for seed in range(6):
         truth, X = _with_a_unit_of_few_rows(seed, 6, 5, 3, 6)
@@ -250,12 +250,13 @@ def test_a_student_that_is_nearly_exact_is_completed() -> None:
             np.hstack([truth.A[:, 1:], truth.A[:, [0, 0]]]),
             truth.c,
         )
-        source, task = ArraySource(X, truth(X)), Task(truth.activation, 6, 3, len(X), True, 5)
-        wide, relative_rss = fit_steps(source, Student.of(start, True), 2, Deadline())
-        assert relative_rss > 1e-15
-        found = gates.complete(source, task, wide, relative_rss, Deadline())
+        samples, task = Samples.of(ArraySource(X, truth(X)), True), Task(truth.activation, 6, 3, len(X), True, 5)
+        wide = descend(samples, as_student(start, True, skips=True), FitOptions(), Deadline(), steps=2)
+        assert wide.relative > 1e-15
+        setting = replace(Setting.plain(task, np.random.default_rng(seed), Deadline()), whole=samples)
+        found = with_units_of_few_rows(wide, setting)
         if found is not None:
             completed += 1
-            np.testing.assert_allclose(found.network(X), truth(X), atol=1e-9)
-            assert found.network.n_hidden == 5
+            np.testing.assert_allclose(found.student(samples.F), truth(X), atol=1e-9)
+            assert found.student.widths == (5,)
     assert completed >= 4

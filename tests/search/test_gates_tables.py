@@ -5,15 +5,14 @@ import pytest
 from sklearn.datasets import load_digits
 
 import neurecover as nr
-from neurecover.data import ArraySource, prepared, side_by_side, with_misfits
+from neurecover.data import ArraySource, prepare_samples, side_by_side, with_misfits
 from neurecover.data.preparing import SCARCE
 from neurecover.fit.options import EXACT
 from neurecover.models import Network
-from neurecover.search import gates
 from neurecover.search.gates.agreement import Block, by_exclusion, gates_of
-from neurecover.search.gates.columns import Table
-from neurecover.search.gates.levels import Levels, from_levels, with_levels
-from neurecover.search.gates.state import State
+from neurecover.search.gates.columns import Table, start
+from neurecover.search.gates.levels import Levels, from_levels, turn_units, with_levels
+from neurecover.search.gates.state import GateOptions, State
 from neurecover.search.task import Task
 from neurecover.simulate import teacher
 from neurecover.solve import Deadline
@@ -29,14 +28,14 @@ def test_the_start_has_units_that_fit_every_sample(seed: int) -> None:
     for j in range(3):
         X[rng.choice(600, 30, replace=False), 5 + j] = 1.0 + rng.random(30)
     truth = teacher(8, 3, 2, random_state=seed)
-    given = prepared(ArraySource(X, truth(X)), True, rng)
+    given = prepare_samples(ArraySource(X, truth(X)), True, rng)
     task = Task(truth.activation, given.whitening.rank, 2, len(X), True, 3)
-    start = gates.start(given, task, rng, Deadline())
-    assert start is not None
+    begun = start(given, task, rng, Deadline())
+    assert begun is not None
     Z, Y = given.train.collect()
-    features = np.hstack([truth.activation(Z @ start.units[:, :-1].T + start.units[:, -1]), np.ones((len(Z), 1))])
+    features = np.hstack([truth.activation(Z @ begun.units[:, :-1].T + begun.units[:, -1]), np.ones((len(Z), 1))])
     left = Y - features @ np.linalg.lstsq(features, Y, rcond=None)[0]
-    assert len(start.units) == 3
+    assert len(begun.units) == 3
     assert np.abs(left).max() < 1e-9
 
 
@@ -45,12 +44,12 @@ def test_fresh_units_do_not_look_at_columns_that_hardly_vary() -> None:
     rng = np.random.default_rng(0)
     X = np.hstack([rng.standard_normal((600, 3)), np.eye(20)[rng.integers(20, size=600)]])
     truth = teacher(23, 3, 2, random_state=0, bias=0.2)
-    given = prepared(ArraySource(X, truth(X)), True, rng)
+    given = prepare_samples(ArraySource(X, truth(X)), True, rng)
     task = Task(truth.activation, given.whitening.rank, 2, len(X), True, 3)
-    start = gates.start(given, task, rng, Deadline(0.0))
-    assert start is not None
-    assert len(start.units) == 0
-    V = start.draw(rng, 20, given.whitening.rank, True)
+    begun = start(given, task, rng, Deadline(0.0))
+    assert begun is not None
+    assert len(begun.units) == 0
+    V = begun.draw(rng, 20, given.whitening.rank, True)
     assert V.shape == (20, given.whitening.rank + 1)
     Z = given.samples.collect()[0] @ V[:, :-1].T
     numbers = np.hstack([X[:, :3], np.ones((len(X), 1))])
@@ -67,12 +66,12 @@ def test_without_rare_columns_or_with_one_output_and_no_category_the_search_begi
     X[:, 3] *= rng.random(2_000) < share
     X[:, 2] = np.where(rng.random(2_000) < 2.0 * share, X[:, 2], 0.0) if share < 0.1 else X[:, 2]
     X[:300, 2] += 1e-3 * rng.standard_normal(300) * (share < 0.1)
-    given = prepared(ArraySource(X, truth(X)), True, rng)
+    given = prepare_samples(ArraySource(X, truth(X)), True, rng)
     task = Task(truth.activation, 4, 1, 2_000, True, 2)
     if share < 0.1:
-        table = Table.of(given, task, gates.GateOptions(levels=5))
+        table = Table.of(given, task, GateOptions(levels=5))
         assert table is None or table.levels is None
-    assert gates.start(given, task, rng, Deadline(), gates.GateOptions(levels=5)) is None
+    assert start(given, task, rng, Deadline(), GateOptions(levels=5)) is None
 
 
 def test_rows_that_alone_show_a_column_are_not_held_out() -> None:
@@ -80,7 +79,7 @@ def test_rows_that_alone_show_a_column_are_not_held_out() -> None:
     X = rng.standard_normal((1_000, 3))
     X[:, 2] = 0.0
     X[: SCARCE - 1, 2] = 1.0
-    given = prepared(ArraySource(X, X[:, :1]), True, rng)
+    given = prepare_samples(ArraySource(X, X[:, :1]), True, rng)
     held = given.holdout.collect()[0] @ given.whitening.matrix.T @ given.moments.covariance[:3, :3]
     assert 80 <= len(held) <= 120
     assert np.ptp(held[:, 2]) < 1e-12
@@ -146,7 +145,8 @@ def test_units_come_back_from_levels_the_right_way_round(p: int, told: int | Non
             state = from_levels(_levels(X, Y, level_of), task, np.random.default_rng(seed), Deadline())
         if state is None:
             continue
-        unit = [W[:, :NUMBERS] / np.linalg.norm(W[:, :NUMBERS], axis=1, keepdims=True) for W in (state.V, truth.W)]
+        both = (W[:, :NUMBERS] for W in (state.network.W, truth.W))
+        unit = [W / np.linalg.norm(W, axis=1, keepdims=True) for W in both]
         known = np.all((unit[0] @ unit[1].T).max(axis=0) > 1.0 - 1e-9)
         right += bool(known and np.mean(state.explained) > 0.95)
     assert right >= 4
@@ -159,10 +159,11 @@ def test_rows_of_a_level_that_agree_give_gates_biases_and_the_constant() -> None
         levels = _levels(X, Y, level_of)
         side = np.where(np.arange(UNITS) % 2, -1.0, 1.0)[:, None]
         plain = State.of(Network(side * truth.W, None, truth.A), X, Y)
-        state = with_levels(levels, State(plain.X, Y, plain.V * levels.common, plain.A, plain.c))
+        known = State(plain.X, Y, plain.V * levels.common, plain.A, plain.c)
+        state = with_levels(levels, turn_units(levels, known, LEVELS)[1])
         assert state is not None
         assert np.mean(state.explained) > 0.95
-        assert np.all(np.einsum("kd,kd->k", state.V[:, :NUMBERS], truth.W[:, :NUMBERS]) > 0.0)
+        assert np.all(np.einsum("kd,kd->k", state.network.W[:, :NUMBERS], truth.W[:, :NUMBERS]) > 0.0)
 
 
 def test_a_row_that_agrees_with_no_other_has_the_gates_that_all_others_allow() -> None:
@@ -181,7 +182,7 @@ def test_a_row_that_agrees_with_no_other_has_the_gates_that_all_others_allow() -
 
 def test_held_out_samples_join_the_fit_only_if_they_are_few() -> None:
     _, X, Y, _ = _table(1)
-    given = prepared(ArraySource(X, Y), True, np.random.default_rng(0))
+    given = prepare_samples(ArraySource(X, Y), True, np.random.default_rng(0))
     (Z, known), n = given.holdout.collect(), given.train.count()
     values = {row.tobytes(): y for row, y in zip(Z, known)}
 

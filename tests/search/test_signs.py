@@ -9,16 +9,15 @@ from hypothesis import strategies as st
 
 from neurecover.activations import get
 from neurecover.fit.descent import PATIENT, descend
-from neurecover.fit.networks import as_network, as_student
 from neurecover.fit.samples import Samples
 from neurecover.matching import compare
-from neurecover.models import DeepNetwork, Network
+from neurecover.models import DeepNetwork, Network, as_network, as_student
 from neurecover.models.signs import find_flips, find_subsets, flips_beside_steady, nearest_subsets
 from neurecover.models.wide import WideStudent
 from neurecover.search.covariance import Covariance, Turning
 from neurecover.search.options import SearchOptions
 from neurecover.search.race import Setting
-from neurecover.search.settle import best_of, count_signs, exact_signs, likely_signs, on_more, same_units, settle
+from neurecover.search.settle import best_of, count_signs, networks_behind, on_more, same_units, settle
 from neurecover.search.task import Task
 from neurecover.simulate import sign_ambiguous
 from neurecover.solve import Deadline
@@ -111,16 +110,17 @@ def _turned(net: Network | DeepNetwork, flips: list[np.ndarray], bias: bool) -> 
 def test_skips_turn_into_signs(sizes: tuple[int, ...], activation: str, bias: bool, affine: bool) -> None:
     net, rng = network(sizes, 1, activation, bias, affine), np.random.default_rng(6)
     X = rng.standard_normal((300, 4))
+    exact = Samples(features(X, bias), net(X), int(bias))
     for _ in range(4):
         flips = [rng.random(m) < 0.5 for m in sizes[1:-1]]
         student = _turned(net, flips, bias)
         np.testing.assert_allclose(student(features(X, bias)), net(X), atol=1e-10)
-        found = exact_signs(student, affine, OPTIONS)[0]
+        found = networks_behind(at(exact, student), affine, OPTIONS)[0]
         assert not found.skips
         assert found.affine == affine
         np.testing.assert_allclose(found(features(X, bias)), net(X), atol=1e-9)
         if not affine or len(sizes) > 3:  # with an affine term the signs of one layer are a convention
-            assert len(exact_signs(student, affine, OPTIONS)) == 1
+            assert len(networks_behind(at(exact, student), affine, OPTIONS)) == 1
             assert compare(as_network(found), net).weight_error < 1e-9
     assert count_signs(as_student(net, bias), affine, OPTIONS) == 1
 
@@ -158,13 +158,14 @@ def test_the_likeliest_signs_under_noise_are_the_right_ones_and_their_distance_i
         flips = [rng.random(m) < 0.5 for m in sizes[1:-1]]
         fit = descend(samples, _turned(net, flips, True), OPTIONS.fit, steps=30)
         covariance = Covariance(fit.point)
-        likely = [covariance.likely(layer, False, 4) for layer in range(len(flips))]
-        if not all(np.array_equal(signs.flips[0], flip) for signs, flip in zip(likely, flips)):
+        turnings = [Turning.of(fit.student, layer, False) for layer in range(len(flips))]
+        likely = [covariance.likely(turning, 4) for turning in turnings]
+        if not all(np.array_equal(found[0], flip) for (found, _), flip in zip(likely, flips)):
             continue
         right += 1
-        ratios.append(sum(float(signs.misfit[0]) for signs in likely) / sum(signs.n_skips for signs in likely))
-        assert all(np.all(np.diff(signs.misfit) >= 0.0) for signs in likely)
-        first = as_network(likely_signs(fit.point, False, OPTIONS)[0])
+        ratios.append(sum(float(misfit[0]) for _, misfit in likely) / sum(one.target.size for one in turnings))
+        assert all(np.all(np.diff(misfit) >= 0.0) for _, misfit in likely)
+        first = as_network(networks_behind(fit.point, False, OPTIONS)[0])
         if activation == "relu":
             assert compare(first, net).weight_error < 0.5
     # A unit that is hardly ever off, or on, leaves its sign open, and what is not determined has no χ² distribution.

@@ -22,7 +22,8 @@ def _point(student: WideStudent, noise: float = 0.3, weighted: bool = False) -> 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_cost_of_a_top_unit_is_what_the_best_readout_loses(shape: Shape, weighted: bool) -> None:
     point, top = _point(shape.student(), weighted=weighted), len(shape.widths) - 1
-    cost, beta = worth(point, top)
+    worths = worth(point, top)
+    cost, beta = worths.cost, worths.beta
     for unit in range(shape.widths[-1]):
         less = without(point.student, top, unit, beta[:, unit])
         assert less.widths[-1] == shape.widths[-1] - 1
@@ -37,7 +38,8 @@ def test_the_cost_of_a_lower_unit_is_to_first_order_what_outputs_change_by(weigh
     """With an act of little curvature first order is all there is: the square of the change of outputs."""
     student = Shape("leaky_relu(0.999)", (4, 3), p=2).student()
     point = _point(student, weighted=weighted)
-    cost, beta = worth(point, 0)
+    worths = worth(point, 0)
+    cost, beta = worths.cost, worths.beta
     for unit in range(4):
         less = without(point.student, 0, unit, beta[:, unit])
         change = point.samples.weigh(less(point.samples.F) - point.student(point.samples.F))
@@ -66,7 +68,8 @@ def test_a_unit_that_repeats_another_or_looks_the_other_way_goes_at_no_cost(shap
         spare = _with_unit(student, layer, factor * student.V[layer][1])
         samples = samples_of(spare)
         point = Point(samples, spare, at(samples, spare).options)
-        cost, beta = worth(point, layer)
+        worths = worth(point, layer)
+        cost, beta = worths.cost, worths.beta
         unit, scale = int(np.argmin(cost)), float(np.sum(samples.Y**2))
         assert unit in (1, spare.widths[layer] - 1)
         # The ridge of 1e-13 per column shows where two of them are the same.
@@ -80,7 +83,7 @@ def test_a_unit_that_is_on_for_every_sample_goes_at_no_cost() -> None:
     student = SHAPES[0].student()
     spare = _with_unit(student, 0, np.array([100.0, 1.0, 0.0, -1.0, 0.5]))
     point = _point(spare, noise=0.0)
-    cost, _ = worth(point, 0)
+    cost = worth(point, 0).cost
     assert int(np.argmin(cost)) == 4
     assert cost[4] < 1e-11 * point.samples.squares
     assert np.sort(cost)[1] > 1e-7 * point.samples.squares

@@ -17,13 +17,13 @@ _MODULES = {
     "one_sparse": "bjw18.parallel",
     "arbitrary_noise": "bjw18.guesses",
     "sparse_noise": "bjw18.corruption",
-    "lowest_layer": "gp18.lowest_layer",
-    "landscape": "gp18.by_landscape",
+    "lowest_layer": "gp18.layers.lowest_layer",
+    "landscape": "gp18.landscape.algorithm",
     "steep_directions": "gp18.steep",
     "cliques": "gp18.cliques",
     "exponential": "gp18.exponential",
     "even": "gp18.even",
-    "rejection": "gp18.rejection",
+    "rejection": "gp18.landscape.rejection",
 }
 
 __all__ = ["Algorithm", "Call", "get_method", "methods"]

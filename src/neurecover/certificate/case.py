@@ -1,8 +1,8 @@
 """A network to be certified: the model, the samples, what the search knows, and all that checks look at.
 
 Everything is computed when it is first asked for and then kept. The information F is formed from sums that do not grow
-with the number of outputs where there is one hidden layer and no affine term, from the Jacobian otherwise, and for more
-weights than either is formed for it is known by its products; everything after that is the same for every depth.
+with the number of outputs where there is one hidden layer, from the Jacobian otherwise, and for more weights than that
+it is known by its products; everything after that is the same for every depth.
 """
 
 from __future__ import annotations
@@ -32,15 +32,14 @@ from neurecover.certificate.signs.rivals import SignChoices, rivals_of_layers
 from neurecover.certificate.signs.twins import Twins, nearest_planes
 from neurecover.certificate.sums import Sums
 from neurecover.data import Mapped, Source, Whitening
-from neurecover.data.weights import Unweighted, unweighted
+from neurecover.data.views.weights import Unweighted, without_weights
 from neurecover.models import Composite, DeepNetwork, Model, Network, Polynomial, are_biases, parameters, term_sizes
 from neurecover.statistics import (
     Influence,
-    ModelSums,
     OutputPrecision,
     Residuals,
     SerialResiduals,
-    incoming,
+    weights_per_unit,
 )
 
 
@@ -164,7 +163,7 @@ class Case:
         """The inputs as they are, where they fit in memory."""
         mapped = self.sums.counted.parent if isinstance(self.sums.counted, Unweighted) else self.sums.counted
         raw = mapped.parent if isinstance(mapped, Mapped) else None
-        return unweighted(raw) if raw is not None and not raw.base.streams else None
+        return without_weights(raw) if raw is not None and not raw.base.streams else None
 
     # Sums over the samples.
 
@@ -172,7 +171,7 @@ class Case:
     def sums(self) -> Sums:
         """The samples that count, and all sums over them."""
         # At the level of rounding all rows say the same, however much they count.
-        counted = self.samples if self.noisy else unweighted(self.samples)
+        counted = self.samples if self.noisy else without_weights(self.samples)
         return Sums(self.white, counted, self.noisy, self.bias, self.by_products, self.rng, self.options)
 
     @property
@@ -204,11 +203,7 @@ class Case:
         if self.by_products:
             assert not isinstance(self.white, Composite)
             return by_products(self.white, self.bias, self.rows, self.options)
-        curvature = self.sums.curvature
-        if isinstance(curvature, ModelSums):
-            return Information.of_model(curvature, self.bias)
-        assert isinstance(self.white, Network)
-        return Information.of_network(self.white, curvature)
+        return Information.of(self.sums.curvature)
 
     @property
     def weakest(self) -> float:
@@ -382,7 +377,7 @@ class Case:
         A = white.layers[-1][0]
         gain = np.sum(A**2 / np.maximum(self.noise_per_output**2, 1e-300)[:, None], axis=0)
         k = A.shape[1]
-        return bent[len(bent) - k :] * gain, incoming(white)[len(bent) - k :]
+        return bent[len(bent) - k :] * gain, weights_per_unit(white)[len(bent) - k :]
 
     @property
     def noise_per_output(self) -> np.ndarray:

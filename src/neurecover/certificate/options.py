@@ -55,10 +55,10 @@ class CornerOptions:
 
 
 @dataclass(frozen=True)
-class QueryOptions:
+class AnswerOptions:
     """What the answers of an oracle have to show."""
 
-    coarse: float = 1e-11  # relative rounding of answers that do not have the digits of double precision
+    coarse: float = 1e-11  # relative rounding: clearly worse than sums in float64 (1e-15), better than float32 (6e-8)
     # A slope over 1/64 of an interval, extrapolated over all of it, and eight roundings: what a kink is told from.
     visible: float = 8 * 64
 
@@ -118,7 +118,7 @@ class CertificateOptions:
     open: OpenOptions = field(default_factory=OpenOptions)
     by_products: ProductOptions = field(default_factory=ProductOptions)
     corners: CornerOptions = field(default_factory=CornerOptions)
-    queries: QueryOptions = field(default_factory=QueryOptions)
+    queries: AnswerOptions = field(default_factory=AnswerOptions)
     labels: LabelOptions = field(default_factory=LabelOptions)
 
 

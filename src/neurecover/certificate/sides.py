@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.models import Model
-from neurecover.statistics import UnitsOn, incoming
+from neurecover.statistics import UnitsOn, weights_per_unit
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Sides:
         """Return what was counted, where the activation has a kink for it to matter."""
         # A unit of D weights and p output weights, its scale free, passes through (D + p − 1)/p samples. Several
         # outputs would do with fewer than D; as many as the unit has weights are asked for all the same.
-        D, p, act = incoming(white) - (not bias), white.n_outputs, white.activation
+        D, p, act = weights_per_unit(white) - (not bias), white.n_outputs, white.activation
         laid = np.maximum((D + p - 1) // p, D - margin)
         on, needed = seen.sums["on"], laid + margin
         if act.rectified and act.homogeneity != 1.0:

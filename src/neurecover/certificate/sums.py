@@ -13,10 +13,9 @@ from neurecover.certificate.residuals.probes import draw_probes
 from neurecover.certificate.sides import Sides
 from neurecover.data import Source, distinct_inputs, reduce
 from neurecover.data.distinct import with_gaps
-from neurecover.models import Model, Network, Student
+from neurecover.models import Model, Network
 from neurecover.statistics import (
-    GaussNewtonSums,
-    ModelSums,
+    InformationSums,
     OutputDigits,
     OutputPrecision,
     ScoreSums,
@@ -40,21 +39,12 @@ class Sums:
     options: CertificateOptions
 
     @cached_property
-    def _student(self) -> Student | None:
-        """The network as the student that has sums of its own: one hidden layer without an affine term."""
-        white = self.white
-        return Student.of(white, self.bias) if isinstance(white, Network) and white.C is None else None
-
-    @cached_property
     def probes(self) -> np.ndarray | None:
         """Units that might be missing, under noise."""
-        if not self.noisy:
-            return None
-        return draw_probes(self.white, self.options.probes, self.bias, self._student is None, self.rng)
+        return draw_probes(self.white, self.options.probes, self.bias, self.rng) if self.noisy else None
 
-    def _blank_curvature(self) -> GaussNewtonSums | ModelSums:
-        student = self._student
-        return ModelSums(self.white, self.probes) if student is None else GaussNewtonSums(student, self.probes)
+    def _blank_curvature(self) -> InformationSums:
+        return InformationSums.of(self.white, self.bias, self.probes)
 
     @property
     def _near(self) -> float:
@@ -66,12 +56,12 @@ class Sums:
         """All sums of a stream; None where samples are in memory."""
         if not self.counted.base.streams or self.by_products:
             return None
-        white, student = self.white, self._student
+        white = self.white
         wanted: dict[str, Statistic] = {"curvature": self._blank_curvature(), "serial": SerialResiduals(white)}
         wanted |= {"close": UnitsOn(white, self.options.within), "on": UnitsOn(white, self._near)}
         wanted["digits"] = OutputDigits(white.n_outputs)
-        if self.noisy and student is not None and ScoreSums.is_for(student):
-            wanted["scores"] = ScoreSums(student)
+        if self.noisy and isinstance(white, Network) and ScoreSums.is_for(white):
+            wanted["scores"] = ScoreSums(white, self.bias)
         return reduce(self.counted, Together(**wanted))
 
     @cached_property
@@ -103,7 +93,7 @@ class Sums:
         return reduce(self.rows, SerialResiduals(self.white))
 
     @cached_property
-    def curvature(self) -> GaussNewtonSums | ModelSums:
+    def curvature(self) -> InformationSums:
         """The sums behind the information."""
         sums = self._blank_curvature()
         if self._pass_of_rows is not None:

@@ -10,7 +10,7 @@ from neurecover import terminal
 from neurecover.cli import machine
 from neurecover.cli.app import APPROXIMATE, FAILED, OK, app
 from neurecover.cli.options import Inputs, Json, Outputs, Samples, check_target, check_there, loaded, opened
-from neurecover.models.files import write_whole
+from neurecover.models.formats.files import write_whole
 from neurecover.terminal import say, working
 
 FORMS = (".onnx", ".json", ".npz")

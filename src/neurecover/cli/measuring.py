@@ -1,32 +1,51 @@
 """The commands that measure: bench and reproduce."""
 
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import neurecover as nr
 from neurecover import terminal
 from neurecover.cli.app import BAD_INPUT, OK, app
 from neurecover.cli.options import among, check_folder
 from neurecover.exceptions import did_you_mean
 from neurecover.terminal import complain, say
 
-if TYPE_CHECKING:  # experiments load every paper's code
-    from neurecover.experiments import Experiment
+if TYPE_CHECKING:
+    from neurecover.experiment import Experiment
 
-SHOWN_ROWS = 40
+SHOWN_ROWS = 40  # of a table; a longer one is in its file
 
 
 def _benchmarks() -> "dict[str, Experiment]":
-    from neurecover import experiments
-
-    return experiments.benchmarks()
+    """Return the benchmarks of the checkout that the package stands in, or else of that in the current folder."""
+    for folder in (Path(nr.__file__).parents[2], Path.cwd()):
+        if (folder / "benchmarks" / "__init__.py").is_file() and (folder / "src" / "neurecover").is_dir():
+            if str(folder) not in sys.path:
+                sys.path.insert(0, str(folder))
+            return import_module("benchmarks").benchmarks()
+    raise ValueError(
+        "The benchmarks are not installed: expected the folder benchmarks/ of a checkout of neurecover, and none is in "
+        f"{Path.cwd()}; clone the repository and run the command there."
+    )
 
 
 def _reproductions() -> "dict[str, Experiment]":
-    from neurecover import experiments
+    from neurecover.reproduce import reproductions
 
-    return experiments.reproductions()
+    return reproductions()
+
+
+def _names(experiments: "Callable[[], dict[str, Experiment]]") -> list[str]:
+    """Return what a shell may complete, which is nothing where there are no benchmarks."""
+    with suppress(ValueError):
+        return [*experiments(), "all"]
+    return []
 
 
 Folder = Annotated[Path, typer.Option("--out", "-o", help="The folder for the tables and pictures.")]
@@ -34,21 +53,21 @@ Benchmark = Annotated[
     str | None,
     typer.Argument(
         help="A benchmark, or all; without a name they are listed.",
-        autocompletion=among(lambda: [*_benchmarks(), "all"]),
+        autocompletion=among(lambda: _names(_benchmarks)),
     ),
 ]
 Figure = Annotated[
     str | None,
     typer.Argument(
         help="A figure, or all; without a name they are listed.",
-        autocompletion=among(lambda: [*_reproductions(), "all"]),
+        autocompletion=among(lambda: _names(_reproductions)),
     ),
 ]
 
 
 @app.command()
 def bench(name: Benchmark = None, out: Folder = Path("results")) -> None:
-    """Run a benchmark and save its table.
+    """Run a benchmark of a checkout and save its table.
 
     \b
     Examples:
@@ -60,7 +79,7 @@ def bench(name: Benchmark = None, out: Folder = Path("results")) -> None:
 
 @app.command()
 def reproduce(name: Figure = None, out: Folder = Path("results")) -> None:
-    """Measure a figure of one of the papers anew and save its table.
+    """Measure a figure or statement of one of the papers anew and save its table.
 
     \b
     Examples:
@@ -72,7 +91,7 @@ def reproduce(name: Figure = None, out: Folder = Path("results")) -> None:
 
 def run_experiments(what: str, known: "dict[str, Experiment]", name: str | None, folder: Path) -> None:
     """Run one experiment by its name, or all of them; list them without a name."""
-    from neurecover.experiments.experiment import read_rows
+    from neurecover.experiment import read_rows
 
     if name is None:
         terminal.out.print(terminal.experiments_table(known))

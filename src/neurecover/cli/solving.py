@@ -32,8 +32,8 @@ from neurecover.cli.options import (
     widths,
 )
 from neurecover.cli.wording import as_options
-from neurecover.data import CommandBox
-from neurecover.data.asked import asked as asking
+from neurecover.data import CommandModel
+from neurecover.data.oracles.libraries import as_function as asking
 from neurecover.terminal import say
 
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="The .npz file for the network and its certificate.")]
@@ -169,7 +169,7 @@ def extract(
         raise ValueError("--command needs --inputs, the number of inputs per row.")
     if model is not None:
         check_there(model)
-    asked: Any = CommandBox(command) if command is not None else _box(model or Path())
+    asked: Any = CommandModel(command) if command is not None else _box(model or Path())
     box = nr.oracle(
         asked,
         inputs,

@@ -1,20 +1,20 @@
 """Where samples come from, and the one loop over them."""
 
-from neurecover.data.arrays import ArraySource
-from neurecover.data.commands import CommandBox
 from neurecover.data.distinct import distinct_inputs
-from neurecover.data.looks import box_looks, classes_told, perhaps_probabilities
 from neurecover.data.loop import reduce, side_by_side
-from neurecover.data.mapped import Mapped, Whitened, Whitening, unwhitened
 from neurecover.data.opening import as_source, open
-from neurecover.data.oracles import Oracle, oracle
-from neurecover.data.preparing import Prepared, loaded, prepared, second_moments, with_misfits
-from neurecover.data.rows import Rows, split, subsample
+from neurecover.data.oracles.command import CommandModel
+from neurecover.data.oracles.diagnosis import diagnose_labels, diagnose_oracle, diagnose_probabilities
+from neurecover.data.oracles.oracle import Oracle, oracle
+from neurecover.data.preparing import Prepared, load_samples, prepare_samples, second_moments, with_misfits
 from neurecover.data.source import Source
+from neurecover.data.sources.arrays import ArraySource
+from neurecover.data.views.rows import Rows, split, subsample
+from neurecover.data.views.whitening import Mapped, Whitened, Whitening, unwhiten
 
 __all__ = [
     "ArraySource",
-    "CommandBox",
+    "CommandModel",
     "Mapped",
     "Oracle",
     "Prepared",
@@ -23,19 +23,19 @@ __all__ = [
     "Whitened",
     "Whitening",
     "as_source",
-    "box_looks",
-    "classes_told",
+    "diagnose_labels",
+    "diagnose_oracle",
+    "diagnose_probabilities",
     "distinct_inputs",
-    "loaded",
+    "load_samples",
     "open",
     "oracle",
-    "perhaps_probabilities",
-    "prepared",
+    "prepare_samples",
     "reduce",
     "second_moments",
     "side_by_side",
     "split",
     "subsample",
-    "unwhitened",
+    "unwhiten",
     "with_misfits",
 ]

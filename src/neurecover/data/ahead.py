@@ -11,8 +11,8 @@ T = TypeVar("T")
 DEPTH = 2  # blocks that wait: one is being worked on, one is ready, one is being read
 
 
-def ahead(blocks: Iterator[T]) -> Generator[T]:
-    """The same values in the same order; an error is raised where it would have been."""
+def read_ahead(blocks: Iterator[T]) -> Generator[T]:
+    """Yield the same values in the same order, read in a thread; an error is raised where it would have been."""
     ready: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(DEPTH)
     stopped = threading.Event()
 

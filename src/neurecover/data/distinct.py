@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from neurecover.data.arrays import ArraySource
 from neurecover.data.source import Source
+from neurecover.data.sources.arrays import ArraySource
 from neurecover.statistics import OutputPrecision
 
 
 def first_occurrences(rows: np.ndarray) -> np.ndarray:
-    """The indices, in order, of the rows (n, q) that no earlier row equals.
+    """Return the indices, in order, of the rows (n, q) that no earlier row equals.
 
     Equal rows agree in every column, so there are none where some column has no value twice; else only the rows whose
     value in a column occurs more than once are compared in full.
@@ -27,19 +27,19 @@ def first_occurrences(rows: np.ndarray) -> np.ndarray:
 
 
 def without_repeats(source: ArraySource) -> ArraySource:
-    """The samples with every (x, y) once, the first of each kept; where rows have weights, those of copies add up."""
+    """Return the samples with every (x, y) once, in the order of first occurrence; weights of copies add up."""
     rows, weight = np.hstack(source.collect()), source.weights()
     kept = first_occurrences(rows)
     if len(kept) == len(rows):
         return source
     if weight is None:
-        return source.taken(kept)
+        return source.select(kept)
     _, first, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
-    return source.taken(kept).weighing(np.bincount(group.ravel(), weight)[np.argsort(first)])
+    return source.select(kept).with_weight(np.bincount(group.ravel(), weight)[np.argsort(first)])
 
 
 def distinct_inputs(source: Source, most_bytes: int) -> Source:
-    """The samples with every x once, where they fit in memory; else as they are."""
+    """Return the samples with every x once if they fit in memory, else the source itself."""
     if source.n_inputs == 0 or 8 * source.count() * source.n_inputs > most_bytes:
         return source
     X, Y = source.collect()
@@ -50,7 +50,7 @@ def distinct_inputs(source: Source, most_bytes: int) -> Source:
 
 
 def with_gaps(precision: OutputPrecision, Y: np.ndarray) -> OutputPrecision:
-    """The precision with any other coarse grid: most values occur more than once, and the gaps are its steps."""
+    """Return the precision with the step of any other coarse grid: one on which most values occur more than once."""
     columns = np.sort(np.asarray(Y, dtype=np.float64), axis=0)
     gaps, ties = np.zeros(Y.shape[1]), np.ones(Y.shape[1], dtype=int)
     for j in np.flatnonzero(np.any(columns[1:] == columns[:-1], axis=0)):
@@ -62,7 +62,7 @@ def with_gaps(precision: OutputPrecision, Y: np.ndarray) -> OutputPrecision:
 
 
 def _gap(values: np.ndarray, counts: np.ndarray) -> float:
-    """The middle gap between values if most are repeated, else 0; the commonest is left out, which may be c alone."""
+    """Return the median gap between values if most are repeated, else 0; the commonest value is left out."""
     if len(values) < 3:
         return 0.0
     others = np.delete(counts, np.argmax(counts))

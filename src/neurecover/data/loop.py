@@ -16,10 +16,10 @@ from typing import TypeVar
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
-from neurecover.data.ahead import ahead
-from neurecover.data.arrays import Block
+from neurecover.data.ahead import read_ahead
 from neurecover.data.passes import Pass, begin_pass
 from neurecover.data.source import Source
+from neurecover.data.sources.arrays import Block
 from neurecover.solve.limits import afford
 from neurecover.statistics import Statistic
 
@@ -66,7 +66,7 @@ def add_block(source: Source, statistic: Statistic, X: np.ndarray, Y: np.ndarray
 
 
 def _streamed(source: Source, current: Pass[S], progress: Progress | None, block_bytes: int) -> S:
-    """One pass over a base that is read block by block, from where the pass was broken off."""
+    """Make one pass over a base that is read block by block, from where an interrupted pass stopped."""
     base, statistic = source.base, current.statistic
     if current.complete:
         return statistic
@@ -74,7 +74,7 @@ def _streamed(source: Source, current: Pass[S], progress: Progress | None, block
         return base.reduced(source, current, progress, block_bytes)  # type: ignore[attr-defined]
     rows = max(1, READ_BYTES // (8 * (base.n_inputs + base.n_outputs)))
     blocks = base.blocks_from(rows, current.position)
-    for X, Y in ahead(blocks) if base.reads_ahead else blocks:
+    for X, Y in read_ahead(blocks) if base.reads_ahead else blocks:
         afford()
         add_block(source, statistic, X, Y, block_bytes)
         current.advance(len(X))
@@ -99,7 +99,7 @@ def _update(statistic: Statistic, X: np.ndarray, Y: np.ndarray, weight: np.ndarr
 
 @contextmanager
 def side_by_side() -> Iterator[None]:
-    """Within it `reduce` shares a block among as many threads as BLAS was allowed, and BLAS itself has one.
+    """Let `reduce` share a block among as many threads as BLAS was allowed, and give BLAS one, within the context.
 
     numpy and SciPy bring a BLAS each, whose idle threads keep the cores from one another: with both at two threads
     a step of a descent takes longer than with one (`neurecover bench choices`).
@@ -115,7 +115,7 @@ def side_by_side() -> Iterator[None]:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """Within it a matrix product uses the thread that calls it."""
+    """Limit BLAS to the calling thread within the context."""
     with _blas().limit(limits=1):
         yield
 
@@ -126,7 +126,7 @@ def _blas() -> ThreadpoolController:
 
 
 def _update_in_parts(statistic: Statistic, parts: list[tuple[np.ndarray, ...]]) -> None:
-    """One thread and one statistic per part, merged in order: the same sums whichever thread is first."""
+    """Add every part in a thread and statistic of its own, and merge them in order: the same sums in any case."""
     others = [statistic.blank() for _ in parts[1:]]
     with ThreadPoolExecutor(len(others)) as pool:
         running = [pool.submit(other.update, *part) for other, part in zip(others, parts[1:])]

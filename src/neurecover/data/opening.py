@@ -4,19 +4,19 @@ import os
 from pathlib import Path
 from typing import Any
 
-from neurecover.data.arrays import ArraySource
-from neurecover.data.columns import Column, Columns
-from neurecover.data.csv import CsvSource
-from neurecover.data.npy import NpySource, npy_pair
-from neurecover.data.npz import NpzSource
-from neurecover.data.parquet import ParquetSource
+from neurecover.data.formats.columns import Column, Columns
+from neurecover.data.formats.csv import CsvSource
+from neurecover.data.formats.npy import NpySource, npy_pair
+from neurecover.data.formats.npz import NpzSource
+from neurecover.data.formats.parquet import ParquetSource
+from neurecover.data.formats.zarr import ZarrSource, is_zarr, is_zarr_group
 from neurecover.data.source import Source
-from neurecover.data.sparse import sparse_source
-from neurecover.data.tables import arrow_table, is_table, table_source
-from neurecover.data.weights import WeightedRows, named_weight, with_weights
-from neurecover.data.zarr import ZarrSource, is_zarr, is_zarr_group
-from neurecover.models.checks import is_sparse, written_out
-from neurecover.models.files import existing
+from neurecover.data.sources.arrays import ArraySource
+from neurecover.data.sources.sparse import sparse_source
+from neurecover.data.sources.tables import arrow_table, is_table, table_source
+from neurecover.data.views.weights import WeightedRows, name_weight, with_weights
+from neurecover.models.checks import as_dense, is_sparse
+from neurecover.models.formats.files import regular_file
 
 PathLike = str | os.PathLike[str]
 
@@ -37,7 +37,7 @@ def open(
     weight: Column | os.PathLike[str] | None = None,
     client: Any = None,
 ) -> Source:
-    """The samples of a file, a folder, a table or a Dask collection.
+    """Open the samples of a file, a folder, a table or a Dask collection as a source.
 
     A path is opened by its suffix: .npz, .npy, .csv, .tsv, .parquet or .pq, a folder of Parquet files, a Zarr store.
     An .npz archive or a Zarr group holds X and Y, and so does a pair of files ("X.npy", "Y.npy") or of Dask arrays.
@@ -57,7 +57,7 @@ def open(
         )
     dask = is_dask(data) or (isinstance(data, tuple | list) and any(is_dask(part) for part in data))
     if dask:
-        from neurecover.data.cluster import DaskSource
+        from neurecover.data.sources.dask import DaskSource
 
         return DaskSource(data, inputs, outputs, client)
     if client is not None:
@@ -66,7 +66,7 @@ def open(
         _refuse_columns(inputs, outputs, "A pair of .npy files")
         if len(data) != 2 or any(Path(part).suffix.lower() != ".npy" for part in data):
             raise ValueError(f"Expected one path or a pair (X.npy, Y.npy). Got {[str(part) for part in data]} instead.")
-        return npy_pair(existing(data[0]), existing(data[1]))
+        return npy_pair(regular_file(data[0]), regular_file(data[1]))
     if is_table(data):
         return table_source(data, inputs, outputs)
     if not isinstance(data, str | os.PathLike):
@@ -88,14 +88,14 @@ def open(
 
 
 def as_source(X: Any, Y: Any = None, sample_weight: Any = None) -> Source:
-    """X itself if it is a source, what `open` makes of a path or a table, otherwise the arrays X and Y.
+    """Return X if it is a source, what `open` makes of a path or a table, otherwise a source of the arrays X and Y.
 
     X may be sparse. sample_weight (n,) are the weights of the rows, where these are in memory.
     """
     if sample_weight is not None and is_dask(X) and is_dask(Y):
-        from neurecover.data.cluster import beside
+        from neurecover.data.sources.dask import beside
 
-        return WeightedRows(named_weight(open((X, beside(Y, sample_weight)))))
+        return WeightedRows(name_weight(open((X, beside(Y, sample_weight)))))
     source = _as_source(X, Y)
     if sample_weight is None:
         return source
@@ -127,13 +127,13 @@ def _as_source(X: Any, Y: Any) -> Source:
         raise ValueError(f"Inputs given as an array need the outputs Y beside them. Got X as {type(X).__name__} alone.")
     if is_sparse(X):
         return sparse_source(X, Y)
-    return ArraySource(_plain(X), _plain(written_out(Y)))
+    return ArraySource(_plain(X), _plain(as_dense(Y)))
 
 
 def _with_column(
     data: Any, inputs: Columns | None, outputs: Columns | None, weight: Column, client: Any
 ) -> WeightedRows:
-    """The samples with one column for weights: the last of the outputs of what is read, and none of the inputs."""
+    """Open samples with a column of weights, which is read as the last output and is none of the inputs."""
     path = Path(data) if isinstance(data, str | os.PathLike) else None
     if isinstance(data, tuple | list) or (path is not None and (path.suffix.lower() == ".npz" or is_zarr_group(path))):
         open(data, inputs, outputs, client=client)  # refuses what is no pair, and columns of what has none
@@ -150,13 +150,13 @@ def _with_column(
 
 
 def _weights_apart(data: Any, weight: Column) -> Source:
-    """X and Y apart, with weights in a third array."""
+    """Open X and Y that are apart, with weights in a third array."""
     if isinstance(data, tuple | list):
         if any(is_dask(part) for part in data):
             raise ValueError("weight names a column. Got Dask arrays instead; give recover a third, sample_weight.")
         if not isinstance(weight, str) or Path(weight).suffix.lower() != ".npy":
             raise ValueError(f"The weights of a pair of .npy files are in a third, w.npy. Got {weight!r} instead.")
-        return npy_pair(existing(data[0]), existing(data[1]), existing(weight))
+        return npy_pair(regular_file(data[0]), regular_file(data[1]), regular_file(weight))
     if not isinstance(weight, str) or weight in ("X", "Y"):
         raise ValueError(f"{data}: expected the name of an array of weights beside X and Y. Got {weight!r} instead.")
     file = _found(data)
@@ -164,18 +164,18 @@ def _weights_apart(data: Any, weight: Column) -> Source:
 
 
 def is_dask(value: Any) -> bool:
-    """Whether it is a Dask collection; the library is not loaded to find out."""
+    """Return whether it is a Dask collection, without loading the library."""
     return callable(getattr(value, "__dask_graph__", None)) and hasattr(value, "dask")
 
 
 def _plain(values: Any) -> Any:
-    """A table that numpy cannot read by itself, as one that it can."""
+    """Convert a table that numpy cannot read by itself into one that it can."""
     return arrow_table(values) if is_table(values) and not hasattr(values, "__array__") else values
 
 
 def _found(path: PathLike) -> Path:
     folder = Path(path)
-    return folder if folder.is_dir() else existing(path)
+    return folder if folder.is_dir() else regular_file(path)
 
 
 def _refuse_columns(inputs: Columns | None, outputs: Columns | None, what: str) -> None:

@@ -1,7 +1,7 @@
 """What surrounds a pass over all samples: its number, the time that is left, and the record of where it is.
 
 A run that keeps records writes, from time to time, the sums of the pass it is in and how many rows they hold. A run
-that was broken off and is begun again takes up the sums of the passes that were finished and goes on in the middle of
+that was interrupted and is started again takes up the sums of the finished passes and continues in the middle of
 the last one. Blocks are the same and are added in the same order, so the sums are the same to the last bit.
 """
 
@@ -38,8 +38,8 @@ _passes: ContextVar[Passes | None] = ContextVar("passes", default=None)
 
 
 @contextmanager
-def counted(report: Report, records: Records | None = None) -> Iterator[Passes]:
-    """Within it passes are counted, shown and recorded."""
+def count_passes(report: Report, records: Records | None = None) -> Iterator[Passes]:
+    """Count, report and record the passes made within the context."""
     passes = Passes(report, records)
     before = _passes.set(passes)
     try:
@@ -68,7 +68,7 @@ class Pass(Generic[S]):
         self._cost, self._before = 0.0, self.done
 
     def advance(self, rows: int, position: int | None = None) -> None:
-        """So many rows more are in the statistic."""
+        """Say that so many more rows have been added to the statistic, and record the pass if it is time to."""
         self.done += rows
         self.position = self.done if position is None else position
         now = time.monotonic()
@@ -89,7 +89,7 @@ class Pass(Generic[S]):
 
 @contextmanager
 def begin_pass(base: Source, statistic: S) -> Iterator[Pass[S]]:
-    """The next pass, taken up where it was broken off; its end is recorded."""
+    """Begin the next pass, or continue an interrupted one; its end is recorded."""
     run = _passes.get() or Passes()
     run.made += 1
     current = Pass(statistic, base.n_samples, run.made, run)

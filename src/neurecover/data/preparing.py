@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from neurecover.data.arrays import ArraySource, Block
 from neurecover.data.distinct import with_gaps, without_repeats
 from neurecover.data.loop import reduce
-from neurecover.data.mapped import Mapped, Whitening
-from neurecover.data.oracles import Oracle
-from neurecover.data.rows import Kept, split
+from neurecover.data.oracles.oracle import Oracle
 from neurecover.data.source import SMALLEST, Source
-from neurecover.data.weights import WeightedRows, unweighted
+from neurecover.data.sources.arrays import ArraySource, Block
+from neurecover.data.views.rows import Kept, split
+from neurecover.data.views.weights import WeightedRows, without_weights
+from neurecover.data.views.whitening import Mapped, Whitening
 from neurecover.models import Model
 from neurecover.statistics import (
     Alike,
@@ -51,12 +51,12 @@ class Stream:
     n_unusual: int
 
     def part(self, n: int) -> ArraySource:
-        """The unusual rows and random ones beside them, n in all; the sample itself if it has no more."""
+        """Return n rows, unusual ones and random ones; the whole sample if it has no more."""
         if n >= self.sample.count():
             return self.sample
         unusual = min(self.n_unusual, n // UNUSUAL)
         first = self.n_unusual - unusual
-        return self.sample.taken(np.r_[first : self.n_unusual, self.n_unusual : self.n_unusual + n - unusual])
+        return self.sample.select(np.r_[first : self.n_unusual, self.n_unusual : self.n_unusual + n - unusual])
 
 
 @dataclass(frozen=True)
@@ -97,8 +97,8 @@ class Prepared:
         return self.moments if self.by_weight is None else self.by_weight
 
 
-def loaded(source: Source, n_samples: int | None) -> Source:
-    """The source with as many rows as an oracle is to be asked, as arrays where it is small."""
+def load_samples(source: Source, n_samples: int | None) -> Source:
+    """Return the source as arrays if it is small; of an oracle, the first n_samples rows."""
     if n_samples is not None:
         if not isinstance(source, Oracle):
             raise ValueError(
@@ -112,8 +112,8 @@ def loaded(source: Source, n_samples: int | None) -> Source:
     return source
 
 
-def prepared(source: Source, bias: bool, rng: np.random.Generator) -> Prepared:
-    """Whitened about the mean, or about zero without biases, and divided at random.
+def prepare_samples(source: Source, bias: bool, rng: np.random.Generator) -> Prepared:
+    """Whiten the samples about the mean, or about zero without biases, and divide them at random.
 
     Rows that repeat others exactly are left out where the samples are in memory: a copy in both parts would be no test.
     Weights, of which those of copies add up, are scaled to mean one.
@@ -127,7 +127,7 @@ def prepared(source: Source, bias: bool, rng: np.random.Generator) -> Prepared:
         # With weights copies of few rows are samples enough to be looked at, though not to find anything by.
         copies = n_given - distinct.count() if source.weighted else 0
         source = _of_mean_one(distinct)
-    moments = second_moments(unweighted(source), bias, copies)
+    moments = second_moments(without_weights(source), bias, copies)
     by_weight = second_moments(source, bias, copies) if source.weighted else None
     whitening = _whitening(moments, bias)
     samples = Mapped(source, whitening)
@@ -164,15 +164,15 @@ def with_misfits(given: Prepared, model: Model, exact: float) -> Prepared | None
 
 
 def _of_mean_one(source: ArraySource) -> ArraySource:
-    """The samples with weights of mean one, or without any where all are alike."""
+    """Return the samples with weights of mean one, or without weights if all are alike."""
     weight = source.weights()
     if weight is None:
         return source
-    return source.weighing(None if np.all(weight == weight[0]) else weight / weight.mean())
+    return source.with_weight(None if np.all(weight == weight[0]) else weight / weight.mean())
 
 
 def second_moments(source: Source, bias: bool = True, copies: int = 0) -> Moments:
-    """Second moments about the first sample, which keeps large means from cancelling the digits.
+    """Compute second moments about the first sample, which keeps large means from cancelling digits.
 
     `copies` are rows that were left out as repeats of these and count among the fewest that there have to be.
     """
@@ -205,7 +205,7 @@ def _whitening(moments: Moments, bias: bool) -> Whitening:
 
 
 def _prepared_stream(source: Source, bias: bool, rng: np.random.Generator) -> Prepared:
-    """Moments and a sample of the rows in one pass; a source that turns out to be small is held after all."""
+    """Take moments and a sample of the rows in one pass; a source that turns out to be small is read into memory."""
     d, p = source.n_inputs, source.n_outputs
     first_X, first_Y = (np.asarray(part, dtype=np.float64) for part in next(source.blocks(FIRST)))
     origin = np.concatenate([first_X[0], first_Y[0]]) if bias else None
@@ -223,7 +223,7 @@ def _prepared_stream(source: Source, bias: bool, rng: np.random.Generator) -> Pr
     if source.weighted:
         moments = sums.part("alike", Alike).part("moments", Moments)
     if not source.streams:
-        return prepared(loaded(source, None), bias, rng)
+        return prepare_samples(load_samples(source, None), bias, rng)
     _check_enough(source, moments)
     whitening = _whitening(moments, bias)
     unusual, random = rows.unusual, rows.random
@@ -252,7 +252,7 @@ def _prepared_stream(source: Source, bias: bool, rng: np.random.Generator) -> Pr
 
 
 def _divided(samples: Source, n: int, rng: np.random.Generator, scarce: np.ndarray | bool) -> tuple[Source, Source]:
-    """Training and held-out samples; kept as arrays where they are small. Those that are `scarce` are not held out."""
+    """Return training and held-out samples, as arrays if they are small. Those that are `scarce` are not held out."""
     fraction = max(HOLDOUT, min(FEWEST / n, 0.5))
     if samples.n_inputs == 0:
         return split(samples, fraction, int(rng.integers(2**31)))
@@ -266,7 +266,7 @@ def _divided(samples: Source, n: int, rng: np.random.Generator, scarce: np.ndarr
 
 
 def _scarce(X: np.ndarray) -> np.ndarray | bool:
-    """The rows that are among few in which some column has another value than in nearly all.
+    """Return a mask of the rows in which a column has another value than in nearly all rows.
 
     Held out they would be missing where nothing else shows that column. If they are most rows, none is.
     """

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-VERSION = 1
+VERSION = 1  # of the format of the records: a folder with another one is refused
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class Record:
     complete: bool
 
 
-def recorded(folder: Path) -> dict[str, Any]:
-    """The fingerprint of the run whose records are in the folder; empty where there are none."""
+def read_fingerprint(folder: Path) -> dict[str, Any]:
+    """Read the fingerprint of the run whose records are in the folder; empty if there are none."""
     path = folder / "run.json"
     if not path.exists():
         return {}
@@ -54,7 +54,7 @@ class Records:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OSError(f"The checkpoint folder {self.folder} cannot be made ({error.strerror}).") from None
-        found = recorded(self.folder)
+        found = read_fingerprint(self.folder)
         if not found:
             if any(file.suffix != ".part" for file in self.folder.iterdir()):
                 raise ValueError(f"{self.folder} is not empty and holds no checkpoint: give another folder.")
@@ -69,7 +69,7 @@ class Records:
             )
 
     def read(self, number: int) -> Record | None:
-        """What is recorded of a pass, if anything."""
+        """Read what is recorded of a pass; None if nothing is."""
         arrays = self.get(f"pass-{number}")
         if arrays is None:
             return None
@@ -82,7 +82,7 @@ class Records:
         self.keep(f"pass-{number}", {**record.arrays, "_where": where})
 
     def get(self, name: str) -> dict[str, np.ndarray] | None:
-        """Arrays that were kept under a name."""
+        """Read the arrays that were kept under a name; None if there are none."""
         path = self.folder / f"{name}.npz"
         if not path.exists():
             return None

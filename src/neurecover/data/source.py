@@ -71,7 +71,7 @@ class Source(ABC):
         return self if self.parent is None else self.parent.base
 
     def on(self, base: "Source") -> "Source":
-        """The same view of another base, such as one block of this one's; its number of rows is not known."""
+        """Return the same view of another base, such as one block of this one; its number of rows is unknown."""
         if self.parent is None:
             return base
         view = copy.copy(self)
@@ -79,7 +79,7 @@ class Source(ABC):
         return view
 
     def blocks(self, rows: int) -> Blocks:
-        """One pass: pairs X (m, d), Y (m, p) with 1 ≤ m ≤ rows, every value finite.
+        """Yield one pass: pairs X (m, d), Y (m, p) with 1 ≤ m ≤ rows, every value finite.
 
         float32 stays float32 and every other type becomes float64. A block may be a view of the
         caller's own array: read it, never write to it.
@@ -87,35 +87,35 @@ class Source(ABC):
         return ((X, Y) for X, Y, _ in self.weighted_blocks(rows))
 
     def weighted_blocks(self, rows: int) -> WeightedBlocks:
-        """The same pass with the positive weights (m,) of the rows beside them, None where all count alike."""
+        """Yield the same pass with the positive weights (m,) of the rows, or None if all count alike."""
         if rows < 1:
             raise ValueError(f"A block holds at least one row. Got rows={rows} instead.")
         return self._weighted_blocks(rows) if self._piece else self._checked(self._weighted_blocks(rows), 0)
 
     def blocks_from(self, rows: int, start: int) -> Blocks:
-        """The blocks of `blocks(rows)` without the first `start` rows, at which one of them begins."""
+        """Yield the blocks of `blocks(rows)` from row `start` on, at which one of them begins."""
         raw = ((X, Y, None) for X, Y in self._blocks_from(rows, start))
         return ((X, Y) for X, Y, _ in self._checked(raw, start))
 
     def collect(self) -> tuple[np.ndarray, np.ndarray]:
-        """The whole source as two float64 arrays X (n, d) and Y (n, p)."""
+        """Read the whole source as two float64 arrays X (n, d) and Y (n, p)."""
         X, Y = zip(*self.blocks(65_536), strict=True)
         return np.concatenate(X, dtype=np.float64), np.concatenate(Y, dtype=np.float64)
 
     def weights(self) -> np.ndarray | None:
-        """The weights of all rows, (n,)."""
+        """Read the weights of all rows, (n,); None if all count alike."""
         if not self.weighted:
             return None
         return np.concatenate([weight for *_, weight in self.weighted_blocks(65_536) if weight is not None])
 
     def count(self) -> int:
-        """The number of samples; a source that does not know it makes one pass, and knows it from then on."""
+        """Return the number of samples; a source that does not know it makes one pass, once."""
         if self.n_samples is None:
             self.n_samples = sum(len(X) for X, _ in self.blocks(65_536))
         return self.n_samples
 
     def identity(self) -> list[object]:
-        """What tells these samples from others when a run goes on later, to be written as JSON.
+        """Return what tells these samples from others when a run is continued, to be written as JSON.
 
         Files count by name, size and time of their last change, other sources by their first rows.
         """
@@ -127,19 +127,19 @@ class Source(ABC):
         return [*what, crc32(np.ascontiguousarray(X).tobytes()), crc32(np.ascontiguousarray(Y).tobytes())]
 
     def _files(self) -> list[Path]:
-        """The files that the samples are in."""
+        """Return the files that the samples are in."""
         return []
 
     @abstractmethod
     def _blocks(self, rows: int) -> Blocks:
-        """One pass over the raw rows, at most `rows` at a time; values are checked by `blocks`."""
+        """Yield one pass over the raw rows, at most `rows` at a time; `blocks` checks the values."""
 
     def _weighted_blocks(self, rows: int) -> WeightedBlocks:
-        """The same with weights; a source that has them says so in `weighted`."""
+        """Yield the same with weights; a source that has them says so in `weighted`."""
         return ((X, Y, None) for X, Y in self._blocks(rows))
 
     def _blocks_from(self, rows: int, start: int) -> Blocks:
-        """The blocks of `_blocks(rows)` from row `start` on; a source that can begin in the middle does so."""
+        """Yield the blocks of `_blocks(rows)` from row `start` on; sources that can begin there override this."""
         done = 0
         for X, Y in self._blocks(rows):
             if done >= start:
@@ -147,7 +147,7 @@ class Source(ABC):
             done += len(X)
 
     def _where(self, row: int) -> str:
-        """How a person finds sample `row` (counted from 0) at the origin."""
+        """Say in words where sample `row` (counted from 0) stands at the origin."""
         return f"row {row}"
 
     def _checked(self, raw: WeightedBlocks, done: int) -> WeightedBlocks:
@@ -239,5 +239,5 @@ def check_weight_shape(shape: tuple[int, ...], n: int, what: str) -> None:
 
 
 def numbered(letter: str, count: int) -> tuple[str, ...]:
-    """Names for columns that have none: x0, x1, …"""
+    """Return names for columns that have none: x0, x1, …"""
     return tuple(f"{letter}{j}" for j in range(count))

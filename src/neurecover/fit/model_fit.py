@@ -21,15 +21,15 @@ from neurecover.models import (
     DeepNetwork,
     Network,
     Polynomial,
-    are_biases,
     free_directions,
+    free_parameters,
     parameters,
     with_parameters,
 )
 from neurecover.solve import Damping, Deadline, DenseSystem, Loop, Outcome, Tolerances, damping_diagonal
-from neurecover.statistics import ModelSums, Residuals
+from neurecover.statistics import InformationSums, Residuals
 
-M = TypeVar("M", Network, DeepNetwork, Composite)
+M = TypeVar("M", bound=Network | DeepNetwork | Composite)
 MOST_STEPS = 100
 ROUNDING = 1e-29  # Σ r² / Σ y² at which double precision has nothing left to give
 SMALL = 1e-4  # of one equation's share of Σ r²: a full step that gains less has reached the optimum
@@ -77,54 +77,53 @@ def fit_model(
     """The network after damped Gauss–Newton on the samples of the source; bias=False leaves biases as they are."""
     nothing = reduce(source, Residuals(lambda X: np.zeros((len(X), model.n_outputs)), model.n_outputs))
     total = float(nothing.sums["residual_squared"].sum())
-    free = np.flatnonzero(np.ones(model.n_parameters, dtype=bool) if bias else ~are_biases(model))
     small = SMALL / max(nothing.n * model.n_outputs, 1)
-    start = _Point(source, model, free, model_rss(source, model), total)
+    start = _Point(source, model, bias, model_rss(source, model), total)
     loop = Loop(start, Tolerances(ROUNDING, promise=small, gain=small), Damping(damping)).advance(max_steps, deadline)
     end = loop.point
     return ModelFit(end.model, end.loss, total, loop.outcome, end.weakest())
 
 
-def normal_equations(
-    model: Network | DeepNetwork | Composite, F: np.ndarray, g: np.ndarray, bias: bool
-) -> tuple[np.ndarray, DenseSystem]:
-    """Return the free parameters and the equations (F + N Nᵀ + λD) δ = g of their step; bias=False fixes biases."""
-    free = np.flatnonzero(np.ones(model.n_parameters, dtype=bool) if bias else ~are_biases(model))
-    S = F[np.ix_(free, free)]
-    D = damping_diagonal(np.diag(S))
-    N = free_directions(model)[free] * np.sqrt(D)[:, None]
+def normal_equations(sums: InformationSums) -> DenseSystem:
+    """Return the equations (F + N Nᵀ + λD) δ = g for a step of the free parameters."""
+    F, g = sums.information()
+    D = damping_diagonal(np.diag(F))
+    N = free_directions(sums.model)[sums.free] * np.sqrt(D)[:, None]
     N = np.sqrt(D)[:, None] * N / np.maximum(np.linalg.norm(N, axis=0), 1e-300)
-    return free, DenseSystem(np.asfortranarray(S + N @ N.T), g[free], D)
+    return DenseSystem(np.asfortranarray(F + N @ N.T), g, D)
+
+
+def stepped(model: M, bias: bool, step: np.ndarray) -> M:
+    """Return the network with its free parameters moved."""
+    theta = parameters(model)
+    theta[free_parameters(model, bias)] += step
+    return with_parameters(model, theta)
 
 
 @dataclass(frozen=True, eq=False)
 class _Point(Generic[M]):
     source: Source
     model: M
-    free: np.ndarray
+    bias: bool
     loss: float
     scale: float
 
     @cached_property
     def _system(self) -> DenseSystem:
-        sums = reduce(self.source, ModelSums(self.model))
-        _, system = normal_equations(self.model, sums.curvature(), sums.sums["jr"], len(self.free) == sums.n_parameters)
-        return system
+        return normal_equations(reduce(self.source, InformationSums.of(self.model, self.bias)))
 
     def system(self) -> DenseSystem:
         return self._system
 
     def moved(self, step: np.ndarray) -> _Point[M] | None:
-        theta = parameters(self.model)
-        theta[self.free] += step
-        if not np.isfinite(theta).all():
+        if not np.isfinite(step).all():
             return None
-        model = with_parameters(self.model, theta)
+        model = stepped(self.model, self.bias, step)
         loss = model_rss(self.source, model)
         return replace(self, model=model, loss=loss) if np.isfinite(loss) else None
 
     def weakest(self) -> float:
-        if len(self.free) == 0:
+        if len(self._system.D) == 0:
             return 1.0
         root = np.sqrt(self._system.D)
         return float(np.linalg.eigvalsh(self._system.S / root / root[:, None])[0])

@@ -18,12 +18,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.data import Prepared, Whitened, reduce
-from neurecover.fit.model_fit import normal_equations
+from neurecover.fit.model_fit import normal_equations, stepped
 from neurecover.fit.networks import away_from_samples
 from neurecover.fit.options import EXACT
-from neurecover.models import DeepNetwork, Network, Student, parameters, with_parameters
-from neurecover.solve import DenseSystem
-from neurecover.statistics import Divided, GaussNewtonSums, ModelSums, PreactivationRange, Residuals
+from neurecover.models import DeepNetwork, Network
+from neurecover.statistics import Divided, InformationSums, PreactivationRange, Residuals
 
 LARGEST = 6_000  # parameters whose curvature is formed: 288 MB
 
@@ -49,16 +48,13 @@ class Streamed:
     passes: int
 
 
-Sums = GaussNewtonSums | ModelSums
-
-
 @dataclass(frozen=True, eq=False)
 class _Point:
     """A network and its sums over the rows that are not held out and over all."""
 
     network: Network | DeepNetwork
-    train: Sums
-    whole: Sums
+    train: InformationSums
+    whole: InformationSums
     holdout: Residuals
     extremes: PreactivationRange
 
@@ -77,21 +73,20 @@ def fit_in_passes(
     while True:
         if point.rss <= EXACT * total:
             return _ended(point, point.network, total, True, passes)
-        free, system = _equations(point.whole, bias)
+        system = normal_equations(point.whole)
         step, promise = system.solve(damping), 0.0
         if step is not None:
-            trial = _stepped(point.network, free, step)
-            variance = point.rss / max(point.whole.n * network.n_outputs - len(free), 1)
-            promise = system.predicted_decrease(step, damping) / (variance * len(free))
+            trial = stepped(point.network, bias, step)
+            variance = point.rss / max(point.whole.n * network.n_outputs - len(step), 1)
+            promise = system.predicted_decrease(step, damping) / (variance * len(step))
             rate = min(promise / before, 1.0) if before > 0.0 else 1.0
             if damping == options.free and promise * rate <= options.small:
                 return _ended(point, trial, total, True, passes)
         if passes == options.most:
             return _ended(point, point.network, total, False, passes)
         if step is not None:
-            apart_free, apart = _equations(point.train, bias)
-            other = apart.solve(damping)
-            unseen = point.network if other is None else _stepped(point.network, apart_free, other)
+            other = normal_equations(point.train).solve(damping)
+            unseen = point.network if other is None else stepped(point.network, bias, other)
             seen, passes = _look(given, trial, unseen, bias), passes + 1
             if seen.rss < point.rss:
                 point, damping, before = seen, max(options.free, 0.01 * damping), promise
@@ -105,55 +100,22 @@ def _squares(given: Prepared) -> float:
     return moments.n * float(np.diag(moments.covariance)[d:].sum() + np.square(given.output_mean).sum())
 
 
-def _sums(network: Network | DeepNetwork, bias: bool) -> Sums:
-    """Return empty sums: for one hidden layer those whose cost does not grow with the number of outputs."""
-    if isinstance(network, Network) and network.C is None:
-        return GaussNewtonSums(Student.of(network, bias))
-    return ModelSums(network)
-
-
-def _equations(sums: Sums, bias: bool) -> tuple[np.ndarray, DenseSystem]:
-    """Return which parameters are free and the equations of their step."""
-    if isinstance(sums, ModelSums):
-        return normal_equations(sums.model, sums.curvature(), sums.sums["jr"], bias)
-    F, g, free = sums.information()
-    student = sums.student
-    network = Network(
-        student.V[:, : student.n_inputs],
-        student.V[:, -1] if bias else None,
-        student.A,
-        student.readout[-1] if bias else None,
-        student.activation,
-    )
-    full, score = np.zeros((network.n_parameters,) * 2), np.zeros(network.n_parameters)
-    full[np.ix_(free, free)], score[free] = F, g
-    return normal_equations(network, full, score, bias)
-
-
 def _look(given: Prepared, network: Network | DeepNetwork, apart: Network | DeepNetwork, bias: bool) -> _Point:
     """Make one pass: the sums at a network, and the residuals of `apart` on the rows that are held out."""
     assert given.stream is not None
     division, whitening = given.stream.division, given.whitening
     width = sum(len(W) for W in apart.hidden_weights)
     left = Residuals(apart, apart.n_outputs, width, given.output_mean)
-    sums, ends = _sums(network, bias), PreactivationRange(network)
-    kind = type(sums)
+    sums, ends = InformationSums.of(network, bias), PreactivationRange(network)
     train = Whitened(whitening, sums=sums, ends=ends)
     held = Whitened(whitening, sums=sums.blank(), ends=ends.blank(), left=left)
     both = reduce(given.source, Divided(division, train=train, held=held))
     train, held = both.part("train", Whitened), both.part("held", Whitened)
-    sums, ends, left = train.part("sums", kind), train.part("ends", PreactivationRange), held.part("left", Residuals)
+    sums, ends = train.part("sums", InformationSums), train.part("ends", PreactivationRange)
     whole = sums.from_arrays(sums.to_arrays())
-    whole.merge(held.part("sums", kind))  # type: ignore[arg-type]
+    whole.merge(held.part("sums", InformationSums))
     ends.merge(held.part("ends", PreactivationRange))
-    return _Point(network, sums, whole, left, ends)
-
-
-def _stepped(network: Network | DeepNetwork, free: np.ndarray, step: np.ndarray) -> Network | DeepNetwork:
-    theta = parameters(network)
-    theta[free] += step
-    moved: Network | DeepNetwork = with_parameters(network, theta)  # type: ignore[type-var]
-    return moved
+    return _Point(network, sums, whole, held.part("left", Residuals), ends)
 
 
 def _ended(point: _Point, network: Network | DeepNetwork, total: float, converged: bool, passes: int) -> Streamed:

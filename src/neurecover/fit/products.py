@@ -19,16 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
+from neurecover.fit.point import Point, Readout
 from neurecover.fit.unit_blocks import UnitBlocks
 from neurecover.solve import ConjugateSystem
 from neurecover.solve.conjugate import Operator
-
-if TYPE_CHECKING:
-    from neurecover.fit.point import Point
 
 RESOLVED = 1e-6  # squared length, relative to its parts, of a combination of units that single precision resolves
 FLOOR = 1e-4  # of the preconditioner's eigenvalues, relative to the diagonal: below, independence is no guide
@@ -65,7 +62,7 @@ class Products:
         """Form Q and (XᵀX)⁻¹."""
         base, hidden = self.student.reads(self.student.depth)
         gram = self.point.gram
-        inverse = np.linalg.inv(gram[:base, :base])
+        inverse = Readout(gram[:base, :base]).solve(np.eye(base)) if base else gram[:0, :0]
         B = inverse @ gram[:base, base:]
         left = gram[base:, base:] - gram[base:, :base] @ B
         scale = np.sqrt(gram.diagonal()[base:])

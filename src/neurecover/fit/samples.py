@@ -10,7 +10,7 @@ from scipy.linalg import solve_triangular
 
 from neurecover.data import Source
 from neurecover.fit.options import EXACT
-from neurecover.models.wide import WideStudent
+from neurecover.models import WideStudent, with_constant
 
 ROUNDING = 1e-28  # of Σy² as they stand: 10⁴ times u², for sums over units
 
@@ -34,8 +34,7 @@ class Samples:
         """Collect the rows of a source whose inputs are whitened."""
         X, Y = source.collect()
         weight = source.weights()
-        F = np.hstack([np.ones((len(X), 1)), X]) if bias else X
-        return cls(F, Y, int(bias), None if weight is None else np.sqrt(weight)[:, None])
+        return cls(with_constant(X, bias), Y, int(bias), None if weight is None else np.sqrt(weight)[:, None])
 
     def whitened(self, features: np.ndarray) -> Samples:
         """Return the same outputs on other base features: FᵀF/n = L Lᵀ and T = L⁻ᵀ, so that all but the first,

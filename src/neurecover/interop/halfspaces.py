@@ -18,10 +18,10 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from neurecover.algorithms.gp18.union import UnionFit
-from neurecover.algorithms.gp18.union_evidence import divided, labelled, log_outside
-from neurecover.algorithms.gp18.union_posterior import settled
-from neurecover.algorithms.gp18.union_search import find_union
+from neurecover.algorithms.gp18.union.evidence import label_evidence, log_outside, split_labels
+from neurecover.algorithms.gp18.union.fit import UnionFit
+from neurecover.algorithms.gp18.union.posterior import at_posterior_means
+from neurecover.algorithms.gp18.union.search import find_union
 from neurecover.certificate import ParameterArrays
 from neurecover.certificate.from_labels import certify_labelled
 from neurecover.data import ArraySource, Mapped, Whitening, reduce, subsample
@@ -108,18 +108,18 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
         if whitening.rank == 0:
             raise ValueError("All inputs are equal, so they show no halfspace. Give inputs that vary.")
         labels = subsample(Mapped(source, whitening), self.max_samples, int(rng.integers(2**31)))
-        train, held_out = divided(labels, rng)
+        train, held_out = split_labels(labels, rng)
         found = find_union(train, rng, self.n_halfspaces)
-        judged = settled(train, found.fit, rng)
+        judged = at_posterior_means(train, found.fit, rng)
         # The held-out labels have spoken; now they join.
-        fit = settled(labels, judged, rng)
+        fit = at_posterior_means(labels, judged, rng)
         assert fit.flips is not None
         self.halfspaces_ = _in_inputs(fit, whitening)
         self.tan_alpha_ = self.halfspaces_.angle_errors
         self.flip_rates_ = fit.flips if self._union_class == 1 else fit.flips[::-1]
         self.criteria_ = found.criteria
         errors = self.halfspaces_.standard_errors
-        self.certificate_ = certify_labelled(labelled(found, judged, fit, labels, held_out, errors, whitening))
+        self.certificate_ = certify_labelled(label_evidence(found, judged, fit, labels, held_out, errors, whitening))
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:

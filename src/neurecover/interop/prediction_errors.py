@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.data import Whitening, unwhitened
+from neurecover.data import Whitening, unwhiten
 from neurecover.models import DeepNetwork, Layered, Network, jacobian
 from neurecover.statistics.base import by_root
 
@@ -42,7 +42,7 @@ class PredictionErrors:
         mean, size = X.mean(axis=0), X.std(axis=0)
         size = np.where(size > 0.0, size, 1.0)
         # z = (x − mean)/size are the inputs x = (z + mean/size)·size: a whitening that goes the other way.
-        inner = unwhitened(network, Whitening(-mean / size, np.diag(size)))
+        inner = unwhiten(network, Whitening(-mean / size, np.diag(size)))
         assert isinstance(inner, Layered)
         P, (n, p) = inner.n_parameters, Y.shape
         F, meat = np.zeros((P, P)), np.zeros((P, P))

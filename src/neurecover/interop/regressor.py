@@ -12,7 +12,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from neurecover.activations import Activation
 from neurecover.interop.prediction_errors import PredictionErrors
-from neurecover.models.checks import written_out
+from neurecover.models.checks import as_dense
 from neurecover.pipeline import recover
 
 _FEWEST = 5  # samples that `recover` needs, to hold one out
@@ -164,7 +164,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
             y_numeric=True,
             ensure_min_samples=_FEWEST,
         )
-        X, y = written_out(X), written_out(y)
+        X, y = as_dense(X), as_dense(y)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
         names = ("n_hidden", "method", "activation", "bias", "affine", "depth", "time_budget", "random_state")
@@ -205,7 +205,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
             Their standard errors, with `return_std=True` alone.
         """
         check_is_fitted(self)
-        X = written_out(validate_data(self, X, accept_sparse=True, dtype=np.float64, reset=False))
+        X = as_dense(validate_data(self, X, accept_sparse=True, dtype=np.float64, reset=False))
         Y = self.network_(X)
         if not return_std:
             return Y[:, 0] if self._flat else Y

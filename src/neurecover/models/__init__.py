@@ -2,13 +2,21 @@
 
 from neurecover.models.composite import Composite, Or, Polynomial, Upper
 from neurecover.models.deep import DeepNetwork, network_of
-from neurecover.models.derivatives import are_biases, free_directions, jacobian, parameters, with_parameters
-from neurecover.models.files import read_npz, write_npz
+from neurecover.models.derivatives import (
+    are_biases,
+    free_directions,
+    free_parameters,
+    jacobian,
+    parameters,
+    with_parameters,
+)
+from neurecover.models.formats.files import read_npz, write_npz
+from neurecover.models.formats.loading import Model, from_arrays, load
 from neurecover.models.layered import Layered, mirror_of
-from neurecover.models.loading import Model, from_arrays, load
 from neurecover.models.network import Network, replace_arrays
 from neurecover.models.rounding import term_sizes
-from neurecover.models.student import Student
+from neurecover.models.wide import WideStudent, as_network, as_student, with_constant
+from neurecover.models.wide import WideStudent as Student
 
 __all__ = [
     "Composite",
@@ -20,8 +28,12 @@ __all__ = [
     "Polynomial",
     "Student",
     "Upper",
+    "WideStudent",
     "are_biases",
+    "as_network",
+    "as_student",
     "free_directions",
+    "free_parameters",
     "from_arrays",
     "jacobian",
     "load",
@@ -31,6 +43,7 @@ __all__ = [
     "read_npz",
     "replace_arrays",
     "term_sizes",
+    "with_constant",
     "with_parameters",
     "write_npz",
 ]

@@ -7,7 +7,7 @@ from numpy.typing import ArrayLike
 
 
 def matrix(name: str, value: ArrayLike) -> np.ndarray:
-    """A float64 copy with two dimensions."""
+    """Return a float64 copy with two dimensions."""
     array = _real(name, value)
     if array.ndim != 2:
         raise ValueError(f"{name} needs two dimensions. Got shape {array.shape} instead.")
@@ -15,7 +15,7 @@ def matrix(name: str, value: ArrayLike) -> np.ndarray:
 
 
 def vector(name: str, value: ArrayLike | None, size: int) -> np.ndarray:
-    """A float64 copy of shape (size,); zeros for None."""
+    """Return a float64 copy of shape (size,); zeros for None."""
     array = _real(name, np.zeros(size) if value is None else value)
     if array.shape != (size,):
         raise ValueError(f"{name} needs shape ({size},). Got {array.shape} instead.")
@@ -23,7 +23,7 @@ def vector(name: str, value: ArrayLike | None, size: int) -> np.ndarray:
 
 
 def affine_term(value: ArrayLike | None, n_outputs: int, n_inputs: int) -> np.ndarray | None:
-    """A float64 copy of shape (n_outputs, n_inputs); None where there is no such term."""
+    """Return a float64 copy of shape (n_outputs, n_inputs); None where there is no such term."""
     if value is None:
         return None
     array = _real("C", value)
@@ -36,8 +36,8 @@ def affine_term(value: ArrayLike | None, n_outputs: int, n_inputs: int) -> np.nd
 
 
 def inputs(X: ArrayLike, n_inputs: int) -> np.ndarray:
-    """X as a float64 array (n, n_inputs)."""
-    X = np.asarray(written_out(X), dtype=np.float64)
+    """Return X as a float64 array (n, n_inputs)."""
+    X = np.asarray(as_dense(X), dtype=np.float64)
     if X.ndim != 2 or X.shape[1] != n_inputs:
         raise ValueError(f"X needs shape (n, {n_inputs}). Got {X.shape} instead.")
     return X
@@ -55,10 +55,10 @@ def _real(name: str, value: ArrayLike) -> np.ndarray:
 
 
 def is_sparse(values: Any) -> bool:
-    """Whether it is a sparse matrix or array; SciPy's are not loaded to find out."""
+    """Return whether it is a sparse matrix or array; SciPy's are not loaded to find out."""
     return hasattr(values, "tocsr") and hasattr(values, "toarray")
 
 
-def written_out(values: Any) -> Any:
-    """A sparse matrix or array as one with all its zeros; anything else itself."""
+def as_dense(values: Any) -> Any:
+    """Return a sparse matrix or array as one with all its zeros; anything else itself."""
     return values.toarray() if is_sparse(values) else values

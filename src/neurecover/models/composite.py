@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from neurecover.activations import Activation, get
 from neurecover.models import checks
 from neurecover.models.deep import DeepNetwork
-from neurecover.models.files import header, write_npz
+from neurecover.models.formats.files import header, write_npz
 from neurecover.models.layered import Layered
 from neurecover.models.network import Network
 
@@ -65,7 +65,7 @@ class Polynomial:
         return monomials(H, self.exponents) @ self.coefficients.T
 
     def derivatives(self, H: np.ndarray) -> np.ndarray:
-        """∂P_o/∂hⱼ, (n, p, k)."""
+        """Return ∂P_o/∂hⱼ, (n, p, k)."""
         columns = []
         for j in range(H.shape[1]):
             lowered = self.exponents.copy()
@@ -75,7 +75,7 @@ class Polynomial:
 
 
 def monomials(H: np.ndarray, exponents: np.ndarray) -> np.ndarray:
-    """∏ⱼ hⱼ^e_j for every row of exponents (M, k): (n, M)."""
+    """Return ∏ⱼ hⱼ^e_j for every row of exponents (M, k): (n, M)."""
     out = np.ones((len(H), len(exponents)))
     for j in range(H.shape[1]):
         for m in np.unique(exponents[:, j]):
@@ -126,11 +126,11 @@ class Composite:
         return self.upper(np.zeros((1, self.n_hidden))).shape[1]
 
     def hidden(self, X: ArrayLike) -> np.ndarray:
-        """u(W x − t), (n, k)."""
+        """Return u(W x − t), (n, k)."""
         return self.activation(checks.inputs(X, self.n_inputs) @ self.W.T - self.threshold)
 
     def __call__(self, X: ArrayLike) -> np.ndarray:
-        """The outputs (n, p) for inputs X (n, d)."""
+        """Return the outputs (n, p) for inputs X (n, d)."""
         return self.upper(self.hidden(X))
 
     @property
@@ -139,7 +139,7 @@ class Composite:
         return (self.W, *getattr(self.upper, "hidden_weights", ()))
 
     def preactivations(self, X: ArrayLike) -> list[np.ndarray]:
-        """W x − t, (n, k), and those of the hidden layers of an upper network."""
+        """Return W x − t, (n, k), and those of the hidden layers of an upper network."""
         Z = checks.inputs(X, self.n_inputs) @ self.W.T - self.threshold
         if isinstance(self.upper, Layered):
             return [Z, *self.upper.preactivations(self.activation(Z))]
@@ -158,7 +158,7 @@ class Composite:
         return Network(self.W, -self.threshold, np.ones((1, self.n_hidden)), activation=self.activation)
 
     def normal_form(self) -> Composite:
-        """The same function with unit rows of W, their lengths handed to the upper part.
+        """Return the same function with unit rows of W, their lengths handed to the upper part.
 
         act(s z) = s^h act(z); an upper part of unknown form cannot take the factor, and W then stays as it is.
         """
@@ -171,7 +171,7 @@ class Composite:
         return Composite(self.W / norm[:, None], self.threshold / norm, upper, self.activation)
 
     def take(self, units: ArrayLike) -> Composite:
-        """The network made of the given units of the first layer, in that order; the others count as silent."""
+        """Return the network made of the given units of the first layer, in that order; the others count as silent."""
         units = np.asarray(units)
         units = units.astype(int) if units.size == 0 else units
         upper, k = self.upper, self.n_hidden
@@ -192,7 +192,7 @@ class Composite:
         return Composite(self.W[units], self.threshold[units], part, self.activation)
 
     def to_deep(self) -> DeepNetwork | None:
-        """The same function as a `DeepNetwork`, where the upper part is a network of the same activation.
+        """Return the same function as a `DeepNetwork`, where the upper part is a network of the same activation.
 
         None too for an upper part with an affine term: that is one of the hidden values, and not of x.
         """
@@ -211,7 +211,7 @@ class Composite:
         write_npz(path, self.to_arrays())
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """What `save` writes, by name."""
+        """Return what `save` writes, by name."""
         upper, parts = self.upper, {}
         if isinstance(upper, Polynomial):
             parts = {"exponents": upper.exponents, "coefficients": upper.coefficients}
@@ -255,7 +255,7 @@ class Composite:
 
 
 def _scaled(upper: Upper, factor: np.ndarray) -> Upper | None:
-    """The upper part on hidden values that were divided by `factor`; None where its form is unknown."""
+    """Return the upper part on hidden values that were divided by `factor`; None where its form is unknown."""
     if isinstance(upper, Polynomial):
         return Polynomial(upper.exponents, upper.coefficients * np.prod(factor**upper.exponents, axis=1))
     if isinstance(upper, Layered):

@@ -71,15 +71,15 @@ class DeepNetwork(Layered):
         return tuple(len(W) for W, _ in self.layers[:-1])
 
     def hidden(self, X: ArrayLike) -> list[np.ndarray]:
-        """The values h_1, …, h_L of the hidden layers, each (n, k_l)."""
+        """Return the values h_1, …, h_L of the hidden layers, each (n, k_l)."""
         return [self.activation(Z) for Z in self.preactivations(X)]
 
     def with_layers(self, layers: Sequence[tuple[ArrayLike, ArrayLike | None]], C: ArrayLike | None) -> DeepNetwork:
-        """The network of the same activation with other layers and another affine term."""
+        """Return the network of the same activation with other layers and another affine term."""
         return DeepNetwork(layers, self.activation, C)
 
     def take(self, units: Sequence[ArrayLike]) -> DeepNetwork:
-        """The network made of the given units of each hidden layer, in that order."""
+        """Return the network made of the given units of each hidden layer, in that order."""
         if len(units) != self.depth:
             raise ValueError(f"take needs one list of units per hidden layer, {self.depth}. Got {len(units)} instead.")
         layers, below = [], np.arange(self.n_inputs)
@@ -91,7 +91,7 @@ class DeepNetwork(Layered):
         return DeepNetwork(layers, self.activation, self.C)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """What `save` writes, by name: W1, b1, W2, b2, …, the last pair being (A, c)."""
+        """Return what `save` writes, by name: W1, b1, W2, b2, …, the last pair being (A, c)."""
         return super().to_arrays() | {"n_layers": np.array(len(self.layers))}
 
     @classmethod
@@ -111,7 +111,7 @@ def network_of(
     activation: str | Activation = "relu",
     C: ArrayLike | None = None,
 ) -> Network | DeepNetwork:
-    """The network of these layers (W, b), …, (A, c): a `Network` for one hidden layer, else a `DeepNetwork`."""
+    """Return the network of these layers (W, b), …, (A, c): a `Network` for one hidden layer, else a `DeepNetwork`."""
     if len(layers) == 2:
         (W, b), (A, c) = layers
         return Network(W, b, A, c, activation, C)

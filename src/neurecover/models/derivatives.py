@@ -12,16 +12,14 @@ from typing import TypeVar
 import numpy as np
 
 from neurecover.models.composite import Composite, Polynomial, monomials
-from neurecover.models.deep import DeepNetwork
 from neurecover.models.layered import Layered
-from neurecover.models.network import Network
 
 Differentiable = Layered | Composite
-M = TypeVar("M", Network, DeepNetwork, Composite)
+M = TypeVar("M", bound=Layered | Composite)
 
 
 def parameters(model: Differentiable) -> np.ndarray:
-    """θ; for a composite whose upper part is of unknown form, the numbers of the first layer alone."""
+    """Return θ; for a composite whose upper part is of unknown form, the numbers of the first layer alone."""
     if not isinstance(model, Composite):
         return np.concatenate([array.ravel() for array in model.arrays.values()])
     upper = model.upper
@@ -34,15 +32,15 @@ def parameters(model: Differentiable) -> np.ndarray:
 
 
 def with_parameters(model: M, theta: np.ndarray) -> M:
-    """The network of the same form with the numbers θ."""
+    """Return the network of the same form with the numbers θ."""
     if isinstance(model, Composite):
         upper, (k, d) = model.upper, model.W.shape
         W, t, rest = np.split(theta, [k * d, k * d + k])
         if isinstance(upper, Polynomial):
             upper = Polynomial(upper.exponents, rest.reshape(upper.coefficients.shape))
         elif isinstance(upper, Layered):
-            upper = with_parameters(upper, rest)  # type: ignore[type-var]
-        return Composite(W.reshape(k, d), t, upper, model.activation)
+            upper = with_parameters(upper, rest)
+        return Composite(W.reshape(k, d), t, upper, model.activation)  # type: ignore[return-value]
     arrays, start = [], 0
     for array in model.arrays.values():
         arrays.append(theta[start : start + array.size].reshape(array.shape))
@@ -52,7 +50,7 @@ def with_parameters(model: M, theta: np.ndarray) -> M:
 
 
 def are_biases(model: Differentiable) -> np.ndarray:
-    """Which entries of θ are biases, offsets or thresholds, as a mask."""
+    """Return which entries of θ are biases, offsets or thresholds, as a mask."""
     if not isinstance(model, Composite):
         return np.concatenate([np.full(array.size, array.ndim == 1) for array in model.arrays.values()])
     above = model.n_parameters - model.W.size - model.threshold.size
@@ -61,13 +59,18 @@ def are_biases(model: Differentiable) -> np.ndarray:
     return np.concatenate([np.zeros(model.W.size, dtype=bool), np.ones(model.threshold.size, dtype=bool), inner])
 
 
+def free_parameters(model: Differentiable, bias: bool) -> np.ndarray:
+    """Return the indices of what is fitted in θ: all of it, or all but the biases."""
+    return np.flatnonzero(np.ones(model.n_parameters, dtype=bool) if bias else ~are_biases(model))
+
+
 def jacobian(model: Differentiable, X: np.ndarray) -> np.ndarray:
-    """∂ outputs / ∂ θ, (n, p, number of parameters)."""
+    """Return ∂ outputs / ∂ θ, (n, p, number of parameters)."""
     return _derivatives(model, X)[0]
 
 
 def free_directions(model: Differentiable) -> np.ndarray:
-    """Directions of θ along which the function stays as it is, one column per hidden unit; (parameters, g).
+    """Return directions of θ along which the function stays as it is, one column per hidden unit; (parameters, g).
 
     act(s z) = s^h act(z): the row (w, b) of a unit grows as its column above, times h, shrinks. e^{z + s} = e^s e^z:
     a bias grows as the column above shrinks. Others leave nothing free, nor does an upper part of unknown form; an
@@ -117,7 +120,7 @@ def _composite_direction(model: Composite, h: float, j: int) -> np.ndarray | Non
 
 
 def _derivatives(model: Differentiable, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """∂y/∂θ (n, p, parameters) and ∂y/∂x (n, p, d)."""
+    """Return ∂y/∂θ (n, p, parameters) and ∂y/∂x (n, p, d)."""
     if not isinstance(model, Composite):
         return _layered(model, X)
     Z = X @ model.W.T - model.threshold
@@ -136,7 +139,7 @@ def _derivatives(model: Differentiable, X: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _layered(model: Layered, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Backwards through the layers: with G = ∂y/∂z_l, ∂y/∂W_l = G ⊗ h_{l−1} and ∂y/∂b_l = G; ∂y/∂C = I ⊗ x."""
+    """Go backwards through the layers: with G = ∂y/∂z_l, ∂y/∂W_l = G ⊗ h_{l−1}, ∂y/∂b_l = G and ∂y/∂C = I ⊗ x."""
     layers, act, n = model.layers, model.activation, len(X)
     values, slopes = [X], []
     for W, b in layers[:-1]:

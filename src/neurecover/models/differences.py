@@ -25,7 +25,7 @@ from neurecover.activations import Activation, SidedPower
 from neurecover.models.layered import mirror
 from neurecover.models.network import Network
 
-LARGEST_POWER = 6
+LARGEST_POWER = 6  # of an activation whose closed form is used; higher ones are summed as a series
 # Units this near are told apart by their difference. The midpoint rule errs by about δ/6 of a relu's mean square and by
 # δ²/24 of a smooth unit's; the plain sum of all products by some 1e-15/δ², for a step 1e-15/δ. They meet here.
 NEAR, NEAR_SMOOTH = 1e-5, 3e-4
@@ -68,12 +68,12 @@ class Difference:
 
 
 def has_closed_form(act: Activation) -> bool:
-    """Whether act(z) = z₊^n + λ z₋^n with a small whole number n."""
+    """Return whether act(z) = z₊^n + λ z₋^n with a small whole number n."""
     return isinstance(act, SidedPower) and act.exponent in range(LARGEST_POWER + 1)
 
 
 def joined(network: Network, truth: Network) -> tuple[Network, np.ndarray]:
-    """f − g as one network of the units of both that depend on x, without C and c, and these beside each other.
+    """Return f − g as one network of the units of both that depend on x, without C and c, and these beside each other.
 
     (C, c), (p, d + 1), is in the longest float there is; C is zero where neither has one.
     """
@@ -98,7 +98,7 @@ def joined(network: Network, truth: Network) -> tuple[Network, np.ndarray]:
 
 
 def difference(network: Network, truth: Network) -> Difference:
-    """f − g as at the head of this file."""
+    """Return f − g as at the head of this file."""
     act = network.activation
     if act.homogeneity is None:
         network, truth = network.normal_form(), truth.normal_form()
@@ -127,7 +127,7 @@ def difference(network: Network, truth: Network) -> Difference:
 
 
 def unit_rows(s: np.ndarray, theta: np.ndarray, delta: np.ndarray, act: Activation) -> Terms:
-    """The terms with ‖w‖ = 1: s act′(θ·x̃)(δ·x̃) is s r^n act′(θ/r·x̃)(δ/r·x̃) where act is homogeneous of degree n."""
+    """Return the terms with ‖w‖ = 1, by act′(θ·x̃)(δ·x̃) = r^n act′(θ/r·x̃)(δ/r·x̃) if act is homogeneous of degree n."""
     theta, delta = np.asarray(theta, dtype=float), np.asarray(delta, dtype=float)
     A = np.asarray(s, dtype=float).T
     if act.homogeneity is not None:
@@ -154,7 +154,7 @@ class _Forest:
 
 
 def _forest(points: np.ndarray, act: Activation) -> _Forest:
-    """The shortest spanning tree of the points (w, b), by Prim's algorithm, without its edges longer than `_near`.
+    """Return the shortest spanning tree of the points (w, b), by Prim's algorithm, without edges longer than `_near`.
 
     Lengths are relative to the points where act is homogeneous: a unit far from the inputs changes its answers less.
     """
@@ -192,7 +192,7 @@ class _Edges:
 
 
 def _edges(theta: np.ndarray, scale: np.ndarray, forest: _Forest, act: Activation) -> _Edges:
-    """In the scale of its parent a unit is κ^{−n} act(κ θ·x̃), κ = ‖w_p‖/‖w‖.
+    """Return the edges: in the scale of its parent a unit is κ^{−n} act(κ θ·x̃), κ = ‖w_p‖/‖w‖.
 
     κ is a power of two where that is near enough, so that δ = κ θ − θ_p has no rounding; in all other cases it is
     formed in the longest float there is, so that it is known beyond the digits of the weights.

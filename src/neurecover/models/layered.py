@@ -17,8 +17,8 @@ from numpy.typing import ArrayLike
 
 from neurecover.activations import Activation
 from neurecover.models import checks
-from neurecover.models.exchange.methods import Exchanged
-from neurecover.models.files import header, write_npz
+from neurecover.models.formats.files import header, write_npz
+from neurecover.models.formats.methods import Exchanged
 
 Layer = tuple[np.ndarray, np.ndarray]
 L = TypeVar("L", bound="Layered")
@@ -71,7 +71,7 @@ class Layered(Exchanged):
         return tuple(W for W, _ in self.layers[:-1])
 
     def preactivations(self, X: ArrayLike) -> list[np.ndarray]:
-        """W_l h_{l−1} + b_l for every hidden layer, each (n, k_l)."""
+        """Return W_l h_{l−1} + b_l for every hidden layer, each (n, k_l)."""
         H, values = checks.inputs(X, self.n_inputs), []
         for W, b in self.layers[:-1]:
             values.append(H @ W.T + b)
@@ -79,7 +79,7 @@ class Layered(Exchanged):
         return values
 
     def __call__(self, X: ArrayLike) -> np.ndarray:
-        """The outputs (n, p) for inputs X (n, d)."""
+        """Return the outputs (n, p) for inputs X (n, d)."""
         inputs = H = checks.inputs(X, self.n_inputs)
         for W, b in self.layers[:-1]:
             H = self.activation(H @ W.T + b)
@@ -87,7 +87,7 @@ class Layered(Exchanged):
         return H @ A.T + c if self.C is None else H @ A.T + inputs @ self.C.T + c
 
     def fixed_scales(self: L) -> L:
-        """The same function with every scale that it leaves free fixed, layer by layer.
+        """Return the same function with every scale that it leaves free fixed, layer by layer.
 
         act(s z) = s^h act(z) allows unit rows in every hidden layer, with ‖w‖^h moved into the columns above;
         exp(z + b) = e^b exp(z) allows zero biases. Rows that are zero stay as they are; C has no part in it.
@@ -110,7 +110,7 @@ class Layered(Exchanged):
         return self.with_layers([*layers, (A * factor, c)], self.C)
 
     def normal_form(self: L) -> L:
-        """The same function with every scale, and the sign of every unit that may be turned by itself, fixed.
+        """Return the same function with every scale, and the sign of every unit that may be turned by itself, fixed.
 
         A unit that may be turned has a row with a positive entry of largest size. These may be: every unit, where
         act(−z) = ς act(z) + κ, with κ handed to the biases above. And, in a network of one hidden layer with an affine
@@ -140,7 +140,7 @@ class Layered(Exchanged):
         write_npz(path, self.to_arrays())
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """What `save` writes, by name."""
+        """Return what `save` writes, by name."""
         return header(self.kind, str(self.activation), affine=self.C is not None) | self.arrays
 
     def _repr_html_(self) -> str | None:
@@ -156,7 +156,7 @@ class Layered(Exchanged):
 
 
 def mirror_of(network: Layered) -> tuple[float, float, float] | None:
-    """(ς, κ, m) of act(z) = ς act(−z) + κ + m z where that leaves the sign of every unit of the network free.
+    """Return (ς, κ, m) of act(z) = ς act(−z) + κ + m z where that leaves the sign of every unit of the network free.
 
     m z needs an affine term beside a single hidden layer to go into.
     """
@@ -166,14 +166,14 @@ def mirror_of(network: Layered) -> tuple[float, float, float] | None:
 
 
 def mirror(activation: Activation) -> tuple[float, float, float] | None:
-    """(ς, κ, m) of act(z) = ς act(−z) + κ + m z, if there are such; with m = 0 where that will do."""
+    """Return (ς, κ, m) of act(z) = ς act(−z) + κ + m z, if there are such; with m = 0 where that will do."""
     if activation.reflection is not None:
         return *activation.reflection, 0.0
     return None if activation.odd_slope is None else (1.0, 0.0, activation.odd_slope)
 
 
 def looks_back(W: np.ndarray) -> np.ndarray:
-    """Which rows have a negative entry of largest size: those that a normal form turns, where they may be."""
+    """Return which rows have a negative entry of largest size: those that a normal form turns, where they may be."""
     if W.shape[1] == 0:
         return np.zeros(len(W), dtype=bool)
     return W[np.arange(len(W)), np.argmax(np.abs(W), axis=1)] < 0.0

@@ -68,16 +68,16 @@ class Network(Layered):
         return self.W.shape[0]
 
     def hidden(self, X: np.ndarray) -> np.ndarray:
-        """The hidden values act(W x + b), (n, k)."""
+        """Return the hidden values act(W x + b), (n, k)."""
         return self.activation(X @ self.W.T + self.b)
 
     def with_layers(self, layers: Sequence[tuple[ArrayLike, ArrayLike | None]], C: ArrayLike | None) -> Network:
-        """The network of the same activation with other layers (W, b), (A, c) and another affine term."""
+        """Return the network of the same activation with other layers (W, b), (A, c) and another affine term."""
         (W, b), (A, c) = layers
         return Network(W, b, A, c, self.activation, C)
 
     def take(self, units: ArrayLike) -> Network:
-        """The network made of the given hidden units, in that order."""
+        """Return the network made of the given hidden units, in that order."""
         units = np.asarray(units)
         units = units.astype(int) if units.size == 0 else units
         return replace_arrays(self, W=self.W[units], b=self.b[units], A=self.A[:, units])
@@ -94,6 +94,6 @@ class Network(Layered):
 
 
 def replace_arrays(network: Network, **arrays: np.ndarray | None) -> Network:
-    """The network with some of its arrays exchanged."""
+    """Return the network with some of its arrays exchanged."""
     current = {name: getattr(network, name) for name in ("W", "b", "A", "c", "C")} | arrays
     return Network(**current, activation=network.activation)

@@ -29,7 +29,7 @@ class Correlation:
 
     @classmethod
     def between(cls, first: np.ndarray, second: np.ndarray) -> Correlation:
-        """Of all pairs of rows of length one: sin γ/2 and cos γ/2 are half the lengths of w₁ − w₂ and w₁ + w₂."""
+        """Return those of all pairs of unit rows: sin γ/2 and cos γ/2 are half the lengths of w₁ − w₂ and w₁ + w₂."""
         from scipy.spatial.distance import cdist
 
         sine, cosine = cdist(first, second), cdist(first, -second)
@@ -41,19 +41,19 @@ class Correlation:
         return Correlation(-self.rho, self.far, self.near, self.sigma)
 
     def offset(self, h: np.ndarray, k: np.ndarray) -> np.ndarray:
-        """k − ρh, from the small one of k − h and k + h."""
+        """Return k − ρh, from the small one of k − h and k + h."""
         return np.where(self.rho >= 0.0, (k - h) + self.near * h, (k + h) - self.far * h)
 
 
 def rectified_product(h: np.ndarray, k: np.ndarray, rho: np.ndarray | Correlation, power: int) -> np.ndarray:
-    """E[(u + h)₊ⁿ (v + k)₊ⁿ], n = power, for standard normal u and v of correlation ρ; z₊⁰ is the step."""
+    """Return E[(u + h)₊ⁿ (v + k)₊ⁿ], n = power, for standard normal u and v of correlation ρ; z₊⁰ is the step."""
     at = rho if isinstance(rho, Correlation) else Correlation.of(rho)
     h, k, _ = np.broadcast_arrays(np.asarray(h, dtype=float), np.asarray(k, dtype=float), at.rho)
     return rectified_moments(h, k, at, power)[power, power]
 
 
 def rectified_moments(h: np.ndarray, k: np.ndarray, at: Correlation, power: int) -> dict[tuple[int, int], np.ndarray]:
-    """I_mn = E[(u + h)₊^m (v + k)₊^n] for m, n = 0 … power, and with δ(u + h) or δ(v + k) for m = −1 or n = −1.
+    """Return I_mn = E[(u + h)₊^m (v + k)₊^n] for m, n = 0 … power, and with δ(u + h) or δ(v + k) for m = −1 or n = −1.
 
     Stein's identity applied to the factor u of (u + h)₊^m = u(…)₊^{m−1} + h(…)₊^{m−1} gives
 
@@ -78,7 +78,7 @@ def rectified_moments(h: np.ndarray, k: np.ndarray, at: Correlation, power: int)
 
 
 def bivariate(h: np.ndarray, k: np.ndarray, rho: np.ndarray | Correlation) -> np.ndarray:
-    """P(u < h, v < k) for standard normal u, v of correlation ρ, by Owen's T function [Owen 1956].
+    """Return P(u < h, v < k) for standard normal u, v of correlation ρ, by Owen's T function [Owen 1956].
 
     The error is some 1e-16 also at ρ = ±1, given a `Correlation` that knows 1 − |ρ|.
     """
@@ -95,7 +95,7 @@ def bivariate(h: np.ndarray, k: np.ndarray, rho: np.ndarray | Correlation) -> np
 
 
 def _conditional(mean: np.ndarray, s: np.ndarray, power: int) -> np.ndarray:
-    """E[(mean + s g)₊ⁿ] for n = 0 … power; with s = 0 and mean = 0 the step counts one half."""
+    """Return E[(mean + s g)₊ⁿ] for n = 0 … power; with s = 0 and mean = 0 the step counts one half."""
     t = ratio(mean, s)
     moments = [ndtr(t), mean * ndtr(t) + s * density(t)]
     for n in range(2, power + 1):
@@ -104,7 +104,7 @@ def _conditional(mean: np.ndarray, s: np.ndarray, power: int) -> np.ndarray:
 
 
 def ratio(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """a / b, where a / 0 is infinite and 0 / 0 is 0."""
+    """Return a / b, where a / 0 is infinite and 0 / 0 is 0."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return np.nan_to_num(a / b, nan=0.0, posinf=np.inf, neginf=-np.inf)
 

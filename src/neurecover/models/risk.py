@@ -35,7 +35,7 @@ Kernel = Callable[[Activation, Terms, Terms], Callable[[int, int], np.ndarray]]
 
 
 def population_risk(network: Network, truth: Network) -> float:
-    """E[(f(x) − g(x))²] for x ~ N(0, I), the mean over outputs [ATV21, Prop. 3.6].
+    """Return E[(f(x) − g(x))²] for x ~ N(0, I), the mean over outputs [ATV21, Prop. 3.6].
 
     The error is about 1e-15 of the squared size of the terms that f − g consists of: the units of both, less what near
     units have in common. The midpoint rule adds some 1e-6 of the risk. For powers other than 0 … 6 only equal
@@ -66,7 +66,7 @@ def population_risk(network: Network, truth: Network) -> float:
 
 
 def risk_bounds(network: Network, truth: Network, degree: int = SERIES) -> tuple[float, float]:
-    """The partial sum of [ATV21, Prop. 3.6] up to the degree, and what it can at most be short of.
+    """Return the partial sum of [ATV21, Prop. 3.6] up to the degree, and what it can at most be short of.
 
     E[act(w·x + b)²] less the squares of its first coefficients is the rest of one unit's series; the rest of the
     difference is at most the sum of the units' own, by the triangle inequality. Both are right to about 1e-15 of the
@@ -97,14 +97,14 @@ class _Products:
 
 
 def _mean_square(change: Difference, products: _Products) -> float:
-    """The mean over outputs of E[(Σ_i A_i t_i + L·x + c)²]."""
+    """Return the mean over outputs of E[(Σ_i A_i t_i + L·x + c)²]."""
     A, L, c = change.A, change.L, change.c
     values = np.einsum("oi,il,ol->o", A, products.gram, A) + 2.0 * np.sum(A * products.lines, axis=1)
     return float(np.mean(values + np.sum(L * L, axis=1) + c * c))
 
 
 def _products(change: Difference, kernel: Kernel) -> _Products:
-    """All means by Stein's identity E[(u·x) F(x)] = E[u·∇F]. With K_pq = E[act⁽ᵖ⁾(z₁) act⁽q⁾(z₂)], for example,
+    """Return all means by Stein's identity E[(u·x) F(x)] = E[u·∇F]. With K_pq = E[act⁽ᵖ⁾(z₁) act⁽q⁾(z₂)], for example,
 
         E[act(z₁) act′(z₂)(u₂·x + v₂)] = v₂ K₀₁ + (u₂·w₁) K₁₁ + (u₂·w₂) K₀₂,
 
@@ -123,13 +123,13 @@ def _products(change: Difference, kernel: Kernel) -> _Products:
 
 
 def _means(act: Activation, terms: Terms) -> np.ndarray:
-    """E[act⁽ᵖ⁾(w·x + b)] for p = 0 … 3: the p-th Hermite coefficient over ‖w‖ᵖ."""
+    """Return E[act⁽ᵖ⁾(w·x + b)] for p = 0 … 3: the p-th Hermite coefficient over ‖w‖ᵖ."""
     s = np.linalg.norm(terms.W, axis=1)
     return scaled_hermite(act, terms.b, s, 3) / s ** np.arange(4)[:, None]
 
 
 def _moved_products(act: Activation, moves: Terms, kernel: Kernel) -> np.ndarray:
-    """E[act′(z₁)(u₁·x + v₁) act′(z₂)(u₂·x + v₂)] by Stein's identity, applied twice:
+    """Return E[act′(z₁)(u₁·x + v₁) act′(z₂)(u₂·x + v₂)] by Stein's identity, applied twice:
 
         (u₁·u₂ + v₁v₂) K₁₁ + [(u₁·w₁)(u₂·w₂) + (u₁·w₂)(u₂·w₁)] K₂₂ + H + Hᵀ,
         H = [v₁(u₂·w₁) + v₂(u₁·w₁)] K₂₁ + (u₁·w₁)(u₂·w₁) K₃₁.
@@ -162,7 +162,7 @@ def _moved_products(act: Activation, moves: Terms, kernel: Kernel) -> np.ndarray
 
 
 def _step_products(change: Difference) -> _Products:
-    """For a step, whose bracket t = act(z) − act(y) is ±J in the strip between two planes and 0 elsewhere.
+    """Return the means for a step, whose t = act(z) − act(y) is ±J in the strip between two planes and 0 elsewhere.
 
     Its square has the mean J² P(strip). With δ·x̃ of mean m and deviation s on the plane in the middle that is
     φ(b̄) E|m + s g|, up to δ² of it. Other products are differences of orthant probabilities; those of two strips, about
@@ -192,7 +192,7 @@ def _step_products(change: Difference) -> _Products:
 
 
 def _second_moments(act: Activation, terms: Terms) -> np.ndarray:
-    """E[t²] of every term t."""
+    """Return E[t²] of every term t."""
     s = np.linalg.norm(terms.W, axis=1)
     if isinstance(act, SidedPower):
         # act² = z₊^2n + λ² z₋^2n is a power itself.
@@ -224,12 +224,12 @@ class _Series:
         return value
 
     def _derived(self, side: int, p: int, j: np.ndarray) -> np.ndarray:
-        """E[act⁽ᵖ⁾(s g + b) He_j(g)] / √j!: the coefficient of degree j + p over sᵖ."""
+        """Return E[act⁽ᵖ⁾(s g + b) He_j(g)] / √j!: the coefficient of degree j + p over sᵖ."""
         return self._F[side][j + p] * np.sqrt(poch(j + 1.0, p))[:, None] / self._lengths[side] ** p
 
 
 def _coefficients(act: Activation, b: np.ndarray, s: np.ndarray, degree: int) -> np.ndarray:
-    """E[act(s g + b) He_j(g)] / √j! for j = 0 … degree.
+    """Return E[act(s g + b) He_j(g)] / √j! for j = 0 … degree.
 
     For a smooth act by the functions He_j √φ / √j!, which are of size one, with spectra up to √j: no factor overflows,
     and a panel of the rule holds less than two of their waves.
@@ -271,7 +271,7 @@ class _ClosedForm:
         )
 
     def _sides(self, p: int) -> list[tuple[int, int, float]]:
-        """(side, power, factor) of act⁽ᵖ⁾, where the power −1 stands for δ(z), what is left of a step."""
+        """Return (side, power, factor) of act⁽ᵖ⁾, where the power −1 stands for δ(z), what is left of a step."""
         n, left = self._n, self._left
         if p == n + 1:
             return [(1, -1, math.factorial(n) * (1.0 - (-1.0) ** n * left))]

@@ -16,7 +16,7 @@ from neurecover.models.layered import Layered
 
 
 def term_sizes(model: Layered | Composite, X: np.ndarray) -> np.ndarray:
-    """(n, p); for a composite whose upper part is of unknown form, the size of the outputs."""
+    """Return (n, p); for a composite whose upper part is of unknown form, the size of the outputs."""
     return _sizes(model, X, np.abs(X))
 
 

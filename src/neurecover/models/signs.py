@@ -110,6 +110,8 @@ def nearest_subsets(columns: np.ndarray, target: np.ndarray, count: int) -> np.n
     """
     base = find_subsets(columns, target, 1e-2, 1).flips[0]
     k = len(base)
+    if k == 0:
+        return base[None]
     single = np.eye(k, dtype=bool)
     double = np.array([single[i] | single[j] for i in range(k) for j in range(i)], dtype=bool).reshape(-1, k)
     flips = base ^ np.vstack([np.zeros((1, k), dtype=bool), single, double])

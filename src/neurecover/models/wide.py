@@ -17,6 +17,8 @@ from functools import cached_property
 import numpy as np
 
 from neurecover.activations import Activation
+from neurecover.models.deep import DeepNetwork, network_of
+from neurecover.models.network import Network
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,6 +90,20 @@ class WideStudent:
             return self.n_base, slice(0, self._ends[layer])
         return self.n_base if self.affine and layer == self.depth else self.bias, self.own(layer - 1)
 
+    @cached_property
+    def parameter_order(self) -> np.ndarray:
+        """Where the free parameters of its network, in the order of `models.parameters`, stand in V₁, …, V_L, Θᵀ.
+
+        Without skips a row is (b | W), and that of the readout (c | C | A).
+        """
+        parts, start = [], 0
+        for layer, rows in enumerate((*self.V, self.theta.T)):
+            own = start + np.arange(rows.size).reshape(rows.shape)
+            base = self.reads(layer)[0]
+            parts += [own[:, base:], own[:, self.bias : base], own[:, : self.bias]]
+            start += rows.size
+        return np.concatenate([part.ravel() for part in parts])
+
     @property
     def top(self) -> np.ndarray:
         """The output weights of the top layer's units, (m_L, p)."""
@@ -106,6 +122,11 @@ class WideStudent:
             H[:, self.own(layer)], gate = self.activation.with_derivative(Z)
             gates.append(gate.astype(F.dtype, copy=False))
         return Values(F, H, tuple(gates))
+
+    def columns(self, values: Values) -> np.ndarray:
+        """Return what the readout reads, (n, q)."""
+        base, hidden = self.reads(self.depth)
+        return np.hstack([values.F[:, :base], values.H[:, hidden]])
 
     def outputs(self, values: Values) -> np.ndarray:
         """Return Θᵀ c_L, (n, p)."""
@@ -177,6 +198,16 @@ class WideStudent:
         """Return the student with its hidden weights moved by a flat step."""
         return replace(self, V=tuple(V + part for V, part in zip(self.V, self.split(step))))
 
+    @property
+    def weights(self) -> np.ndarray:
+        """All weights, flat: V_1 row by row, then V_2 and so on, then the readout, output by output."""
+        return np.concatenate([*(V.ravel() for V in self.V), self.theta.T.ravel()])
+
+    def with_weights(self, flat: np.ndarray) -> WideStudent:
+        """Return the student with other weights, in the order of `weights`."""
+        theta = flat[self.size :].reshape(self.theta.T.shape).T
+        return replace(self, V=tuple(self.split(flat[: self.size])), theta=theta)
+
     def cast(self, dtype: type) -> WideStudent:
         """Return the student with its weights in another precision."""
         V: tuple[np.ndarray, ...] = tuple(V.astype(dtype, copy=False) for V in self.V)
@@ -184,3 +215,55 @@ class WideStudent:
 
     def __call__(self, F: np.ndarray) -> np.ndarray:
         return self.outputs(self.forward(F))
+
+
+def with_constant(X: np.ndarray, bias: int) -> np.ndarray:
+    """Return (1, x) of every sample, or x without biases."""
+    return np.hstack([np.ones((len(X), 1)), X]) if bias else X
+
+
+def as_student(network: Network | DeepNetwork, bias: bool, skips: bool = False) -> WideStudent:
+    """Return the network as a student; with `skips`, one whose skips are zero but for the affine term."""
+    d, rows, columns = network.n_inputs, [], bias + network.n_inputs
+    for number, (W, b) in enumerate(network.layers):
+        last = number == network.depth
+        constant = [b[:, None]] if bias else []
+        if number == 0 and not last:
+            rows.append(np.hstack([*constant, W]))
+        elif skips:
+            linear = network.C if last and network.C is not None else np.zeros((len(W), d))
+            zeros = np.zeros((len(W), columns - bias - d - W.shape[1]))
+            rows.append(np.hstack([*constant, linear, zeros, W]))
+        else:
+            affine_part = [network.C] if last and network.C is not None else []
+            rows.append(np.hstack([*constant, *affine_part, W]))
+        columns += len(W)
+    affine = network.C is not None
+    return WideStudent(network.activation, tuple(rows[:-1]), rows[-1].T.copy(), bias + d, int(bias), skips, affine)
+
+
+def as_network(student: WideStudent) -> Network | DeepNetwork:
+    """Return a student as a network: a `Network` for one hidden layer, else a `DeepNetwork`.
+
+    Skips of one layer that are no affine term become pairs of units, m z = act(z) − act(−z).
+    """
+    bias, d = student.bias, student.n_base - student.bias
+    layers = [(V[:, bias:], _constant(V, bias)) for V in student.V]
+    rows = student.theta.T
+    base = student.reads(student.depth)[0]
+    C = rows[:, bias:base] if base > bias else None
+    A = rows[:, base:]
+    if C is not None and not student.affine:
+        assert student.depth == 1
+        (W, b), C_left = layers[0], C
+        left, values, right = np.linalg.svd(C_left, full_matrices=False)
+        rank = int(np.count_nonzero(values > 1e-12 * values.max(initial=1e-300)))
+        part = left[:, :rank] * values[:rank] / (student.activation.odd_slope or 1.0)
+        layers = [(np.vstack([W, right[:rank], -right[:rank]]), np.concatenate([b, np.zeros(2 * rank)]))]
+        A, C = np.hstack([A, part, -part]), None
+    assert d == layers[0][0].shape[1]
+    return network_of([*layers, (A, _constant(rows, bias))], student.activation, C)
+
+
+def _constant(rows: np.ndarray, bias: int) -> np.ndarray:
+    return rows[:, 0] if bias else np.zeros(len(rows))

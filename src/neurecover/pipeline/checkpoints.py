@@ -13,7 +13,7 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.data import Source
-from neurecover.data.records import Records, recorded
+from neurecover.data.records import Records, read_fingerprint
 from neurecover.models import DeepNetwork, Network, from_arrays
 from neurecover.pipeline.running import Run
 from neurecover.random import RandomStateLike
@@ -26,7 +26,7 @@ def steady_seed(checkpoint: Folder | None, random_state: RandomStateLike) -> Ran
     """The seed of a run that keeps records: the one given, that of the run to go on with, or a new one."""
     if checkpoint is None or random_state is not None:
         return random_state
-    before = recorded(Path(checkpoint))
+    before = read_fingerprint(Path(checkpoint))
     return before["seed"] if "seed" in before else int(np.random.default_rng().integers(2**31))
 
 

@@ -1,4 +1,4 @@
-"""A network from the right to ask it: kinks, planes, signs, layer by layer, and a certificate on fresh questions."""
+"""`extract`: a network from chosen queries, with a certificate on held-out ones."""
 
 from __future__ import annotations
 
@@ -13,22 +13,18 @@ from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.certificate import Certificate, certify_nothing
 from neurecover.certificate.from_queries import Asked, certify_queried
-from neurecover.certificate.options import QueryOptions
-from neurecover.data import Oracle, unwhitened
+from neurecover.data import Oracle, unwhiten
 from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.running import Progress, Run, looked_at, running
-from neurecover.queries.box import Box
+from neurecover.queries.box.black_box import Box
+from neurecover.queries.box.limits import EVERYWHERE, Limits, choose_frame
 from neurecover.queries.extraction import Extraction
-from neurecover.queries.limits import EVERYWHERE, Limits, range_frame
+from neurecover.queries.options import QueryOptions
 from neurecover.random import RandomStateLike
 from neurecover.results import Recovery
 from neurecover.statistics import Residuals
-
-FRESH = 8  # questions that nothing was computed from, at each of the distances
-NOISY = 400  # more of them, for the tests of noise where answers are coarse
-DISTANCES = (0.3, 1.0, 10.0)  # of the fresh questions, in units of √d
 
 _RELU = activations.get("relu")
 SMOOTH = "Smooth units are found from samples: neurecover.recover(oracle, n_samples=2000, activation='auto')."
@@ -44,55 +40,57 @@ def extract(
     random_state: RandomStateLike = None,
     time_budget: float | None = None,
     progress: bool | Progress = False,
+    options: QueryOptions | None = None,
 ) -> Recovery:
-    """The network behind a black box, from questions that are chosen one after the other, with a certificate.
+    """Extract the network behind an oracle by chosen queries; return it with a certificate.
 
     Parameters
     ----------
     oracle : `neurecover.oracle(model)`.
     n_hidden : the number of hidden units, or one number per hidden layer; None finds it.
     depth : the number of hidden layers; None takes it from n_hidden, or finds it.
-    query_budget : how many questions may be asked in all; None for as many as it takes.
-    accuracy : the error aimed at in the weights of a unit, relative to their size, in one hidden layer of straight
-        pieces. The smaller, the more questions, up to about twice as many. None aims at 5e-10 in a large network and at
+    query_budget : the largest number of queries; None for as many as it takes.
+    accuracy : the wanted error of a unit's weights, relative to their size, in one hidden layer of piecewise linear
+        units. The smaller, the more queries, up to about twice as many. None aims at 5e-10 in a large network and at
         less in a small one.
-    activation : "auto" takes relu for a box of straight pieces, in one hidden layer or several, and tanh for one that
-        bends smoothly and levels off. Or one of relu, leaky_relu, abs, tanh and sigmoid, in one hidden layer but for
-        relu. (sigmoid(z) = (1 + tanh(z/2))/2, so that a network of one is a network of the other.)
+    activation : "auto" takes relu for a piecewise linear oracle, with one hidden layer or several, and tanh for one
+        that bends smoothly and levels off. Or one of relu, leaky_relu, abs, tanh and sigmoid; only relu in several
+        layers. (sigmoid(z) = (1 + tanh(z/2))/2, so that a network of one is a network of the other.)
     random_state, time_budget, progress : as in `neurecover.recover`.
+    options : the numbers that decide how the oracle is queried, for experiments; None for the defaults.
 
-    A box that is no such network gives a `Recovery` whose verdict says so.
+    An oracle that is not such a network gives a `Recovery` whose verdict says so.
     """
     if not isinstance(oracle, Oracle):
         raise ValueError(
-            f"extract asks a black box: wrap the model as neurecover.oracle(model). Got "
+            f"extract queries an oracle: wrap the model as neurecover.oracle(model). Got "
             f"{type(oracle).__name__} instead."
         )
     if accuracy is not None and not 0.0 < accuracy < 1.0:
         raise ValueError(f"accuracy needs a number between 0 and 1. Got {accuracy!r}.")
-    act = None if isinstance(activation, str) and activation.strip() == "auto" else _asked_for(activation)
+    act = None if isinstance(activation, str) and activation.strip() == "auto" else _check_activation(activation)
     widths, depth = _architecture(n_hidden, depth)
     with running("extract", random_state, time_budget, progress) as run:
-        box = _box(oracle, query_budget)
+        box = _make_box(oracle, query_budget, options or QueryOptions())
         try:
-            found = _in_inputs(_extracted(box, widths, depth, accuracy, act, run), box)
-            network, certificate = _certified(box, found, n_hidden, run)
+            found = _to_input_units(_extract(box, widths, depth, accuracy, act, run), box)
+            network, certificate = _certify(box, found, n_hidden, run)
             certificate = looked_at(certificate, oracle, network.activation)
         except RefusedError as reason:
-            network, certificate = _nothing(oracle, str(reason), box.queries, act or _RELU)
+            network, certificate = _constant_result(oracle, str(reason), box.queries, act or _RELU)
         except UnsolvableError as reason:
-            network, certificate = _nothing(oracle, str(reason), box.queries, act or _RELU)
+            network, certificate = _constant_result(oracle, str(reason), box.queries, act or _RELU)
             certificate = looked_at(certificate, oracle, network.activation)
         run.clock.stage("certify", certificate.verdict)
     return run.recovery(network, certificate, "queries", None, box.queries)
 
 
-def _box(oracle: Oracle, budget: int | None) -> Box:
-    """The oracle as a box that is asked around its data, and within its bounds if it has any."""
+def _make_box(oracle: Oracle, budget: int | None, options: QueryOptions) -> Box:
+    """Return the oracle with queries centred on its data, and within its bounds if it has any."""
     frame, limits = oracle.frame, EVERYWHERE
     if oracle.bounds is not None:
-        frame = range_frame(*oracle.bounds, frame)
-        limits = Limits.of(*oracle.bounds, frame)
+        frame = choose_frame(*oracle.bounds, frame, options.box)
+        limits = Limits.of(*oracle.bounds, frame, options.box)
     return Box(
         oracle.ask,
         oracle.n_inputs,
@@ -101,10 +99,11 @@ def _box(oracle: Oracle, budget: int | None) -> Box:
         frame=frame,
         single=oracle.single,
         limits=limits,
+        options=options,
     )
 
 
-def _extracted(
+def _extract(
     box: Box,
     widths: tuple[int, ...] | None,
     depth: int | None,
@@ -112,26 +111,26 @@ def _extracted(
     activation: Activation | None,
     run: Run,
 ) -> Extraction:
-    """Straight pieces or units that saturate, whichever the box looks like where the activation is not told."""
-    from neurecover.queries.curvature import is_curved
-    from neurecover.queries.scan import NotPiecewiseLinearError
-    from neurecover.queries.steps import NotSaturatingError
+    """Extract piecewise linear units or ones that saturate: what the oracle looks like if no activation is given."""
+    from neurecover.queries.box.curvature import is_curved
+    from neurecover.queries.lines.scan import NotPiecewiseLinearError
+    from neurecover.queries.saturating.steps import NotSaturatingError
 
-    tell = _teller(box, run)
+    tell = _make_progress(box, run)
     if activation is not None and activation.homogeneity is None:
-        return _saturating(box, widths, depth, activation, run, tell)
+        return _extract_saturating(box, widths, depth, activation, run, tell)
     if activation is None and depth in (None, 1) and box.n_inputs > 1 and is_curved(box, run.rng):
         with suppress(NotSaturatingError):
-            return _saturating(box, widths, depth, activations.get("tanh"), run, tell)
+            return _extract_saturating(box, widths, depth, activations.get("tanh"), run, tell)
     try:
-        return _straight(box, widths, depth, accuracy, activation or _RELU, run, tell)
+        return _extract_straight(box, widths, depth, accuracy, activation or _RELU, run, tell)
     except NotPiecewiseLinearError as error:
         if activation is not None or depth not in (None, 1):
             raise UnsolvableError(f"{error} {SMOOTH}") from None
-        return _saturating(box, widths, depth, activations.get("tanh"), run, tell)
+        return _extract_saturating(box, widths, depth, activations.get("tanh"), run, tell)
 
 
-def _saturating(
+def _extract_saturating(
     box: Box,
     widths: tuple[int, ...] | None,
     depth: int | None,
@@ -139,10 +138,11 @@ def _saturating(
     run: Run,
     tell: Callable[[str, float], None],
 ) -> Extraction:
-    from neurecover.queries.saturating import extract_saturating
+    """Extract one hidden layer of units that saturate."""
+    from neurecover.queries.saturating.extract import extract_saturating
 
     if depth not in (None, 1):
-        raise ValueError(f"extract reads one hidden layer of {activation}, and several of relu. Got depth={depth}.")
+        raise ValueError(f"extract finds one hidden layer of {activation}, and several of relu. Got depth={depth}.")
     width = widths[0] if widths else None
     try:
         found = extract_saturating(
@@ -156,7 +156,7 @@ def _saturating(
     return found
 
 
-def _straight(
+def _extract_straight(
     box: Box,
     widths: tuple[int, ...] | None,
     depth: int | None,
@@ -165,10 +165,10 @@ def _straight(
     run: Run,
     tell: Callable[[str, float], None],
 ) -> Extraction:
-    """One hidden layer first, unless more are asked for; several where one does not answer as the box does."""
-    from neurecover.queries.deep_extraction import extract_deep
-    from neurecover.queries.scan import NotPiecewiseLinearError
-    from neurecover.queries.shallow import extract_shallow
+    """Extract one hidden layer unless more are wanted; several if one does not reproduce the oracle."""
+    from neurecover.queries.deep.extract import extract_deep
+    from neurecover.queries.lines.scan import NotPiecewiseLinearError
+    from neurecover.queries.shallow.extract import extract_shallow
 
     found: Extraction | None = None
     reason = ""
@@ -179,14 +179,14 @@ def _straight(
                 activation=activation,
                 n_hidden=widths[0] if widths else None,
                 accuracy=accuracy,
-                doubted=depth is None and str(activation) == "relu",
+                maybe_deep=depth is None and str(activation) == "relu",
                 rng=run.rng,
                 deadline=run.deadline,
                 progress=tell,
             )
             run.clock.stage("one hidden layer", _stage_sentence(found))
         except (NotPiecewiseLinearError, RefusedError):
-            raise  # nor would several layers do
+            raise  # several layers would not help
         except UnsolvableError as error:
             reason = str(error)
             run.clock.stage("one hidden layer", reason)
@@ -199,15 +199,17 @@ def _straight(
     except RefusedError:
         raise
     except UnsolvableError as error:
-        # Several layers are not seen through coarse answers, so that the first reason says more.
+        # Coarse answers do not show several layers, so the first reason is the better one.
         raise UnsolvableError(reason if box.coarse and reason else str(error)) from None
     run.clock.stage("several hidden layers", _stage_sentence(deep))
     return deep
 
 
-def _teller(box: Box, run: Run) -> Callable[[str, float], None]:
+def _make_progress(box: Box, run: Run) -> Callable[[str, float], None]:
+    """Return a callback that reports a stage with the queries made so far and the time left."""
+
     def tell(stage: str, figure: float) -> None:
-        """The queries so far and the time left; figures other than residuals belong to the name of the stage too."""
+        # Figures other than residuals are part of the name of the stage.
         left = "" if run.deadline.moment is None else f", {run.deadline.seconds_left:.0f} s left"
         so_far = f"{box.queries:,} queries{left}"
         name, residual = ("check", figure) if stage == "residual" else (f"{stage}: {figure:g}", np.nan)
@@ -216,38 +218,39 @@ def _teller(box: Box, run: Run) -> Callable[[str, float], None]:
     return tell
 
 
-def _asked_for(activation: str | Activation) -> Activation:
-    """The activation, if there is a way to it; ValueError, with the way there is, if not."""
-    from neurecover.queries.planes import slopes_of
-    from neurecover.queries.steps import limits_of
+def _check_activation(activation: str | Activation) -> Activation:
+    """Return the activation if it can be extracted; otherwise raise ValueError that says what to use instead."""
+    from neurecover.queries.saturating.steps import limits_of
+    from neurecover.queries.shallow.planes import slopes_of
 
     act = activations.get(activation)
     try:
         _ = slopes_of(act) if act.homogeneity is not None else limits_of(act)
     except ValueError:
         raise ValueError(
-            f"extract reads units of relu, leaky_relu, abs, tanh and sigmoid by chosen questions. Got {act} instead: "
-            f"samples do for it, neurecover.recover(oracle, n_samples=2000, activation={str(act)!r})."
+            f"extract finds units of relu, leaky_relu, abs, tanh and sigmoid. Got {act} instead: "
+            f"use samples for it, neurecover.recover(oracle, n_samples=2000, activation={str(act)!r})."
         ) from None
     return act
 
 
 def _stage_sentence(found: Extraction) -> str:
+    """Return a sentence on the size and residual of the network found."""
     size = found.network.n_hidden
     units = "-".join(map(str, size)) if isinstance(size, tuple) else str(size)
-    return f"{units} units, {found.queries:,} questions, residual {found.residual:.2g}. {' '.join(found.notes)}".strip()
+    return f"{units} units, {found.queries:,} queries, residual {found.residual:.2g}. {' '.join(found.notes)}".strip()
 
 
-def _in_inputs(found: Extraction, box: Box) -> Extraction:
-    """From z, the coordinates in which the box was asked, to x: w = M w_z, and errors that are alike in all of z.
+def _to_input_units(found: Extraction, box: Box) -> Extraction:
+    """Return the extraction in the oracle's inputs x instead of the whitened queries z: w = M w_z.
 
-    A weighted fit knows its own network and errors in x.
+    Errors are taken to be alike in all directions of z. A weighted fit has its own network and errors in x.
     """
     if found.weighted is not None:
         return replace(found, network=found.weighted.network, errors=found.weighted.errors_of_rows())
     if box.whitening is None:
         return found
-    network = unwhitened(found.network, box.whitening)
+    network = unwhiten(found.network, box.whitening)
     assert isinstance(network, Network | DeepNetwork)
     M, V = box.whitening.matrix, found.network.hidden_weights[0]
     # ‖M δw‖/‖M w‖ against ‖δw‖/‖w‖, for the units of the first layer.
@@ -257,22 +260,23 @@ def _in_inputs(found: Extraction, box: Box) -> Extraction:
     return replace(found, network=network, errors=errors)
 
 
-def _certified(
+def _certify(
     box: Box, found: Extraction, n_hidden: int | tuple[int, ...] | None, run: Run
 ) -> tuple[Network | DeepNetwork, Certificate]:
-    network = found.network.normal_form()
+    """Certify the network on held-out queries."""
+    options, network = box.options, found.network.normal_form()
     d = box.n_inputs
-    Z = np.concatenate([distance * run.rng.standard_normal((FRESH, d)) for distance in DISTANCES])
-    Z = box.limits.drawn_in(Z)
+    Z = np.concatenate([distance * run.rng.standard_normal((options.held_out, d)) for distance in options.distances])
+    Z = box.limits.pull_inside(Z)
     holdout = Residuals(network, network.n_outputs, int(np.sum(network.n_hidden)))
     answers, X = box(Z), box.inputs(Z)
     holdout.update(X, answers)
     names = tuple(f"x{j}" for j in range(d)), tuple(f"y{j}" for j in range(network.n_outputs))
     run.clock.excerpt = Excerpt.of_answers(X, network, answers, network(X), *names)
-    # In single precision, so that a box that works in it is asked what the network is.
-    noisy = box.limits.drawn_in(run.rng.standard_normal((NOISY, d))).astype(np.float32).astype(float)
-    weighted = found.weighted if found.resolution > QueryOptions().coarse else None
-    asked = Asked(
+    # In single precision, so that an oracle that works in it sees the same inputs as the network.
+    noisy = box.limits.pull_inside(run.rng.standard_normal((options.noise_queries, d))).astype(np.float32).astype(float)
+    weighted = found.weighted if found.resolution > options.box.coarse else None
+    evidence = Asked(
         box.queries,
         found.residual,
         found.resolution,
@@ -282,10 +286,13 @@ def _certified(
         weighted,
         None if weighted is None else (box.inputs(noisy), box(noisy)),
     )
-    return network, certify_queried(network, asked, holdout, n_hidden)
+    return network, certify_queried(network, evidence, holdout, n_hidden)
 
 
-def _nothing(oracle: Oracle, reason: str, n_queries: int, activation: Activation) -> tuple[Network, Certificate]:
+def _constant_result(
+    oracle: Oracle, reason: str, n_queries: int, activation: Activation
+) -> tuple[Network, Certificate]:
+    """Return the constant that stands for a network that was not found, and a certificate with the reason."""
     p = oracle.n_outputs
     network = Network(np.zeros((0, oracle.n_inputs)), None, np.zeros((p, 0)), None, activation)
     holdout = Residuals(network, p)
@@ -296,6 +303,7 @@ def _nothing(oracle: Oracle, reason: str, n_queries: int, activation: Activation
 def _architecture(
     n_hidden: int | tuple[int, ...] | None, depth: int | None
 ) -> tuple[tuple[int, ...] | None, int | None]:
+    """Return the widths and the depth, checked against each other; None if they are not given."""
     widths = None if n_hidden is None else tuple(n_hidden) if isinstance(n_hidden, tuple | list) else (n_hidden,)
     for what, values in (("n_hidden", widths or ()), ("depth", (depth,) if depth is not None else ())):
         whole = all(isinstance(k, int | np.integer) and not isinstance(k, bool) and k >= 1 for k in values)

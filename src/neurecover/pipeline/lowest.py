@@ -10,9 +10,9 @@ import numpy as np
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms import Call, get_method
-from neurecover.algorithms.gp18.whole import explained, fit_upper, polished
+from neurecover.algorithms.gp18.layers.whole import explained_variance, fit_jointly, fit_upper
 from neurecover.certificate import Certificate, Check, Evidence
-from neurecover.data import Prepared, reduce, side_by_side, split, unwhitened
+from neurecover.data import Prepared, reduce, side_by_side, split, unwhiten
 from neurecover.fit.model_fit import can_be_fitted, fit_model
 from neurecover.models import Composite, Model
 from neurecover.pipeline.running import (
@@ -86,8 +86,8 @@ def recover_lowest_layer(
             activation=upper_activation,
             deadline=run.deadline,
         )
-        whole = polished(whole, fit, chosen, run.rng)
-        r2 = explained(whole, chosen)
+        whole = fit_jointly(whole, fit, chosen, run.rng)
+        r2 = explained_variance(whole, chosen)
         run.clock.stage("upper part", f"{upper}, R² = {r2:.6f} on samples not used for it")
         network, certificate = _certified(given, whole, n_hidden, run)
     notes = tuple(Check(method, True, None, None, note) for note in found.notes)
@@ -108,4 +108,4 @@ def _certified(given: Prepared, whole: Composite, n_hidden: int | None, run: Run
         run.clock.stage("last fit", f"{residual} on all {given.moments.n} samples")
     evidence = Evidence(n_hidden, converged=converged)
     certificate = certified(run, whole, given, residuals, evidence)
-    return unwhitened(whole, given.whitening).normal_form(), certificate
+    return unwhiten(whole, given.whitening).normal_form(), certificate

@@ -19,7 +19,7 @@ from neurecover.algorithms import Algorithm, Call, get_method, methods
 from neurecover.certificate import Certificate, Check, Evidence
 from neurecover.certificate.checks.search import search_ended
 from neurecover.data import ArraySource, Prepared, Source, reduce, side_by_side, with_misfits
-from neurecover.data.weights import moderated, unweighted
+from neurecover.data.views.weights import moderate_weights, without_weights
 from neurecover.fit.options import EXACT
 from neurecover.fit.passes import LARGEST, fit_in_passes
 from neurecover.models import DeepNetwork, Network
@@ -42,7 +42,7 @@ from neurecover.pipeline.running import (
 )
 from neurecover.random import RandomStateLike
 from neurecover.results import Estimate, Recovery, Stage
-from neurecover.search import gates
+from neurecover.search.gates import columns
 from neurecover.search.network import Found, biases_first, polish, search_network
 from neurecover.search.options import SearchOptions
 from neurecover.search.race import n_weights
@@ -55,8 +55,7 @@ UNTOLD = 64  # units per layer for which a stream's sample has to suffice where 
 FEWEST_SEARCHED = 2_000  # rows of a stream that a search looks at
 START_LOAD = 100  # samples per parameter that bring the search close enough for two steps on all (`refine.passes`)
 PASSES = 4  # over streamed samples: moments and a sample of rows, two steps, the certificate
-JOINED = 3  # times that held-out samples of a category may join the fit
-COMMON_SHARE = 0.3  # of the time left, for a search in the columns that vary in most samples
+JOINED = 10  # times that held-out samples may join the fit: each closes a direction that the others leave open
 RANDOM_ROUNDS, RESERVE_INPUTS = 3, 20  # when "auto" calls on other methods, and up to how many inputs
 
 
@@ -208,7 +207,7 @@ def _solve_by(algorithm: Algorithm, given: Prepared, task: Task, run: Run) -> _S
 def _solve_by_race(given: Prepared, task: Task, starts: list[np.ndarray], run: Run) -> _Solved:
     """The given starts and random ones first; the algorithms in reserve are called when they have not sufficed."""
     # Their estimates are starts, for which it does not matter how much a row counts.
-    train = unweighted(given.train)
+    train = without_weights(given.train)
     reserve = _Reserve(Call(train, task.on(train.count()), run.rng, run.deadline))
     network, certificate, _ = _finished(given, task, chain(starts, reserve.starts()), run)
     run.clock.stages += [Stage(e.method, e.seconds, " ".join(e.notes) or "an estimate") for e in reserve.called]
@@ -269,7 +268,7 @@ def _fitted(given: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run)
         rare = (
             None
             if given.stream is not None or task.depth > 1 or task.affine
-            else _from_common_columns(given, task, run)
+            else columns.start(given, task, run.rng, deadline)
         )
         if rare is None:
             return search_network(sample, task.on(sample.count()), run.rng, deadline, starts, report)
@@ -312,16 +311,11 @@ def _counting_alike(samples: Source, final: Found, task: Task, deadline: Deadlin
     """Where an exact fit meets all rows, however little some count, return the fit in which all count alike."""
     if not samples.weighted or not final.exact:
         return final
-    alike = polish(unweighted(samples), final, task, deadline)
+    alike = polish(without_weights(samples), final, task, deadline)
     return alike if alike.exact else final
 
 
-def _from_common_columns(given: Prepared, task: Task, run: Run) -> gates.Start | None:
-    """Where some inputs hardly vary, return units to begin with from the others, for a share of the time."""
-    return gates.start(given, task, run.rng, run.deadline.share(COMMON_SHARE))
-
-
-def _drawn(rare: gates.Start, run: Run) -> Draw:
+def _drawn(rare: columns.Start, run: Run) -> Draw:
     """Return a source of units in the common columns."""
 
     def draw(layer: int, count: int, columns: int) -> np.ndarray:
@@ -341,7 +335,7 @@ def _with_what_alone_shows(given: Prepared, task: Task, found: Found, run: Run) 
         enlarged = with_misfits(given, found.network, EXACT)
         if enlarged is None or run.deadline.passed:
             break
-        again = gates.fit_again(enlarged, task, found, run.deadline)
+        again = columns.fit_again(enlarged, task, found, run.deadline)
         if again is None or not again.exact:
             break
         moved = enlarged.train.count() - given.train.count()
@@ -377,7 +371,7 @@ def _search_sample(given: Prepared, task: Task) -> Source:
         wide = tuple(int(options.wider * k) + 1 for k in widths)
         size = n_weights(task.n_inputs + task.bias, wide, task.n_outputs)[1]
         sample = given.stream.part(max(FEWEST_SEARCHED, int(options.equations * size)))
-    return moderated(sample) if isinstance(sample, ArraySource) else sample
+    return moderate_weights(sample) if isinstance(sample, ArraySource) else sample
 
 
 def _as_starts(found: Estimate | None, bias: bool) -> list[np.ndarray]:

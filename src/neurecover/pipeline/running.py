@@ -31,15 +31,15 @@ from neurecover.data import (
     Prepared,
     Source,
     as_source,
-    box_looks,
-    classes_told,
-    loaded,
-    perhaps_probabilities,
-    prepared,
+    diagnose_labels,
+    diagnose_oracle,
+    diagnose_probabilities,
+    load_samples,
+    prepare_samples,
     reduce,
-    unwhitened,
+    unwhiten,
 )
-from neurecover.data.passes import Passes, counted
+from neurecover.data.passes import Passes, count_passes
 from neurecover.data.preparing import FEWEST
 from neurecover.exceptions import OutOfTimeError, UnsolvableError
 from neurecover.excerpt import Excerpt
@@ -116,7 +116,7 @@ def running(
     deadline = Deadline.after(time_budget, reporter.pulse)
     late = max(LATE, LATE_SHARE * (time_budget or 0.0))
     shown = displayed(reporter, deadline) if progress and not callable(progress) else nullcontext()
-    with shown, counted(reporter) as passes:
+    with shown, count_passes(reporter) as passes:
         yield Run(as_generator(random_state, purpose), deadline, reporter, late, passes)
 
 
@@ -161,10 +161,10 @@ def begun(
     if isinstance(asked, Oracle):
         before, total = asked.queries, n_samples or asked.n_samples or 0
         run.report.count = lambda: (asked.queries - before, total)
-    source = loaded(asked, n_samples)
+    source = load_samples(asked, n_samples)
     run.report.count = None
     prepare(source)
-    given = prepared(source, bias, run.rng)
+    given = prepare_samples(source, bias, run.rng)
     shapes = given.whitening.rank, source.n_outputs, given.moments.n
     one, several = (None, n_hidden) if isinstance(n_hidden, tuple) else (n_hidden, None)
     task = Task(activation, *shapes, bias, one, _level(given), depth, affine, several)
@@ -177,7 +177,7 @@ def looked_at(certificate: Certificate, source: Any, activation: Activation) -> 
     """Where a black box did not give its weights, how it looks where it was asked, if that says anything."""
     if not isinstance(source, Oracle) or certificate.verdict in ("exact", "statistical"):
         return certificate
-    sentence = box_looks(source, activation.homogeneity is not None)
+    sentence = diagnose_oracle(source, activation.homogeneity is not None)
     if sentence is None:
         return certificate
     return replace(certificate, checks=(*certificate.checks, Check("box", False, None, None, sentence)))
@@ -249,7 +249,7 @@ def certified(
             certificate = certify(case)
     except OutOfTimeError:
         certificate = certify_untested(case)
-    told = None if certificate.verdict in ("exact", "statistical") else perhaps_probabilities(given.source)
+    told = None if certificate.verdict in ("exact", "statistical") else diagnose_probabilities(given.source)
     if told is not None:
         certificate = replace(
             certificate, checks=(*certificate.checks, Check("probabilities", False, None, None, told))
@@ -280,7 +280,7 @@ def _hopeless(given: Prepared, task: Task, algorithm: Algorithm) -> str | None:
             return f"The inputs are as small as {np.abs(X).max():.0e}, and their squares vanish: give other units."
         return "The inputs are constant, so they say nothing of any hidden unit: give inputs that vary."
     if algorithm.finds == "network" and task.activation.differentiable:
-        told = classes_told(given.source)
+        told = diagnose_labels(given.source)
         if told is not None:
             return told
     widths = task.widths or (1,) * task.depth
@@ -305,7 +305,7 @@ def nothing(given: Prepared, task: Task, reason: str) -> tuple[Network, Certific
 
 def shown(model: Model, given: Prepared, certificate: Certificate) -> Model:
     """The network in the coordinates of the inputs, its rows of unit norm over what is determined of them."""
-    normal = unwhitened(model, given.whitening).normal_form()
+    normal = unwhiten(model, given.whitening).normal_form()
     if certificate.verdict != "approximate" or certificate.determined is None or isinstance(normal, Composite):
         return normal
     return scaled_to_determined(normal, certificate.determined)
@@ -314,7 +314,7 @@ def shown(model: Model, given: Prepared, certificate: Certificate) -> Model:
 def in_inputs(found: Estimate | None, given: Prepared) -> Estimate | None:
     if found is None or found.network is None:
         return found
-    return replace(found, network=unwhitened(found.network, given.whitening).normal_form())
+    return replace(found, network=unwhiten(found.network, given.whitening).normal_form())
 
 
 def _read_sentence(given: Prepared) -> str:

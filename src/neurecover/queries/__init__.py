@@ -1,1 +1,1 @@
-"""Weights from chosen questions: kinks on lines, planes, signs, layers."""
+"""Extraction of weights from chosen queries: kinks on lines, hyperplanes, signs, layers."""

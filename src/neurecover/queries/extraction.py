@@ -1,4 +1,4 @@
-"""What is known of a box after it was asked."""
+"""The result of an extraction by queries."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from neurecover.queries.weighted import Weighted
 
 @dataclass(frozen=True, eq=False)
 class Extraction:
-    """A network that answers as the box does.
+    """A network that reproduces the oracle, and how well.
 
-    `residual` is the largest |box(x) − network(x)|, relative to the size of the answers there, over fresh questions
-    near the origin and far from it. `resolution` is the rounding of the box's answers on the same scale, so a residual
-    near it is rounding, and `exact` says whether it is explained by rounding, that of the answers and what it left in
-    the weights. `errors` (k,) are those to expect of the rows of W, which have length one, from the rounding of what
-    they were computed from. `unreached` has a sentence for each kind of unit that could not be seen, or hardly, and
-    `notes` what else the reader should know. `weighted` is the fit that gives error bars where answers are coarse.
+    `residual` is the largest |oracle(x) − network(x)|, relative to the size of the answers there, over held-out queries
+    near the origin and far from it. `resolution` is the rounding of the answers on the same scale; `exact` says whether
+    rounding, of the answers and of the weights computed from them, explains the residual. `errors` (k,) are the
+    expected errors of the hidden rows, scaled to length one. `unreached` has one sentence for each kind of unit that
+    the queries could not determine, `notes` has further remarks. `weighted` is the fit that gives error bars when
+    answers are coarse.
     """
 
     network: Network | DeepNetwork

@@ -12,7 +12,7 @@ from neurecover.data import as_source
 from neurecover.excerpt import ROWS, Excerpt
 from neurecover.matching import compare
 from neurecover.models import Model
-from neurecover.models.files import write_whole
+from neurecover.models.formats.files import write_whole
 from neurecover.report.figures import (
     as_svg,
     draw_fit,

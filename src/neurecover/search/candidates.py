@@ -18,11 +18,10 @@ import numpy as np
 from neurecover.fit.descent import Fit, descend
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
-from neurecover.models import DeepNetwork, Network
+from neurecover.search.gates.few_rows import with_units_of_few_rows
 from neurecover.search.race import Setting, n_weights, race, wider
-from neurecover.search.units import most_useful, narrow, worth
+from neurecover.search.units import most_useful, n_useful, narrow, worth
 
-REDUNDANT = 1e-10  # Σr²/Σy² that dropping a duplicate may cost by a path computed with a ridge
 FITTED = 1e-18  # Σr²/Σy² at which the layers above are as good as they need to be before all are fitted together
 
 
@@ -31,8 +30,7 @@ class Candidate:
     """A student at the teacher's widths, the wide fit and the fresh start that it comes from, and how many fits there
     were before it.
 
-    `least` is the least Σr² per degree of freedom of a wide student so far: noise cannot be much larger. `whole` is the
-    network itself where rare rows showed it.
+    `least` is the least Σr² per degree of freedom of a wide student so far: noise cannot be much larger.
     """
 
     fit: Fit
@@ -40,7 +38,6 @@ class Candidate:
     start: int
     number: int
     least: float
-    whole: Network | DeepNetwork | None = None
 
 
 def candidates(samples: Samples, setting: Setting, widths: tuple[int, ...], level: float = 0.0) -> Iterator[Candidate]:
@@ -56,9 +53,8 @@ def candidates(samples: Samples, setting: Setting, widths: tuple[int, ...], leve
     level = max(exact, enough, level)
     best: Fit | None = None
     least, last, found, ended, number = np.inf, 0, list[float](), -1, 0
-    for number, (start, fit) in enumerate(race(samples, setting, widths, wide, enough), start=1):
-        if start == ended:  # two candidates of one start were the same
-            continue
+    fits = race(samples, setting, widths, wide, enough, lambda start: start == ended)
+    for number, (start, fit) in enumerate(fits, start=1):
         if depth > 1 and start > last:  # the start before this one is over
             if best is not None and not found and last != ended:
                 yield Candidate(complete(best, setting, widths), best, last, number, least)
@@ -66,14 +62,14 @@ def candidates(samples: Samples, setting: Setting, widths: tuple[int, ...], leve
         least = min(least, fit.point.share)
         best = fit if best is None or fit.rss < best.rss else best
         if depth == 1:
-            whole = _whole(fit, setting) if fit.relative >= level else None
+            whole = with_units_of_few_rows(fit, setting) if fit.relative >= level else None
             if whole is not None:
-                yield Candidate(fit, fit, start, number, least, whole)
+                yield Candidate(whole, fit, start, number, least)
             elif fit.relative < level or number in options.completed:
                 done = complete(best, setting, widths)
                 if best.relative < exact and done.relative >= exact:  # units of few rows in several pieces each
-                    whole = _whole(best, setting)
-                yield Candidate(done, best, start, number, least, whole)
+                    done = with_units_of_few_rows(best, setting) or done
+                yield Candidate(done, best, start, number, least)
                 best = None
         elif fit.relative < level or planes_are_clear(fit.point, setting, widths[0]):
             done = complete(fit, setting, widths)
@@ -87,16 +83,12 @@ def candidates(samples: Samples, setting: Setting, widths: tuple[int, ...], leve
         yield Candidate(complete(best, setting, widths), best, last, number, least)
 
 
-def _whole(fit: Fit, setting: Setting) -> Network | DeepNetwork | None:
-    return None if setting.gates is None else setting.gates.complete(fit, setting.deadline)
-
-
 def planes_are_clear(point: Point, setting: Setting, n_planes: int) -> bool:
     """Tell whether taking the first layer down to its planes is cheap and one more is dear: jumps in two groups."""
     if point.relative < setting.options.good:
         return True
     few, dearest = narrow(point, (n_planes, *point.student.widths[1:]))
-    return float(worth(few, 0)[0].min()) > setting.options.clear**2 * dearest
+    return float(worth(few, 0).cost.min()) > setting.options.clear**2 * dearest
 
 
 def allowed(point: Point, widths: tuple[int, ...]) -> float:
@@ -161,8 +153,7 @@ def without_superfluous(fit: Fit, setting: Setting, most: int | None = None) -> 
     samples, m = fit.point.samples, fit.student.widths[0]
     if fit.relative >= setting.options.nearly:
         return fit
-    _, path = most_useful(fit.point, 0)
-    keep = min(m - int(np.count_nonzero(path <= REDUNDANT * samples.total)), m if most is None else most)
+    keep = min(n_useful(fit.point), m if most is None else most)
     if keep == m:
         return fit
     few = descend(samples, most_useful(fit.point, keep)[0], setting.options.fit, setting.deadline)

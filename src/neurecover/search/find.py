@@ -19,12 +19,11 @@ from itertools import chain
 import numpy as np
 from scipy.special import chdtri
 
-from neurecover.fit.descent import PATIENT, Fit, descend
-from neurecover.fit.networks import as_student
+from neurecover.fit.descent import Fit
 from neurecover.fit.samples import Samples
 from neurecover.search.candidates import Candidate, candidates
 from neurecover.search.race import Setting, part_of
-from neurecover.search.settle import Settled, count_signs, on_more, settle
+from neurecover.search.settle import Settled, on_more, settle
 
 SAME, NEAR = 0.1, 1.0  # of a share: Σr² of one optimum, and of what may be one by its outputs
 CLOSE = 0.01  # of P σ²
@@ -90,7 +89,7 @@ def search(
     for number, candidate in enumerate(chain(known, candidates(part, setting, widths)), start=1):
         settled = None
         # With its skips a student fits its samples at least as well as the network that it leads to.
-        if runs is None or candidate.whole is not None or candidate.fit.rss <= least:
+        if runs is None or candidate.fit.rss <= least:
             settled = settled_on(samples, candidate.fit.point.samples, candidate, setting)
         if settled is not None:
             setting.tell("settle", settled.fit.relative)
@@ -98,7 +97,7 @@ def search(
             runs, agreed = _with(runs, settled, candidate, start_of_best, exact, options.noise)
             if runs.best is settled:
                 start_of_best = candidate.start
-                least = _rss_on(part, settled.fit) * (1.0 + DENT / part.n_equations)
+                least = max(_rss_on(part, settled.fit) * (1.0 + DENT / part.n_equations), level * part.total)
             # A wide student that fits exactly and leads to no network says that none may be told.
             unsettled += (exact or candidate.wide.relative < level) and not (exact and settled.sign_choices)
             if agreed and not noiseless and not exact:
@@ -118,10 +117,6 @@ def settled_on(samples: Samples, part: Samples, candidate: Candidate, setting: S
     grow by, χ² with as many degrees of freedom as it has weights, and no more.
     """
     fit = candidate.fit
-    if candidate.whole is not None:
-        student = as_student(candidate.whole, setting.task.bias)
-        done = descend(samples, student, setting.options.fit, setting.deadline, slow=PATIENT)
-        return Settled(done, (), count_signs(done.student, setting.task.affine, setting.options))
     settled = settle(fit, setting)
     # As many outputs as units tell the signs by themselves: what is left then is no affine part but another misfit.
     told = not fit.relative < part.level(setting.task.level) and fit.student.n_outputs >= fit.student.widths[0]

@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from neurecover.data import ArraySource, Source
+from neurecover.data import Source
 from neurecover.fit.descent import PATIENT, Fit, descend
-from neurecover.fit.networks import as_student, fitted_network
+from neurecover.fit.networks import fitted_network
 from neurecover.fit.samples import Samples
-from neurecover.models import DeepNetwork, Network
-from neurecover.models.signs import flips_beside_steady
-from neurecover.models.wide import WideStudent
-from neurecover.search import gates
-from neurecover.search.candidates import Candidate
-from neurecover.search.covariance import Turning
-from neurecover.search.find import Runs, search, settled_on
-from neurecover.search.gates import engine
+from neurecover.models import DeepNetwork, Network, as_student
+from neurecover.search.find import Runs, search
 from neurecover.search.options import SearchOptions
 from neurecover.search.race import Setting
 from neurecover.search.rivals import seek_rivals
 from neurecover.search.task import Task
 from neurecover.search.units import Draw
-from neurecover.search.widths import find_network, slim
+from neurecover.search.widths import find_network
 from neurecover.solve import Deadline
 
 Progress = Callable[[str, float], object]
@@ -85,7 +79,7 @@ def search_network(
         Setting.plain(task, rng, deadline, options),
         starts=iter(bias_first),
         tell=tell,
-        gates=GateHooks(source, task),
+        whole=samples,
     )
     if draw is not None:
         setting = replace(setting, draw=draw)
@@ -96,52 +90,6 @@ def search_network(
     else:
         runs = search(samples, setting, task.widths)
     return _found(seek_rivals(runs, setting), task, notes)
-
-
-class GateHooks:
-    """Where rows are rare: networks behind wide students with units of few rows, and signs beside units always on."""
-
-    def __init__(self, source: Source, task: Task) -> None:
-        self.source, self.task = source, task
-
-    def complete(self, fit: Fit, deadline: Deadline) -> Network | DeepNetwork | None:
-        """Return the network behind a wide student that lacks nothing but units of few rows, if it is found."""
-        if not engine.rectified(self.task) or fit.point.samples.root is not None:
-            return None
-        F, Y = fit.point.samples.F, fit.point.samples.Y
-        source = ArraySource(F[:, 1:], Y)
-        found = gates.complete(source, self.task.on(len(F)), engine.one_layer(fit.student), fit.relative, deadline)
-        return None if found is None else found.network
-
-    def beside_always_on(self, fit: Fit) -> Iterator[WideStudent]:
-        """Yield networks in place of an exact fit whose signs no equations explain, a unit being off in few rows."""
-        if not engine.rectified(self.task) or fit.point.samples.root is not None:
-            return
-        F, Y = fit.point.samples.F, fit.point.samples.Y
-        student = engine.one_layer(fit.student)
-        k, d = student.n_hidden, student.n_inputs
-        for V in gates.candidates(ArraySource(F[:, 1:], Y), student):
-            readout = np.delete(student.readout, np.s_[k : k + d], axis=0)
-            yield engine.wide(replace(student, V=V, readout=readout, affine=False))
-        yield from self._with_one_on(fit)
-
-    def _with_one_on(self, fit: Fit) -> Iterator[WideStudent]:
-        """Yield the network in which one unit is on for every sample, and no other is superfluous, if there is one."""
-        samples = fit.point.samples
-        few = slim(fit, Setting.plain(replace(self.task, n_hidden=None), np.random.default_rng(0), fit.point.deadline))
-        student = few.student
-        if student.widths[0] >= (sum(self.task.widths) if self.task.widths else np.inf) or not student.skips:
-            return
-        turning = Turning.of(student, 0, affine=False)
-        linear = turning.target.reshape(len(turning.rows), -1)
-        found = flips_beside_steady(turning.A, turning.V[:, turning.kept :], linear, turning.slope, 1e-6)
-        if found is None:
-            return
-        flips, a, w = found
-        rows, V = turning.turned(flips)
-        unit = np.append(1.0 - float((samples.F[:, 1:] @ -w).min()), -w)
-        theta = np.vstack([rows.T, a])
-        yield replace(student, V=(np.vstack([V, unit]),), theta=theta, skips=False)
 
 
 def biases_first(units: np.ndarray) -> np.ndarray:
@@ -169,15 +117,6 @@ def _found(runs: Runs, task: Task, notes: tuple[str, ...]) -> Found:
         unrivalled=runs.unrivalled,
         notes=notes,
     )
-
-
-def network_of_fit(fit: Fit, task: Task, deadline: Deadline) -> Found:
-    """Return the narrowest network behind a fit of one layer that is exact."""
-    setting = Setting.plain(task, np.random.default_rng(0), deadline)
-    few = slim(fit, setting)
-    settled = settled_on(fit.point.samples, fit.point.samples, Candidate(few, fit, 0, 1, few.point.share), setting)
-    exact = settled.fit.relative < fit.point.samples.level(task.level)
-    return _found(Runs(settled, 1, 1, 0, exact), task, ())
 
 
 def fit_network(

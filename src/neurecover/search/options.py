@@ -8,6 +8,23 @@ from neurecover.fit.options import FitOptions
 
 
 @dataclass(frozen=True)
+class WidthOptions:
+    """How many units students of unknown widths have, and when units that they do not need are gone."""
+
+    first: int = 6  # units per layer to begin with; then twice as many, and so on
+    fits: int = 3  # wide fits of one size before the next, for one layer
+    hops: int = 10  # the same for several, whose first fits show no planes
+    split: float = 16.0  # ratio of two neighbouring costs that divides planes from spare units: jumps enter squared
+    narrow_steps: int = 6  # of descent after each unit that goes
+    path_steps: int = 30  # the same where several layers are slimmed unit by unit, and each Σr² counts
+    fit_steps: int = 100  # at the widths that are left
+    slow: float = 0.98  # fall of Σr² over a window of such a descent at which it ends
+    fallen: float = 4.0  # Σr² over the best at which slimming several layers is given up,
+    lost: float = 1e-2  # beside this much of Σy², by which an exact fit may grow
+    rows: int = 20_000  # that the search for several widths looks at
+
+
+@dataclass(frozen=True)
 class SearchOptions:
     """How wide students are, how many are fitted, and when one is good enough."""
 
@@ -31,5 +48,14 @@ class SearchOptions:
     likely: int = 24  # choices of signs tried on noisy samples
     fitted: int = 3  # of them, how many are fitted to the end
     noise: float = 1.5  # times the wide student's Σr² per degree of freedom beyond which what is left is no noise
+    likely_deep: int = 4  # the same in every layer where there are several
+    sign_steps: int = 10  # after which hopeless choices of signs are given up
+    sign_hopeless: float = 2.0  # times the least Σr² among them at which they are
+    sign_near: float = 1.1  # the same once one is as good as the student with skips
+    sign_close: float = 1e-10  # Σr²/Σy² of a start that solves the equations of signs beside a unit always on
+    unlikely: float = 3.0  # times the least W, or its mean for the right signs: W is right to second order alone
+    doubt: float = 10.0  # degrees of freedom: odds of e⁵ between two choices of signs under Gaussian noise
+    covariance_weights: int = 1_500  # whose covariance is formed; beyond, the equations of the signs count alike
     sign_misfit: float = 1e-6  # relative misfit of the equations of signs of an exact fit
     fit: FitOptions = field(default_factory=FitOptions)
+    widths: WidthOptions = field(default_factory=WidthOptions)

@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import count
-from typing import Protocol
 
 import numpy as np
 
 from neurecover.fit.descent import Fit, descend
 from neurecover.fit.samples import Samples
 from neurecover.fit.warm_up import warm_up
-from neurecover.models import DeepNetwork, Network
 from neurecover.models.wide import WideStudent
 from neurecover.search.options import SearchOptions
 from neurecover.search.task import Task
@@ -25,23 +23,13 @@ from neurecover.search.units import Draw, narrow, random_units, with_fresh
 from neurecover.solve import Deadline
 
 
-class Gates(Protocol):
-    """What is done where few rows show which unit is on (`gates`)."""
-
-    def complete(self, fit: Fit, deadline: Deadline) -> Network | DeepNetwork | None:
-        """Return the network behind a wide student that lacks nothing but units of few rows, if it is found."""
-
-    def beside_always_on(self, fit: Fit) -> Iterator[WideStudent]:
-        """Yield networks in place of an exact fit whose signs no equations explain."""
-
-
 @dataclass(frozen=True, eq=False)
 class Setting:
     """What every part of a search shares: the task, options, random numbers, the time there is, and who hears of it.
 
     `draw` gives fresh units, `starts` hidden weights (m, D₀) of a first layer to begin rounds with, `tell` hears of
-    stages and Σr²/Σy². `gates` knows what to do where rows are rare; without it nothing is done. `skips` are
-    there in any case where layers below are given.
+    stages and Σr²/Σy². `whole` are all samples where the search is made on some: there
+    rows may show units that few rows show. `skips` are there in any case where layers below are given.
     """
 
     task: Task
@@ -51,7 +39,7 @@ class Setting:
     draw: Draw
     starts: Iterator[np.ndarray]
     tell: Callable[[str, float], object]
-    gates: Gates | None = None
+    whole: Samples | None = None
     skips: bool = False
 
     @classmethod
@@ -64,7 +52,7 @@ class Setting:
 
     def inner(self) -> Setting:
         """Return the setting of the layers above given ones, where no starts are known."""
-        return replace(self, draw=random_units(self.rng, int(self.task.bias)), starts=iter(()), gates=None, skips=True)
+        return replace(self, draw=random_units(self.rng, int(self.task.bias)), starts=iter(()), whole=None, skips=True)
 
 
 def n_weights(columns: int, widths: tuple[int, ...], n_outputs: int) -> tuple[int, int]:
@@ -117,9 +105,17 @@ def wide_fit(samples: Samples, student: WideStudent, setting: Setting, enough: f
 
 
 def race(
-    samples: Samples, setting: Setting, widths: tuple[int, ...], wide: tuple[int, ...], enough: float
+    samples: Samples,
+    setting: Setting,
+    widths: tuple[int, ...],
+    wide: tuple[int, ...],
+    enough: float,
+    over: Callable[[int], bool] = lambda start: False,
 ) -> Iterator[tuple[int, Fit]]:
-    """Yield wide fits without end, each with the number of the fresh start it comes from; at least one."""
+    """Yield wide fits without end, each with the number of the fresh start it comes from; at least one.
+
+    `over` tells that nothing more is expected of a start.
+    """
     options, rng, depth = setting.options, setting.rng, len(widths)
     for start in count():
         student = empty(samples, setting, depth)
@@ -130,7 +126,7 @@ def race(
         best = wide_fit(samples, with_fresh(student, wide, setting.draw), setting, enough)
         yield start, best
         failures = 0
-        while failures < options.patience and not setting.deadline.passed:
+        while failures < options.patience and not over(start) and not setting.deadline.passed:
             most = (min(k, max(w - 1, 1)) for k, w in zip(widths, best.student.widths))
             keep = tuple(int(rng.integers(k // 2, m + 1)) for k, m in zip(widths, most))
             kept = narrow(best.point, keep)[0].student

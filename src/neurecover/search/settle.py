@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -18,19 +19,14 @@ from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.models.signs import find_subsets, nearest_subsets
 from neurecover.models.wide import WideStudent
-from neurecover.search.covariance import Covariance, Turning
+from neurecover.search.covariance import Covariance, Turning, without_skips
+from neurecover.search.gates.always_on import beside_always_on
 from neurecover.search.options import SearchOptions
 from neurecover.search.race import Setting
 from neurecover.solve import within
 
-CLOSE = 1e-10  # Σr²/Σy² of a start that solves the equations of an exact fit
-BEGUN = 10  # steps after which hopeless choices of signs are given up
-HOPELESS, NEAR = 2.0, 1.1  # times the least Σr² among them; the same once one is as good as the student with skips
-UNLIKELY = 3.0  # times the least W, or its mean for the right signs: W is right to second order alone
-PER_LAYER = 4  # choices of signs of every layer where there are several
-MOST_WEIGHTS = 1_500  # whose covariance is formed; beyond, the equations of the signs count alike
-PROBES, REVERSED = 256, 0.5  # inputs on which networks are compared, and the distance of units that are not the same
-DOUBT = 10.0  # degrees of freedom: odds of e⁵ between two choices of signs under Gaussian noise
+Choices = tuple[np.ndarray, np.ndarray]  # of units to be turned (s, k), and their misfits (s,), the least first
+PROBES, REVERSED = 256, 0.5  # inputs on which units are compared, and the distance of two that are not the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,20 +48,20 @@ def settle(fit: Fit, setting: Setting) -> Settled:
         done = descend(samples, fit.student, options.fit, deadline, slow=PATIENT)
         return Settled(done, (), 1)
     affine = setting.task.affine
-    students = exact_signs(fit.student, affine, options) if exact else likely_signs(point, affine, options)
+    students = networks_behind(point, affine, options)
     starts = sorted((Point(samples, one, options.fit, deadline) for one in students), key=lambda one: one.loss)
     begun = [
-        descend(samples, start.student, options.fit, deadline, steps=BEGUN)
+        descend(samples, start.student, options.fit, deadline, steps=options.sign_steps)
         for start in within(deadline, starts[: options.fitted + 1])
     ]
     least = min(one.rss for one in begun)
-    near = NEAR if least <= NEAR * fit.rss else HOPELESS
+    near = options.sign_near if least <= options.sign_near * fit.rss else options.sign_hopeless
     fits = [
         one if one.converged else descend(samples, one.student, options.fit, deadline, slow=PATIENT)
         for one in begun
         if one.rss <= near * least
     ]
-    if exact and setting.gates is not None and min(one.relative for one in fits) >= samples.level():
+    if exact and samples.root is None and min(one.relative for one in fits) >= samples.level():
         fits += list(_beside_always_on(fit, setting))
     return best_of(fits, setting)
 
@@ -73,11 +69,11 @@ def settle(fit: Fit, setting: Setting) -> Settled:
 def _beside_always_on(fit: Fit, setting: Setting) -> Iterator[Fit]:
     """Yield exact fits in which a unit is off for very few samples, or on for all."""
     samples, options, deadline = fit.point.samples, setting.options.fit, setting.deadline
-    assert setting.gates is not None
-    for student in setting.gates.beside_always_on(fit):
+    students = beside_always_on(fit, setting.task.n_hidden) if setting.task.rectified else ()
+    for student in students:
         if deadline.passed:
             return
-        if Point(samples, student, options, deadline).relative < CLOSE:
+        if Point(samples, student, options, deadline).relative < setting.options.sign_close:
             done = descend(samples, student, options, deadline, slow=PATIENT)
             if done.relative < samples.level():
                 yield done
@@ -90,7 +86,7 @@ def best_of(fits: Iterable[Fit], setting: Setting) -> Settled:
     samples = best.point.samples
     if best.relative < samples.level():
         return Settled(best, (), count_signs(best.student, setting.task.affine, setting.options))
-    doubt = best.rss * (1.0 + DOUBT / samples.n_equations)
+    doubt = best.rss * (1.0 + setting.options.doubt / samples.n_equations)
     rivals = tuple(one for one in fits if one.rss <= doubt and not same_units(one, best))
     return Settled(best, rivals, 1 + len(rivals))
 
@@ -105,53 +101,57 @@ def on_more(samples: Samples, settled: Settled, setting: Setting) -> Settled:
     return again if settled.sign_choices else replace(again, sign_choices=0)
 
 
-def exact_signs(student: WideStudent, affine: bool, options: SearchOptions) -> list[WideStudent]:
-    """Return the networks that an exact student can be: solutions of the equations, or the nearest to one."""
-    partial = [_Partial((), student.theta.T, 0.0)]
-    for layer in range(student.depth - 1, -1, -1):
-        grown = []
-        for part in partial:
-            turning = Turning.of(student, layer, affine, part.rows)
-            if not len(turning.target) or not turning.slope:
-                flips, misfits = np.zeros((1, len(turning.V)), dtype=bool), np.zeros(1)
-            else:
-                found = find_subsets(turning.columns, turning.target, options.sign_misfit)
-                flips, misfits = found.flips, found.misfit
-            grown += [part.below(turning, flip, float(misfit)) for flip, misfit in zip(flips, misfits)]
-        partial = sorted(grown, key=lambda part: part.misfit)[: options.likely]
-    return [part.student(student, affine) for part in partial]
+def networks_behind(point: Point, affine: bool, options: SearchOptions) -> list[WideStudent]:
+    """Return the networks that a student with skips may be, the likeliest first.
+
+    An exact student gives the solutions of the equations of its signs. Where they have none, because noise moved the
+    skips or because the samples leave some of them open, signs are chosen by their likelihood.
+    """
+    student, count, floor = point.student, options.likely, 0.0
+    turnings = [Turning.of(student, layer, affine) for layer in range(student.depth)]
+    covariance, choices = None, list[Choices]()
+    if point.relative < point.samples.level():
+        choices = [_solutions(turning, options) for turning in turnings]
+    if not choices or not all(len(flips) for flips, _ in choices):
+        count = options.likely if student.depth == 1 else options.likely_deep
+        if student.n_parameters <= options.covariance_weights and any(turning.open for turning in turnings):
+            covariance = Covariance(point)
+            floor = float(sum(turning.target.size for turning in turnings))
+        choices = [_likely(turning, covariance, count) for turning in turnings]
+    ranked = sorted(
+        (sum(float(misfit[i]) for i, (_, misfit) in zip(chosen, choices)), chosen)
+        for chosen in product(*(range(len(flips)) for flips, _ in choices))
+    )
+    most = options.unlikely * max(ranked[0][0], floor, options.sign_misfit)
+    signs = [
+        [flips[i] for i, (flips, _) in zip(chosen, choices)] for misfit, chosen in ranked[:count] if misfit <= most
+    ]
+    if covariance is None:
+        return [without_skips(student, flips, affine) for flips in signs]
+    return [without_skips(covariance.nearest_without(flips, affine), flips, affine) for flips in signs]
 
 
-def likely_signs(point: Point, affine: bool, options: SearchOptions) -> list[WideStudent]:
-    """Return the networks that a student fitted to noisy samples is likely to be, the likeliest first."""
-    student, n_skips = point.student, 0
-    count = options.likely if student.depth == 1 else PER_LAYER
-    covariance = Covariance(point) if student.n_parameters <= MOST_WEIGHTS and student.activation.odd_slope else None
-    partial = [_Partial((), student.theta.T, 0.0)]
-    for layer in range(student.depth - 1, -1, -1):
-        if covariance is not None:
-            likely = covariance.likely(layer, affine, count)
-            flips, misfits = likely.flips, likely.misfit
-            n_skips += likely.n_skips
-        grown = []
-        for part in partial:
-            turning = Turning.of(student, layer, affine, part.rows)
-            if covariance is None:
-                flips, misfits = _nearest(turning, count)
-            grown += [part.below(turning, flip, float(misfit)) for flip, misfit in zip(flips, misfits)]
-        partial = grown
-    least = max(min(part.misfit for part in partial), float(n_skips))
-    near = sorted((part for part in partial if part.misfit <= UNLIKELY * least), key=lambda part: part.misfit)
-    return [part.student(student, affine) for part in near[:count]]
+def _solutions(turning: Turning, options: SearchOptions) -> Choices:
+    """Return the choices of signs that solve a layer's equations, and their misfits; none where there are none."""
+    if not turning.open:
+        return _as_they_are(turning)
+    found = find_subsets(turning.columns, turning.target, options.sign_misfit)
+    solved = found.misfit <= options.sign_misfit
+    return found.flips[solved], found.misfit[solved]
 
 
-def _nearest(turning: Turning, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return signs by their misfit, all equations counting alike."""
-    columns, target = turning.columns, turning.target
-    if not len(target) or not turning.slope:
-        return np.zeros((1, len(turning.V)), dtype=bool), np.zeros(1)
-    flips = nearest_subsets(columns, target, count)
-    return flips, np.sum((flips @ columns.T - target) ** 2, axis=1)
+def _likely(turning: Turning, covariance: Covariance | None, count: int) -> Choices:
+    """Return the likeliest choices of signs and their misfits; without a covariance all equations count alike."""
+    if not turning.open:
+        return _as_they_are(turning)
+    if covariance is not None:
+        return covariance.likely(turning, count)
+    flips = nearest_subsets(turning.columns, turning.target, count)
+    return flips, np.sum((flips @ turning.columns.T - turning.target) ** 2, axis=1)
+
+
+def _as_they_are(turning: Turning) -> Choices:
+    return np.zeros((1, len(turning.V)), dtype=bool), np.zeros(1)
 
 
 def count_signs(student: WideStudent, affine: bool, options: SearchOptions) -> int:
@@ -202,22 +202,3 @@ def _preactivations(student: WideStudent) -> list[np.ndarray]:
         Z = F[:, :base] @ V[:, :base].T + values.H[:, below] @ V[:, base:].T
         scaled.append(Z / np.maximum(np.linalg.norm(Z, axis=0), 1e-300))
     return scaled
-
-
-@dataclass(frozen=True, eq=False)
-class _Partial:
-    """The layers above, without skips; `rows` are the weights of the lowest of them on c_l."""
-
-    above: tuple[np.ndarray, ...]
-    rows: np.ndarray
-    misfit: float
-
-    def below(self, turning: Turning, flip: np.ndarray, misfit: float) -> _Partial:
-        """Return this and one layer below it, with the given units turned and the skips dropped."""
-        rows, V = turning.turned(flip)
-        return _Partial((rows, *self.above), V, self.misfit + misfit)
-
-    def student(self, like: WideStudent, affine: bool) -> WideStudent:
-        """Return the network as a student without skips."""
-        V = (self.rows, *self.above[:-1])
-        return replace(like, V=V, theta=self.above[-1].T, skips=False, affine=affine)

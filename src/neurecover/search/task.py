@@ -47,6 +47,12 @@ class Task:
         """Whether a free affine part hides nothing but signs: act(z) − act(−z) = m z with m ≠ 0."""
         return bool(self.activation.odd_slope)
 
+    @property
+    def rectified(self) -> bool:
+        """Whether there is one layer whose units have a bend and nothing else, and biases to place it."""
+        act = self.activation
+        return self.depth == 1 and not self.affine and self.bias and act.homogeneity == 1.0 and act.odd_slope == 1.0
+
     def n_parameters(self, widths: tuple[int, ...]) -> int:
         """Return the number of weights of a network of these widths."""
         size, below = 0, self.n_inputs

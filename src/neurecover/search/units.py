@@ -4,21 +4,24 @@ A unit i of layer l is taken away by putting in its place what the other columns
 
     h_i ≈ Σ_j β_j c_j  over the other columns,    with residual ρ_i.
 
-Outputs change, to first order, by ∂y/∂h_i · ρ_i, so the unit costs Σ |∂y/∂h_i|² ρ_i². A unit that repeats another one,
-looks the other way, or is on for every sample has ρ = 0 and costs nothing. For the top layer the cost is exactly what
-Σr² grows by when the readout is solved again.
+Outputs change, to first order, by ∂y/∂h_i · ρ_i, so the unit costs Σ |∂y/∂h_i|² ρ_i², and β is chosen to make that
+least. A unit that repeats another one, looks the other way, or is on in every sample in which outputs depend on it
+costs nothing. For the top layer the cost is exactly what Σr² grows by when the readout is solved again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from neurecover.fit.descent import descend
+from neurecover.fit.descent import Fit, descend
 from neurecover.fit.point import Point, Readout
 from neurecover.models.wide import WideStudent
+
+EVERYWHERE = 1e-8  # weight, of the mean, of rows in which outputs do not depend on a unit: small, and above rounding
+REDUNDANT = 1e-10  # Σr²/Σy² that dropping a duplicate may cost by a path computed with a ridge
 
 Draw = Callable[[int, int, int], np.ndarray]  # (layer, how many, columns read) → rows of V
 
@@ -33,27 +36,40 @@ def random_units(rng: np.random.Generator, bias: int) -> Draw:
     return draw
 
 
-def worth(point: Point, layer: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return what each unit of a layer costs to take away (m,), and the regressions β (columns of c_l, m)."""
+@dataclass(frozen=True, eq=False)
+class Worth:
+    """What each unit of a layer costs to take away (m,), and the regressions β (columns of c_l, m)."""
+
+    cost: np.ndarray
+    beta: np.ndarray
+
+
+def worth(point: Point, layer: int) -> Worth:
+    """Return what the units of a layer are worth."""
     student, m = point.student, point.student.widths[layer]
-    top = layer == student.depth - 1
-    end = len(point.gram) - (0 if top else student.own(student.depth - 1).stop - student.own(layer).stop)
-    readout = point.readout if top else Readout(point.gram[:end, :end])
-    own = slice(end - m, end)
-    inverse, scale = readout.inverse, readout.scale
-    beta = -inverse[:, own] / inverse.diagonal()[own] * scale[own] / scale[:, None]
-    if top:
+    if layer == student.depth - 1:
+        own, readout = slice(len(point.gram) - m, None), point.readout
+        inverse, scale = readout.inverse, readout.scale
         theta = student.theta[own] * scale[own, None]
-        return np.sum(theta**2, axis=1) / inverse.diagonal()[own], beta
-    base = student.n_base
-    rho = point.values.F @ beta[:base] + point.values.H[:, : end - base] @ beta[base:]
-    cost, n = np.zeros(m), len(rho)
+        beta = -inverse[:, own] / inverse.diagonal()[own] * scale[own] / scale[:, None]
+        return Worth(np.sum(theta**2, axis=1) / inverse.diagonal()[own], beta)
+    columns = np.hstack([point.values.F, point.values.H[:, : student.own(layer).stop]])
+    size, (n, q) = np.zeros((len(columns), m)), columns.shape
     for output in range(student.n_outputs):
         G = np.zeros((n, student.n_outputs))
         G[:, output] = 1.0 if point.samples.root is None else point.samples.root[:, 0]
-        change = student.by_values(point.values, G)[:, student.own(layer)] * rho
-        cost += np.einsum("nj,nj->j", change, change)
-    return cost, beta
+        size += np.square(student.by_values(point.values, G)[:, student.own(layer)])
+    cost, beta = np.zeros(m), np.zeros((q, m))
+    for unit, omega in enumerate(size.T):
+        # Where outputs do not depend on the unit any replacement will do, and the plain regression is taken.
+        everywhere = max(float(omega.mean()), 1e-300)
+        weighed = np.sqrt(omega + EVERYWHERE * everywhere)[:, None] * columns
+        readout, own = Readout(weighed.T @ weighed), q - m + unit
+        inverse, scale = readout.inverse, readout.scale
+        beta[:, unit] = -inverse[:, own] / inverse[own, own] * scale[own] / scale
+        rows = n * everywhere**2 / max(float(np.mean(omega**2)), 1e-300)  # that count, of which q are fitted
+        cost[unit] = scale[own] ** 2 / inverse[own, own] * rows / max(rows - q, 1e-3 * rows)
+    return Worth(cost, beta)
 
 
 def without(student: WideStudent, layer: int, unit: int, beta: np.ndarray) -> WideStudent:
@@ -94,6 +110,26 @@ def most_useful(point: Point, n_keep: int) -> tuple[WideStudent, np.ndarray]:
     return replace(student, V=(*student.V[:-1], student.V[-1][left - (q - m)]), theta=theta), np.array(path)
 
 
+def n_useful(point: Point) -> int:
+    """Return how many units of the top layer are left when those have gone whose loss costs nothing."""
+    path = most_useful(point, 0)[1]
+    return len(path) - int(np.count_nonzero(path <= REDUNDANT * point.scale))
+
+
+def narrowest(fit: Fit) -> Fit:
+    """Return an exact fit of one layer without the units that it does not need to be exact."""
+    samples, m = fit.point.samples, n_useful(fit.point)
+    while 0 <= m < fit.student.widths[0]:
+        few = descend(samples, most_useful(fit.point, m)[0], fit.point.options, fit.point.deadline)
+        one = m == fit.student.widths[0] - 1
+        if few.relative < samples.level():
+            fit = few
+        elif one:
+            break
+        m = fit.student.widths[0] - 1
+    return fit
+
+
 def narrow(point: Point, widths: tuple[int, ...], steps: int = 0) -> tuple[Point, float]:
     """Take the units that are worth least away one by one, `steps` of descent after each.
 
@@ -107,35 +143,32 @@ def narrow(point: Point, widths: tuple[int, ...], steps: int = 0) -> tuple[Point
         surplus = [layer for layer, k in enumerate(widths) if point.student.widths[layer] > k]
         if not surplus:
             return point, dearest
-        worths = {layer: worth(point, layer) for layer in surplus}
-        layer = min(surplus, key=lambda layer: float(worths[layer][0].min()))
-        cost, beta = worths[layer]
-        unit = int(np.argmin(cost))
-        dearest = max(dearest, float(cost[unit]))
-        student = without(point.student, layer, unit, beta[:, unit])
-        if deadline.passed:  # the others go by what they are worth now
-            return Point(samples, _cut(student, worths, widths, layer, unit), options, deadline), np.inf
+        if deadline.passed:
+            return Point(samples, _cut(point, widths), options, deadline), np.inf
+        cost, student = one_less(point, surplus)
+        dearest = max(dearest, cost)
         if steps:
             point = descend(samples, student, options, deadline, steps=steps).point
         else:
             point = Point(samples, student, options, deadline)
 
 
-def _cut(
-    student: WideStudent,
-    worths: dict[int, tuple[np.ndarray, np.ndarray]],
-    widths: tuple[int, ...],
-    layer: int,
-    unit: int,
-) -> WideStudent:
-    """Return the student at these widths, units gone in the order of costs known before `unit` of `layer` went."""
-    for other, (cost, _) in worths.items():
-        cost = np.delete(cost, unit) if other == layer else cost.copy()
-        while student.widths[other] > widths[other]:
-            least = int(np.argmin(cost))
-            columns = student.n_base + student.own(other).stop if student.skips else len(student.theta)
-            nothing = np.zeros(columns)
-            student, cost = without(student, other, least, nothing), np.delete(cost, least)
+def one_less(point: Point, layers: list[int]) -> tuple[float, WideStudent]:
+    """Return what the unit of these layers that is worth least costs, and the student without it."""
+    worths = {layer: worth(point, layer) for layer in layers}
+    layer = min(layers, key=lambda layer: float(worths[layer].cost.min()))
+    unit = int(np.argmin(worths[layer].cost))
+    return float(worths[layer].cost[unit]), without(point.student, layer, unit, worths[layer].beta[:, unit])
+
+
+def _cut(point: Point, widths: tuple[int, ...]) -> WideStudent:
+    """Return the student at these widths by what its units are worth now, nothing taking their place."""
+    student = point.student
+    for layer, k in enumerate(widths):
+        spare = max(student.widths[layer] - k, 0)
+        for unit in sorted(np.argsort(worth(point, layer).cost)[:spare], reverse=True):
+            columns = student.n_base + student.own(layer).stop if student.skips else len(student.theta)
+            student = without(student, layer, int(unit), np.zeros(columns))
     return student
 
 

@@ -6,8 +6,8 @@ it. Then units are taken away one at a time. Worth is the Bayesian information c
 
     N·log Σr² + (parameters)·log N,        Σr² no less than what counts as exact,
 
-and its least value on that path bounds the widths from above: an over-wide fit may be exact and keep a unit that cannot
-be taken away. So the network at those widths is tried with one unit less, and afresh where that is of no use.
+and its least value on that path bounds the widths from above. So the network at those widths is tried with one unit
+less, as long as that is worth it.
 """
 
 from __future__ import annotations
@@ -18,24 +18,15 @@ from itertools import islice
 
 import numpy as np
 
-from neurecover.fit.dense import dense_system
 from neurecover.fit.descent import Fit, descend
-from neurecover.fit.networks import as_network, as_student
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
+from neurecover.models import as_network, as_student
 from neurecover.search.candidates import Candidate, without_superfluous
 from neurecover.search.find import Runs, search, settled_on
 from neurecover.search.race import Setting, n_weights, race
 from neurecover.search.settle import Settled
-from neurecover.search.units import narrow, without, worth
-
-FIRST = 6  # units per layer to begin with
-FITS, HOPS = 3, 10  # wide fits of one size before the next, for one layer and for several
-SPLIT = 16.0  # ratio of two neighbouring costs that divides planes from spare units: jumps enter squared
-FRESH_RUNS = 3  # candidates that rule a narrower network out
-OPEN = 1e-12  # eigenvalue of the scaled curvature at which a direction is left open
-MOST_ROWS = 20_000  # that the search for several widths looks at
-FALLEN, LOST = 4.0, 1e-2  # Σr² over the best, and over Σy², at which taking units away is given up
+from neurecover.search.units import narrow, one_less, worth
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,15 +43,14 @@ class Guess:
 
 def find_network(samples: Samples, setting: Setting, depth: int) -> tuple[Runs, str]:
     """Return the narrowest network that solves the problem, as far as was tried, and a sentence about its widths."""
-    part = samples if depth == 1 else samples.some(MOST_ROWS, setting.rng)
+    part = samples if depth == 1 else samples.some(setting.options.widths.rows, setting.rng)
     guess = guess_widths(part, setting, depth)
-    setting.tell(f"widths {guess.fit.student.widths}", guess.fit.relative)
-    exact = part.level(setting.task.level)
-    first = Candidate(guess.fit, guess.fit, -1, guess.n_fits, guess.fit.point.share)
-    noiseless = guess.fit.relative < exact
-    best = search(part, setting, guess.fit.student.widths, noiseless=noiseless, first=first)
-    best = replace(best, last_drop=guess.last_drop)
-    best = _one_unit_less(part, setting, best)
+    fit = guess.fit
+    setting.tell(f"widths {fit.student.widths}", fit.relative)
+    first = Candidate(fit, fit, -1, guess.n_fits, fit.point.share)
+    noiseless = fit.relative < part.level(setting.task.level)
+    best = search(part, setting, fit.student.widths, noiseless=noiseless, first=first)
+    best = _one_unit_less(part, setting, replace(best, last_drop=guess.last_drop))
     note = f"The widths {best.fit.student.widths} are the narrowest found to solve the problem."
     if setting.deadline.passed:
         note = f"Time ran out before narrower widths than {best.fit.student.widths} were ruled out."
@@ -72,173 +62,135 @@ def find_network(samples: Samples, setting: Setting, depth: int) -> tuple[Runs, 
     return best, note
 
 
-def _one_unit_less(samples: Samples, setting: Setting, best: Runs) -> Runs:
-    """Try narrower networks as long as the criterion says so."""
-    tried = set[tuple[int, ...]]()
-    while not setting.deadline.passed:
-        widths = best.fit.student.widths
-        fewer = [other for other in _fewer(widths) if other not in tried]
-        if not fewer:
-            break
-        others = [_shrunk(samples, setting, best, other) for other in fewer]
-        other = min(others, key=lambda runs: criterion(runs.fit, setting))
-        if criterion(other.fit, setting) >= criterion(best.fit, setting):
-            tried.add(fewer[0])
-            if len(widths) == 1:
-                break
-            runs = FRESH_RUNS if _n_open(best.fit) == 0 else None
-            other = search(samples, setting, fewer[0], runs, best.exact)
-        setting.tell(f"widths {other.fit.student.widths}", other.fit.relative)
-        count = best.n_runs + other.n_runs
-        if criterion(other.fit, setting) < criterion(best.fit, setting):
-            best = replace(other, last_drop=_worth(best.fit, other.fit, setting))
-        best = replace(best, n_runs=count)
-    return best
-
-
-def _shrunk(samples: Samples, setting: Setting, runs: Runs, widths: tuple[int, ...]) -> Runs:
-    """Return the network with the units that are worth least taken away, fitted anew."""
-    options, deadline = setting.options.fit, setting.deadline
-    student = runs.fit.student
-    if not student.skips and (setting.task.can_be_affine or student.depth > 1):
-        student = as_student(as_network(student), bool(student.bias), skips=True)
-    point = narrow(Point(samples, student, options, deadline), widths, 6)[0]
-    fit = descend(samples, point.student, options, deadline, steps=100, slow=None if runs.exact else 0.98)
-    # With its skips a student fits at least as well as the network that it leads to.
-    least = criterion(fit, setting) + (setting.task.n_parameters(widths) - fit.student.n_parameters) * np.log(
-        samples.n_equations
-    )
-    if least >= criterion(runs.fit, setting):
-        return Runs(Settled(fit, (), 0), 1, runs.n_fits, 0, False)
-    settled = settled_on(samples, samples, Candidate(fit, fit, -1, 0, fit.point.share), setting)
-    return Runs(settled, 1, runs.n_fits, 0, settled.fit.relative < samples.level(setting.task.level))
-
-
-def _fewer(widths: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return every way to take one unit away, the top layer first."""
-    return [
-        tuple(k - (layer == chosen) for layer, k in enumerate(widths))
-        for chosen in range(len(widths) - 1, -1, -1)
-        if widths[chosen] > 1
-    ]
-
-
-def criterion(fit: Fit, setting: Setting) -> float:
+def criterion(fit: Fit, setting: Setting, n_parameters: int | None = None) -> float:
     """Return N·log Σr² + (parameters)·log N, all exact fits counting alike; less is better [Schwarz 1978]."""
     samples = fit.point.samples
     N, floor = samples.n_equations, samples.level(setting.task.level)
-    return float(N * np.log(max(fit.relative, floor)) + fit.student.n_parameters * np.log(N))
+    P = fit.student.n_parameters if n_parameters is None else n_parameters
+    return float(N * np.log(max(fit.relative, floor)) + P * np.log(N))
 
 
-def _worth(before: Fit, after: Fit, setting: Setting) -> float:
+def _price(before: Fit, after: Fit, setting: Setting) -> float:
     """Return what the unit that went was worth: N·log(Σr² after / before) per parameter it had."""
-    samples = after.point.samples
-    floor = samples.level(setting.task.level)
-    grown = np.log(max(after.relative, floor) / max(before.relative, floor))
-    return float(samples.n_equations * grown / max(before.student.n_parameters - after.student.n_parameters, 1))
+    gone = max(before.student.n_parameters - after.student.n_parameters, 1)
+    same = after.student.n_parameters
+    return (criterion(after, setting, same) - criterion(before, setting, same)) / gone
 
 
 def guess_widths(samples: Samples, setting: Setting, depth: int) -> Guess:
     """Return a bound of the widths from above, with the fit that shows it."""
-    best: Fit | None = None
+    options, how = setting.options, setting.options.widths
     exact, n_fits = samples.level(setting.task.level), 0
-    enough = max(exact, setting.options.nearly) if depth == 1 else exact
+    best: Fit | None = None
     for m in _sizes(samples, setting, depth):
+        large = depth == 1 and m * samples.F.shape[1] > options.fit.dense
+        target = max(exact, options.nearly) if large else exact
         champion: Fit | None = None
-        large = m * samples.F.shape[1] > setting.options.fit.dense
-        target = enough if large else exact
-        for _, fit in islice(race(samples, setting, (m,) * depth, (m,) * depth, 1e-26), FITS if depth == 1 else HOPS):
+        fits = race(samples, setting, (m,) * depth, (m,) * depth, 1e-26)
+        for _, fit in islice(fits, how.fits if depth == 1 else how.hops):
             n_fits += 1
-            planes = None if depth == 1 else n_planes(fit.point)
+            planes = None if depth == 1 else n_planes(fit.point, how.split)
             if planes is not None or fit.relative < target:
-                return _slimmed(samples, setting, fit, planes or m, n_fits)
+                return _slimmed(fit, setting, planes or m, n_fits)
             champion = fit if champion is None or fit.rss < champion.rss else champion
         assert champion is not None
         if best is not None and depth == 1 and criterion(champion, setting) >= criterion(best, setting):
             break
-        if best is None or champion.rss < best.rss:
-            best = champion
+        best = champion if best is None or champion.rss < best.rss else best
         if setting.deadline.passed:
             break
     assert best is not None
-    slim = _slimmed(samples, setting, best, best.student.widths[0], n_fits)
-    return replace(slim, clear=depth == 1)
+    return replace(_slimmed(best, setting, best.student.widths[0], n_fits), clear=depth == 1)
 
 
 def _sizes(samples: Samples, setting: Setting, depth: int) -> Iterator[int]:
     """Yield widths per layer, each twice the last, as long as there are samples for such students."""
-    m, p = FIRST, samples.Y.shape[1]
-    most = setting.options.load * samples.n_equations
-    while m > 1 and n_weights(samples.F.shape[1], (m,) * depth, p)[1] > most:
-        m -= 1
+
+    def too_many(m: int) -> bool:
+        size = n_weights(samples.F.shape[1], (m,) * depth, samples.Y.shape[1])[1]
+        return size > setting.options.load * samples.n_equations
+
+    m = next((m for m in range(setting.options.widths.first, 1, -1) if not too_many(m)), 1)
     yield m
-    while n_weights(samples.F.shape[1], (2 * m,) * depth, p)[1] <= most:
+    while not too_many(2 * m):
         m *= 2
         yield m
 
 
-def n_planes(point: Point) -> int | None:
+def n_planes(point: Point, split: float) -> int | None:
     """Return how many units of the first layer stand above the widest gap between their costs, if it is wide.
 
     Spare units make up for one another, so all below the gap together cost no more than the fit has left over.
     """
     costs, left_over = [], point.loss
     while point.student.widths[0] > 1:
-        cost, beta = worth(point, 0)
-        unit = int(np.argmin(cost))
-        costs.append(float(cost[unit]))
-        point = Point(point.samples, without(point.student, 0, unit, beta[:, unit]), point.options, point.deadline)
-    costs.append(float(worth(point, 0)[0].min()))
+        cost, student = one_less(point, [0])
+        costs.append(cost)
+        point = Point(point.samples, student, point.options, point.deadline)
+    costs.append(float(worth(point, 0).cost.min()))
     steps = np.maximum(np.array(costs), 1e-18 * max(costs))
     ratios = steps[1:] / np.maximum.accumulate(steps)[:-1]
     ratios[np.cumsum(steps)[:-1] > max(left_over, 1e-12 * max(costs))] = 0.0
-    widest = int(np.argmax(ratios)) if len(ratios) else 0
-    return len(steps) - widest - 1 if len(ratios) and ratios[widest] >= SPLIT else None
+    return len(ratios) - int(np.argmax(ratios)) if ratios.max(initial=0.0) >= split else None
 
 
 def slim(fit: Fit, setting: Setting) -> Fit:
     """Return an exact fit with as few units as the criterion leaves it."""
-    return _slimmed(fit.point.samples, setting, fit, fit.student.widths[0], 1).fit
+    return _slimmed(fit, setting, fit.student.widths[0]).fit
 
 
-def _slimmed(samples: Samples, setting: Setting, fit: Fit, first: int, n_fits: int) -> Guess:
+def _slimmed(fit: Fit, setting: Setting, first: int, n_fits: int = 1) -> Guess:
     """Narrow the first layer to `first` units, then all of them to the least criterion."""
-    options, deadline = setting.options.fit, setting.deadline
-    depth = fit.student.depth
+    samples, options, how = fit.point.samples, setting.options.fit, setting.options.widths
+    depth, last_drop = fit.student.depth, 0.0
     if first < fit.student.widths[0]:
-        point = narrow(fit.point, (first, *fit.student.widths[1:]), 6)[0]
-        fit = descend(samples, point.student, options, deadline, steps=100, slow=0.98)
-    best, last_drop = fit, 0.0
-    if depth == 1:
-        fit = best = without_superfluous(fit, setting)
-    while sum(fit.student.widths) > depth and not deadline.passed:
-        fewer = _one_less(fit, setting)
-        if criterion(fewer, setting) <= criterion(best, setting):
-            last_drop, best = _worth(best, fewer, setting), fewer
-        elif depth == 1 or fewer.rss > FALLEN * best.rss + LOST * samples.total:
+        fit = _narrowed(fit.point, (first, *fit.student.widths[1:]), setting, how.slow)
+    best = fit = without_superfluous(fit, setting) if depth == 1 else fit
+    while sum(fit.student.widths) > depth and not setting.deadline.passed:
+        _, student = one_less(fit.point, [layer for layer, m in enumerate(fit.student.widths) if m > 1])
+        fit = descend(samples, student, options, setting.deadline, steps=None if depth == 1 else how.path_steps)
+        if criterion(fit, setting) <= criterion(best, setting):
+            last_drop, best = _price(best, fit, setting), fit
+        elif depth == 1 or fit.rss > how.fallen * best.rss + how.lost * samples.total:
             break
-        fit = fewer
     return Guess(best, True, last_drop, n_fits)
 
 
-def _one_less(fit: Fit, setting: Setting) -> Fit:
-    """Return the fit without the unit of all layers that is worth least."""
-    point, widths = fit.point, fit.student.widths
-    worths = {layer: worth(point, layer) for layer, m in enumerate(widths) if m > 1}
-    layer = min(worths, key=lambda layer: float(worths[layer][0].min()))
-    cost, beta = worths[layer]
-    unit = int(np.argmin(cost))
-    student = without(point.student, layer, unit, beta[:, unit])
-    steps = None if len(widths) == 1 else 30
-    return descend(point.samples, student, setting.options.fit, setting.deadline, steps=steps)
+def _narrowed(point: Point, widths: tuple[int, ...], setting: Setting, slow: float | None) -> Fit:
+    """Return the fit at these widths with the units that are worth least taken away."""
+    how = setting.options.widths
+    student = narrow(point, widths, how.narrow_steps)[0].student
+    return descend(point.samples, student, point.options, setting.deadline, steps=how.fit_steps, slow=slow)
 
 
-def _n_open(fit: Fit) -> int:
-    """Return how many directions of the weights the samples leave open, the scales of units apart."""
-    if fit.student.size > fit.point.options.dense_deep:
-        return 0
-    system = dense_system(fit.point)
-    root = np.sqrt(system.D)
-    values = np.linalg.eigvalsh(system.S / root / root[:, None])
-    scales = sum(fit.student.widths) if fit.student.activation.homogeneity is not None else 0
-    return max(int(np.count_nonzero(values < OPEN)) - scales, 0)
+def _one_unit_less(samples: Samples, setting: Setting, best: Runs) -> Runs:
+    """Return the best network of those with ever fewer units, as long as the criterion says so."""
+    while not setting.deadline.passed:
+        fewer = [_shrunk(samples, setting, best, widths) for widths in _fewer(best.fit.student.widths)]
+        other = min(fewer, key=lambda one: criterion(one.fit, setting), default=best)
+        if criterion(other.fit, setting) >= criterion(best.fit, setting):
+            break
+        setting.tell(f"widths {other.fit.student.widths}", other.fit.relative)
+        drop, count = _price(best.fit, other.fit, setting), best.n_runs + other.n_runs
+        best = replace(other, last_drop=drop, n_runs=count)
+    return best
+
+
+def _fewer(widths: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Return every way to take one unit away, the top layer first."""
+    ways = (tuple(k - (layer == chosen) for layer, k in enumerate(widths)) for chosen in range(len(widths)))
+    return [way for way in ways if min(way) > 0][::-1]
+
+
+def _shrunk(samples: Samples, setting: Setting, runs: Runs, widths: tuple[int, ...]) -> Runs:
+    """Return the network with the units that are worth least taken away, fitted anew."""
+    student = runs.fit.student
+    if not student.skips and (setting.task.can_be_affine or student.depth > 1):
+        student = as_student(as_network(student), bool(student.bias), skips=True)
+    point = Point(samples, student, setting.options.fit, setting.deadline)
+    fit = _narrowed(point, widths, setting, None if runs.exact else setting.options.widths.slow)
+    # With its skips a student fits at least as well as the network that it leads to.
+    if criterion(fit, setting, setting.task.n_parameters(widths)) >= criterion(runs.fit, setting):
+        return Runs(Settled(fit, (), 0), 1, runs.n_fits, 0, False)
+    settled = settled_on(samples, samples, Candidate(fit, fit, -1, 0, fit.point.share), setting)
+    return Runs(settled, 1, runs.n_fits, 0, settled.fit.relative < samples.level(setting.task.level))

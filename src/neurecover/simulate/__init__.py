@@ -1,6 +1,6 @@
-"""Synthetic data: hidden networks, input distributions, noise, smoothing, provably hard and hostile problems."""
+"""Synthetic data: hidden networks, input distributions, noise, smoothing, provably hard problems."""
 
-from neurecover.simulate import hard, hostile
+from neurecover.simulate import hard
 from neurecover.simulate.composites import composite_teacher, powers, products, tower, union
 from neurecover.simulate.counterexamples import sign_ambiguous
 from neurecover.simulate.inputs import (
@@ -39,7 +39,6 @@ __all__ = [
     "composite_teacher",
     "distribution",
     "hard",
-    "hostile",
     "powers",
     "products",
     "sample",

@@ -12,7 +12,7 @@ def positive_integer(name: str, value: int) -> int:
 
 
 def number(name: str, value: float, expected: str, allowed: Callable[[float], bool]) -> float:
-    """value as a finite float for which `allowed` holds; `expected` says the same in words."""
+    """Return value as a finite float for which `allowed` holds; `expected` says the same in words."""
     if not isinstance(value, Real) or not isfinite(value) or not allowed(float(value)):
         raise ValueError(f"{name} must be {expected}. Got {value!r} instead.")
     return float(value)

@@ -17,7 +17,7 @@ from neurecover.simulate import matrices
 from neurecover.simulate._checks import positive_integer
 
 KINDS = ("sphere", "orthonormal", "tilted")
-_TILT = 0.15
+_TILT = 0.15  # of the entries: about 0.15 √d rad from orthonormal
 
 
 def composite_teacher(
@@ -30,7 +30,7 @@ def composite_teacher(
     activation: str | Activation = "relu",
     random_state: RandomStateLike = None,
 ) -> Composite:
-    """A first layer of unit vectors below the given upper part.
+    """Draw a first layer of unit vectors below the given upper part.
 
     kind "sphere" draws the rows of W uniformly, "orthonormal" makes W Wᵀ = I (k ≤ d), and "tilted" adds 0.15·N(0, 1) to
     the entries of an orthonormal W and normalises its rows, for a condition number of about 2. threshold is one
@@ -53,7 +53,7 @@ def composite_teacher(
 def products(
     n_hidden: int, degree: int = 2, *, linear: float | ArrayLike = 1.0, product: float = 1.0, constant: float = 0.0
 ) -> Polynomial:
-    """constant + Σ cᵢ hᵢ + product·Σ_S ∏_{j∈S} hⱼ over all sets of 2 to `degree` units.
+    """Return constant + Σ cᵢ hᵢ + product·Σ_S ∏_{j∈S} hⱼ over all sets of 2 to `degree` units.
 
     `linear` is cᵢ, one number or one per unit; 0 leaves the linear part out. degree=1 is the linear part alone.
     """
@@ -68,7 +68,7 @@ def products(
 
 
 def powers(n_hidden: int, degree: int = 3, *, power: float = 0.5, product: float = 0.5) -> Polynomial:
-    """Σᵢ hᵢ + power·Σᵢ (hᵢ² + … + hᵢ^degree) + product·Σ_{i<j} hᵢhⱼ: several degrees in one variable [GP18, B.7]."""
+    """Return Σᵢ hᵢ + power·Σᵢ (hᵢ² + … + hᵢ^degree) + product·Σ_{i<j} hᵢhⱼ: powers of one variable [GP18, B.7]."""
     base = products(n_hidden, 2, product=product)
     k = base.exponents.shape[1]
     higher = np.concatenate([m * np.eye(k, dtype=int) for m in range(2, positive_integer("degree", degree) + 1)])
@@ -79,7 +79,7 @@ def powers(n_hidden: int, degree: int = 3, *, power: float = 0.5, product: float
 
 
 def union() -> Or:
-    """The OR of step units."""
+    """Return the OR of step units."""
     return Or()
 
 
@@ -92,7 +92,7 @@ def tower(
     signs: str = "positive",
     random_state: RandomStateLike = None,
 ) -> DeepNetwork:
-    """Layers of the given widths above the hidden values, then one output: h → A act(B h + b) and so on.
+    """Draw layers of the given widths above the hidden values, then one output: h → A act(B h + b) and so on.
 
     Weights are uniform in [0.5, 1.5]/√(fan-in) and biases uniform in [0, bias], with random signs of both for
     signs="mixed"; positive ones make the tower monotone with a linear part at h = 0.

@@ -15,7 +15,7 @@ from neurecover.simulate._checks import positive_integer
 
 
 def sign_ambiguous(n_inputs: int, n_hidden: int, random_state: RandomStateLike = None) -> tuple[Network, Network]:
-    """Two networks of one output, one with units w_i and one with −w_i, that are the same function.
+    """Return two networks of one output, one with units w_i and one with −w_i, that are the same function.
 
     The rows have unit norm, span min(d, k − 1) dimensions and no two of them are parallel, so that neither
     network is a reordering or rescaling of the other. Two units or one input leave no room for that.

@@ -27,8 +27,8 @@ from neurecover.models import Network
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.simulate._checks import number, positive_integer
 
-LITERALS = 6
-MAX_EXHAUSTIVE = 24
+LITERALS = 6  # of a clause [BJW18, §3]
+MAX_EXHAUSTIVE = 24  # variables: 2²⁴ assignments
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,12 +39,12 @@ class Formula:
     clauses: np.ndarray
 
     def satisfied(self, assignment: np.ndarray) -> bool:
-        """Whether every clause has a true literal; assignment (n_variables,) of ±1."""
+        """Return whether every clause has a true literal; assignment (n_variables,) of ±1."""
         literals = np.sign(self.clauses) * np.asarray(assignment)[np.abs(self.clauses) - 1]
         return bool(np.all(literals.max(axis=1) > 0))
 
     def solutions(self) -> np.ndarray:
-        """Every satisfying assignment (s, n_variables), by exhaustive search."""
+        """Find every satisfying assignment (s, n_variables), by exhaustive search."""
         if self.n_variables > MAX_EXHAUSTIVE:
             raise ValueError(f"Exhaustive search goes to {MAX_EXHAUSTIVE} variables. Got {self.n_variables} instead.")
         numbers = np.arange(2**self.n_variables)
@@ -58,7 +58,7 @@ class Formula:
 def planted_formula(
     n_variables: int, n_clauses: int, random_state: RandomStateLike = None
 ) -> tuple[Formula, np.ndarray]:
-    """A random reversible formula of 2·n_clauses clauses with an assignment that satisfies it.
+    """Draw a random reversible formula of 2·n_clauses clauses, with an assignment that satisfies it.
 
     A clause is kept when the assignment makes a literal true and another false, so that it satisfies the reverse as
     well.
@@ -77,7 +77,7 @@ def planted_formula(
 
 
 def unsatisfiable_formula(n_variables: int, n_clauses: int = 0, random_state: RandomStateLike = None) -> Formula:
-    """A reversible formula that no assignment satisfies: all 64 sign patterns on six of the variables, and more
+    """Return a reversible formula that no assignment satisfies: all 64 sign patterns on six of the variables, and more
     clauses.
 
     Every assignment makes all six literals of one of those clauses false. n_clauses random ones are added and reversed.
@@ -91,7 +91,7 @@ def unsatisfiable_formula(n_variables: int, n_clauses: int = 0, random_state: Ra
 
 
 def separability_samples(formula: Formula) -> tuple[np.ndarray, np.ndarray]:
-    """X (n, n_variables + 3) and Y (n, 1): the samples that a network of two units fits exactly when ψ is
+    """Return X (n, n_variables + 3) and Y (n, 1): the samples that a network of two units fits exactly when ψ is
     satisfiable."""
     m = formula.n_variables
     d = m + 3
@@ -116,7 +116,7 @@ def separability_samples(formula: Formula) -> tuple[np.ndarray, np.ndarray]:
 
 
 def encode(assignment: np.ndarray) -> Network:
-    """The network of two units that a satisfying assignment (±1 entries) stands for."""
+    """Return the network of two units that a satisfying assignment (±1 entries) stands for."""
     xi = np.asarray(assignment, dtype=float)
     if xi.ndim != 1 or not np.all(np.abs(xi) == 1.0):
         raise ValueError(f"An assignment is a vector of ±1, true and false. Got {assignment!r} instead.")
@@ -125,7 +125,7 @@ def encode(assignment: np.ndarray) -> Network:
 
 
 def decode(network: Network) -> np.ndarray:
-    """The assignment that a network fitting the samples stands for: the signs of one unit's weights, (n_variables,).
+    """Return the assignment that a network fitting the samples encodes: the signs of one unit, (n_variables,).
 
     The other unit's assignment is its negation, which satisfies a reversible formula as well.
     """
@@ -143,7 +143,7 @@ def decode(network: Network) -> np.ndarray:
 
 
 def near_parallel_pair(a: float) -> tuple[Network, Network]:
-    """Two networks of two inputs, two units and one output that agree wherever |x₁| > 2a|x₂|; κ(W) of the first is 1/a.
+    """Return two networks of two inputs and two units that agree wherever |x₁| > 2a|x₂|; κ(W) of the first is 1/a.
 
     [BJW18, Lemma 16]; the printed V² has a in one place where the proof uses 2a.
     """

@@ -155,7 +155,7 @@ class Perturbed:
 
 
 def _square_root(covariance: ArrayLike) -> np.ndarray:
-    """The symmetric S with S² = covariance, which may be singular."""
+    """Return the symmetric S with S² = covariance, which may be singular."""
     C = _finite("covariance", covariance)
     if C.ndim != 2 or C.shape[0] != C.shape[1] or not np.allclose(C, C.T):
         raise ValueError(f"covariance must be a symmetric square matrix. Got shape {C.shape} instead.")

@@ -4,12 +4,12 @@ import numpy as np
 
 
 def unit_rows(rng: np.random.Generator, n_rows: int, n_columns: int) -> np.ndarray:
-    """Rows g/‖g‖ with g ~ N(0, I): independent and uniform on the sphere."""
+    """Draw rows g/‖g‖ with g ~ N(0, I): independent and uniform on the sphere."""
     return normalised(rng.standard_normal((n_rows, n_columns)))
 
 
 def orthonormal(rng: np.random.Generator, n_rows: int, n_columns: int) -> np.ndarray:
-    """M Mᵀ = I if n_rows ≤ n_columns, else MᵀM = I; the distribution is invariant under rotation."""
+    """Draw M with M Mᵀ = I if n_rows ≤ n_columns, else MᵀM = I; the distribution is invariant under rotation."""
     if n_rows < n_columns:
         return orthonormal(rng, n_columns, n_rows).T
     q, r = np.linalg.qr(rng.standard_normal((n_rows, n_columns)))
@@ -18,7 +18,7 @@ def orthonormal(rng: np.random.Generator, n_rows: int, n_columns: int) -> np.nda
 
 
 def conditioned(rng: np.random.Generator, n_rows: int, n_columns: int, condition: float) -> np.ndarray:
-    """U Σ Vᵀ with U, V random orthonormal and Σ_ii = λ^-i for i = 0, …, r − 1, r = min(shape) [GKLW19, §4.3].
+    """Draw U Σ Vᵀ, U and V random orthonormal, Σ_ii = λ^-i for i = 0, …, r − 1, r = min(shape) [GKLW19, §4.3].
 
     λ = condition^(1/(r − 1)), so that the largest singular value is 1 and the smallest 1/condition.
     """
@@ -28,7 +28,7 @@ def conditioned(rng: np.random.Generator, n_rows: int, n_columns: int, condition
 
 
 def near_parallel(rng: np.random.Generator, n_rows: int, n_columns: int, angle: float) -> np.ndarray:
-    """Unit rows 2i and 2i + 1 with angle `angle` between them; a last odd row stands alone.
+    """Draw unit rows of which 2i and 2i + 1 are at `angle`; a last odd row is on its own.
 
     The first of a pair is u, uniform on the sphere, the second cos(angle) u + sin(angle) v with v uniform
     on the unit sphere of u's orthogonal complement.

@@ -20,7 +20,7 @@ NAMES: dict[str, type] = {
 
 
 def distribution(spec: str | Distribution) -> Distribution:
-    """The distribution that spec names, with its numbers in brackets: "student(8)" is StudentT(8.0).
+    """Return the distribution that spec names, with its numbers in brackets: "student(8)" is StudentT(8.0).
 
     Without brackets the parameters take their defaults. A distribution, or any callable
     (rng, n, d) → (n, d), is returned as it is.

@@ -20,7 +20,7 @@ def sample(
     noise: float | Noise = 0.0,
     random_state: RandomStateLike = None,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """X (n, d) drawn from inputs and Y (n, p) = network(X) + E.
+    """Draw X (n, d) from the input distribution and return it with Y (n, p) = network(X) + E.
 
     inputs is a name such as "student(5)" or a callable (rng, n, d) → (n, d). noise is the standard
     deviation of Gaussian noise or a callable (rng, Y) → E. X is drawn first, so that a seed gives the same

@@ -33,7 +33,7 @@ def teacher(
     affine: bool | float = False,
     random_state: RandomStateLike = None,
 ) -> Network:
-    """A random network of n_inputs = d, n_hidden = k and n_outputs = p, with c = 0.
+    """Draw a random network of n_inputs = d, n_hidden = k and n_outputs = p, with c = 0.
 
     kind chooses W:
 
@@ -72,7 +72,7 @@ def teacher(
 def smoothed(
     network: Network, scale: float, *, output_weights: bool = False, random_state: RandomStateLike = None
 ) -> Network:
-    """The network with W + (scale/√d) E in place of W, E of independent N(0, 1) entries.
+    """Return the network with W + (scale/√d) E in place of W, E of independent N(0, 1) entries.
 
     Every row moves by scale in root mean square, whatever the dimension: scale is the τ of [ATV21, §6] and
     √d times the ρ of [GKLW19, eq. 18]. With output_weights, A becomes A + (scale/√p) E′, by which every

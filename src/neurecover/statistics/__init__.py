@@ -1,29 +1,29 @@
 """One-pass sums over samples, mergeable in any order; what leaves them does not grow with n."""
 
 from neurecover.statistics.base import Statistic
-from neurecover.statistics.digits import OutputDigits, OutputPrecision
-from neurecover.statistics.gauss_newton import GaussNewtonSums, ReadoutSums
-from neurecover.statistics.hermite import HermiteCoefficients, HermiteSums, regression_degree
-from neurecover.statistics.influence import Influence, InfluenceSums, ProbeScores, SerialResiduals, sketched
-from neurecover.statistics.model_sums import ModelSums, UnitsOn, incoming
-from neurecover.statistics.moments import Moments
-from neurecover.statistics.preactivations import PreactivationRange
-from neurecover.statistics.residuals import Residuals
+from neurecover.statistics.checks.digits import OutputDigits, OutputPrecision
+from neurecover.statistics.checks.influence import Influence, InfluenceSums, ProbeScores, SerialResiduals, sketch
+from neurecover.statistics.checks.preactivations import PreactivationRange
+from neurecover.statistics.checks.scores import ScoreSums
+from neurecover.statistics.checks.shape_scores import ShapeCross, ShapeScores
+from neurecover.statistics.checks.units_on import UnitsOn, weights_per_unit
+from neurecover.statistics.fits.information import InformationSums
+from neurecover.statistics.fits.readout import ReadoutSums
+from neurecover.statistics.fits.residuals import Residuals
+from neurecover.statistics.moments.hermite import HermiteCoefficients, HermiteSums, regression_degree
+from neurecover.statistics.moments.joint import Moments
 from neurecover.statistics.row_sample import RowSample
-from neurecover.statistics.scores import ScoreSums
-from neurecover.statistics.shape_scores import ShapeCross, ShapeScores
 from neurecover.statistics.together import Alike, Divided, Division, Together
 
 __all__ = [
     "Alike",
     "Divided",
     "Division",
-    "GaussNewtonSums",
     "HermiteCoefficients",
     "HermiteSums",
     "Influence",
     "InfluenceSums",
-    "ModelSums",
+    "InformationSums",
     "Moments",
     "OutputDigits",
     "OutputPrecision",
@@ -39,7 +39,7 @@ __all__ = [
     "Statistic",
     "Together",
     "UnitsOn",
-    "incoming",
     "regression_degree",
-    "sketched",
+    "sketch",
+    "weights_per_unit",
 ]

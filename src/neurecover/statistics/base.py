@@ -57,7 +57,7 @@ class Statistic(ABC):
         return sum(value.nbytes for value in self.sums.values())
 
     def blank(self) -> Self:
-        """A statistic built like this one to which nothing has been added."""
+        """Return a statistic built like this one to which nothing has been added."""
         fresh = copy.copy(self)
         fresh.sums = {
             name: np.full_like(value, -np.inf if name in self.maxima else 0, order="K", subok=False)
@@ -73,11 +73,11 @@ class Statistic(ABC):
             combine(self.sums[name], value, out=self.sums[name])
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Sums and settings, to be stored; `from_arrays` of an equally built statistic reads them back."""
+        """Return sums and settings, to be stored; `from_arrays` of a statistic built alike reads them back."""
         return {name: value.copy("K") for name, value in (self.sums | dict(self.settings)).items()}
 
     def from_arrays(self, arrays: Mapping[str, np.ndarray]) -> Self:
-        """A statistic built like this one that holds the given sums."""
+        """Return a statistic built like this one that holds the given sums."""
         arrays = dict(arrays)  # an open .npz archive reads a member anew each time it is asked
         self._check_alike("The stored arrays", arrays)
         result = copy.copy(self)
@@ -85,12 +85,12 @@ class Statistic(ABC):
         return result
 
     def average(self, name: str) -> np.ndarray:
-        """One of the sums over Σ w, which is n without weights; an error where there is nothing to average."""
+        """Return a sum divided by Σ w, which is n without weights; an error if nothing was added."""
         self._check_any()
         return self.sums[name] / self.weight
 
     def per_row(self, name: str) -> np.ndarray:
-        """One of the sums over n: for w r², whose mean is that of the noise where Var r = σ²/w."""
+        """Return a sum divided by n: for w r², whose mean is σ² where Var r = σ²/w."""
         self._check_any()
         return self.sums[name] / self.n
 
@@ -127,12 +127,12 @@ class Statistic(ABC):
 
 
 def float64(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both blocks in double precision: single-precision samples, double-precision sums."""
+    """Return both blocks in double precision: sums of single-precision samples are double."""
     return np.asarray(X, dtype=np.float64), np.asarray(Y, dtype=np.float64)
 
 
 def by_root(weight: np.ndarray | None, *arrays: np.ndarray) -> tuple[np.ndarray, ...]:
-    """√w times arrays whose first index is the sample, so that products of two of them have its weight."""
+    """Multiply arrays whose first index is the sample by √w, so that products of two of them have weight w."""
     if weight is None:
         return arrays
     root = np.sqrt(weight)
@@ -140,7 +140,7 @@ def by_root(weight: np.ndarray | None, *arrays: np.ndarray) -> tuple[np.ndarray,
 
 
 def add_gram(total: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """total + F Fᵀ in the lower triangle, for features F (q, m) in rows and `total` (q, q) in Fortran order.
+    """Return total + F Fᵀ in the lower triangle, for features F (q, m) in rows and `total` (q, q) in Fortran order.
 
     Written over `total`, without a second matrix of its size.
     """
@@ -150,12 +150,12 @@ def add_gram(total: np.ndarray, features: np.ndarray) -> np.ndarray:
 
 
 def symmetric(lower: np.ndarray) -> np.ndarray:
-    """The whole of a symmetric matrix of which the lower triangle is stored."""
+    """Return the full symmetric matrix of which the lower triangle is stored."""
     return np.tril(lower) + np.tril(lower, -1).T
 
 
 def unpack_symmetric(packed: np.ndarray) -> np.ndarray:
-    """The symmetric (q, q) matrix whose upper triangle, row by row, is `packed`."""
+    """Return the symmetric (q, q) matrix whose upper triangle, row by row, is `packed`."""
     q = (isqrt(8 * len(packed) + 1) - 1) // 2
     matrix = np.empty((q, q), dtype=packed.dtype)
     i, j = _pairs(q)
@@ -165,7 +165,7 @@ def unpack_symmetric(packed: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=16)
 def _pairs(q: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rows and columns of the upper triangle, row by row."""
+    """Return rows and columns of the upper triangle, row by row."""
     return np.triu_indices(q)
 
 
@@ -173,7 +173,7 @@ _buffers = threading.local()
 
 
 def scratch(name: str, shape: tuple[int, int]) -> np.ndarray:
-    """An array to write over, the same memory for every use of the name in a thread.
+    """Return an array to write over, the same memory for every use of the name in a thread.
 
     A new array of megabytes for every block makes the system hand out and take back its pages each time, which takes
     as long as filling it.
@@ -187,7 +187,7 @@ def scratch(name: str, shape: tuple[int, int]) -> np.ndarray:
 
 
 def row_products(Z: np.ndarray, name: str | None = None) -> np.ndarray:
-    """The products z_i·z_j, i ≤ j, of every column of Z (q, m), as (q(q + 1)/2, m); named, in a scratch array."""
+    """Return z_i·z_j, i ≤ j, for every column of Z (q, m): (q(q + 1)/2, m), in a scratch array if named."""
     q, m = Z.shape
     shape = (q * (q + 1) // 2, m)
     products = np.empty(shape) if name is None else scratch(name, shape)
@@ -204,12 +204,12 @@ def row_products(Z: np.ndarray, name: str | None = None) -> np.ndarray:
 
 
 def row_sums(rows: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
-    """Σ w z for the columns z of (q, m)."""
+    """Return Σ w z for the columns z of (q, m)."""
     return rows.sum(axis=1) if weight is None else rows @ weight
 
 
 def setting(name: str, value: np.ndarray | None, default: np.ndarray) -> np.ndarray:
-    """`value` in double precision, or the default; refused where its shape is not the default's."""
+    """Return `value` in double precision, or the default; refuse another shape than the default's."""
     if value is None:
         return default
     array = np.array(value, dtype=np.float64)

@@ -59,7 +59,7 @@ class RowSample(Statistic):
             self.sums |= _nothing(self.sums["random_rows"].shape[1] + 1)
 
     def _settle(self, name: str) -> None:
-        """Join the rows that wait to those held, leave out copies, and let go of the largest keys."""
+        """Merge the rows that wait with those kept, drop copies, and drop the largest keys."""
         held = tuple(self.sums[f"{name}_{part}"] for part in _PARTS)
         keys, numbers, rows = (np.concatenate(parts) for parts in zip(held, *self._waiting[name]))
         self._waiting[name] = []

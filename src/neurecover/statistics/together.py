@@ -24,7 +24,7 @@ S = TypeVar("S", bound=Statistic)
 
 
 def row_numbers(X: np.ndarray, Y: np.ndarray, seed: int) -> np.ndarray:
-    """hash(seed, x, y) of every row as an integer of 64 bits; values count as doubles, and −0 as 0."""
+    """Return hash(seed, x, y) of every row as an integer of 64 bits; values count as doubles, and −0 as 0."""
     odd = np.random.default_rng(seed).integers(2**63, size=X.shape[1] + Y.shape[1], dtype=np.uint64) * np.uint64(2) + 1
     total = np.zeros(len(X), dtype=np.uint64)
     start = 0
@@ -46,7 +46,7 @@ class Division:
     seed: int
 
     def held_out(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-        """A mask of the rows."""
+        """Return a mask of the rows that are held out."""
         return row_numbers(X, Y, self.seed) < np.uint64(int(self.fraction * 2.0**64))
 
 
@@ -62,7 +62,7 @@ class Together(Statistic):
             part.update(X, Y, weight)
 
     def part(self, name: str, kind: type[S]) -> S:
-        """The statistic of that name, which is of that kind."""
+        """Return the statistic of that name, which is of that kind."""
         found = self.parts[name]
         assert isinstance(found, kind)
         return found

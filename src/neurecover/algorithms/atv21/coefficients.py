@@ -22,9 +22,9 @@ from neurecover.algorithms.atv21.steps import population_coefficients
 from neurecover.data import Source, reduce, split
 from neurecover.models import Network
 from neurecover.statistics import HermiteSums, Moments
-from neurecover.statistics.hermite import n_features
-from neurecover.statistics.normality import RadialMoments
-from neurecover.statistics.residual_moments import ResidualMoments
+from neurecover.statistics.checks.normality import RadialMoments
+from neurecover.statistics.moments.hermite import n_features
+from neurecover.statistics.moments.residual import ResidualMoments
 from neurecover.tensors import Span, flatten, inner, multiplicities, n_packed, span
 from neurecover.tensors.power import whitened
 

@@ -34,8 +34,8 @@ from neurecover.results import Estimate
 from neurecover.search.task import Task
 from neurecover.solve import Deadline
 from neurecover.statistics import Moments
-from neurecover.statistics.hermite import n_features
-from neurecover.statistics.truncated import TruncatedSums
+from neurecover.statistics.moments.hermite import n_features
+from neurecover.statistics.moments.truncated import TruncatedSums
 from neurecover.tensors import Span
 
 WHOLE = 3_100  # features of order 4 up to which the span is looked for in all of them

@@ -18,9 +18,9 @@ import numpy as np
 from neurecover.algorithms.atv21.coefficients import OPERATIONS, Coefficients, estimate_coefficients
 from neurecover.algorithms.atv21.steps import population_coefficients
 from neurecover.data import Source
-from neurecover.data.view import Seen, View
+from neurecover.data.views.view import Seen, View
 from neurecover.models import Network
-from neurecover.statistics.hermite import n_features
+from neurecover.statistics.moments.hermite import n_features
 
 QUICK = 3e10  # multiply–adds of a look that only sharpens: about 2 s on one core
 MOST_FEATURES = 60_000  # of one sample; beyond, the tensors are too large

@@ -17,8 +17,7 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.exceptions import UnsolvableError
-from neurecover.fit.networks import as_network, wide
-from neurecover.models import Network, Student
+from neurecover.models import Network, WideStudent, as_network
 from neurecover.tensors import best_weights, flatten, flattening_rank, jennrich, network_moments
 from neurecover.tensors.overcomplete import directions_of_powers
 
@@ -168,7 +167,7 @@ def consolidate(
         raise ValueError(f"Claim B.5 needs act(z) − act(−z) = m z with m ≠ 0, as relu has. Got {activation} instead.")
     L = linear - m * turned @ W
     constant = c - m * turned @ b
-    readout = np.vstack([(right + turned).T, L.T, constant[None]])
-    network = as_network(wide(Student(activation, np.column_stack([W, b]), readout, bias=True, affine=True)))
+    theta = np.vstack([constant, L.T, (right + turned).T])
+    network = as_network(WideStudent(activation, (np.column_stack([b, W]),), theta, W.shape[1] + 1, bias=1))
     assert isinstance(network, Network)
     return network

@@ -20,7 +20,7 @@ from scipy.special import chdtrc
 
 from neurecover.certificate import CertificateOptions, Check
 from neurecover.data import Prepared, subsample
-from neurecover.data.repaired import Repaired, Uncontradicted
+from neurecover.data.views.repaired import Repaired, Uncontradicted
 from neurecover.results import Estimate
 
 GROSS = 1e-6  # of the outputs' size: an output further from the network than this is corrupted

@@ -29,7 +29,7 @@ from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights
 from neurecover.data import Mapped, Source, Whitening, reduce
 from neurecover.results import Estimate
 from neurecover.statistics import HermiteSums, regression_degree
-from neurecover.statistics.hermite import hermite_features, n_features, root_factorials
+from neurecover.statistics.moments.hermite import hermite_features, n_features, root_factorials
 from neurecover.tensors import joint_diagonalise, unpack
 
 

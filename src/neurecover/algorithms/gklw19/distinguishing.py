@@ -16,7 +16,7 @@ import numpy as np
 
 from neurecover.data import ArraySource, Source, reduce
 from neurecover.models import Network
-from neurecover.statistics.opposite_signs import DistinguishingSums
+from neurecover.statistics.moments.opposite_signs import DistinguishingSums
 from neurecover.tensors import pack, root_multiplicities
 
 MAX_ENTRIES = 20_000_000  # of M, beyond which the diagnostic is not computed

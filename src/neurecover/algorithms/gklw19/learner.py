@@ -35,14 +35,14 @@ from neurecover.algorithms.gklw19.pure_neuron import (
 from neurecover.algorithms.gklw19.reflection import SIGNIFICANCE, SymmetryTest, symmetry_test
 from neurecover.certificate import Check
 from neurecover.data import Mapped, Oracle, Source, Whitening, reduce, split
-from neurecover.data.reflected import with_reflections
+from neurecover.data.oracles.reflected import with_reflections
 from neurecover.exceptions import UnsolvableError
 from neurecover.fit.point import Readout
-from neurecover.models import Model, Network, Student
+from neurecover.models import Model, Network, WideStudent, as_student
 from neurecover.results import Estimate
 from neurecover.search.task import Task
 from neurecover.statistics import Moments, ReadoutSums, Residuals
-from neurecover.statistics.hidden_gradient import HiddenGradient
+from neurecover.statistics.fits.hidden_gradient import HiddenGradient
 
 GRADIENT_STEPS = 100
 
@@ -168,24 +168,24 @@ def _units(
 
 def _finish(source: Source, network: Network, hidden: str) -> tuple[Network, float]:
     """The network after its last step, and its mean squared residual per output."""
-    student = Student(network.activation, network.W, network.A.T, bias=False, affine=False)
+    student = as_student(network, bias=False)
     if hidden == "readout":
         sums = reduce(source, ReadoutSums(student)).sums
-        student = replace(student, readout=student.readout + Readout(sums["hh"]).solve(sums["hr"]))
+        student = replace(student, theta=student.theta + Readout(sums["hh"]).solve(sums["hr"]))
     elif hidden == "gradient":
         student = _descend_hidden(source, student)
     elif hidden != "algorithm 1":
         raise ValueError(f"hidden needs to be algorithm 1, readout or gradient. Got {hidden!r} instead.")
-    result = Network(student.V, None, student.A, activation=network.activation)
+    result = Network(student.V[0], None, student.top.T, activation=network.activation)
     return result, reduce(source, Residuals(result, result.n_outputs, result.n_hidden)).mse
 
 
-def _descend_hidden(source: Source, student: Student) -> Student:
+def _descend_hidden(source: Source, student: WideStudent) -> WideStudent:
     """Gradient descent on W with A fixed, from Algorithm 1's W; steps are halved until the error falls."""
-    size = 1.0 / max(float(np.linalg.norm(student.A, 2)) ** 2, 1e-300)  # for inputs of unit second moment
+    size = 1.0 / max(float(np.linalg.norm(student.top, 2)) ** 2, 1e-300)  # for inputs of unit second moment
     here = reduce(source, HiddenGradient(student))
     for _ in range(GRADIENT_STEPS):
-        moved = replace(student, V=student.V + size * here.average("descent"))
+        moved = student.moved(size * here.average("descent"))
         there = reduce(source, HiddenGradient(moved))
         if there.sums["rr"] < here.sums["rr"]:
             student, here, size = moved, there, 1.5 * size

@@ -20,7 +20,7 @@ from neurecover.data import Source, reduce
 from neurecover.exceptions import UnsolvableError
 from neurecover.statistics import HermiteSums, Moments
 from neurecover.statistics.base import symmetric
-from neurecover.statistics.detector import PureNeuronSums
+from neurecover.statistics.moments.detector import PureNeuronSums
 from neurecover.tensors import joint_diagonalise, root_multiplicities, unpack
 from neurecover.tensors.alternating import alternating_least_squares
 

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import betainc
 
 from neurecover.data import Source, reduce
-from neurecover.statistics.odd_projections import OddProjections
+from neurecover.statistics.checks.symmetry import OddProjections
 
 DIRECTIONS = 24
 SCALES = (0.5, 1.0, 2.0)  # of the argument of the sine, in standard deviations of the projection

@@ -16,7 +16,7 @@ import numpy as np
 
 from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.gp18.common import own_inputs, refuse_unless
-from neurecover.algorithms.gp18.step_one import hermite_coefficients
+from neurecover.algorithms.gp18.landscape.step_one import hermite_coefficients
 from neurecover.data import split
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
@@ -45,7 +45,7 @@ class CliqueRecord:
 def correlation_cliques(
     second: np.ndarray, error: np.ndarray | None = None, n_hidden: int | None = None
 ) -> BinaryUnits:
-    """The units from E[f(x)(x xᵀ − I)] (d, d) [GP18, Alg. 3 and Theorem 8].
+    """Return the units from E[f(x)(x xᵀ − I)] (d, d) [GP18, Alg. 3 and Theorem 8].
 
     The threshold on the correlations is put into the widest relative gap that leaves cliques, n_hidden of them if that
     is given. All correlations within a unit are equal by symmetry, so that cliques whose correlations differ by more
@@ -70,7 +70,7 @@ def correlation_cliques(
 
 
 def _even(second: np.ndarray, error: np.ndarray, members: np.ndarray) -> bool:
-    """Whether the correlations within a clique are equal up to their standard errors."""
+    """Return whether the correlations within a clique are equal up to their standard errors."""
     inside = np.ix_(members, members)
     pairs = np.triu_indices(int(members.sum()), 1)
     values = second[inside][pairs]
@@ -78,7 +78,7 @@ def _even(second: np.ndarray, error: np.ndarray, members: np.ndarray) -> bool:
 
 
 def _cliques(graph: np.ndarray) -> np.ndarray | None:
-    """Disjoint cliques of two vertices or more as 0/1 rows; None where the graph is not made of cliques alone."""
+    """Return disjoint cliques of two or more vertices as 0/1 rows; None if the graph is not made of cliques alone."""
     graph = graph | np.eye(len(graph), dtype=bool)
     members = np.unique(graph, axis=0)  # in a union of cliques every vertex has the whole of its clique for a row
     if np.any(members.sum(axis=0) != 1):
@@ -87,7 +87,7 @@ def _cliques(graph: np.ndarray) -> np.ndarray | None:
 
 
 def _rate(first: np.ndarray, second: np.ndarray, W: np.ndarray) -> float:
-    """ρ as the ratio of second to first coefficients within the units."""
+    """Return ρ as the ratio of second to first coefficients within the units."""
     size = W.sum(axis=1)
     pairs = (np.einsum("ki,ij,kj->k", W, second, W) - W @ np.diag(second)) / (size * (size - 1.0))
     singles = (W @ first) / size

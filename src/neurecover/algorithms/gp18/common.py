@@ -7,14 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.algorithms.gp18.upper import with_linear_upper
+from neurecover.algorithms.gp18.layers.upper import with_linear_upper
 from neurecover.data import Mapped, Source, Whitening, reduce
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Composite
 from neurecover.search.task import Task
 from neurecover.statistics import Moments
 
-_NOT_STANDARD = 6.0  # standard errors
+_NOT_STANDARD = 6.0  # standard errors, which a moment of standard inputs exceeds with probability 2e-9
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class OwnInputs:
     whitening: Whitening | None
 
     def composite(self, W: np.ndarray, threshold: np.ndarray, activation: Activation) -> Composite:
-        """Units of the inputs below the best affine upper part, on whitened inputs: w = B w_z, t = t_z + w·mean."""
+        """Return units of the inputs below the best affine upper part: w = B w_z, t = t_z + w·mean."""
         network = with_linear_upper(self.source, W, threshold, activation)
         if self.whitening is None:
             return network
@@ -34,7 +34,7 @@ class OwnInputs:
 
 
 def own_inputs(source: Source) -> OwnInputs:
-    """The inputs in their own axes, in which weights are 0 or 1; UnsolvableError unless they look standard normal."""
+    """Return the inputs before whitening, where weights are 0 or 1; UnsolvableError if they are not standard normal."""
     own = OwnInputs(source, None)
     if isinstance(source, Mapped):
         own = OwnInputs(source.parent, source._whitening)
@@ -55,7 +55,7 @@ def own_inputs(source: Source) -> OwnInputs:
 def refuse_unless(
     name: str, task: Task, activations: tuple[str, ...] | None = None, *, several: bool = False
 ) -> str | None:
-    """What every algorithm here needs: one output unless it says otherwise, an activation it knows, k ≤ d."""
+    """Return why the task is refused, or None: it needs one output (or `several`), a known activation, and k ≤ d."""
     if activations is not None and task.activation.name not in activations:
         return f"{name} is for {' or '.join(activations)} units. Got {task.activation} instead."
     if task.n_outputs != 1 and not several:

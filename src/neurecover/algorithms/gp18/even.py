@@ -12,8 +12,8 @@ import numpy as np
 
 from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.gp18.common import refuse_unless
-from neurecover.algorithms.gp18.step_one import hermite_coefficients
-from neurecover.algorithms.gp18.upper import with_linear_upper
+from neurecover.algorithms.gp18.landscape.step_one import hermite_coefficients
+from neurecover.algorithms.gp18.layers.upper import with_linear_upper
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
 from neurecover.search.task import Task
@@ -32,7 +32,7 @@ class EvenUnits:
 def even_units(
     fourth: np.ndarray, d: int, n_hidden: int, rng: np.random.Generator, *, sign: float = 1.0, restarts: int = 10
 ) -> EvenUnits:
-    """The k local maxima of sign·T₄(z, z, z, z) on the sphere, each in the complement of the others [GP18, Theorem 10].
+    """Find the k local maxima of sign·T₄(z, z, z, z) on the sphere, each orthogonal to the others [GP18, Theorem 10].
 
     fourth is packed. sign is that of the activation's û₄. The climb is the power method with the shift that makes it
     monotone.
@@ -51,7 +51,7 @@ def even_units(
 
 
 def _climb(T: np.ndarray, W: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """A local maximum in the complement of the rows of W, from a random start."""
+    """Return a local maximum in the complement of the rows of W, from a random start."""
     d = T.shape[0]
     basis = np.linalg.svd(np.eye(d) - W.T @ W)[0][:, : d - len(W)]
     small = T
@@ -62,7 +62,7 @@ def _climb(T: np.ndarray, W: np.ndarray, rng: np.random.Generator) -> np.ndarray
 
 
 def _climb_from(T: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """z ← T(·, z, z, z) + s z, normalised; the shift s keeps T(z⁴) + s‖z‖⁴ convex along the way, so it only rises."""
+    """Iterate z ← T(·, z, z, z) + s z, normalised; the shift s makes T(z⁴) + s‖z‖⁴ convex, so it only rises."""
     r = len(z)
     shift = 0.5 * float(np.linalg.norm(T.reshape(r * r, r * r), 2))
     for _ in range(2_000):

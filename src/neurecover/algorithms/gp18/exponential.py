@@ -27,7 +27,7 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
 from neurecover.statistics.base import Statistic
 
-BASE = 0.4
+BASE = 0.4  # shift −base·1 at which the curvature is taken, as `Tilt.base` is that of the search
 
 
 class TiltedMeans(Statistic):
@@ -72,7 +72,7 @@ class TiltedCorrelations(Statistic):
 def exponential_cliques(
     source: Source, rng: np.random.Generator, n_hidden: int | None = None, *, base: float = BASE
 ) -> BinaryUnits:
-    """The units as the cliques of the curvature of g at −base·1, its errors from two halves of the samples."""
+    """Return the units as the cliques of the curvature of g at −base·1, its errors from two halves of the samples."""
     halves = split(source, 0.5, int(rng.integers(2**31)))
     z = np.full(source.n_inputs, -base)
     first, other = (reduce(half, TiltedCorrelations(z)) for half in halves)
@@ -100,7 +100,7 @@ DEFAULT = Tilt()
 
 
 def exponential_units(source: Source, rng: np.random.Generator, tilt: Tilt = DEFAULT) -> BinaryUnits:
-    """The units of f = P(e^{w₁·x}, …), disjoint 0/1 weights and positive P, one after the other [GP18, Theorem 9].
+    """Find the units of f = P(e^{w₁·x}, …), disjoint 0/1 weights and positive P, one by one [GP18, Theorem 9].
 
     Every step is a pass over the samples. Inputs of a unit that was found are left out of the next search, which ends
     when no gradient is left above a tenth of the first.
@@ -126,7 +126,7 @@ def exponential_units(source: Source, rng: np.random.Generator, tilt: Tilt = DEF
 def _simplex_maximum(
     source: Source, free: np.ndarray, rng: np.random.Generator, tilt: Tilt, gamma: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """A maximum of g(z − base·1) − γ‖z‖² on {z ≥ 0, Σz = R} over the free inputs, and ∇g there."""
+    """Return a maximum of g(z − base·1) − γ‖z‖² on {z ≥ 0, Σz = R} over the free inputs, and ∇g there."""
     z = np.where(free, rng.uniform(0.5, 1.5, len(free)), 0.0)
     z *= tilt.radius / z.sum()
     gradient = np.zeros(len(free))
@@ -143,7 +143,7 @@ def _simplex_maximum(
 
 
 def _onto_simplex(v: np.ndarray, radius: float) -> np.ndarray:
-    """The point of {z ≥ 0, Σz = R} nearest to v; entries of −∞ become 0."""
+    """Return the point of {z ≥ 0, Σz = R} nearest to v; entries of −∞ become 0."""
     ordered = np.sort(v[np.isfinite(v)])[::-1]
     excess = (np.cumsum(ordered) - radius) / np.arange(1, len(ordered) + 1)
     shift = excess[np.flatnonzero(ordered > excess)[-1]]

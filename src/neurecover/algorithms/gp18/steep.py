@@ -21,15 +21,15 @@ from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.gp18.common import refuse_unless
-from neurecover.algorithms.gp18.upper import with_linear_upper
+from neurecover.algorithms.gp18.layers.upper import with_linear_upper
 from neurecover.data import Source, subsample
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
 from neurecover.search.task import Task
-from neurecover.statistics.hermite import hermite_features
+from neurecover.statistics.moments.hermite import hermite_features
 
 WIDTHS = {1: (0.3, 0.15, 0.08), 2: (0.3, 0.2, 0.12)}  # the noise of δ″ grows like ε^−5/2, that of δ′ like ε^−3/2
-_MAX_INPUTS = 6
+_MAX_INPUTS = 6  # the number of starts on the sphere grows exponentially with them
 _APART = 0.97  # |cos| above which two maxima are one
 _NEAR = 0.9  # |cos| to a maximum above which a start leads to it
 _SCANNED = 32  # directions at a time
@@ -54,7 +54,7 @@ class SteepDirections:
 def correlation(
     z: np.ndarray, s: float, X: np.ndarray, f: np.ndarray, eps: float, order: int
 ) -> tuple[float, np.ndarray, float]:
-    """−E[f δ′_ε(z·x − s)] for order 1, E[f δ″_ε(z·x − s)] for order 2, with its derivatives in z (d,) and s."""
+    """Return −E[f δ′_ε(z·x − s)] for order 1, E[f δ″_ε(z·x − s)] for order 2, with its derivatives in z (d,) and s."""
     u = (X @ z - s) / eps
     bell = np.exp(-0.5 * u * u) / (np.sqrt(2.0 * np.pi) * eps)
     if order == 1:
@@ -74,7 +74,7 @@ def gradient_search(
     directions: int | None = None,
     max_samples: int = 100_000,
 ) -> SteepDirections:
-    """The n_hidden strongest local maxima of the correlation, from standard Gaussian inputs and one output."""
+    """Return the n_hidden strongest local maxima of the correlation, from standard Gaussian inputs and one output."""
     act = activations.get(activation)
     if act.name not in ("step", "relu"):
         raise ValueError(f"The search knows step and relu units. Got {act} instead.")
@@ -116,7 +116,7 @@ class _Maximum:
 def _maxima(
     X: np.ndarray, f: np.ndarray, Z: np.ndarray, order: int, known: list[_Maximum], wanted: int
 ) -> list[_Maximum]:
-    """Local maxima that noise does not explain, from the starts Z, strongest first, other than those that are known."""
+    """Find local maxima that noise does not explain, from the starts Z, strongest first; known ones are left out."""
     found: list[_Maximum] = []
     misses = 0
     coarse = slice(0, _COARSE)
@@ -142,7 +142,7 @@ def _maxima(
 
 
 def _abrupt(value: float, z: np.ndarray, s: float, X: np.ndarray, f: np.ndarray, order: int) -> bool:
-    """Whether the correlation at the narrowest width is above its noise, and grows as the width shrinks.
+    """Return whether the correlation at the narrowest width is above its noise, and grows as the width shrinks.
 
     At a unit it grows like 1/ε; elsewhere it stays as it is once ε is below the scale on which f bends.
     """
@@ -153,7 +153,7 @@ def _abrupt(value: float, z: np.ndarray, s: float, X: np.ndarray, f: np.ndarray,
 
 
 def _noise(z: np.ndarray, s: float, X: np.ndarray, f: np.ndarray, eps: float, order: int) -> float:
-    """The standard error of the correlation."""
+    """Return the standard error of the correlation."""
     u = (X @ z - s) / eps
     bell = np.exp(-0.5 * u * u) / (np.sqrt(2.0 * np.pi) * eps)
     kernel = u / eps if order == 1 else (u * u - 1.0) / eps**2
@@ -161,8 +161,10 @@ def _noise(z: np.ndarray, s: float, X: np.ndarray, f: np.ndarray, eps: float, or
 
 
 def _remainder(X: np.ndarray, y: np.ndarray, activation: Activation, found: list[_Maximum]) -> np.ndarray:
-    """y less its best polynomial of degree 4, whose bends a wide kernel would take for kinks, and less what the units
-    found so far explain: u(z·x − s) times 1, the inputs, and one another."""
+    """Subtract from y its best polynomial of degree 4 and what the units found so far explain.
+
+    A wide kernel takes the polynomial's bends for kinks. Units explain u(z·x − s) times 1, the inputs, one another.
+    """
     features = hermite_features(X, 4)
     if found:
         H = activation(X @ np.array([top.z for top in found]).T - np.array([top.s for top in found])).T
@@ -174,7 +176,7 @@ def _remainder(X: np.ndarray, y: np.ndarray, activation: Activation, found: list
 
 
 def _scan(Z: np.ndarray, X: np.ndarray, f: np.ndarray, eps: float, order: int) -> list[tuple[float, np.ndarray, float]]:
-    """The largest |correlation| over s ≥ 0 for every row of Z, strongest first; binned to a quarter of the width."""
+    """Return the largest |correlation| over s ≥ 0 for every row of Z, strongest first, on bins of a quarter width."""
     step, low, high = 0.25 * eps, -1.0, 4.0
     bins = int(np.ceil((high - low) / step))
     centres = low + (np.arange(bins) + 0.5) * step

@@ -9,7 +9,7 @@ from neurecover.certificate.information.normal_form import signs_are_convention
 from neurecover.certificate.information.sole_equations import n_independent
 from neurecover.certificate.options import DEFAULTS, CertificateOptions
 from neurecover.data import ArraySource, Source
-from neurecover.statistics.model_sums import sides
+from neurecover.statistics.checks.units_on import sides
 
 GLANCE = 64  # rows in which a column has a value twice if it is other than usual in few rows
 

@@ -47,7 +47,7 @@ from neurecover.certificate.options import DEFAULTS, CertificateOptions
 from neurecover.certificate.signs.ambiguity import sign_ambiguities
 from neurecover.data import Source, reduce
 from neurecover.models import Network, are_biases, free_directions, parameters, with_parameters
-from neurecover.statistics import ModelSums
+from neurecover.statistics import InformationSums
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ def seen_weights(
     theta, P = parameters(normal), len(parameters(normal))
     inputs = inputs if normal.C is None else usual_rows(normal, inputs, options)
     inputs_away = away_from_kinks(inputs, normal, options.at_kink)
-    F = reduce(inputs_away, ModelSums(normal)).curvature()
+    F, _ = reduce(inputs_away, InformationSums.of(normal)).information()
     free = np.ones(P, dtype=bool) if bias else ~are_biases(normal)
     size = np.where(free, np.diag(F), 0.0)
     live = size > options.open.dead * size.max(initial=1e-300)
@@ -239,4 +239,4 @@ def _rescaled(normal: Layered, open_: np.ndarray) -> tuple[Layered, np.ndarray]:
         above = np.setdiff1d(np.flatnonzero(G[:, unit] != 0.0), own)
         factor[own] /= length
         factor[above] *= length**h
-    return with_parameters(normal, theta * factor), factor  # type: ignore[type-var]
+    return with_parameters(normal, theta * factor), factor

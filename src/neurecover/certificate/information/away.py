@@ -9,9 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.data import Source
-from neurecover.data.view import Seen, View
+from neurecover.data.views.view import Seen, View
 from neurecover.models import Model
-from neurecover.statistics.model_sums import sides
+from neurecover.statistics.checks.units_on import sides
 
 
 def away_from_kinks(samples: Source, model: Model, near: float) -> Source:

@@ -29,15 +29,13 @@ from functools import cached_property
 
 import numpy as np
 
-from neurecover.certificate.information.tangent import student_order
 from neurecover.certificate.options import DEFAULTS, CertificateOptions, ProductOptions
 from neurecover.data import Source
-from neurecover.fit.networks import as_student
 from neurecover.fit.options import FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.products import Products
 from neurecover.fit.samples import Samples
-from neurecover.models import Composite, DeepNetwork, Model, Network, are_biases, free_directions
+from neurecover.models import Composite, DeepNetwork, Model, Network, as_student, free_directions, free_parameters
 from neurecover.solve import afford
 from neurecover.solve.conjugate import Operator, Solution, conjugate_gradients
 
@@ -82,12 +80,13 @@ def by_products(
     size = max(float(np.abs(array).max(initial=0.0)) for array in arrays) or 1.0
     student, held = as_student(network, bias), Samples.of(samples, bias)
     point = Point(replace(held, Y=held.Y / size), replace(student, theta=student.theta / size), FitOptions())
-    order = student_order(network, bias)
-    free = np.flatnonzero(np.ones(network.n_parameters, dtype=bool) if bias else ~are_biases(network))
+    free, order = free_parameters(network, bias), student.parameter_order
     G = _free_scales(network, free)
+    scales = np.empty((len(order), G.shape[1]))
+    scales[order] = G[free]
     moves, n_alone, weakest = np.zeros((len(free), options.draws)), 0, 0.0
     if point.fits_single:
-        system = System(Products(point, double=True), G[order[: student.size]], options.by_products)
+        system = System(Products(point, double=True), scales[: student.size], options.by_products)
         rng = np.random.default_rng(0)
         weakest = system.weakest(rng)
     left = np.zeros(held.Y.shape)
@@ -101,10 +100,8 @@ def by_products(
             break
         rest = noise - system.products.forward(step)
         if draw < options.draws:
-            moved = np.zeros(network.n_parameters)
             readout = system.products.readout_of(rest)
-            moved[order] = np.concatenate([step.astype(np.float64) / size, readout.ravel()])
-            moves[:, draw] = moved[free]
+            moves[:, draw] = np.concatenate([step.astype(np.float64) / size, readout.T.ravel()])[order]
         left += system.products.unexplained(rest) ** 2
         n_alone = int(np.count_nonzero(left < (draw + 1) * options.by_products.alone))
     n_determinable = len(free) - G.shape[1]

@@ -14,10 +14,9 @@ import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 from scipy.special import chdtrc
 
-from neurecover.models import Model, Network, Student, are_biases, free_directions
+from neurecover.models import Model, free_directions
 from neurecover.solve import afford
-from neurecover.statistics import GaussNewtonSums, ModelSums
-from neurecover.statistics.gauss_newton import network_order
+from neurecover.statistics import InformationSums
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,23 +35,11 @@ class Information:
     score: np.ndarray
 
     @classmethod
-    def of_model(cls, sums: ModelSums, bias: bool = True) -> Information:
-        """From the Jacobian of any network; bias=False fixes its biases."""
-        P, gram, score = sums.n_parameters, sums.curvature(), sums.sums["jr"]
-        free = np.flatnonzero(np.ones(P, dtype=bool) if bias else ~are_biases(sums.model))
-        cross, right = gram[free][:, P:], np.concatenate([score[free], score[P:]])
-        return cls(sums.model, free, gram[np.ix_(free, free)], cross, gram[P:, P:], right)
-
-    @classmethod
-    def of_network(cls, network: Network, sums: GaussNewtonSums) -> Information:
-        """For one hidden layer, from sums that do not grow with the number of outputs."""
-        (m, D), (q, p) = sums.student.V.shape, sums.student.readout.shape
-        n_probes = len(sums.sums["hh"]) - q
-        # F is written and read a few times, which is slower than arithmetic.
-        afford(100.0 * (m * D + p * (q + n_probes)) ** 2)
-        F, score, free = sums.information()
-        P = len(free)
-        return cls(network, free, F[:P, :P], F[:P, P:], F[P:, P:], score)
+    def of(cls, sums: InformationSums) -> Information:
+        """Return what the sums at a network say."""
+        afford(100.0 * sums.size**2)  # F is written and read a few times, which is slower than arithmetic
+        (F, score), P = sums.information(), len(sums.free)
+        return cls(sums.model, sums.free, F[:P, :P], F[:P, P:], F[P:, P:], score)
 
     @cached_property
     def scale(self) -> np.ndarray:
@@ -123,9 +110,3 @@ class Information:
         kept = values > 1e-8
         along = vectors[:, kept].T @ (g / scale)
         return float(chdtrc(np.count_nonzero(kept), np.sum(along**2 / values[kept]) / noise_variance))
-
-
-def in_network_order(network: Network, bias: bool, of_student: np.ndarray) -> np.ndarray:
-    """A matrix over the parameters of a network's student, in the order of its free parameters."""
-    _, order = network_order(Student.of(network, bias))
-    return of_student[order][:, order]

@@ -15,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.certificate.signs.ambiguity import turned
-from neurecover.data import Whitening, unwhitened
+from neurecover.data import Whitening, unwhiten
 from neurecover.models import Composite, DeepNetwork, Layered, Model, Network, Polynomial, free_directions, parameters
 from neurecover.models.layered import looks_back
 
@@ -29,7 +29,7 @@ def aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
     if isinstance(model, Composite) or model.C is None:
         return _aligned(model, whitening)
     white, plain = _aligned(model.with_layers(model.layers, None), whitening)
-    normal = unwhitened(model, whitening).normal_form()
+    normal = unwhiten(model, whitening).normal_form()
     assert isinstance(white, Layered)
     white = white.with_layers(white.layers, model.C)
     if isinstance(white, Network) and isinstance(plain, Network) and signs_are_convention(normal):
@@ -47,7 +47,7 @@ def signs_are_convention(model: Model) -> bool:
 
 def _aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
     """`aligned` for a network without an affine term."""
-    final = unwhitened(model, whitening)
+    final = unwhiten(model, whitening)
     normal = final.normal_form()
     length = np.linalg.norm(final.hidden_weights[0], axis=1)
     factor = np.where(length > 0.0, length, 1.0) if model.activation.homogeneity is not None else np.ones(len(length))

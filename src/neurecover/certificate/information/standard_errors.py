@@ -8,14 +8,14 @@ import numpy as np
 from scipy.special import stdtrit
 
 from neurecover.certificate.information.many_weights import ManyWeights
-from neurecover.certificate.information.matrix import Information, in_network_order
+from neurecover.certificate.information.matrix import Information
 from neurecover.certificate.information.normal_form import ToNormalForm, by_name
 from neurecover.certificate.options import DEFAULTS, CertificateOptions
 from neurecover.certificate.verdict import ParameterArrays
 from neurecover.data import Source, Whitening, reduce
 from neurecover.models import Model, Network, parameters
 from neurecover.solve import afford
-from neurecover.statistics import Influence, InfluenceSums, OutputPrecision, ScoreSums, sketched
+from neurecover.statistics import Influence, InfluenceSums, OutputPrecision, ScoreSums, sketch
 
 
 @dataclass(frozen=True)
@@ -82,14 +82,14 @@ def drawn_errors(information: ManyWeights, normal: Model, whitening: Whitening, 
 
 def _influence(information: Information, moves: np.ndarray, samples: Source, scores: ScoreSums | None) -> Influence:
     if scores is None:
-        sums = InfluenceSums(information.model, information.free, moves, sketched(information.root))
+        sums = InfluenceSums(information.model, information.free, moves, sketch(information.root))
         equations, P = samples.count() * information.model.n_outputs, len(information.free)
         afford(2.0 * equations * P * sums.root.shape[1] + 2.0 * samples.count() * moves.size)
         return reduce(samples, sums).influence()
     afford(4.0 * len(moves) ** 3)
     white = information.model
     assert isinstance(white, Network)
-    B = in_network_order(white, scores.student.bias, scores.covariance())
+    B = scores.covariance()
     n_inputs = (len(moves) - white.n_outputs) // white.n_hidden - 1 - white.n_outputs
     variances = np.einsum("ij,ij->i", moves @ B, moves)
     return scores.influence(variances, information.n_determinable, n_inputs)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.models import Composite, Model
-from neurecover.statistics import SerialResiduals, UnitsOn, incoming
+from neurecover.statistics import SerialResiduals, UnitsOn, weights_per_unit
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ def visible_unit(
     and `serial` the residuals where there is noise.
     """
     k, p = len(white.hidden_weights[0]), white.n_outputs
-    D = int(incoming(white)[0]) if k else 1
+    D = int(weights_per_unit(white)[0]) if k else 1
     sides = close.sums
     near = np.maximum(sides["n"] - sides["on"] - sides["off"], 1)[:k]
     angle = float(np.max(close.near * np.sqrt(D) * needed[:k] / near, initial=0.0))

@@ -8,7 +8,8 @@ way,
     L + Σ_{j ∈ T} A_j w_jᵀ + Σ_ν θ_ν (δL_ν + Σ_{j ∈ T} A_j δw_νjᵀ) = 0.
 
 Orthogonal to all δL and A_j δw_jᵀ this is an equation for T alone; T then gives θ, where a unit that looks to the side
-with fewer samples is right as it is unless it is in T. One sample agrees with every T; two or more tell them apart.
+with fewer samples is right as it is unless it is in T. One sample agrees with every T; two or more tell them apart. A
+unit that is never off is in L as a whole, and what T leaves of L is of rank one.
 """
 
 from __future__ import annotations
@@ -18,27 +19,48 @@ from dataclasses import replace
 
 import numpy as np
 
-from neurecover.data import Source, reduce
-from neurecover.models import Network, Student
-from neurecover.search.gates.engine import find_subsets
-from neurecover.statistics import GaussNewtonSums, PreactivationRange
+from neurecover.fit.descent import Fit
+from neurecover.models.signs import find_subsets, flips_beside_steady
+from neurecover.models.wide import WideStudent
+from neurecover.search.covariance import Turning
+from neurecover.search.units import narrowest
 
 AGREES = 1e-6  # relative misfit of the equations, as for signs
 OPEN = 1e-12  # of the largest curvature: what is no more than rounding
+MOST_WEIGHTS = 2_000  # hidden weights whose curvature is formed: seconds
+ROWS = 4_096  # at a time
 
 
-def candidates(source: Source, student: Student) -> Iterator[np.ndarray]:
-    """Yield hidden weights (k, D) that leave no affine part, some units changed and others reversed, the best first."""
-    k, d = student.n_hidden, student.n_inputs
-    if student.activation.name != "relu" or not student.bias or k == 0:
-        return
-    units = Network(student.V[:, :d], student.V[:, d], student.A, None, student.activation)
-    seen = reduce(source, PreactivationRange(units)).sums
-    student = _turned(student, 2 * seen["on"] > seen["n"])
-    dV, dL = _open_directions(reduce(source, GaussNewtonSums(student)))
-    linear = student.readout[k : k + d].T.ravel()
-    columns = np.einsum("oj,jd->odj", student.A, student.V[:, :d]).reshape(-1, k)
-    moves = np.einsum("oj,vjd->odvj", student.A, dV[:, :, :d]).reshape(len(linear), len(dV), k)
+def beside_always_on(fit: Fit, n_hidden: int | None) -> Iterator[WideStudent]:
+    """Yield networks for an exact fit whose signs no equations explain, a unit being off in few rows or in none."""
+    if 0 < fit.student.size <= MOST_WEIGHTS:
+        yield from beside_seldom_off(fit.point.samples.F, fit.student)
+    few = narrowest(fit)
+    if n_hidden is None or few.student.widths[0] < n_hidden:
+        yield from beside_never_off(few.point.samples.F, few.student)
+
+
+def beside_never_off(F: np.ndarray, student: WideStudent) -> Iterator[WideStudent]:
+    """Yield the network with one more unit, on in all rows F, if there is one."""
+    turning = Turning.of(student, 0, affine=False)
+    linear = turning.target.reshape(len(turning.rows), -1)
+    found = flips_beside_steady(turning.A, turning.V[:, turning.kept :], linear, turning.slope, AGREES)
+    if found is not None:
+        flips, a, w = found
+        rows, V = turning.turned(flips)
+        unit = np.append(1.0 - float((F[:, 1:] @ -w).min()), -w)
+        yield replace(student, V=(np.vstack([V, unit]),), theta=np.vstack([rows.T, a]), skips=False)
+
+
+def beside_seldom_off(F: np.ndarray, student: WideStudent) -> Iterator[WideStudent]:
+    """Yield networks without an affine part, some units changed and others reversed, the best first."""
+    turning = Turning.of(student, 0, affine=False)
+    rows, V = turning.turned((F @ student.V[0].T > 0.0).mean(axis=0) > 0.5)
+    A, k, d = turning.A, len(V), F.shape[1] - 1
+    linear = (student.theta[1 : d + 1].T + A @ (student.V[0] - V)[:, 1:] / 2.0).ravel()
+    dV, dL = _open_directions(F, V, A)
+    columns = np.einsum("oj,jd->odj", A, V[:, 1:]).reshape(-1, k)
+    moves = np.einsum("oj,vjd->odvj", A, dV[:, :, 1:]).reshape(len(linear), len(dV), k)
     slides = dL.reshape(len(dV), len(linear)).T
     left, sizes, _ = np.linalg.svd(np.hstack([moves.reshape(len(linear), -1), slides]), full_matrices=False)
     basis = left[:, sizes > AGREES * sizes.max(initial=0.0)]
@@ -51,30 +73,21 @@ def candidates(source: Source, student: Student) -> Iterator[np.ndarray]:
         ways[np.abs(ways) <= AGREES * np.abs(moves).max(initial=0.0)] = 0.0  # rounding where no open unit is in T
         theta = np.linalg.lstsq(ways, -rest, rcond=AGREES)[0]
         if np.linalg.norm(rest + ways @ theta) <= AGREES * np.linalg.norm(linear):
-            yield _reversed(student.V + np.einsum("v,vjd->jd", theta, dV), flips)
+            found = V + np.einsum("v,vjd->jd", theta, dV)
+            yield replace(student, V=(np.where(flips[:, None], -found, found),), theta=rows.T, skips=False)
 
 
-def _turned(student: Student, units: np.ndarray) -> Student:
-    """Reverse some units, with the difference, relu(z) = relu(−z) + z, in the affine part but for its constant."""
-    k, d = student.n_hidden, student.n_inputs
-    readout = student.readout.copy()
-    readout[k : k + d] += student.V[units, :d].T @ student.A[:, units].T
-    return replace(student, V=_reversed(student.V, units), readout=readout)
-
-
-def _reversed(V: np.ndarray, units: np.ndarray) -> np.ndarray:
-    return np.where(units[:, None], -V, V)
-
-
-def _open_directions(sums: GaussNewtonSums) -> tuple[np.ndarray, np.ndarray]:
+def _open_directions(F: np.ndarray, V: np.ndarray, A: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return all δV (f, k, D) and δL (f, p, d) that together change the function nowhere, A as it is."""
-    student = sums.student
-    k, d, (_, D) = student.n_hidden, student.n_inputs, student.V.shape
-    mm, hm = sums.curvature()
-    # The affine part follows δV by least squares: δ(L, c)ᵀ = −(Σ f fᵀ)⁻¹ Σ_j (Σ f m_jᵀ) δv_j A_jᵀ with f = (x, 1).
-    follows = np.linalg.lstsq(sums.sums["hh"][k:, k:], hm[k:], rcond=OPEN)[0]
-    S = (mm - hm[k:].T @ follows).reshape(k, D, k, D) * (student.A.T @ student.A)[:, None, :, None]
+    k, D = V.shape
+    MM, FM = np.zeros((k * D, k * D)), np.zeros((D, k * D))
+    for rows in np.array_split(F, len(F) // ROWS + 1):
+        M = ((rows @ V.T > 0.0)[:, :, None] * rows[:, None, :]).reshape(len(rows), k * D)
+        MM, FM = MM + M.T @ M, FM + rows.T @ M
+    # The affine part follows δV by least squares: δ(c, L)ᵀ = −(Σ f fᵀ)⁻¹ Σ_j (Σ f m_jᵀ) δv_j A_jᵀ with f = (1, x).
+    follows = np.linalg.lstsq(F.T @ F, FM, rcond=OPEN)[0]
+    S = (MM - FM.T @ follows).reshape(k, D, k, D) * (A.T @ A)[:, None, :, None]
     values, vectors = np.linalg.eigh(S.reshape(k * D, k * D))
     dV = vectors[:, values <= OPEN * values[-1]].T.reshape(-1, k, D)
-    dL = -np.einsum("fjd,vjd,oj->vof", follows.reshape(-1, k, D), dV, student.A, optimize=True)
-    return dV, dL[:, :, :d]
+    dL = -np.einsum("fjd,vjd,oj->vof", follows.reshape(-1, k, D), dV, A, optimize=True)
+    return dV, dL[:, :, 1:]

@@ -16,13 +16,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from neurecover.data import ArraySource, Prepared, Whitening, unwhitened
+from neurecover.data import ArraySource, Prepared, Whitening, unwhiten
 from neurecover.models import Network
-from neurecover.search.gates.engine import Found, Task, polish, rectified, solve
 from neurecover.search.gates.explain import explain
-from neurecover.search.gates.few_rows import explain_all, suits
+from neurecover.search.gates.few_rows import explain_all
 from neurecover.search.gates.levels import Levels, from_levels, with_levels
 from neurecover.search.gates.state import DEFAULT, GateOptions, State
+from neurecover.search.network import Found, fit_network, fitted, search_network
+from neurecover.search.task import Task
 from neurecover.solve import Deadline
 
 
@@ -54,31 +55,42 @@ def start(
     table = Table.of(given, task, options)
     if table is None or (task.n_outputs == 1 and table.levels is None):
         return None
-    if table.levels is not None and (task.n_outputs == 1 or np.mean(table.base) < options.base):
-        state = from_levels(table.levels, task, rng, deadline)
-        return table.start(state if state is None else explain(state, task.n_hidden or len(state.V), deadline))
-    return table.start(_from_base(table, task, rng, deadline) if np.mean(table.base) >= options.base else None)
+    searching, state = deadline.share(options.share), None
+    if table.telling is not None:
+        state = from_levels(table.telling, task, rng, searching)
+    elif np.mean(table.base) >= options.base:
+        state = _from_base(table, task, rng, searching)
+    if state is not None and (table.telling is not None or state.explained[table.base].all()):
+        state = explain(state, task.n_hidden or len(state.V), deadline)
+    return table.start(state)
 
 
 def fit_again(
     given: Prepared, task: Task, found: Found, deadline: Deadline, options: GateOptions = DEFAULT
 ) -> Found | None:
     """Return a network on whitened inputs with its gates changed in training samples that it does not explain."""
-    if not suits(task, options) or not isinstance(found.network, Network):
+    too_large = task.n_samples * (task.n_inputs + 1) > options.largest
+    if too_large or not task.rectified or not isinstance(found.network, Network):
         return None
     table, k = Table.of(given, task, options), found.network.n_hidden
     if table is None:
         whole = explain_all(State.of(found.network, *given.train.collect(), options), k, deadline)
-        return None if whole is None else polish(given.train, found, whole.network, deadline)
+        return None if whole is None else _polished(given, found, whole.network, deadline)
     state: State | None = table.state(found.network)
-    if table.levels is not None and state is not None and len(state.left):
-        plain = replace(state, V=state.V * table.levels.common, c=np.zeros_like(state.c))
-        state = with_levels(table.levels, plain, turned=False) or state
+    if table.telling is not None and state is not None and len(state.left):
+        plain = replace(state, V=state.V * table.telling.common, c=np.zeros_like(state.c))
+        state = with_levels(table.telling, plain) or state
     whole = state and explain_all(state, k, deadline)
     if whole is None:
         return None
     V = table.start(whole).units
-    return polish(given.train, found, Network(V[:, :-1], V[:, -1], whole.A, whole.c), deadline)
+    return _polished(given, found, Network(V[:, :-1], V[:, -1], whole.A, whole.c), deadline)
+
+
+def _polished(given: Prepared, found: Found, network: Network, deadline: Deadline) -> Found | None:
+    """Return what was found with a network fitted to the training samples in its place, None if that is not exact."""
+    fit = fitted(found, fit_network(given.train, network, True, deadline))
+    return fit if fit.exact else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +113,7 @@ class Table:
         first = given.source.collect()[0]
         shown = np.count_nonzero(np.median(first, axis=0) != first, axis=0)
         rare = (shown <= (1.0 - options.rare) * len(first)) & (shown > 0)
-        category = rare.any() and rectified(task) and _levels(first[:, rare]).max() < options.levels
+        category = rare.any() and task.rectified and _levels(first[:, rare]).max() < options.levels
         rare = rare if category else rare & (shown < options.many)
         if not rare.any() or rare.all() or not task.bias:
             return None
@@ -111,7 +123,7 @@ class Table:
         level_of, usual = _levels(X[:, rare]), np.zeros(d)
         usual[rare] = X[np.argmax(level_of == np.argmax(np.bincount(level_of)))][rare]
         same = rare & (np.abs(X - usual) <= options.rounding * np.maximum(np.ptp(X, axis=0), 1e-300))
-        extended = np.hstack([np.where(same, 0.0, X - usual), np.ones((len(X), 1))])
+        extended = np.hstack([np.ones((len(X), 1)), np.where(same, 0.0, X - usual)])
         plain = State(extended, Y, np.empty((0, d + 1)), np.empty((p, 0)), np.zeros(p), options)
         levels = Levels.of(plain, rare, level_of) if category else None
         return cls(plain, rare, usual, levels, back, given.whitening)
@@ -119,13 +131,19 @@ class Table:
     @property
     def base(self) -> np.ndarray:
         """The rows (n,) in which all rare columns have their usual values."""
-        return ~np.any(self.plain.X[:, :-1][:, self.rare] != 0.0, axis=1)
+        return ~np.any(self.plain.X[:, 1:][:, self.rare] != 0.0, axis=1)
+
+    @property
+    def telling(self) -> Levels | None:
+        """The levels where they say more than rows with all usual values: with one output, or where these are few."""
+        few = self.plain.Y.shape[1] == 1 or float(np.mean(self.base)) < self.plain.options.base
+        return self.levels if few else None
 
     def state(self, white: Network) -> State:
         """Write a network on whitened inputs as a state."""
-        network = unwhitened(white, self.whitening)
+        network = unwhiten(white, self.whitening)
         assert isinstance(network, Network)
-        V = np.hstack([network.W, (network.b + network.W @ self.usual)[:, None]])
+        V = np.hstack([(network.b + network.W @ self.usual)[:, None], network.W])
         return replace(self.plain, V=V, A=network.A, c=network.c)
 
     def start(self, state: State | None) -> Start:
@@ -133,8 +151,8 @@ class Table:
         left, sizes, _ = np.linalg.svd(self.back[:, ~self.rare], full_matrices=False)
         draw = CommonUnits(left[:, sizes > self.plain.options.rounding * sizes.max(initial=1e-300)])
         V = self.plain.V if state is None else state.V
-        bias = V[:, -1] + V[:, :-1] @ (self.whitening.mean - self.usual)
-        return Start(np.hstack([V[:, :-1] @ self.back.T, bias[:, None]]), draw)
+        bias = V[:, 0] + V[:, 1:] @ (self.whitening.mean - self.usual)
+        return Start(np.hstack([V[:, 1:] @ self.back.T, bias[:, None]]), draw)
 
 
 def _levels(X: np.ndarray) -> np.ndarray:
@@ -144,32 +162,20 @@ def _levels(X: np.ndarray) -> np.ndarray:
 
 
 def _from_base(table: Table, task: Task, rng: np.random.Generator, deadline: Deadline) -> State | None:
-    """Search for the network in the common columns, and explain the other rows from there.
-
-    A search that ends above rounding may have come to a local optimum; with noise the next one ends there again.
-    """
-    plain, base, columns, best = table.plain, table.base, np.flatnonzero(~table.rare), None
-    X, Y = plain.X[base][:, columns], plain.Y[base]
+    """Search for the network in the common columns."""
+    plain, base, columns = table.plain, table.base, np.flatnonzero(~table.rare)
+    X, Y = plain.X[base][:, columns + 1], plain.Y[base]
     whitening = Whitening.of(X.mean(axis=0), np.atleast_2d(np.cov(X.T, bias=True)))
     smaller = replace(task, n_inputs=whitening.rank, n_samples=len(X))
     if whitening.rank == 0 or Y.size < plain.options.equations * smaller.n_parameters(task.widths or (1,)):
         return None
     source = ArraySource(whitening.inputs(X), Y)
-    for _ in range(plain.options.searches):
-        found = solve(source, smaller, rng, deadline)
-        again = best is not None and abs(found.rss - best.rss) <= 1e-3 * best.rss
-        best = found if best is None or found.rss < best.rss else best
-        if best.relative_rss < task.level or again or deadline.passed:
-            break
-    assert best is not None
-    network = unwhitened(best.network, whitening)
+    found = search_network(source, smaller, rng, deadline)
+    network = unwhiten(found.network, whitening)
     assert isinstance(network, Network)
     # A unit of the network that is off in all of these samples has left its place to one that adds nothing.
     adds = np.abs(network.hidden(X)).max(axis=0) * np.linalg.norm(network.A, axis=0)
     useful = adds > plain.options.rounding * np.abs(Y).max(initial=0.0)
     V = np.zeros((int(useful.sum()), len(table.rare) + 1))
-    V[:, columns], V[:, -1] = network.W[useful], network.b[useful]
-    state = replace(plain, V=V, A=network.A[:, useful], c=network.c)
-    if not rectified(task) or not state.explained[base].all():
-        return state
-    return explain(state, task.n_hidden or len(V), deadline)
+    V[:, columns + 1], V[:, 0] = network.W[useful], network.b[useful]
+    return replace(plain, V=V, A=network.A[:, useful], c=network.c)

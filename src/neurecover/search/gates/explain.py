@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from neurecover.search.gates.programme import by_programme
-from neurecover.search.gates.rows import by_lone_rows, by_span, with_new_unit
+from neurecover.search.gates.mixed_integer import by_program
+from neurecover.search.gates.rows import by_span, with_new_unit
 from neurecover.search.gates.state import State, equal_runs
 from neurecover.solve import Deadline
 
@@ -17,15 +17,13 @@ Change = Callable[[State], State | None]
 
 def explain(state: State, n_hidden: int, deadline: Deadline) -> State:
     """Return the state with as many rows explained, and up to `n_hidden` units, as the changes allow."""
-    programme: Change = lambda state: by_programme(state, deadline)  # noqa: E731
+    program: Change = lambda state: by_program(state, deadline)  # noqa: E731
     changes: tuple[Change, ...] = (
         by_span,
-        by_lone_rows,
-        lambda state: by_kink(state, lambda others: _changed(others, (by_span, programme), deadline)),
+        lambda state: by_kink(state, lambda others: _changed(others, (by_span, program), deadline)),
         lambda state: with_new_unit(state, n_hidden),
-        programme,
-        lambda state: by_span(state, sure=False),
-        lambda state: by_programme(state, deadline, sure=False),
+        program,
+        lambda state: by_program(state, deadline, sure=False),
     )
     return _changed(state, changes, deadline)
 
@@ -86,7 +84,7 @@ def _turned(state: State, u: int, rows: np.ndarray, eta: np.ndarray, free: np.nd
         return replace(state, V=V)
     kappa = float(np.median(eta[off]))
     side = 1.0 if np.median(state.Z[state.explained, u]) > kappa else -1.0
-    V[u, -1] -= kappa
+    V[u, 0] -= kappa
     V[u], A[:, u] = side * V[u], side * A[:, u]
     return replace(state, V=V, A=A, c=state.c + state.A[:, u] * kappa)
 

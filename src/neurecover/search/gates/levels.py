@@ -7,7 +7,7 @@ Within a level g the function is a network of the common columns alone, and from
 A level shows the units that switch in it, each by the direction w and the height a of its kink, up to its sign. A kink
 that comes back in a second level is that of a unit. Whether k kinks are all units, and which way round they are, shows
 by agreement: for the right signs e and gates, y − Σ e_j a_j (w_j·x) is one number for all rows of a level with the same
-gates. Then the rows of a level differ from what is known in one direction, x̃ = (x, 0) + (0, r_g, 1), and `agreement`
+gates. Then the rows of a level differ from what is known in one direction, x̃ = (0, x, 0) + (1, 0, r_g), and `agreement`
 gives gates, biases and the weights of the rare columns.
 """
 
@@ -15,25 +15,29 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, islice
 
 import numpy as np
 
-from neurecover.data import ArraySource, Whitening, unwhitened
+from neurecover.data import ArraySource, Whitening, unwhiten
+from neurecover.fit.options import EXACT
+from neurecover.fit.samples import Samples
 from neurecover.models import Network
 from neurecover.search.gates.agreement import Block, agreeing, all_sets, by_exclusion, gates_of, solve
-from neurecover.search.gates.engine import Task, exact_student
 from neurecover.search.gates.state import State, row_space
+from neurecover.search.race import Setting, race, wider
+from neurecover.search.task import Task
+from neurecover.search.units import narrowest
 from neurecover.solve import Deadline
 
 
 @dataclass(frozen=True, eq=False)
 class Kink:
-    """A direction w (c,) of length one, the height a (p,), in how many levels it was seen, and at how many rows."""
+    """A direction w (c,) of length one, the height a (p,), the levels it was seen in, and at how many rows at most."""
 
     w: np.ndarray
     a: np.ndarray
-    seen: int
+    seen: tuple[int, ...]
     switching: int
 
     def same(self, other: Kink, alike: float) -> bool:
@@ -52,7 +56,7 @@ class Levels:
     @classmethod
     def of(cls, plain: State, rare: np.ndarray, level_of: np.ndarray) -> Levels:
         order = np.argsort(-np.bincount(level_of), kind="stable")
-        return cls(plain, np.append(~rare, False), [np.flatnonzero(level_of == g) for g in order])
+        return cls(plain, np.append(False, ~rare), [np.flatnonzero(level_of == g) for g in order])
 
     def units(self, kinks: list[Kink]) -> State:
         """Return the state of these units without weights of rare columns, biases and constant."""
@@ -68,8 +72,8 @@ def from_levels(levels: Levels, task: Task, rng: np.random.Generator, deadline: 
     """Return the state of units that levels show, the largest levels searched first; None where they show none."""
     options, kinks, best = levels.plain.options, list[Kink](), None
     k = min(task.n_hidden or options.level_units, options.level_units)
-    for rows in levels.rows:
-        new = list(_kinks_of(levels, rows, task, rng, deadline))
+    for number in range(len(levels.rows)):
+        new = _kinks_of(levels, number, task, rng, deadline)
         for kink in new:
             kinks = _with_kink(kinks, kink, options.alike)
         if new:
@@ -79,16 +83,11 @@ def from_levels(levels: Levels, task: Task, rng: np.random.Generator, deadline: 
     return best or _better(levels, None, _choices(levels, kinks, k, False))
 
 
-def with_levels(levels: Levels, state: State, turned: bool = True) -> State | None:
-    """Return the state whose units have these weights of the common columns, up to their signs if `turned`."""
-    options, A, k = state.options, state.A, len(state.V)
-    if k > options.level_units:
+def with_levels(levels: Levels, state: State) -> State | None:
+    """Return the state whose units have these weights of the common columns and the rest from rows that agree."""
+    options, A = state.options, state.A
+    if len(state.V) > options.level_units:
         return None
-    if turned:
-        votes, sets = np.zeros(k), all_sets(k, (0, 1, -1))
-        for block in levels.blocks(state, options.voting):
-            votes += sum((sets[s] * len(own) for s, own in agreeing(block, A, sets, state.floor, 4)), np.zeros(k))
-        state = replace(state, V=state.V * np.where(votes < 0, -1.0, 1.0)[:, None])
     blocks, best = levels.blocks(state), None
     gates = [gates_of(block, A, state.floor) for block in blocks]
     frame = row_space(np.array([block.delta for block in blocks]), options.rounding)
@@ -108,9 +107,14 @@ def with_levels(levels: Levels, state: State, turned: bool = True) -> State | No
 
 
 def _choices(levels: Levels, kinks: list[Kink], k: int, exactly: bool) -> Iterator[list[Kink]]:
-    """Yield kinks that may be all units: those that came back, and some of the others, k in all if `exactly`."""
-    sure = [kink for kink in kinks if kink.seen > 1][:k]
-    once = sorted((kink for kink in kinks if kink.seen == 1), key=lambda kink: -kink.switching)
+    """Yield kinks that may be all units: those that came back, and some of the others, k in all if `exactly`.
+
+    A level in which others came back is fitted rightly: what it alone shows is first.
+    """
+    sure = [kink for kink in kinks if len(kink.seen) > 1][:k]
+    right = [number for kink in sure for number in kink.seen]
+    alone = (kink for kink in kinks if len(kink.seen) == 1)
+    once = sorted(alone, key=lambda kink: (-right.count(kink.seen[0]), -kink.switching))
     for more in range(min(levels.plain.options.kinks_more, k - len(sure)) + 1):
         if len(sure) + more > 0 and (len(sure) + more == k or not exactly):
             yield from ([*sure, *added] for added in combinations(once[: levels.plain.options.kinks_once], more))
@@ -118,55 +122,57 @@ def _choices(levels: Levels, kinks: list[Kink], k: int, exactly: bool) -> Iterat
 
 def _better(levels: Levels, best: State | None, choices: Iterator[list[Kink]]) -> State | None:
     """Return the state of the choice with which most rows of the two largest levels agree, if it explains more."""
-    shares = ((_covered(levels, kinks), kinks) for kinks in choices)
+    shares = ((turn_units(levels, levels.units(kinks), 2)[0], kinks) for kinks in choices)
     share, kinks = max(shares, key=lambda pair: pair[0], default=(0.0, []))
-    found = with_levels(levels, levels.units(kinks)) if share > levels.plain.options.covered else None
+    if share <= levels.plain.options.covered:
+        return best
+    found = with_levels(levels, turn_units(levels, levels.units(kinks), levels.plain.options.voting)[1])
     return found if best is None or (found is not None and found.n_explained > best.n_explained) else best
 
 
-def _covered(levels: Levels, kinks: list[Kink]) -> float:
-    """Return the share of rows of the two largest levels that agree with three others or more."""
-    state, sets, agree = levels.units(kinks), all_sets(len(kinks), (0, 1, -1)), 0
-    blocks = levels.blocks(state, 2)
-    for block in blocks:
-        runs = agreeing(block, state.A, sets, state.floor, 4)
-        agree += len(np.unique(np.concatenate([own for _, own in runs]))) if runs else 0
-    return agree / sum(len(block.rows) for block in blocks)
+def turn_units(levels: Levels, state: State, most: int) -> tuple[float, State]:
+    """Return the share of rows of the largest levels that agree with three others, and units turned as most of them do.
+
+    Beside a level's constant a unit may be off, on, or on the other way round: 0, 1 and −1 in a set.
+    """
+    votes, sets, agree = np.zeros(len(state.V)), all_sets(len(state.V), (0, 1, -1)), list[np.ndarray]()
+    for block in levels.blocks(state, most):
+        agree.append(np.zeros(len(block.rows), dtype=bool))
+        for s, own in agreeing(block, state.A, sets, state.floor, 4):
+            votes, agree[-1][own] = votes + sets[s] * len(own), True
+    turned = replace(state, V=state.V * np.where(votes < 0, -1.0, 1.0)[:, None])
+    return float(np.mean(np.concatenate(agree))), turned
 
 
-def _kinks_of(
-    levels: Levels, rows: np.ndarray, task: Task, rng: np.random.Generator, deadline: Deadline
-) -> Iterator[Kink]:
-    """Yield the planes on which the slope changes in one level, with more rows on each side than they have weights."""
-    X, Y, options = levels.plain.X[rows][:, levels.common], levels.plain.Y[rows], levels.plain.options
+def _kinks_of(levels: Levels, number: int, task: Task, rng: np.random.Generator, deadline: Deadline) -> list[Kink]:
+    """Return the planes on which the slope changes in one level, with more rows on each side than they have weights."""
+    rows, options = levels.rows[number], levels.plain.options
+    X, Y = levels.plain.X[rows][:, levels.common], levels.plain.Y[rows]
     if Y.size < options.equations * (task.n_hidden or 1) * (X.shape[1] + 1 + Y.shape[1]):
-        return
+        return []
     whitening = Whitening.of(X.mean(axis=0), np.atleast_2d(np.cov(X.T, bias=True)))
     if whitening.rank < X.shape[1]:
-        return
+        return []
     smaller = replace(task, n_inputs=X.shape[1], n_samples=len(X))
-    student = exact_student(ArraySource(whitening.inputs(X), Y), smaller, rng, deadline, options.level_descents)
-    if student is None:
-        return
-    network = unwhitened(Network(student.V[:, :-1], student.V[:, -1], student.A), whitening)
+    samples, setting = Samples.of(ArraySource(whitening.inputs(X), Y), True), Setting.plain(smaller, rng, deadline)
+    widths = smaller.widths or (options.level_units,)
+    fits = race(samples, setting, widths, wider(samples, widths, setting.options), EXACT)
+    fit = next((fit for _, fit in islice(fits, options.level_descents) if fit.relative < samples.level()), None)
+    if fit is None:
+        return []
+    student = narrowest(fit).student
+    network = unwhiten(Network(student.V[0][:, 1:], student.V[0][:, 0], student.top.T), whitening)
     assert isinstance(network, Network)
     size = np.maximum(np.linalg.norm(network.W, axis=1), 1e-300)
     W, b, A = network.W / size[:, None], network.b / size, network.A * size
     on = np.count_nonzero(X @ W.T + b > 0.0, axis=0)
     lesser = np.minimum(on, len(X) - on)
-    left = np.flatnonzero(lesser > X.shape[1] + 1)
-    while len(left):
-        j, side = left[0], np.sign(W[left] @ W[left[0]])
-        apart = np.abs(W[left] - side[:, None] * W[j]).sum(axis=1) + np.abs(b[left] - side * b[j])
-        a = A[:, left[apart < options.alike]].sum(axis=1)  # relu(z) and relu(−z) bend alike
-        if np.linalg.norm(a) > options.alike * np.abs(A).max():
-            yield Kink(W[j], a, 1, int(lesser[j]))
-        left = left[apart >= options.alike]
+    return [Kink(W[j], A[:, j], (number,), int(lesser[j])) for j in np.flatnonzero(lesser > X.shape[1] + 1)]
 
 
 def _with_kink(kinks: list[Kink], new: Kink, alike: float) -> list[Kink]:
     for i, old in enumerate(kinks):
         if old.same(new, alike):
-            again = replace(old, seen=old.seen + 1, switching=max(old.switching, new.switching))
+            again = replace(old, seen=old.seen + new.seen, switching=max(old.switching, new.switching))
             return [*kinks[:i], again, *kinks[i + 1 :]]
     return [*kinks, new]

@@ -5,8 +5,7 @@ A row outside E needs a set S of units, those that are open in it, with
     y − c − Σ_known a_u h_u = Σ_{u ∈ S} a_u h_u,        h_u > 0.
 
 `by_span` finds S where |S| < p: no other set of fewer than p columns of A in general position has the left side in its
-span. `by_lone_rows` fits rows that are the only ones to show some direction, where any h will do. `with_new_unit` takes
-what several rows leave for a unit that is not there yet, one direction times h > 0.
+span. `with_new_unit` takes what several rows leave for a unit that is not there yet, one direction times h > 0.
 """
 
 from __future__ import annotations
@@ -16,16 +15,15 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
-from scipy.optimize import nnls
 
 from neurecover.search.gates.state import State
 
 
-def by_span(state: State, sure: bool = True) -> State | None:
+def by_span(state: State) -> State | None:
     """Explain rows whose outputs tell which open units are on, those with the fewest open units first.
 
     Fewer open units than outputs need no choice. Of more, all sets are looked at, unless other rows tell of these
-    first. With `sure` False as many open units as outputs will do, with nothing left to confirm them.
+    first.
     """
     rows, p = state.left, len(state.A)
     H = np.full((len(rows), len(state.V)), np.nan)
@@ -34,9 +32,9 @@ def by_span(state: State, sure: bool = True) -> State | None:
         units, own = np.flatnonzero(kinds[g]), np.flatnonzero(kind.ravel() == g)
         known = np.where(kinds[g], 0.0, np.maximum(state.Z[rows[own]], 0.0))
         rest = state.Y[rows[own]] - state.c - known @ state.A.T
-        if len(units) <= p - sure and np.linalg.matrix_rank(state.A[:, units]) == len(units):
+        if len(units) < p and np.linalg.matrix_rank(state.A[:, units]) == len(units):
             H[own] = known + _values(state, units, rest)
-        elif sure and not np.isfinite(H).any():
+        elif not np.isfinite(H).any():
             H[own] = known + _smallest_sets(state, units, rest)
     told = np.isfinite(H).all(axis=1)
     rows, H = rows[told], H[told]
@@ -78,15 +76,6 @@ def _smallest_sets(state: State, units: np.ndarray, rest: np.ndarray) -> np.ndar
                 left = left[left != part[i]] if len(H) else left
                 found[part[i]] = H[0] if len(H) == 1 else np.nan
     return found
-
-
-def by_lone_rows(state: State) -> State | None:
-    """Explain rows that are alone in showing some direction: they say nothing of other rows, nor others of them."""
-    Q = np.linalg.qr(state.X)[0] if len(state.X) >= state.X.shape[1] else np.ones((len(state.X), 1))
-    rows = state.left[np.sum(Q[state.left] ** 2, axis=1) > 1.0 - state.options.alike]  # a leverage of one
-    fits = [nnls(state.A, y) for y in state.Y[rows] - state.c]
-    good = np.array([left <= state.floor for _, left in fits], dtype=bool)
-    return state.with_values(rows[good], np.array([h for h, _ in fits])[good]) if good.any() else None
 
 
 def with_new_unit(state: State, n_hidden: int) -> State | None:

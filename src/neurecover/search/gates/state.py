@@ -1,6 +1,6 @@
 """A network and the rows it explains to rounding; what these rows say of each unit, and what they leave open.
 
-Rows are extended, x̃ = (x, 1), and a unit is v·x̃. With E the rows that the network explains, unit u has
+Rows are extended, x̃ = (1, x), and a unit is v·x̃. With E the rows that the network explains, unit u has
 
     v·x̃ = z      for rows of E in which it is on,
     v·x̃ ≤ 0      for rows of E in which it is off,
@@ -27,14 +27,14 @@ class GateOptions:
     rounding: float = 1e-9  # values computed in double precision that differ by less are equal
     alike: float = 1e-6  # directions of one unit differ by less: they are quotients of small residuals
     most_sets: int = 100_000  # sets of units compared with a row: a second of work, and 16 units with ten outputs
-    gates: int = 320  # of a mixed-integer programme that still ends
-    nodes: int = 400  # of its tree; those that end at all end within 100 (measured on digits)
-    programmes: int = 4  # groups of rows that are tried with one
+    gates: int = 320  # of a mixed-integer program that still ends
+    nodes: int = 2_000  # of its tree: most end within 100, ten rows of 16 units within 600 to 1,400 (digits)
+    programs: int = 4  # kinds of rows that are tried with one
     rare: float = 0.9  # share with a column's usual value
     many: int = 100  # samples that show a column well enough for the search itself (measured: counts, sparse, pixels)
     base: float = 0.3  # share with all usual values that suffices to begin there; a category of many levels has less
+    share: float = 0.3  # of the time left, for the search there or in levels; what explains other rows may take more
     equations: float = 2.0  # per parameter of a network that is searched for in some of the samples
-    searches: int = 3  # for the network in the common columns
     levels: int = 200  # of a category at the most
     level_units: int = 9  # 3^9 sets are compared with the rows of a level
     level_descents: int = 12  # of a search in one level
@@ -49,7 +49,7 @@ class GateOptions:
     worst: float = 0.05  # share that such a student fits worst, set aside in each of …
     rounds: int = 4  # … so many rounds
     most_aside: float = 0.25  # share that units of few samples may be on in, all together
-    largest: int = 2_000_000  # rows times columns of a linear programme
+    largest: int = 2_000_000  # rows times columns of a linear program
 
 
 DEFAULT = GateOptions()
@@ -68,12 +68,12 @@ class State:
 
     @classmethod
     def of(cls, network: Network, X: np.ndarray, Y: np.ndarray, options: GateOptions = DEFAULT) -> State:
-        V = np.hstack([network.W, network.b[:, None]])
-        return cls(np.hstack([X, np.ones((len(X), 1))]), Y, V, network.A, network.c, options)
+        V = np.hstack([network.b[:, None], network.W])
+        return cls(np.hstack([np.ones((len(X), 1)), X]), Y, V, network.A, network.c, options)
 
     @property
     def network(self) -> Network:
-        return Network(self.V[:, :-1], self.V[:, -1], self.A, self.c)
+        return Network(self.V[:, 1:], self.V[:, 0], self.A, self.c)
 
     @cached_property
     def floor(self) -> float:
@@ -112,9 +112,12 @@ class State:
     @cached_property
     def open(self) -> np.ndarray:
         """Where (n, k) the equations of a unit do not say its value."""
-        size = 1e3 * self.options.rounding * np.linalg.norm(self.X, axis=1)
-        apart = [np.linalg.norm(self.X @ N.T, axis=1) > size for N in self.free]
+        apart = [self._moves(self.X, N) for N in self.free]
         return np.array(apart).reshape(len(self.V), len(self.X)).T
+
+    def _moves(self, T: np.ndarray, free: np.ndarray) -> np.ndarray:
+        """Tell in which rows of T the directions of `free` are more than rounding."""
+        return np.linalg.norm(T @ free.T, axis=1) > 1e3 * self.options.rounding * np.linalg.norm(T, axis=1)
 
     def with_values(self, rows: np.ndarray, H: np.ndarray) -> State:
         """Move units within what is open so that they have the values H (m, k) in these rows, 0 where they are off."""
@@ -128,9 +131,10 @@ class State:
 
     def moved(self, v: np.ndarray, free: np.ndarray, T: np.ndarray, z: np.ndarray, T_off: np.ndarray) -> np.ndarray:
         """Return v + θ·free with T v = z, and T_off v < 0 as far as it can be."""
-        if len(free) and len(T):
-            M = T @ free.T
-            v = v + np.linalg.lstsq(M, z - T @ v, rcond=self.options.rounding)[0] @ free
+        own = self._moves(T, free)
+        if own.any():
+            M = T[own] @ free.T
+            v = v + np.linalg.lstsq(M, (z - T @ v)[own], rcond=self.options.rounding)[0] @ free
             free = null_space(M, self.options.rounding) @ free
         sums, moves = T_off @ v, T_off @ free.T
         size = max(np.abs(z).max(initial=0.0), np.abs(sums).max(initial=0.0), 1e-300)

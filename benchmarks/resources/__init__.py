@@ -1,0 +1,1 @@
+"""What recoveries cost: time, memory, worker processes, runs that are killed and go on."""

@@ -1,0 +1,1 @@
+"""The lowest layer in two steps, and the layers above it."""

@@ -1,0 +1,200 @@
+"""The lowest layer of y = upper(u(W x − t)) for high thresholds t, in two steps [GP18, §2].
+
+Step 1 reads the units off Hermite coefficients, up to a small angle (`step_one`). Step 2 needs outputs that tell
+whether any unit is active (`activity`). Which samples are active is a union of halfspaces, and its boundary gives the
+units to an angle of about d/(n φ(t)) (`step_two`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover import activations
+from neurecover.activations import Activation
+from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
+from neurecover.algorithms.gp18.common import refuse_unless
+from neurecover.algorithms.gp18.landscape.step_one import (
+    PATHS,
+    Directions,
+    directions,
+    hermite_coefficients,
+    thresholds,
+)
+from neurecover.algorithms.gp18.layers.activity import Activity, find_activity
+from neurecover.algorithms.gp18.layers.step_two import NEVER, SEARCHES, Boundary, boundary
+from neurecover.algorithms.gp18.layers.upper import with_linear_upper
+from neurecover.data import ArraySource, Source, reduce, subsample
+from neurecover.exceptions import UnsolvableError
+from neurecover.models import Polynomial
+from neurecover.results import Estimate
+from neurecover.search.task import Task
+from neurecover.solve import Deadline
+from neurecover.statistics import Moments
+
+_AGREEMENT = 0.998  # of held-out samples whose activity a correct layer predicts
+_NOISY_AGREEMENT = 0.985  # the same under noise: some at rest look active, and some at the boundary do not
+_CROWDED = 0.8  # share of samples with an active unit above which thresholds are too low for Step 1
+_MOST_HIDDEN = 0.3  # of a threshold, beyond which a unit is too weak for the noise to be corrected for
+_MIXED = 0.005  # share on the rarer side of rest that the tails of the noise may have
+_FORMS = {BEST: ("tensor", "likelihood"), PAPER: ("one_by_one", "paper")}
+
+
+@dataclass(frozen=True)
+class LowestLayer:
+    """Units W (k, d) with thresholds (k,): hidden values u(W x − threshold).
+
+    `step_one` are the directions of the moments, `activity` which samples have an active unit (None where the outputs
+    do not tell), `step_two` the boundary of the activity (None without it). `tan_alpha` (k,) estimates the tangents of
+    the angles that are left, NaN without Step 2. `agreement` is the share of held-out samples whose activity the layer
+    predicts. `certain` is whether that is what a correct layer reaches; `notes` are plain sentences with the figures.
+    """
+
+    W: np.ndarray
+    threshold: np.ndarray
+    step_one: Directions
+    activity: Activity | None
+    step_two: Boundary | None
+    tan_alpha: np.ndarray
+    agreement: float | None
+    certain: bool
+    notes: tuple[str, ...]
+
+
+def two_steps(
+    source: Source,
+    activation: str | Activation,
+    rng: np.random.Generator,
+    *,
+    n_hidden: int | None = None,
+    threshold: float | np.ndarray | None = None,
+    path: str = "tensor",
+    search: str | None = "likelihood",
+    max_samples: int = 200_000,
+    deadline: Deadline = NEVER,
+) -> LowestLayer:
+    """Return W and t of the first layer from samples with whitened Gaussian inputs.
+
+    threshold gives known tᵢ as a start; None estimates them. search is how Step 2 looks: "likelihood", all units at
+    once; "turn" and "paper", one unit at a time by EstimateTanAlpha; None for Step 1 alone. Step 1 is one pass over all
+    samples; Step 2 takes at most `max_samples` of them into memory.
+    """
+    act = activations.get(activation)
+    _check(source, path, search)
+    d = source.n_inputs
+    moments = reduce(source, Moments(d, source.n_outputs))
+    if np.all(np.diag(moments.covariance)[d:] <= 1e-26 * np.maximum(moments.mean[d:] ** 2, 1e-300)):
+        raise UnsolvableError("All outputs are equal, so no unit is ever seen to be active.")
+    tensors, error = hermite_coefficients(source, moments.n, max(3, *PATHS[path]))
+    found = directions(tensors, d, rng, n_hidden=n_hidden, standard_error=error, path=path).signed(act)
+    k = len(found.W)
+    guess = thresholds(found, act) if threshold is None else np.broadcast_to(np.asarray(threshold, float), k)
+    if search is None:
+        return _first_step_only(found, guess, "Step 1 alone: units up to a small angle.")
+    X, Y = subsample(source, max_samples, int(rng.integers(2**31))).collect()
+    seen = find_activity(Y) if act.name in ("step", "relu", "power") else None
+    if seen is None:
+        note = (
+            "Step 2 needs outputs that are equal, up to a little noise, where no unit is active, as ReLU or step units "
+            "give; these are not, so the units are those of Step 1."
+        )
+        return _first_step_only(found, guess, note)
+    start = None if threshold is None else guess
+    end = boundary(
+        X,
+        seen.of(Y),
+        found.W,
+        start,
+        rng,
+        search,
+        noisy=seen.noisy,
+        counted=n_hidden is None,
+        deadline=deadline,
+    )
+    notes = [f"{seen.share:.1%} of the samples have an active unit.", end.sentence]
+    certain = _certain(seen, end, notes)
+    t = _below_the_noise(end, seen, ArraySource(X, Y), act) if seen.noisy else end.threshold
+    return LowestLayer(end.W, t, found, seen, end, end.tan_alpha, end.agreement, certain, tuple(notes))
+
+
+def _below_the_noise(end: Boundary, seen: Activity, source: Source, activation: Activation) -> np.ndarray:
+    """Return thresholds from a boundary at which activity rises above the noise.
+
+    A unit is seen where c u(w·x − t) passes the tolerance τ, which for ReLU units is at w·x = t + τ/c.
+    """
+    if activation.homogeneity != 1.0:
+        return end.threshold
+    linear = with_linear_upper(source, end.W, end.threshold, activation).upper
+    assert isinstance(linear, Polynomial)
+    size = np.maximum(np.abs(linear.linear), 1e-300)
+    return end.threshold - np.minimum(np.min(seen.tolerance[:, None] / size, axis=0), _MOST_HIDDEN)
+
+
+def _first_step_only(found: Directions, threshold: np.ndarray, note: str) -> LowestLayer:
+    unknown = np.full(len(found.W), np.nan)
+    return LowestLayer(found.W, threshold, found, None, None, unknown, None, False, (note,))
+
+
+def _certain(seen: Activity, end: Boundary, notes: list[str]) -> bool:
+    if seen.noisy:
+        notes.append(
+            f"The outputs at rest have noise of standard deviation {float(seen.noise.max()):.2g}, which hides weak "
+            "activity; a joint fit of all parameters does better."
+        )
+    certain = end.agreement >= (_NOISY_AGREEMENT if seen.noisy else _AGREEMENT)
+    if not certain:
+        notes.append("That is less than a correct layer reaches, so the units are not to be relied on.")
+    if seen.share > _CROWDED:
+        notes.append(
+            f"The thresholds are too low: above {_CROWDED:.0%} activity products of units outweigh the linear part."
+        )
+        certain = False
+    if seen.mixed > _MIXED * seen.noisy:
+        notes.append(
+            f"The upper part is not monotone: {seen.mixed:.1%} of the outputs lie on the rarer side of the value "
+            "without active units, and Step 2 took both sides as active."
+        )
+        certain = False
+    return certain
+
+
+def _check(source: Source, path: str, search: str | None) -> None:
+    if path not in PATHS:
+        raise ValueError(f"path must be one of {', '.join(PATHS)}. Got {path!r} instead.")
+    if source.n_outputs != 1 and path != "tensor":
+        raise ValueError(f"Landscapes are made of one output. Got {source.n_outputs}; give one at a time.")
+    if search is not None and search not in SEARCHES:
+        raise ValueError(f"search must be None or one of {', '.join(SEARCHES)}. Got {search!r} instead.")
+
+
+def _refuse(task: Task) -> str | None:
+    return refuse_unless("lowest_layer", task, ("step", "relu", "sigmoid", "power"), several=True)
+
+
+def _run(call: Call) -> Estimate:
+    path, search = _FORMS[call.form]
+    if call.form == PAPER and call.task.n_outputs != 1:
+        raise UnsolvableError(f"The paper's form reads one output. Got {call.task.n_outputs} outputs instead.")
+    layer = two_steps(
+        call.source,
+        call.task.activation,
+        call.rng,
+        n_hidden=call.task.n_hidden,
+        path=path,
+        search=search,
+        deadline=call.deadline,
+    )
+    network = with_linear_upper(call.source, layer.W, layer.threshold, call.task.activation)
+    return Estimate(network, layer.notes, details=layer)
+
+
+ALGORITHM = Algorithm(
+    name="lowest_layer",
+    paper="Goel, Panigrahy: Recovering the lowest layer of deep networks with high threshold activations (2018)",
+    assumes="Gaussian inputs; high thresholds; a monotone upper part with linear terms; step, relu, sigmoid; k ≤ d",
+    refuse=_refuse,
+    run=_run,
+    forms=(BEST, PAPER),
+    finds="composite",
+)

@@ -1,0 +1,1 @@
+"""Unions of halfspaces from labels: fit, starts, posterior of the boundaries."""

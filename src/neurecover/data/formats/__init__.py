@@ -1,0 +1,1 @@
+"""Samples in files: CSV, Parquet, npy, npz, Zarr."""

@@ -1,0 +1,103 @@
+"""Which columns of a table are inputs and which are outputs."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import SupportsIndex
+
+from neurecover.data.source import check_columns
+
+Column = str | SupportsIndex
+Columns = Column | Iterable[Column]
+
+_OUTPUT = re.compile(r"[yY](_?[0-9]+)?")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Positions in the table of the inputs and of the outputs, and the names found there."""
+
+    inputs: tuple[int, ...]
+    outputs: tuple[int, ...]
+    input_names: tuple[str, ...]
+    output_names: tuple[str, ...]
+
+
+def choose(names: Sequence[str], inputs: Columns | None, outputs: Columns | None, origin: str) -> Choice:
+    """Resolve names and positions; a negative position counts from the last column.
+
+    Outputs default to the columns named y, y0, y1, … or y_0, y_1, …, or else to the last column;
+    inputs default to all that is left. Columns named as inputs are never outputs by default.
+    """
+    check_columns(len(names), origin)
+    chosen_inputs = [] if inputs is None else _positions(names, inputs, "inputs", origin)
+    if outputs is None:
+        free = _left(names, chosen_inputs)
+        chosen_outputs = [j for j in free if _OUTPUT.fullmatch(names[j])] or free[-1:]
+    else:
+        chosen_outputs = _positions(names, outputs, "outputs", origin)
+    if inputs is None:
+        chosen_inputs = _left(names, chosen_outputs)
+        unnamed = [j for j in chosen_inputs if names[j] in ("", "Unnamed: 0")]
+        if unnamed:
+            raise ValueError(
+                f"{origin}: column {unnamed[0]} has no name, as the index of a table has none. Choose the inputs from "
+                f"{_listed([name for name in names if name])}, or write the table without its index."
+            )
+    both = [names[j] for j in sorted(set(chosen_inputs) & set(chosen_outputs))]
+    if both:
+        raise ValueError(f"{origin}: a column is an input or an output. Got {_listed(both)} as both instead.")
+    for what, chosen in (("input", chosen_inputs), ("output", chosen_outputs)):
+        if not chosen:
+            raise ValueError(
+                f"{origin}: expected at least one {what} column. Got none from the columns {_listed(names)} instead."
+            )
+    distinct = _distinct(names)
+    return Choice(
+        tuple(chosen_inputs),
+        tuple(chosen_outputs),
+        tuple(distinct[j] for j in chosen_inputs),
+        tuple(distinct[j] for j in chosen_outputs),
+    )
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Return the names, those that occur again with the number of their column behind them."""
+    first: dict[str, int] = {}
+    return [name if first.setdefault(name, j) == j else f"{name} ({j})" for j, name in enumerate(names)]
+
+
+def _left(names: Sequence[str], taken: Iterable[int]) -> list[int]:
+    return sorted(set(range(len(names))) - set(taken))
+
+
+def _positions(names: Sequence[str], wanted: Columns, what: str, origin: str) -> list[int]:
+    if isinstance(wanted, str) or not isinstance(wanted, Iterable):
+        wanted = [wanted]
+    named: dict[str, list[int]] = {}
+    for j, name in enumerate(names):
+        named.setdefault(name, []).append(j)
+    positions: list[int] = []
+    for column in wanted:
+        matches = named.get(column, []) if isinstance(column, str) else _counted(column, len(names))
+        if len(matches) != 1:
+            problem = "which is not there" if not matches else f"the name of {len(matches)} columns"
+            raise ValueError(
+                f"{origin}: expected {what} out of the columns {_listed(names)}. Got {column!r}, {problem}, instead."
+            )
+        positions += matches
+    repeated = [names[j] for j, times in Counter(positions).items() if times > 1]
+    if repeated:
+        raise ValueError(f"{origin}: each of the {what} is named once. Got {_listed(repeated)} repeated instead.")
+    return positions
+
+
+def _counted(position: SupportsIndex, count: int) -> list[int]:
+    j = position.__index__()
+    return [j % count] if -count <= j < count else []
+
+
+def _listed(names: Sequence[str]) -> str:
+    shown = ", ".join(repr(name) for name in names[:12])
+    return shown if len(names) <= 12 else f"{shown}, … ({len(names)} in all)"

@@ -1,0 +1,139 @@
+"""Samples in a CSV file, streamed through pyarrow.
+
+Every chosen column is read as float64, so an integer-looking column may turn fractional later on.
+pyarrow parses fast but does not say where it stopped; the search for the faulty line is a second,
+slow pass, made on failure alone.
+"""
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neurecover.data.formats.columns import Columns, choose
+from neurecover.data.source import LABELS_SHOW, MOST_COLUMNS, Blocks, Source
+from neurecover.models.formats.libraries import arrow
+
+# Bytes of text parsed at a time; pyarrow reads some thirty pieces ahead, and larger ones are no
+# faster. A line has to fit in one piece, and no decimal double needs more than 64 characters.
+_PIECE = 2**18
+_FIELD = 64
+_LINE = _FIELD * MOST_COLUMNS
+
+
+class CsvSource(Source):
+    """Comma-separated numbers, UTF-8, with or without a header line; semicolons or tabs if the first line has no comma.
+
+    The first line is a header unless all its fields are numbers; without one the columns are
+    named "0", "1", … Empty lines are skipped. n_samples is unknown before a pass.
+    """
+
+    n_samples = None
+    reads_ahead = True
+
+    def __init__(self, path: Path, inputs: Columns | None = None, outputs: Columns | None = None) -> None:
+        arrow("csv")
+        self.origin = str(path)
+        self._path = path
+        self._delimiter = _delimiter(path)
+        line, fields = next(self._lines(), (0, []))
+        if not fields:
+            raise ValueError(f"{path}: expected comma-separated numbers. Got an empty file instead.")
+        self._header_line = 0 if all(_is_number(field) for field in fields) else line
+        names = [field.strip() for field in fields] if self._header_line else [str(j) for j in range(len(fields))]
+        self._choice = choose(names, inputs, outputs, self.origin)
+        self._names = names
+        self.input_names = self._choice.input_names
+        self.output_names = self._choice.output_names
+
+    def _files(self) -> list[Path]:
+        return [self._path]
+
+    def _blocks(self, rows: int) -> Blocks:
+        pa = arrow()
+        try:
+            for batch in self._reader():
+                X, Y = _matrix(batch, self._choice.inputs), _matrix(batch, self._choice.outputs)
+                for start in range(0, len(X), rows):
+                    yield X[start : start + rows], Y[start : start + rows]
+        except (pa.ArrowException, OSError) as error:
+            raise ValueError(self._first_fault() or f"{self.origin}: cannot be read as CSV ({error}).") from error
+
+    def _reader(self) -> Any:
+        pa, pc = arrow(), arrow("csv")
+        # Positions serve as names for pyarrow, which would refuse a header that repeats one.
+        columns = [str(j) for j in range(len(self._names))]
+        chosen = [str(j) for j in self._choice.inputs + self._choice.outputs]
+        return pc.open_csv(
+            self._path,
+            read_options=pc.ReadOptions(
+                column_names=columns,
+                skip_rows=self._header_line,
+                block_size=max(_PIECE, _FIELD * len(columns)),
+            ),
+            parse_options=pc.ParseOptions(delimiter=self._delimiter),
+            convert_options=pc.ConvertOptions(include_columns=chosen, column_types=dict.fromkeys(chosen, pa.float64())),
+        )
+
+    def _where(self, row: int) -> str:
+        for count, (line, _) in enumerate(self._records()):
+            if count == row:
+                return f"line {line}"
+        return f"row {row}"
+
+    def _first_fault(self) -> str | None:
+        expected = len(self._names)
+        for line, fields in self._records():
+            if len(fields) != expected:
+                return f"{self.origin}, line {line}: expected {expected} fields. Got {len(fields)} instead."
+            for j in self._choice.inputs + self._choice.outputs:
+                if fields[j] and not _is_number(fields[j]):
+                    hint = "correct it, or choose other inputs and outputs"
+                    if re.fullmatch(r"[-+]?\d+,\d+", fields[j]):
+                        hint = "write decimals with a point"
+                    elif j in self._choice.outputs:
+                        hint += f". If these are labels: {LABELS_SHOW}"
+                    return (
+                        f"{self.origin}, line {line}, column {self._names[j]!r}: expected a number. "
+                        f"Got {fields[j]!r} instead; {hint}."
+                    )
+        return None
+
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
+        return (pair for pair in self._lines() if pair[0] > self._header_line)
+
+    def _lines(self) -> Iterator[tuple[int, list[str]]]:
+        """Yield the number, counted from 1, and the fields of every line that is not empty."""
+        with self._path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+            if len(file.readline(_LINE)) == _LINE:
+                raise ValueError(f"{self.origin}: expected lines of up to {_LINE} characters. Got a longer one.")
+            file.seek(0)
+            reader = csv.reader(file, delimiter=self._delimiter)
+            try:
+                for fields in reader:
+                    if fields:
+                        yield reader.line_num, fields
+            except csv.Error as error:
+                raise ValueError(f"{self.origin}, line {reader.line_num}: not readable as CSV ({error}).") from error
+
+
+def _matrix(batch: Any, positions: tuple[int, ...]) -> np.ndarray:
+    # A missing value becomes nan here and is refused, with its line, by Source.blocks.
+    return np.column_stack([batch.column(str(j)).to_numpy(zero_copy_only=False) for j in positions])
+
+
+def _delimiter(path: Path) -> str:
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        first = file.readline(_LINE)
+    return next((mark for mark in ("," if "," in first else "", "\t", ";") if mark and mark in first), ",")
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return "_" not in text

@@ -1,0 +1,99 @@
+"""Samples in a Zarr store: a group with arrays X and Y, and weights beside them, or one array (n, columns)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neurecover.data.formats.columns import Columns, choose
+from neurecover.data.source import Blocks, Source, check_real, check_shapes, check_weight_shape, numbered
+from neurecover.models.formats.libraries import optional
+
+MARKS = ("zarr.json", ".zgroup", ".zarray")
+
+
+class ZarrSource(Source):
+    """Rows are read in stretches of whole chunks.
+
+    `weight` names an array (n,) of a group that holds weights, which becomes the last of the outputs.
+    """
+
+    reads_ahead = True
+
+    def __init__(
+        self, path: Path, inputs: Columns | None = None, outputs: Columns | None = None, weight: str | None = None
+    ) -> None:
+        self.origin = str(path)
+        store = _opened(path)
+        self._arrays: tuple[Any, ...]
+        self._choice: tuple[list[int], list[int]] | None = None
+        if hasattr(store, "shape"):
+            if len(store.shape) != 2 or 0 in store.shape:
+                raise ValueError(f"{path}: expected an array of shape (n, columns). Got {store.shape} instead.")
+            check_real(store.dtype, self.origin)
+            names = [str(j) for j in range(store.shape[1])]
+            choice = choose(names, inputs, outputs, self.origin)
+            self._arrays, self._choice = (store,), (list(choice.inputs), list(choice.outputs))
+            self.input_names, self.output_names = choice.input_names, choice.output_names
+        else:
+            if inputs is not None or outputs is not None:
+                raise ValueError(f"{path}: a group holds X and Y apart, so no columns are chosen.")
+            names = ["X", "Y"] if weight is None else ["X", "Y", weight]
+            if not set(names) <= set(store.array_keys()):
+                found = ", ".join(sorted(store.array_keys())) or "none"
+                more = "" if weight is None else f", and {weight} for the weights,"
+                raise ValueError(f"{path}: expected arrays X and Y{more} in the group. Got {found} instead.")
+            self._arrays = tuple(store[name] for name in names)
+            for name, array in zip(names, self._arrays):
+                check_real(array.dtype, f"{path}, {name}")
+            X, Y = self._arrays[:2]
+            check_shapes(X.shape, Y.shape, self.origin)
+            self.input_names = numbered("x", X.shape[1])
+            self.output_names = numbered("y", 1 if len(Y.shape) == 1 else Y.shape[1])
+            if weight is not None:
+                check_weight_shape(self._arrays[2].shape, X.shape[0], f"{path}, {weight}")
+                self.output_names = (*self.output_names, weight)
+        self.n_samples = self._arrays[0].shape[0]
+
+    def _blocks(self, rows: int) -> Blocks:
+        return self._blocks_from(rows, 0)
+
+    def _blocks_from(self, rows: int, start: int) -> Blocks:
+        chunk = self._arrays[0].chunks[0]
+        if rows > chunk:
+            rows -= rows % chunk
+        for first in range(start, self.n_samples or 0, rows):
+            parts = [_read(array, first, rows, self.origin) for array in self._arrays]
+            if self._choice is not None:
+                yield parts[0][:, self._choice[0]], parts[0][:, self._choice[1]]
+            else:
+                yield parts[0], np.hstack([part.reshape(len(part), -1) for part in parts[1:]])
+
+
+def is_zarr(path: Path) -> bool:
+    """Return whether a folder is a Zarr store."""
+    return path.is_dir() and any((path / mark).exists() for mark in MARKS)
+
+
+def is_zarr_group(path: Path) -> bool:
+    """Return whether a folder is a Zarr store that holds X and Y apart."""
+    return is_zarr(path) and not hasattr(_opened(path), "shape")
+
+
+def _opened(path: Path) -> Any:
+    zarr = optional("zarr", "Reading Zarr", "data")
+    try:
+        return zarr.open(str(path), mode="r")
+    except Exception as error:
+        raise ValueError(f"{path}: expected a Zarr store. Got one that cannot be read ({error}) instead.") from error
+
+
+def _read(array: Any, first: int, rows: int, origin: str) -> np.ndarray:
+    try:
+        return np.asarray(array[first : first + rows])
+    except Exception as error:
+        raise ValueError(
+            f"{origin}: expected an intact Zarr store. Rows {first} to {first + rows - 1} cannot be read ({error})."
+        ) from error

@@ -1,0 +1,41 @@
+"""A model behind a command: rows of inputs on its standard input, rows of outputs on its standard output."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+
+import numpy as np
+
+
+class CommandModel:
+    """`model(X)` runs the command once for all rows of X; numbers are separated by blanks or commas, rows by lines.
+
+    Numbers are written with all the digits of double precision, and read with as many as the command prints.
+    """
+
+    def __init__(self, command: str, timeout: float = 300.0) -> None:
+        self._words = shlex.split(command)
+        if not self._words:
+            raise ValueError("A command needs at least the name of a program. Got an empty text instead.")
+        self._timeout = timeout
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        text = "".join(" ".join(repr(float(value)) for value in row) + "\n" for row in X)
+        try:
+            done = subprocess.run(self._words, input=text, capture_output=True, text=True, timeout=self._timeout)
+        except FileNotFoundError:
+            raise ValueError(f"There is no program {self._words[0]!r} to be run.") from None
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"{self._words[0]} did not answer {len(X)} rows in {self._timeout:g} s.") from None
+        if done.returncode != 0:
+            said = (done.stderr.strip().splitlines() or ["nothing on standard error"])[-1]
+            raise OSError(f"{self._words[0]} ended with status {done.returncode}: {said}")
+        lines = [line for line in done.stdout.splitlines() if line.strip()]
+        try:
+            rows = [[float(word) for word in line.replace(",", " ").split()] for line in lines]
+        except ValueError as error:
+            raise ValueError(f"{self._words[0]}: expected rows of numbers. {str(error).capitalize()}.") from None
+        if len(rows) != len(X) or len({len(row) for row in rows}) != 1:
+            raise ValueError(f"{self._words[0]}: expected {len(X)} rows of equal length. Got {len(rows)} rows instead.")
+        return np.array(rows)

@@ -1,0 +1,222 @@
+"""A model that is queried: x is drawn by us, y = model(x) is its answer.
+
+Row i belongs to chunk j = ⌊i / 4096⌋. Chunk j is drawn whole from the j-th child of one seed and
+put to the model in one call, so row i is the same for every block size and every n_samples.
+"""
+
+import copy
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from neurecover.data.oracles.answers import SavedAnswers
+from neurecover.data.oracles.frame import Frame
+from neurecover.data.oracles.libraries import as_function
+from neurecover.data.source import Blocks, Source, WeightedBlocks, check_real, numbered
+from neurecover.exceptions import RefusedError, UnsolvableError
+from neurecover.random import RandomStateLike, as_generator
+
+CHUNK = 4096  # rows drawn and asked at a time: part of what a seed means, so it stays
+PAUSE = 0.5  # seconds before a failed query is repeated
+
+Distribution = Callable[[np.random.Generator, int, int], np.ndarray]
+
+
+class Oracle(Source):
+    """Rows (x, model(x)): a source whose outputs a model gives when it is queried; `extract` chooses its own queries.
+
+    Every pass asks the model again, so a model that answers the same query differently gives passes that differ.
+
+    Parameters
+    ----------
+    model : a callable X -> Y; a scikit-learn estimator or pipeline; a torch.nn.Module, asked in its own precision, in
+        eval mode and without gradients; an onnxruntime session, or the path of an .onnx file.
+    n_inputs : the number of inputs; None where the model tells it.
+    output : None for the answers as they come; "logit" for a model that answers with probabilities: log p/(1 − p), or
+        log p_j/p_1 of several classes. A classifier of scikit-learn is asked for its logits in any case.
+    like : samples X (n, d) around which to ask, with their mean and covariance. A pipeline that begins with a scaler is
+        asked around what the scaler was fitted to; any other model around zero, with unit variance.
+    bounds : (low, high), numbers or one per input: no query leaves this range.
+    n_samples : the number of rows, for `recover`.
+    distribution : distribution(rng, n, d) -> (n, d) draws the rows, in place of the Gaussian.
+    batch : how many rows are put to the model at once.
+    keep : a file in which answers are kept: no query is made twice, in this run or in a later one.
+    retries : how often a failure that may pass (OSError, TimeoutError) is tried again.
+    random_state : the seed of the rows.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        n_inputs: int | None = None,
+        *,
+        output: str | None = None,
+        like: Any = None,
+        bounds: tuple[Any, Any] | None = None,
+        n_samples: int | None = None,
+        distribution: Distribution | None = None,
+        batch: int | None = None,
+        keep: str | Path | None = None,
+        retries: int = 2,
+        random_state: RandomStateLike = None,
+    ) -> None:
+        way = as_function(model, output)
+        if batch is not None and batch < 1:
+            raise ValueError(f"A batch holds at least one row. Got batch={batch} instead.")
+        self.frame = way.frame if like is None else Frame.like(like)
+        d = _width(n_inputs, way.n_inputs, None if self.frame is None else len(self.frame.mean))
+        self.origin = "the oracle"
+        self._model, self.single, self._retries = way.ask, way.single, retries
+        self._kept = None if keep is None else SavedAnswers(self._put, d, keep)
+        self.bounds = None if bounds is None else _checked_bounds(bounds, d)
+        self._distribution = distribution or self._drawn
+        self._entropy = int(as_generator(random_state, "oracle").integers(2**63))
+        self._asked = [0]
+        self.batch = batch
+        self.n_samples = _sample_count(n_samples)
+        self.input_names = numbered("x", d)
+        probe = self._inputs(0)[:2]
+        answer = self._answer(probe)
+        self.output_names = numbered("y", answer.shape[1])
+        self._check_finite(probe, self.input_names, 0)
+        self._check_finite(answer, self.output_names, 0)
+
+    @property
+    def queries(self) -> int:
+        """Rows put to the model so far, by this oracle and by all that `with_samples` made of it."""
+        return self._asked[0]
+
+    def ask(self, X: np.ndarray) -> np.ndarray:
+        """Return the model's answers (n, p) to the queries X (n, d)."""
+        X = np.asarray(X, dtype=np.float64)
+        if self.bounds is not None and not np.all((self.bounds[0] <= X) & (self.bounds[1] >= X)):
+            raise RefusedError(
+                "A query would leave the bounds of the model. Ask for samples within them instead: recover(oracle, "
+                "n_samples=...)."
+            )
+        return self._answer(X)
+
+    def draw(self, n: int) -> np.ndarray:
+        """Draw the inputs of the first n rows, up to 4096, without querying the model."""
+        return self._inputs(0)[:n]
+
+    def with_samples(self, n: int) -> "Oracle":
+        """Return the same oracle, seed included, limited to its first n rows."""
+        limited = copy.copy(self)
+        limited.n_samples = _sample_count(n)
+        return limited
+
+    def weighted_blocks(self, rows: int) -> WeightedBlocks:
+        if self.n_samples is None:
+            raise ValueError(
+                "An oracle can be asked without end. Give the number of queries as n_samples, or call .with_samples(n)."
+            )
+        return super().weighted_blocks(rows)
+
+    def _blocks(self, rows: int) -> Blocks:
+        n = self.n_samples or 0
+        for j, first in enumerate(range(0, n, CHUNK)):
+            X = self._inputs(j)[: n - first]
+            Y = self._answer(X)
+            if Y.shape[1] != self.n_outputs:
+                raise ValueError(
+                    f"The model answered {self.n_outputs} outputs at first. Got {Y.shape[1]} for a later query instead."
+                )
+            for start in range(0, len(X), rows):
+                yield X[start : start + rows], Y[start : start + rows]
+
+    def _inputs(self, chunk: int) -> np.ndarray:
+        # The child that SeedSequence(entropy).spawn would give as number `chunk`, without its siblings.
+        seed = np.random.SeedSequence(self._entropy, spawn_key=(chunk,))
+        X = np.asarray(self._distribution(np.random.default_rng(seed), CHUNK, self.n_inputs))
+        check_real(X.dtype, "the distribution")
+        if X.shape != (CHUNK, self.n_inputs):
+            raise ValueError(
+                f"The distribution was asked for shape {(CHUNK, self.n_inputs)}. Got shape {X.shape} instead."
+            )
+        # What goes on record is what the model sees.
+        return X.astype(np.float32).astype(np.float64) if self.single else X
+
+    def _drawn(self, rng: np.random.Generator, n: int, d: int) -> np.ndarray:
+        """Draw inputs: Gaussian around the frame; uniform within bounds, or reflected into them if there is a frame."""
+        if self.bounds is None:
+            Z = rng.standard_normal((n, d))
+            return Z if self.frame is None else self.frame.inputs(Z)
+        low, high = self.bounds
+        if self.frame is None:
+            return rng.uniform(low, high, (n, d))
+        beyond = (self.frame.inputs(rng.standard_normal((n, d))) - low) % (2.0 * (high - low))
+        return low + np.minimum(beyond, 2.0 * (high - low) - beyond)
+
+    def _answer(self, X: np.ndarray) -> np.ndarray:
+        if self.batch is not None and len(X) > self.batch:
+            return np.concatenate([self._answer(X[i : i + self.batch]) for i in range(0, len(X), self.batch)])
+        return self._put(X) if self._kept is None else self._kept(X)
+
+    def _put(self, X: np.ndarray) -> np.ndarray:
+        """Query the model itself, again after a failure that may be temporary."""
+        for left in range(self._retries, -1, -1):
+            try:
+                # The model receives its own copy: one that works in place must not change the inputs on record.
+                Y = np.asarray(self._model(X.copy()))
+                break
+            except (OSError, TimeoutError):
+                if left == 0:
+                    raise
+                time.sleep(PAUSE)
+            except UnsolvableError as error:
+                raise RefusedError(str(error)) from error
+            except ValueError as error:
+                if not self._asked[0]:
+                    raise ValueError(f"The model fails on {len(X)} rows of {X.shape[1]} inputs: {error}") from error
+                reach = float(np.abs(X).max(initial=0.0))
+                raise RefusedError(
+                    f"The model refused queries of size up to {reach:.3g}: {str(error).rstrip('.')}. Ask for samples "
+                    "within what it takes: recover(oracle, n_samples=...)."
+                ) from error
+        self._asked[0] += len(X)
+        check_real(Y.dtype, "the model's answer", labels=True)
+        if Y.ndim not in (1, 2) or len(Y) != len(X) or Y.shape[1:] == (0,):
+            raise ValueError(
+                f"The model was asked {len(X)} rows, to be answered with shape ({len(X)},) or ({len(X)}, p). "
+                f"Got shape {Y.shape} instead."
+            )
+        return Y.reshape(len(X), -1)
+
+
+# The public name: `nr.oracle(model)`, as `nr.open(path)`.
+oracle = Oracle
+
+
+def _width(told: int | None, known: int | None, around: int | None) -> int:
+    """Return the number of inputs: as told, as the model knows it, or as the samples have it. They need to agree."""
+    widths = {width for width in (told, known, around) if width is not None}
+    if not widths:
+        raise ValueError("The model does not tell how many inputs it takes. Give n_inputs, or samples as like=X.")
+    if len(widths) > 1:
+        raise ValueError(
+            f"Expected one number of inputs. Got n_inputs={told}, {known} of the model and {around} of like instead."
+        )
+    d = widths.pop()
+    if d < 1:
+        raise ValueError(f"An oracle takes at least one input. Got n_inputs={d} instead.")
+    return d
+
+
+def _checked_bounds(bounds: tuple[Any, Any], d: int) -> tuple[np.ndarray, np.ndarray]:
+    try:
+        low, high = (np.broadcast_to(np.asarray(side, dtype=np.float64), (d,)) for side in bounds)
+    except (TypeError, ValueError):
+        raise ValueError(f"bounds needs to be (low, high), numbers or {d} of them each. Got {bounds!r}.") from None
+    if not (np.isfinite(low).all() and np.isfinite(high).all() and (low < high).all()):
+        raise ValueError(f"bounds needs finite numbers with low < high. Got {bounds!r} instead.")
+    return low, high
+
+
+def _sample_count(n: int | None) -> int | None:
+    if n is not None and n < 1:
+        raise ValueError(f"An oracle is asked at least one row. Got n_samples={n} instead.")
+    return n

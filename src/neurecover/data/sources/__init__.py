@@ -1,0 +1,1 @@
+"""Samples in memory or on a cluster: arrays, sparse matrices, data frames, Dask collections."""

@@ -1,0 +1,39 @@
+"""Inputs that are mostly zero, as SciPy keeps them: the rows of a block are written out, the others are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from neurecover.data.source import Blocks, Source, check_real, check_shapes, numbered
+from neurecover.data.sources.arrays import ArraySource
+from neurecover.models.checks import as_dense
+
+
+class SparseSource(Source):
+    """X (n, d), a sparse matrix or array, beside Y (n,) or (n, p)."""
+
+    def __init__(self, X: Any, Y: Any) -> None:
+        self.origin = "the arrays"
+        check_real(X.dtype, f"{self.origin}, X")
+        self._X = X.tocsr()
+        Y = np.asarray(as_dense(Y))
+        check_real(Y.dtype, f"{self.origin}, Y", labels=True)
+        check_shapes(self._X.shape, Y.shape, self.origin)
+        self._Y = Y.reshape(len(Y), -1)
+        self.n_samples = len(Y)
+        self.input_names, self.output_names = numbered("x", self._X.shape[1]), numbered("y", self._Y.shape[1])
+
+    def _blocks(self, rows: int) -> Blocks:
+        return self._blocks_from(rows, 0)
+
+    def _blocks_from(self, rows: int, start: int) -> Blocks:
+        for first in range(start, len(self._Y), rows):
+            yield self._X[first : first + rows].toarray(), self._Y[first : first + rows]
+
+
+def sparse_source(X: Any, Y: Any) -> Source:
+    """Return the samples as dense arrays if they fit in memory, else as a sparse source."""
+    source = SparseSource(X, Y)
+    return source if source.streams else ArraySource(*source.collect())

@@ -1,0 +1,1 @@
+"""Views of a source: its rows whitened, weighted, repaired, or only some of them."""

@@ -1,0 +1,49 @@
+"""A network back from its file, whichever of the three kinds it is."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+
+from neurecover.activations import Activation
+from neurecover.models.composite import Composite
+from neurecover.models.deep import DeepNetwork
+from neurecover.models.formats.files import check_header, read_npz
+from neurecover.models.network import Network
+
+Model = Network | DeepNetwork | Composite
+KINDS: dict[str, type[Network] | type[DeepNetwork] | type[Composite]] = {
+    "network": Network,
+    "deep": DeepNetwork,
+    "composite": Composite,
+}
+
+
+def load(path: str | Path, activation: Activation | None = None) -> Model:
+    """Read a network that `save` wrote, a network's own or a recovery's; or the one in an `.onnx` file.
+
+    A file holds the name of the activation: one made by `Activation.from_function` needs to be given.
+    """
+    if Path(path).suffix.lower() == ".onnx":
+        return Network.from_onnx(path)
+    return from_arrays(read_npz(path), path, activation)
+
+
+def from_arrays(arrays: dict[str, np.ndarray], path: str | Path, activation: Activation | None = None) -> Model:
+    """Build the network in the arrays of a file; `path` is for the error message."""
+    check_header(arrays, path)
+    kind = str(arrays.get("kind", "network"))
+    if kind not in KINDS:
+        raise ValueError(f"{path} holds a network of a kind that this release does not know, {kind!r}.")
+    try:
+        return KINDS[kind].from_arrays(arrays, activation)
+    except KeyError as missing:
+        raise ValueError(
+            f"{path} is not a saved network: it lacks {missing.args[0]}. It holds {', '.join(sorted(arrays))}."
+        ) from None
+    except (TypeError, json.JSONDecodeError, RecursionError) as error:
+        raise ValueError(f"{path} holds a network that this release cannot read ({error}).") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None

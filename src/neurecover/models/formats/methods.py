@@ -1,0 +1,59 @@
+"""The methods by which networks come from other libraries and go to them; each library is loaded when it is needed."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from neurecover.models.deep import DeepNetwork
+    from neurecover.models.network import Network
+
+
+class Exchanged:
+    """Conversions of a `Network` or a `DeepNetwork`. What comes in is whichever of the two it is."""
+
+    @staticmethod
+    def from_torch(module: Any) -> Network | DeepNetwork:
+        """Read the network that a `torch.nn.Module` computes: linear layers, batch norms and one activation, in a row.
+
+        A linear map of the inputs may be added to the outputs: the affine term.
+        """
+        from neurecover.models.formats.pytorch import from_torch
+
+        return from_torch(module)
+
+    @staticmethod
+    def from_onnx(path: str | PathLike[str]) -> Network | DeepNetwork:
+        """Read the network in an ONNX file: Gemm, MatMul, Add and one activation in a row, beside an affine term."""
+        from neurecover.models.formats.onnx_graph import from_onnx
+
+        return from_onnx(path)
+
+    @staticmethod
+    def from_sklearn(estimator: Any) -> Network | DeepNetwork:
+        """Read the network of a fitted `MLPRegressor` or `MLPClassifier`, or of a pipeline of scalers and one of them.
+
+        A classifier gives its logits: log-ratios of the probabilities to that of the first class.
+        """
+        from neurecover.models.formats.scikit_learn import from_sklearn
+
+        return from_sklearn(estimator)
+
+    def to_torch(self, dtype: str = "float64") -> Any:
+        """Return a `torch.nn.Sequential` that computes the same, "float64" or "float32"; with C, a module around it."""
+        from neurecover.models.formats.pytorch import to_torch
+
+        return to_torch(self, dtype)  # type: ignore[arg-type]
+
+    def to_onnx(self, path: str | PathLike[str], dtype: str = "float64") -> None:
+        """Write an ONNX file (opset 21, IR version 10) that computes the same, in "float64" or "float32"."""
+        from neurecover.models.formats.onnx_files import to_onnx
+
+        to_onnx(self, path, dtype)  # type: ignore[arg-type]
+
+    def to_sklearn(self) -> Any:
+        """Return a fitted `sklearn.neural_network.MLPRegressor` that predicts the same; an affine term is refused."""
+        from neurecover.models.formats.scikit_learn import to_sklearn
+
+        return to_sklearn(self)  # type: ignore[arg-type]

@@ -1,0 +1,150 @@
+"""A black-box oracle that counts its queries, keeps to a budget and knows the rounding of its answers.
+
+An answer is y = f(x) + e with |e| about ρ·size, where `size` is the size of the terms that were summed to give y. The
+resolution ρ is measured: `resolution`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neurecover.data.oracles.frame import Frame
+from neurecover.exceptions import UnsolvableError
+from neurecover.queries.box.limits import EVERYWHERE, Limits
+from neurecover.queries.box.resolution import Resolution, measure_resolution
+from neurecover.queries.options import QueryOptions
+
+
+class Box:
+    """An oracle: `box(X)` returns the answers (n, p) in float64 to the queries X (n, d).
+
+    `ask` receives at most `batch` rows at a time and at most `budget` rows in all. With a `frame`, a query z is sent as
+    x = mean + z·spread. `single` says that the oracle rounds its inputs to single precision; this is also detected.
+    `limits` say where it may be queried; the callers keep to them. `options` go with the oracle to all that query it.
+    """
+
+    def __init__(
+        self,
+        ask: Callable[[np.ndarray], ArrayLike],
+        n_inputs: int,
+        *,
+        batch: int | None = None,
+        budget: int | None = None,
+        frame: Frame | None = None,
+        single: bool = False,
+        limits: Limits = EVERYWHERE,
+        options: QueryOptions | None = None,
+    ) -> None:
+        for name, value in (("n_inputs", n_inputs), ("batch", batch), ("budget", budget)):
+            if value is not None and value < 1:
+                raise ValueError(f"expected {name} to be at least 1. Got {value} instead.")
+        self.n_inputs = n_inputs
+        self.limits = limits
+        self.options = options or QueryOptions()
+        self.budget = budget
+        self.whitening = None if frame is None else frame.whitening
+        self._frame, self._single = frame, single
+        self.queries = 0
+        self._ask = ask
+        self._batch = batch
+        self._n_outputs: int | None = None
+        self._resolution: Resolution | None = None
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        X = np.asarray(X, dtype=float)
+        if X.ndim != 2 or X.shape[1] != self.n_inputs:
+            raise ValueError(f"expected queries of shape (n, {self.n_inputs}). Got shape {X.shape} instead.")
+        if self.budget is not None and self.queries + len(X) > self.budget:
+            raise UnsolvableError(f"The budget of {self.budget} queries is used up: give a larger query_budget.")
+        rows = self._batch or max(len(X), 1)
+        answers = [self._answer(X[start : start + rows]) for start in range(0, len(X), rows)]
+        return np.concatenate(answers) if answers else np.zeros((0, self.n_outputs))
+
+    def inputs(self, Z: np.ndarray) -> np.ndarray:
+        """Return the inputs x (n, d) that are sent for the queries Z."""
+        X = Z if self._frame is None else self._frame.inputs(Z)
+        return X.astype(np.float32).astype(float) if self._single else X
+
+    def round_queries(self, Z: np.ndarray) -> np.ndarray:
+        """Return the queries as the oracle sees them, after its inputs have been rounded."""
+        return Z if self.whitening is None or not self._single else self.whitening.inputs(self.inputs(Z))
+
+    @property
+    def n_outputs(self) -> int:
+        """The number p of outputs, found by one query."""
+        if self._n_outputs is None:
+            self(np.zeros((1, self.n_inputs)))
+        assert self._n_outputs is not None
+        return self._n_outputs
+
+    @property
+    def resolution(self) -> float:
+        """The rounding ρ of an answer, relative to the size of the answers near the origin."""
+        return self._measure().rounding
+
+    @property
+    def coarse(self) -> bool:
+        """Whether answers have clearly fewer digits than float64 arithmetic gives."""
+        return self.resolution > self.options.box.coarse
+
+    @property
+    def scale(self) -> float:
+        """The size of the answers to queries x ~ N(0, I)."""
+        return self._measure().scale
+
+    @property
+    def growth(self) -> float:
+        """The spread of the answers to queries x ~ N(0, I): how much they grow with ‖x‖/√d."""
+        return self._measure().growth
+
+    def noise(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+        """Return the expected absolute rounding (n,) of the answers Y (n, p) to X (n, d).
+
+        The terms of an answer grow with ‖x‖ even where they cancel, by the spread of the answers to x ~ N(0, I). At the
+        origin they are as large as the biases.
+        """
+        terms = self.scale + self.growth * np.linalg.norm(X, axis=1) / np.sqrt(self.n_inputs)
+        return self.resolution * np.maximum(np.abs(Y).max(axis=1, initial=0.0), terms)
+
+    def _answer(self, X: np.ndarray) -> np.ndarray:
+        """Send one batch; return its answers (n, p), checked."""
+        # The oracle receives a copy: one that works in place must not change the queries.
+        Y = np.asarray(self._ask(self.inputs(X).copy()), dtype=float)
+        self.queries += len(X)
+        if Y.ndim not in (1, 2) or len(Y) != len(X) or Y.shape[1:] == (0,):
+            raise ValueError(
+                f"expected {len(X)} answers of shape ({len(X)},) or ({len(X)}, p). Got shape {Y.shape} instead."
+            )
+        Y = Y.reshape(len(X), -1)
+        if self._n_outputs not in (None, Y.shape[1]):
+            raise ValueError(f"expected {self._n_outputs} outputs, as at first. Got {Y.shape[1]} instead.")
+        if not np.isfinite(Y).all():
+            raise UnsolvableError(
+                "The oracle answered with something that is not a finite number: give the range it accepts as "
+                "bounds=(low, high), or where its inputs lie, with like=X."
+            )
+        self._n_outputs = Y.shape[1]
+        return Y
+
+    def _measure(self) -> Resolution:
+        """Return the resolution, measured once; limits and precision of the inputs follow from it if not given."""
+        if self._resolution is None:
+            self._resolution = self._measure_once()
+            if self._resolution.single and not self._single:
+                self._single = True
+                if self._frame is not None:
+                    # Far from zero, rounded inputs cost more digits than rounded answers: measure again with both.
+                    self._resolution = self._measure_once()
+        return self._resolution
+
+    def _measure_once(self) -> Resolution:
+        """Measure the resolution; limit the queries if the answers are in half precision."""
+        options = self.options.box
+        measured = measure_resolution(self, self.n_inputs, self.limits, options)
+        if measured.half and not self.limits:
+            # Far out, answers in half precision are infinite.
+            self.limits = Limits.cube(self.n_inputs, options.half_range, options)
+        return measured

@@ -1,0 +1,1 @@
+"""Several hidden layers of ReLU units, found layer by layer."""

@@ -1,0 +1,1 @@
+"""Boundaries of single units above the known layers: traced, sampled and checked."""

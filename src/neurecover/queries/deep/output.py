@@ -1,0 +1,152 @@
+"""The output layer, and the signs of the last hidden layer.
+
+With the last hidden layer's rows known up to sign, z_j(x) = w_j·h + b_j,
+
+    y = Σ_j a_j relu(s_j z_j) + c = Σ_j a_j |z_j|/2 + β·h + γ,    β = ½ Σ_j s_j a_j w_j + ρ,
+
+is linear in (a, β, γ). If the fit to answers is exact, no unit is missing and no layer follows. The signs are linear in
+β. The remainder ρ is the contribution of always-active units; without such units it is zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.models import DeepNetwork
+from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.deep.options import DeepOptions
+
+
+@dataclass(frozen=True, eq=False)
+class Output:
+    """The whole network, the residual of the fit relative to the answers, and the number of always-active units.
+
+    `rest` (k_m, p) is ρ, what these units add to the slopes in the values h below them; `bare` is the network without
+    them.
+    """
+
+    network: DeepNetwork
+    residual: float
+    always_on: int
+    rest: np.ndarray
+    bare: DeepNetwork
+
+
+def n_answers_needed(known: KnownLayers, n_units: int) -> int:
+    """Return how many answers make the fit a test."""
+    below = len(known.layers[-1][1]) if known.layers else known.n_inputs
+    return int(2.5 * (n_units + below + 1)) + 30
+
+
+def fit_output(
+    known: KnownLayers, rows: np.ndarray, X: np.ndarray, Y: np.ndarray, unseen: np.ndarray | None = None
+) -> Output | None:
+    """Return the network whose last hidden layer has the given rows (k, k_m + 1) up to sign; None if it is not exact.
+
+    Weights `unseen` (k, k_m + 1) are zero in the rows because the unit never changes where the one below is active. If
+    it is always active there, they appear as a linear term in h_i and are computed from it.
+    """
+    options = known.options
+    unseen = np.zeros(rows.shape, dtype=bool) if unseen is None else unseen
+    rows = rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
+    W, b, k = rows[:, :-1], rows[:, -1], len(rows)
+    H = known.hidden(X)
+    Z = H @ W.T + b
+    basis = np.column_stack([0.5 * np.abs(Z), H, np.ones(len(X))])
+    solution, residual = _robust_fit(basis, Y, options)
+    if not residual < options.exact:
+        return None
+    a, beta, gamma = solution[:k], solution[k:-1], solution[-1]
+    if k == 0 and known.layers:
+        # No unit above the known layers: they are all of the network.
+        network = DeepNetwork([*known.layers, (beta.T, gamma)])
+        return Output(network, residual, 0, np.zeros_like(beta), network)
+    signs, rest = _solve_signs(W, a, beta, np.logical_not(unseen[:, :-1].any(axis=0)))
+    c = gamma - 0.5 * (a * (signs * b)[:, None]).sum(axis=0)
+    layer = (signs[:, None] * W, signs * b)
+    for i in np.flatnonzero(unseen[:, :-1].any(axis=0)):
+        share = a[unseen[:, i]]
+        layer[0][unseen[:, i], i] = np.linalg.lstsq(share.T, rest[i], rcond=None)[0]
+        rest[i] -= layer[0][unseen[:, i], i] @ share
+    bare = DeepNetwork([*known.layers, layer, (a.T, c)])
+    if np.abs(rest).max(initial=0.0) < 1e-5 * np.abs(beta).max(initial=1e-300):
+        return Output(bare, residual, 0, np.zeros_like(rest), bare)
+    return _add_linear_part(bare, rest, residual)
+
+
+def _robust_fit(basis: np.ndarray, Y: np.ndarray, options: DeepOptions) -> tuple[np.ndarray, float]:
+    """Return coefficients that are exact for most answers, and the largest relative residual among these.
+
+    A missing unit that is always active, or inactive, except for a few answers leaves the others exact. The smallest
+    sum of absolute residuals finds these: iterated least squares, weighted by the inverse residuals.
+    """
+    # Far answers are large and so is their rounding: weight every answer by its size.
+    weight = 1.0 / answer_sizes(Y)
+    basis, Y = weight[:, None] * basis, weight[:, None] * Y
+    scale = np.linalg.norm(basis, axis=0)
+    scale[scale == 0.0] = 1.0
+    basis = basis / scale
+    most = max(basis.shape[1] + 10, int(0.7 * len(Y)))
+    solution = np.linalg.lstsq(basis, Y, rcond=1e-13)[0]
+    for _ in range(options.reweightings):
+        left = np.abs(basis @ solution - Y).max(axis=1)
+        if np.sort(left)[:most].max() < options.exact:
+            break
+        root = 1.0 / np.sqrt(left + max(1e-3 * float(np.median(left)), 1e-3 * options.exact))
+        solution = np.linalg.lstsq(root[:, None] * basis, root[:, None] * Y, rcond=1e-13)[0]
+    kept = np.argsort(np.abs(basis @ solution - Y).max(axis=1))[:most]
+    solution = np.linalg.lstsq(basis[kept], Y[kept], rcond=1e-13)[0]
+    left = np.abs(basis @ solution - Y).max(axis=1)
+    good = left < options.exact
+    if np.count_nonzero(good) >= most:
+        solution = np.linalg.lstsq(basis[good], Y[good], rcond=1e-13)[0]
+    return solution / scale[:, None], float(np.sort(left)[:most].max())
+
+
+def answer_sizes(Y: np.ndarray) -> np.ndarray:
+    """Return the size (n,) that the rounding of each answer (n, p) is relative to: its own plus a typical one.
+
+    If most answers are zero, as of a network that is inactive in most places, the typical size is that of the others.
+    """
+    size = np.abs(Y).max(axis=1)
+    return np.asarray(size + (np.median(size[size > 0.0]) if size.any() else 1.0))
+
+
+def find_failures(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, exact: float) -> np.ndarray:
+    """Return which answers (n,) the network does not reproduce to a relative residual of `exact`."""
+    return np.abs(network(X) - Y).max(axis=1) > exact * answer_sizes(Y)
+
+
+def _solve_signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray, sure: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Solve ½ Σ s_j a_j w_j = β for the signs s, by the `sure` (k_m,) rows; return s and the rest of β, (k_m, p).
+
+    All rows are used if the sure ones are too few.
+    """
+    k = len(W)
+    terms = 0.5 * W[:, :, None] * a[:, None, :]
+    if np.count_nonzero(sure) * beta.shape[1] < k:
+        sure = np.ones_like(sure)
+    solution = np.linalg.lstsq(terms[:, sure].reshape(k, beta[sure].size).T, beta[sure].ravel(), rcond=None)[0]
+    signs = np.where(solution > 0.0, 1.0, -1.0)
+    return signs, beta - np.einsum("j,jip->ip", signs, terms)
+
+
+def _add_linear_part(bare: DeepNetwork, rest: np.ndarray, residual: float) -> Output:
+    """Add ρ·h as always-active units: h ≥ 0 allows relu(ρ⁺·h) − relu(ρ⁻·h), at most two units per output.
+
+    Inputs may be negative; for them it is relu(ρ·x) − relu(−ρ·x).
+    """
+    *known, (W, b), (A, c) = bare.layers
+    small = 1e-9 * np.abs(rest).max()
+    extra, columns = [], []
+    for output, rho in enumerate(rest.T):
+        for sign in (1.0, -1.0):
+            part = np.maximum(sign * rho, 0.0) if known else sign * rho
+            if np.abs(part).max() > small:
+                extra.append(part)
+                columns.append(sign * np.eye(rest.shape[1])[output])
+    W, b = np.vstack([W, *extra]), np.append(b, np.zeros(len(extra)))
+    network = DeepNetwork([*known, (W, b), (np.hstack([A, np.array(columns).T]), c)])
+    return Output(network, residual, len(extra), rest, bare)

@@ -1,0 +1,199 @@
+"""All weights at once, fitted to answers of the oracle by Gauss–Newton.
+
+For y_n = f(x_n; θ) and residuals r_n = y_n − f(x_n; θ), each weighted by the size of its answer,
+
+    (JᵀJ + λ D) δ = Jᵀr,    D = diag(JᵀJ).
+
+Near the truth, with every sample in the right cell, f is smooth in θ and one step reduces an error e to about e². A
+tiny λ fixes what no answer determines: the scale that may move from a unit's row to the column above it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import count
+
+import numpy as np
+
+from neurecover.models import DeepNetwork
+from neurecover.models.derivatives import free_directions, jacobian, parameters, with_parameters
+from neurecover.queries.box.limits import Limits
+from neurecover.queries.deep.boundaries.ascent import find_jointly_active
+from neurecover.queries.deep.boundaries.points import draw_points, find_boundary_points
+from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.deep.options import DeepOptions
+from neurecover.queries.deep.output import answer_sizes
+from neurecover.solve import Damping, Deadline, DenseSystem, Loop, Tolerances
+
+_BLOCK = 2**22  # numbers of a Jacobian in memory at a time: 32 MB
+
+
+@dataclass(frozen=True, eq=False)
+class Polished:
+    """The best network, and the expected errors of its hidden rows from the residuals.
+
+    `errors` (k₁ + … + k_L,) has the units layer after layer; it is large where the answers do not determine a weight.
+    """
+
+    network: DeepNetwork
+    errors: np.ndarray
+
+
+def polish(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, options: DeepOptions, deadline: Deadline) -> Polished:
+    """Take a few Gauss–Newton steps from `network`, while they improve it; return the best network."""
+    start = _Point(network.normal_form(), X, Y, 1.0 / answer_sizes(Y))
+    tolerances = Tolerances(rounding=1e-32, promise=options.promise, gain=options.gain)
+    loop = Loop(start, tolerances, Damping(options.ridge, smallest=options.ridge))
+    end = loop.advance(options.polish_steps, deadline).point
+    error = np.sqrt(end.loss / Y.size)
+    return Polished(end.network, _row_errors(end, max(error, np.finfo(float).eps), options.ridge))
+
+
+@dataclass(frozen=True, eq=False)
+class _Point:
+    """A network in normal form with its residuals r, each weighted by 1/size of its answer; Σ r² is the loss."""
+
+    network: DeepNetwork
+    X: np.ndarray
+    Y: np.ndarray
+    weight: np.ndarray
+
+    @cached_property
+    def residual(self) -> np.ndarray:
+        """The weighted residuals (n, p)."""
+        return self.weight[:, None] * (self.Y - self.network(self.X))
+
+    @cached_property
+    def loss(self) -> float:
+        """Σ r²."""
+        return float(np.sum(self.residual**2))
+
+    @property
+    def scale(self) -> float:
+        """The weighted Σ y²."""
+        return float(np.sum((self.weight[:, None] * self.Y) ** 2))
+
+    def system(self) -> DenseSystem:
+        """Return the normal equations."""
+        p = self.network.n_parameters
+        matrix, right = np.zeros((p, p)), np.zeros(p)
+        rows = max(1, _BLOCK // (p * self.network.n_outputs))
+        for first in range(0, len(self.X), rows):
+            part = slice(first, first + rows)
+            J = (self.weight[part, None, None] * jacobian(self.network, self.X[part])).reshape(-1, p)
+            matrix += J.T @ J
+            right += J.T @ self.residual[part].ravel()
+        diagonal = np.diag(matrix)
+        return DenseSystem(matrix.T, right, np.where(diagonal > 0.0, diagonal, 1.0))  # symmetric, in Fortran order
+
+    def moved(self, step: np.ndarray) -> _Point | None:
+        """Return the point after a step; None if the step is not finite."""
+        if not np.isfinite(step).all():
+            return None
+        return replace(self, network=with_parameters(self.network, parameters(self.network) + step).normal_form())
+
+
+def _row_errors(end: _Point, noise: float, ridge: float) -> np.ndarray:
+    """Return √Σ σ² (JᵀJ)⁻¹ over the weights of every row, without the directions that change nothing.
+
+    For J with D δ = 0 along the free directions δ, (JᵀJ + δδᵀ)⁻¹ is the inverse on the others.
+    """
+    equations = end.system()
+    scale = np.sqrt(equations.D)  # columns of J of unit length
+    matrix = equations.S / (scale[:, None] * scale)
+    free = free_directions(end.network) * scale[:, None]
+    length = np.linalg.norm(free, axis=0)
+    free = np.linalg.qr(free[:, length > 0.0] / length[length > 0.0])[0]
+    beside = DenseSystem(matrix + free @ free.T, np.eye(len(free)), np.ones(len(free)))
+    inverse = next(found for i in count() if (found := beside.solve(100.0**i * ridge)) is not None)
+    spread = np.diag(inverse - free @ free.T)
+    # A variance that only the ridge limits, or a zero column, belongs to a weight that no answer determines.
+    seen = (spread < 0.01 / ridge) & (np.diag(matrix) > 0.0)
+    variance = np.where(seen, noise**2 * np.maximum(spread, 0.0) / equations.D, np.inf)
+    errors, first = [], 0
+    for W, b in end.network.layers[:-1]:
+        errors.append(np.sqrt(variance[first : first + W.size].reshape(W.shape).sum(axis=1)))
+        first += W.size + b.size
+    return np.concatenate(errors)
+
+
+def choose_polishing_points(
+    network: DeepNetwork,
+    anchors: tuple[np.ndarray, ...],
+    n: int,
+    rng: np.random.Generator,
+    limits: Limits,
+    options: DeepOptions,
+) -> np.ndarray:
+    """Choose at least n points (·, d) so that every unit is active, and inactive, at more points than it has weights.
+
+    anchors are points (k_l, d) on the units' boundaries, layer by layer. Random points come first. For a unit that is
+    hardly ever active, or inactive, points beside its boundary are added; for one that is hardly ever active, or
+    inactive, while a unit below is active, points where both are.
+    """
+    X = draw_points(KnownLayers(network.n_inputs, network.layers[:1], limits=limits, options=options), n, rng)
+    for number, points in enumerate(anchors):
+        known = KnownLayers(network.n_inputs, network.layers[:number], limits=limits, options=options)
+        theta = np.column_stack(network.layers[number])
+        on = known.features(X) @ theta.T > 0.0
+        needed = 3 * theta.shape[1]
+        rare = np.minimum(on.sum(axis=0), (~on).sum(axis=0))[: len(points)]
+        beside = [
+            _find_beside(known, theta[j], needed - rare[j], rng, points[j]) for j in np.flatnonzero(rare < needed)
+        ]
+        X = np.vstack([X, *beside])
+        if number:
+            X = np.vstack([X, *_find_pairs(known, theta[: len(points)], points, X, rng)])
+    return X
+
+
+def _find_pairs(
+    known: KnownLayers, theta: np.ndarray, points: np.ndarray, X: np.ndarray, rng: np.random.Generator
+) -> list[np.ndarray]:
+    """Find points for the pairs of units, one of this layer and one below, that X shows too rarely.
+
+    A weight shows where the unit below is active, and it is told from the weights of other units if its own unit is
+    active in some places and inactive in others.
+    """
+    options = known.options
+    phi = known.features(X)
+    found = []
+    for side in (1.0, -1.0):
+        counts = (side * (phi @ theta.T) > 0.0).T.astype(float) @ (phi[:, :-1] > 0.0)
+        for j, i in np.argwhere(counts < options.paired)[: options.pairs]:
+            start = find_jointly_active(known, side * theta[j], int(i), points[j], rng)
+
+            def inside(X: np.ndarray, row: np.ndarray = side * theta[j], i: int = i) -> np.ndarray:
+                phi = known.features(X)
+                return (phi @ row > 0.0) & (phi[:, i] > 0.0) & known.limits.contains(X)
+
+            found.append(_wander(inside, start[: 2 * options.paired], options.wanderings, rng))
+    return found
+
+
+def _find_beside(known: KnownLayers, theta: np.ndarray, n: int, rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+    """Return 2 n points, half of them on either side of a boundary and spread out over that side."""
+    where = find_boundary_points(known, theta, n, rng, x)
+    way = np.minimum(0.5 * where.room, 0.3 * (1.0 + np.linalg.norm(where.points, axis=1)))
+    shift = way[:, None] * where.normals
+    inside = known.limits.contains
+    above = _wander(
+        lambda X: (known.features(X) @ theta > 0.0) & inside(X), where.points + shift, known.options.wanderings, rng
+    )
+    below = _wander(
+        lambda X: (known.features(X) @ theta < 0.0) & inside(X), where.points - shift, known.options.wanderings, rng
+    )
+    return np.vstack([above, below])
+
+
+def _wander(
+    inside: Callable[[np.ndarray], np.ndarray], X: np.ndarray, steps: int, rng: np.random.Generator
+) -> np.ndarray:
+    """Return the points X (n, d) after random steps of many lengths, each taken only if it ends inside."""
+    for spread in rng.choice([0.03, 0.1, 0.3, 1.0], steps):
+        size = spread * (1.0 + np.linalg.norm(X, axis=1, keepdims=True)) / np.sqrt(max(X.shape[1], 1))
+        moved = X + size * rng.standard_normal(X.shape)
+        X = np.where(inside(moved)[:, None], moved, X)
+    return X

@@ -1,0 +1,127 @@
+"""The directions of the inputs that matter, if the first layer has fewer units than there are inputs.
+
+Every gradient of the oracle is a combination of the first layer's rows, so gradients at random points span them all
+once their rank r stops growing. In a basis B (d, r) of that span the oracle is f(B y), a network with r inputs, and all
+further gradients cost r + 1 queries instead of d + 1. At the end, with the layers above known, the rows of W are found
+in all d inputs: the gradients in well-chosen cells are
+
+    g_c = Σ_j u_cj w_j,
+
+with u_cj known and steps as long as the cell allows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.models import DeepNetwork
+from neurecover.queries.box.black_box import Box
+from neurecover.queries.box.gradients import draw_basis, measure_gradients
+from neurecover.queries.deep.cells import KnownLayers
+
+
+def find_gradient_span(box: Box, rng: np.random.Generator) -> np.ndarray:
+    """Find an orthonormal basis (d, r) of the span of the oracle's gradients; r = d if they span everything.
+
+    Gradients are added until four in a row bring no new direction. Where the oracle is constant there is none to add.
+    """
+    options = box.options.deep
+    d = box.n_inputs
+    basis = draw_basis(rng, d)
+    span = np.zeros((d, 0))
+    idle = flat = 0
+    while idle < options.spare_gradients and flat < options.flat and span.shape[1] < d:
+        X = box.limits.pull_inside(rng.standard_normal((1, d)) * rng.choice([0.5, 1.0, 3.0]), box.options.box.inside)
+        u = rng.standard_normal((1, d))
+        if np.array_equal(*box(np.vstack([X, X + 1e-3 * box.limits.shorten(X, u, 1e-3)]))):
+            flat += 1
+            continue
+        measured = measure_gradients(box, X, basis, np.full(1, 1e-3 * np.sqrt(d)), rng=rng)
+        if not measured.sound[0]:
+            flat += 1
+            continue
+        grown = span
+        for g in measured.full()[0]:
+            size = np.linalg.norm(g)
+            rest = g - grown @ (grown.T @ g)
+            rest -= grown @ (grown.T @ rest)
+            if size > 0.0 and np.linalg.norm(rest) > options.rank * size:
+                grown = np.column_stack([grown, rest / np.linalg.norm(rest)])
+        idle = 0 if grown.shape[1] > span.shape[1] else idle + 1
+        span = grown
+    return np.eye(d) if span.shape[1] >= d else span
+
+
+def lift(box: Box, network: DeepNetwork, basis: np.ndarray, rng: np.random.Generator) -> DeepNetwork:
+    """Return the network of y ↦ f(B y) as a network of x, with its first rows measured in all inputs."""
+    (W, b), *above = network.layers
+    rough = DeepNetwork([(W @ basis.T, b), *above])
+    points, U = _choose_cells(rough, int(1.2 * len(b)) + 4, rng)
+    if not len(points):
+        return rough
+    directions = draw_basis(rng, box.n_inputs)
+    steps = np.array([_choose_steps(rough, x, directions) for x in points])
+    measured = measure_gradients(box, points, directions, steps, rng=rng, check=False)
+    p = network.n_outputs
+    gradients = measured.jacobians.reshape(-1, box.n_inputs)
+    # Longer steps give better gradients, so they have more weight.
+    weight = np.repeat(np.min(np.abs(steps), axis=1) / measured.noise, p)
+    weight = weight / weight.max()
+    rows = np.linalg.lstsq(weight[:, None] * U.reshape(-1, len(b)), weight[:, None] * gradients, rcond=1e-12)[0]
+    return DeepNetwork([(rows @ directions.T, b), *above])
+
+
+def _choose_cells(network: DeepNetwork, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Choose points (c, d) deep inside their cells whose upper gradients u (c, p, k) determine every first-layer unit.
+
+    Greedy: of many points, take the one that adds most of what the others lack, as in a pivoted QR factorisation.
+    """
+    from scipy.linalg import qr
+
+    known = KnownLayers(network.n_inputs, network.layers[:-1])
+    X = rng.standard_normal((40 * count, network.n_inputs)) * rng.choice([0.5, 1.0, 3.0], (40 * count, 1))
+    values = known.values(X)
+    U = _upper_gradients(network, values)
+    # The smallest |q| relative to the largest: how deep inside its cell a point lies.
+    depth = np.abs(values).min(axis=1) / np.abs(values).max(axis=1)
+    keep = np.argsort(-depth)[: 10 * count]
+    flat = U[keep].reshape(len(keep), -1) if U.shape[1] == 1 else U[keep].sum(axis=1)
+    chosen: list[int] = []
+    left = np.arange(len(keep))
+    while len(chosen) < count and left.size:
+        size = np.linalg.norm(flat[left], axis=1)
+        size[size == 0.0] = 1.0
+        weighted = flat[left] * (depth[keep[left]] / size)[:, None]
+        order = qr(weighted.T, mode="r", pivoting=True)[1][: min(len(flat[0]), count - len(chosen))]
+        chosen.extend(left[order].tolist())
+        left = np.delete(left, order)
+    index = keep[np.array(chosen, dtype=int)]
+    return X[index], U[index]
+
+
+def _upper_gradients(network: DeepNetwork, values: np.ndarray) -> np.ndarray:
+    """Return ∂f/∂q of the first layer's values q, (n, p, k₁), from all values (n, K) layer after layer."""
+    A = network.layers[-1][0]
+    G = np.broadcast_to(A, (len(values), *A.shape))
+    stop = values.shape[1]
+    for index in range(len(network.layers) - 2, -1, -1):
+        k = len(network.layers[index][1])
+        on = values[:, stop - k : stop] > 0.0
+        G = G * on[:, None, :]
+        stop -= k
+        if index > 0:
+            G = G @ network.layers[index][0]
+    return G
+
+
+def _choose_steps(network: DeepNetwork, x: np.ndarray, directions: np.ndarray) -> np.ndarray:
+    """Return half the distance to the next unit along every direction, on the side where it is longer."""
+    known = KnownLayers(network.n_inputs, network.layers[:-1])
+    cell = known.cell_at(x)
+    q, speeds = cell.Q @ x + cell.q0, cell.Q @ directions
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ways = -q[:, None] / speeds
+    forward = np.where(ways > 0.0, ways, np.inf).min(axis=0)
+    backward = np.where(ways < 0.0, -ways, np.inf).min(axis=0)
+    longest = 10.0 * (1.0 + float(np.linalg.norm(x)))
+    return np.where(forward > backward, np.minimum(0.5 * forward, longest), -np.minimum(0.5 * backward, longest))

@@ -1,0 +1,1 @@
+"""Kinks on lines: where a piecewise linear oracle bends."""

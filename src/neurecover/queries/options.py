@@ -1,0 +1,26 @@
+"""The options of an extraction: one frozen value, made by `neurecover.extract` and carried by the oracle."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from neurecover.queries.box.options import BoxOptions
+from neurecover.queries.deep.options import DeepOptions
+from neurecover.queries.lines.options import LineOptions
+from neurecover.queries.saturating.options import SaturatingOptions
+from neurecover.queries.shallow.options import ShallowOptions
+
+
+@dataclass(frozen=True)
+class QueryOptions:
+    """The options of every folder, and those of the certificate's held-out queries."""
+
+    box: BoxOptions = field(default_factory=BoxOptions)
+    lines: LineOptions = field(default_factory=LineOptions)
+    shallow: ShallowOptions = field(default_factory=ShallowOptions)
+    deep: DeepOptions = field(default_factory=DeepOptions)
+    saturating: SaturatingOptions = field(default_factory=SaturatingOptions)
+    weighted_parameters: int = 3_000  # of a weighted fit, whose cost is n P²: beyond, it is left out
+    held_out: int = 8  # queries of the certificate at each distance
+    distances: tuple[float, ...] = (0.3, 1.0, 10.0)  # of them, in units of √d
+    noise_queries: int = 400  # of the certificate's tests of noise, if answers are coarse

@@ -1,0 +1,1 @@
+"""One hidden layer of units that saturate, such as tanh and sigmoid."""

@@ -1,0 +1,1 @@
+"""One hidden layer of piecewise linear units."""

@@ -1,0 +1,168 @@
+"""How far single samples move an estimate, and whether their residuals follow one another.
+
+With scores g_i = Σ_o J_ioᵀ r_io the estimate moves by F⁻¹ g_i when sample i is added, so that
+
+    Σ_i (M g_i)²,        M = T F⁻¹,
+
+are the variances of T θ̂ whatever the variances of the noise [White 1980]. A residual is smaller than its noise by the
+sample's leverage h_io = J_io F⁻¹ J_ioᵀ; r/√(1 − h) takes that back on average (HC2) [MacKinnon & White 1985], and
+r/(1 − h) is what is left of a sample that has no part in the fit.
+
+With weights w the residuals √w r and derivatives √w J are in place of r and J, so that scores are w Jᵀr and F is that
+of weighted least squares: the variances hold whether w is one over the variance of the noise or not.
+
+The same goes for what the network lacks. Where a unit e(x) on one output is added, its score is Σ_i u_i with
+u = Σ_o z_o r_o and z the part of e that no change of the parameters explains, and Σ u uᵀ is its covariance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import fdtrc
+
+from neurecover.models import Model, jacobian, parameters
+from neurecover.statistics.base import Statistic, by_root, float64
+from neurecover.statistics.fits.information import probe_values
+
+
+@dataclass(frozen=True)
+class Influence:
+    """The variances of every parameter, the degrees of freedom of each, and what is left of n samples out of the fit.
+
+    `left_out` is the mean of a sample's squared residual s out of the fit, and `left_out_squared` that of s².
+    """
+
+    variances: np.ndarray
+    carried_by: np.ndarray
+    left_out: float
+    left_out_squared: float
+    n: int
+
+    @property
+    def freedom(self) -> float:
+        """2 E[s]²/Var[s], the degrees of freedom of a χ² with this spread: p for Gaussian noise on p outputs."""
+        return 2.0 * self.left_out**2 / max(self.left_out_squared - self.left_out**2, 1e-300)
+
+
+SKETCH = 64  # columns that stand for all where those are more: a leverage is then off by √(2/64) of itself
+
+
+def sketch(root: np.ndarray) -> np.ndarray:
+    """Return R Ξ/√m with Ξ standard normal: E[‖J R Ξ‖²]/m = ‖J R‖², at m columns instead of P."""
+    if root.shape[1] <= 4 * SKETCH:
+        return root
+    return root @ (np.random.default_rng(0).standard_normal((root.shape[1], SKETCH)) / np.sqrt(SKETCH))
+
+
+class InfluenceSums(Statistic):
+    """Σ (M g)² and Σ (M g)⁴ for M = `moves` (q, P) over the `free` parameters of a network.
+
+    `root` (P, m) is one of F⁻¹ = R Rᵀ, of which h = ‖J R‖²; of fewer columns on average only (`sketched`).
+    Further Σ s and Σ s² for the squared residual s of a sample, all outputs together, without a part in the fit.
+    """
+
+    def __init__(self, model: Model, free: np.ndarray, moves: np.ndarray, root: np.ndarray) -> None:
+        self.model, self.free, self.moves, self.root = model, free, moves, root
+        self.settings = {"theta": parameters(model), "moves": moves}
+        self.sums = {"n": np.zeros((), dtype=np.int64), "squares": np.zeros(len(moves))}
+        self.sums |= {"fourths": np.zeros(len(moves)), "left_out": np.zeros(()), "left_out_squared": np.zeros(())}
+        self.row_bytes = 8 * (2 * model.n_outputs * len(free) + len(moves))
+
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
+        X, Y = float64(X, Y)
+        J, R = by_root(weight, jacobian(self.model, X), Y - self.model(X))
+        J = J if len(self.free) == J.shape[2] else J[:, :, self.free]  # a copy as large as itself
+        along = J @ self.root
+        leverage = np.einsum("nop,nop->no", along, along)
+        share = np.clip(1.0 - leverage, 1e-3, 1.0)
+        R = R / np.sqrt(share)
+        left_out = np.sum(R**2 / share, axis=1)
+        scores = np.einsum("nop,no->np", J, R)
+        moved = scores @ self.moves.T
+        self._count(len(X), weight)
+        moved *= moved
+        self.sums["squares"] += moved.sum(axis=0)
+        self.sums["fourths"] += np.einsum("nq,nq->q", moved, moved)
+        self.sums["left_out"] += left_out.sum()
+        self.sums["left_out_squared"] += left_out @ left_out
+
+    def influence(self) -> Influence:
+        squares, left_out = self.sums["squares"], float(self.per_row("left_out"))
+        carried_by = freedom(squares, self.sums["fourths"])
+        return Influence(squares, carried_by, left_out, float(self.per_row("left_out_squared")), self.n)
+
+
+def freedom(squares: np.ndarray, fourths: np.ndarray) -> np.ndarray:
+    """Return ν = 2 (Σ m²)²/Σ m⁴, the degrees of freedom of a variance Σ m², whose own variance is at most Σ m⁴."""
+    return np.divide(2.0 * squares**2, fourths, out=np.full_like(squares, np.inf), where=fourths > 0.0)
+
+
+class ProbeScores(Statistic):
+    """Per output Σ u and Σ u uᵀ for `probes` (e, D), hidden units that a network lacks, added to that output.
+
+    `explained` (P, p·e) is F⁻¹ Σ Jᵀe, by how much the `free` parameters make up for each.
+    """
+
+    def __init__(self, model: Model, free: np.ndarray, probes: np.ndarray, explained: np.ndarray) -> None:
+        self.model, self.free, self.probes, self.explained = model, free, probes, explained
+        self.settings = {"theta": parameters(model), "probes": probes, "explained": explained}
+        p, e = model.n_outputs, len(probes)
+        self.sums = {"n": np.zeros((), dtype=np.int64), "score": np.zeros((p, e)), "covariance": np.zeros((p, e, e))}
+        self.row_bytes = 8 * (2 * p * len(free) + 4 * p * e)
+
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
+        X, Y = float64(X, Y)
+        values = probe_values(self.model.activation, self.probes, X)
+        J = jacobian(self.model, X)[:, :, self.free]
+        J, R, values = by_root(weight, J, Y - self.model(X), values)
+        made_up = np.einsum("nop,no->np", J, R) @ self.explained
+        self._count(len(X), weight)
+        for o, u in enumerate(np.split(made_up, R.shape[1], axis=1)):
+            u = values * R[:, o : o + 1] - u
+            self.sums["score"][o] += u.sum(axis=0)
+            self.sums["covariance"][o] += u.T @ u
+
+    def p_value(self) -> float:
+        """Return the p-value of the largest of these scores under noise of any kind, by Hotelling's T² per output.
+
+        S = gᵀ V⁻¹ g with g = Σu, V = Σuuᵀ lies below n, and S (n − e) / (e (n − S)) is F with e and n − e degrees.
+        """
+        smallest, n = 1.0, self.n
+        for g, V in zip(self.sums["score"], self.sums["covariance"]):
+            scale = np.sqrt(np.maximum(np.diag(V), 1e-300))
+            values, vectors = np.linalg.eigh(V / scale / scale[:, None])
+            kept = np.flatnonzero(values > 1e-10 * len(values))[-max(n // 5, 1) :]
+            S = float(np.sum((vectors[:, kept].T @ (g / scale)) ** 2 / values[kept]))
+            e = len(kept)
+            if e:
+                smallest = min(smallest, float(fdtrc(e, n - e, S * (n - e) / (e * max(n - S, 1e-300)))))
+        return min(1.0, len(self.sums["score"]) * smallest)
+
+
+class SerialResiduals(Statistic):
+    """Per output Σ r², and Σ r_i r_{i+1} with Σ r_i² r_{i+1}² over neighbours in the order of the rows.
+
+    Neighbours on either side of a block are left out, so the sums depend a little on the size of the blocks.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model = model
+        self.settings = {"theta": parameters(model)}
+        names = ("squared", "products", "products_squared")
+        self.sums = {"n": np.zeros((), dtype=np.int64)} | {name: np.zeros(model.n_outputs) for name in names}
+        self.row_bytes = 8 * (4 * model.n_outputs + 2 * int(np.sum(model.n_hidden)))
+
+    def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
+        X, Y = float64(X, Y)
+        (R,) = by_root(weight, Y - self.model(X))
+        pairs = R[1:] * R[:-1]
+        self._count(len(X), weight)
+        self.sums["squared"] += np.einsum("no,no->o", R, R)
+        self.sums["products"] += pairs.sum(axis=0)
+        self.sums["products_squared"] += np.einsum("no,no->o", pairs, pairs)
+
+    def z(self) -> np.ndarray:
+        """Return Σ r_i r_{i+1} in its standard deviations under independence, whatever the variances; (p,)."""
+        return self.sums["products"] / np.sqrt(np.maximum(self.sums["products_squared"], 1e-300))

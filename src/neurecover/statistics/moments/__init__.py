@@ -1,0 +1,1 @@
+"""Means of products: joint moments, Hermite coefficients, and the sums that single papers need."""

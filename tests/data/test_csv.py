@@ -1,0 +1,60 @@
+"""CSV files: headers, quotes, wide lines, and faults found by line and column."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from neurecover import data
+
+
+def _write(path: Path, text: str) -> Path:
+    path.write_text(text)
+    return path
+
+
+def test_csv_takes_late_fractions_blank_lines_quotes_and_unused_text(tmp_path: Path) -> None:
+    # The fraction comes after more text than pyarrow looks at to guess a type.
+    body = "".join(f'{i},name{i},"{2 * i}"\r\n' for i in range(150_000))
+    path = tmp_path / "s.csv"
+    path.write_bytes(b"\xef\xbb\xbf\r\na,label,y\r\n\r\n" + body.encode() + b"\r\n0.5,last,1e-3")
+    X, Y = data.open(path, ["a"], ["y"]).collect()
+    np.testing.assert_array_equal(X[:, 0], [*range(150_000), 0.5])
+    np.testing.assert_array_equal(Y[:, 0], [*range(0, 300_000, 2), 1e-3])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "empty file"),
+        ("\n\n", "empty file"),
+        ("a,y\n", "Got 0 rows"),
+        ("a,y\n1,2\n\n3\n", "line 4: expected 2 fields. Got 1 instead"),
+        ("a,y\n1,2\n3,4,5\n", "line 3: expected 2 fields. Got 3 instead"),
+        ("1,2\n3,4,5\n", "line 2: expected 2 fields. Got 3 instead"),
+        ("a,y\n1,2\n3,four\n", "line 3, column 'y': expected a number. Got 'four'"),
+        ("a,y\n1_0,2\n", "line 2, column 'a': expected a number. Got '1_0'"),
+        ("a,y\n1,2\n\n\n3,\n", "line 5, column 'y': expected a finite number. Got nan"),
+        ("a,y\n1,2\nNA,3\n", "line 3, column 'a': expected a finite number. Got nan"),
+        ("1,2\n1e999,3\n", "line 2, column '0': expected a finite number. Got inf"),
+    ],
+)
+def test_faults_of_a_csv_are_found_by_line_and_column(tmp_path: Path, text: str, message: str) -> None:
+    path = _write(tmp_path / "s.csv", text)
+    with pytest.raises(ValueError, match=message) as caught:
+        data.open(path).collect()
+    assert str(path) in str(caught.value)
+
+
+def test_a_csv_fault_far_into_the_file_is_found(tmp_path: Path) -> None:
+    path = _write(tmp_path / "s.csv", "a,y\n" + "1.25,2.5\n" * 200_000 + "1,oops\n")
+    with pytest.raises(ValueError, match=r"line 200002, column 'y'.*'oops'"):
+        for _ in data.open(path).blocks(1000):
+            pass
+
+
+def test_csv_lines_wider_than_the_usual_piece_are_read(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((3, 20_000))
+    np.savetxt(tmp_path / "wide.csv", X, fmt="%.17g", delimiter=",")
+    got, last = data.open(tmp_path / "wide.csv").collect()
+    np.testing.assert_array_equal(np.hstack([got, last]), X)
