@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from neurecover.data.mapped import unwhitened
 
 import neurecover as nr
 from neurecover.certificate import Case, CertificateOptions, Evidence, certify
-from neurecover.data import ArraySource, Source, Whitening, prepared, reduce
+from neurecover.data import ArraySource, Source, Whitening, prepare_samples, reduce
+from neurecover.data.views.whitening import unwhiten
 from neurecover.models import jacobian
 from neurecover.statistics import Residuals
 
@@ -36,9 +36,9 @@ def case_of(
     """Return a network as the case of samples that are its own answers, or others."""
     rng = np.random.default_rng(2)
     source = X if isinstance(X, Source) else ArraySource(X, truth(X) if Y is None else Y)
-    given = prepared(source, True, rng)
+    given = prepare_samples(source, True, rng)
     M, mean = given.whitening.matrix, given.whitening.mean
-    white = unwhitened(truth, Whitening(-mean @ M, np.linalg.inv(M)))
+    white = unwhiten(truth, Whitening(-mean @ M, np.linalg.inv(M)))
     holdout = reduce(given.holdout, Residuals(white, truth.n_outputs, 2, given.output_mean))
     evidence = Evidence(truth.n_hidden, agreements=1)
     options = options or CertificateOptions()

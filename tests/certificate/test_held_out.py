@@ -6,7 +6,7 @@ import pytest
 from certificate_facts import facts
 from neurecover.certificate import Evidence
 from neurecover.certificate.checks import held_out
-from neurecover.data import ArraySource, Prepared, Source, prepared, with_misfits
+from neurecover.data import ArraySource, Prepared, Source, prepare_samples, with_misfits
 from neurecover.data.preparing import FEWEST, SEALED
 from neurecover.statistics import Residuals
 
@@ -27,7 +27,7 @@ class Watched:
 
 def samples(n: int = 600) -> Prepared:
     rng = np.random.default_rng(0)
-    return prepared(ArraySource(rng.standard_normal((n, 3)), rng.standard_normal((n, 1))), True, rng)
+    return prepare_samples(ArraySource(rng.standard_normal((n, 3)), rng.standard_normal((n, 1))), True, rng)
 
 
 def rows_of(source: Source) -> set[bytes]:

@@ -12,7 +12,6 @@ from neurecover.certificate.information.many_weights import ManyWeights, System,
 from neurecover.certificate.information.matrix import Information
 from neurecover.certificate.information.normal_form import ToNormalForm
 from neurecover.certificate.information.sole_equations import sole_equations
-from neurecover.certificate.information.tangent import student_order
 from neurecover.data import ArraySource, Whitening, reduce
 from neurecover.fit.options import FitOptions
 from neurecover.fit.point import Point
@@ -34,7 +33,7 @@ def asked(network: Network | DeepNetwork, X: np.ndarray, bias: bool = True) -> M
 def system_of(network: Network | DeepNetwork, X: np.ndarray) -> System:
     samples = Samples.of(ArraySource(X, network(X)), bias=True)
     student = as_student(network, True)
-    G = free_directions(network)[student_order(network, True)[: student.size]]
+    G = free_directions(network)[np.argsort(student.parameter_order)[: student.size]]
     return System(Products(Point(samples, student, FitOptions()), double=True), G, OPTIONS.by_products)
 
 

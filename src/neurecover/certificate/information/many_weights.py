@@ -82,11 +82,9 @@ def by_products(
     point = Point(replace(held, Y=held.Y / size), replace(student, theta=student.theta / size), FitOptions())
     free, order = free_parameters(network, bias), student.parameter_order
     G = _free_scales(network, free)
-    scales = np.empty((len(order), G.shape[1]))
-    scales[order] = G[free]
     moves, n_alone, weakest = np.zeros((len(free), options.draws)), 0, 0.0
     if point.fits_single:
-        system = System(Products(point, double=True), scales[: student.size], options.by_products)
+        system = System(Products(point, double=True), G[free][np.argsort(order)[: student.size]], options.by_products)
         rng = np.random.default_rng(0)
         weakest = system.weakest(rng)
     left = np.zeros(held.Y.shape)
