@@ -16,9 +16,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from neurecover.certificate.checks import WIDE
-from neurecover.certificate.information import Information
-from neurecover.certificate.normal_form import ToNormalForm, array_names, by_name
+from neurecover.certificate import CertificateOptions
+from neurecover.certificate.information.matrix import Information
+from neurecover.certificate.information.normal_form import ToNormalForm, array_names, by_name
 from neurecover.data import ArraySource, Whitening, reduce
 from neurecover.experiment import Experiment, Row, Track
 from neurecover.matching import compare
@@ -145,7 +145,7 @@ def _too_faint(truth: DeepNetwork, X: np.ndarray, variances: np.ndarray) -> bool
     information = Information.of(reduce(ArraySource(X, truth(X)), InformationSums.of(normal)))
     half = ToNormalForm(information.model, information.free, normal, whitening)(information.root)
     spread = np.sqrt(float(variances.mean()) * np.einsum("ij,ij->i", half, half))
-    return any(by_name(normal, spread)[name].max() > WIDE for name in array_names(normal)[:-2:2])
+    return any(by_name(normal, spread)[name].max() > CertificateOptions().wide for name in array_names(normal)[:-2:2])
 
 
 def _run(track: Track) -> Iterator[Row]:

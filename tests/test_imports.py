@@ -74,7 +74,6 @@ ROOMS_OF_EXTRAS = {"interop", "report"}
 
 WITHOUT_A_ROW = {"random", "exceptions", "__init__", "__main__"}  # of the table of rooms: they belong to every room
 MOST_FILES = 15  # side by side in one folder; a folder with more is two ideas
-STILL_TOO_LARGE = {"certificate"}  # TODO: remove when their sub-folders are merged
 
 
 @dataclass(frozen=True)
@@ -199,7 +198,7 @@ def test_contributing_names_what_exists_on_every_path() -> None:
 
 def test_no_folder_is_crowded() -> None:
     counts = {folder.relative_to(SOURCE): len(list(folder.glob("*.py"))) for folder in [SOURCE, *SOURCE.rglob("*/")]}
-    crowded = {str(folder): n for folder, n in counts.items() if n > MOST_FILES and str(folder) not in STILL_TOO_LARGE}
+    crowded = {str(folder): n for folder, n in counts.items() if n > MOST_FILES}
     assert not crowded, f"These folders have more than {MOST_FILES} files side by side: {crowded}."
 
 

@@ -102,24 +102,18 @@ def test_a_data_source(package: Path) -> None:
 
 
 def test_a_check(package: Path) -> None:
-    edit(
-        package / "certificate" / "checks.py",
-        "def units(",
-        code("A check").split("import Check\n")[1] + "\n\ndef units(",
-    )
+    (package / "certificate" / "checks" / "spread.py").write_text(code("A check"), encoding="utf-8")
     edit(package / "certificate" / "verdict.py", "IDENTIFIABLE = (\n", 'IDENTIFIABLE = (\n    "spread",\n')
     question = DATA + (
         "r = nr.recover(X, Y, 2, bias=False, random_state=0)\n"
-        'print(r.certificate.verdict, [c.figure for c in r.certificate.checks if c.name == "spread"])\n'
+        'print(r.certificate.verdict, [c.figure > 1.0 for c in r.certificate.checks if c.name == "spread"])\n'
     )
     # Named but never made: no verdict that needs it is given.
     assert run(package, question) == "approximate []"
-    edit(
-        package / "certificate" / "certifying.py",
-        "        checks.units(sum(len(W) for W in model.hidden_weights)),\n",
-        "        checks.units(sum(len(W) for W in model.hidden_weights)),\n        checks.spread(3.5),\n",
-    )
-    assert run(package, question) == "exact [3.5]"
+    certifying = package / "certificate" / "certifying.py"
+    edit(certifying, "residual, search, signs\n", "residual, search, signs, spread\n")
+    edit(certifying, "    network.units,\n", "    network.units,\n    spread.spread,\n")
+    assert run(package, question) == "exact [True]"
 
 
 def test_an_experiment(package: Path, tmp_path: Path) -> None:

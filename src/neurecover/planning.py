@@ -17,8 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.certificate.checks import FEW, WIDE
-from neurecover.certificate.information import Information
+from neurecover.certificate import CertificateOptions
+from neurecover.certificate.information.matrix import Information
 from neurecover.models import Network
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.results import in_columns
@@ -29,6 +29,7 @@ from neurecover.statistics import InformationSums
 # Equations per parameter at which recovery was exact: 5.1 to 5.4 for d = k = 10 to 50 in 98 of 100 and better; 7.2 for
 # twice as many units as inputs. With the width to be found, 10.8 in 95 of 100. Rows of docs/results/finisher.csv.
 PER_PARAMETER, PER_PARAMETER_CROWDED, PER_PARAMETER_FOUND = 5.5, 7.5, 11.0
+LIMITS = CertificateOptions()
 DRAWS = 9  # networks of typical sizes, whose median is the answer
 ROWS = 20_000  # inputs on which the information is taken, or a hundred per parameter
 
@@ -134,9 +135,9 @@ def _plan(
     needs[f"more than {d + bias} samples on either side of every kink"] = _at_kinks(network, X, d + bias)
     if noise > 0.0:
         worst = float(unit_variances(network, X, bias).max()) * len(X)
-        wanted = WIDE if error is None else error
+        wanted = LIMITS.wide if error is None else error
         needs[f"an error of {wanted:g} by the Cramér–Rao bound"] = _ceil(noise**2 * worst / wanted**2)
-        needs[f"{FEW} noisy equations per parameter"] = _ceil(FEW * free / p)
+        needs[f"{LIMITS.few} noisy equations per parameter"] = _ceil(LIMITS.few * free / p)
     n = max(needs.values())
     expected = noise * np.sqrt(worst / n) if noise > 0.0 else 0.0
     return Plan(n, float(expected), float(noise), free, needs)

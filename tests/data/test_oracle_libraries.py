@@ -18,7 +18,7 @@ from sklearn.svm import LinearSVC
 from torch import nn
 
 import neurecover as nr
-from neurecover.certificate.remedies import advice
+from neurecover.certificate.advising import advice
 from neurecover.data import ArraySource, diagnose_labels, diagnose_oracle, diagnose_probabilities
 from neurecover.data.oracles.libraries import logits
 

@@ -5,7 +5,7 @@ import pytest
 
 import neurecover as nr
 from neurecover.activations import get
-from neurecover.certificate.ambiguity import sign_ambiguities
+from neurecover.certificate.signs.ambiguity import sign_ambiguities
 from neurecover.queries.shallow.opposite_units import resolve_opposite_units
 from neurecover.queries.shallow.options import ShallowOptions
 from neurecover.queries.shallow.planes import AffinePartError, Planes

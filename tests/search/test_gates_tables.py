@@ -7,6 +7,7 @@ from sklearn.datasets import load_digits
 import neurecover as nr
 from neurecover.data import ArraySource, prepare_samples, side_by_side, with_misfits
 from neurecover.data.preparing import SCARCE
+from neurecover.fit.options import EXACT
 from neurecover.models import Network
 from neurecover.search.gates.agreement import Block, by_exclusion, gates_of
 from neurecover.search.gates.columns import Table, start
@@ -193,11 +194,11 @@ def test_held_out_samples_join_the_fit_only_if_they_are_few() -> None:
 
         return model
 
-    assert with_misfits(given, answers(0)) is None
-    assert with_misfits(given, answers(len(Z) // 2)) is None
-    more = with_misfits(given, answers(3))
+    assert with_misfits(given, answers(0), EXACT) is None
+    assert with_misfits(given, answers(len(Z) // 2), EXACT) is None
+    more = with_misfits(given, answers(3), EXACT)
     assert more is not None
-    assert (more.train.count(), more.holdout.count()) == (n + 3, len(Z) - 3)
+    assert (more.train.count(), more.holdout.count() + more.judges.count()) == (n + 3, len(Z) - 3)
 
 
 def test_a_category_of_many_levels_is_recovered() -> None:

@@ -12,12 +12,12 @@ from neurecover.fit.descent import PATIENT, descend
 from neurecover.fit.samples import Samples
 from neurecover.matching import compare
 from neurecover.models import DeepNetwork, Network, as_network, as_student
+from neurecover.models.signs import find_flips, find_subsets, flips_beside_steady, nearest_subsets
 from neurecover.models.wide import WideStudent
 from neurecover.search.covariance import Covariance, Turning, without_skips
 from neurecover.search.options import SearchOptions
 from neurecover.search.race import Setting
 from neurecover.search.settle import best_of, count_signs, networks_behind, on_more, same_units, settle
-from neurecover.search.signs import find_flips, find_subsets, flips_beside_steady, nearest_subsets
 from neurecover.search.task import Task
 from neurecover.simulate import sign_ambiguous
 from neurecover.solve import Deadline

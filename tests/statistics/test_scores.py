@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from neurecover.certificate.information import Information
+from neurecover.certificate.information.matrix import Information
 from neurecover.models import Network, are_biases, jacobian
 from neurecover.statistics import InfluenceSums, InformationSums, ScoreSums
 from neurecover.statistics.fits.regions import divide

@@ -12,16 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import bdtrc
 
-from neurecover.certificate import checks
-from neurecover.certificate.checks import SIGNIFICANCE, WIDE
-from neurecover.certificate.verdict import Certificate, Check, ParameterArrays
-
-SURE = 10.0  # difference of two BIC, odds of e⁵ ≈ 150, that settles a number of halfspaces
-# Labels that one halfspace more may explain. An outermost sample has a halfspace of its own, so one flipped label is
-# explained by it; two side by side are flipped with the square of the rate.
-OUTERMOST = 1.5
-GATHERED = 5.0  # standard errors by which wrong labels may be more frequent near the boundary than far from it
-PREDICTS = 0.5  # share of the mistakes of a constant that a predictor avoids
+from neurecover.certificate.checks import network
+from neurecover.certificate.checks.facts import Row, run_checks
+from neurecover.certificate.options import DEFAULTS, CertificateOptions
+from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, verdict_of
 
 
 @dataclass(frozen=True)
@@ -57,44 +51,40 @@ class Labelled:
     turn: float
     shift: float
     errors: ParameterArrays
+    options: CertificateOptions = DEFAULTS
+
+    @property
+    def n_units(self) -> int:
+        return self.n_halfspaces
 
 
 def certify_labelled(seen: Labelled) -> Certificate:
-    """The certificate of a union or an intersection."""
-    labels = f"{seen.n_samples} labels, {seen.share:.1%} of them inside, {seen.n_holdout} held out."
-    made = (
-        Check("labels", True, seen.n_samples, None, labels),
-        checks.inputs(seen.rank, seen.n_inputs),
-        checks.units(seen.n_halfspaces),
-        _prediction(seen),
-        _signal(seen),
-        _generalisation(seen),
-        _structure(seen),
-        _strength(seen),
-        _spare(seen),
-        _precision(seen),
-        _resolution(seen),
-    )
-    certificate = Certificate(made, seen.wrong / seen.n_holdout, None, seen.n_samples, seen.n_holdout, seen.errors)
-    if certificate.verdict == "statistical":
-        return certificate
-    return Certificate(made, certificate.holdout_mse, None, seen.n_samples, seen.n_holdout)
+    """Return the certificate of a union or an intersection."""
+    made = run_checks(CHECKS, seen)
+    errors = seen.errors if verdict_of(made) == "statistical" else None
+    return Certificate(made, seen.wrong / seen.n_holdout, None, seen.n_samples, seen.n_holdout, errors)
+
+
+def _labels(seen: Labelled) -> Check:
+    sentence = f"{seen.n_samples} labels, {seen.share:.1%} of them inside, {seen.n_holdout} held out."
+    return Check("labels", True, seen.n_samples, None, sentence)
 
 
 def _prediction(seen: Labelled) -> Check:
     avoided = 1.0 - seen.wrong / seen.n_rarer if seen.n_rarer else float(seen.wrong == 0)
-    good = avoided >= PREDICTS
-    less = "" if good else f", less than {PREDICTS:.0%}"
+    limit = seen.options.labels.predicts
+    good = avoided >= limit
+    less = "" if good else f", less than {limit:.0%}"
     sentence = f"It avoids {max(avoided, 0.0):.0%} of the mistakes that a constant makes on held-out labels{less}."
-    return Check("prediction", good, avoided, PREDICTS, sentence)
+    return Check("prediction", good, avoided, limit, sentence)
 
 
 def _signal(seen: Labelled) -> Check:
-    clear = seen.none >= SURE
+    clear = seen.none >= seen.options.labels.sure
     sentence = f"Labels that do not depend on the inputs have a criterion {seen.none:.1f} above that of the halfspaces."
     if not clear:
         sentence = f"Labels that do not depend on the inputs explain them as well (BIC differs by {seen.none:.1f})."
-    return Check("signal", clear, seen.none, SURE, sentence)
+    return Check("signal", clear, seen.none, seen.options.labels.sure, sentence)
 
 
 def _generalisation(seen: Labelled) -> Check:
@@ -104,53 +94,53 @@ def _generalisation(seen: Labelled) -> Check:
         f"{seen.wrong} of {seen.n_holdout} held-out labels are on the wrong side; flipped labels and the errors of the "
         f"boundaries explain {seen.expected * seen.n_holdout:.1f} (p = {p_value:.2g})."
     )
-    return Check("generalisation", p_value >= SIGNIFICANCE, p_value, SIGNIFICANCE, sentence)
+    return Check("generalisation", p_value >= seen.options.significance, p_value, seen.options.significance, sentence)
 
 
 def _structure(seen: Labelled) -> Check:
-    gathered = seen.gathered > GATHERED
+    gathered = seen.gathered > seen.options.labels.gathered
     sentence = "Wrong labels are no more frequent at the boundary than far from it."
     if gathered:
         sentence = (
             f"The boundary has another shape: wrong labels gather at it ({seen.gathered:.0f} standard errors), and "
             "flipped ones would lie everywhere."
         )
-    return Check("structure", not gathered, seen.gathered, GATHERED, sentence)
+    return Check("structure", not gathered, seen.gathered, seen.options.labels.gathered, sentence)
 
 
 def _strength(seen: Labelled) -> Check:
     gap = seen.none if np.isnan(seen.fewer) else seen.fewer
-    called = gap >= SURE
+    called = gap >= seen.options.labels.sure
     sentence = f"With one halfspace less the criterion is {gap:.1f} higher: all {seen.n_halfspaces} are called for."
     if not called:
         sentence = f"The number of halfspaces is not certain: with one less the criterion differs by only {gap:.1f}."
-    return Check("strength", called, gap, SURE, sentence)
+    return Check("strength", called, gap, seen.options.labels.sure, sentence)
 
 
 def _spare(seen: Labelled) -> Check:
-    enough = seen.explained and seen.more >= SURE and seen.further < OUTERMOST
+    enough = seen.explained and seen.more >= seen.options.labels.sure and seen.further < seen.options.labels.outermost
     sentence = f"With one halfspace more the criterion is {seen.more:.1f} higher: no further one is called for."
     if not seen.explained:
         sentence = "The number of halfspaces is not certain: some samples inside stay unexplained."
     elif np.isnan(seen.more):
         sentence = "The number of halfspaces is not certain: the samples are too few to try one more."
-    elif seen.more < SURE:
+    elif seen.more < seen.options.labels.sure:
         sentence = f"The number of halfspaces is not certain: with one more the criterion differs by {seen.more:.1f}."
     elif not enough:
         sentence = f"The number of halfspaces is not certain: one more explains {seen.further:.1f} labels."
-    return Check("spare unit", enough, None if np.isnan(seen.more) else seen.more, SURE, sentence)
+    return Check("spare unit", enough, None if np.isnan(seen.more) else seen.more, seen.options.labels.sure, sentence)
 
 
 def _precision(seen: Labelled) -> Check:
-    widest = max(seen.turn, seen.shift)
+    widest, limit = max(seen.turn, seen.shift), seen.options.wide
     sentence = f"An angle of {seen.turn:.2g} is to be expected between a normal and the true one"
-    if widest <= WIDE:
-        return Check("precision", True, widest, WIDE, f"{sentence}.")
+    if widest <= limit:
+        return Check("precision", True, widest, limit, f"{sentence}.")
     # Errors of a boundary fall as 1/n.
-    wanted = seen.n_samples * widest / WIDE
+    wanted = seen.n_samples * widest / limit
     offset = f", and {seen.shift:.2g} standard deviations between thresholds"
     tail = f": too wide to be an answer. About {wanted:.0g} samples would do."
-    return Check("precision", False, widest, WIDE, sentence + offset + tail)
+    return Check("precision", False, widest, limit, sentence + offset + tail)
 
 
 def _resolution(seen: Labelled) -> Check:
@@ -159,9 +149,24 @@ def _resolution(seen: Labelled) -> Check:
     A halfspace more costs (d + 1) log n of BIC, and a label that it explains is worth 2 log (1 − η₁)/η₀. A boundary
     between two true ones misses half of what lies between them.
     """
-    least = ((seen.n_inputs + 1) * np.log(seen.n_samples) + SURE) / seen.worth
+    least = ((seen.n_inputs + 1) * np.log(seen.n_samples) + seen.options.labels.sure) / seen.worth
     sentence = (
         f"A halfspace with fewer than about {np.ceil(least):.0f} labels that no other one explains is not seen, and "
         "beside another one it would turn that by more than its error."
     )
     return Check("found width", True, least, None, sentence)
+
+
+CHECKS = (
+    Row(_labels),
+    Row(network.inputs),
+    Row(network.units),
+    Row(_prediction),
+    Row(_signal),
+    Row(_generalisation),
+    Row(_structure),
+    Row(_strength),
+    Row(_spare),
+    Row(_precision),
+    Row(_resolution),
+)

@@ -1,8 +1,9 @@
-"""The certificate of a network that was read off a black box by chosen questions.
+"""The certificate of a network that was read off an oracle by chosen queries.
 
-What samples have to show about weights, chosen questions have measured: every unit found has its kink between two
-questions, and every weight its expected error from the rounding of the answers it was computed from. What is left to
-check is that fresh questions, near and far, are answered as the box answers them, and that no other signs are possible.
+What samples have to show about weights, chosen queries have measured: every unit found has its kink between two
+queries, and every weight its expected error from the rounding of the answers it was computed from. What is left to
+check is that fresh queries, near and far, are answered as the oracle answers them, and that no other signs are
+possible.
 
 Coarse answers, in single precision or rounded to digits, are samples with noise: a weighted fit through them has error
 bars, and on fresh answers the residuals over their standard deviations are put to the tests of noise.
@@ -11,36 +12,58 @@ bars, and on fresh answers the residuals over their standard deviations are put 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
+from typing import Protocol
 
 import numpy as np
 from scipy.special import erfc
 
-from neurecover.certificate import checks
-from neurecover.certificate.ambiguity import sign_ambiguities
 from neurecover.certificate.certifying import issue
-from neurecover.certificate.checks import Evidence
-from neurecover.certificate.normal_form import by_name
-from neurecover.certificate.rivals import sign_rivals
+from neurecover.certificate.checks import determined, errors, held_out, network, residual, search, signs
+from neurecover.certificate.checks.facts import Row, run_checks
+from neurecover.certificate.evidence import Evidence, LeftOut
+from neurecover.certificate.information.matrix import Information
+from neurecover.certificate.information.normal_form import by_name
+from neurecover.certificate.options import DEFAULTS, CertificateOptions
+from neurecover.certificate.signs.ambiguity import sign_ambiguities
+from neurecover.certificate.signs.rivals import SignChoices, sign_rivals
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays
-from neurecover.certificate.weighted import Weighted
 from neurecover.models import DeepNetwork, Network
 from neurecover.statistics import Residuals
 
-PROBES = 40  # random units that the residuals of fresh answers must not correlate with
-# A slope over 1/64 of an interval, extrapolated over all of it, and eight roundings: what a kink is told from.
-VISIBLE = 8 * 64
-COARSE = 1e-11  # relative rounding of the answers beyond which they do not have the digits of double precision
+LIKE = "Ask where the inputs of the model lie, with like=X: its units may switch there."
+
+
+class WeightedFit(Protocol):
+    """A fit through rounded answers, as `queries.weighted` makes it, with the errors of its weights."""
+
+    @property
+    def network(self) -> Network: ...
+    @property
+    def information(self) -> Information: ...
+    @property
+    def variances(self) -> np.ndarray: ...
+    @property
+    def variance(self) -> float: ...
+    @property
+    def n_equations(self) -> int: ...
+    @property
+    def chi2(self) -> float: ...
+    @property
+    def converged(self) -> bool: ...
+    def noise(self, X: np.ndarray) -> np.ndarray: ...
+    def covariance(self, own: np.ndarray) -> np.ndarray: ...
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What the questions have shown.
+    """What the queries have shown.
 
-    residual is the largest on fresh questions, relative to the answers, and at_rounding says whether rounding explains
+    residual is the largest on fresh queries, relative to the answers, and at_rounding says whether rounding explains
     it. largest_error is that expected of a hidden unit's weight; resolution the relative rounding of an answer.
     unreached has a sentence for what could not be seen. For coarse answers `weighted` is the fit with error bars, and
-    `fresh` are questions (n, d) and answers (n, p) for the tests of noise.
+    `fresh` are queries (n, d) and answers (n, p) for the tests of noise.
     """
 
     n_queries: int
@@ -49,132 +72,290 @@ class Asked:
     at_rounding: bool
     largest_error: float
     unreached: tuple[str, ...]
-    weighted: Weighted | None = None
+    weighted: WeightedFit | None = None
     fresh: tuple[np.ndarray, np.ndarray] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class QueriedCase:
+    """A network and what the queries have shown; `holdout` are residuals on queries without a part in it."""
+
+    model: Network | DeepNetwork
+    asked: Asked
+    holdout: Residuals
+    evidence: Evidence
+    options: CertificateOptions = DEFAULTS
+
+    @property
+    def rounding(self) -> np.ndarray:
+        """No limit or none, (p,): every answer was held against its own rounding."""
+        return np.full(self.model.n_outputs, np.inf if self.asked.at_rounding else 0.0)
+
+    @property
+    def coarse(self) -> bool:
+        return self.asked.resolution > self.options.queries.coarse
+
+    @property
+    def noisy(self) -> bool:
+        return self.coarse or not self.asked.at_rounding
 
     @property
     def faintest(self) -> float:
         """The part of the answers that a unit must add for its kink to stand out from their rounding."""
-        return max(VISIBLE * self.resolution, self.residual)
+        return max(self.options.queries.visible * self.asked.resolution, self.asked.residual)
 
     @property
-    def coarse(self) -> bool:
-        return self.resolution > COARSE
+    def n_units(self) -> int:
+        return int(np.sum(self.model.n_hidden))
+
+    @property
+    def n_hidden(self) -> int | tuple[int, ...]:
+        return self.model.n_hidden
+
+    @property
+    def n_inputs(self) -> int:
+        return self.model.n_inputs
+
+    @property
+    def rank(self) -> int:
+        return self.model.n_inputs
+
+    @property
+    def affine_term(self) -> str:
+        return "no"
+
+    @property
+    def activation(self) -> str:
+        return str(self.model.activation)
+
+    @property
+    def differentiable(self) -> bool:
+        return self.model.activation.differentiable
+
+    @property
+    def n_samples(self) -> int:
+        return self.asked.n_queries
+
+    @property
+    def n_equations(self) -> int:
+        return self.asked.n_queries * self.model.n_outputs
+
+    @property
+    def n_free(self) -> int:
+        return self.model.n_parameters - self.n_units
+
+    @property
+    def largest_error(self) -> float:
+        return self.asked.largest_error
+
+    @cached_property
+    def sign_choices(self) -> SignChoices:
+        """[ATV21, eq. 5], layer by layer; with error bars, against these."""
+        fit = self.asked.weighted
+        if fit is not None:
+            k, d = fit.network.W.shape
+            own = np.r_[: k * d, k * d + k : k * d + k + fit.network.A.size]
+            rivals = sign_rivals(fit.network, fit.variances[own], lambda: fit.covariance(own), self.options)
+            return SignChoices.of([rivals])
+        count, complete, widest = 1, True, 0
+        for (W, b), (A, c) in pairwise(self.model.layers):
+            layer = Network(W, b, A, c, self.model.activation)
+            found = sign_ambiguities(layer, tolerance=self.options.same)
+            count, complete, widest = max(count, len(found.signs)), complete and found.complete, max(widest, len(W))
+        return SignChoices(count, float(count > 1), complete, widest)
+
+
+@dataclass(frozen=True, eq=False)
+class RoundedCase(QueriedCase):
+    """A weighted fit and fresh answers, each over its standard deviation, as samples with noise."""
+
+    @classmethod
+    def of(cls, case: QueriedCase, fit: WeightedFit) -> RoundedCase:
+        """Return the tests of noise of a queried network."""
+        assert case.asked.fresh is not None
+        X, Y = case.asked.fresh
+        fresh = Residuals(lambda X: fit.network(X) / fit.noise(X), fit.network.n_outputs, fit.network.n_hidden)
+        fresh.update(X, Y / fit.noise(X))
+        agreed, wanted = int(case.asked.at_rounding), case.evidence.asked
+        return cls(case.model, case.asked, fresh, Evidence(wanted, agreements=agreed, converged=fit.converged))
+
+    @property
+    def fit(self) -> WeightedFit:
+        assert self.asked.weighted is not None
+        return self.asked.weighted
+
+    @cached_property
+    def left(self) -> np.ndarray:
+        """The residuals of fresh answers over their standard deviations, (n, p)."""
+        assert self.asked.fresh is not None
+        X, Y = self.asked.fresh
+        return np.asarray((Y - self.fit.network(X)) / self.fit.noise(X))
+
+    @property
+    def n_samples(self) -> int:
+        return self.fit.n_equations // self.model.n_outputs
+
+    @property
+    def n_equations(self) -> int:
+        return self.fit.n_equations
+
+    @property
+    def n_free(self) -> int:
+        return self.fit.information.n_determinable
+
+    @cached_property
+    def errors(self) -> dict[str, np.ndarray]:
+        return by_name(self.fit.network, np.sqrt(self.fit.variances))
+
+    @property
+    def widest(self) -> float:
+        return float(self.errors["W"].max(initial=0.0))
+
+    @property
+    def largest_error(self) -> float:
+        return max(self.widest, float(self.errors["b"].max(initial=0.0)))
+
+    @property
+    def strength(self) -> np.ndarray:
+        spread = np.maximum(np.linalg.norm(self.errors["A"], axis=0), 1e-300)
+        return np.asarray(np.linalg.norm(self.fit.network.A, axis=0) / spread)
+
+    @property
+    def carried_by(self) -> float:
+        return np.inf
+
+    @property
+    def left_out(self) -> LeftOut:
+        return LeftOut(self.fit.chi2, self.model.n_outputs, self.n_samples)
+
+    @property
+    def serial_z(self) -> np.ndarray:
+        pairs = self.left[1:] * self.left[:-1]
+        return np.asarray(pairs.sum(axis=0) / np.sqrt(np.maximum(np.sum(pairs**2, axis=0), 1e-300)))
+
+    @cached_property
+    def p_structure(self) -> float:
+        """The probability of a correlation of noise with one of many random units as large as the largest."""
+        assert self.asked.fresh is not None
+        X, count, rng = self.asked.fresh[0], self.options.probes, np.random.default_rng(0)
+        V, b = rng.standard_normal((count, X.shape[1])) / np.sqrt(X.shape[1]), rng.standard_normal(count)
+        H = np.maximum(X @ V.T + b, 0.0)
+        score = (H.T @ self.left) / np.sqrt(np.maximum(H.T**2 @ self.left**2, 1e-300))
+        return min(1.0, score.size * float(erfc(np.abs(score).max(initial=0.0) / np.sqrt(2.0))))
 
 
 def certify_queried(
-    network: Network | DeepNetwork, asked: Asked, holdout: Residuals, wanted: int | tuple[int, ...] | None
+    model: Network | DeepNetwork,
+    asked: Asked,
+    holdout: Residuals,
+    wanted: int | tuple[int, ...] | None,
+    options: CertificateOptions = DEFAULTS,
 ) -> Certificate:
-    """The certificate; `holdout` are the residuals on questions that had no part in the extraction."""
-    n_parameters, n_units = network.n_parameters, int(np.sum(network.n_hidden))
-    n_answers = asked.n_queries * network.n_outputs
-    evidence = Evidence(wanted)
-    found = checks.held_out(holdout, np.full(network.n_outputs, np.inf))[1]
-    made = [
-        Check(
-            "rounding",
-            asked.at_rounding and not asked.coarse,
-            asked.residual,
-            None,  # every answer is held against its own rounding
-            _residual_sentence(asked),
-        ),
-        found,
-        checks.units(n_units),
-        checks.inputs(network.n_inputs, network.n_inputs),
-        checks.width(evidence, network.n_hidden),
-        _signs(network, asked.weighted),
-        checks.affine_part(1, "no"),
-        checks.derivative(network.activation.differentiable, str(network.activation)),
-        Check("size", True, n_parameters, None, f"There are {n_parameters} parameters, each of them measured."),
-        checks.equations(n_answers, n_parameters - n_units, asked.n_queries),
-        _information(asked),
-        Check("columns", True, None, None, "Every input was varied on its own."),
-        _kinks(asked, n_units),
-    ]
-    variance, errors = None, None
-    if asked.weighted is not None and isinstance(network, Network):
-        made += _noise(asked, asked.weighted, wanted)
-        variance = asked.weighted.variance
-        errors = ParameterArrays(by_name(network, np.sqrt(asked.weighted.variances)))
+    """Return the certificate; `holdout` are the residuals on queries that had no part in the extraction."""
+    case = QueriedCase(model, asked, holdout, Evidence(wanted), options)
+    made, variance, bars = run_checks(CHECKS, case), None, None
+    if asked.weighted is None or isinstance(model, DeepNetwork):
+        made = (*made, *run_checks((Row(errors.digits),), case))
     else:
-        made.append(checks.digits(asked.largest_error))
-    if wanted is None:
-        made.append(Check("found width", True, asked.faintest, None, _width_sentence(asked)))
-    return issue(tuple(made), holdout, asked.n_queries, variance, errors)
+        rounded = RoundedCase.of(case, asked.weighted)
+        made = (*made, *run_checks(CHECKS_OF_NOISE, rounded))
+        variance, bars = asked.weighted.variance, ParameterArrays(rounded.errors)
+    made = (*made, *filter(None, [_found_width(case)]))
+    certificate = issue(made, holdout, asked.n_queries, variance, bars)
+    if certificate.verdict in ("exact", "statistical"):
+        return certificate
+    return issue(made, holdout, asked.n_queries)
 
 
-def _noise(asked: Asked, fit: Weighted, wanted: int | tuple[int, ...] | None) -> list[Check]:
-    """The tests of noise on fresh answers, each over its standard deviation."""
-    assert asked.fresh is not None
-    X, Y = asked.fresh
-    network, sigma = fit.network, fit.noise(X)
-    fresh = Residuals(lambda X: network(X) / fit.noise(X), network.n_outputs, network.n_hidden)
-    fresh.update(X, Y / sigma)
-    Z = (Y - network(X)) / sigma
-    evidence = Evidence(wanted, agreements=int(asked.at_rounding), converged=fit.converged)
-    pairs = Z[1:] * Z[:-1]
-    serial = pairs.sum(axis=0) / np.sqrt(np.maximum(np.sum(pairs**2, axis=0), 1e-300))
-    errors = by_name(network, np.sqrt(fit.variances))
-    strength = np.linalg.norm(network.A, axis=0) / np.maximum(np.linalg.norm(errors["A"], axis=0), 1e-300)
-    left_out = checks.LeftOut(fit.chi2, network.n_outputs, fit.n_equations // network.n_outputs)
-    made = checks.noise(fresh, left_out, fit.n_equations, fit.freedom, _structure(X, Z), evidence)
-    made.append(checks.independence(serial))
-    made.append(Check("output digits", True, None, None, "Every answer has the digits of its rounding."))
-    made += checks.precision(float(errors["W"].max(initial=0.0)), strength, fit.n_equations // network.n_outputs)
-    largest = float(max(errors["W"].max(initial=0.0), errors["b"].max(initial=0.0)))
-    sentence = (
-        f"The answers are rounded, by {np.sqrt(fit.variance):.2g} for inputs of size one, and a fit weighted by the "
-        f"rounding of each leaves standard errors of {largest:.2g} at most."
-    )
-    return [*made, Check("noise", True, fit.variance, None, sentence)]
-
-
-def _structure(X: np.ndarray, Z: np.ndarray) -> float:
-    """The probability of a correlation of noise Z (n, p) with one of many random units as large as the largest."""
-    rng = np.random.default_rng(0)
-    V, b = rng.standard_normal((PROBES, X.shape[1])) / np.sqrt(X.shape[1]), rng.standard_normal(PROBES)
-    H = np.maximum(X @ V.T + b, 0.0)
-    score = (H.T @ Z) / np.sqrt(np.maximum(H.T**2 @ Z**2, 1e-300))
-    return min(1.0, score.size * float(erfc(np.abs(score).max(initial=0.0) / np.sqrt(2.0))))
-
-
-def _residual_sentence(asked: Asked) -> str:
+def _rounding(case: QueriedCase) -> Check:
+    asked = case.asked
     level = "which rounding explains" if asked.at_rounding else "more than rounding explains"
-    return f"On fresh questions, near and far, the residual is {asked.residual:.2g} of the answers, {level}."
+    sentence = f"On fresh questions, near and far, the residual is {asked.residual:.2g} of the answers, {level}."
+    # Without a limit: every answer is held against its own rounding.
+    return Check("rounding", asked.at_rounding and not case.coarse, asked.residual, None, sentence)
 
 
-def _width_sentence(asked: Asked) -> str:
-    return (
-        f"The number of units was found: one that adds less than about {asked.faintest:.1g} of the answers, or that is "
+def _size(case: QueriedCase) -> Check:
+    n = case.model.n_parameters
+    return Check("size", True, n, None, f"There are {n} parameters, each of them measured.")
+
+
+def _information(case: QueriedCase) -> Check:
+    asked, limit = case.asked, case.options.queries.coarse
+    if asked.weighted is not None:
+        weakest, singular = asked.weighted.information.weakest, case.options.singular
+        sentence = f"The smallest eigenvalue of the information is {weakest:.2g}: every weight is seen."
+        if weakest < singular:
+            sentence = f"The answers do not determine every weight: that eigenvalue is about {weakest:.1g}."
+        return Check("information", weakest >= singular, weakest, singular, sentence, determined.SPREAD)
+    sentence = f"The answers are rounded to {asked.resolution:.2g} of their size."
+    if case.coarse:
+        sentence += f" That is too coarse for exact weights; they are right to about {asked.largest_error:.1g}."
+    return Check("information", not case.coarse, asked.resolution, limit, sentence, determined.SPREAD)
+
+
+def _columns(case: QueriedCase) -> Check:
+    return Check("columns", True, None, None, "Every input was varied on its own.")
+
+
+def _kinks(case: QueriedCase) -> Check:
+    if case.asked.unreached:
+        return Check("kinks", False, None, None, " ".join(case.asked.unreached), LIKE)
+    n = case.n_units
+    return Check("kinks", True, n, None, f"Each of the {n} units was seen from both sides of its kink.")
+
+
+def _found_width(case: QueriedCase) -> Check | None:
+    if case.evidence.asked is not None:
+        return None
+    sentence = (
+        f"The number of units was found: one that adds less than about {case.faintest:.1g} of the answers, or that is "
         "on or off wherever the box was asked, is not seen."
     )
+    return Check("found width", True, case.faintest, None, sentence)
 
 
-def _information(asked: Asked) -> Check:
-    if asked.weighted is not None:
-        return checks.information(asked.weighted.information.weakest, 0)
-    fine = asked.resolution <= COARSE
-    sentence = f"The answers are rounded to {asked.resolution:.2g} of their size."
-    coarse = f"{sentence} That is too coarse for exact weights; they are right to about {asked.largest_error:.1g}."
-    return Check("information", fine, asked.resolution, COARSE, sentence if fine else coarse)
+def _output_digits(case: RoundedCase) -> Check:
+    return Check("output digits", True, None, None, "Every answer has the digits of its rounding.")
 
 
-def _kinks(asked: Asked, n_units: int) -> Check:
-    if asked.unreached:
-        return Check("kinks", False, None, None, " ".join(asked.unreached))
-    return Check("kinks", True, n_units, None, f"Each of the {n_units} units was seen from both sides of its kink.")
+def _noise_level(case: RoundedCase) -> Check:
+    variance = case.fit.variance
+    sentence = (
+        f"The answers are rounded, by {np.sqrt(variance):.2g} for inputs of size one, and a fit weighted by the "
+        f"rounding of each leaves standard errors of {case.largest_error:.2g} at most."
+    )
+    return Check("noise", True, variance, None, sentence)
 
 
-def _signs(network: Network | DeepNetwork, fit: Weighted | None) -> Check:
-    """[ATV21, eq. 5], layer by layer; with error bars, against these."""
-    if fit is not None:
-        k, d = fit.network.W.shape
-        own = np.r_[: k * d, k * d + k : k * d + k + fit.network.A.size]
-        rivals = sign_rivals(fit.network, fit.variances[own], lambda: fit.covariance(own))
-        return checks.signs(len(rivals.flips), rivals.p_value, rivals.complete, k)
-    layers = ((network.W, network.b), (network.A, network.c)) if isinstance(network, Network) else network.layers
-    choices, complete, widest = 1, True, 0
-    for (W, b), (A, c) in pairwise(layers):
-        same = sign_ambiguities(Network(W, b, A, c, network.activation), tolerance=1e-7)
-        choices, complete, widest = max(choices, len(same.signs)), complete and same.complete, max(widest, len(W))
-    return checks.signs(choices, float(choices > 1), complete, widest)
+CHECKS = (
+    Row(_rounding),
+    Row(held_out.prediction),
+    Row(network.units),
+    Row(network.inputs),
+    Row(network.width),
+    Row(signs.signs),
+    Row(network.affine_part),
+    Row(network.derivative),
+    Row(_size),
+    Row(determined.equations),
+    Row(_information),
+    Row(_columns),
+    Row(_kinks),
+)
+CHECKS_OF_NOISE = (
+    Row(held_out.signal),
+    Row(residual.tails),
+    Row(residual.load),
+    Row(search.spare_unit),
+    Row(search.convergence),
+    Row(search.agreement),
+    Row(search.rivals),
+    Row(residual.structure),
+    Row(held_out.generalisation),
+    Row(residual.independence),
+    Row(_output_digits),
+    Row(errors.precision),
+    Row(errors.strength),
+    Row(_noise_level),
+)

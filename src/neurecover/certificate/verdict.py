@@ -72,7 +72,8 @@ ALWAYS_SAID = ("rounding", "digits", "noise", "output digits", "open weights", "
 class Check:
     """One thing that was checked: `figure` was measured, `limit` is what it was held against, and a sentence says it.
 
-    figure and limit are None where the check is a plain fact.
+    figure and limit are None where the check is a plain fact. `remedy` says what to do where it failed and more samples
+    are not what it takes; `n_wanted` is how many samples would have met the limit, 0 where their number does not.
     """
 
     name: str
@@ -80,6 +81,8 @@ class Check:
     figure: float | None
     limit: float | None
     sentence: str
+    remedy: str = ""
+    n_wanted: float = 0.0
 
 
 class ParameterArrays(Mapping[str, np.ndarray]):

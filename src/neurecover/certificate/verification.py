@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from neurecover.certificate.checks import GOOD_R2, ROUNDING
+from neurecover.certificate.options import DEFAULTS
 from neurecover.certificate.verdict import Certificate
 from neurecover.data import as_source, reduce
 from neurecover.models import Model, term_sizes
@@ -38,7 +38,7 @@ class Verification:
     @property
     def predicts(self) -> bool:
         """Whether every output has R² ≥ 0.9; one that is constant has to be met to rounding."""
-        return bool(np.all((self.unexplained <= 1 - GOOD_R2) | (self.mse <= self.rounding**2)))
+        return bool(np.all((self.unexplained <= 1 - DEFAULTS.good_r2) | (self.mse <= self.rounding**2)))
 
     def within_noise(self, certificate: Certificate) -> bool:
         """Whether E[r²] is at most three standard errors above the noise that the network's certificate states.
@@ -70,7 +70,7 @@ def verify(network: Model, X: Any, Y: Any = None) -> Verification:
         mse=mse,
         unexplained=np.divide(mse, variance, out=np.full_like(mse, np.nan), where=variance > 0),
         largest=residuals.sums["residual_max"],
-        rounding=ROUNDING * np.sqrt(residuals.per_row("terms_squared")),
+        rounding=DEFAULTS.rounding * np.sqrt(residuals.per_row("terms_squared")),
     )
 
 

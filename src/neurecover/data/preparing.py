@@ -29,8 +29,10 @@ from neurecover.statistics import (
 
 HOLDOUT = 0.1
 FEWEST = 5  # samples
-MISFIT = 1e-20  # Σ r² / Σ y² of a sample that is not answered to rounding
-MISFITS = 0.1  # of the held-out samples may be so for one reason each
+MISFITS = 0.1  # of the held-out samples may have to join the fit: if more do, it is the model that is wrong
+# Of the held-out samples judge where others have joined the fit, FEWEST of them at least. An invented network answers
+# none of them to rounding, so few will do; more of them would more often hold a switch that no other sample shows.
+SEALED = 0.1
 SCARCE = 50  # samples with another value of a column than the others, ten times the units that they may have to show
 SAMPLE = 32 * 2**20  # bytes of the rows that are kept in memory of samples that are streamed
 UNUSUAL = 8  # of them, one in so many more with unusual inputs
@@ -63,7 +65,8 @@ class Prepared:
 
     `moments` and `whitening` count every row once; `by_weight` are the moments with weights, where rows have any.
     `n_given` is how many rows there were before those that repeat others were left out, `precision` the digits of the
-    outputs. `stream` is there where the samples are too many to be held.
+    outputs. `stream` is there where the samples are too many to be held. Where `n_joined` held-out samples were fitted
+    after all, `sealed` are those that nothing has looked at.
     """
 
     source: Source
@@ -76,6 +79,13 @@ class Prepared:
     precision: OutputPrecision
     stream: Stream | None = None
     by_weight: Moments | None = None
+    sealed: Source | None = None
+    n_joined: int = 0
+
+    @property
+    def judges(self) -> Source:
+        """The held-out samples that nothing has looked at."""
+        return self.holdout if self.sealed is None else self.sealed
 
     @property
     def output_mean(self) -> np.ndarray:
@@ -129,17 +139,28 @@ def prepare_samples(source: Source, bias: bool, rng: np.random.Generator) -> Pre
     return Prepared(source, moments, whitening, samples, train, holdout, n_given, precision, None, by_weight)
 
 
-def with_misfits(given: Prepared, model: Model) -> Prepared | None:
-    """With the held-out samples that a model on whitened inputs does not answer among those that are fitted.
+def with_misfits(given: Prepared, model: Model, exact: float) -> Prepared | None:
+    """Return the samples with held-out ones that a model on whitened inputs does not answer among those to be fitted.
 
-    None where there are none, or more than MISFITS of them: then it is the model that is wrong.
+    `exact` is Σ r² / Σ y² of a sample that is answered to rounding. Some held-out samples stay sealed: neither this nor
+    anything else looks at them, and they alone can judge afterwards. None where no other one is missed, where more than
+    MISFITS are, which says that it is the model that is wrong, or where there are too few to seal some.
     """
-    (X, Y), (Z, known) = given.train.collect(), given.holdout.collect()
-    apart = np.sum((model(Z) - known) ** 2, axis=1) > MISFIT * np.mean(np.sum(Y**2, axis=1))
-    if given.holdout.weighted or not 0 < np.count_nonzero(apart) <= MISFITS * len(Z):
+    (X, Y), (Z, known), sealed = given.train.collect(), given.holdout.collect(), given.sealed
+    if given.holdout.weighted:
+        return None
+    if sealed is None:
+        count = max(FEWEST, int(SEALED * len(Z)))
+        kept = np.isin(np.arange(len(Z)), np.linspace(0, len(Z) - 1, min(count, len(Z))).astype(int))
+        sealed = Block(Z[kept], known[kept], given.samples)
+        Z, known = Z[~kept], known[~kept]
+    apart = np.sum((model(Z) - known) ** 2, axis=1) > exact * np.mean(np.sum(Y**2, axis=1))
+    joining = int(np.count_nonzero(apart))
+    if not 0 < joining <= MISFITS * len(Z):
         return None
     train = Block(np.vstack([X, Z[apart]]), np.vstack([Y, known[apart]]), given.samples)
-    return replace(given, train=train, holdout=Block(Z[~apart], known[~apart], given.samples))
+    holdout = Block(Z[~apart], known[~apart], given.samples)
+    return replace(given, train=train, holdout=holdout, sealed=sealed, n_joined=given.n_joined + joining)
 
 
 def _of_mean_one(source: ArraySource) -> ArraySource:

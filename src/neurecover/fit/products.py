@@ -135,6 +135,13 @@ class Products:
             moments.append(total / n)
         return moments
 
+    def read_root(self, layer: int) -> np.ndarray:
+        """Return R with RRᵀ = E[c cᵀ]⁻¹ of what a layer reads, as the preconditioner has it."""
+        if layer == 0:
+            return self.point.samples.inverse_root
+        moments = self._read_moments[layer]
+        return np.linalg.inv(np.linalg.cholesky(moments + 1e-6 * np.diag(_sizes(moments)))).T
+
     @cached_property
     def _inverse_moments(self) -> list[np.ndarray]:
         root = self.point.samples.inverse_root

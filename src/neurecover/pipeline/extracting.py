@@ -12,7 +12,7 @@ import numpy as np
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.certificate import Certificate, certify_nothing
-from neurecover.certificate.from_queries import COARSE, Asked, certify_queried
+from neurecover.certificate.from_queries import Asked, certify_queried
 from neurecover.data import Oracle, unwhiten
 from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.excerpt import Excerpt
@@ -275,7 +275,7 @@ def _certify(
     run.clock.excerpt = Excerpt.of_answers(X, network, answers, network(X), *names)
     # In single precision, so that an oracle that works in it sees the same inputs as the network.
     noisy = box.limits.pull_inside(run.rng.standard_normal((options.noise_queries, d))).astype(np.float32).astype(float)
-    weighted = found.weighted if found.resolution > COARSE else None
+    weighted = found.weighted if found.resolution > options.box.coarse else None
     evidence = Asked(
         box.queries,
         found.residual,

@@ -17,9 +17,10 @@ from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms import Algorithm, Call, get_method, methods
 from neurecover.certificate import Certificate, Check, Evidence
-from neurecover.certificate.checks import search_ended
+from neurecover.certificate.checks.search import search_ended
 from neurecover.data import ArraySource, Prepared, Source, reduce, side_by_side, with_misfits
 from neurecover.data.views.weights import moderate_weights, without_weights
+from neurecover.fit.options import EXACT
 from neurecover.fit.passes import LARGEST, fit_in_passes
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.checkpoints import Folder, begin_records, kept_search, steady_seed
@@ -224,25 +225,37 @@ def _finished(
 
     Returned are the network in the coordinates of the inputs, its certificate, and the network on whitened inputs.
     """
-    found, residuals = _fitted(given, task, starts, run)
+    fitted = _fitted(given, task, starts, run)
+    found = fitted.found
     evidence = Evidence(
         task.asked,
         found.sign_choices,
         found.agreements,
         found.converged,
         found.last_drop,
-        given.precision,
-        task.coarse and found.exact,
-        found.unrivalled,
+        at_rounding=task.coarse and found.exact,
+        unrivalled=found.unrivalled,
     )
-    certificate = certified(run, found.network, given, residuals, evidence, task.bias)
+    certificate = certified(run, found.network, fitted.given, fitted.holdout, evidence, task.bias)
     network = shown(found.network, given, certificate)
     assert isinstance(network, Network | DeepNetwork)
     return network, certificate, found.network
 
 
-def _fitted(given: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run) -> tuple[Found, Residuals]:
-    """Return the network fitted to all samples, and what it left on the held-out ones before these joined the fit."""
+@dataclass(frozen=True)
+class _Fitted:
+    """The network fitted to all samples, and what it left on the held-out ones before these joined the fit.
+
+    `given` are the samples as they were divided in the end.
+    """
+
+    found: Found
+    holdout: Residuals
+    given: Prepared
+
+
+def _fitted(given: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run) -> _Fitted:
+    """Search on part of the samples, fit to all that are not held out, then to all."""
     deadline, clock = run.deadline, run.clock
     sample = _search_sample(given, task)
 
@@ -286,12 +299,12 @@ def _fitted(given: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run)
         residuals = streamed.holdout
     else:
         width = sum(len(W) for W in found.network.hidden_weights)
-        residuals = reduce(given.holdout, Residuals(found.network, task.n_outputs, width, given.output_mean))
+        residuals = reduce(given.judges, Residuals(found.network, task.n_outputs, width, given.output_mean))
         final = polish(given.samples, found, task, deadline)
         final = _counting_alike(given.samples, final, task, deadline)
     passes = f" after {run.passes.made} {'pass' if run.passes.made == 1 else 'passes'}" if run.passes.made else ""
     clock.stage("last fit", f"{_residual(final)} on all {given.moments.n} samples{passes}")
-    return final, residuals
+    return _Fitted(final, residuals, given)
 
 
 def _counting_alike(samples: Source, final: Found, task: Task, deadline: Deadline) -> Found:
@@ -312,13 +325,14 @@ def _drawn(rare: columns.Start, run: Run) -> Draw:
 
 
 def _with_what_alone_shows(given: Prepared, task: Task, found: Found, run: Run) -> tuple[Prepared, Found]:
-    """Where held-out samples alone show that a unit switches, in a category or at all, they are fitted with the others.
+    """Where held-out samples alone show that a unit switches, in a category or at all, fit them with the others.
 
-    What rests on one of them alone does not count as determined, and those that remain held out are as good a test.
+    What rests on one of them alone does not count as determined. The rest of those that were looked at is no test any
+    more: samples that are sealed are.
     """
     for _ in range(JOINED if isinstance(found.network, Network) and not task.affine else 0):
         assert isinstance(found.network, Network)
-        enlarged = with_misfits(given, found.network)
+        enlarged = with_misfits(given, found.network, EXACT)
         if enlarged is None or run.deadline.passed:
             break
         again = columns.fit_again(enlarged, task, found, run.deadline)

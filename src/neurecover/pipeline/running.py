@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from neurecover.activations import Activation
 from neurecover.algorithms import Algorithm, Call
 from neurecover.certificate import (
+    Case,
     Certificate,
     Check,
     Evidence,
@@ -24,7 +25,7 @@ from neurecover.certificate import (
     certify_untested,
     scaled_to_determined,
 )
-from neurecover.certificate.checks import search_ended
+from neurecover.certificate.checks.search import search_ended
 from neurecover.data import (
     Oracle,
     Prepared,
@@ -241,11 +242,13 @@ def certified(
     # The information of all parameters, its inverse, and what every sample adds to the errors.
     run.report.expect((3.0 * given.samples.count() * model.n_outputs * P**2 + 2.0 * P**3) / FLOPS)
     run.clock.excerpt = Excerpt.of_samples(given, holdout.predict, model)
+    evidence = replace(evidence, precision=given.precision, joined=given.n_joined)
+    case = Case(model, given.whitening, given.samples, holdout, evidence, run.rng, bias)
     try:
         with run.overtime():
-            certificate = certify(model, given.whitening, given.samples, holdout, evidence, run.rng, bias)
+            certificate = certify(case)
     except OutOfTimeError:
-        certificate = certify_untested(model, given.whitening, given.samples, holdout)
+        certificate = certify_untested(case)
     told = None if certificate.verdict in ("exact", "statistical") else diagnose_probabilities(given.source)
     if told is not None:
         certificate = replace(

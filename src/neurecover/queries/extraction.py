@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.certificate.weighted import Weighted
 from neurecover.models import DeepNetwork, Network
+from neurecover.queries.weighted import Weighted
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,8 +24,8 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 
 from neurecover.fit.dense import curvature_sums
 from neurecover.fit.point import Point
+from neurecover.models.signs import nearest_subsets
 from neurecover.models.wide import WideStudent
-from neurecover.search.signs import nearest_subsets
 
 RIDGE = 1e-10  # on H scaled to unit diagonal: between its rounding and the least curvature that samples show
 ROUNDS = 4  # of signs for a covariance and the covariance for those signs, and of steps to where skips vanish

@@ -17,12 +17,12 @@ import numpy as np
 from neurecover.fit.descent import PATIENT, Fit, descend
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
+from neurecover.models.signs import find_subsets, nearest_subsets
 from neurecover.models.wide import WideStudent
 from neurecover.search.covariance import Covariance, Turning, without_skips
 from neurecover.search.gates.always_on import beside_always_on
 from neurecover.search.options import SearchOptions
 from neurecover.search.race import Setting
-from neurecover.search.signs import find_subsets, nearest_subsets
 from neurecover.solve import within
 
 Choices = tuple[np.ndarray, np.ndarray]  # of units to be turned (s, k), and their misfits (s,), the least first

@@ -16,7 +16,7 @@ from scipy.special import chdtri
 from neurecover.activations import Activation, scaled_hermite
 from neurecover.algorithms.atv21.coefficients import Coefficients
 from neurecover.algorithms.atv21.search import HEAVY, Point, Search, expected_chi_squared, usable_orders
-from neurecover.search.signs import find_flips
+from neurecover.models.signs import find_flips
 from neurecover.solve import Deadline
 from neurecover.tensors import n_packed
 

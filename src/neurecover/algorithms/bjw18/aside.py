@@ -18,8 +18,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import chdtrc
 
-from neurecover.certificate import Check
-from neurecover.certificate.checks import SIGNIFICANCE
+from neurecover.certificate import CertificateOptions, Check
 from neurecover.data import Prepared, subsample
 from neurecover.data.views.repaired import Repaired, Uncontradicted
 from neurecover.results import Estimate
@@ -76,7 +75,7 @@ def _doubt(X: np.ndarray, mask: np.ndarray) -> str | None:
                 return f"those of output {o} lie beyond a plane, as those of a unit would"
             continue
         p_value = place_p_value(X, rows)
-        if p_value < SIGNIFICANCE / len(hit):
+        if p_value < CertificateOptions().significance / len(hit):
             return f"where output {o} is off depends on the inputs (p = {p_value:.2g})"
     return None
 

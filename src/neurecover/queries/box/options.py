@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from neurecover.certificate.options import DEFAULTS
+
 
 @dataclass(frozen=True)
 class BoxOptions:
@@ -14,9 +16,7 @@ class BoxOptions:
     places: int = 6  # queries that give the size of the answers: at a single one the terms may cancel
     spare: int = 6  # further segments of the same length if the oracle is constant on the first ones
     start: float = 0.5  # of the way to the edge within which segments start, so that they have room
-    coarse: float = (
-        1e-11  # resolution that is clearly worse than sums in float64 (1e-15) and better than float32 (6e-8)
-    )
+    coarse: float = DEFAULTS.queries.coarse  # resolution that the certificate counts as coarse
     repeat: float = 1e-13  # relative difference of two answers to one query that another order of summation explains
     half_range: float = 6.0  # inputs up to which an oracle in half precision is queried: its largest number is 65504
 

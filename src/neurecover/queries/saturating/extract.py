@@ -17,8 +17,6 @@ from collections.abc import Callable
 import numpy as np
 
 from neurecover.activations import Activation, get
-from neurecover.certificate.from_queries import COARSE
-from neurecover.certificate.weighted import Weighted, fit_weighted
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network, replace_arrays
 from neurecover.queries.box.black_box import Box
@@ -26,6 +24,7 @@ from neurecover.queries.box.curvature import measure_smooth_resolution
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.saturating.options import SaturatingOptions
 from neurecover.queries.saturating.steps import find_steps, limits_of
+from neurecover.queries.weighted import Weighted, fit_weighted
 from neurecover.solve import Deadline
 
 
@@ -52,7 +51,7 @@ def extract_saturating(
     if not steps.network.n_hidden:
         raise UnsolvableError("The oracle gives the same answer to every query, so no hidden unit is visible.")
     network = steps.network
-    if resolution > COARSE:
+    if resolution > box.options.box.coarse:
         # z is rounded by ρ R ‖w‖ on a circle, w by that over a step of about 1/‖w‖, and b by R times as much.
         uncertain = resolution * (steps.circle * np.linalg.norm(network.W, axis=1).max()) ** 2
         for share in options.nearer:
@@ -80,7 +79,7 @@ def _fit(box: Box, network: Network, resolution: float, rng: np.random.Generator
             f"beyond the limit of {box.options.weighted_parameters}."
         )
     parts = [_informative_queries(network, j, options, rng) for j in range(network.n_hidden)]
-    if resolution > COARSE:
+    if resolution > box.options.box.coarse:
         # Rounding averages out over many answers, so query also where the oracle is used.
         parts.append(rng.standard_normal((options.many * network.n_parameters // network.n_outputs, network.n_inputs)))
         parts = [X.astype(np.float32).astype(float) for X in parts]
@@ -91,7 +90,7 @@ def _fit(box: Box, network: Network, resolution: float, rng: np.random.Generator
         fit = fit_weighted(network if fit is None else fit.fitted, X, Y, box.whitening)
         if fit is None:
             raise UnsolvableError(f"{network.n_hidden} units that saturate were found, but not all can be told apart.")
-        if fit.chi2 > options.settled_chi2 and (fit.converged or resolution <= COARSE):
+        if fit.chi2 > options.settled_chi2 and (fit.converged or resolution <= box.options.box.coarse):
             break
     assert fit is not None
     return fit
@@ -180,7 +179,7 @@ def _measure_residual(
     d, network = box.n_inputs, fit.network
     reach = np.repeat([*options.distances, radius / np.sqrt(d)], options.held_out)
     Z = rng.standard_normal((len(reach), d)) * reach[:, None]
-    if resolution > COARSE:
+    if resolution > box.options.box.coarse:
         Z = Z.astype(np.float32).astype(float)
     X, Y = box.inputs(Z), box(Z)
     size = max(box.scale, float(np.abs(network.c).max()) + float(np.abs(network.A).sum(axis=1).max()))

@@ -8,7 +8,7 @@ with a free affine part,
 can be fitted to n answers by damped least squares. That reduces the errors to the rounding of one answer times
 √(parameters / n), and then the signs can be solved for. If possible, every unit is then queried by itself
 (`single_units`). Last, the network without an affine part is fitted to all these answers, each weighted by its
-rounding, which gives the error bars (`certificate.weighted`). If no line shows the units, random samples may
+rounding, which gives the error bars (`queries.weighted`). If no line shows the units, random samples may
 (`from_samples`).
 
 Two kinks too close to each other on a line look like one kink of a unit that does not exist. Such a unit has no kink on
@@ -26,7 +26,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.certificate.weighted import Weighted, fit_weighted
 from neurecover.data import ArraySource
 from neurecover.exceptions import UnsolvableError
 from neurecover.fit.descent import descend
@@ -40,6 +39,7 @@ from neurecover.queries.shallow.line_units import find_units_on_line
 from neurecover.queries.shallow.options import ShallowOptions
 from neurecover.queries.shallow.planes import Planes, orient
 from neurecover.queries.shallow.single_units import refine_single_units
+from neurecover.queries.weighted import Weighted, fit_weighted
 from neurecover.solve import Deadline
 
 _UNFIT = "Neither units found on lines nor those found from samples fit the answers to their rounding."

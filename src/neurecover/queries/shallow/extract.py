@@ -18,7 +18,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.activations import Activation, get
-from neurecover.certificate.weighted import Weighted
 from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.models import Network
 from neurecover.queries.box.black_box import Box
@@ -32,6 +31,7 @@ from neurecover.queries.shallow.joint import measure_offsets, measure_output_wei
 from neurecover.queries.shallow.opposite_units import resolve_opposite_units
 from neurecover.queries.shallow.planes import AffinePartError, Planes, orient, slopes_of
 from neurecover.queries.shallow.search import SeveralLayersError, add_affine_part, expected_misfit, find_units
+from neurecover.queries.weighted import Weighted
 from neurecover.solve import Deadline
 
 Progress = Callable[[str, float], object]

@@ -25,9 +25,9 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.models import Network
+from neurecover.models.signs import find_flips
 from neurecover.queries.shallow.options import ShallowOptions
 from neurecover.queries.shallow.planes import AffinePartError, Planes, slopes_of
-from neurecover.search.signs import find_flips
 
 
 @dataclass(frozen=True, eq=False)

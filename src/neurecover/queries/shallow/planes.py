@@ -22,9 +22,9 @@ import numpy as np
 from neurecover.activations import Activation
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network
+from neurecover.models.signs import ENUMERATE, MEET, find_flips
 from neurecover.queries.shallow.lattice import subset_by_lattice
 from neurecover.queries.shallow.options import ShallowOptions
-from neurecover.search.signs import ENUMERATE, MEET, find_flips
 
 
 class AffinePartError(UnsolvableError):

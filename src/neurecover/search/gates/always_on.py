@@ -20,9 +20,9 @@ from dataclasses import replace
 import numpy as np
 
 from neurecover.fit.descent import Fit
+from neurecover.models.signs import find_subsets, flips_beside_steady
 from neurecover.models.wide import WideStudent
 from neurecover.search.covariance import Turning
-from neurecover.search.signs import find_subsets, flips_beside_steady
 from neurecover.search.units import narrowest
 
 AGREES = 1e-6  # relative misfit of the equations, as for signs

@@ -1,0 +1,396 @@
+"""A network to be certified: the model, the samples, what the search knows, and all that checks look at.
+
+Everything is computed when it is first asked for and then kept. The information F is formed from sums that do not grow
+with the number of outputs where there is one hidden layer, from the Jacobian otherwise, and for more weights than that
+it is known by its products; everything after that is the same for every depth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from neurecover.certificate.determined.rare_columns import seldom
+from neurecover.certificate.determined.seldom_on import exact_part, others_may_turn
+from neurecover.certificate.determined.weights import Seen
+from neurecover.certificate.evidence import Evidence, LeftOut
+from neurecover.certificate.information.many_weights import ManyWeights, by_products, can_be_tested
+from neurecover.certificate.information.matrix import Information
+from neurecover.certificate.information.normal_form import aligned, hidden_names, signs_are_convention
+from neurecover.certificate.information.sole_equations import sole_equations
+from neurecover.certificate.information.standard_errors import Errors, drawn_errors, standard_errors
+from neurecover.certificate.options import DEFAULTS, EPS, CertificateOptions
+from neurecover.certificate.residuals.corners import corner_test
+from neurecover.certificate.residuals.probes import probe_test
+from neurecover.certificate.residuals.resolution import Visible, visible_unit
+from neurecover.certificate.residuals.shapes import shape_test
+from neurecover.certificate.sides import Sides
+from neurecover.certificate.signs.exchange import least_apart
+from neurecover.certificate.signs.rivals import SignChoices, rivals_of_layers
+from neurecover.certificate.signs.twins import Twins, nearest_planes
+from neurecover.certificate.sums import Sums
+from neurecover.data import Mapped, Source, Whitening
+from neurecover.data.views.weights import Unweighted, without_weights
+from neurecover.models import Composite, DeepNetwork, Model, Network, Polynomial, are_biases, parameters, term_sizes
+from neurecover.statistics import (
+    Influence,
+    OutputPrecision,
+    Residuals,
+    SerialResiduals,
+    weights_per_unit,
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A network on whitened inputs that was fitted to all `samples`.
+
+    `holdout` are the residuals, on samples that had no part in it, of the network as it was before the held-out ones
+    joined the fit. bias=False says that biases and offset are fixed at zero.
+    """
+
+    model: Model
+    whitening: Whitening
+    samples: Source
+    holdout: Residuals
+    evidence: Evidence
+    rng: np.random.Generator
+    bias: bool = True
+    options: CertificateOptions = DEFAULTS
+
+    # What takes no pass over the samples.
+
+    @cached_property
+    def size(self) -> np.ndarray:
+        """The size of the terms whose sum an output is, (p,): what one rounding error is relative to.
+
+        Inputs far from zero lose digits before they are whitened, by as many times as they are larger.
+        """
+        X, _ = next(self.samples.blocks(self.options.term_samples))
+        terms = term_sizes(self.model, np.asarray(X, dtype=np.float64))
+        spread = 1.0 / np.maximum(np.linalg.norm(self.whitening.matrix, axis=1), 1e-300)
+        offset = 1.0 + float(np.max(np.abs(self.whitening.mean) / spread, initial=0.0))
+        return np.asarray(offset * np.sqrt(np.mean(terms**2, axis=0)))
+
+    @property
+    def rounding(self) -> np.ndarray:
+        """The residual that rounding leaves of every output, (p,)."""
+        return self.options.rounding * self.size
+
+    @cached_property
+    def noisy(self) -> bool:
+        """Whether held-out samples leave more than rounding."""
+        return not bool(np.all(self.holdout.rms <= self.rounding))
+
+    @property
+    def n_units(self) -> int:
+        return sum(len(W) for W in self.model.hidden_weights)
+
+    @property
+    def n_hidden(self) -> int | tuple[int, ...]:
+        return self.model.n_hidden
+
+    @property
+    def n_inputs(self) -> int:
+        return len(self.whitening.matrix)
+
+    @property
+    def rank(self) -> int:
+        """The dimensions that the inputs span."""
+        return self.whitening.rank
+
+    @property
+    def affine_term(self) -> str | None:
+        """What affine part the network's own term takes up: "all", that of the "inputs", None without a term.
+
+        "no" where it could not have one.
+        """
+        if isinstance(self.model, Composite):
+            return "no"
+        if self.model.C is None:
+            return None
+        return "all" if self.model.depth == 1 else "inputs"
+
+    @property
+    def activation(self) -> str:
+        return str(self.model.activation)
+
+    @property
+    def differentiable(self) -> bool:
+        """Whether there is a derivative by every parameter."""
+        model = self.model
+        known = not isinstance(model, Composite) or isinstance(model.upper, Polynomial | Network | DeepNetwork)
+        return known and model.activation.differentiable
+
+    @property
+    def n_weights(self) -> int:
+        """The parameters that are free."""
+        fixed = 0 if self.bias else int(np.count_nonzero(are_biases(self.model)))
+        return len(parameters(self.model)) - fixed
+
+    @cached_property
+    def by_products(self) -> bool:
+        """Whether the information is too large to be formed and can be tested by its products."""
+        if self.noisy or self.n_weights <= self.options.max_parameters:
+            return False
+        return can_be_tested(self.model, self.samples, self.options.by_products)
+
+    # The network in its normal form, and the samples that count.
+
+    @cached_property
+    def _aligned(self) -> tuple[Model, Model]:
+        return aligned(self.model, self.whitening)
+
+    @property
+    def white(self) -> Model:
+        """The network on whitened inputs with the scales and signs of its normal form."""
+        return self._aligned[0]
+
+    @property
+    def normal(self) -> Model:
+        """The normal form on the inputs."""
+        return self._aligned[1]
+
+    @property
+    def convention(self) -> bool:
+        """Whether the signs of units are a convention beside an affine term."""
+        return signs_are_convention(self.normal)
+
+    @cached_property
+    def raw(self) -> Source | None:
+        """The inputs as they are, where they fit in memory."""
+        mapped = self.sums.counted.parent if isinstance(self.sums.counted, Unweighted) else self.sums.counted
+        raw = mapped.parent if isinstance(mapped, Mapped) else None
+        return without_weights(raw) if raw is not None and not raw.base.streams else None
+
+    # Sums over the samples.
+
+    @cached_property
+    def sums(self) -> Sums:
+        """The samples that count, and all sums over them."""
+        # At the level of rounding all rows say the same, however much they count.
+        counted = self.samples if self.noisy else without_weights(self.samples)
+        return Sums(self.white, counted, self.noisy, self.bias, self.by_products, self.rng, self.options)
+
+    @property
+    def rows(self) -> Source:
+        """The samples that are at no kink: under noise all of them."""
+        return self.sums.rows
+
+    @property
+    def sides(self) -> Sides:
+        """On which side of their kinks the units are seen, by different inputs."""
+        return self.sums.sides
+
+    @property
+    def serial(self) -> SerialResiduals:
+        """The residuals of the fit, and of neighbouring rows."""
+        return self.sums.serial
+
+    @property
+    def precision(self) -> OutputPrecision:
+        """The digits of the outputs."""
+        known = self.evidence.precision
+        return self.sums.precision if known is None else known
+
+    # The information of the samples, and what rests on it.
+
+    @cached_property
+    def information(self) -> Information | ManyWeights:
+        """From the sums behind it, or for more weights than these are formed for by its products."""
+        if self.by_products:
+            assert not isinstance(self.white, Composite)
+            return by_products(self.white, self.bias, self.rows, self.options)
+        return Information.of(self.sums.curvature)
+
+    @property
+    def weakest(self) -> float:
+        """A lower bound on the smallest eigenvalue of the information."""
+        return self.information.weakest
+
+    @property
+    def n_samples(self) -> int:
+        return self.serial.n
+
+    @property
+    def n_equations(self) -> int:
+        return self.serial.n * self.model.n_outputs
+
+    @property
+    def n_free(self) -> int:
+        """The parameters that samples can determine: all but the free scales."""
+        return self.information.n_determinable
+
+    @cached_property
+    def n_alone(self) -> int:
+        """The equations that no other one contradicts."""
+        information = self.information
+        if isinstance(information, ManyWeights):
+            return information.n_alone
+        return len(sole_equations(information.model, information.free, information.root, self.rows, self.options))
+
+    @property
+    def variance(self) -> float:
+        """That of the residual, per degree of freedom that is left."""
+        return float(self.serial.sums["squared"].sum()) / max(self.n_equations - self.n_free, 1)
+
+    @property
+    def _level(self) -> float:
+        """The variance, or that of rounding where it is less."""
+        return max(self.variance, (EPS * float(self.size.max())) ** 2)
+
+    @cached_property
+    def errors(self) -> Errors:
+        """The standard errors of every weight in normal form."""
+        if isinstance(self.information, ManyWeights):
+            return drawn_errors(self.information, self.normal, self.whitening, self._level)
+        return standard_errors(
+            self.information,
+            self.normal,
+            self.whitening,
+            self.rows,
+            self.sums.scores,
+            self._level,
+            self.noisy,
+            self.precision if self.noisy else None,
+            self.options,
+        )
+
+    @property
+    def largest_error(self) -> float:
+        """The largest error of a weight or bias of a hidden unit, of a composite of its first layer."""
+        return self.errors.arrays.largest(*self._hidden)
+
+    @property
+    def widest(self) -> float:
+        """The largest error of a weight of a unit row."""
+        return self.errors.arrays.largest(*(name for name in self._hidden if name.startswith("W")))
+
+    @property
+    def _hidden(self) -> tuple[str, ...]:
+        return ("W", "threshold") if isinstance(self.normal, Composite) else hidden_names(self.normal)
+
+    @cached_property
+    def strength(self) -> np.ndarray:
+        """The weights above every unit of the last hidden layer, or the terms of a polynomial, over their errors."""
+        errors = self.errors.arrays
+        name = "coefficients" if "coefficients" in errors else [name for name in errors if not name.endswith("C")][-2]
+        spread = np.linalg.norm(errors[name], axis=0)
+        return np.asarray(np.linalg.norm(self.normal.to_arrays()[name], axis=0) / np.maximum(spread, 1e-300))
+
+    # Which weights are seen, and other networks of the same function.
+
+    @cached_property
+    def rare(self) -> np.ndarray | None:
+        """Which weights of the first layer, (k, d), too few rows show; None where that is not counted."""
+        if self.raw is None or isinstance(self.normal, Composite):
+            return None
+        return seldom(self.normal, self.raw, self.options.few if self.noisy else 1, self.options)
+
+    @cached_property
+    def few(self) -> np.ndarray:
+        """Which units have too few samples on one side of their kink for their weights to be determined."""
+        few, normal = self.sides.few, self.normal
+        shallow = isinstance(normal, Network) and normal.C is None
+        if self.noisy or self.raw is None or not shallow or not self.sides.one_seldom_off:
+            return few
+        assert isinstance(normal, Network)
+        return few & others_may_turn(normal, int(np.argmax(few)), self.raw, self.options)
+
+    @cached_property
+    def open(self) -> Seen | None:
+        """Which weights are exact where not all are determined, without noise; None where none is vouched for."""
+        normal, raw, sides, options = self.normal, self.raw, self.sides, self.options
+        if raw is None or isinstance(normal, Composite) or least_apart(normal, None, raw, options) <= options.apart:
+            return None
+        level = float(np.sqrt(self._level))
+        return exact_part(normal, raw, self.bias, level, self.few, sides.off < sides.needed, sides.needed, options)
+
+    @cached_property
+    def sign_choices(self) -> SignChoices:
+        """[ATV21, eq. 5], layer by layer, against the covariance of the weights."""
+        if self.convention:
+            return SignChoices(1, convention=True)
+        layers = rivals_of_layers(self.normal, self.errors, self.options)
+        return SignChoices.of(layers, max(self.evidence.sign_choices, 1))
+
+    @cached_property
+    def twins(self) -> Twins:
+        """The two units whose planes are nearest."""
+        return nearest_planes(self.normal, self.errors.arrays, self.options.same)
+
+    @cached_property
+    def exchange(self) -> float:
+        """How far apart two units are that could exchange weights, in standard errors; infinite if none could."""
+        if self.raw is None or isinstance(self.normal, Composite):
+            return np.inf
+        return least_apart(self.normal, self.errors.arrays, self.raw, self.options)
+
+    # The residual, under noise.
+
+    @property
+    def influence(self) -> Influence:
+        assert self.errors.influence is not None
+        return self.errors.influence
+
+    @property
+    def carried_by(self) -> float:
+        """The fewest residuals that the error of a weight rests on."""
+        return float(self.influence.carried_by.min(initial=np.inf))
+
+    @cached_property
+    def left_out(self) -> LeftOut:
+        influence = self.influence
+        return LeftOut(influence.left_out / self.model.n_outputs, influence.freedom, influence.n)
+
+    @cached_property
+    def p_structure(self) -> float:
+        """The probability of a correlation with random units as large as it is."""
+        assert isinstance(self.information, Information)
+        assert self.sums.probes is not None
+        return probe_test(self.information, self.variance, self.sums.probes, self.rows, self.options.significance)
+
+    @cached_property
+    def shape(self) -> tuple[float, str] | None:
+        """The probability of following a shape, and the shape; None for streams, which are spared two passes."""
+        if self.rows.base.streams:
+            return None
+        assert isinstance(self.information, Information)
+        return shape_test(self.information, self.whitening, self.rows, self.rng, self.options.shape_work)
+
+    @cached_property
+    def p_corners(self) -> float | None:
+        """The probability of signs next to the kinks that are as much of one kind; None where it is not asked."""
+        white = self.white
+        if isinstance(white, Composite) or white.activation.homogeneity != 1.0 or self.rows.base.streams:
+            return None
+        return corner_test(white, self.rows, self.options.corners)
+
+    @cached_property
+    def bends(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Σ (A_j z_j)²/σ² on the side of every kink of the last layer where it is less, and the units' weights."""
+        white, bent = self.white, self.sides.bent
+        if isinstance(white, Composite) or bent is None:
+            return None
+        A = white.layers[-1][0]
+        gain = np.sum(A**2 / np.maximum(self.noise_per_output**2, 1e-300)[:, None], axis=0)
+        k = A.shape[1]
+        return bent[len(bent) - k :] * gain, weights_per_unit(white)[len(bent) - k :]
+
+    @property
+    def noise_per_output(self) -> np.ndarray:
+        """The root mean square of the residual of every output, (p,)."""
+        return np.sqrt(self.serial.sums["squared"] / self.serial.n)
+
+    @property
+    def serial_z(self) -> np.ndarray:
+        """The correlation of neighbouring residuals, (p,), standard normal without any."""
+        return self.serial.z()
+
+    @property
+    def visible(self) -> Visible:
+        """The least unit that the samples would have shown."""
+        serial = self.serial if self.noisy else None
+        return visible_unit(self.white, self.sums.close, self.sides.needed, self.rounding, serial)

@@ -1,0 +1,115 @@
+"""Do the samples determine every weight?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.certificate.case import Case
+from neurecover.certificate.checks.facts import Facts, would_do
+from neurecover.certificate.determined.sentence import open_weights as open_sentence
+from neurecover.certificate.verdict import Check
+
+SPREAD = "Give samples that switch every unit on and off: inputs that spread wider than these."
+BOTH_SIDES = "Give samples on both sides of every unit's kink: inputs that spread wider than these."
+ONE_SAMPLE = "Give more samples: some weight rests on a single one of these."
+VARY = "Give rows in which every input differs from its usual value, or leave out those that hardly ever do."
+
+
+def equations(case: Facts) -> Check:
+    """Are there more equations than parameters? With noise a few for every parameter are wanted."""
+    n, P, samples = case.n_equations, case.n_free, case.n_samples
+    short = P / max(n, 1) * samples
+    wanted = short if n <= P else 0.0
+    if case.noisy and n < case.options.few * P:
+        wanted = case.options.few * short
+    if n > P:
+        return Check("equations", True, n, P, f"{n} equations for {P} parameters.", n_wanted=wanted)
+    sentence = f"{n} equations cannot determine {P} parameters.{would_do((1 + P) / max(n, 1) * samples)}"
+    return Check("equations", False, n, P, sentence, ONE_SAMPLE, wanted)
+
+
+def contradicted(case: Case) -> Check | None:
+    """Could every equation be contradicted by others? Of the name of `equations`, both of which have to pass."""
+    if case.raw is None:
+        return None
+    n = case.n_alone
+    sentence = "Every equation is one of several that determine the same weights."
+    if n:
+        sentence = (
+            f"{n} of {case.n_equations} equations are alone in determining some weight, and would be met whatever it "
+            "is."
+        )
+    return Check("equations", n == 0, n, 0, sentence, ONE_SAMPLE)
+
+
+def information(case: Case) -> Check:
+    """Does every direction of the weights change an output?"""
+    weakest, limit = case.weakest, case.options.singular
+    if weakest >= limit:
+        sentence = f"The smallest eigenvalue of the information is {weakest:.2g}: every weight is seen."
+        return Check("information", True, weakest, limit, sentence)
+    unseen = case.sides.unseen(case.convention)
+    never = f" {unseen} of its units never switch{'' if case.convention else ' on'}." if unseen else ""
+    sentence = (
+        "The samples do not determine every weight: "
+        f"the smallest eigenvalue of the information is about {weakest:.1g}.{never}"
+    )
+    return Check("information", False, weakest, limit, sentence, SPREAD)
+
+
+def columns(case: Case) -> Check:
+    """Does every input differ from its usual value in enough rows?"""
+    if case.rare is None:
+        return Check("columns", True, None, None, "The samples are too many to count what is usual in every column.")
+    rare = np.flatnonzero(case.rare.any(axis=0))
+    if len(rare) == 0:
+        return Check("columns", True, 0, 0, "Every input differs from its usual value in enough samples.")
+    listed = ", ".join(map(str, rare[:6])) + (f" and {len(rare) - 6} more" if len(rare) > 6 else "")
+    sentence = f"Inputs {listed} differ from their usual value in too few samples with some unit on: other weights fit."
+    return Check("columns", False, int(np.count_nonzero(case.rare)), 0, sentence, VARY)
+
+
+def kinks(case: Case) -> Check:
+    """Does every unit have more different samples on each side of its kink than it has weights?
+
+    Any unit can be laid through as many samples as it has weights; each one beyond agrees with an invented unit only by
+    chance, which without noise is that of a number being right to the last digits, about 1e-12.
+    """
+    sides, few = case.sides, case.few
+    fewest, needed = sides.fewest, sides.needed
+    worst = int(np.argmin(fewest - needed)) if len(fewest) else 0
+    least, limit = (int(fewest[worst]), int(needed[worst])) if len(fewest) else (0, 0)
+    if not few.any():
+        sentence = f"Every unit has {least} different samples or more on either side of its kink."
+        return Check("kinks", True, least, min(limit, least), sentence)
+    n_wanted = case.n_samples * limit / least if least else np.inf
+    sentence = (
+        f"{np.count_nonzero(few)} of {len(few)} units have fewer samples on one side of their kink than weights and a "
+        f"margin of {sides.margin} ({least} for {int(sides.laid[worst])} weights): other networks may fit these "
+        f"samples as well.{would_do(n_wanted)}"
+    )
+    # A side without any sample may have none at all.
+    return Check("kinks", False, least, limit, sentence, BOTH_SIDES, n_wanted if least else 0.0)
+
+
+def open_weights(case: Case) -> Check | None:
+    """What is exact although not all is; it decides nothing."""
+    seen = case.open
+    if seen is None:
+        return None
+    return Check("open weights", True, seen.n_open, 0, open_sentence(seen.errors, seen.unseen))
+
+
+def found_width(case: Case) -> Check | None:
+    """What a width that was found cannot see; it decides nothing. An affine term holds units that are always on."""
+    if case.evidence.asked is not None:
+        return None
+    visible = case.visible
+    sentence = (
+        "The number of units was found. One more would not have shown if its part of every output is below about "
+        f"{visible.size:.1g}, if it lies within about {visible.angle:.1g} rad of another, or if fewer than "
+        f"{visible.samples} samples see it on, or off."
+    )
+    if case.convention:
+        sentence += " One that is on for all of them is a part of the affine term."
+    return Check("found width", True, visible.size, None, sentence)

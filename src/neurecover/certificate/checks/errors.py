@@ -1,0 +1,48 @@
+"""Are the errors of the weights small enough to be an answer?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.certificate.checks.facts import Facts, would_do
+from neurecover.certificate.checks.network import FIND_WIDTH
+from neurecover.certificate.verdict import Check
+
+
+def digits(case: Facts) -> Check:
+    """How far may rounding have moved a hidden unit's weight, from the information at the level of rounding?"""
+    largest, limit = case.largest_error, case.options.exact
+    if largest <= limit:
+        sentence = f"The samples determine every weight; rounding leaves an error of the order of {largest:.0e}."
+    else:
+        sentence = f"The samples determine some weight so weakly that rounding may have moved it by {largest:.2g}."
+    remedy = "Give inputs that spread wider, or were centred before they were rounded: an offset uses up digits."
+    return Check("digits", largest <= limit, largest, limit, sentence, remedy)
+
+
+def precision(case: Facts) -> Check:
+    """Is the largest standard error of a weight of a unit row narrow? Errors fall with the root of the samples."""
+    widest, limit = case.widest, case.options.wide
+    if widest <= limit:
+        sentence = f"The largest standard error of a weight is {widest:.2g} of a unit vector."
+        return Check("precision", True, widest, limit, sentence)
+    n_wanted = case.n_samples * (widest / limit) ** 2
+    sentence = (
+        f"A weight's standard error is {widest:.2g} of a unit vector, more than {limit}: too wide to be an answer."
+        f"{would_do(n_wanted)}"
+    )
+    return Check("precision", False, widest, limit, sentence, n_wanted=n_wanted)
+
+
+def strength(case: Facts) -> Check:
+    """Is every unit's output weight clearly different from zero?"""
+    weakest, limit = float(case.strength.min(initial=np.inf)), case.options.weak
+    if weakest >= limit:
+        sentence = f"Every unit's output weight is {weakest:.1f} standard errors from zero or more."
+        return Check("strength", True, weakest, limit, sentence)
+    n_wanted = case.n_samples * (limit / max(weakest, 1e-12)) ** 2
+    sentence = (
+        f"A unit's output weight is only {weakest:.1f} standard errors from zero: it may not exist."
+        f"{would_do(n_wanted) if weakest > 0.0 else ''}"
+    )
+    return Check("strength", False, weakest, limit, sentence, f"{FIND_WIDTH} One of these may not exist.", n_wanted)

@@ -1,0 +1,80 @@
+"""What the network leaves on samples that had no part in its fit."""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import fdtrc, fdtri
+
+from neurecover.certificate.case import Case
+from neurecover.certificate.checks.facts import Facts
+from neurecover.certificate.verdict import Check
+
+OTHER_COLUMNS = (
+    "See that inputs and outputs are the columns that were meant, and in the same order, row by row: nothing that was "
+    "fitted predicts other outputs."
+)
+
+
+def rounding(case: Case) -> Check:
+    """Is the residual at the level of rounding? Every output is held against its own, and the worst decides.
+
+    Where held-out samples have joined the fit, others that nothing had looked at are held out in their place.
+    """
+    holdout, options, joined = case.holdout, case.options, case.evidence.joined
+    rms, limit = holdout.rms, case.rounding
+    worst = int(np.argmax(rms / np.maximum(limit, 1e-300)))
+    where = "" if len(rms) == 1 else f" of output {worst}"
+    on = f"On {holdout.n} held-out samples"
+    if joined:
+        on = f"{joined} held-out samples were fitted after all. On {holdout.n} others, which nothing had looked at,"
+    level = f"{on} the residual{where} is"
+    if not case.noisy:
+        sentence = f"{level} {rms[worst]:.1e}, the level of rounding ({limit[worst]:.1e})."
+    else:
+        r2 = _explained(case)[worst]
+        leaves = f"R² = {r2:.3f}" if r2 <= options.nearly_all else f"1 − R² = {1.0 - r2:.2g}"
+        sentence = f"{level} {rms[worst]:.3g}, which leaves {leaves}."
+    return Check("rounding", not case.noisy, float(rms[worst]), float(limit[worst]), sentence)
+
+
+def prediction(case: Facts) -> Check:
+    """Does the network predict every output? Each is held against its own variance."""
+    r2, limit = _explained(case), case.options.good_r2
+    least = int(np.argmin(r2))
+    good = bool(r2[least] >= limit)
+    less = "" if good else f", less than {limit:.0%}"
+    variance = "held-out variance" if len(r2) == 1 else f"held-out variance of output {least}"
+    sentence = f"It explains {max(float(r2[least]), 0.0):.1%} of the {variance}{less}."
+    return Check("prediction", good, float(r2[least]), limit, sentence)
+
+
+def _explained(case: Facts) -> np.ndarray:
+    """Return R² of every output, (p,): one at the level of rounding, zero for a constant that is missed."""
+    mse, variance = case.holdout.mean_squares, case.holdout.output_variance
+    at_rounding = case.holdout.rms <= case.rounding
+    r2 = 1.0 - mse / np.where(variance > 0.0, variance, np.inf)
+    return np.where(at_rounding, 1.0, np.where(variance > 0.0, r2, 0.0))
+
+
+def signal(case: Facts) -> Check:
+    """Is the held-out error clearly below the outputs' variance?"""
+    holdout = case.holdout
+    variance, N = float(holdout.output_variance.mean()), holdout.n * len(holdout.origin)
+    limit = float(variance * fdtri(N, N, case.options.significance))
+    below = bool(holdout.mse <= limit)
+    how = "below" if below else "not clearly below"
+    sentence = f"The held-out error {holdout.mse:.3g} is {how} the outputs' variance {variance:.3g}."
+    return Check("signal", below, holdout.mse, limit, sentence, OTHER_COLUMNS)
+
+
+def generalisation(case: Facts) -> Check:
+    """Is the held-out error that of samples without a part in the fit?
+
+    They are compared by the F distribution with the degrees of freedom that the spread of these squares says: those of
+    the samples for Gaussian noise, else fewer.
+    """
+    holdout, left_out = case.holdout, case.left_out
+    ratio = holdout.mse / left_out.mse if left_out.mse > 0.0 else np.inf
+    p_value = float(fdtrc(left_out.freedom * holdout.n, left_out.freedom * left_out.n, ratio))
+    sentence = f"The held-out error is {ratio:.3g} times what the fit leaves of other samples (p = {p_value:.2g})."
+    return Check("generalisation", p_value >= case.options.significance, ratio, None, sentence)

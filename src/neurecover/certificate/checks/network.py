@@ -1,0 +1,95 @@
+"""The network itself: its units, its inputs, its form and its size."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from neurecover.certificate.case import Case
+from neurecover.certificate.checks.facts import Facts
+from neurecover.certificate.verdict import Check
+
+FIND_WIDTH = "Leave the number of units to be found: n_hidden=None."
+
+
+class Layer(Protocol):
+    """The units of a network, or of a union of halfspaces, and what is known of its inputs."""
+
+    @property
+    def n_units(self) -> int: ...
+    @property
+    def n_inputs(self) -> int: ...
+    @property
+    def rank(self) -> int: ...
+
+
+def units(case: Layer) -> Check:
+    """Was any hidden unit found?"""
+    seen = case.n_units > 0
+    sentence = "Hidden units were found." if seen else "No hidden unit was found: give samples on which one switches."
+    return Check("units", seen, case.n_units, 1, sentence)
+
+
+def inputs(case: Layer) -> Check:
+    """Do the inputs span all dimensions?"""
+    rank, d = case.rank, case.n_inputs
+    sentence = f"The inputs span all {d} dimensions."
+    if rank < d:
+        sentence = f"The inputs span {rank} of {d} dimensions, so the weights along the others cannot be seen."
+    remedy = "Leave out input columns that follow from others, or vary them on their own."
+    return Check("inputs", rank == d, rank, d, sentence, remedy)
+
+
+def width(case: Facts) -> Check:
+    """Is the number of units, over all layers the limit, the one that was asked for?"""
+    asked, found = case.evidence.asked, case.n_hidden
+    if asked is None:
+        return Check("width", True, None, None, "The number of units was to be found.")
+    sentence = "The number of units is the one asked for."
+    if asked != found:
+        why = "these samples take no other number"
+        if not case.evidence.sign_choices:
+            why = "an affine part is left and is written as pairs of units"
+        sentence = f"{asked} units were asked for and {found} found: {why}."
+    return Check("width", asked == found, None, int(np.sum(asked)), sentence, FIND_WIDTH)
+
+
+def affine_part(case: Facts) -> Check:
+    """Is no affine part left beside the units?
+
+    One of a single hidden layer takes up "all" there is, one of several layers what the "inputs" give to the outputs.
+    """
+    choices, term = case.evidence.sign_choices, case.affine_term
+    settled = choices != 0 or term == "all"
+    sentences = {
+        "all": "The affine term takes up whatever affine part there is beside the units.",
+        "inputs": "No affine part is left beside the units and the affine term.",
+    }
+    sentence = sentences.get(term or "no", "No affine part is left beside the units.")
+    if not settled:
+        untold = ", or there is a linear term, which was not sought" if term is None else ""
+        sentence = (
+            f"An affine part is left that no choice of signs explains: units are missing, or never switch{untold}."
+        )
+    return Check("affine part", settled, choices, 1 if term is None else None, sentence)
+
+
+def derivative(case: Facts) -> Check:
+    """Has the activation a derivative?"""
+    there = case.differentiable
+    sentence = f"{case.activation} has {'a' if there else 'no'} derivative to test the weights with."
+    remedy = "Take an activation that has a derivative: without one nothing can be certified."
+    return Check("derivative", there, None, None, sentence, remedy)
+
+
+def size(case: Case) -> Check:
+    """Are the parameters few enough for their information, as a matrix or, without noise, by its products?"""
+    n, limit = case.n_weights, case.options.max_parameters
+    if case.by_products:
+        return Check("size", True, n, None, f"There are {n} parameters, tested by products.")
+    sentence = f"There are {n} parameters."
+    if n > limit:
+        sentence = f"{n} parameters are more than the {limit} whose identifiability is checked."
+    remedy = "Try fewer units: more parameters than this are certified without noise only, and from samples in memory."
+    return Check("size", n <= limit, n, limit, sentence, remedy)

@@ -1,0 +1,160 @@
+"""Is the residual noise, and no more than that?"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.special import chdtri, erfc
+
+from neurecover.certificate.case import Case
+from neurecover.certificate.checks.facts import Facts, would_do
+from neurecover.certificate.verdict import Check
+
+IN_DIGITS = {"single precision": "seven digits: ", "half precision": "three digits: ", "bfloat16": "two digits: "}
+OUTLIERS = "Look at the samples with the largest residuals: a few outliers may decide the fit."
+UNCLIPPED = (
+    "Give the outputs as they were before they were clipped or rounded. If they were neither, look for the error in a "
+    "few wrong rows or in the inputs."
+)
+
+
+def load(case: Facts) -> Check:
+    """Are there enough noisy equations for every parameter to tell noise from what is missing?"""
+    n, P, few = case.n_equations, case.n_free, case.options.few
+    enough, n_wanted = n >= few * P, few * P / n * case.n_samples
+    sentence = f"{n} noisy equations for {P} parameters."
+    if not enough:
+        sentence = (
+            f"{n} noisy equations for {P} parameters are fewer than {few} each: too few to tell noise from what is "
+            f"missing.{would_do(n_wanted)}"
+        )
+    return Check("load", enough, n, few * P, sentence, n_wanted=0.0 if enough else n_wanted)
+
+
+def tails(case: Facts) -> Check:
+    """Does the error of every weight rest on several residuals?"""
+    fewest, limit = case.carried_by, case.options.carried
+    sentence = f"The error of every weight rests on {fewest:.0f} residuals or more."
+    if fewest < limit:
+        sentence = (
+            f"The error of some weight rests on about {fewest:.1f} residuals, outliers or the only ones that show it."
+        )
+    return Check("tails", fewest >= limit, fewest, limit, sentence, OUTLIERS)
+
+
+def structure(case: Facts) -> Check:
+    """Does the residual correlate with no random unit?"""
+    p_value, limit = case.p_structure, case.options.significance
+    sentence = f"The residual correlates with no random unit (p = {p_value:.2g})."
+    if p_value < limit:
+        sentence = f"The residual is not noise: it correlates with random units (p = {p_value:.2g})."
+    return Check("structure", p_value >= limit, p_value, limit, sentence)
+
+
+def shape(case: Case) -> Check | None:
+    """Does it follow no slope, step, bend or power? Of the name of `structure`, all of which have to pass."""
+    if case.shape is None:
+        return None
+    (p_value, what), limit = case.shape, case.options.significance
+    sentence = f"The residual follows no slope, step, bend or power of what the network is made of (p = {p_value:.2g})."
+    if p_value < limit:
+        sentence = f"The residual is not noise: it follows {what} (p = {p_value:.2g})."
+    return Check("structure", p_value >= limit, p_value, limit, sentence)
+
+
+def corners(case: Case) -> Check | None:
+    """Are the kinks sharp? Of the name of `structure`, all of which have to pass."""
+    p_value, limit = case.p_corners, case.options.significance
+    if p_value is None:
+        return None
+    sentence = f"Next to the kinks the residual has no sign of its own (p = {p_value:.2g})."
+    if p_value < limit:
+        sentence = (
+            f"Next to the kinks the residual is of one sign (p = {p_value:.2g}): the units bend smoothly there. "
+            "Try another activation."
+        )
+    return Check("structure", p_value >= limit, p_value, limit, sentence)
+
+
+def bends(case: Case) -> Check | None:
+    """Does every kink stand out of the noise? Of the name of `kinks`, both of which have to pass.
+
+    Σ (A_j z_j)²/σ² on the side of the kink where it is less is what Σ r²/σ² would grow by, at the most, without the
+    kink. Noise alone makes a unit of D weights worth χ² with D degrees of freedom.
+    """
+    if case.bends is None:
+        return None
+    energy, n_weights = case.bends
+    limit = chdtri(n_weights, case.options.chance)
+    if np.all(energy >= limit):
+        return Check("kinks", True, float(np.min(energy, initial=np.inf)), None, "Every kink stands out of the noise.")
+    faintest = int(np.argmin(energy / limit))
+    unit = case.n_units - len(energy) + faintest
+    sentence = (
+        f"The kink of unit {unit} does not stand out of the noise: without it Σ r²/σ² would grow by "
+        f"{energy[faintest]:.2g} at the most, and noise alone can make {limit[faintest]:.2g} of it."
+    )
+    remedy = "Give samples on both sides of every unit's kink: inputs that spread wider than these."
+    return Check("kinks", False, float(energy[faintest]), float(limit[faintest]), sentence, remedy)
+
+
+def independence(case: Facts) -> Check:
+    """Do residuals of neighbouring rows have nothing to do with each other?"""
+    z, limit = case.serial_z, case.options.significance
+    p_value = min(1.0, len(z) * float(erfc(np.abs(z).max(initial=0.0) / np.sqrt(2.0))))
+    sentence = f"Neighbouring rows are independent (p = {p_value:.2g})."
+    if p_value < limit:
+        sentence = (
+            f"The residuals of neighbouring rows are correlated (p = {p_value:.2g}): the rows are no independent "
+            "samples, and standard errors would be too small."
+        )
+    remedy = "Give independent samples: rows that follow on from each other say less than their number."
+    return Check("independence", p_value >= limit, p_value, limit, sentence, remedy)
+
+
+def output_digits(case: Case) -> Check:
+    """Are the outputs on a grid, and if so is its step small against their standard deviations?
+
+    And is no value as common as noise cannot make it? A rounding error is as good as noise where the value could have
+    been anywhere between two points of the grid. A network that gives few different values makes errors that are a
+    function of x, which no standard error covers.
+    """
+    precision, options = case.precision, case.options
+    if precision.ties is not None:
+        # Noise of standard deviation σ puts a share of step/(2.5 σ) on one value at the most.
+        allowed = options.ties + precision.n * precision.step / np.maximum(case.noise_per_output, 1e-300)
+        tied = np.flatnonzero(precision.ties > allowed)
+        if len(tied):
+            most, limit = precision.ties[tied[0]], allowed[tied[0]]
+            sentence = (
+                f"{most} samples have exactly the same value of output {tied[0]}, which no noise gives: it is clipped "
+                "or rounded, or carries no noise of its own where no unit is on."
+            )
+            return Check("output digits", False, float(most), float(limit), sentence, UNCLIPPED)
+    if not (named := [o for o, name in enumerate(precision.names) if name]):
+        return Check("output digits", True, None, None, "The outputs carry the digits of double precision.")
+    steps = np.sqrt(case.holdout.output_variance)[named] / np.maximum(precision.step[named], 1e-300)
+    worst, fewest = named[int(np.argmin(steps))], float(steps.min())
+    every = "The outputs carry" if len(set(precision.names)) == 1 else f"Output {worst} carries"
+    sentence = f"{every} {IN_DIGITS.get(precision.names[worst], '')}{precision.names[worst]}"
+    enough = fewest >= options.steps
+    if not enough:
+        sentence += f", {fewest:.1f} steps to a standard deviation: too coarse for rounding to be as good as noise"
+    return Check("output digits", enough, fewest, options.steps, f"{sentence}.", "Give outputs with more digits.")
+
+
+def noise_level(case: Case) -> Check:
+    """What the residual is, told where every check of it has passed.
+
+    σ √((P + unseen)/n) is as far as noise moves P parameters from the function behind n samples, and what a test has to
+    have to see more than that. With weights the noise is that of √w r, w of mean one.
+    """
+    variance = case.variance
+    misfit = float(np.sqrt(variance * (case.n_free + case.options.unseen) / case.n_equations))
+    what = "The residual times the root of a row's weight" if case.samples.weighted else "The residual"
+    sentence = (
+        f"{what} is noise of standard deviation {np.sqrt(variance):.3g}; "
+        f"the largest standard error of a weight is {case.largest_error:.3g}. "
+        "Noise on the inputs, rows chosen by their outputs, or a function that differs from the network by less than "
+        f"about {misfit:.1g} would not be seen{'' if case.bias else ', nor small biases, which were not sought'}."
+    )
+    return Check("noise", True, variance, None, sentence)

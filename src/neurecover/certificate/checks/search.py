@@ -1,0 +1,75 @@
+"""Has the search come to its end, and is its optimum the right one?"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.certificate.checks.facts import Facts
+from neurecover.certificate.verdict import Check
+
+MORE_TIME = "Give it more time: a larger time_budget, or none."
+SAY_WIDTH = "Say how many units there are, if you know it: n_hidden."
+OTHER_OPTIMA = "Give more samples, or more time to compare the fits that these do not tell apart."
+
+
+def spare_unit(case: Facts) -> Check:
+    """Is no unit more called for, where their number was to be found?"""
+    evidence, marginal = case.evidence, case.options.marginal
+    limit = marginal if evidence.asked is None and not evidence.at_rounding else None
+    drop = evidence.last_drop
+    if limit is None or drop <= limit:
+        return Check("spare unit", True, drop, limit, "No unit more is called for.")
+    worth = "there was no time to see what it is worth"
+    if np.isfinite(drop):
+        worth = f"it would lower N·log Σr² by {drop:.1f} per parameter, and noise explains {marginal:g}"
+    sentence = f"Whether there is one unit more is not clear: {worth}."
+    return Check("spare unit", False, drop, limit, sentence, SAY_WIDTH if np.isfinite(drop) else MORE_TIME)
+
+
+def convergence(case: Facts) -> Check:
+    """Has the last fit converged?"""
+    converged = case.evidence.converged
+    sentence = "The last fit has converged." if converged else "The last fit was stopped before it had converged."
+    return Check("convergence", converged, None, None, sentence, MORE_TIME)
+
+
+def stopped(case: Facts) -> Check | None:
+    """Say that the fit was stopped, where nothing else can be asked of it."""
+    return None if case.evidence.converged else convergence(case)
+
+
+def agreement(case: Facts) -> Check:
+    """Did a second descent end at the same optimum?"""
+    evidence = case.evidence
+    agreed = evidence.agreements > 0 or evidence.at_rounding
+    sentence = "No second descent from another start ended at this optimum, so a better one may exist."
+    if evidence.at_rounding:
+        sentence = "No optimum is better by more than the rounding of the outputs."
+    elif agreed:
+        sentence = "A second descent from another start ended at this optimum."
+    remedy = "Give it more time, or another random_state."
+    return Check("agreement", agreed, evidence.agreements, 1, sentence, remedy)
+
+
+def rivals(case: Facts) -> Check:
+    """Do fits from nearby end here too? Of the name of `agreement`, both of which have to pass."""
+    alone = case.evidence.unrivalled
+    sentence = "Fits that begin a few standard errors away end at this optimum, or the errors are too small to ask."
+    if not alone:
+        sentence = (
+            "Fits that begin a few standard errors away, or with another faint unit, end at other optima, which these "
+            "samples do not tell from this one: it takes more of them, or more time to compare."
+        )
+    return Check("agreement", alone, None, None, sentence, OTHER_OPTIMA)
+
+
+def search_ended() -> Check:
+    """Return the check that says that time ended the search."""
+    sentence = "Time ended the search before it was through: give a larger time_budget, or none."
+    return Check("time", False, None, None, sentence)
+
+
+def time_ended() -> Check:
+    """Return the check that says that there was no time for the others."""
+    sentence = "The time budget ended before the weights were tested: give a larger time_budget."
+    return Check("time", False, None, None, sentence)

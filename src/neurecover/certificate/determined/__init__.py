@@ -1,0 +1,1 @@
+"""Which weights the samples determine where they do not determine all."""

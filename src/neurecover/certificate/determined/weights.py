@@ -1,0 +1,242 @@
+"""Which weights the samples determine, where they do not determine all.
+
+Directions N along which no output of the samples changes are the null space of F = Σ JᵀJ on the inputs as they are.
+Among them is the free scale of every unit, G_j, along which its row (w_j, b_j) grows as the column above shrinks. It
+has to be fixed by weights that are determined themselves, or one open weight would make the whole row open: for some
+set D_j of a row's weights every null direction is in proportion to them there,
+
+    n_i = α w_i  for i in D_j,        n ← n − α G_j,
+
+and D_j is the largest such set. A weight is determined when all null directions vanish at it afterwards. The network is
+then written with ‖w_j‖ = 1 over D_j, so that what is determined does not depend on what is not. Where signs are a
+convention what is determined is so for the signs that are shown.
+
+A weight can be determined to first order and still be invented: whether a unit is on where an input is other than
+usual, which is seldom, depends on that very weight. As many rows are asked for as contradict another choice (`seldom`),
+and an equation that no other contradicts counts for nothing (`sole_equations`). A unit may even be turned,
+
+    (w_j, A_j) → −(w_j, A_j)    with A_j z_j(x) moved by a null direction until z_j > 0 again,
+
+unless z_j is the same along all of them for some sample with the unit on: then A_j z_j > 0 fixes the sign of A_j. And
+where two units are in proportion, z_i = α z_j, on all samples with one of them on, they may as well be one there.
+Beside an affine term a unit that is off is one that is on, turned: what is asked of the samples with a unit on is asked
+of those with it off as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from neurecover.certificate.determined.places import (
+    Layered,
+    affine_columns,
+    bias_of,
+    columns_above,
+    constants_above,
+    rows_of,
+)
+from neurecover.certificate.determined.rare_columns import seldom, usual_rows
+from neurecover.certificate.information.away import away_from_kinks
+from neurecover.certificate.information.normal_form import by_name, signs_are_convention
+from neurecover.certificate.information.sole_equations import sole_equations
+from neurecover.certificate.options import DEFAULTS, CertificateOptions
+from neurecover.certificate.signs.ambiguity import sign_ambiguities
+from neurecover.data import Source, reduce
+from neurecover.models import Network, are_biases, free_directions, parameters, with_parameters
+from neurecover.statistics import InformationSums
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """Errors by name of `scaled_to_determined`, infinite where a weight is open, and a mask of those that are `unseen`.
+
+    Those are open because too few samples show them, the others because samples show them only together with others.
+    """
+
+    errors: dict[str, np.ndarray]
+    unseen: dict[str, np.ndarray]
+
+    @property
+    def n(self) -> int:
+        return sum(error.size for error in self.errors.values())
+
+    @property
+    def n_open(self) -> int:
+        return sum(int(np.count_nonzero(~np.isfinite(error))) for error in self.errors.values())
+
+
+def seen_weights(
+    normal: Layered,
+    inputs: Source,
+    bias: bool,
+    level: float,
+    few: np.ndarray,
+    low: np.ndarray,
+    options: CertificateOptions = DEFAULTS,
+) -> Seen:
+    """Return what samples without noise determine of a network in normal form; level is the rms of their rounding.
+
+    few (units,) says which hidden units have their kink seen by too few samples, and low (units,) which of them because
+    they are seldom off: such a unit hides in the constant of the layer above, and in C where there is one.
+    """
+    theta, P = parameters(normal), len(parameters(normal))
+    inputs = inputs if normal.C is None else usual_rows(normal, inputs, options)
+    inputs_away = away_from_kinks(inputs, normal, options.at_kink)
+    F, _ = reduce(inputs_away, InformationSums.of(normal)).information()
+    free = np.ones(P, dtype=bool) if bias else ~are_biases(normal)
+    size = np.where(free, np.diag(F), 0.0)
+    live = size > options.open.dead * size.max(initial=1e-300)
+    G = free_directions(normal)
+    unseen = free & ~live
+    unseen |= free & (G[:, few[: G.shape[1]]] != 0.0).any(axis=1)
+    unseen |= free & constants_above(normal, low)
+    rare = seldom(normal, inputs, options=options)
+    unseen[: rare.size] |= rare.ravel()
+    unseen |= affine_columns(normal, rare)
+    scale, floor = np.sqrt(size[live]), options.open.null
+    scaled = F[np.ix_(live, live)] / scale / scale[:, None]
+    values, vectors = np.linalg.eigh(scaled)
+    root = vectors[:, values >= floor] / np.sqrt(values[values >= floor]) / scale[:, None]
+    uncontradicted = sole_equations(normal, np.flatnonzero(live), root, inputs_away, options) / scale
+    if len(uncontradicted):
+        values, vectors = np.linalg.eigh(scaled - uncontradicted.T @ uncontradicted)
+    null = values < floor
+    N, scales = np.zeros((P, np.count_nonzero(null))), np.zeros((P, np.count_nonzero(null)))
+    N[live], scales[live] = vectors[:, null] / scale[:, None], vectors[:, null]
+    N = N / np.maximum(np.abs(N).max(axis=0, initial=0.0), 1e-300)
+    open_ = unseen.copy()
+    fixed = np.zeros_like(G)
+    if G.shape[1]:
+        for unit, row in enumerate(rows_of(normal)):
+            N, members = _without_scale(N, G[:, unit], theta, row, unseen, options)
+            fixed[members, unit] = theta[members]
+        loose = _turnable(normal, inputs_away, N, options.exact) | _in_proportion(normal, inputs_away, options.same)
+        open_ |= free & (G[:, loose] != 0.0).any(axis=1)
+    open_ |= free & (np.abs(N).max(axis=1, initial=0.0) > options.exact)
+    half = np.zeros((P, np.count_nonzero(~null)))
+    half[live] = vectors[:, ~null] / np.sqrt(values[~null]) / scale[:, None]
+    if G.shape[1]:
+        fixed = np.where(fixed.any(axis=0), fixed, G)
+        half -= G @ np.linalg.solve(fixed.T @ G, fixed.T @ half)
+    errors = level * np.linalg.norm(half, axis=1)
+    open_ |= free & (errors > options.exact * np.maximum(1.0, np.abs(theta)))
+    nothing_known = np.array([bool(open_[row].all()) for row in rows_of(normal)])
+    open_ |= free & columns_above(normal, nothing_known)
+    if normal.C is not None:  # such a unit may as well be on for every sample, and a part of the affine term
+        open_ |= free & constants_above(normal, nothing_known)
+    errors = np.where(open_, np.inf, errors * _rescaled(normal, open_)[1])
+    return Seen(by_name(normal, errors), by_name(normal, unseen))
+
+
+def signs_are_determined(normal: Layered, errors: Mapping[str, np.ndarray], same: float = DEFAULTS.same) -> bool:
+    """Return whether, layer by layer, no other signs fit the weights on columns that are determined for every unit."""
+    if not normal.activation.odd_slope or signs_are_convention(normal):
+        return True
+    names = list(errors)
+    for layer, ((W, b), (A, c)) in enumerate(pairwise(normal.layers)):
+        known = np.isfinite(errors[names[2 * layer]]).all(axis=0)
+        above = np.isfinite(errors[names[2 * layer + 2]]).all(axis=1)
+        if not known.any() or not above.any():
+            return False
+        if not sign_ambiguities(Network(W[:, known], b, A[above], c[above], normal.activation), same).unique:
+            return False
+    return True
+
+
+def _without_scale(
+    N: np.ndarray,
+    direction: np.ndarray,
+    theta: np.ndarray,
+    row: np.ndarray,
+    unseen: np.ndarray,
+    options: CertificateOptions = DEFAULTS,
+) -> tuple[np.ndarray, np.ndarray]:
+    """N with a unit's free scale taken out so that it vanishes on the largest possible part D of its row; and D.
+
+    Largest with the bias and the weights above counted in: one weight alone is in proportion to itself. All of D have
+    the same ‖n_i‖ / |w_i|, so those that share it with most others are tried first: where many columns are open, as for
+    a unit that most levels of a category never switch, their weights may be the largest of the row.
+    """
+    w, around = theta[row], np.flatnonzero((direction != 0.0) & ~unseen)
+    shown = np.flatnonzero((w != 0.0) & ~unseen[row])
+    moves = np.linalg.norm(N[row[shown]], axis=1) / np.abs(w[shown])
+    place, alike, exact = np.sort(moves), options.open.alike, options.exact
+    shared = place.searchsorted(moves * (1.0 + alike) + exact) - place.searchsorted(moves * (1.0 - alike) - exact)
+    tried = shown[np.lexsort((-np.abs(w[shown]), -shared))][: options.open.references]
+    best, members, most = N, np.zeros(0, dtype=int), 0
+    for i in tried:
+        if row[i] in members:
+            continue
+        left = N - np.outer(direction, N[row[i]] / w[i])
+        still = np.abs(left).max(axis=1, initial=0.0) <= exact
+        if np.count_nonzero(still[around]) > most:
+            most = int(np.count_nonzero(still[around]))
+            best, members = left, row[still[row] & ~unseen[row]]
+    return best, members
+
+
+def _in_proportion(normal: Layered, inputs: Source, same: float) -> np.ndarray:
+    """Which hidden units are, where they or another unit of their layer are on, a multiple of each other."""
+    X = np.asarray(inputs.collect()[0], dtype=np.float64)
+    both = signs_are_convention(normal)
+    return np.concatenate([_multiples(Z, same) | (both & _multiples(-Z, same)) for Z in normal.preactivations(X)])
+
+
+def _multiples(Z: np.ndarray, relative: float) -> np.ndarray:
+    """Which columns of Z (n, k) are, in the rows where they or another one are positive, a multiple of each other."""
+    H = np.maximum(Z, 0.0)
+    own = np.maximum(np.einsum("ni,ni->i", H, H), 1e-300)
+    alike = np.zeros(len(own), dtype=bool)
+    for i, share in enumerate((H.T @ Z) / own[:, None]):  # of z_i in z_j, by least squares where z_i > 0
+        on = H[:, i] > 0.0
+        left = np.linalg.norm(Z[on] - np.outer(Z[on, i], share), axis=0)
+        same = left <= relative * np.linalg.norm(Z[on], axis=0)
+        same[i] = False
+        alike[same] = True
+        alike[i] |= same.any()
+    return alike
+
+
+def _turnable(normal: Layered, inputs: Source, N: np.ndarray, exact: float) -> np.ndarray:
+    """Which hidden units are on for no sample at which all directions of N (P, q) leave their preactivation."""
+    fixed: list[np.ndarray] = []
+    X = np.asarray(inputs.collect()[0], dtype=np.float64)
+    H, start = np.hstack([X, np.ones((len(X), 1))]), 0
+    moved = np.zeros((N.shape[1], *X.shape))  # of the inputs of a layer
+    for W, b in normal.layers[:-1]:
+        steps = N[start : start + W.size + b.size].T
+        V = np.concatenate([steps[:, : W.size].reshape(-1, *W.shape), steps[:, W.size :, None]], axis=2)
+        Z, move = H @ np.column_stack([W, b]).T, H @ V.transpose(0, 2, 1) + moved @ W.T
+        size = np.linalg.norm(H, axis=1)[:, None]
+        still = np.abs(move).max(axis=0, initial=0.0) <= exact * size
+        sides_on = (Z > 0.0, Z < 0.0) if signs_are_convention(normal) else (Z > 0.0,)
+        fixed.append(np.all([(still & on).any(axis=0) for on in sides_on], axis=0))
+        start += W.size + b.size
+        moved = normal.activation.derivative(Z) * move
+        H = np.hstack([normal.activation(Z), np.ones((len(X), 1))])
+    return ~np.concatenate(fixed)
+
+
+def scaled_to_determined(normal: Layered, determined: Mapping[str, np.ndarray]) -> Layered:
+    """The network in normal form with every row of unit norm over its determined weights."""
+    return _rescaled(normal, ~np.concatenate([mask.ravel() for mask in determined.values()]))[0]
+
+
+def _rescaled(normal: Layered, open_: np.ndarray) -> tuple[Layered, np.ndarray]:
+    """The network with every row of unit norm over its determined weights, and the factor of every parameter."""
+    theta, factor = parameters(normal), np.ones(len(open_))
+    G = free_directions(normal)
+    for unit, row in enumerate(rows_of(normal)):
+        length = float(np.linalg.norm((theta * factor)[row][~open_[row]]))
+        if G.shape[1] == 0 or length == 0.0:
+            continue
+        own = np.append(row, bias_of(normal, unit))
+        h = normal.activation.homogeneity or 0.0
+        above = np.setdiff1d(np.flatnonzero(G[:, unit] != 0.0), own)
+        factor[own] /= length
+        factor[above] *= length**h
+    return with_parameters(normal, theta * factor), factor

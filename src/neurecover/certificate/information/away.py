@@ -1,0 +1,37 @@
+"""Samples away from kinks: without noise one at a kink says no more than that the unit is not far on.
+
+An exact fit can put the kink of a unit right through a sample at which the unit is off, z = 0 to rounding. Counted as
+on, that sample would seem to determine weights that no other sample shows.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.data import Source
+from neurecover.data.views.view import Seen, View
+from neurecover.models import Model
+from neurecover.statistics.checks.units_on import sides
+
+
+def away_from_kinks(samples: Source, model: Model, near: float) -> Source:
+    """Return the samples in memory that are at no kink; all of them where the model has none, or none is left."""
+    if model.activation.homogeneity != 1.0:
+        return samples
+    X = np.asarray(samples.collect()[0], dtype=np.float64)
+    away = (sides(model, X, near) != 0).all(axis=1)
+    return samples if away.all() or not away.any() else AwayFromKinks(samples, model, near)
+
+
+class AwayFromKinks(View):
+    """The samples of a source that are farther than `near` from every kink of a network."""
+
+    def __init__(self, samples: Source, model: Model, near: float) -> None:
+        self.parent, self._model, self._near = samples, model, near
+        self.origin = f"{samples.origin} (away from kinks)"
+        self.n_samples = None
+        self.input_names, self.output_names = samples.input_names, samples.output_names
+
+    def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
+        kept = (sides(self._model, np.asarray(X, dtype=np.float64), self._near) != 0).all(axis=1)
+        return X[kept], Y[kept], kept

@@ -1,0 +1,154 @@
+"""From a network on whitened inputs to its normal form on the inputs, and from the errors of one to those of the other.
+
+The function leaves the scale of every unit open: it is the same along the directions G of `models.free_directions`. In
+normal form every row keeps its length (for exp, every bias its value zero), whose gradients are the columns of N, so
+that a covariance Σ of the parameters becomes
+
+    Q Σ Qᵀ,        Q = I − G (NᵀG)⁻¹ Nᵀ.
+
+In a network of one hidden layer with an affine term the sign of a unit is open too: (w, b) → −(w, b) with
+C → C + m a wᵀ and c → c + m a b is the same function. That is a choice and no direction, made before errors are formed.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.certificate.signs.ambiguity import turned
+from neurecover.data import Whitening, unwhiten
+from neurecover.models import Composite, DeepNetwork, Layered, Model, Network, Polynomial, free_directions, parameters
+from neurecover.models.layered import looks_back
+
+
+def aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
+    """The network on whitened inputs with the scales and signs of its normal form on the inputs, and that normal form.
+
+    The network without its affine term is aligned first. Where units may be turned beside C, those that the normal form
+    turns are turned on whitened inputs too, so that both have the same parameters but for the linear map between them.
+    """
+    if isinstance(model, Composite) or model.C is None:
+        return _aligned(model, whitening)
+    white, plain = _aligned(model.with_layers(model.layers, None), whitening)
+    normal = unwhiten(model, whitening).normal_form()
+    assert isinstance(white, Layered)
+    white = white.with_layers(white.layers, model.C)
+    if isinstance(white, Network) and isinstance(plain, Network) and signs_are_convention(normal):
+        white = turned(white, np.where(looks_back(plain.W), -1, 1))
+    return white, normal
+
+
+def signs_are_convention(model: Model) -> bool:
+    """Whether C takes up what turning a unit changes: every unit by itself, where there is one hidden layer alone.
+
+    Above a second layer m A_j w_jᵀ h is not affine in x, and the signs are as determined as without C.
+    """
+    return isinstance(model, Network) and model.C is not None and bool(model.activation.odd_slope)
+
+
+def _aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
+    """`aligned` for a network without an affine term."""
+    final = unwhiten(model, whitening)
+    normal = final.normal_form()
+    length = np.linalg.norm(final.hidden_weights[0], axis=1)
+    factor = np.where(length > 0.0, length, 1.0) if model.activation.homogeneity is not None else np.ones(len(length))
+    if not isinstance(model, Composite) and model.activation.reflection is not None:
+        rows = np.einsum("ji,ji->j", final.hidden_weights[0], normal.hidden_weights[0])
+        factor = np.where(rows < 0.0, -factor, factor)  # the normal form has turned these
+    V = model.hidden_weights[0] / factor[:, None]
+    if isinstance(normal, Composite):
+        assert isinstance(model, Composite)
+        return Composite(V, model.threshold / factor, normal.upper, model.activation), normal
+    if isinstance(normal, Network):
+        assert isinstance(model, Network)
+        # exp has its biases in the weights above, and no bias on the inputs is one of w·mean on whitened ones.
+        b = normal.W @ whitening.mean if model.activation.name == "exp" else model.b / factor
+        return Network(V, b, normal.A, normal.c, model.activation), normal
+    assert isinstance(model, DeepNetwork)
+    return DeepNetwork([(V, model.layers[0][1] / factor), *normal.layers[1:]], model.activation), normal
+
+
+class ToNormalForm:
+    """T with δθ = T δθ_z: from the free parameters on whitened inputs to all of the normal form on the inputs.
+
+    T = Q L, L linear in the first layer and C, which read the inputs, and Q the projection along the free scales;
+    applied, and never formed.
+    """
+
+    def __init__(self, white: Model, free: np.ndarray, normal: Model, whitening: Whitening) -> None:
+        self.k, r = len(normal.hidden_weights[0]), whitening.rank
+        self.whitening = whitening
+        self.sign = 1.0 if isinstance(normal, Composite) else -1.0  # t = t_z + w·mean, b = b_z − w·mean
+        self.p = normal.n_outputs if isinstance(normal, Layered) and normal.C is not None else 0  # rows of C
+        varied = np.zeros(len(parameters(white)), dtype=bool)
+        varied[free] = True
+        within, offsets = np.split(varied[self.k * r :], [len(varied) - self.k * r - self.p * (r + 1)])
+        self.within = within  # what lies between W and C, or after W where there is no C
+        self.offsets = offsets[self.p * r :]
+        d = len(whitening.matrix)
+        weights = np.ones(self.k * d, dtype=bool), np.ones(self.p * d, dtype=bool)
+        self.varies = np.concatenate([weights[0], within, weights[1], self.offsets])
+        G = free_directions(normal)
+        open_scales = ~np.any(G[~self.varies] != 0.0, axis=0)
+        self.G, N = G[:, open_scales], _fixed_by_normal_form(normal)[:, open_scales]
+        self.K = np.linalg.solve(N.T @ self.G, N.T)
+
+    def __call__(self, M: np.ndarray) -> np.ndarray:
+        """T M for M (free parameters, q)."""
+        moved = self._on_inputs(M)
+        moved -= self.G @ (self.K @ moved)
+        return moved
+
+    def _on_inputs(self, M: np.ndarray) -> np.ndarray:
+        """L M: w = M w_z and b = b_z ∓ w·mean, b where it is free, and C, c likewise; all else stays as it is."""
+        (d, r), (k, p), q = self.whitening.matrix.shape, (self.k, self.p), M.shape[1]
+        moved = np.zeros((len(self.varies), q))
+        after_W, before_C = k * d, k * d + len(self.within)
+        moved[after_W:before_C][self.within] = M[k * r :][: np.count_nonzero(self.within)]
+        moved[len(moved) - p :][self.offsets] = M[len(M) - np.count_nonzero(self.offsets) :]
+        starts = (0, after_W, k, 0), (before_C, before_C + p * d, p, k * r + np.count_nonzero(self.within))
+        for first, offset, rows, start in starts:
+            V, v = moved[first : first + rows * d].reshape(rows, d, q), moved[offset : offset + rows]
+            np.matmul(self.whitening.matrix, M[start : start + rows * r].reshape(rows, r, q), out=V)
+            if self.varies[offset : offset + rows].any():
+                v += self.sign * (self.whitening.mean @ V)
+        return moved
+
+
+def by_name(normal: Model, flat: np.ndarray) -> dict[str, np.ndarray]:
+    """A flat vector in the order of `models.parameters` as arrays by the names of the network's file."""
+    arrays, start, named = normal.to_arrays(), 0, {}
+    for name in array_names(normal):
+        size = arrays[name].size
+        named[name] = flat[start : start + size].reshape(arrays[name].shape)
+        start += size
+    return named
+
+
+def array_names(model: Model) -> tuple[str, ...]:
+    """The arrays of a network in the order of `models.parameters`."""
+    if isinstance(model, Layered):
+        return tuple(model.arrays)
+    above = model.upper
+    upper = tuple(f"upper_{name}" for name in above.arrays) if isinstance(above, Layered) else ()
+    return ("W", "threshold", *(("coefficients",) if isinstance(above, Polynomial) else upper))
+
+
+def hidden_names(model: Layered) -> tuple[str, ...]:
+    """The arrays of the hidden layers, W and b in turns."""
+    return tuple(model.arrays)[: 2 * model.depth]
+
+
+def _fixed_by_normal_form(normal: Model) -> np.ndarray:
+    """The gradient of what the normal form fixes for every unit, one column each, in the order of free_directions."""
+    size, columns, start = len(parameters(normal)), [], 0
+    for W in normal.hidden_weights:
+        k, m = W.shape
+        for j in range(k):
+            column = np.zeros(size)
+            if normal.activation.name == "exp":
+                column[start + k * m + j] = 1.0
+            else:
+                column[start + j * m : start + (j + 1) * m] = W[j]
+            columns.append(column)
+        start += k * (m + 1)
+    return np.array(columns).reshape(-1, size).T

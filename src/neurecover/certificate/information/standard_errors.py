@@ -1,0 +1,134 @@
+"""Standard errors of every weight in normal form, from the information and from what single samples add to it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtrit
+
+from neurecover.certificate.information.many_weights import ManyWeights
+from neurecover.certificate.information.matrix import Information
+from neurecover.certificate.information.normal_form import ToNormalForm, by_name
+from neurecover.certificate.options import DEFAULTS, CertificateOptions
+from neurecover.certificate.verdict import ParameterArrays
+from neurecover.data import Source, Whitening, reduce
+from neurecover.models import Model, Network, parameters
+from neurecover.solve import afford
+from neurecover.statistics import Influence, InfluenceSums, OutputPrecision, ScoreSums, sketch
+
+
+@dataclass(frozen=True)
+class Errors:
+    """Standard errors by name, the variances behind them, and H with a covariance in proportion to H Hᵀ.
+
+    `influence` are the sums behind them under noise. There is no H where errors are bounds from a few draws.
+    """
+
+    arrays: ParameterArrays
+    variances: np.ndarray
+    half: np.ndarray | None
+    influence: Influence | None
+
+    def covariance(self, own: np.ndarray) -> np.ndarray:
+        """σ² T F⁻¹ Tᵀ of the parameters `own`, scaled to their variances."""
+        assert self.half is not None
+        half = self.half[own]
+        scale = np.sqrt(self.variances[own] / np.maximum(np.einsum("ij,ij->i", half, half), 1e-300))
+        half = half * scale[:, None]
+        return half @ half.T
+
+
+def standard_errors(
+    information: Information,
+    normal: Model,
+    whitening: Whitening,
+    samples: Source,
+    scores: ScoreSums | None,
+    variance: float,
+    noisy: bool,
+    precision: OutputPrecision | None,
+    options: CertificateOptions = DEFAULTS,
+) -> Errors:
+    """σ² T F⁻¹ Tᵀ; under noise the variances are those that hold whatever the noise of single samples and outputs.
+
+    They are those of `scores` where these are summed already. 1.96 standard errors are 95 % intervals.
+    """
+    half = ToNormalForm(information.model, information.free, normal, whitening)(information.root)
+    if noisy:
+        afford(4.0 * len(half) ** 3)
+        moves = half @ information.root.T
+        influence = _influence(information, moves, samples, scores)
+        # A variance of ν degrees of freedom makes Student's t of a deviation: wider where few samples carry a weight.
+        variances = influence.variances * (stdtrit(influence.carried_by, 0.975) / stdtrit(np.inf, 0.975)) ** 2
+        if precision is not None and precision.is_float.any():
+            rounding = min(1.0, float(precision.largest.max()) / variance)  # the part of the noise that it may be
+            variances = variances * (1.0 + (options.shared**2 - 1.0) * rounding)
+        variances = _along_rows(normal, variances + _shared_rounding(information, moves, samples, scores, precision))
+        # One output may be clean where another is noisy; what it determines has the error of rounding all the same.
+        variances = variances + (options.rounding * (1.0 + np.abs(parameters(normal)))) ** 2
+    else:
+        influence = None
+        variances = variance * np.einsum("ij,ij->i", half, half)
+    return Errors(ParameterArrays(by_name(normal, np.sqrt(variances))), variances, half, influence)
+
+
+def drawn_errors(information: ManyWeights, normal: Model, whitening: Whitening, variance: float) -> Errors:
+    """Upper bounds on the errors that rounding leaves, from draws of them."""
+    moved = ToNormalForm(information.model, information.free, normal, whitening)(information.moves)
+    variances = information.largest_errors(moved, variance)
+    return Errors(ParameterArrays(by_name(normal, np.sqrt(variances))), variances, None, None)
+
+
+def _influence(information: Information, moves: np.ndarray, samples: Source, scores: ScoreSums | None) -> Influence:
+    if scores is None:
+        sums = InfluenceSums(information.model, information.free, moves, sketch(information.root))
+        equations, P = samples.count() * information.model.n_outputs, len(information.free)
+        afford(2.0 * equations * P * sums.root.shape[1] + 2.0 * samples.count() * moves.size)
+        return reduce(samples, sums).influence()
+    afford(4.0 * len(moves) ** 3)
+    white = information.model
+    assert isinstance(white, Network)
+    B = scores.covariance()
+    n_inputs = (len(moves) - white.n_outputs) // white.n_hidden - 1 - white.n_outputs
+    variances = np.einsum("ij,ij->i", moves @ B, moves)
+    return scores.influence(variances, information.n_determinable, n_inputs)
+
+
+def _shared_rounding(
+    information: Information,
+    moves: np.ndarray,
+    samples: Source,
+    scores: ScoreSums | None,
+    precision: OutputPrecision | None,
+) -> np.ndarray | float:
+    """(n₀ M e_c)² s²/12 for outputs on a grid of step s: where all units are off an output is c, rounded once for all.
+
+    The residual there is the same for all of them and may be zero, so that their scores say nothing of it. Beside C x
+    outputs differ there too.
+    """
+    white = information.model
+    shared = isinstance(white, Network) and white.C is None
+    if precision is None or not shared or len(information.free) < white.n_parameters:
+        return 0.0
+    if scores is not None:
+        off = float(scores.sums["off"])
+    else:
+        off = 0.0
+        for X, _, weight in samples.weighted_blocks(65_536):
+            mine = np.all(white.preactivations(np.asarray(X, dtype=np.float64))[0] <= 0.0, axis=1)
+            off += np.count_nonzero(mine) if weight is None else weight[mine].sum()
+    return (off * moves[:, -white.n_outputs :]) ** 2 @ precision.rounding**2
+
+
+def _along_rows(normal: Model, variances: np.ndarray) -> np.ndarray:
+    """A unit row that is off by e across itself is short by ‖e‖²/2 along itself, where first order has no error.
+
+    E[‖e‖⁴]/4 = ((tr C)² + 2 tr C²)/4 ≤ ¾ (tr C)² for Gaussian e of covariance C.
+    """
+    variances, start = variances.copy(), 0
+    for W in normal.hidden_weights:
+        own = variances[start : start + W.size].reshape(W.shape)
+        variances[start : start + W.size] += (0.75 * W**2 * own.sum(axis=1, keepdims=True) ** 2).ravel()
+        start += W.size + len(W)
+    return variances

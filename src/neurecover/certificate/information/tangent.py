@@ -1,0 +1,58 @@
+"""J δ and Jᵀg over all parameters of a network at some samples, without forming J where it has layers alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from neurecover.models import Composite, Model, WideStudent, as_student, jacobian, with_constant
+
+
+def tangent_at(model: Model) -> Callable[[np.ndarray], Tangent | Formed]:
+    """Return a function from inputs to the derivative there, by products where the model has layers alone."""
+    if isinstance(model, Composite):
+        return lambda X: Formed(model, X)
+    student = as_student(model, True)
+    return lambda X: Tangent(student, X)
+
+
+class Tangent:
+    """J at samples X of a network of any depth, given as a student, by its products; parameters as in `models`."""
+
+    def __init__(self, student: WideStudent, X: np.ndarray) -> None:
+        self.X, self.student = X, student
+        self.values = student.forward(with_constant(X, student.bias))
+
+    def backward(self, g: np.ndarray) -> np.ndarray:
+        """Return Jᵀ g for g (draws, n, p), a row each."""
+        columns, order = self.student.columns(self.values), self.student.parameter_order
+        rows = np.empty((len(g), len(order)))
+        for row, G in zip(rows, g):
+            row[:] = np.concatenate([self.student.gradient(self.values, G), (G.T @ columns).ravel()])[order]
+        return rows
+
+    def forward(self, steps: np.ndarray) -> np.ndarray:
+        """Return J δ for every row δ of `steps`, (draws, n, p)."""
+        student, columns = self.student, self.student.columns(self.values)
+        flat, moved = np.empty(student.n_parameters), []
+        for step in steps:
+            flat[student.parameter_order] = step
+            hidden, readout = flat[: student.size], flat[student.size :].reshape(student.theta.T.shape)
+            moved.append(student.tangent(self.values, student.split(hidden)) + columns @ readout.T)
+        return np.array(moved)
+
+
+class Formed:
+    """J of any model at samples X, formed."""
+
+    def __init__(self, model: Model, X: np.ndarray) -> None:
+        self.X, self.J = X, jacobian(model, X)
+
+    def backward(self, g: np.ndarray) -> np.ndarray:
+        """Return Jᵀ g for g (draws, n, p), a row each."""
+        return np.tensordot(g, self.J, axes=2)
+
+    def forward(self, steps: np.ndarray) -> np.ndarray:
+        """Return J δ for every row δ of `steps`, (draws, n, p)."""
+        return np.moveaxis(self.J @ steps.T, 2, 0)

@@ -1,0 +1,37 @@
+"""Random units that a network may lack, which a residual that is noise does not correlate with."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.certificate.information.matrix import Information
+from neurecover.data import Source, reduce
+from neurecover.models import Model, Network
+from neurecover.statistics import ProbeScores
+
+APART = 0.3  # of a unit's length, between it and a probe near it: other units as like as that are common
+
+
+def draw_probes(white: Model, count: int, bias: bool, rng: np.random.Generator) -> np.ndarray:
+    """Return units that the first layer might lack, (e, D): half of them anywhere, half close to those found."""
+    W = white.hidden_weights[0]
+    b = white.b if isinstance(white, Network) else np.zeros(len(W))
+    V = np.hstack([W, b[:, None]]) if bias else W
+    anywhere = rng.standard_normal((count // 2, V.shape[1]))
+    near = rng.integers(len(V), size=count - len(anywhere))
+    unit = V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)
+    return np.vstack([anywhere, unit[near] + APART * rng.standard_normal((len(near), V.shape[1]))])
+
+
+def probe_test(
+    information: Information, variance: float, probes: np.ndarray, samples: Source, significance: float
+) -> float:
+    """Return the probability, if the residual is noise, of correlating with the probes as it does.
+
+    Where noise of one variance does not explain it, noise that differs from sample to sample may.
+    """
+    p_value = information.score_test(variance)
+    if p_value >= significance:
+        return p_value
+    scores = ProbeScores(information.model, information.free, probes, information.explained)
+    return max(p_value, reduce(samples, scores).p_value())

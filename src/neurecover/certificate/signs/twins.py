@@ -1,0 +1,44 @@
+"""Two units that switch on one plane: together they may be one unit and a straight function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.certificate.information.normal_form import hidden_names
+from neurecover.certificate.verdict import ParameterArrays
+from neurecover.models import Composite, Model
+
+PAIRS = 2**18  # weights of pairs of units that are compared at a time
+
+
+@dataclass(frozen=True)
+class Twins:
+    """The two units of a layer whose planes are least apart, in standard errors."""
+
+    apart: float
+    pair: tuple[int, int]
+
+
+def nearest_planes(normal: Model, errors: ParameterArrays, same: float) -> Twins:
+    """Return the nearest planes of two units of a layer, on whichever side they are on; `same` counts as none."""
+    least = Twins(np.inf, (0, 0))
+    if not normal.activation.odd_slope or normal.activation.homogeneity != 1.0 or isinstance(normal, Composite):
+        return least
+    arrays, names = normal.to_arrays(), hidden_names(normal)
+    for W, b in zip(names[::2], names[1::2]):
+        V = np.column_stack([arrays[W], arrays[b]])
+        variances = np.column_stack([errors[W], errors[b]]) ** 2 + same**2
+        some = max(1, PAIRS // V.size)
+        for first in range(0, len(V), some):
+            own = slice(first, first + some)
+            spread = np.sqrt(variances[own, None] + variances)
+            equal, mirrored = (np.max(np.abs(V[own, None] - sign * V) / spread, axis=2) for sign in (1.0, -1.0))
+            apart = np.minimum(equal, mirrored)
+            np.fill_diagonal(apart[:, first:], np.inf)
+            if apart.min() < least.apart:
+                i, j = np.unravel_index(np.argmin(apart), apart.shape)
+                pair = min(first + int(i), int(j)), max(first + int(i), int(j))
+                least = Twins(float(apart[i, j]), pair)
+    return least

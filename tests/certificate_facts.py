@@ -1,0 +1,12 @@
+"""What a check looks at, by name, in place of a whole case."""
+
+from types import SimpleNamespace
+from typing import Any
+
+from neurecover.certificate import CertificateOptions, Evidence
+
+
+def facts(**known: Any) -> Any:
+    """Return a case of which only these things are known."""
+    common = {"options": CertificateOptions(), "evidence": Evidence(None), "noisy": False, "n_samples": 100}
+    return SimpleNamespace(**(common | known))
