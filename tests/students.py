@@ -9,7 +9,7 @@ from neurecover.fit.options import FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.models import DeepNetwork, Network, network_of
-from neurecover.models.wide import WideStudent
+from neurecover.models.student import Student
 
 D = 4
 
@@ -30,7 +30,7 @@ class Shape:
         hidden = "-".join(map(str, self.widths))
         return f"{self.activation}-{hidden}-{self.p}-{kind}{'' if self.bias else '-nobias'}"
 
-    def student(self, seed: int = 0, d: int = D) -> WideStudent:
+    def student(self, seed: int = 0, d: int = D) -> Student:
         """Return one at random, units that saturate with weights so large that they do."""
         rng, size = np.random.default_rng(seed), 2.0 if self.activation == "tanh" else 1.0
         V: list[np.ndarray] = []
@@ -42,7 +42,7 @@ class Shape:
         base = n_base if self.skips or self.affine else self.bias
         read = sum(self.widths) if self.skips else self.widths[-1]
         theta = rng.standard_normal((base + read, self.p))
-        return WideStudent(get(self.activation), tuple(V), theta, n_base, self.bias, self.skips, self.affine)
+        return Student(get(self.activation), tuple(V), theta, n_base, self.bias, self.skips, self.affine)
 
 
 def features(X: np.ndarray, bias: int = 1) -> np.ndarray:
@@ -50,9 +50,7 @@ def features(X: np.ndarray, bias: int = 1) -> np.ndarray:
     return np.hstack([np.ones((len(X), int(bias))), X])
 
 
-def samples_of(
-    student: WideStudent, n: int = 400, noise: float = 0.0, weighted: bool = False, seed: int = 1
-) -> Samples:
+def samples_of(student: Student, n: int = 400, noise: float = 0.0, weighted: bool = False, seed: int = 1) -> Samples:
     """Return Gaussian inputs and a student's answers to them, away from its kinks."""
     rng = np.random.default_rng(seed)
     F = features(rng.standard_normal((3 * n, student.n_base - student.bias)), student.bias)
@@ -63,7 +61,7 @@ def samples_of(
     return Samples(F, Y, student.bias, root)
 
 
-def preactivations(student: WideStudent, F: np.ndarray) -> np.ndarray:
+def preactivations(student: Student, F: np.ndarray) -> np.ndarray:
     """z of every unit, all layers side by side."""
     H, columns = np.zeros((len(F), 0)), []
     for layer, V in enumerate(student.V):
@@ -73,23 +71,23 @@ def preactivations(student: WideStudent, F: np.ndarray) -> np.ndarray:
     return np.hstack(columns)
 
 
-def readout_columns(student: WideStudent, F: np.ndarray) -> np.ndarray:
+def readout_columns(student: Student, F: np.ndarray) -> np.ndarray:
     """B, the columns that the readout reads."""
     base, hidden = student.reads(student.depth)
     return np.hstack([F[:, :base], student.activation(preactivations(student, F))[:, hidden]])
 
 
-def flat(student: WideStudent) -> np.ndarray:
+def flat(student: Student) -> np.ndarray:
     """All hidden weights."""
     return np.concatenate([V.ravel() for V in student.V])
 
 
-def at(samples: Samples, student: WideStudent, **options: float) -> Point:
+def at(samples: Samples, student: Student, **options: float) -> Point:
     """Return the student on the samples with its best readout."""
     return Point(samples, student, FitOptions(**options))  # type: ignore[arg-type]
 
 
-def jacobian(samples: Samples, student: WideStudent, step: float = 1e-6) -> np.ndarray:
+def jacobian(samples: Samples, student: Student, step: float = 1e-6) -> np.ndarray:
     """√w ∂y/∂V by central differences, (n, p, size)."""
     theta, columns = flat(student), []
     for direction in np.eye(student.size):

@@ -33,7 +33,7 @@ from neurecover.algorithms.gklw19.reflection import symmetry_test
 from neurecover.data import ArraySource, Mapped, Whitening, oracle, reduce, split
 from neurecover.data.oracles.reflected import Reflected, with_reflections
 from neurecover.matching import compare
-from neurecover.models import Network, WideStudent, as_student
+from neurecover.models import Network, Student, as_student
 from neurecover.pipeline import estimated
 from neurecover.reproduce.gklw19 import paper_errors
 from neurecover.search.task import Task
@@ -322,7 +322,7 @@ def test_alternating_least_squares_recovers_a_rank_three_tensor() -> None:
 
 def test_the_hidden_gradient_is_a_gradient() -> None:
     rng = np.random.default_rng(13)
-    student = WideStudent(get("relu"), (rng.standard_normal((3, 4)),), rng.standard_normal((3, 2)), 4, 0, skips=False)
+    student = Student(get("relu"), (rng.standard_normal((3, 4)),), rng.standard_normal((3, 2)), 4, 0, skips=False)
     source = ArraySource(rng.standard_normal((50, 4)), rng.standard_normal((50, 2)))
     direction = rng.standard_normal(12)
     losses = [

@@ -13,12 +13,12 @@ from neurecover.fit.options import FitOptions
 from neurecover.fit.samples import Samples
 from neurecover.matching import compare
 from neurecover.models import Network, as_network, as_student
-from neurecover.models.wide import WideStudent
+from neurecover.models.student import Student
 from neurecover.simulate import teacher
 from neurecover.solve import Deadline
 from students import Shape, at, features, flat, network, samples_of
 
-CASES: dict[str, WideStudent] = {
+CASES: dict[str, Student] = {
     "one layer and skips": as_student(network((4, 4, 2)), True, skips=True),
     "one layer without biases": as_student(network((4, 4, 2), activation="tanh", bias=False), False),
     "one layer and an affine term": as_student(network((4, 3, 3), affine=True), True),
@@ -31,14 +31,14 @@ SOLVERS = {"formed": FitOptions(), "products": FitOptions(dense=0, dense_deep=0)
 USUAL = FitOptions()
 
 
-def _near(student: WideStudent, size: float, seed: int = 3) -> WideStudent:
+def _near(student: Student, size: float, seed: int = 3) -> Student:
     moved = student.moved(size * np.random.default_rng(seed).standard_normal(student.size))
     return replace(moved, theta=np.zeros_like(student.theta))
 
 
 @every_case
 @pytest.mark.parametrize("solver", SOLVERS)
-def test_a_descent_returns_to_the_student_that_made_the_samples(student: WideStudent, solver: str) -> None:
+def test_a_descent_returns_to_the_student_that_made_the_samples(student: Student, solver: str) -> None:
     samples = samples_of(student, 600)
     start = _near(student, 1e-3)
     found = descend(samples, start, SOLVERS[solver], slow=PATIENT)
@@ -50,7 +50,7 @@ def test_a_descent_returns_to_the_student_that_made_the_samples(student: WideStu
 
 @every_case
 @pytest.mark.parametrize("weighted", [False, True])
-def test_every_step_goes_down_and_the_end_is_stationary(student: WideStudent, weighted: bool) -> None:
+def test_every_step_goes_down_and_the_end_is_stationary(student: Student, weighted: bool) -> None:
     samples = samples_of(student, 600, noise=0.1, weighted=weighted)
     fit, values = descend(samples, _near(student, 0.05), USUAL, steps=0), []
     for _ in range(12):
@@ -127,7 +127,7 @@ def test_steps_that_overflow_are_rejected_and_a_start_beyond_all_numbers_is_no_f
     V = np.array([[0.0, 20.0, 5.0], [1.0, -3.0, 9.0]])
 
     def run(scale: float) -> Fit:
-        student = WideStudent(get("exp"), (scale * V,), np.zeros((3, 1)), 3, 1, skips=False)
+        student = Student(get("exp"), (scale * V,), np.zeros((3, 1)), 3, 1, skips=False)
         return descend(Samples(F, rng.standard_normal((100, 1)), 1), student, USUAL)
 
     with warnings.catch_warnings():

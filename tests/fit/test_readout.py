@@ -12,7 +12,7 @@ from neurecover.fit.dense import dense_system
 from neurecover.fit.options import EXACT
 from neurecover.fit.point import Readout
 from neurecover.fit.samples import Samples
-from neurecover.models.wide import WideStudent
+from neurecover.models.student import Student
 from students import Shape, at, features, readout_columns, samples_of
 
 SHAPES = [
@@ -63,7 +63,7 @@ def test_the_factor_of_a_singular_matrix_solves_what_can_be_solved() -> None:
 
 def test_values_beyond_all_numbers_explain_nothing_and_warn_of_nothing() -> None:
     F = features(np.linspace(-1.0, 1.0, 50)[:, None])
-    student = WideStudent(get("exp"), (np.array([[0.0, 3_000.0]]),), np.zeros((2, 1)), 2, 1, skips=False)
+    student = Student(get("exp"), (np.array([[0.0, 3_000.0]]),), np.zeros((2, 1)), 2, 1, skips=False)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         point = at(Samples(F, np.sin(F[:, 1:]), 1), student)

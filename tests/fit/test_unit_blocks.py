@@ -12,7 +12,7 @@ from neurecover.fit.point import Point
 from neurecover.fit.products import Products, ProductSystem
 from neurecover.fit.samples import Samples
 from neurecover.fit.unit_blocks import RIDGE, UnitBlocks
-from neurecover.models.wide import WideStudent
+from neurecover.models.student import Student
 from neurecover.solve import conjugate_gradients
 from students import Shape, at, features, jacobian, samples_of
 
@@ -72,7 +72,7 @@ def _pixels(seed: int) -> Point:
     V = rng.standard_normal((12, d + 1))
     V[:, 1:] /= np.linalg.norm(V[:, 1:], axis=1, keepdims=True)
     V[:, 0] = -1.0
-    truth = WideStudent(get("relu"), (V,), rng.standard_normal((13, 3)), d + 1, 1, skips=False)
+    truth = Student(get("relu"), (V,), rng.standard_normal((13, 3)), d + 1, 1, skips=False)
     near = replace(truth, V=(V + 1e-3 * rng.standard_normal(V.shape),))
     return descend(Samples(F, truth(F), 1), near, FitOptions(), steps=4).point
 

@@ -11,7 +11,7 @@ from neurecover.fit.descent import descend
 from neurecover.fit.options import FitOptions
 from neurecover.fit.samples import Samples
 from neurecover.models import DeepNetwork, Network
-from neurecover.models.wide import WideStudent
+from neurecover.models.student import Student
 from neurecover.search.candidates import (
     allowed,
     candidates,
@@ -144,7 +144,7 @@ def test_large_students_are_warmed_up() -> None:
     assert warm.steps <= cold.steps
 
 
-def _spare(net: Network | DeepNetwork, samples: Samples, extra: int) -> WideStudent:
+def _spare(net: Network | DeepNetwork, samples: Samples, extra: int) -> Student:
     """The network as a student with skips and units to spare, at random, that do nothing yet."""
     from neurecover.models import as_student
 

@@ -5,7 +5,7 @@ import pytest
 
 import neurecover as nr
 from neurecover.models.signs import flips_beside_steady
-from neurecover.models.wide import WideStudent
+from neurecover.models.student import Student
 from neurecover.search.gates.always_on import beside_seldom_off
 
 
@@ -23,7 +23,7 @@ def _extended(X: np.ndarray) -> np.ndarray:
     return np.hstack([np.ones((len(X), 1)), X])
 
 
-def _student(truth: nr.Network, X: np.ndarray, turned: np.ndarray, rng: np.random.Generator) -> WideStudent:
+def _student(truth: nr.Network, X: np.ndarray, turned: np.ndarray, rng: np.random.Generator) -> Student:
     """What a fit with an affine part sees: `turned` units look the other way, the first one arbitrary off its samples.
 
     relu(z) = relu(−z) + z, and of the steady unit only the values on the samples where it is off are right.
@@ -38,7 +38,7 @@ def _student(truth: nr.Network, X: np.ndarray, turned: np.ndarray, rng: np.rando
     assert np.array_equal(extended @ V[0] > 0, off)
     linear = truth.A[:, [0]] * steady - truth.A[:, 1:] @ (turned[1:, None] * V[1:])
     theta = np.vstack([truth.c + linear[:, 0], linear[:, 1:].T, truth.A.T])
-    return WideStudent(truth.activation, (V,), theta, V.shape[1], bias=1)
+    return Student(truth.activation, (V,), theta, V.shape[1], bias=1)
 
 
 @pytest.mark.parametrize("p", [1, 2])

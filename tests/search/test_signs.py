@@ -13,7 +13,7 @@ from neurecover.fit.samples import Samples
 from neurecover.matching import compare
 from neurecover.models import DeepNetwork, Network, as_network, as_student
 from neurecover.models.signs import find_flips, find_subsets, flips_beside_steady, nearest_subsets
-from neurecover.models.wide import WideStudent
+from neurecover.models.student import Student
 from neurecover.search.covariance import Covariance, Turning, without_skips
 from neurecover.search.options import SearchOptions
 from neurecover.search.race import Setting
@@ -91,7 +91,7 @@ def test_signs_beside_a_unit_that_is_always_on() -> None:
     assert flips_beside_steady(A[:1], W, linear[:1], 1.0, 1e-6) is None  # anything is of rank one
 
 
-def _turned(net: Network | DeepNetwork, flips: list[np.ndarray], bias: bool) -> WideStudent:
+def _turned(net: Network | DeepNetwork, flips: list[np.ndarray], bias: bool) -> Student:
     """The same function as a student with the given units turned round, and skips that make up for it."""
     student, slope = as_student(net, bias, skips=True), net.activation.odd_slope or 0.0
     V = [rows.copy() for rows in student.V]

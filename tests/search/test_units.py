@@ -9,7 +9,7 @@ from neurecover.activations import get
 from neurecover.fit.options import FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
-from neurecover.models.wide import WideStudent
+from neurecover.models.student import Student
 from neurecover.search.units import EVERYWHERE, most_useful, narrow, random_units, with_fresh, without, worth
 from students import Shape, at, readout_columns, samples_of
 
@@ -17,7 +17,7 @@ SHAPES = [Shape("relu", (4,), p=2), Shape("leaky_relu(0.2)", (4, 3), p=2, bias=0
 every_shape = pytest.mark.parametrize("shape", SHAPES, ids=str)
 
 
-def _point(student: WideStudent, noise: float = 0.3, weighted: bool = False) -> Point:
+def _point(student: Student, noise: float = 0.3, weighted: bool = False) -> Point:
     return at(samples_of(student, noise=noise, weighted=weighted), student)
 
 
@@ -49,7 +49,7 @@ def test_the_cost_of_a_lower_unit_is_to_first_order_what_outputs_change_by(weigh
         assert np.sum(change**2) == pytest.approx(cost[unit], rel=0.05)
 
 
-def _with_unit(student: WideStudent, layer: int, row: np.ndarray) -> WideStudent:
+def _with_unit(student: Student, layer: int, row: np.ndarray) -> Student:
     """One more unit in a layer, read by everything above with random weights."""
     rng = np.random.default_rng(8)
     widths = tuple(m + (at_ == layer) for at_, m in enumerate(student.widths))
@@ -178,7 +178,7 @@ def test_a_unit_that_is_on_wherever_outputs_depend_on_it_goes_at_no_cost() -> No
     F = F[(np.maximum(z, 0.0) < level) | (z > 0.0)]
     V = (np.vstack([lower, [0.3, 0.2, -1.0, 0.4]]), np.append(-s, [1.0, 0.0])[None])
     theta = np.concatenate([s, [0.0, 0.7], [1.0]])[:, None]
-    student = WideStudent(get("relu"), V, theta, 4, 1)
+    student = Student(get("relu"), V, theta, 4, 1)
     point = Point(Samples(F, student(F), 1), student, FitOptions())
     assert point.relative < 1e-25
     found = worth(point, 0)

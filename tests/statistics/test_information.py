@@ -10,7 +10,7 @@ from neurecover.activations import get
 from neurecover.models import (
     DeepNetwork,
     Network,
-    WideStudent,
+    Student,
     are_biases,
     as_network,
     as_student,
@@ -109,13 +109,13 @@ def test_one_layer_has_the_sums_of_any_network_to_rounding(activation: str, p: i
         np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-12 * np.abs(other).max())
 
 
-def _student(depth: int, bias: bool, skips: bool, p: int) -> WideStudent:
+def _student(depth: int, bias: bool, skips: bool, p: int) -> Student:
     rng = np.random.default_rng(p)
     V, base, columns = [], D + bias, D + bias
     for width in WIDTHS[depth]:
         V.append(rng.standard_normal((width, columns)))
         columns = columns + width if skips else bias + width
-    return WideStudent(get("relu"), tuple(V), rng.standard_normal((columns, p)), base, int(bias), skips)
+    return Student(get("relu"), tuple(V), rng.standard_normal((columns, p)), base, int(bias), skips)
 
 
 @each("weighted", (False, True))

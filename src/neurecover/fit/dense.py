@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from neurecover.models.wide import Values, WideStudent
+from neurecover.models.student import Student, Values
 from neurecover.solve import DenseSystem
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def dense_system(point: Point) -> DenseSystem:
     return DenseSystem(S.T, point.gradient, D, least=1e-9 if single else 1e-14)
 
 
-def curvature_sums(point: Point, student: WideStudent, values: Values) -> tuple[np.ndarray, np.ndarray]:
+def curvature_sums(point: Point, student: Student, values: Values) -> tuple[np.ndarray, np.ndarray]:
     """Return Σ JᵀJ and Σ BᵀJ of a student with one output."""
     dtype, n, P = values.F.dtype, len(values.F), student.size
     base, hidden = student.reads(student.depth)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from neurecover.fit.options import FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
-from neurecover.models.wide import WideStudent
+from neurecover.models.student import Student
 from neurecover.solve import Damping, Deadline, Loop, Outcome, Tolerances
 
 ROUNDING = 1e-30  # Σr²/Σy² at which double precision has nothing left to give
@@ -24,7 +24,7 @@ class Fit:
     steps: int
 
     @property
-    def student(self) -> WideStudent:
+    def student(self) -> Student:
         return self.point.student
 
     @property
@@ -40,7 +40,7 @@ class Fit:
 
 def descend(
     samples: Samples,
-    student: WideStudent,
+    student: Student,
     options: FitOptions,
     deadline: Deadline | None = None,
     *,

@@ -20,7 +20,7 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
 
 from neurecover.fit.options import FitOptions
 from neurecover.fit.samples import Samples
-from neurecover.models.wide import WideStudent
+from neurecover.models.student import Student
 from neurecover.solve import Deadline, Direction
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ class Point:
     def __init__(
         self,
         samples: Samples,
-        student: WideStudent,
+        student: Student,
         options: FitOptions,
         deadline: Deadline | None = None,
         before: Point | None = None,

@@ -10,7 +10,7 @@ from scipy.linalg import solve_triangular
 
 from neurecover.data import Source
 from neurecover.fit.options import EXACT
-from neurecover.models import WideStudent, with_constant
+from neurecover.models import Student, with_constant
 
 ROUNDING = 1e-28  # of Σy² as they stand: 10⁴ times u², for sums over units
 
@@ -44,7 +44,7 @@ class Samples:
         T = np.linalg.inv(np.linalg.cholesky(gram + ridge)).T
         return Samples(features @ T, self.Y, self.bias, self.root, T)
 
-    def unwhitened(self, student: WideStudent) -> WideStudent:
+    def unwhitened(self, student: Student) -> Student:
         """Return the same function of the features before `whitened`."""
         assert self.T is not None
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.fit.samples import Samples
-from neurecover.models.wide import WideStudent
+from neurecover.models.student import Student
 from neurecover.solve import Deadline
 
 
@@ -34,8 +34,8 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # as published
 
 
 def warm_up(
-    samples: Samples, student: WideStudent, rng: np.random.Generator, deadline: Deadline, how: WarmUp | None = None
-) -> WideStudent:
+    samples: Samples, student: Student, rng: np.random.Generator, deadline: Deadline, how: WarmUp | None = None
+) -> Student:
     """Return the student after some batches, its readout zero again; it starts at random and small."""
     how = how or WarmUp()
     n, p, top = len(samples.F), student.n_outputs, student.widths[-1]

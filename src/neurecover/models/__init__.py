@@ -15,8 +15,7 @@ from neurecover.models.formats.loading import Model, from_arrays, load
 from neurecover.models.layered import Layered, mirror_of
 from neurecover.models.network import Network, replace_arrays
 from neurecover.models.rounding import term_sizes
-from neurecover.models.wide import WideStudent, as_network, as_student, with_constant
-from neurecover.models.wide import WideStudent as Student
+from neurecover.models.student import Student, as_network, as_student, with_constant
 
 __all__ = [
     "Composite",
@@ -28,7 +27,6 @@ __all__ = [
     "Polynomial",
     "Student",
     "Upper",
-    "WideStudent",
     "are_biases",
     "as_network",
     "as_student",

@@ -25,7 +25,7 @@ from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from neurecover.fit.dense import curvature_sums
 from neurecover.fit.point import Point
 from neurecover.models.signs import nearest_subsets
-from neurecover.models.wide import WideStudent
+from neurecover.models.student import Student
 
 RIDGE = 1e-10  # on H scaled to unit diagonal: between its rounding and the least curvature that samples show
 ROUNDS = 4  # of signs for a covariance and the covariance for those signs, and of steps to where skips vanish
@@ -43,7 +43,7 @@ class Turning:
     slope: float
 
     @classmethod
-    def of(cls, student: WideStudent, layer: int, affine: bool) -> Turning:
+    def of(cls, student: Student, layer: int, affine: bool) -> Turning:
         """Return the equations of a layer."""
         top = layer == student.depth - 1
         rows = student.theta.T if top else student.V[layer + 1]
@@ -78,7 +78,7 @@ class Turning:
         return np.hstack([base, self.A]), np.where(flip[:, None], -self.V, self.V)
 
 
-def without_skips(student: WideStudent, flips: list[np.ndarray], affine: bool) -> WideStudent:
+def without_skips(student: Student, flips: list[np.ndarray], affine: bool) -> Student:
     """Return the network that is left of a student when units are turned, layer by layer, and the skips dropped."""
     V = [student.V[0], *(Turning.of(student, layer, affine).turned(flip)[0] for layer, flip in enumerate(flips))]
     turned = tuple(np.where(flip[:, None], -rows, rows) for flip, rows in zip(flips, V))
@@ -86,7 +86,7 @@ def without_skips(student: WideStudent, flips: list[np.ndarray], affine: bool) -
 
 
 class Covariance:
-    """Σ = σ²H⁻¹ of a fitted student; φ as `WideStudent.weights`."""
+    """Σ = σ²H⁻¹ of a fitted student; φ as `Student.weights`."""
 
     def __init__(self, point: Point) -> None:
         student = self.student = point.student
@@ -138,7 +138,7 @@ class Covariance:
         flips, misfits = zip(*sorted(known.values(), key=lambda pair: pair[1])[:count])
         return np.array(flips), np.array(misfits)
 
-    def nearest_without(self, flips: list[np.ndarray], affine: bool) -> WideStudent:
+    def nearest_without(self, flips: list[np.ndarray], affine: bool) -> Student:
         """Return the likeliest student whose skips vanish, all but rounding, when these units are turned."""
         student = self.student
         for _ in range(ROUNDS):
@@ -175,7 +175,7 @@ def _whitened(root: np.ndarray, right: np.ndarray) -> np.ndarray:
     return solve_triangular(root, right, lower=True)
 
 
-def _scales(student: WideStudent) -> np.ndarray:
+def _scales(student: Student) -> np.ndarray:
     """Return the directions of φ, one per unit, along which its row grows and the columns that read it shrink."""
     directions: list[np.ndarray] = []
     if student.activation.homogeneity is None:  # as softplus, whose slope is a weight like any other

@@ -16,7 +16,7 @@ import numpy as np
 from neurecover.fit.descent import Fit, descend
 from neurecover.fit.samples import Samples
 from neurecover.fit.warm_up import warm_up
-from neurecover.models.wide import WideStudent
+from neurecover.models.student import Student
 from neurecover.search.options import SearchOptions
 from neurecover.search.task import Task
 from neurecover.search.units import Draw, narrow, random_units, with_fresh
@@ -81,16 +81,16 @@ def part_of(samples: Samples, widths: tuple[int, ...], options: SearchOptions, r
     return samples.some(max(int(options.equations * size / p), 1), rng)
 
 
-def empty(samples: Samples, setting: Setting, depth: int) -> WideStudent:
+def empty(samples: Samples, setting: Setting, depth: int) -> Student:
     """Return a student without units. Skips that hide no sign are of no use to one layer."""
     task, D = setting.task, samples.F.shape[1]
     skips = depth > 1 or setting.skips or task.affine or task.can_be_affine
     theta = np.zeros((D if skips else samples.bias, samples.Y.shape[1]))
     V = tuple(np.zeros((0, D)) for _ in range(depth))
-    return WideStudent(task.activation, V, theta, D, samples.bias, skips)
+    return Student(task.activation, V, theta, D, samples.bias, skips)
 
 
-def wide_fit(samples: Samples, student: WideStudent, setting: Setting, enough: float) -> Fit:
+def wide_fit(samples: Samples, student: Student, setting: Setting, enough: float) -> Fit:
     """Fit a wide student as far as the search needs it; from many random units after a first-order start."""
     options = setting.options
     if student.size > options.warm and not student.theta.any():

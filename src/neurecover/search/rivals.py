@@ -23,7 +23,7 @@ from scipy.optimize import linear_sum_assignment
 from neurecover.fit.descent import PATIENT, Fit, descend
 from neurecover.fit.point import Point
 from neurecover.models import as_network, as_student
-from neurecover.models.wide import WideStudent
+from neurecover.models.student import Student
 from neurecover.search.covariance import Covariance
 from neurecover.search.find import Runs, one_optimum
 from neurecover.search.race import Setting
@@ -78,7 +78,7 @@ def seek_rivals(runs: Runs, setting: Setting, how: RivalOptions | None = None) -
     return replace(runs, best=replace(runs.best, fit=best), agreements=int(agreed), unrivalled=unrivalled)
 
 
-def _normal_form(student: WideStudent) -> WideStudent:
+def _normal_form(student: Student) -> Student:
     return as_student(as_network(student).normal_form(), bool(student.bias))
 
 
@@ -86,7 +86,7 @@ def _normal_form(student: WideStudent) -> WideStudent:
 class Around:
     """Σr² as it looks from an optimum: σ², H = half·halfᵀ and H⁺ = root·rootᵀ over all weights φ of the student."""
 
-    student: WideStudent
+    student: Student
     variance: float
     half: np.ndarray
     root: np.ndarray
@@ -107,12 +107,12 @@ class Around:
         rows = self.student.split(errors[: self.student.size])
         return max(float(row[:, self.student.bias :].max(initial=0.0)) for row in rows)
 
-    def start(self, rng: np.random.Generator, away: float) -> WideStudent:
+    def start(self, rng: np.random.Generator, away: float) -> Student:
         """Return a student a few standard errors away."""
         step = away * np.sqrt(self.variance) * (self.root @ rng.standard_normal(self.root.shape[1]))
         return self.student.with_weights(self.student.weights + step)
 
-    def distance(self, other: WideStudent) -> float:
+    def distance(self, other: Student) -> float:
         """Return √(δᵀHδ)/σ, in standard errors along the direction in which another optimum lies.
 
         Two optima may differ by many of these and hardly in their outputs: then Σr² is no parabola.
@@ -121,7 +121,7 @@ class Around:
         return float(np.linalg.norm(self.half.T @ apart)) / float(np.sqrt(max(self.variance, 1e-300)))
 
 
-def _in_order_of(student: WideStudent, other: WideStudent) -> WideStudent:
+def _in_order_of(student: Student, other: Student) -> Student:
     """Return the other network with its units in the order in which they are nearest to this one's, layer by layer."""
     parts = [*other.V, other.theta.T]
     for layer, rows in enumerate(student.V):

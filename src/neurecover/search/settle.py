@@ -18,7 +18,7 @@ from neurecover.fit.descent import PATIENT, Fit, descend
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.models.signs import find_subsets, nearest_subsets
-from neurecover.models.wide import WideStudent
+from neurecover.models.student import Student
 from neurecover.search.covariance import Covariance, Turning, without_skips
 from neurecover.search.gates.always_on import beside_always_on
 from neurecover.search.options import SearchOptions
@@ -101,7 +101,7 @@ def on_more(samples: Samples, settled: Settled, setting: Setting) -> Settled:
     return again if settled.sign_choices else replace(again, sign_choices=0)
 
 
-def networks_behind(point: Point, affine: bool, options: SearchOptions) -> list[WideStudent]:
+def networks_behind(point: Point, affine: bool, options: SearchOptions) -> list[Student]:
     """Return the networks that a student with skips may be, the likeliest first.
 
     An exact student gives the solutions of the equations of its signs. Where they have none, because noise moved the
@@ -154,7 +154,7 @@ def _as_they_are(turning: Turning) -> Choices:
     return np.zeros((1, len(turning.V)), dtype=bool), np.zeros(1)
 
 
-def count_signs(student: WideStudent, affine: bool, options: SearchOptions) -> int:
+def count_signs(student: Student, affine: bool, options: SearchOptions) -> int:
     """Return how many choices of signs give a network's function: 1 where they are determined, 0 for too many to
     search.
 
@@ -192,7 +192,7 @@ def same_units(a: Fit, b: Fit) -> bool:
     return True
 
 
-def _preactivations(student: WideStudent) -> list[np.ndarray]:
+def _preactivations(student: Student) -> list[np.ndarray]:
     """Return what every unit adds up on random inputs, scaled to unit norm, layer by layer."""
     F = np.random.default_rng(0).standard_normal((PROBES, student.n_base))
     F[:, : student.bias] = 1.0

@@ -18,7 +18,7 @@ import numpy as np
 
 from neurecover.fit.descent import Fit, descend
 from neurecover.fit.point import Point, Readout
-from neurecover.models.wide import WideStudent
+from neurecover.models.student import Student
 
 EVERYWHERE = 1e-8  # weight, of the mean, of rows in which outputs do not depend on a unit: small, and above rounding
 REDUNDANT = 1e-10  # Σr²/Σy² that dropping a duplicate may cost by a path computed with a ridge
@@ -72,7 +72,7 @@ def worth(point: Point, layer: int) -> Worth:
     return Worth(cost, beta)
 
 
-def without(student: WideStudent, layer: int, unit: int, beta: np.ndarray) -> WideStudent:
+def without(student: Student, layer: int, unit: int, beta: np.ndarray) -> Student:
     """Return the student without that unit, whatever read it reading Σ β_j c_j instead."""
     q = len(beta)
     at = q - student.widths[layer] + unit
@@ -89,7 +89,7 @@ def without(student: WideStudent, layer: int, unit: int, beta: np.ndarray) -> Wi
     return replace(student, V=tuple(V), theta=moved(student.theta.T).T)
 
 
-def most_useful(point: Point, n_keep: int) -> tuple[WideStudent, np.ndarray]:
+def most_useful(point: Point, n_keep: int) -> tuple[Student, np.ndarray]:
     """Return the student with the most useful units of its top layer, and Σr² after each that went, without a pass.
 
     One less costs |θ_i|²/K_ii with K = (Σ c cᵀ)⁻¹, and leaving i out moves K and Θ by a rank-one update.
@@ -153,7 +153,7 @@ def narrow(point: Point, widths: tuple[int, ...], steps: int = 0) -> tuple[Point
             point = Point(samples, student, options, deadline)
 
 
-def one_less(point: Point, layers: list[int]) -> tuple[float, WideStudent]:
+def one_less(point: Point, layers: list[int]) -> tuple[float, Student]:
     """Return what the unit of these layers that is worth least costs, and the student without it."""
     worths = {layer: worth(point, layer) for layer in layers}
     layer = min(layers, key=lambda layer: float(worths[layer].cost.min()))
@@ -161,7 +161,7 @@ def one_less(point: Point, layers: list[int]) -> tuple[float, WideStudent]:
     return float(worths[layer].cost[unit]), without(point.student, layer, unit, worths[layer].beta[:, unit])
 
 
-def _cut(point: Point, widths: tuple[int, ...]) -> WideStudent:
+def _cut(point: Point, widths: tuple[int, ...]) -> Student:
     """Return the student at these widths by what its units are worth now, nothing taking their place."""
     student = point.student
     for layer, k in enumerate(widths):
@@ -172,7 +172,7 @@ def _cut(point: Point, widths: tuple[int, ...]) -> WideStudent:
     return student
 
 
-def with_fresh(student: WideStudent, widths: tuple[int, ...], draw: Draw) -> WideStudent:
+def with_fresh(student: Student, widths: tuple[int, ...], draw: Draw) -> Student:
     """Return the student with units added up to these widths; nothing above sees them yet."""
     for layer, wanted in enumerate(widths):
         missing = wanted - student.widths[layer]

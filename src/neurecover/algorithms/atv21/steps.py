@@ -17,7 +17,7 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.exceptions import UnsolvableError
-from neurecover.models import Network, WideStudent, as_network
+from neurecover.models import Network, Student, as_network
 from neurecover.tensors import best_weights, flatten, flattening_rank, jennrich, network_moments
 from neurecover.tensors.overcomplete import directions_of_powers
 
@@ -168,6 +168,6 @@ def consolidate(
     L = linear - m * turned @ W
     constant = c - m * turned @ b
     theta = np.vstack([constant, L.T, (right + turned).T])
-    network = as_network(WideStudent(activation, (np.column_stack([b, W]),), theta, W.shape[1] + 1, bias=1))
+    network = as_network(Student(activation, (np.column_stack([b, W]),), theta, W.shape[1] + 1, bias=1))
     assert isinstance(network, Network)
     return network

@@ -24,7 +24,7 @@ from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.bjw18.common import centred_whitening, kurtosis_notes, refuse_exact
 from neurecover.algorithms.bjw18.tensor import tensor_directions
 from neurecover.data import Mapped, Source, reduce
-from neurecover.models import Network, WideStudent
+from neurecover.models import Network, Student
 from neurecover.results import Estimate
 from neurecover.search.task import Task
 from neurecover.statistics import ReadoutSums
@@ -48,7 +48,7 @@ def projection_signs(source: Source, V: np.ndarray, activation: Activation) -> S
     """The signs of the rows of V (k, d), and A by regression [BJW18, Alg. 6 and Lemma 20]."""
     k, p = len(V), source.n_outputs
     both = np.vstack([V, -V])
-    student = WideStudent(activation, (both,), np.zeros((2 * k, p)), source.n_inputs, bias=0, skips=False)
+    student = Student(activation, (both,), np.zeros((2 * k, p)), source.n_inputs, bias=0, skips=False)
     sums = reduce(source, ReadoutSums(student))
     G, cross = sums.sums["hh"], sums.sums["hr"]
     inverse = np.linalg.pinv(G, hermitian=True)

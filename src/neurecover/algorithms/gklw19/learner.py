@@ -38,7 +38,7 @@ from neurecover.data import Mapped, Oracle, Source, Whitening, reduce, split
 from neurecover.data.oracles.reflected import with_reflections
 from neurecover.exceptions import UnsolvableError
 from neurecover.fit.point import Readout
-from neurecover.models import Model, Network, WideStudent, as_student
+from neurecover.models import Model, Network, Student, as_student
 from neurecover.results import Estimate
 from neurecover.search.task import Task
 from neurecover.statistics import Moments, ReadoutSums, Residuals
@@ -180,7 +180,7 @@ def _finish(source: Source, network: Network, hidden: str) -> tuple[Network, flo
     return result, reduce(source, Residuals(result, result.n_outputs, result.n_hidden)).mse
 
 
-def _descend_hidden(source: Source, student: WideStudent) -> WideStudent:
+def _descend_hidden(source: Source, student: Student) -> Student:
     """Gradient descent on W with A fixed, from Algorithm 1's W; steps are halved until the error falls."""
     size = 1.0 / max(float(np.linalg.norm(student.top, 2)) ** 2, 1e-300)  # for inputs of unit second moment
     here = reduce(source, HiddenGradient(student))

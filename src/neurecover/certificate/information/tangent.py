@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from neurecover.models import Composite, Model, WideStudent, as_student, jacobian, with_constant
+from neurecover.models import Composite, Model, Student, as_student, jacobian, with_constant
 
 
 def tangent_at(model: Model) -> Callable[[np.ndarray], Tangent | Formed]:
@@ -20,7 +20,7 @@ def tangent_at(model: Model) -> Callable[[np.ndarray], Tangent | Formed]:
 class Tangent:
     """J at samples X of a network of any depth, given as a student, by its products; parameters as in `models`."""
 
-    def __init__(self, student: WideStudent, X: np.ndarray) -> None:
+    def __init__(self, student: Student, X: np.ndarray) -> None:
         self.X, self.student = X, student
         self.values = student.forward(with_constant(X, student.bias))
 

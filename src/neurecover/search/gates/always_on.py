@@ -21,7 +21,7 @@ import numpy as np
 
 from neurecover.fit.descent import Fit
 from neurecover.models.signs import find_subsets, flips_beside_steady
-from neurecover.models.wide import WideStudent
+from neurecover.models.student import Student
 from neurecover.search.covariance import Turning
 from neurecover.search.units import narrowest
 
@@ -31,7 +31,7 @@ MOST_WEIGHTS = 2_000  # hidden weights whose curvature is formed: seconds
 ROWS = 4_096  # at a time
 
 
-def beside_always_on(fit: Fit, n_hidden: int | None) -> Iterator[WideStudent]:
+def beside_always_on(fit: Fit, n_hidden: int | None) -> Iterator[Student]:
     """Yield networks for an exact fit whose signs no equations explain, a unit being off in few rows or in none."""
     if 0 < fit.student.size <= MOST_WEIGHTS:
         yield from beside_seldom_off(fit.point.samples.F, fit.student)
@@ -40,7 +40,7 @@ def beside_always_on(fit: Fit, n_hidden: int | None) -> Iterator[WideStudent]:
         yield from beside_never_off(few.point.samples.F, few.student)
 
 
-def beside_never_off(F: np.ndarray, student: WideStudent) -> Iterator[WideStudent]:
+def beside_never_off(F: np.ndarray, student: Student) -> Iterator[Student]:
     """Yield the network with one more unit, on in all rows F, if there is one."""
     turning = Turning.of(student, 0, affine=False)
     linear = turning.target.reshape(len(turning.rows), -1)
@@ -52,7 +52,7 @@ def beside_never_off(F: np.ndarray, student: WideStudent) -> Iterator[WideStuden
         yield replace(student, V=(np.vstack([V, unit]),), theta=np.vstack([rows.T, a]), skips=False)
 
 
-def beside_seldom_off(F: np.ndarray, student: WideStudent) -> Iterator[WideStudent]:
+def beside_seldom_off(F: np.ndarray, student: Student) -> Iterator[Student]:
     """Yield networks without an affine part, some units changed and others reversed, the best first."""
     turning = Turning.of(student, 0, affine=False)
     rows, V = turning.turned((F @ student.V[0].T > 0.0).mean(axis=0) > 0.5)

@@ -11,7 +11,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from neurecover.models import WideStudent
+from neurecover.models import Student
 from neurecover.statistics.base import row_products, unpack_symmetric
 from neurecover.statistics.fits.regions import Regions
 
@@ -59,7 +59,7 @@ def gated_products(pairs: np.ndarray, m: int, D: int) -> tuple[np.ndarray, np.nd
     return whole[: m * D], whole[m * D :]
 
 
-def feature_products(student: WideStudent, mm: np.ndarray, on: np.ndarray, degree: float) -> np.ndarray:
+def feature_products(student: Student, mm: np.ndarray, on: np.ndarray, degree: float) -> np.ndarray:
     """Return Σ w h mᵀ (q, m·D) for an activation that is homogeneous of this degree, degree·act(z) = act'(z)·z [Euler].
 
     h is what the readout of a student of one layer reads.

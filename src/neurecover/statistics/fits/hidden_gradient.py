@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from neurecover.models import WideStudent, with_constant
+from neurecover.models import Student, with_constant
 from neurecover.statistics.base import Statistic, by_root, float64
 
 
 class HiddenGradient(Statistic):
     """Σ |r|² and Σ Jᵀr for the residual r of a student, J = ∂y/∂V: −½ of the gradient of Σ |r|² in V, flat."""
 
-    def __init__(self, student: WideStudent) -> None:
+    def __init__(self, student: Student) -> None:
         self.student = student
         self.settings = {"hidden": np.concatenate([V.ravel() for V in student.V]), "theta": student.theta}
         self.sums = {"n": np.zeros((), dtype=np.int64), "rr": np.zeros(()), "descent": np.zeros(student.size)}

@@ -5,14 +5,14 @@
 
 import numpy as np
 
-from neurecover.models import WideStudent, with_constant
+from neurecover.models import Student, with_constant
 from neurecover.statistics.base import Statistic, by_root, float64
 
 
 class ReadoutSums(Statistic):
     """The sums at a student, h in the order of its columns."""
 
-    def __init__(self, student: WideStudent) -> None:
+    def __init__(self, student: Student) -> None:
         self.student = student
         self.settings = {"hidden": np.concatenate([V.ravel() for V in student.V]), "theta": student.theta}
         q, p = student.theta.shape

@@ -40,7 +40,7 @@ class Values:
 
 
 @dataclass(frozen=True, eq=False)
-class WideStudent:
+class Student:
     """V_l (m_l, columns read), lowest layer first, and Θ (columns read, p), on c₀ of `n_base` columns.
 
     The first of them is constant if `bias` is 1, and is not there if it is 0.
@@ -194,7 +194,7 @@ class WideStudent:
         ends = np.cumsum([V.size for V in self.V])
         return [part.reshape(V.shape) for part, V in zip(np.split(flat, ends[:-1]), self.V)]
 
-    def moved(self, step: np.ndarray) -> WideStudent:
+    def moved(self, step: np.ndarray) -> Student:
         """Return the student with its hidden weights moved by a flat step."""
         return replace(self, V=tuple(V + part for V, part in zip(self.V, self.split(step))))
 
@@ -203,12 +203,12 @@ class WideStudent:
         """All weights, flat: V_1 row by row, then V_2 and so on, then the readout, output by output."""
         return np.concatenate([*(V.ravel() for V in self.V), self.theta.T.ravel()])
 
-    def with_weights(self, flat: np.ndarray) -> WideStudent:
+    def with_weights(self, flat: np.ndarray) -> Student:
         """Return the student with other weights, in the order of `weights`."""
         theta = flat[self.size :].reshape(self.theta.T.shape).T
         return replace(self, V=tuple(self.split(flat[: self.size])), theta=theta)
 
-    def cast(self, dtype: type) -> WideStudent:
+    def cast(self, dtype: type) -> Student:
         """Return the student with its weights in another precision."""
         V: tuple[np.ndarray, ...] = tuple(V.astype(dtype, copy=False) for V in self.V)
         return replace(self, V=V, theta=self.theta.astype(dtype, copy=False))
@@ -222,7 +222,7 @@ def with_constant(X: np.ndarray, bias: int) -> np.ndarray:
     return np.hstack([np.ones((len(X), 1)), X]) if bias else X
 
 
-def as_student(network: Network | DeepNetwork, bias: bool, skips: bool = False) -> WideStudent:
+def as_student(network: Network | DeepNetwork, bias: bool, skips: bool = False) -> Student:
     """Return the network as a student; with `skips`, one whose skips are zero but for the affine term."""
     d, rows, columns = network.n_inputs, [], bias + network.n_inputs
     for number, (W, b) in enumerate(network.layers):
@@ -239,10 +239,10 @@ def as_student(network: Network | DeepNetwork, bias: bool, skips: bool = False) 
             rows.append(np.hstack([*constant, *affine_part, W]))
         columns += len(W)
     affine = network.C is not None
-    return WideStudent(network.activation, tuple(rows[:-1]), rows[-1].T.copy(), bias + d, int(bias), skips, affine)
+    return Student(network.activation, tuple(rows[:-1]), rows[-1].T.copy(), bias + d, int(bias), skips, affine)
 
 
-def as_network(student: WideStudent) -> Network | DeepNetwork:
+def as_network(student: Student) -> Network | DeepNetwork:
     """Return a student as a network: a `Network` for one hidden layer, else a `DeepNetwork`.
 
     Skips of one layer that are no affine term become pairs of units, m z = act(z) − act(−z).
