@@ -152,7 +152,9 @@ def test_the_sandwich_and_leverage_of_weighted_least_squares() -> None:
     root = np.linalg.cholesky(np.linalg.inv(F))
     moves = np.random.default_rng(2).standard_normal((3, len(free)))
     found = reduce(ArraySource(X, Y, weight=REAL), InfluenceSums(DEEP, free, moves, root)).influence()
-    h = REAL[:, None] * np.einsum("iop,pq,ioq->io", J, np.linalg.inv(F), J)
+    # F⁻¹ = R Rᵀ by the same root: of J F⁻¹ Jᵀ itself rounding leaves some 1e-10.
+    h = REAL[:, None] * np.sum(np.einsum("iop,pq->ioq", J, root) ** 2, axis=2)
+    np.testing.assert_allclose(h, REAL[:, None] * np.einsum("iop,pq,ioq->io", J, np.linalg.inv(F), J), atol=1e-8)
     assert h.max() < 0.999
     scores = np.einsum("iop,io->ip", J, REAL[:, None] * R / np.sqrt(1.0 - h)) @ moves.T
     np.testing.assert_allclose(found.variances, np.sum(scores**2, axis=0), rtol=1e-10)
