@@ -80,6 +80,16 @@ def test_signs_are_found_beside_a_unit_that_is_always_on(seed: int) -> None:
     assert flips_beside_steady(truth.A[:, :5], truth.W[:5], linear + noise, 1.0, 1e-9) is None
 
 
+@pytest.mark.parametrize("p", [2, 4])
+def test_a_unit_that_is_never_off_is_one_of_those_asked_for(p: int) -> None:
+    """Several outputs show that what signs leave of the affine part is of rank one."""
+    for seed in range(8):
+        truth, X = _network_with_a_steady_unit(8, 6, p, 600, off=0, seed=seed)
+        found = nr.recover(X, truth(X), 6, random_state=seed)
+        assert found.network.n_hidden == 6
+        np.testing.assert_allclose(found.network(X), truth(X), atol=1e-9)
+
+
 @pytest.mark.parametrize("off", [2, 3, 5])
 def test_a_unit_off_for_fewer_samples_than_weights_is_recovered(off: int) -> None:
     # 10 seeds each were tried: 9, 9 and 10 of 10. At this size other descents find most of them as well.

@@ -11,10 +11,9 @@ from neurecover.fit.descent import descend
 from neurecover.fit.options import FitOptions
 from neurecover.fit.samples import Samples
 from neurecover.models import Network, as_student
-from neurecover.search.gates.explain import by_kink, explain
-from neurecover.search.gates.few_rows import explain_all, with_units_of_few_rows
+from neurecover.search.gates.explain import by_kink, by_span, explain, explain_all, with_new_unit
+from neurecover.search.gates.few_rows import with_units_of_few_rows
 from neurecover.search.gates.mixed_integer import by_program
-from neurecover.search.gates.rows import by_span, with_new_unit
 from neurecover.search.gates.state import State, least_move, null_space
 from neurecover.search.race import Setting
 from neurecover.search.task import Task

@@ -11,7 +11,8 @@ for one output and k > d, the bits that the equations leave free are enumerated 
 two halves of the subset sum meet in the middle (up to k = MEET).
 
 A unit that is on for every sample is in the affine part as a whole, and L − m Σ_j s_j A_j w_jᵀ = A_u w_uᵀ is of
-rank one. It is found with s in turns: the nearest matrix of rank one to what s leaves, then the best s beside it.
+rank one. All s are tried where they are few. Else it is found with s in turns: the nearest matrix of
+rank one to what s leaves, then the best s beside it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from scipy.linalg import qr
 
 ENUMERATE, MEET, MAX_SOLUTIONS = 16, 40, 32
 MOST_PAIRS = 2**20
+RANKED = 2**22  # numbers, of all choices of signs beside what is of rank one
 TURNS = 200  # of the signs and what is of rank one beside them; sixteen units and ten outputs need no more (measured)
 
 
@@ -65,11 +67,16 @@ def flips_beside_steady(
     if k == 0 or min(p, d) < 2 or p * d <= k + p + d:
         return None
     columns = slope * np.einsum("oj,jd->odj", A, W).reshape(-1, k)
-    inverse, s = np.linalg.pinv(columns), np.zeros(k)
-    for _ in range(TURNS):
-        left, sizes, right = np.linalg.svd(linear - (columns @ s).reshape(p, d), full_matrices=False)
-        s = inverse @ (linear - sizes[0] * np.outer(left[:, 0], right[0])).ravel()
-    flips = s > 0.5
+    if len(columns) << k <= RANKED:
+        rest = linear - (subsets(k) @ columns.T).reshape(-1, p, d)
+        gram = rest @ rest.transpose(0, 2, 1)
+        flips = subsets(k)[np.argmin(np.trace(gram, axis1=1, axis2=2) - np.linalg.eigvalsh(gram)[:, -1])]
+    else:
+        inverse, s = np.linalg.pinv(columns), np.zeros(k)
+        for _ in range(TURNS):
+            left, sizes, right = np.linalg.svd(linear - (columns @ s).reshape(p, d), full_matrices=False)
+            s = inverse @ (linear - sizes[0] * np.outer(left[:, 0], right[0])).ravel()
+        flips = s > 0.5
     left, sizes, right = np.linalg.svd(linear - (columns @ flips).reshape(p, d), full_matrices=False)
     if np.linalg.norm(sizes[1:]) > tolerance * max(float(np.linalg.norm(columns)), float(np.linalg.norm(linear))):
         return None

@@ -18,8 +18,7 @@ import numpy as np
 
 from neurecover.data import ArraySource, Prepared, Whitening, unwhiten
 from neurecover.models import Network
-from neurecover.search.gates.explain import explain
-from neurecover.search.gates.few_rows import explain_all
+from neurecover.search.gates.explain import explain, explain_all
 from neurecover.search.gates.levels import Levels, from_levels, with_levels
 from neurecover.search.gates.state import DEFAULT, GateOptions, State
 from neurecover.search.network import Found, fit_network, fitted, search_network

@@ -20,12 +20,11 @@ import numpy as np
 from neurecover.fit.descent import Fit, descend
 from neurecover.fit.options import EXACT
 from neurecover.fit.samples import Samples
-from neurecover.search.gates.explain import explain
+from neurecover.search.gates.explain import explain_all
 from neurecover.search.gates.state import DEFAULT, GateOptions, State
 from neurecover.search.race import Setting
 from neurecover.search.settle import settle
 from neurecover.search.units import narrowest
-from neurecover.solve import Deadline
 
 STEPS = 15  # that a fit of the other units takes when the right samples are set aside
 
@@ -45,28 +44,19 @@ def with_units_of_few_rows(fit: Fit, setting: Setting, options: GateOptions = DE
         return None
     base = student.reads(1)[0]
     others = replace(student, V=(student.V[0][~few],), theta=np.delete(student.theta, base + np.flatnonzero(few), 0))
-    aside, missed = on[:, few].any(axis=1), samples.Y - student(samples.F)
+    aside = on[:, few].any(axis=1)
     if fit.relative >= EXACT:
-        aside |= _worst(missed, ~aside, options.worst)
-    for _ in range(options.rounds):
-        if np.mean(aside) > options.most_aside or deadline.passed:
-            break
-        rest = Samples(samples.F[~aside], samples.Y[~aside], samples.bias)
-        away = descend(rest, others, fit.point.options, deadline, steps=STEPS)
-        others = away.student
-        if away.relative < EXACT:
-            few_units = narrowest(away)
-            settled = settle(few_units, setting).fit
-            found = (_explained(one, whole, setting.task.n_hidden, options) for one in (settled, few_units))
-            return next(filter(None, found), None)
-        aside |= _worst(samples.Y - others(samples.F), ~aside, options.worst)
-    return None
-
-
-def _worst(missed: np.ndarray, among: np.ndarray, share: float) -> np.ndarray:
-    """Return which samples have the largest residuals, a share of those they were fitted to."""
-    size = np.linalg.norm(missed, axis=1)
-    return size > np.quantile(size[among], 1.0 - share)
+        missed = np.linalg.norm(samples.Y - student(samples.F), axis=1)
+        aside |= missed > np.quantile(missed[~aside], 1.0 - options.worst)
+    if np.mean(aside) > options.most_aside:
+        return None
+    rest = Samples(samples.F[~aside], samples.Y[~aside], samples.bias)
+    away = descend(rest, others, fit.point.options, deadline, steps=STEPS)
+    if away.relative >= EXACT:
+        return None
+    away = narrowest(away)
+    found = (_explained(one, whole, setting.task.n_hidden, options) for one in (settle(away, setting).fit, away))
+    return next(filter(None, found), None)
 
 
 def _explained(away: Fit, whole: Samples, n_hidden: int, options: GateOptions) -> Fit | None:
@@ -84,17 +74,3 @@ def _explained(away: Fit, whole: Samples, n_hidden: int, options: GateOptions) -
     student = replace(student, V=(found.V,), theta=np.vstack([found.c, affine, found.A.T]), skips=True)
     fit = descend(whole, student, away.point.options, deadline)
     return fit if fit.relative < whole.level() else None
-
-
-def explain_all(whole: State, n_hidden: int, deadline: Deadline) -> State | None:
-    """Explain all rows with at most `n_hidden` units; pieces of units of few rows may have to go first, and come back
-    as one.
-    """
-    on = np.count_nonzero(whole.Z > 0.0, axis=0)
-    for few in (on < 0, on < whole.X.shape[1], on < 2 * whole.X.shape[1]):
-        state = replace(whole, V=whole.V[~few], A=whole.A[:, ~few])
-        if len(state.V) <= n_hidden and np.mean(state.explained) >= 1.0 - whole.options.most_aside:
-            state = explain(state, n_hidden, deadline)
-            if state.explained.all():
-                return state
-    return None

@@ -46,8 +46,7 @@ class GateOptions:
     untold: float = 0.2  # share of a level's rows that may agree with none: with more a unit is missing
     exclusions: int = 40  # choices of gates tried for the rows of one level
     nearly: float = 1e-6  # Σ r² / Σ y² of a wide student that may lack nothing but units of few samples
-    worst: float = 0.05  # share that such a student fits worst, set aside in each of …
-    rounds: int = 4  # … so many rounds
+    worst: float = 0.05  # share that such a student fits worst, set aside with the samples of these units
     most_aside: float = 0.25  # share that units of few samples may be on in, all together
     largest: int = 2_000_000  # rows times columns of a linear program
 
