@@ -43,11 +43,10 @@ from neurecover.pipeline.running import (
 from neurecover.random import RandomStateLike
 from neurecover.results import Estimate, Recovery, Stage
 from neurecover.search.gates import columns
-from neurecover.search.network import Found, biases_first, polish, search_network
+from neurecover.search.network import Found, polish, search_network
 from neurecover.search.options import SearchOptions
 from neurecover.search.race import n_weights
 from neurecover.search.task import Task
-from neurecover.search.units import Draw
 from neurecover.solve import Deadline
 from neurecover.statistics import Residuals
 
@@ -273,7 +272,7 @@ def _fitted(given: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run)
         if rare is None:
             return search_network(sample, task.on(sample.count()), run.rng, deadline, starts, report)
         first = chain([rare.units], starts)
-        return search_network(sample, task.on(sample.count()), run.rng, deadline, first, report, _drawn(rare, run))
+        return search_network(sample, task.on(sample.count()), run.rng, deadline, first, report, rare.draw)
 
     found = kept_search(run, task.activation, search)
     clock.stage("search", _search_sentence(found, sample.count()))
@@ -313,15 +312,6 @@ def _counting_alike(samples: Source, final: Found, task: Task, deadline: Deadlin
         return final
     alike = polish(without_weights(samples), final, task, deadline)
     return alike if alike.exact else final
-
-
-def _drawn(rare: columns.Start, run: Run) -> Draw:
-    """Return a source of units in the common columns."""
-
-    def draw(layer: int, count: int, columns: int) -> np.ndarray:
-        return biases_first(rare.draw(run.rng, count, columns - 1, True))
-
-    return draw
 
 
 def _with_what_alone_shows(given: Prepared, task: Task, found: Found, run: Run) -> tuple[Prepared, Found]:

@@ -1,10 +1,10 @@
 """Where to begin when some inputs hardly vary: pixels at the rim, indicators of a category.
 
 Whitening makes such a column enormous where it varies at all, and few samples then decide every descent. So all units
-begin without the rare columns: v = B g with g ~ N(0, 1), where B spans the common columns among the whitened inputs
-(`CommonUnits`). Moreover, where the rare columns have their usual values the function is a network of the same units in
-the common columns. Once it is found it explains these rows, and the others follow (`explain`). A category of many
-levels has no usual value; there each level is such a network (`levels`).
+begin without the rare columns: v = B g with g ~ N(0, 1), where B spans the common columns among the whitened inputs.
+Moreover, where the rare columns have their usual values the function is a network of the same units in the common
+columns. Once it is found it explains these rows, and the others follow (`explain`). A category of many levels has no
+usual value; there each level is such a network (`levels`).
 
 With one output rows say little of which units are on, and without a category the search alone does better: 16 of 16 on
 counts and inputs mostly zero, 14 with a start from here.
@@ -20,23 +20,21 @@ from neurecover.data import ArraySource, Prepared, Whitening, unwhiten
 from neurecover.models import Network
 from neurecover.search.gates.explain import explain, explain_all
 from neurecover.search.gates.levels import Levels, from_levels, with_levels
-from neurecover.search.gates.state import DEFAULT, GateOptions, State
+from neurecover.search.gates.state import DEFAULT, GateOptions, State, row_space
 from neurecover.search.network import Found, fit_network, fitted, search_network
 from neurecover.search.task import Task
+from neurecover.search.units import Draw
 from neurecover.solve import Deadline
 
 
-@dataclass(frozen=True)
-class CommonUnits:
-    """Random units in the span of some whitened directions, `frame` (r, c)."""
+def common_units(frame: np.ndarray, rng: np.random.Generator) -> Draw:
+    """Return a source of units in the span of some whitened directions, `frame` (c, r), biases first."""
 
-    frame: np.ndarray
+    def draw(layer: int, count: int, columns: int) -> np.ndarray:
+        V = rng.standard_normal((count, frame.shape[1] + 1))
+        return np.hstack([V[:, :1], V[:, 1:] / np.linalg.norm(V[:, 1:], axis=1, keepdims=True) @ frame.T])
 
-    def __call__(self, rng: np.random.Generator, n_hidden: int, n_inputs: int, bias: bool) -> np.ndarray:
-        V = rng.standard_normal((n_hidden, self.frame.shape[1] + bias))
-        W = V[:, : self.frame.shape[1]]
-        W = W / np.linalg.norm(W, axis=1, keepdims=True) @ self.frame.T
-        return np.hstack([W, V[:, self.frame.shape[1] :]])
+    return draw
 
 
 @dataclass(frozen=True)
@@ -44,7 +42,7 @@ class Start:
     """Units (m, d + 1) on whitened inputs to begin with, m = 0 where none were found, and what draws all others."""
 
     units: np.ndarray
-    draw: CommonUnits
+    draw: Draw
 
 
 def start(
@@ -61,7 +59,7 @@ def start(
         state = _from_base(table, task, rng, searching)
     if state is not None and (table.telling is not None or state.explained[table.base].all()):
         state = explain(state, task.n_hidden or len(state.V), deadline)
-    return table.start(state)
+    return Start(table.whitened(state), common_units(table.frame, rng))
 
 
 def fit_again(
@@ -82,7 +80,7 @@ def fit_again(
     whole = state and explain_all(state, k, deadline)
     if whole is None:
         return None
-    V = table.start(whole).units
+    V = table.whitened(whole)
     return _polished(given, found, Network(V[:, :-1], V[:, -1], whole.A, whole.c), deadline)
 
 
@@ -145,13 +143,16 @@ class Table:
         V = np.hstack([(network.b + network.W @ self.usual)[:, None], network.W])
         return replace(self.plain, V=V, A=network.A, c=network.c)
 
-    def start(self, state: State | None) -> Start:
-        """Write the units of a state as units on whitened inputs."""
-        left, sizes, _ = np.linalg.svd(self.back[:, ~self.rare], full_matrices=False)
-        draw = CommonUnits(left[:, sizes > self.plain.options.rounding * sizes.max(initial=1e-300)])
+    def whitened(self, state: State | None) -> np.ndarray:
+        """Write the units of a state as units (m, d + 1) on whitened inputs, biases last."""
         V = self.plain.V if state is None else state.V
         bias = V[:, 0] + V[:, 1:] @ (self.whitening.mean - self.usual)
-        return Start(np.hstack([V[:, 1:] @ self.back.T, bias[:, None]]), draw)
+        return np.hstack([V[:, 1:] @ self.back.T, bias[:, None]])
+
+    @property
+    def frame(self) -> np.ndarray:
+        """A basis (c, r) of the common columns among the whitened inputs."""
+        return row_space(self.back[:, ~self.rare].T, self.plain.options.rounding).T
 
 
 def _levels(X: np.ndarray) -> np.ndarray:

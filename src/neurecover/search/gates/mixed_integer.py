@@ -87,31 +87,25 @@ def _solution(
 ) -> np.ndarray | None:
     """Return θ, if the solver finds one within its nodes, and within the deadline if there is one."""
     n, t = start.size, slope.shape[2]
-    values = (state.Y[rows] - state.c).ravel()
+    values, largest = (state.Y[rows] - state.c).ravel(), float(state.Z[state.explained].max(initial=1e-300))
     slack = TOLERANCE * float(np.abs(values).max(initial=1e-300))
-    above, eye = sparse.kron(sparse.identity(len(rows)), state.A), sparse.identity(n)
+    one, above = sparse.identity(n), sparse.kron(sparse.identity(len(rows)), state.A)
     limits: dict[str, float] = {"node_limit": state.options.nodes}
     if deadline.moment is not None:
         limits["time_limit"] = deadline.seconds_left
-
-    def constraint(blocks: list[object], low: object, high: object) -> LinearConstraint:
-        """Return low ≤ Σ blocks·(θ, h, s, g) ≤ high, None for a block of zeros."""
-        height = next(block.shape[0] for block in blocks if block is not None)  # type: ignore[attr-defined]
-        zeros = [sparse.csr_matrix((height, width)) for width in (t, n, n, n)]
-        return LinearConstraint(sparse.hstack([z if b is None else b for b, z in zip(blocks, zeros)]), low, high)
-
-    for farther in FARTHEST:
-        M = farther * float(state.Z[state.explained].max(initial=1e-300))
-        constraints = [
-            constraint([sparse.csr_matrix(-slope.reshape(n, t)), eye, -eye, None], start.ravel(), start.ravel()),
-            constraint([None, eye, None, -M * eye], -np.inf, 0.0),
-            constraint([None, None, eye, M * eye], -np.inf, M),
-            constraint([None, above, None, None], values - slack, values + slack),
-            constraint([sparse.csr_matrix(sides), None, None, None], -np.inf, edges),
+    for M in (farther * largest for farther in FARTHEST):
+        blocks = [  # of θ, h, s and g
+            [sparse.csr_matrix(-slope.reshape(n, t)), one, -one, None],
+            [None, one, None, -M * one],
+            [None, None, one, M * one],
+            [None, above, None, None],
+            *[[sparse.csr_matrix(sides), None, None, None]] * (len(sides) > 0),
         ]
+        low = np.concatenate([start.ravel(), np.full(2 * n, -np.inf), values - slack, np.full(len(sides), -np.inf)])
+        high = np.concatenate([start.ravel(), np.repeat([0.0, M], n), values + slack, edges])
         found = milp(
             np.zeros(t + 3 * n),
-            constraints=constraints if len(sides) else constraints[:-1],
+            constraints=LinearConstraint(sparse.bmat(blocks, format="csr"), low, high),
             integrality=np.repeat([0, 1], [t + 2 * n, n]),
             bounds=Bounds(np.repeat([-np.inf, 0.0], [t, 3 * n]), np.repeat([np.inf, M, 1.0], [t, 2 * n, n])),
             options=limits,
