@@ -14,15 +14,14 @@ from benchmarks.layers import teacher_and_inputs
 from neurecover.activations import get
 from neurecover.data import ArraySource, Whitening
 from neurecover.experiment import Experiment, Row, Track
+from neurecover.fit import EXACT, FitOptions
 from neurecover.fit.descent import descend
-from neurecover.fit.options import EXACT, FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.models import Network, as_student
+from neurecover.search import SearchOptions, Task
 from neurecover.search.network import search_network
-from neurecover.search.options import SearchOptions
 from neurecover.search.race import Setting, empty, race, wider
-from neurecover.search.task import Task
 from neurecover.search.units import random_units, with_fresh
 from neurecover.simulate import sample, teacher
 from neurecover.solve import Deadline

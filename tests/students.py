@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.activations import get
-from neurecover.fit.options import FitOptions
+from neurecover.fit import FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.models import DeepNetwork, Network, network_of

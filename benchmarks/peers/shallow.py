@@ -21,7 +21,7 @@ from threadpoolctl import threadpool_limits
 from benchmarks.finisher import PROBLEMS
 from neurecover.data import ArraySource
 from neurecover.experiment import Experiment, Row, Track, picture
-from neurecover.fit.options import FitOptions
+from neurecover.fit import FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.matching import compare

@@ -30,8 +30,8 @@ from neurecover.matching import compare
 from neurecover.models import Network
 from neurecover.pipeline import estimated
 from neurecover.reproduce.atv21 import cosines, worst_cosine
+from neurecover.search import Task
 from neurecover.search.network import search_network
-from neurecover.search.task import Task
 from neurecover.solve import Deadline
 from neurecover.statistics.moments.hermite import n_features
 from neurecover.statistics.moments.truncated import TruncatedSums

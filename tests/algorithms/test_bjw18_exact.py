@@ -13,7 +13,7 @@ from neurecover.matching import compare
 from neurecover.models import Network
 from neurecover.pipeline import estimated
 from neurecover.reproduce.bjw18 import conditioned_teacher, rotated
-from neurecover.search.task import Task
+from neurecover.search import Task
 from neurecover.simulate import Gaussian, sample, teacher
 from neurecover.solve import Deadline
 

@@ -11,7 +11,7 @@ from neurecover.matching import compare
 from neurecover.pipeline import estimated, recover
 from neurecover.reproduce.bjw18 import conditioned_teacher
 from neurecover.reproduce.bjw18_noise import fixed_noises
-from neurecover.search.task import Task
+from neurecover.search import Task
 from neurecover.simulate import SparseGross, sample, teacher
 from neurecover.solve import Deadline
 from neurecover.tensors import consensus

@@ -13,7 +13,7 @@ from neurecover.matching import compare
 from neurecover.models import Network
 from neurecover.pipeline import estimated
 from neurecover.reproduce.bjw18 import pattern_inputs
-from neurecover.search.task import Task
+from neurecover.search import Task
 from neurecover.simulate import sample, teacher
 from neurecover.simulate.hard import separability_samples, unsatisfiable_formula
 from neurecover.solve import Deadline

@@ -36,7 +36,7 @@ from neurecover.matching import compare
 from neurecover.models import Network, Student, as_student
 from neurecover.pipeline import estimated
 from neurecover.reproduce.gklw19 import paper_errors
-from neurecover.search.task import Task
+from neurecover.search import Task
 from neurecover.simulate import sample, teacher
 from neurecover.solve import Deadline
 from neurecover.statistics.fits.hidden_gradient import HiddenGradient

@@ -9,7 +9,7 @@ from neurecover.algorithms import get_method
 from neurecover.algorithms.gp18.layers.lowest_layer import LowestLayer
 from neurecover.matching import compare
 from neurecover.models import Composite, Polynomial
-from neurecover.search.task import Task
+from neurecover.search import Task
 from neurecover.simulate import matrices
 from neurecover.simulate.composites import composite_teacher, products
 

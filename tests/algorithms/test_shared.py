@@ -8,7 +8,7 @@ import pytest
 import neurecover as nr
 from neurecover.activations import get
 from neurecover.algorithms import Algorithm, get_method
-from neurecover.search.task import Task
+from neurecover.search import Task
 from neurecover.simulate import Exponential, SparseGross
 
 # Data that meets the method's assumptions: teacher's (d, k, p, kind), whether it has biases, n.

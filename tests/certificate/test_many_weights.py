@@ -13,7 +13,7 @@ from neurecover.certificate.information.matrix import Information
 from neurecover.certificate.information.normal_form import ToNormalForm
 from neurecover.certificate.information.sole_equations import sole_equations
 from neurecover.data import ArraySource, Whitening, reduce
-from neurecover.fit.options import FitOptions
+from neurecover.fit import FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.products import Products
 from neurecover.fit.samples import Samples

@@ -5,9 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from neurecover.fit import dense
-from neurecover.fit.dense import dense_system
-from neurecover.fit.point import Point
+from neurecover.fit import point as dense
+from neurecover.fit.point import Point, dense_system
 from neurecover.fit.products import Products
 from students import Shape, at, flat, jacobian, readout_columns, samples_of
 

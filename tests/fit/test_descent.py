@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from neurecover.activations import get
+from neurecover.fit import FitOptions
 from neurecover.fit.descent import PATIENT, Fit, descend
-from neurecover.fit.options import FitOptions
 from neurecover.fit.samples import Samples
 from neurecover.matching import compare
 from neurecover.models import Network, as_network, as_student

@@ -7,8 +7,8 @@ import pytest
 
 from neurecover.data import ArraySource, Prepared, prepare_samples
 from neurecover.data.views.weights import with_weights
+from neurecover.fit import EXACT, FitOptions
 from neurecover.fit.descent import PATIENT, descend
-from neurecover.fit.options import EXACT, FitOptions
 from neurecover.fit.passes import PassOptions, fit_in_passes
 from neurecover.fit.samples import Samples
 from neurecover.models import DeepNetwork, Network, as_network, as_student

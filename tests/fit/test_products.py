@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from neurecover.fit.dense import dense_system
-from neurecover.fit.point import Point
+from neurecover.fit.point import Point, dense_system
 from neurecover.fit.products import Products, ProductSystem
 from neurecover.fit.samples import Samples
 from neurecover.models import as_student

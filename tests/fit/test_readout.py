@@ -8,9 +8,8 @@ import pytest
 
 from neurecover.activations import get
 from neurecover.data import ArraySource
-from neurecover.fit.dense import dense_system
-from neurecover.fit.options import EXACT
-from neurecover.fit.point import Readout
+from neurecover.fit import EXACT
+from neurecover.fit.point import Readout, dense_system
 from neurecover.fit.samples import Samples
 from neurecover.models.student import Student
 from students import Shape, at, features, readout_columns, samples_of

@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 from neurecover.activations import get
+from neurecover.fit import FitOptions
 from neurecover.fit.descent import descend
-from neurecover.fit.options import FitOptions
 from neurecover.fit.point import Point
-from neurecover.fit.products import Products, ProductSystem
+from neurecover.fit.products import RIDGE, Products, ProductSystem, UnitBlocks
 from neurecover.fit.samples import Samples
-from neurecover.fit.unit_blocks import RIDGE, UnitBlocks
 from neurecover.models.student import Student
 from neurecover.solve import conjugate_gradients
 from students import Shape, at, features, jacobian, samples_of

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from neurecover.activations import get
+from neurecover.fit import FitOptions
 from neurecover.fit.descent import descend
-from neurecover.fit.options import FitOptions
 from neurecover.fit.samples import Samples
 from neurecover.models import DeepNetwork, Network
 from neurecover.models.student import Student
+from neurecover.search import SearchOptions, Task
 from neurecover.search.candidates import (
     allowed,
     candidates,
@@ -20,9 +21,7 @@ from neurecover.search.candidates import (
     planes_are_clear,
     without_superfluous,
 )
-from neurecover.search.options import SearchOptions
 from neurecover.search.race import Setting, empty, n_weights, part_of, race, wide_fit, wider
-from neurecover.search.task import Task
 from neurecover.search.units import random_units, with_fresh
 from neurecover.solve import Deadline
 from students import Shape, at, features, flat, network, samples_of

@@ -6,7 +6,7 @@ import pytest
 import neurecover as nr
 from neurecover.models.signs import flips_beside_steady
 from neurecover.models.student import Student
-from neurecover.search.gates.always_on import beside_seldom_off
+from neurecover.search.signs import beside_seldom_off
 
 
 def _network_with_a_steady_unit(d: int, k: int, p: int, n: int, off: int, seed: int) -> tuple[nr.Network, np.ndarray]:

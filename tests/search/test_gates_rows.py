@@ -7,16 +7,15 @@ import pytest
 
 import neurecover as nr
 from neurecover.data import ArraySource
+from neurecover.fit import FitOptions
 from neurecover.fit.descent import descend
-from neurecover.fit.options import FitOptions
 from neurecover.fit.samples import Samples
 from neurecover.models import Network, as_student
-from neurecover.search.gates.explain import by_kink, by_span, explain, explain_all, with_new_unit
+from neurecover.search import Task
+from neurecover.search.gates.explain import by_kink, by_program, by_span, explain, explain_all, with_new_unit
 from neurecover.search.gates.few_rows import with_units_of_few_rows
-from neurecover.search.gates.mixed_integer import by_program
 from neurecover.search.gates.state import State, least_move, null_space
 from neurecover.search.race import Setting
-from neurecover.search.task import Task
 from neurecover.simulate import teacher
 from neurecover.solve import Deadline
 

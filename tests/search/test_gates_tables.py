@@ -7,13 +7,13 @@ from sklearn.datasets import load_digits
 import neurecover as nr
 from neurecover.data import ArraySource, prepare_samples, side_by_side, with_misfits
 from neurecover.data.preparing import SCARCE
-from neurecover.fit.options import EXACT
+from neurecover.fit import EXACT
 from neurecover.models import Network
+from neurecover.search import Task
 from neurecover.search.gates.agreement import Block, by_exclusion, gates_of
 from neurecover.search.gates.columns import Table, start
 from neurecover.search.gates.levels import Levels, from_levels, turn_units, with_levels
 from neurecover.search.gates.state import GateOptions, State
-from neurecover.search.task import Task
 from neurecover.simulate import teacher
 from neurecover.solve import Deadline
 

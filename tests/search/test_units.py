@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from neurecover.activations import get
-from neurecover.fit.options import FitOptions
+from neurecover.fit import FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.models.student import Student

@@ -11,7 +11,7 @@ from neurecover.certificate import Check
 from neurecover.data import Prepared, Source
 from neurecover.models import Model
 from neurecover.results import Estimate
-from neurecover.search.task import Task
+from neurecover.search import Task
 from neurecover.solve import Deadline
 
 BEST, PAPER = "best", "paper"

@@ -5,7 +5,7 @@ answer.
 """
 
 from neurecover.algorithms.base import Algorithm
-from neurecover.search.task import Task
+from neurecover.search import Task
 
 
 def _refuse(task: Task) -> str | None:

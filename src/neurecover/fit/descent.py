@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from neurecover.fit.options import FitOptions
+from neurecover.fit import FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.models.student import Student

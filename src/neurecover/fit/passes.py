@@ -18,10 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.data import Prepared, Whitened, reduce
+from neurecover.fit import EXACT
 from neurecover.fit.model_fit import normal_equations, stepped
-from neurecover.fit.networks import away_from_samples
-from neurecover.fit.options import EXACT
-from neurecover.models import DeepNetwork, Network
+from neurecover.models import DeepNetwork, Network, away_from_samples
 from neurecover.statistics import Divided, InformationSums, PreactivationRange, Residuals
 
 LARGEST = 6_000  # parameters whose curvature is formed: 288 MB

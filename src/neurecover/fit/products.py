@@ -11,7 +11,7 @@ The preconditioner of a layer is a Kronecker product, exact where gates and inpu
     (Σ u uᵀ − ρ n ū ūᵀ) ⊗ E[c cᵀ],        u = ∂y/∂z,
 
 with the mean taken away because the readout explains ū c as far as it reads c: the share ρ of it. Where conjugate
-gradients run out of products the units' own blocks take over (`unit_blocks`). The gradient is double, so that the end
+gradients run out of products the units' own blocks take over (`UnitBlocks`). The gradient is double, so that the end
 of a descent is as accurate as a double-precision one; only the way there is not.
 """
 
@@ -21,14 +21,15 @@ from collections.abc import Iterator
 from functools import cached_property, partial
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from neurecover.fit.point import Point, Readout
-from neurecover.fit.unit_blocks import UnitBlocks
 from neurecover.solve import ConjugateSystem
 from neurecover.solve.conjugate import Operator
 
 RESOLVED = 1e-6  # squared length, relative to its parts, of a combination of units that single precision resolves
 FLOOR = 1e-4  # of the preconditioner's eigenvalues, relative to the diagonal: below, independence is no guide
+RIDGE = 1e-6  # of the diagonal of a unit's block: what single precision leaves of a sum of products
 ROWS = 1_024  # at a time: what is multiplied stays in the cache
 
 
@@ -47,7 +48,7 @@ class Products:
         self._project()
         self._units = [self._unit_factor(layer) for layer in range(self.student.depth)]
         self.diagonal = np.concatenate(
-            [np.outer(scale, _sizes(self._moments(layer))).ravel() for layer, (_, scale) in enumerate(self._units)]
+            [np.outer(scale, _sizes(self._moments[layer])).ravel() for layer, (_, scale) in enumerate(self._units)]
         )
 
     def rows(self) -> Iterator[slice]:
@@ -118,12 +119,9 @@ class Products:
         scale = second.diagonal()
         return factor, np.maximum(scale, 1e-8 * scale.max(initial=1e-300))
 
-    def _moments(self, layer: int) -> np.ndarray:
-        """Return E[c cᵀ] of what a layer reads."""
-        return self._read_moments[layer]
-
     @cached_property
-    def _read_moments(self) -> list[np.ndarray]:
+    def _moments(self) -> list[np.ndarray]:
+        """E[c cᵀ] of what every layer reads."""
         n, moments = len(self.values.F), [self.point.samples.moments / len(self.values.F)]
         for layer in range(1, self.student.depth):
             base, below = self.student.reads(layer)
@@ -136,49 +134,20 @@ class Products:
         return moments
 
     def read_root(self, layer: int) -> np.ndarray:
-        """Return R with RRᵀ = E[c cᵀ]⁻¹ of what a layer reads, as the preconditioner has it."""
+        """Return R with RRᵀ = E[c cᵀ]⁻¹ of what a layer reads, but for a small ridge."""
         if layer == 0:
             return self.point.samples.inverse_root
-        moments = self._read_moments[layer]
+        moments = self._moments[layer]
         return np.linalg.inv(np.linalg.cholesky(moments + 1e-6 * np.diag(_sizes(moments)))).T
 
     @cached_property
     def _inverse_moments(self) -> list[np.ndarray]:
-        root = self.point.samples.inverse_root
-        above = self._read_moments[1:]
-        inverses = [root @ root.T, *(np.linalg.inv(one + 1e-6 * np.diag(_sizes(one))) for one in above)]
-        return [inverse.astype(np.float32) for inverse in inverses]
+        roots = map(self.read_root, range(self.student.depth))
+        return [(root @ root.T).astype(np.float32) for root in roots]
 
     def product(self, v: np.ndarray) -> np.ndarray:
-        """Return S v in two passes over the samples."""
-        u = np.empty((len(self.values.F), self.student.n_outputs), dtype=np.float32)
-        along, step = self._nothing_along(), self.student.split(v)
-        for rows in self.rows():
-            u[rows] = self._weigh(self.student.tangent(self.values.rows(rows), step), rows)
-            self._add_along(along, u, rows)
-        fit, total = (self.inverse @ along[0], along[1]), np.zeros(self.student.size, dtype=np.float32)
-        for rows in self.rows():
-            total += self.student.gradient(self.values.rows(rows), self._weigh(self._left(u, rows, fit), rows))
-        return total
-
-    def _nothing_along(self) -> tuple[np.ndarray, np.ndarray]:
-        p = self.student.n_outputs
-        return np.zeros((self.base, p), dtype=np.float32), np.zeros((self.Q.shape[1], p), dtype=np.float32)
-
-    def _add_along(self, along: tuple[np.ndarray, np.ndarray], u: np.ndarray, rows: slice) -> None:
-        base, units = along  # in the shape in which the long side is copied least
-        base += (self._weigh(u[rows], rows).T @ self.values.F[rows, : self.base]).T
-        units += (u[rows].T @ self.Q[rows]).T
-
-    def _left(self, u: np.ndarray, rows: slice, fit: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        return u[rows] - self._weigh(self.values.F[rows, : self.base] @ fit[0], rows) - self.Q[rows] @ fit[1]
-
-    def _along(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return Xᵀu and Qᵀu."""
-        along = self._nothing_along()
-        for rows in self.rows():
-            self._add_along(along, u, rows)
-        return along
+        """Return S v in three passes over the samples."""
+        return self.backward(self.unexplained(self.forward(v)))
 
     def forward(self, step: np.ndarray) -> np.ndarray:
         """Return u (n, p), by how much outputs change for a small step of the hidden weights, in any shape."""
@@ -194,11 +163,15 @@ class Products:
             total += self.student.gradient(self.values.rows(rows), self._weigh(u[rows], rows))
         return total
 
+    def _along(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return Xᵀu and Qᵀu."""
+        weighed = self._weigh(u, slice(None))  # in the shape in which the long side is copied least
+        return (weighed.T @ self.values.F[:, : self.base]).T, (u.T @ self.Q).T
+
     def unexplained(self, u: np.ndarray) -> np.ndarray:
         """Return (I − P) u (n, p): what no readout explains."""
         base, units = self._along(u)
-        fit = self.inverse @ base, units
-        return np.vstack([self._left(u, rows, fit) for rows in self.rows()])
+        return u - self._weigh(self.values.F[:, : self.base] @ (self.inverse @ base), slice(None)) - self.Q @ units
 
     def readout_of(self, u: np.ndarray) -> np.ndarray:
         """Return the readout (q, p) that fits u (n, p) best."""
@@ -235,6 +208,101 @@ def _sizes(moments: np.ndarray) -> np.ndarray:
     """Return E[c²] of every column, more than nothing for a unit below that is never on."""
     sizes = moments.diagonal()
     return np.maximum(sizes, 1e-6 * sizes.max(initial=1e-300))
+
+
+class UnitBlocks:
+    """A preconditioner from every unit's own block of S, for inputs that depend on which units are on.
+
+    The Kronecker product takes gates and inputs for independent. Pixels and counts are not: where a unit is on some of
+    them hardly vary, and along those conjugate gradients take hundreds of products. A unit's own block shows them,
+
+        B_j = M_j − N_jᵀ M⁻¹ N_j,   M_j = Σ ω_j c cᵀ,   N_j = ‖A_j‖ Σ g_j c cᵀ,   M = Σ c cᵀ,   ω_j = Σ_o (∂y_o/∂z_j)²,
+
+    the second term for one layer where the readout reads c. With L_j L_jᵀ = B_j + λD_j, and K the units' factor of the
+    Kronecker product scaled to a unit diagonal, C = L (K ⊗ 1) Lᵀ with L = diag(L_1, …, L_m) is the Kronecker product
+    again where all B_j are in proportion. Blocks cost as much as some forty products, twice that with an affine part
+    (measured at D = 785), and change little from step to step, so they are kept.
+    """
+
+    def __init__(self, products: Products) -> None:
+        student = products.student
+        self.blocks = [np.zeros((*V.shape, V.shape[1])) for V in student.V]
+        if student.depth == 1:
+            size = np.sum(student.top.astype(np.float64) ** 2, axis=1)
+            squares = [np.square(self._gates(products)) * size.astype(np.float32)]
+        else:
+            squares = [np.zeros((len(products.values.F), m), dtype=np.float32) for m in student.widths]
+            for by_layer in products.by_outputs():
+                for total, u in zip(squares, by_layer):
+                    total += u * u
+        for layer, omega in enumerate(squares):
+            self._add(products, layer, omega)
+        if student.depth == 1 and products.base == student.n_base:
+            self._take_explained(products, size)
+
+    @staticmethod
+    def fit_in(products: Products) -> bool:
+        """Tell whether there is room for them."""
+        student = products.student
+        needed = sum(8 * V.shape[0] * V.shape[1] ** 2 for V in student.V)
+        return needed <= products.point.options.block_bytes
+
+    @staticmethod
+    def _gates(products: Products) -> np.ndarray:
+        gates = products.values.gates[0]
+        return gates if products.root is None else products.root * gates
+
+    def _add(self, products: Products, layer: int, omega: np.ndarray) -> None:
+        base, below = products.student.reads(layer)
+        for rows in products.rows():
+            c = products.values.F[rows, :base]
+            c = np.hstack([c, products.values.H[rows, below]]) if layer else c
+            for block, weight in zip(self.blocks[layer], np.sqrt(omega[rows]).T):
+                seen = weight != 0.0
+                part = weight[seen, None] * c[seen]
+                block += part.T @ part
+
+    def _take_explained(self, products: Products, size: np.ndarray) -> None:
+        """Take away what the readout explains of every unit's block."""
+        inverse, F = np.linalg.inv(products.point.samples.moments), products.values.F
+        gates = self._gates(products)
+        for block, gate, weight in zip(self.blocks[0], gates.T, size):
+            cross = np.zeros_like(block)
+            for rows in products.rows():
+                part = gate[rows, None] * F[rows]
+                left = F[rows] if products.root is None else products.root[rows] * F[rows]
+                cross += left.T @ part
+            block -= weight * (cross.T @ inverse @ cross)
+
+    def preconditioner(self, products: Products, damping: float) -> Operator:
+        """Return C⁻¹, for the K and the D of these products."""
+        diagonals, parts = products.student.split(products.diagonal), []
+        for layer, (blocks, diagonal) in enumerate(zip(self.blocks, diagonals)):
+            ridge = max(damping, RIDGE) * diagonal
+            inverse = np.array([_inverse_root(block, extra) for block, extra in zip(blocks, ridge)], dtype=np.float32)
+            values, vectors = np.linalg.eigh(products.unit_correlations(layer))
+            parts.append((inverse, (vectors / np.maximum(values, FLOOR) @ vectors.T).astype(np.float32)))
+
+        def apply(v: np.ndarray) -> np.ndarray:
+            out = []
+            for (inverse, between), part in zip(parts, products.student.split(v)):
+                scaled = np.matmul(inverse, part[:, :, None])[:, :, 0]
+                out.append(np.matmul(inverse.transpose(0, 2, 1), (between @ scaled)[:, :, None]).ravel())
+            return np.concatenate(out)
+
+        return apply
+
+
+def _inverse_root(block: np.ndarray, ridge: np.ndarray) -> np.ndarray:
+    """Return R with RᵀR = (block + diag(ridge))⁻¹, or, where rounding left a negative one, of the nearest above the
+    ridge.
+    """
+    damped = block + np.diag(ridge)
+    try:
+        return solve_triangular(np.linalg.cholesky(damped), np.eye(len(damped)), lower=True)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(damped)
+        return (vectors / np.sqrt(np.maximum(values, ridge.min()))).T
 
 
 class ProductSystem:

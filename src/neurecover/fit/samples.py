@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from neurecover.data import Source
-from neurecover.fit.options import EXACT
+from neurecover.fit import EXACT
 from neurecover.models import Student, with_constant
 
 ROUNDING = 1e-28  # of Σy² as they stand: 10⁴ times u², for sums over units

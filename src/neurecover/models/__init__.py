@@ -15,7 +15,7 @@ from neurecover.models.formats.loading import Model, from_arrays, load
 from neurecover.models.layered import Layered, mirror_of
 from neurecover.models.network import Network, replace_arrays
 from neurecover.models.rounding import term_sizes
-from neurecover.models.student import Student, as_network, as_student, with_constant
+from neurecover.models.student import Student, as_network, as_student, away_from_samples, with_constant
 
 __all__ = [
     "Composite",
@@ -30,6 +30,7 @@ __all__ = [
     "are_biases",
     "as_network",
     "as_student",
+    "away_from_samples",
     "free_directions",
     "free_parameters",
     "from_arrays",

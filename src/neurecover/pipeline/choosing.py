@@ -10,13 +10,12 @@ import numpy as np
 from neurecover.certificate import Certificate, Check
 from neurecover.certificate.verdict import passed
 from neurecover.data import Prepared, Source, split
-from neurecover.fit.options import FitOptions
+from neurecover.fit import FitOptions
+from neurecover.pipeline.activations import Contestant, RaceOptions, race_activations
 from neurecover.pipeline.running import Run
-from neurecover.search.activations import Contestant, RaceOptions, race_activations
+from neurecover.search import SearchOptions, Task
 from neurecover.search.network import biases_last
-from neurecover.search.options import SearchOptions
 from neurecover.search.race import n_weights
-from neurecover.search.task import Task
 from neurecover.solve import Watch, steps_within
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from neurecover.search.options import SearchOptions
+from neurecover.search import SearchOptions
 from neurecover.solve import Deadline
 
 Progress = Callable[[str, float], object]

@@ -20,7 +20,7 @@ from neurecover.certificate import Certificate, Check, Evidence
 from neurecover.certificate.checks.search import search_ended
 from neurecover.data import ArraySource, Prepared, Source, reduce, side_by_side, with_misfits
 from neurecover.data.views.weights import moderate_weights, without_weights
-from neurecover.fit.options import EXACT
+from neurecover.fit import EXACT
 from neurecover.fit.passes import LARGEST, fit_in_passes
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.checkpoints import Folder, begin_records, kept_search, steady_seed
@@ -42,11 +42,10 @@ from neurecover.pipeline.running import (
 )
 from neurecover.random import RandomStateLike
 from neurecover.results import Estimate, Recovery, Stage
+from neurecover.search import SearchOptions, Task
 from neurecover.search.gates import columns
 from neurecover.search.network import Found, polish, search_network
-from neurecover.search.options import SearchOptions
 from neurecover.search.race import n_weights
-from neurecover.search.task import Task
 from neurecover.solve import Deadline
 from neurecover.statistics import Residuals
 

@@ -43,12 +43,12 @@ from neurecover.data.passes import Passes, count_passes
 from neurecover.data.preparing import FEWEST
 from neurecover.exceptions import OutOfTimeError, UnsolvableError
 from neurecover.excerpt import Excerpt
-from neurecover.fit.options import EXACT
+from neurecover.fit import EXACT
 from neurecover.models import Composite, Model, Network
 from neurecover.pipeline.progress import Progress, Reporter, displayed
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.results import Estimate, Recovery, Stage
-from neurecover.search.task import Task
+from neurecover.search import Task
 from neurecover.solve import FLOPS, Deadline, time_limit
 from neurecover.statistics import Residuals
 

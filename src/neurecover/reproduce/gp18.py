@@ -20,7 +20,7 @@ from neurecover.interop.halfspaces import HalfspaceUnion
 from neurecover.matching import compare
 from neurecover.models import Composite
 from neurecover.pipeline import estimated
-from neurecover.search.task import Task
+from neurecover.search import Task
 from neurecover.simulate import matrices
 from neurecover.simulate.composites import composite_teacher, products, tower, union
 from neurecover.solve import Deadline

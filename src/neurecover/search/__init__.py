@@ -1,1 +1,119 @@
-"""From nothing to a fit worth having: starts, race, narrowing, layers, signs, widths, rivals."""
+"""From nothing to a fit worth having: what is sought, and the numbers that decide how, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from neurecover.activations import Activation
+from neurecover.fit import EXACT, FitOptions
+
+
+@dataclass(frozen=True)
+class Task:
+    """The function of the hidden units, the shapes, and what is known of the rest.
+
+    n_hidden is the number of units of one hidden layer, None where it is to be found; `layers` are those of several.
+    `level` is Σr²/Σy² at which a fit has reached the rounding of the outputs: there is no better one to be found.
+    """
+
+    activation: Activation
+    n_inputs: int
+    n_outputs: int
+    n_samples: int
+    bias: bool
+    n_hidden: int | None
+    level: float = EXACT
+    depth: int = 1
+    affine: bool = False
+    layers: tuple[int, ...] | None = None
+
+    @property
+    def widths(self) -> tuple[int, ...] | None:
+        """The units of every hidden layer, None where they are to be found."""
+        return self.layers if self.n_hidden is None else (self.n_hidden,)
+
+    @property
+    def asked(self) -> int | tuple[int, ...] | None:
+        """What the caller gave: a number for one layer, a tuple for several, None where it is to be found."""
+        return self.layers if self.n_hidden is None else self.n_hidden
+
+    @property
+    def coarse(self) -> bool:
+        """Whether the outputs carry fewer digits than double precision, and the level is theirs."""
+        return self.level > EXACT
+
+    @property
+    def can_be_affine(self) -> bool:
+        """Whether a free affine part hides nothing but signs: act(z) − act(−z) = m z with m ≠ 0."""
+        return bool(self.activation.odd_slope)
+
+    @property
+    def rectified(self) -> bool:
+        """Whether there is one layer whose units have a bend and nothing else, and biases to place it."""
+        act = self.activation
+        return self.depth == 1 and not self.affine and self.bias and act.homogeneity == 1.0 and act.odd_slope == 1.0
+
+    def n_parameters(self, widths: tuple[int, ...]) -> int:
+        """Return the number of weights of a network of these widths."""
+        size, below = 0, self.n_inputs
+        for k in widths:
+            size, below = size + k * (below + self.bias), k
+        return size + self.n_outputs * (below + self.bias + self.n_inputs * self.affine)
+
+    def on(self, n_samples: int) -> Task:
+        """Return the same on another number of samples."""
+        return replace(self, n_samples=n_samples)
+
+
+@dataclass(frozen=True)
+class WidthOptions:
+    """How many units students of unknown widths have, and when units that they do not need are gone."""
+
+    first: int = 6  # units per layer to begin with; then twice as many, and so on
+    fits: int = 3  # wide fits of one size before the next, for one layer
+    hops: int = 10  # the same for several, whose first fits show no planes
+    split: float = 16.0  # ratio of two neighbouring costs that divides planes from spare units: jumps enter squared
+    narrow_steps: int = 6  # of descent after each unit that goes
+    path_steps: int = 30  # the same where several layers are slimmed unit by unit, and each Σr² counts
+    fit_steps: int = 100  # at the widths that are left
+    slow: float = 0.98  # fall of Σr² over a window of such a descent at which it ends
+    fallen: float = 4.0  # Σr² over the best at which slimming several layers is given up,
+    lost: float = 1e-2  # beside this much of Σy², by which an exact fit may grow
+    rows: int = 20_000  # that the search for several widths looks at
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """How wide students are, how many are fitted, and when one is good enough."""
+
+    wider: float = 1.5  # student units per unit sought, and one more: 2 of 4 solved at 1.0 for two layers, 4 at 1.5
+    wider_outputs: float = 1.15  # the same where one layer has as many outputs as units, which tell units apart
+    load: float = 0.5  # parameters of the student per equation, at the most: beyond, fits say nothing of the teacher
+    equations: float = 8.0  # per parameter of the wide student that the search looks at; the last fit sees all
+    patience: int = 8  # hops without progress before a fresh start
+    progress: float = 0.97  # Σr² of a hop, as a share of the best before it, that is progress
+    nearly: float = 1e-7  # Σr²/Σy² at which a large student has all units of a noiseless teacher (measured)
+    warm: int = 8_000  # hidden weights beyond which second-order descents from random units are stuck (measured)
+    wide_steps: int = 60  # of a wide student of several layers: planes are right long before the residual is small
+    clear: float = 2.5  # ratio of jumps between a plane that is kept and one that is not
+    good: float = 1e-6  # Σr²/Σy² at which planes are taken whatever their jumps
+    upper_tries: int = 6  # candidates for the layers above given planes
+    agree: float = 1e-2  # of Σr²: two fits of one start that are closer are taken for the same
+    completed: tuple[int, ...] = (3, 6, 12, 25, 50, 100, 200, 400)  # fits of one layer after which the best is narrowed
+    max_fits: int = 400  # wide fits of a search without a time budget
+    max_candidates: int = 24  # students taken to the end
+    unsettled: int = 4  # exact fits whose signs stay open before one is returned as it is
+    likely: int = 24  # choices of signs tried on noisy samples
+    fitted: int = 3  # of them, how many are fitted to the end
+    noise: float = 1.5  # times the wide student's Σr² per degree of freedom beyond which what is left is no noise
+    likely_deep: int = 4  # the same in every layer where there are several
+    sign_steps: int = 10  # after which hopeless choices of signs are given up
+    sign_hopeless: float = 2.0  # times the least Σr² among them at which they are
+    sign_near: float = 1.1  # the same once one is as good as the student with skips
+    sign_close: float = 1e-10  # Σr²/Σy² of a start that solves the equations of signs beside a unit always on
+    unlikely: float = 3.0  # times the least W, or its mean for the right signs: W is right to second order alone
+    doubt: float = 10.0  # degrees of freedom: odds of e⁵ between two choices of signs under Gaussian noise
+    covariance_weights: int = 1_500  # whose covariance is formed; beyond, the equations of the signs count alike
+    sign_misfit: float = 1e-6  # relative misfit of the equations of signs of an exact fit
+    fit: FitOptions = field(default_factory=FitOptions)
+    widths: WidthOptions = field(default_factory=WidthOptions)

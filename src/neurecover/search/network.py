@@ -9,14 +9,13 @@ import numpy as np
 
 from neurecover.data import Source
 from neurecover.fit.descent import PATIENT, Fit, descend
-from neurecover.fit.networks import fitted_network
+from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
-from neurecover.models import DeepNetwork, Network, as_student
+from neurecover.models import DeepNetwork, Network, as_network, as_student, away_from_samples
+from neurecover.search import SearchOptions, Task
 from neurecover.search.find import Runs, search
-from neurecover.search.options import SearchOptions
 from neurecover.search.race import Setting
 from neurecover.search.rivals import seek_rivals
-from neurecover.search.task import Task
 from neurecover.search.units import Draw
 from neurecover.search.widths import find_network
 from neurecover.solve import Deadline
@@ -117,6 +116,16 @@ def _found(runs: Runs, task: Task, notes: tuple[str, ...]) -> Found:
         unrivalled=runs.unrivalled,
         notes=notes,
     )
+
+
+def fitted_network(point: Point) -> Network | DeepNetwork:
+    """Return the network of a fit, units that no sample switches moved away from them."""
+    network = as_network(point.student)
+    if not point.student.bias:
+        return network
+    F = point.samples.F
+    Z = np.hstack([np.zeros((len(F), 0)), *network.preactivations(F[:, 1:])])
+    return away_from_samples(network, Z.min(axis=0, initial=np.inf), Z.max(axis=0, initial=-np.inf))
 
 
 def fit_network(

@@ -17,8 +17,7 @@ from neurecover.fit.descent import Fit, descend
 from neurecover.fit.samples import Samples
 from neurecover.fit.warm_up import warm_up
 from neurecover.models.student import Student
-from neurecover.search.options import SearchOptions
-from neurecover.search.task import Task
+from neurecover.search import SearchOptions, Task
 from neurecover.search.units import Draw, narrow, random_units, with_fresh
 from neurecover.solve import Deadline
 

@@ -24,10 +24,10 @@ from neurecover.fit.descent import PATIENT, Fit, descend
 from neurecover.fit.point import Point
 from neurecover.models import as_network, as_student
 from neurecover.models.student import Student
-from neurecover.search.covariance import Covariance
 from neurecover.search.find import Runs, one_optimum
 from neurecover.search.race import Setting
 from neurecover.search.settle import same_units
+from neurecover.search.signs import Covariance
 from neurecover.search.units import without, worth
 from neurecover.solve import within
 

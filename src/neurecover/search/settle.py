@@ -19,10 +19,10 @@ from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.models.signs import find_subsets, nearest_subsets
 from neurecover.models.student import Student
-from neurecover.search.covariance import Covariance, Turning, without_skips
-from neurecover.search.gates.always_on import beside_always_on
-from neurecover.search.options import SearchOptions
+from neurecover.models.turning import Turning, without_skips
+from neurecover.search import SearchOptions
 from neurecover.search.race import Setting
+from neurecover.search.signs import Covariance, beside_always_on
 from neurecover.solve import within
 
 Choices = tuple[np.ndarray, np.ndarray]  # of units to be turned (s, k), and their misfits (s,), the least first

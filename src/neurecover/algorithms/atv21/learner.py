@@ -31,7 +31,7 @@ from neurecover.data import Mapped, Source, Whitening, reduce, split
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network
 from neurecover.results import Estimate
-from neurecover.search.task import Task
+from neurecover.search import Task
 from neurecover.solve import Deadline
 from neurecover.statistics import Moments
 from neurecover.statistics.moments.hermite import n_features

@@ -8,7 +8,7 @@ from neurecover.algorithms.bjw18.patterns import ExactWeights, output_rank, outp
 from neurecover.data import Source, Whitening, second_moments, subsample
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
-from neurecover.search.task import Task
+from neurecover.search import Task
 
 MAX_ROWS = 20_000  # samples that the exact step keeps in memory; beyond, a random part of them is as good
 NOT_GAUSSIAN = 6.0  # standard errors

@@ -21,7 +21,7 @@ from neurecover.algorithms.bjw18.tensor import exact_tensor
 from neurecover.data import ArraySource, Source, subsample
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
-from neurecover.search.task import Task
+from neurecover.search import Task
 from neurecover.tensors.robust import LowRankSparse, separate
 
 MAX_ROWS = 10_000  # the pursuit holds about eight arrays of that many samples

@@ -32,7 +32,7 @@ from neurecover.algorithms.bjw18.patterns import EXACT_RESIDUAL, output_span
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network
 from neurecover.results import Estimate
-from neurecover.search.task import Task
+from neurecover.search import Task
 
 MAX_SECONDS = 600.0  # of enumeration, beyond which the method refuses
 SECONDS_PER_RAY = 2e-5  # and per hundred samples (measured)

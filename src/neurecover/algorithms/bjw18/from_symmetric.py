@@ -17,7 +17,7 @@ from neurecover.algorithms.gklw19.learner import learn
 from neurecover.algorithms.gklw19.reflection import symmetry_test
 from neurecover.data import ArraySource, Source
 from neurecover.results import Estimate
-from neurecover.search.task import Task
+from neurecover.search import Task
 
 
 def exact_symmetric(source: Source, k: int, rng: np.random.Generator) -> ExactWeights:

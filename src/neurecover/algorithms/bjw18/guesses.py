@@ -30,7 +30,7 @@ from neurecover.algorithms.bjw18.common import refuse_exact
 from neurecover.data import Whitening, subsample
 from neurecover.models import Network
 from neurecover.results import Estimate
-from neurecover.search.task import Task
+from neurecover.search import Task
 
 MAX_ROWS = 20_000
 MAX_SECONDS = 60.0

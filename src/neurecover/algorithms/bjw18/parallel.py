@@ -30,7 +30,7 @@ from neurecover.algorithms.bjw18.patterns import EXACT_RESIDUAL, null_vector
 from neurecover.data import subsample
 from neurecover.models import Network
 from neurecover.results import Estimate
-from neurecover.search.task import Task
+from neurecover.search import Task
 
 PARALLEL = 1e-10  # distance of two unit vectors that count as one direction
 ON_PIECE = 1e-9  # relative misfit of a sample to its linear piece

@@ -26,7 +26,7 @@ from neurecover.algorithms.bjw18.tensor import tensor_directions
 from neurecover.data import Mapped, Source, reduce
 from neurecover.models import Network, Student
 from neurecover.results import Estimate
-from neurecover.search.task import Task
+from neurecover.search import Task
 from neurecover.statistics import ReadoutSums
 
 GAUSSIANITY_ROWS = 20_000

@@ -40,7 +40,7 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.fit.point import Readout
 from neurecover.models import Model, Network, Student, as_student
 from neurecover.results import Estimate
-from neurecover.search.task import Task
+from neurecover.search import Task
 from neurecover.statistics import Moments, ReadoutSums, Residuals
 from neurecover.statistics.fits.hidden_gradient import HiddenGradient
 

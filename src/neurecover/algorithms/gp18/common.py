@@ -11,7 +11,7 @@ from neurecover.algorithms.gp18.layers.upper import with_linear_upper
 from neurecover.data import Mapped, Source, Whitening, reduce
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Composite
-from neurecover.search.task import Task
+from neurecover.search import Task
 from neurecover.statistics import Moments
 
 _NOT_STANDARD = 6.0  # standard errors, which a moment of standard inputs exceeds with probability 2e-9

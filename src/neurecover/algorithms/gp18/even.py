@@ -16,7 +16,7 @@ from neurecover.algorithms.gp18.landscape.step_one import hermite_coefficients
 from neurecover.algorithms.gp18.layers.upper import with_linear_upper
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
-from neurecover.search.task import Task
+from neurecover.search import Task
 from neurecover.tensors import span, unpack
 from neurecover.tensors.packing import checked
 

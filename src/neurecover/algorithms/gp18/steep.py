@@ -25,7 +25,7 @@ from neurecover.algorithms.gp18.layers.upper import with_linear_upper
 from neurecover.data import Source, subsample
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
-from neurecover.search.task import Task
+from neurecover.search import Task
 from neurecover.statistics.moments.hermite import hermite_features
 
 WIDTHS = {1: (0.3, 0.15, 0.08), 2: (0.3, 0.2, 0.12)}  # the noise of δ″ grows like ε^−5/2, that of δ′ like ε^−3/2

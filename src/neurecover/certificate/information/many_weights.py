@@ -31,7 +31,7 @@ import numpy as np
 
 from neurecover.certificate.options import DEFAULTS, CertificateOptions, ProductOptions
 from neurecover.data import Source
-from neurecover.fit.options import FitOptions
+from neurecover.fit import FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.products import Products
 from neurecover.fit.samples import Samples

@@ -28,8 +28,8 @@ import numpy as np
 from neurecover.activations import Activation
 from neurecover.data import ArraySource
 from neurecover.exceptions import UnsolvableError
+from neurecover.fit import FitOptions
 from neurecover.fit.descent import descend
-from neurecover.fit.options import FitOptions
 from neurecover.fit.samples import Samples
 from neurecover.models import Network, as_network, as_student
 from neurecover.queries.box.black_box import Box

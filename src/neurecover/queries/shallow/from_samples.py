@@ -11,11 +11,11 @@ import numpy as np
 from neurecover.activations import Activation
 from neurecover.data import ArraySource
 from neurecover.exceptions import UnsolvableError
-from neurecover.fit.options import FitOptions
+from neurecover.fit import FitOptions
 from neurecover.models import Network
 from neurecover.queries.box.black_box import Box
+from neurecover.search import Task
 from neurecover.search.network import search_network
-from neurecover.search.task import Task
 from neurecover.solve import Deadline, steps_within
 
 

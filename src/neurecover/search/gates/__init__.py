@@ -1,7 +1,7 @@
 """Which unit is on in which row, where the rows or columns that show it are rare.
 
 One mechanism for all cases: a state is a network and the rows it explains to rounding (`state`), and a change to its
-gates is kept if it explains more (`explain`, `mixed_integer`, `agreement`). The cases are
+gates is kept if it explains more (`explain`, `agreement`). The cases are
 first choices of the explained rows: those at the usual values of rare columns (`columns`), those of a level (`levels`),
-those away from units of few rows (`few_rows`). `always_on` gives signs beside a unit that is off in very few rows.
+those away from units of few rows (`few_rows`).
 """

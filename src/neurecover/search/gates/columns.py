@@ -18,11 +18,11 @@ import numpy as np
 
 from neurecover.data import ArraySource, Prepared, Whitening, unwhiten
 from neurecover.models import Network
+from neurecover.search import Task
 from neurecover.search.gates.explain import explain, explain_all
 from neurecover.search.gates.levels import Levels, from_levels, with_levels
 from neurecover.search.gates.state import DEFAULT, GateOptions, State, row_space
 from neurecover.search.network import Found, fit_network, fitted, search_network
-from neurecover.search.task import Task
 from neurecover.search.units import Draw
 from neurecover.solve import Deadline
 

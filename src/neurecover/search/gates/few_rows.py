@@ -17,8 +17,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from neurecover.fit import EXACT
 from neurecover.fit.descent import Fit, descend
-from neurecover.fit.options import EXACT
 from neurecover.fit.samples import Samples
 from neurecover.search.gates.explain import explain_all
 from neurecover.search.gates.state import DEFAULT, GateOptions, State

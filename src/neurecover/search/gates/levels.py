@@ -20,13 +20,13 @@ from itertools import combinations, islice
 import numpy as np
 
 from neurecover.data import ArraySource, Whitening, unwhiten
-from neurecover.fit.options import EXACT
+from neurecover.fit import EXACT
 from neurecover.fit.samples import Samples
 from neurecover.models import Network
+from neurecover.search import Task
 from neurecover.search.gates.agreement import Block, agreeing, all_sets, by_exclusion, gates_of, solve
 from neurecover.search.gates.state import State, row_space
 from neurecover.search.race import Setting, race, wider
-from neurecover.search.task import Task
 from neurecover.search.units import narrowest
 from neurecover.solve import Deadline
 

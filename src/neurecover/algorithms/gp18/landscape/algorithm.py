@@ -11,7 +11,7 @@ from neurecover.algorithms.gp18.common import refuse_unless
 from neurecover.algorithms.gp18.landscape.step_one import Directions, directions, hermite_coefficients, thresholds
 from neurecover.algorithms.gp18.layers.upper import with_linear_upper
 from neurecover.results import Estimate
-from neurecover.search.task import Task
+from neurecover.search import Task
 
 _PATHS = {BEST: "simultaneous", PAPER: "one_by_one"}
 

@@ -29,7 +29,7 @@ from neurecover.data import ArraySource, Source, reduce, subsample
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Polynomial
 from neurecover.results import Estimate
-from neurecover.search.task import Task
+from neurecover.search import Task
 from neurecover.solve import Deadline
 from neurecover.statistics import Moments
 

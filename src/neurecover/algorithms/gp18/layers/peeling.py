@@ -19,10 +19,10 @@ from neurecover.data import ArraySource, Source, Whitening, subsample, unwhiten
 from neurecover.fit.model_fit import fit_model
 from neurecover.fit.samples import Samples
 from neurecover.models import Composite, DeepNetwork, Network, as_network
+from neurecover.search import Task
 from neurecover.search.candidates import candidates
 from neurecover.search.race import Setting
 from neurecover.search.settle import settle
-from neurecover.search.task import Task
 from neurecover.solve import Deadline
 
 _SAMPLES = 6_000  # that the tries look at

@@ -17,9 +17,8 @@ from neurecover.algorithms.gp18.layers.upper import Hidden, fit_polynomial
 from neurecover.data import ArraySource, Source, Whitening, reduce, subsample, unwhiten
 from neurecover.fit.model_fit import can_be_fitted, fit_model
 from neurecover.models import Composite, DeepNetwork, Network, Upper, parameters
+from neurecover.search import SearchOptions, Task
 from neurecover.search.network import search_network
-from neurecover.search.options import SearchOptions
-from neurecover.search.task import Task
 from neurecover.solve import Deadline
 from neurecover.statistics import Residuals
 

@@ -5,9 +5,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from neurecover.fit.networks import away_from_samples, fitted_network
 from neurecover.fit.samples import Samples
-from neurecover.models import DeepNetwork, Network, as_network, as_student
+from neurecover.models import DeepNetwork, Network, as_network, as_student, away_from_samples
+from neurecover.search.network import fitted_network
 from students import Shape, at, features, network
 
 NETWORKS = {

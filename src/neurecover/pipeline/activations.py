@@ -17,10 +17,10 @@ from neurecover.activations import Activation, get
 from neurecover.data import Source
 from neurecover.fit.descent import Fit
 from neurecover.fit.samples import Samples
+from neurecover.search import Task
 from neurecover.search.candidates import Candidate, complete
 from neurecover.search.find import settled_on
 from neurecover.search.race import Setting, n_weights, race, wider
-from neurecover.search.task import Task
 from neurecover.search.widths import slim
 from neurecover.solve import Deadline
 
