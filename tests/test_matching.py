@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neurecover.activations import get
-from neurecover.matching import Comparison, compare, simplified
+from neurecover.matching import Comparison, compare, simplify
 from neurecover.models import DeepNetwork, Network, replace_arrays
 from neurecover.simulate import teacher
 
@@ -315,7 +315,7 @@ def test_a_unit_and_its_mirror_image_can_cancel(spec: str, column: float, consta
     w, b = np.array([0.5, -1.0, 2.0, 0.3]), 0.7
     pair = Network([w, -w], [b, -b], [[1.0, column]], activation=spec)
     np.testing.assert_allclose(pair(INPUTS), np.full((50, 1), constant), atol=1e-14)
-    simple, groups = simplified(pair)
+    simple, groups = simplify(pair)
     assert simple.n_hidden == 0
     assert groups == ()
     assert simple.c == pytest.approx(constant)
@@ -326,10 +326,10 @@ def test_simplified_keeps_the_function_and_names_the_units(spec: str) -> None:
     base = random_network(np.random.default_rng(8), spec, k=3)
     network = joined(base.take([0, 0, 1, 2, 1]), base.take([2]))
     network = replace_arrays(network, A=network.A * [0, 1, 1, 1, 1, 1])
-    simple, groups = simplified(network)
+    simple, groups = simplify(network)
     assert groups == ((1,), (2, 4), (3, 5))
     np.testing.assert_allclose(simple(INPUTS), network(INPUTS), rtol=1e-10, atol=1e-10)
-    again, same_groups = simplified(simple)
+    again, same_groups = simplify(simple)
     assert same_groups == ((0,), (1,), (2,))
     np.testing.assert_allclose(again.A, simple.A, rtol=1e-14)
 
@@ -337,7 +337,7 @@ def test_simplified_keeps_the_function_and_names_the_units(spec: str) -> None:
 def test_columns_that_cancel_up_to_rounding_are_gone() -> None:
     network = Network([[1.0, 0.0]] * 3 + [[0.0, 1.0]], None, [[0.1, 0.2, -0.3, 1e-15]])
     assert np.sum(network.A[0, :3]) != 0
-    assert simplified(network)[1] == ((3,),)
+    assert simplify(network)[1] == ((3,),)
 
 
 def test_all_indices_are_those_of_the_networks_as_given() -> None:
@@ -352,9 +352,9 @@ def test_all_indices_are_those_of_the_networks_as_given() -> None:
 
 def test_units_that_are_close_but_distinct_stay_apart() -> None:
     network = Network([[1.0, 0.0], [1.0, 1e-10], [1.0, 1e-14]], None, [[1.0, 1.0, 1.0]])
-    assert simplified(network)[1] == ((0, 2), (1,))
+    assert simplify(network)[1] == ((0, 2), (1,))
     opposite = Network([[1.0, 0.0], [-1.0, 0.0]], [0.3, -0.3], [[1.0, 1.0]])
-    assert simplified(opposite)[1] == ((0,), (1,))
+    assert simplify(opposite)[1] == ((0,), (1,))
 
 
 @pytest.mark.parametrize(
@@ -470,17 +470,17 @@ def test_opposite_units_beside_an_affine_term_are_one_unit_and_a_line() -> None:
     """a relu(z) + a′ relu(−z) = (a + a′) relu(z) − a′ z; where a′ = −a only the line is left."""
     w, b = np.array([0.6, 0.8]), 0.5
     network = Network([w, -w], [b, -b], [[2.0, 1.0]], [0.0], "relu", [[1.0, 0.0]])
-    smaller, groups = simplified(network)
+    smaller, groups = simplify(network)
     assert groups == ((0, 1),)
     np.testing.assert_allclose(smaller.A, [[3.0]])
     np.testing.assert_allclose(smaller.C, [[1.0 - 0.6, -0.8]])
     np.testing.assert_allclose(smaller.c, [-0.5])
     X = np.random.default_rng(0).standard_normal((9, 2))
     np.testing.assert_allclose(smaller(X), network(X), rtol=1e-13, atol=1e-14)
-    line, groups = simplified(replace_arrays(network, A=np.array([[2.0, -2.0]])))
+    line, groups = simplify(replace_arrays(network, A=np.array([[2.0, -2.0]])))
     assert groups == ()
     np.testing.assert_allclose(line.C, [[1.0 + 1.2, 1.6]])
-    assert simplified(replace_arrays(network, C=None))[0].n_hidden == 2
+    assert simplify(replace_arrays(network, C=None))[0].n_hidden == 2
 
 
 def test_tanh_in_terms_of_sigmoid_keeps_its_affine_term() -> None:

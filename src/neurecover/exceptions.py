@@ -16,7 +16,7 @@ class UnsolvableError(ValueError):
 
 
 class RefusedError(UnsolvableError):
-    """A black box does not answer a question; another way of asking the same does not help."""
+    """An oracle does not answer a query, and another way of making it does not help."""
 
 
 class OutOfTimeError(UnsolvableError):
@@ -33,6 +33,6 @@ def breakdown(what: str) -> Iterator[None]:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A question for the end of an error message, empty where nothing known is like the word."""
+    """Return "Did you mean …?" for the end of an error message; empty if no known word is similar."""
     near = get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" Did you mean {near[0]!r}?" if near else ""

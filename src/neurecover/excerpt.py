@@ -32,7 +32,7 @@ class Excerpt:
 
     @classmethod
     def of_samples(cls, given: Prepared, before: Callable[[np.ndarray], np.ndarray], after: Model) -> Excerpt:
-        """From networks on whitened inputs: the one the held-out samples had no part in, and the last one."""
+        """Build it from two networks on whitened inputs: one fitted without the held-out samples, and the last one."""
         held_X, held_Y = next(given.holdout.blocks(LOOKED_AT))
         X, _ = next(given.samples.blocks(LOOKED_AT))
         rows = np.unique(np.linspace(0, len(held_X) - 1, min(ROWS, len(held_X))).astype(int))
@@ -55,12 +55,12 @@ class Excerpt:
         input_names: tuple[str, ...],
         output_names: tuple[str, ...],
     ) -> Excerpt:
-        """From inputs X on which the units are looked at, and answers beside predictions, (m, p) each."""
+        """Build it from inputs X, on which units are counted as on, and from answers and predictions, (m, p) each."""
         on = tuple(np.mean(Z > 0.0, axis=0) for Z in network.preactivations(X))
         return cls(input_names, output_names, observed[:ROWS, :OUTPUTS], predicted[:ROWS, :OUTPUTS], on, len(X))
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """What a file holds, by name."""
+        """Return the arrays to be saved, by name."""
         shares = {f"on{number}": share for number, share in enumerate(self.on, start=1)}
         return {
             "observed": self.observed,

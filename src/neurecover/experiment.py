@@ -1,4 +1,4 @@
-"""An experiment: a table of figures first, saved with what it was measured on; a picture drawn from the table second.
+"""An experiment: first a saved table of figures and of the machine they were measured on, then a picture of the table.
 
 `neurecover reproduce` runs those of the papers (`reproduce/`), and `neurecover bench` all others (`benchmarks/`, which
 stands beside `src/`).
@@ -24,17 +24,17 @@ T = TypeVar("T")
 Row = dict[str, object]
 Track = Callable[[Iterable[T], str], Iterable[T]]
 
-# What figures depend on, as far as it is installed.
+# The libraries that figures depend on, if installed.
 _VERSIONED = ("neurecover", "numpy", "scipy", "scikit-learn", "torch", "tensorly")
 _FIRST_FRESH = 7_000  # tests and studies use smaller seeds
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A name, a title, `run(track)` that measures rows with the same keys, and `draw(rows, path)` that makes a picture.
+    """A measurement with a name and a title: run(track) yields rows with the same keys, draw(rows, path) a picture.
 
-    track(items, label) goes through the items and shows how far it has got. The rows that `draw` receives come from the
-    CSV file, so all their values are text.
+    track(items, label) goes through the items and shows progress. The rows that `draw` receives come from the CSV file,
+    so all their values are text.
     """
 
     name: str
@@ -87,7 +87,7 @@ def read_rows(path: Path) -> list[dict[str, str]]:
 
 @contextmanager
 def picture(path: Path, *, size: tuple[float, float], **subplots: Any) -> Iterator[tuple[Any, Any]]:
-    """Give a figure and its axes to draw on, then save them as an image; `subplots` are options of `plt.subplots`."""
+    """Give a figure and its axes to draw on, then save the figure; `subplots` are options of `plt.subplots`."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -100,7 +100,7 @@ def picture(path: Path, *, size: tuple[float, float], **subplots: Any) -> Iterat
 
 
 def machine() -> dict[str, object]:
-    """Return what figures depend on: versions, processor and cores."""
+    """Return what timings depend on: versions, processor and cores."""
     versions = {}
     for name in _VERSIONED:
         try:

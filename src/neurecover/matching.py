@@ -25,7 +25,7 @@ from neurecover.models import Composite, Layered, Model, Network, mirror_of, rep
 from neurecover.random import as_generator
 
 _N_SAMPLES = 10_000
-FAR = 1e3  # a bias over the norm of its row beyond which it is of inputs far from zero
+FAR = 1e3  # bias over the norm of its row, from which on the inputs are far from zero
 _EQUAL = 1e-12  # relative; two units closer than this are one
 
 
@@ -46,7 +46,7 @@ class Comparison:
     """The errors of a network against the truth, both in normal form and, for one hidden layer, without spare units.
 
     `permutation[i]` is the unit of the network that is paired with unit i of the truth, −1 where there is
-    none; `signs[i]` is −1 where it is that unit's mirror image that is near. Of several equal units the first
+    none; `signs[i]` is −1 if that unit's mirror image is the near one. Of several equal units the first
     stands for all. `unmatched` lists the units of the network, then of the truth, that found no partner. These three
     are about the first hidden layer; `layers` has them, and its own errors, for every one.
 
@@ -75,7 +75,7 @@ class Comparison:
     affine_error: float | None = None
 
     def rows(self) -> list[tuple[str, float, str]]:
-        """Every error for a person: its name, its value and what it is."""
+        """Return the name, the value and the meaning of every error."""
         ours, theirs = (", ".join(map(str, units)) or "none" for units in self.unmatched)
         unpaired = f"units without a partner: {ours} of the network, {theirs} of the truth"
         affine = [] if self.affine_error is None else [("affine term", self.affine_error, "‖Ĉ − C‖ / ‖(A, C)‖")]
@@ -100,7 +100,7 @@ class Comparison:
 
 
 def compare(network: Model, truth: Model, *, up_to_sign: bool = False, X: ArrayLike | None = None) -> Comparison:
-    """The errors of `network` against `truth`, after its units are paired with those of the truth.
+    """Return the errors of `network` against `truth`, after pairing their units.
 
     A network of tanh is compared with one of sigmoid as what it is in terms of it, sigmoid(z) = (1 + tanh(z/2))/2.
     Both have as many hidden layers, or both are composites, whose first layers are compared. Units of several layers
@@ -124,10 +124,10 @@ def compare(network: Model, truth: Model, *, up_to_sign: bool = False, X: ArrayL
 
 
 def _compare_shallow(network: Network, truth: Network, up_to_sign: bool, X: ArrayLike | None) -> Comparison:
-    estimate, estimate_groups = simplified(network)
-    target, target_groups = simplified(truth)
+    estimate, estimate_groups = simplify(network)
+    target, target_groups = simplify(truth)
     paired = _pair(estimate, target, up_to_sign)
-    A_error = float(np.linalg.norm(np.hstack([paired.ours.A - paired.theirs.A, *paired.alone])))
+    A_error = float(np.linalg.norm(np.hstack([paired.ours.A - paired.theirs.A, *paired.unpaired])))
     A_size = float(np.linalg.norm(target.A))
     c_error = float(np.linalg.norm(paired.ours.c - target.c))
     c_size = float(np.linalg.norm(target.c))
@@ -160,7 +160,7 @@ def _compare_composites(network: Composite, truth: Composite, up_to_sign: bool, 
 
 
 def _compare_deep(network: Layered, truth: Layered, up_to_sign: bool, X: ArrayLike | None) -> Comparison:
-    """Layer by layer: once the units of a layer are paired, the columns of the next one stand in the truth's order."""
+    """Compare layer by layer: the pairs of one layer put the columns of the next one in the truth's order."""
     estimate, target = network.fixed_scales(), truth.fixed_scales()
     ours = list(estimate.layers)
     layers = []
@@ -177,7 +177,7 @@ def _compare_deep(network: Layered, truth: Layered, up_to_sign: bool, X: ArrayLi
         layers.append(paired.errors(np.arange(len(V)), np.arange(len(W)), len(W)))
         columns = np.zeros((len(above[0]), len(W) + len(V) - len(paired.found)))
         columns[:, paired.sought] = paired.ours.A
-        columns[:, len(W) :] = paired.alone[0]
+        columns[:, len(W) :] = paired.unpaired[0]
         ours[number + 1] = (columns, paired.ours.c)
     (A, c), (A_true, c_true) = ours[-1], target.layers[-1]
     A, A_true = _padded(A, A_true)
@@ -193,7 +193,7 @@ def _compare_deep(network: Layered, truth: Layered, up_to_sign: bool, X: ArrayLi
 
 
 def _shallow(network: Layered, other: Layered) -> Network:
-    """The network by the names of its arrays, with a C of zeros where it has none and the other one has."""
+    """Return a network of one hidden layer, with a C of zeros if only the other network has one."""
     (W, b), (A, c) = network.layers
     C = np.zeros((network.n_outputs, network.n_inputs)) if network.C is None and other.C is not None else network.C
     return Network(W, b, A, c, network.activation, C)
@@ -211,8 +211,8 @@ def _comparison(layers: tuple[LayerComparison, ...], **errors: Any) -> Compariso
         name: max((getattr(layer, name) for layer in layers), default=0.0)
         for name in ("weight_error", "bias_error", "max_angle")
     }
-    nothing = LayerComparison(np.zeros(0, dtype=int), np.zeros(0, dtype=int), 0.0, 0.0, 0.0, ((), ()))
-    first = layers[0] if layers else nothing
+    empty = LayerComparison(np.zeros(0, dtype=int), np.zeros(0, dtype=int), 0.0, 0.0, 0.0, ((), ()))
+    first = layers[0] if layers else empty
     return Comparison(first.permutation, first.signs, unmatched=first.unmatched, layers=layers, **largest, **errors)
 
 
@@ -220,7 +220,7 @@ def _comparison(layers: tuple[LayerComparison, ...], **errors: Any) -> Compariso
 class _Pairs:
     """Units `found` of one network beside `sought` of the other, `ours` mirrored to be near `theirs`.
 
-    `alone` are the columns of A of the units without a partner, ours and, with the opposite sign, theirs.
+    `unpaired` are the columns of A of the units without a partner, ours and, with the opposite sign, theirs.
     """
 
     found: np.ndarray
@@ -228,11 +228,11 @@ class _Pairs:
     signs: np.ndarray
     ours: Network
     theirs: Network
-    alone: tuple[np.ndarray, np.ndarray]
+    unpaired: tuple[np.ndarray, np.ndarray]
     sizes: tuple[int, int]
 
     def errors(self, ours: np.ndarray, theirs: np.ndarray, n_hidden: int) -> LayerComparison:
-        """The errors of the pairs; ours and theirs (per unit) are the numbers that the caller's networks give them."""
+        """Return the errors of the pairs; `ours` and `theirs` are the units' numbers in the caller's networks."""
         least = math.inf if self.found.size == 0 and max(self.sizes) > 0 else 0.0
         permutation, signs = np.full(n_hidden, -1), np.ones(n_hidden, dtype=int)
         permutation[theirs[self.sought]] = ours[self.found]
@@ -250,7 +250,7 @@ class _Pairs:
 def _pair(estimate: Network, target: Network, up_to_sign: bool) -> _Pairs:
     from scipy.optimize import linear_sum_assignment
 
-    # Where inputs are far from zero, biases are, and what is large in them is not what tells units apart.
+    # If inputs are far from zero, so are biases, and their large common part does not tell units apart.
     largest = float(np.abs(np.concatenate([estimate.b, target.b])).max(initial=0.0))
     rows = float(np.linalg.norm(np.vstack([estimate.W, target.W]), axis=1).max(initial=0.0))
     size = largest if largest > FAR * rows else 1.0
@@ -269,13 +269,13 @@ def _pair(estimate: Network, target: Network, up_to_sign: bool) -> _Pairs:
 
 
 def _padded(V: np.ndarray, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both with as many columns as the wider one, the new ones zero."""
+    """Pad the narrower matrix with columns of zeros; return both."""
     width = max(V.shape[1], W.shape[1])
     return np.pad(V, ((0, 0), (0, width - V.shape[1]))), np.pad(W, ((0, 0), (0, width - W.shape[1])))
 
 
-def simplified(network: Network) -> tuple[Network, tuple[tuple[int, ...], ...]]:
-    """The same function with fixed scales and without spare units, and the units of `network` behind each of its own.
+def simplify(network: Network) -> tuple[Network, tuple[tuple[int, ...], ...]]:
+    """Return the same function with fixed scales and without spare units, and the units of `network` behind each unit.
 
     A unit with w = 0 is a constant and goes into c. Units that are equal, or mirror images where that is the
     same function (with a free affine term, but for that), are merged into the first of them, and their columns of A are
@@ -298,7 +298,7 @@ def simplified(network: Network) -> tuple[Network, tuple[tuple[int, ...], ...]]:
 
 
 def _equal_units(network: Network) -> tuple[np.ndarray, np.ndarray]:
-    """For every unit the first one that it equals, and −1 where it does so as the mirror image."""
+    """Return, for every unit, the first unit that it equals, and −1 where it equals its mirror image."""
     distances, turns = _distances(network, network)
     equal = distances <= _EQUAL * np.linalg.norm(np.column_stack([network.W, network.b]), axis=1)[:, None]
     owners = np.full(network.n_hidden, -1)
@@ -312,7 +312,7 @@ def _equal_units(network: Network) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mirror(network: Network, signs: np.ndarray) -> Network:
-    """Every unit of sign −1 as (−w, −b, s·a), with κ·a in c, m·a·wᵀ in C and m·a·b in c.
+    """Write every unit of sign −1 as (−w, −b, s·a), with κ·a in c, m·a·wᵀ in C and m·a·b in c.
 
     a is unchanged where act has no such s, κ and m, or there is no affine term for m.
     """
@@ -332,7 +332,7 @@ def _mirror(network: Network, signs: np.ndarray) -> Network:
 def _distances(
     first: Network, second: Network, up_to_sign: bool = False, size: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Between every two units, as they are or one of them mirrored if it may be; and −1 where that is nearer.
+    """Return the distances between all units, the nearer of upright and mirrored if allowed, and −1 where mirrored.
 
     Biases are measured in units of `size`.
     """
@@ -351,14 +351,14 @@ def _firsts(groups: tuple[tuple[int, ...], ...]) -> np.ndarray:
 
 
 def _angles(U: np.ndarray, V: np.ndarray) -> np.ndarray:
-    """The angle between the rows, which arccos(u·v) would lose below 1e-8."""
+    """Return the angles between the rows; arccos(u·v) would lose those below 1e-8."""
     U = U / np.linalg.norm(U, axis=1, keepdims=True)
     V = V / np.linalg.norm(V, axis=1, keepdims=True)
     return 2.0 * np.arctan2(np.linalg.norm(U - V, axis=1), np.linalg.norm(U + V, axis=1))
 
 
 def _ratio(error: float, size: float) -> float:
-    """error / size, where no error is 0 and an error against nothing is infinite."""
+    """Return error / size: 0 for no error, and infinity for an error relative to zero."""
     if error == 0:
         return 0.0
     return error / size if size > 0 else math.inf
@@ -375,7 +375,7 @@ def _population_risk(network: Network, truth: Network) -> float | None:
 
 def _output_mse(network: Layered | Composite, truth: Layered | Composite, X: ArrayLike | None) -> float:
     if X is None:
-        # A stream of its own, so that these are not the samples that someone trained on with seed 0.
+        # From a separate stream, so that these are not the samples that someone trained on with seed 0.
         X = as_generator(0, "compare").standard_normal((_N_SAMPLES, truth.n_inputs))
     difference = network(X) - truth(X)
     if len(difference) == 0:
@@ -384,7 +384,10 @@ def _output_mse(network: Layered | Composite, truth: Layered | Composite, X: Arr
 
 
 def _in_terms_of(network: Model, truth: Model) -> Model:
-    """A tanh(z) + c = 2A sigmoid(2z) + c − ΣA, and back, for one hidden layer; else the network itself."""
+    """Write a tanh network of one hidden layer as a sigmoid one, or back, if the truth is of that kind.
+
+    A tanh(z) + c = 2A sigmoid(2z) + c − ΣA. Any other network is returned unchanged.
+    """
     if isinstance(network, Composite) or isinstance(truth, Composite) or not network.depth == truth.depth == 1:
         return network
     scale = {("tanh", "sigmoid"): 2.0, ("sigmoid", "tanh"): 0.5}.get((str(network.activation), str(truth.activation)))

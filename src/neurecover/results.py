@@ -1,4 +1,4 @@
-"""What is handed back: the network, the certificate and how it came about."""
+"""The results: a network with its certificate and how it was found, or an algorithm's own estimate."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An algorithm's own answer, before the finisher: a network (None if nothing), and sentences with its figures.
+    """An algorithm's own answer, before any refinement: a network, or None, and sentences with its figures.
 
     `details` is the algorithm's own record, a frozen dataclass with named fields: tensors, spectra, masks, ratios, as
     far as it has them, in whitened coordinates (zero mean, unit covariance). `starts` are further hidden weights (m, D)
@@ -56,7 +56,7 @@ class Estimate:
 
     def rows(self) -> list[tuple[str, str]]:
         """The summary as pairs of a label, empty where a row goes on with the last one, and a text."""
-        rows = [("method", f"{self.method} ({self.form}), {self.seconds:.2f} s"), ("network", described(self.network))]
+        rows = [("method", f"{self.method} ({self.form}), {self.seconds:.2f} s"), ("network", describe(self.network))]
         rows += [("notes" if i == 0 else "", note) for i, note in enumerate(self.notes)]
         if self.details is not None:
             rows.append(("details", f"{type(self.details).__name__}: {', '.join(vars(self.details))}"))
@@ -71,9 +71,9 @@ class Estimate:
 class Recovery(Generic[M]):
     """The answer of `recover`, `recover_lowest_layer` and `extract`.
 
-    `estimate` is what the algorithm had found before the finisher, None where the finisher worked alone; its details
-    are not saved. n_queries counts what a black box was asked, None for given samples. `excerpt` is what the pictures
-    need of the samples, None where nothing was fitted to them; `versions` are those of the libraries that did it.
+    `estimate` is the algorithm's own answer before refinement, or None if no algorithm ran; its details are not saved.
+    `n_queries` is the number of queries to an oracle, None for given samples. `excerpt` has the samples that pictures
+    show, None if nothing was fitted; `versions` are those of the libraries used.
     """
 
     network: M
@@ -91,7 +91,7 @@ class Recovery(Generic[M]):
         certificate = self.certificate
         rows = [
             ("verdict", certificate.verdict),
-            ("network", described(self.network)),
+            ("network", describe(self.network)),
             ("method", f"{self.method}, {self.seconds:.2f} s"),
         ]
         if self.n_queries is not None:
@@ -115,20 +115,20 @@ class Recovery(Generic[M]):
     def to_html(self, path: str | Path, truth: Model | None = None, X: Any = None, Y: Any = None) -> None:
         """Write a report of one self-contained HTML file: verdict, checks, weights, units, fit, residuals, stages.
 
-        A `truth` is compared with; samples X, Y, or X alone as a path or a data source, are predicted.
+        The network is compared with `truth`, if given, and tested on samples X, Y, or X alone as a path or data source.
         """
         from neurecover.report import write_report
 
         write_report(self, path, truth, X, Y)
 
     def to_frame(self) -> DataFrame:
-        """A row per weight: layer, unit, weight, estimate, standard_error, low and high (95 %), determined."""
+        """Return a row per weight: layer, unit, weight, estimate, standard_error, low and high (95 %), determined."""
         from neurecover.report import weights_frame
 
         return weights_frame(self)
 
     def plot(self) -> Figure:
-        """The weights as a picture, the fit on held-out samples, its residuals and the spectra of the layers."""
+        """Draw the weights, the fit on held-out samples, its residuals and the singular values of the layers."""
         from neurecover.report import overview
 
         return overview(self)
@@ -168,7 +168,7 @@ class Recovery(Generic[M]):
 
     @classmethod
     def load(cls, path: str | Path, activation: Activation | None = None) -> Recovery:
-        """Read what `save` wrote; an activation made by `Activation.from_function` needs to be given."""
+        """Read what `save` wrote; an activation made by `Activation.from_function` has to be passed in."""
         arrays = read_npz(path)
         network: Any = from_arrays(arrays, path, activation)
         if "recovery" not in arrays:
@@ -203,7 +203,7 @@ class Recovery(Generic[M]):
 
 
 def versions() -> dict[str, str]:
-    """The releases that a figure depends on, by name."""
+    """Return the versions of the libraries that a result depends on, by name."""
     return dict(_installed())
 
 
@@ -219,7 +219,7 @@ def _installed() -> dict[str, str]:
 
 
 def in_columns(rows: list[tuple[str, str]]) -> str:
-    """Rows of a label and a text, which goes on in its own column where a line is full."""
+    """Format rows of a label and a text, which is wrapped in its own column."""
     lines = []
     for label, text in rows:
         first, *others = wrap(text, LINE - LABEL - 1, break_long_words=False, break_on_hyphens=False) or [""]
@@ -227,8 +227,8 @@ def in_columns(rows: list[tuple[str, str]]) -> str:
     return "\n".join(line.rstrip() for line in lines)
 
 
-def described(network: Model | None) -> str:
-    """The size of a network in words."""
+def describe(network: Model | None) -> str:
+    """Return the size of a network in words."""
     if network is None:
         return "none"
     hidden = network.n_hidden
@@ -261,7 +261,7 @@ def _can_be_saved(network: Model) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """numpy's numbers as Python's, which JSON can write."""
+    """Convert numpy's numbers to Python's, which JSON can write."""
     if isinstance(value, dict):
         return {name: _plain(entry) for name, entry in value.items()}
     if isinstance(value, list | tuple):

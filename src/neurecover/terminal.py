@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """A reader that has seen enough, as head, is no failure: what is left to say goes nowhere."""
+        """Drop the rest of the output: a reader that stops early, such as head, is no failure."""
         self.quiet = True
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -42,24 +42,24 @@ COLOURS = {"exact": "green", "statistical": "green", "approximate": "yellow", "f
 
 
 def say(text: str) -> None:
-    """One line on standard output, left to the terminal to wrap."""
+    """Print one line on standard output, which the terminal wraps."""
     out.print(text, soft_wrap=True)
 
 
 def complain(text: str) -> None:
-    """One line on standard error."""
+    """Print an error as one line on standard error."""
     err.print("error: " + " ".join(text.splitlines()), soft_wrap=True)
 
 
-def recovery_panel(recovery: Recovery, worded: Callable[[str], str] = str) -> Panel:
-    """The summary of a recovery, its sentences as `worded` puts them."""
+def recovery_panel(recovery: Recovery, reword: Callable[[str], str] = str) -> Panel:
+    """Return the summary of a recovery, each sentence passed through `reword`."""
     verdict = recovery.certificate.verdict
-    grid = summary_grid([(label, worded(text)) for label, text in recovery.rows()])
+    grid = summary_grid([(label, reword(text)) for label, text in recovery.rows()])
     return Panel(grid, title=verdict, title_align="left", border_style=COLOURS[verdict], expand=False)
 
 
 def summary_grid(rows: list[tuple[str, str]]) -> Table:
-    """Labels on the left and sentences wrapped on the right."""
+    """Return a grid with labels on the left and wrapped sentences on the right."""
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold")
     grid.add_column(overflow="fold")
@@ -69,7 +69,7 @@ def summary_grid(rows: list[tuple[str, str]]) -> Table:
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """The errors of a network against the truth, each with what it means."""
+    """Return a table of the errors of a network against the truth, each with its meaning."""
     table = _table("error", "value", "what it is", right=("value",))
     for name, value, meaning in comparison.rows():
         table.add_row(name, f"{value:.2g}", meaning)
@@ -77,7 +77,7 @@ def comparison_table(comparison: Comparison) -> Table:
 
 
 def units_table(found: Network, truth: Network, comparison: Comparison) -> Table:
-    """Every unit of the truth beside the one that was found for it, both in normal form."""
+    """Return a table of every unit of the truth beside the one found for it, both in normal form."""
     found, truth = found.normal_form(), truth.normal_form()
     table = _table("unit", "a", "a found", "b", "b found", "‖ŵ − w‖", right=("a", "a found", "b", "b found", "‖ŵ − w‖"))
     for i, j in enumerate(comparison.permutation.tolist()):
@@ -91,7 +91,7 @@ def units_table(found: Network, truth: Network, comparison: Comparison) -> Table
 
 
 def verification_table(verification: Verification, names: tuple[str, ...]) -> Table:
-    """The figures of every output."""
+    """Return a table with the figures of every output."""
     table = _table("output", "mean squared error", "R²", "largest residual", "rounding")
     for column in table.columns[1:]:
         column.justify = "right"
@@ -104,7 +104,7 @@ def verification_table(verification: Verification, names: tuple[str, ...]) -> Ta
 
 
 def methods_table(methods: Iterable[Algorithm]) -> Table:
-    """The registry."""
+    """Return a table of the methods."""
     table = _table("method", "paper", "assumes")
     table.columns[0].no_wrap = True
     for method in methods:
@@ -113,7 +113,7 @@ def methods_table(methods: Iterable[Algorithm]) -> Table:
 
 
 def experiments_table(experiments: dict[str, Experiment]) -> Table:
-    """The names that `bench` or `reproduce` knows."""
+    """Return a table of the experiments that `bench` or `reproduce` can run."""
     table = _table("name", "what it measures")
     table.columns[0].no_wrap = True
     for name, experiment in experiments.items():
@@ -122,7 +122,7 @@ def experiments_table(experiments: dict[str, Experiment]) -> Table:
 
 
 def rows_table(rows: list[dict[str, str]]) -> Table:
-    """A saved table."""
+    """Return the rows of a saved table as a table for the terminal."""
     table = _table(*(rows[0] if rows else ("no rows",)))
     for row in rows:
         table.add_row(*(_short(value) for value in row.values()))
@@ -131,7 +131,7 @@ def rows_table(rows: list[dict[str, str]]) -> Table:
 
 @contextmanager
 def working(what: str) -> Iterator[None]:
-    """A line on standard error that shows the time it takes; nothing if that is no terminal."""
+    """Show a line on standard error with the time that the work takes; nothing if that is no terminal."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         progress.add_task(what, total=None)
@@ -140,7 +140,7 @@ def working(what: str) -> Iterator[None]:
 
 @contextmanager
 def tracking() -> Iterator[Track]:
-    """A `track` that shows a bar on standard error while it goes through its items; nothing if that is no terminal."""
+    """Give a `track` that shows a bar on standard error while it goes through its items, if that is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
     with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
 
@@ -162,14 +162,14 @@ def _table(*headers: str, right: tuple[str, ...] = ()) -> Table:
 
 
 def _r2(unexplained: float) -> str:
-    """R², whose nines are not rounded up to 1."""
+    """Format R² so that its nines are not rounded up to 1."""
     if np.isnan(unexplained):
         return "constant"
     return f"1 − {unexplained:.1e}" if unexplained < 1e-4 else f"{1 - unexplained:.6f}"
 
 
 def _short(value: str) -> str:
-    """A number with six digits, anything else as it is."""
+    """Return a number with six digits, and any other text unchanged."""
     try:
         return value if "." not in value and "e" not in value else f"{float(value):.6g}"
     except ValueError:

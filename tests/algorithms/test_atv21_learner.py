@@ -28,7 +28,7 @@ from neurecover.algorithms.atv21.units import seen_units
 from neurecover.data import ArraySource, reduce
 from neurecover.matching import compare
 from neurecover.models import Network
-from neurecover.pipeline import estimated
+from neurecover.pipeline import run_algorithm
 from neurecover.reproduce.atv21 import cosines, worst_cosine
 from neurecover.search import Task
 from neurecover.search.network import search_network
@@ -267,7 +267,7 @@ def test_the_estimate_starts_the_finisher_at_the_answer() -> None:
         truth = simulate.teacher(6, 6, random_state=seed)
         source, rng = data(truth, 10_000, seed), np.random.default_rng(seed)
         wanted = task(truth, 10_000, 6)
-        estimate = estimated(ALGORITHM, Call(source, wanted, rng, Deadline()))
+        estimate = run_algorithm(ALGORITHM, Call(source, wanted, rng, Deadline()))
         assert estimate.network is not None
         rows = np.column_stack([estimate.network.W, estimate.network.b])
         done = search_network(source, wanted, rng, Deadline(), [rows, *estimate.starts])
@@ -279,7 +279,9 @@ def test_the_estimate_starts_the_finisher_at_the_answer() -> None:
 def test_few_samples_are_survived(n: int) -> None:
     for d, k in ((4, 4), (1, 2), (3, None)):
         truth = simulate.teacher(d, k or 3, random_state=0)
-        estimate = estimated(ALGORITHM, Call(data(truth, n), task(truth, n, k), np.random.default_rng(0), Deadline()))
+        estimate = run_algorithm(
+            ALGORITHM, Call(data(truth, n), task(truth, n, k), np.random.default_rng(0), Deadline())
+        )
         assert "Gaussian" in estimate.notes[0]
         assert len(estimate.notes) > 1
 
@@ -287,7 +289,7 @@ def test_few_samples_are_survived(n: int) -> None:
 def test_same_seed_same_estimate() -> None:
     truth = simulate.teacher(4, 3, random_state=0)
     first, second = (
-        estimated(
+        run_algorithm(
             ALGORITHM, Call(data(truth, 3_000), task(truth, 3_000, 3), np.random.default_rng(5), Deadline())
         ).network
         for _ in range(2)
@@ -307,13 +309,13 @@ def test_what_the_method_refuses() -> None:
         assert ALGORITHM.refuse(Task(get(spec), 3, 1, 100, True, 3)) is None
         assert ALGORITHM.refuse(Task(get(spec), 3, 1, 100, False, 3)) is None
     linear = ArraySource(np.random.default_rng(0).standard_normal((500, 3)), np.zeros((500, 1)))
-    estimate = estimated(ALGORITHM, Call(linear, task(truth, 500, 3), np.random.default_rng(0), Deadline()))
+    estimate = run_algorithm(ALGORITHM, Call(linear, task(truth, 500, 3), np.random.default_rng(0), Deadline()))
     assert estimate.network is None
 
 
 def test_no_time_no_work() -> None:
     truth = simulate.teacher(3, 3, random_state=0)
-    estimate = estimated(
+    estimate = run_algorithm(
         ALGORITHM, Call(data(truth, 500), task(truth, 500, 3), np.random.default_rng(0), Deadline.after(0.0))
     )
     assert estimate.network is None

@@ -11,7 +11,7 @@ from neurecover.algorithms.bjw18.patterns import exact_weights, null_vector, out
 from neurecover.data import ArraySource, Mapped, Source, Whitening
 from neurecover.matching import compare
 from neurecover.models import Network
-from neurecover.pipeline import estimated
+from neurecover.pipeline import run_algorithm
 from neurecover.reproduce.bjw18 import conditioned_teacher, rotated
 from neurecover.search import Task
 from neurecover.simulate import Gaussian, sample, teacher
@@ -94,7 +94,9 @@ def test_as_methods_they_find_the_number_of_units_and_return_the_network(module)
     X, Y = sample(net, 4_000, random_state=1)
     whitening = Whitening.of(np.zeros(6), X.T @ X / len(X))
     source = Mapped(ArraySource(X, Y), whitening)
-    estimate = estimated(module.ALGORITHM, Call(source, task_of(source, None), np.random.default_rng(0), Deadline()))
+    estimate = run_algorithm(
+        module.ALGORITHM, Call(source, task_of(source, None), np.random.default_rng(0), Deadline())
+    )
     assert estimate.network is not None
     W = estimate.network.W @ whitening.matrix.T
     assert compare(Network(W, None, estimate.network.A).normal_form(), net).weight_error <= BOUND
@@ -106,13 +108,13 @@ def test_noise_and_missing_rank_are_said_with_their_figure(module) -> None:  # t
     net = teacher(5, 3, 5, kind="orthonormal", bias=0.0, random_state=2)
     X, Y = sample(net, 2_000, noise=1e-3, random_state=2)
     noisy = ArraySource(X, Y)
-    estimate = estimated(module.ALGORITHM, Call(noisy, task_of(noisy, 3), np.random.default_rng(0), Deadline()))
+    estimate = run_algorithm(module.ALGORITHM, Call(noisy, task_of(noisy, 3), np.random.default_rng(0), Deadline()))
     assert estimate.network is None
     assert "σ_4/σ_1" in estimate.notes[0]
     A = net.A.copy()
     A[:, 2] = A[:, 0] - A[:, 1]
     flat = ArraySource(X, Network(net.W, None, A)(X))
-    estimate = estimated(module.ALGORITHM, Call(flat, task_of(flat, 3), np.random.default_rng(0), Deadline()))
+    estimate = run_algorithm(module.ALGORITHM, Call(flat, task_of(flat, 3), np.random.default_rng(0), Deadline()))
     assert estimate.network is None
     assert "rank 2" in estimate.notes[0]
 
@@ -121,7 +123,7 @@ def test_noise_that_fills_all_outputs_is_never_called_exact() -> None:
     net = teacher(5, 5, 5, kind="gaussian", bias=0.0, random_state=3)
     X, Y = sample(net, 3_000, noise=1e-6, random_state=3)
     source = ArraySource(X, Y)
-    estimate = estimated(tensor.ALGORITHM, Call(source, task_of(source, 5), np.random.default_rng(0), Deadline()))
+    estimate = run_algorithm(tensor.ALGORITHM, Call(source, task_of(source, 5), np.random.default_rng(0), Deadline()))
     assert estimate.network is None
     assert "0 of 5 units exact" in estimate.notes[-1]
     assert len(estimate.starts) == 1
@@ -139,7 +141,7 @@ def test_units_that_are_not_orthonormal_are_told_by_ica() -> None:
     net = teacher(5, 3, 4, kind="near_parallel", angle=0.9, bias=0.0, random_state=0)
     X, Y = sample(net, 5_000, random_state=0)
     source = ArraySource(X, Y)
-    estimate = estimated(ica.ALGORITHM, Call(source, task_of(source, 3), np.random.default_rng(0), Deadline()))
+    estimate = run_algorithm(ica.ALGORITHM, Call(source, task_of(source, 3), np.random.default_rng(0), Deadline()))
     assert any("two of its rows have cosine 0.62" in note for note in estimate.notes)
 
 

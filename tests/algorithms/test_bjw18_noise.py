@@ -8,7 +8,7 @@ from neurecover.algorithms import Call
 from neurecover.algorithms.bjw18 import corruption, guesses, projection
 from neurecover.data import ArraySource
 from neurecover.matching import compare
-from neurecover.pipeline import estimated, recover
+from neurecover.pipeline import recover, run_algorithm
 from neurecover.reproduce.bjw18 import conditioned_teacher
 from neurecover.reproduce.bjw18_noise import fixed_noises
 from neurecover.search import Task
@@ -102,7 +102,7 @@ def test_outputs_that_are_not_low_rank_plus_sparse_are_said_so() -> None:
     net = teacher(6, 3, 20, kind="gaussian", bias=0.0, random_state=0)
     X, Y = sample(net, 1_000, noise=0.3, random_state=0)
     task = Task(RELU, 6, 20, 1_000, False, 3)
-    estimate = estimated(corruption.ALGORITHM, Call(ArraySource(X, Y), task, np.random.default_rng(0), Deadline()))
+    estimate = run_algorithm(corruption.ALGORITHM, Call(ArraySource(X, Y), task, np.random.default_rng(0), Deadline()))
     assert estimate.network is None
     assert "not low rank plus sparse" in estimate.notes[0]
     refusal = corruption.ALGORITHM.refuse(Task(RELU, 6, 3, 1_000, False, 3))

@@ -11,7 +11,7 @@ from neurecover.algorithms.bjw18 import enumeration, parallel
 from neurecover.data import ArraySource
 from neurecover.matching import compare
 from neurecover.models import Network
-from neurecover.pipeline import estimated
+from neurecover.pipeline import run_algorithm
 from neurecover.reproduce.bjw18 import pattern_inputs
 from neurecover.search import Task
 from neurecover.simulate import sample, teacher
@@ -90,7 +90,7 @@ def test_outputs_that_no_network_gives_are_not_called_exact() -> None:
     rng = np.random.default_rng(0)
     X, Y = rng.standard_normal((30, 3)), rng.standard_normal((30, 2))
     source = ArraySource(X, Y)
-    estimate = estimated(enumeration.ALGORITHM, Call(source, Task(RELU, 3, 2, 30, False, 2), rng, Deadline()))
+    estimate = run_algorithm(enumeration.ALGORITHM, Call(source, Task(RELU, 3, 2, 30, False, 2), rng, Deadline()))
     assert estimate.network is None
     assert "no 2 ReLU units" in estimate.notes[0]
 
@@ -158,7 +158,7 @@ def test_one_output_noise_and_biases_are_refused_or_said() -> None:
     net = teacher(4, 3, 2, bias=0.0, random_state=0)
     X, Y = sample(net, 1_000, noise=1e-6, random_state=0)
     source = ArraySource(X, Y)
-    estimate = estimated(
+    estimate = run_algorithm(
         parallel.ALGORITHM, Call(source, Task(RELU, 4, 2, 1_000, False, 3), np.random.default_rng(0), Deadline())
     )
     assert estimate.network is None

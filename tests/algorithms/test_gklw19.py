@@ -34,7 +34,7 @@ from neurecover.data import ArraySource, Mapped, Whitening, oracle, reduce, spli
 from neurecover.data.oracles.reflected import Reflected, with_reflections
 from neurecover.matching import compare
 from neurecover.models import Network, Student, as_student
-from neurecover.pipeline import estimated
+from neurecover.pipeline import run_algorithm
 from neurecover.reproduce.gklw19 import paper_errors
 from neurecover.search import Task
 from neurecover.simulate import sample, teacher
@@ -223,9 +223,9 @@ def test_lemma_19_is_the_limit_of_the_samples() -> None:
     rng = np.random.default_rng(9)
     W = rng.standard_normal((3, 4))
     X = rng.standard_normal((400_000, 4))
-    estimated = augmented(W, ArraySource(X, X[:, :1]))
+    run_algorithm = augmented(W, ArraySource(X, X[:, :1]))
     closed = gaussian_augmented(W)
-    np.testing.assert_allclose(estimated, closed, atol=0.25)
+    np.testing.assert_allclose(run_algorithm, closed, atol=0.25)
     # A rotation of the units and the inputs together leaves the singular values alone.
     Q = np.linalg.qr(rng.standard_normal((4, 4)))[0]
     turned, plain = (np.linalg.svd(gaussian_augmented(V), compute_uv=False) for V in (W @ Q, W))
@@ -280,7 +280,7 @@ def test_asymmetric_inputs_are_detected_and_said(inputs: str) -> None:
     test = symmetry_test(ArraySource(X, Y), np.random.default_rng(0))
     assert not test.symmetric
     task = Task(net.activation, 10, 10, len(X), False, 10)
-    estimate = estimated(ALGORITHM, Call(ArraySource(X, Y), task, np.random.default_rng(0), Deadline()))
+    estimate = run_algorithm(ALGORITHM, Call(ArraySource(X, Y), task, np.random.default_rng(0), Deadline()))
     assert "not symmetric" in estimate.notes[0]
     assert "χ² =" in estimate.notes[0]
 
@@ -297,7 +297,7 @@ def test_the_method_says_what_it_cannot_do() -> None:
 def test_degenerate_outputs_give_no_estimate_and_say_why() -> None:
     net = Network(np.eye(3), None, np.ones((3, 3)))  # one combination of the units, three times
     X, Y = sample(net, 500, random_state=0)
-    estimate = estimated(
+    estimate = run_algorithm(
         ALGORITHM,
         Call(ArraySource(X, Y), Task(net.activation, 3, 3, 500, False, 3), np.random.default_rng(0), Deadline()),
     )

@@ -7,7 +7,7 @@ from certificate_facts import facts
 from neurecover.certificate import Evidence
 from neurecover.certificate.checks import held_out
 from neurecover.data import ArraySource, Prepared, Source, prepare_samples, with_misfits
-from neurecover.data.preparing import FEWEST, SEALED
+from neurecover.data.options import PrepareOptions
 from neurecover.statistics import Residuals
 
 
@@ -42,7 +42,7 @@ def test_nothing_looks_at_those_that_judge() -> None:
     assert after is not None
     assert after.sealed is after.judges
     assert not rows_of(after.judges) & model.seen
-    assert after.judges.count() == max(FEWEST, int(SEALED * len(Z)))
+    assert after.judges.count() == max(PrepareOptions().fewest, int(PrepareOptions().sealed * len(Z)))
     joined = rows_of(after.train) - rows_of(given.train)
     assert joined <= {Z[7].tobytes(), Z[30].tobytes()}
     assert len(joined) == after.n_joined > 0

@@ -1,13 +1,12 @@
 """The information of more weights than a matrix is formed for, known by its products."""
 
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import neurecover as nr
-from neurecover.certificate import Case, CertificateOptions
+from neurecover.certificate import CertificateOptions
 from neurecover.certificate.information.many_weights import ManyWeights, System, by_products
 from neurecover.certificate.information.matrix import Information
 from neurecover.certificate.information.normal_form import ToNormalForm
@@ -18,7 +17,7 @@ from neurecover.fit.point import Point
 from neurecover.fit.products import Products
 from neurecover.fit.samples import Samples
 from neurecover.models import DeepNetwork, Network, as_student, free_directions, jacobian
-from neurecover.pipeline import running
+from neurecover.pipeline.options import PipelineOptions
 from neurecover.simulate import sample, teacher
 from neurecover.statistics import InformationSums
 
@@ -171,17 +170,14 @@ def test_drawn_errors_bound_those_of_the_matrix() -> None:
     assert 0.8 * widen**2 < ratio.mean() < 1.2 * widen**2
 
 
-@pytest.fixture
-def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "Case", partial(Case, options=CertificateOptions(max_parameters=50)))
+FEW_ARE_MANY = PipelineOptions(certificate=CertificateOptions(max_parameters=50))
 
 
-@pytest.mark.usefixtures("few_are_many")
 @pytest.mark.parametrize("p", [1, 3])
 def test_a_recovery_of_many_weights_is_exact(p: int, tmp_path: Path) -> None:
     truth = teacher(8, 8, p, random_state=6)
     X, Y = sample(truth, 600, random_state=6)
-    found = nr.recover(X, Y, 8, random_state=6)
+    found = nr.recover(X, Y, 8, random_state=6, options=FEW_ARE_MANY)
     assert found.certificate.verdict == "exact"
     assert nr.compare(found.network, truth).weight_error < 1e-10
     assert "tested by products" in next(c.sentence for c in found.certificate.checks if c.name == "size")
@@ -191,20 +187,18 @@ def test_a_recovery_of_many_weights_is_exact(p: int, tmp_path: Path) -> None:
     assert nr.Recovery.load(tmp_path / "found.npz").certificate.verdict == "exact"
 
 
-@pytest.mark.usefixtures("few_are_many")
 def test_many_weights_under_noise_are_not_certified() -> None:
     truth = teacher(8, 8, random_state=7)
     X, Y = sample(truth, 1_500, noise=0.05, random_state=7)
-    found = nr.recover(X, Y, 8, random_state=7)
+    found = nr.recover(X, Y, 8, random_state=7, options=FEW_ARE_MANY)
     assert found.certificate.verdict in ("approximate", "failed")
     assert any(c.name == "size" and not c.passed for c in found.certificate.checks)
 
 
 @pytest.mark.usefixtures("steps_for_seconds")
-@pytest.mark.usefixtures("few_are_many")
 def test_many_weights_that_the_samples_leave_open_are_not_exact() -> None:
     truth = teacher(8, 8, random_state=8)
     X, _ = sample(truth, 900, random_state=8)
     X[:, 5] = np.where(np.arange(900) < 4, X[:, 5], 0.0)  # four samples show a column
-    found = nr.recover(X, truth(X), 8, random_state=8, time_budget=10)
+    found = nr.recover(X, truth(X), 8, random_state=8, time_budget=10, options=FEW_ARE_MANY)
     assert found.certificate.verdict != "exact"

@@ -208,7 +208,7 @@ def test_what_a_library_prints_by_itself_is_no_part_of_the_answer() -> None:
     code = (
         "import ctypes\n"
         "from neurecover.cli import machine\n"
-        "with machine.libraries_aside():\n"
+        "with machine.libraries_to_stderr():\n"
         "    ctypes.CDLL(None).puts(b'a solver speaks')\n"
         "machine.answer({'seconds': 1})\n"
     )

@@ -6,7 +6,7 @@ from sklearn.datasets import load_digits
 
 import neurecover as nr
 from neurecover.data import ArraySource, prepare_samples, side_by_side, with_misfits
-from neurecover.data.preparing import SCARCE
+from neurecover.data.options import PrepareOptions
 from neurecover.fit import EXACT
 from neurecover.models import Network
 from neurecover.search import Task
@@ -78,7 +78,7 @@ def test_rows_that_alone_show_a_column_are_not_held_out() -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((1_000, 3))
     X[:, 2] = 0.0
-    X[: SCARCE - 1, 2] = 1.0
+    X[: PrepareOptions().scarce - 1, 2] = 1.0
     given = prepare_samples(ArraySource(X, X[:, :1]), True, rng)
     held = given.holdout.collect()[0] @ given.whitening.matrix.T @ given.moments.covariance[:3, :3]
     assert 80 <= len(held) <= 120

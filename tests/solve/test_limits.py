@@ -38,15 +38,14 @@ def test_limits_are_nested_and_end_with_their_block() -> None:
     afford(1e20)
 
 
-def test_what_was_not_tested_in_time_is_not_vouched_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_tested_in_time_is_not_vouched_for() -> None:
     """Were the certificate's passes made all the same, the verdict would be exact."""
-    from neurecover.pipeline import running
+    from neurecover.pipeline.options import PipelineOptions
 
     X, Y = nr.simulate.sample(nr.simulate.teacher(4, 3, random_state=0), 400, random_state=0)
     assert nr.recover(X, Y, 3, random_state=0, time_budget=100.0).certificate.verdict == "exact"
-    monkeypatch.setattr(running, "LATE", -1e9)
-    monkeypatch.setattr(running, "LATE_SHARE", -1e9)
-    recovery = nr.recover(X, Y, 3, random_state=0, time_budget=100.0)
+    none = PipelineOptions(late=-1e9, late_share=-1e9)
+    recovery = nr.recover(X, Y, 3, random_state=0, time_budget=100.0, options=none)
     assert recovery.certificate.verdict == "approximate"
     assert "time_budget" in recovery.certificate.reasons[0]
     assert recovery.certificate.standard_errors is None

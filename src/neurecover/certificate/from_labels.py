@@ -88,7 +88,7 @@ def _signal(seen: Labelled) -> Check:
 
 
 def _generalisation(seen: Labelled) -> Check:
-    """Wrong held-out labels are binomial where the model is right."""
+    """Check the number of wrong held-out labels, which is binomial if the model is right."""
     p_value = float(bdtrc(seen.wrong - 1, seen.n_holdout, min(seen.expected, 1.0))) if seen.wrong else 1.0
     sentence = (
         f"{seen.wrong} of {seen.n_holdout} held-out labels are on the wrong side; flipped labels and the errors of the "
@@ -144,7 +144,7 @@ def _precision(seen: Labelled) -> Check:
 
 
 def _resolution(seen: Labelled) -> Check:
-    """What the labels cannot show, which decides nothing.
+    """Say which further halfspace would go unnoticed; it decides nothing.
 
     A halfspace more costs (d + 1) log n of BIC, and a label that it explains is worth 2 log (1 − η₁)/η₀. A boundary
     between two true ones misses half of what lies between them.

@@ -270,7 +270,7 @@ def certify_queried(
 def _rounding(case: QueriedCase) -> Check:
     asked = case.asked
     level = "which rounding explains" if asked.at_rounding else "more than rounding explains"
-    sentence = f"On fresh questions, near and far, the residual is {asked.residual:.2g} of the answers, {level}."
+    sentence = f"On held-out queries, near and far, the residual is {asked.residual:.2g} of the answers, {level}."
     # Without a limit: every answer is held against its own rounding.
     return Check("rounding", asked.at_rounding and not case.coarse, asked.residual, None, sentence)
 

@@ -66,6 +66,6 @@ class Sides:
         return np.count_nonzero(few) == 1 and bool(np.all((self.on >= self.needed) & (self.off >= 2), where=few))
 
     def unseen(self, either: bool) -> int:
-        """Return how many units are never on, or with `either` on one side alone."""
+        """Return how many units are never on or, with `either`, never on or never off."""
         never = (self.on == 0) | (self.off == 0) if either else self.on == 0
         return int(np.count_nonzero(never))

@@ -70,7 +70,7 @@ ALWAYS_SAID = ("rounding", "digits", "noise", "output digits", "open weights", "
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was checked: `figure` was measured, `limit` is what it was held against, and a sentence says it.
+    """One check: the measured `figure`, the `limit` it was compared with, and a sentence that says the result.
 
     figure and limit are None where the check is a plain fact. `remedy` says what to do where it failed and more samples
     are not what it takes; `n_wanted` is how many samples would have met the limit, 0 where their number does not.
@@ -112,7 +112,7 @@ class ParameterArrays(Mapping[str, np.ndarray]):
         return f"ParameterArrays({', '.join(f'{name} {array.shape}' for name, array in self.items())})"
 
     def largest(self, *names: str) -> float:
-        """The largest entry of the arrays named, or of all."""
+        """Return the largest entry of the named arrays, or of all."""
         return max((float(self[name].max(initial=0.0)) for name in names or self), default=0.0)
 
 
@@ -164,23 +164,23 @@ class Certificate:
 
 
 def passed(checks: Iterable[Check], names: Iterable[str]) -> bool:
-    """Whether each of the checks named was made and passed, however often."""
+    """Return whether every named check was made and passed each time."""
     made = {name: [check.passed for check in checks if check.name == name] for name in names}
     return all(results and all(results) for results in made.values())
 
 
 def needs_of(checks: tuple[Check, ...]) -> dict[str, tuple[str, ...]]:
-    """The checks that every verdict needs, which labels need others for than outputs do."""
+    """Return the checks that each verdict needs; those for labels differ from those for outputs."""
     return NEEDS_OF_LABELS if any(check.name == "labels" for check in checks) else NEEDS
 
 
 def verdict_of(checks: tuple[Check, ...]) -> str:
-    """The best verdict all of whose checks were made and passed."""
+    """Return the best verdict all of whose checks were made and passed."""
     return next((verdict for verdict, names in needs_of(checks).items() if passed(checks, names)), "failed")
 
 
 def reasons_of(checks: tuple[Check, ...]) -> tuple[str, ...]:
-    """What stood in the way of a better verdict, then what is said in any case, then what belongs to no verdict."""
+    """Return the sentences that prevented a better verdict, then those said in any case, then all others."""
     verdict = verdict_of(checks)
     wanted = {name for names in needs_of(checks).values() for name in names} | {"time"}
     against = [] if verdict in ("exact", "statistical") else [c for c in checks if not c.passed and c.name in wanted]

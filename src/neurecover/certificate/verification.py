@@ -41,7 +41,7 @@ class Verification:
         return bool(np.all((self.unexplained <= 1 - DEFAULTS.good_r2) | (self.mse <= self.rounding**2)))
 
     def within_noise(self, certificate: Certificate) -> bool:
-        """Whether E[r²] is at most three standard errors above the noise that the network's certificate states.
+        """Return whether E[r²] is at most three standard errors above the noise that the network's certificate states.
 
         For Gaussian noise a mean of N squares has relative variance 2/N; the noise itself was measured on the samples
         of the fit.
@@ -54,7 +54,7 @@ class Verification:
 
 
 def verify(network: Model, X: Any, Y: Any = None) -> Verification:
-    """The residuals of a network on every sample: arrays X (n, d) and Y, or X alone as a path or a data source."""
+    """Return the residuals of a network on samples: arrays X (n, d) and Y, or X alone as a path or a data source."""
     source = as_source(X, Y)
     ours, theirs = (network.n_inputs, network.n_outputs), (source.n_inputs, source.n_outputs)
     if ours != theirs:

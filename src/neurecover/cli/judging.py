@@ -1,4 +1,4 @@
-"""The commands about a network that is there: verify, compare, report, export."""
+"""The commands about a network that was found: verify, compare, report, export."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,16 @@ import neurecover as nr
 from neurecover import terminal
 from neurecover.cli import machine
 from neurecover.cli.app import APPROXIMATE, FAILED, OK, app
-from neurecover.cli.options import Inputs, Json, Outputs, Samples, check_target, check_there, loaded, opened
+from neurecover.cli.options import (
+    Inputs,
+    Json,
+    Outputs,
+    Samples,
+    check_exists,
+    check_target,
+    load_network,
+    open_samples,
+)
 from neurecover.models.formats.files import write_whole
 from neurecover.terminal import say, working
 
@@ -35,7 +44,7 @@ def verify(
       neurecover verify net.npz samples.npz
       neurecover verify net.npz table.csv --outputs y --json
     """
-    net, source = loaded(network), opened(samples, inputs, outputs)
+    net, source = load_network(network), open_samples(samples, inputs, outputs)
     with working("verify"):
         verification = nr.verify(net, source)
     found = _recovery(network)
@@ -44,7 +53,7 @@ def verify(
     elif found is not None and verification.within_noise(found.certificate):
         sentence, status = "The residual is no larger than the noise that the network's certificate states.", OK
     elif verification.predicts:
-        sentence = "The network predicts these samples, R² ≥ 0.9, but not to rounding nor to a noise that is known."
+        sentence = "The network predicts these samples, R² ≥ 0.9, but neither to rounding nor to a known noise."
         status = APPROXIMATE
     else:
         sentence, status = "The network does not predict these samples: R² is below 0.9.", FAILED
@@ -72,7 +81,7 @@ def compare(
     Example:
       neurecover compare net.npz truth.npz
     """
-    comparison = nr.compare(loaded(network), loaded(truth), up_to_sign=up_to_sign)
+    comparison = nr.compare(load_network(network), load_network(truth), up_to_sign=up_to_sign)
     if json:
         machine.answer(machine.plain(comparison))
     else:
@@ -91,22 +100,22 @@ def report(
 ) -> None:
     """Write a report of a recovery: one HTML file.
 
-    It has the verdict and its checks, weights, units, fit, residuals and stages, needs nothing else and asks for
-    nothing: it can be mailed and archived.
+    It shows the verdict and its checks, weights, units, fit, residuals and stages, and loads nothing from outside, so
+    that it can be mailed and archived.
 
     \b
     Examples:
       neurecover report net.npz
       neurecover report net.npz --truth truth.npz --samples samples.npz -o report.html
     """
-    check_there(recovery)
+    check_exists(recovery)
     target = out if out is not None else recovery.with_suffix(".html")
     check_target(target, ".html")
     found = _recovery(recovery)
     if found is None:
         raise ValueError(f"{recovery} holds no recovery: a report is of a file that `recover` or `extract` wrote.")
-    known = None if truth is None else loaded(truth)
-    source = None if samples is None else opened([samples])
+    known = None if truth is None else load_network(truth)
+    source = None if samples is None else open_samples([samples])
     with working("report"):
         found.to_html(target, known, source)
     say(f"Wrote the report to {target}.")
@@ -129,7 +138,7 @@ def export(
       neurecover export net.npz net.json
       neurecover export net.npz bare.npz
     """
-    net, suffix = loaded(network), out.suffix.lower()
+    net, suffix = load_network(network), out.suffix.lower()
     if suffix not in FORMS:
         raise ValueError(f"{out}: expected a name that ends in {', '.join(FORMS)}. Got {out.suffix or 'none'!r}.")
     if dtype != "float64" and suffix != ".onnx":
@@ -148,8 +157,8 @@ def export(
 
 
 def _recovery(path: Path) -> nr.Recovery | None:
-    """What `recover` or `extract` wrote; None for a bare network."""
-    loaded(path)
+    """Read what `recover` or `extract` wrote; return None for a network without a certificate."""
+    load_network(path)
     try:
         return nr.Recovery.load(path)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Answers for programs: one JSON object on standard output, in which what is no finite number is null."""
+"""Answers for programs: one JSON object on standard output, with null for every number that is not finite."""
 
 import ctypes
 import dataclasses
@@ -24,10 +24,10 @@ def answer(facts: Mapping[str, Any]) -> None:
 
 
 @contextmanager
-def libraries_aside() -> Iterator[None]:
-    """Within it what a library prints by itself, as HiGHS does at times, goes to standard error: the answer is alone.
+def libraries_to_stderr() -> Iterator[None]:
+    """Send what libraries print by themselves, as HiGHS does at times, to standard error: the answer stands alone.
 
-    C's own buffer is emptied before standard output is given back, or it would be printed there at the end.
+    C's own buffer is flushed before standard output is restored, or it would be printed there at the end.
     """
     try:
         sys.stdout.flush()
@@ -51,7 +51,7 @@ def as_json(facts: Mapping[str, Any]) -> str:
 
 
 def recovery_facts(recovery: nr.Recovery, out: Path | None) -> dict[str, Any]:
-    """What a `Recovery` holds, but for the excerpt of its samples."""
+    """Return what a `Recovery` holds, except the excerpt of its samples."""
     certificate = recovery.certificate
     return {
         "verdict": certificate.verdict,
@@ -75,7 +75,7 @@ def recovery_facts(recovery: nr.Recovery, out: Path | None) -> dict[str, Any]:
 
 
 def network_facts(network: Model | None) -> dict[str, Any] | None:
-    """The arrays of a network by the names of its file, its kind and its sizes."""
+    """Return the arrays of a network by the names in its file, its kind and its sizes."""
     if network is None:
         return None
     sizes = {name: getattr(network, name) for name in ("n_inputs", "n_hidden", "n_outputs", "n_parameters")}
@@ -84,7 +84,7 @@ def network_facts(network: Model | None) -> dict[str, Any] | None:
 
 
 def plain(value: Any) -> Any:
-    """Numbers, texts, lists and objects alone; floating-point numbers that can be read back to the last bit."""
+    """Convert to numbers, texts, lists and dicts that JSON can write; floats can be read back to the last bit."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):

@@ -42,7 +42,7 @@ def _reproductions() -> "dict[str, Experiment]":
 
 
 def _names(experiments: "Callable[[], dict[str, Experiment]]") -> list[str]:
-    """Return what a shell may complete, which is nothing where there are no benchmarks."""
+    """Return the names that a shell may complete: none without the benchmarks."""
     with suppress(ValueError):
         return [*experiments(), "all"]
     return []
@@ -79,7 +79,7 @@ def bench(name: Benchmark = None, out: Folder = Path("results")) -> None:
 
 @app.command()
 def reproduce(name: Figure = None, out: Folder = Path("results")) -> None:
-    """Measure a figure or statement of one of the papers anew and save its table.
+    """Reproduce a figure or statement of one of the papers and save its table.
 
     \b
     Examples:

@@ -1,4 +1,4 @@
-"""Options that several commands share, and what is made of them: columns, widths, files to read and to write."""
+"""Options that several commands share, and how they are read: columns, widths, files to read and to write."""
 
 import os
 import re
@@ -15,7 +15,7 @@ from neurecover.data import Source
 
 
 def among(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """For a shell: the known words that begin as the one that is typed."""
+    """Return a function that completes a word in the shell: it lists the known words with the same beginning."""
     return lambda incomplete: [word for word in known() if word.startswith(incomplete)]
 
 
@@ -46,25 +46,25 @@ Method = Annotated[
 OwnMethod = Annotated[
     str,
     typer.Option(
-        help="A name from `neurecover methods`, but for least_squares, which is the finisher itself.",
+        help="A name from `neurecover methods`, except least_squares, which only refines others.",
         autocompletion=among(lambda: [method.name for method in nr.methods() if method.run is not None]),
     ),
 ]
 ActivationOrAuto = Annotated[
     str, typer.Option(help="auto, or the hidden units' function: relu, leaky_relu(0.1), tanh, softplus, …")
 ]
-TimeBudget = Annotated[float | None, typer.Option(help="Seconds after which no new work is begun.")]
+TimeBudget = Annotated[float | None, typer.Option(help="Seconds after which no new work is started.")]
 NoBias = Annotated[bool, typer.Option("--no-bias", help="Fix all biases and the offset at zero.")]
 Affine = Annotated[bool, typer.Option("--affine", help="Seek a linear term C x beside the hidden units.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON object on standard output.")]
 
 
-def opened(
+def open_samples(
     samples: list[Path], inputs: str | None = None, outputs: str | None = None, weight: str | None = None
 ) -> Source:
-    """The samples of a file or of a pair of files."""
+    """Open the samples of a file or of a pair of files."""
     for path in samples if len(samples) <= 2 else ():
-        check_there(path)
+        check_exists(path)
     where = samples[0] if len(samples) == 1 else tuple(samples)
     try:
         return nr.open(where, inputs=_columns(inputs), outputs=_columns(outputs), weight=_column(weight))
@@ -76,9 +76,9 @@ def opened(
         raise
 
 
-def loaded(path: Path) -> nr.Network | nr.DeepNetwork | nr.Composite:
-    """The network of a file; one that holds samples instead is said to."""
-    check_there(path)
+def load_network(path: Path) -> nr.Network | nr.DeepNetwork | nr.Composite:
+    """Load the network of a file; raise ValueError that says so if it holds samples instead."""
+    check_exists(path)
     try:
         return nr.load(path)
     except ValueError as error:
@@ -87,8 +87,8 @@ def loaded(path: Path) -> nr.Network | nr.DeepNetwork | nr.Composite:
         raise
 
 
-def widths(text: str | None) -> int | tuple[int, ...] | None:
-    """One number, or one per hidden layer."""
+def parse_widths(text: str | None) -> int | tuple[int, ...] | None:
+    """Return one number, or one per hidden layer."""
     if text is None:
         return None
     words = [word.strip() for word in text.split(",")]
@@ -97,8 +97,8 @@ def widths(text: str | None) -> int | tuple[int, ...] | None:
     return int(words[0]) if len(words) == 1 else tuple(map(int, words))
 
 
-def check_there(path: Path) -> None:
-    """Refuse a file that is not there, with the name of one that is."""
+def check_exists(path: Path) -> None:
+    """Raise FileNotFoundError for a file that does not exist, with the name of a similar one."""
     if not path.exists():
         beside = {other.stem: str(other) for other in path.parent.iterdir()} if path.parent.is_dir() else {}
         near = get_close_matches(path.stem, beside, n=1)
@@ -107,7 +107,7 @@ def check_there(path: Path) -> None:
 
 
 def check_target(path: Path, suffix: str = ".npz", others: list[Path] | None = None) -> None:
-    """Refuse what cannot be written, or is one of the files read, while no work is lost yet."""
+    """Raise ValueError, before any work, for a file that cannot be written or that is one of the inputs."""
     if path.suffix.lower() != suffix:
         got = repr(path.suffix) if path.suffix else "no suffix"
         raise ValueError(f"{path}: expected a file name that ends in {suffix}. Got {got} instead.")
@@ -128,7 +128,7 @@ def check_folder(folder: Path) -> None:
 
 
 def check_memory(numbers: int, what: str) -> None:
-    """Refuse what would take more memory than the machine has free, before the system ends the program for it."""
+    """Raise ValueError for what takes more memory than is free, before the system kills the program."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 2**63
     if 8 * numbers > free:
         raise ValueError(f"{what} would take {8 * numbers / 2**30:,.0f} GB of memory. Choose smaller sizes.")
@@ -142,7 +142,7 @@ def _column(text: str | None) -> str | int | None:
 
 
 def _columns(text: str | None) -> list[str | int] | None:
-    """Names and positions; whole numbers are positions, a negative one counted from the end."""
+    """Return names and positions; whole numbers are positions, negative ones counted from the end."""
     if text is None:
         return None
     words = [word.strip() for word in text.split(",") if word.strip()]

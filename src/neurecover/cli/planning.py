@@ -1,4 +1,4 @@
-"""The commands that come before there is anything to recover: simulate, plan, methods."""
+"""The commands to use before a recovery: simulate, plan, methods."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,7 +9,7 @@ import neurecover as nr
 from neurecover import terminal
 from neurecover.cli import machine
 from neurecover.cli.app import app
-from neurecover.cli.options import Activation, Json, NoBias, Seed, among, check_memory, check_target, loaded
+from neurecover.cli.options import Activation, Json, NoBias, Seed, among, check_memory, check_target, load_network
 from neurecover.models import write_npz
 from neurecover.simulate.names import NAMES
 from neurecover.simulate.teachers import KINDS
@@ -89,13 +89,13 @@ def plan(
       neurecover plan --inputs 6 --hidden 4 --noise 0.1 --error 0.05
       neurecover plan truth.npz --noise 0.1
     """
-    like = None if network is None else loaded(network)
+    like = None if network is None else load_network(network)
     if like is not None and not isinstance(like, nr.Network):
         raise ValueError(f"{network}: plan needs a network of one hidden layer. Got {type(like).__name__} instead.")
     if like is None and (inputs is None or hidden is None):
         raise ValueError("plan needs the file of a network, or --inputs and --hidden.")
     if like is None and inputs is not None and hidden is not None:
-        # The inputs on which the information is taken, a hundred per parameter, and the information itself.
+        # A hundred inputs per parameter, on which the information is computed, and the information itself.
         parameters = hidden * (inputs + 1 + outputs)
         check_memory(100 * parameters * (inputs + hidden) + (parameters**2 if noise else 0), "A plan of this size")
     with working("plan"):

@@ -25,15 +25,15 @@ from neurecover.cli.options import (
     TimeBudget,
     Weight,
     Widths,
+    check_exists,
     check_target,
-    check_there,
-    loaded,
-    opened,
-    widths,
+    load_network,
+    open_samples,
+    parse_widths,
 )
 from neurecover.cli.wording import as_options
 from neurecover.data import CommandModel
-from neurecover.data.oracles.libraries import as_function as asking
+from neurecover.data.oracles.libraries import as_function
 from neurecover.terminal import say
 
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="The .npz file for the network and its certificate.")]
@@ -69,7 +69,7 @@ def recover(
     samples: Samples,
     hidden: Widths = None,
     out: Out = None,
-    depth: Annotated[int, typer.Option(min=1, help="Hidden layers, where --hidden does not say it.")] = 1,
+    depth: Annotated[int, typer.Option(min=1, help="Hidden layers, if --hidden does not say it.")] = 1,
     inputs: Inputs = None,
     outputs: Outputs = None,
     weight: Weight = None,
@@ -80,7 +80,7 @@ def recover(
     seed: Seed = 0,
     time_budget: TimeBudget = None,
     checkpoint: Annotated[
-        Path | None, typer.Option(help="A folder for what is done so far: a run that was broken off goes on from it.")
+        Path | None, typer.Option(help="A folder for the state of the run: an interrupted run continues from it.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -100,10 +100,10 @@ def recover(
     """
     if out is not None:
         check_target(out, others=samples)
-    with machine.libraries_aside():
+    with machine.libraries_to_stderr():
         recovery = nr.recover(
-            opened(samples, inputs, outputs, weight),
-            n_hidden=widths(hidden),
+            open_samples(samples, inputs, outputs, weight),
+            n_hidden=parse_widths(hidden),
             method=method,
             activation=activation,
             bias=not no_bias,
@@ -120,7 +120,7 @@ def recover(
 @app.command()
 def extract(
     model: Annotated[
-        Path | None, typer.Argument(help="An .onnx file or a saved network to be asked, in place of --command.")
+        Path | None, typer.Argument(help="An .onnx file or a saved network to query, in place of --command.")
     ] = None,
     command: Annotated[
         str | None, typer.Option(help="A program that reads rows of inputs and prints rows of outputs.")
@@ -128,21 +128,21 @@ def extract(
     inputs: Annotated[int | None, typer.Option(min=1, help="How many inputs the program reads per row.")] = None,
     hidden: Widths = None,
     depth: Annotated[int | None, typer.Option(min=1, help="Hidden layers; found if not given.")] = None,
-    budget: Annotated[int | None, typer.Option(min=1, help="How many questions may be asked in all.")] = None,
+    budget: Annotated[int | None, typer.Option(min=1, help="The largest number of queries.")] = None,
     accuracy: Annotated[
-        float | None, typer.Option(help="Error of a weight to aim at in one hidden layer; smaller asks more.")
+        float | None, typer.Option(help="Wanted error of the weights in one hidden layer; smaller takes more queries.")
     ] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="How many rows are asked at once.")] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Rows per call of the model.")] = None,
     keep: Annotated[
-        Path | None, typer.Option(help="A file for the answers: an interrupted run goes on from it.")
+        Path | None, typer.Option(help="A file for the answers: an interrupted run continues from it.")
     ] = None,
-    like: Annotated[Path | None, typer.Option(help="A file of samples, around whose inputs to ask.")] = None,
-    bounds: Annotated[str | None, typer.Option(help="LOW,HIGH: no question leaves this range.")] = None,
+    like: Annotated[Path | None, typer.Option(help="A file of samples; queries are made around its inputs.")] = None,
+    bounds: Annotated[str | None, typer.Option(help="LOW,HIGH: no query leaves this range.")] = None,
     logits: Annotated[
         bool, typer.Option("--logits", help="Take the logits of answers that are probabilities.")
     ] = False,
     samples: Annotated[
-        int | None, typer.Option(min=1, help="Recover from this many random questions, for units without kinks.")
+        int | None, typer.Option(min=1, help="Recover from this many random queries, for units without kinks.")
     ] = None,
     out: Out = None,
     activation: Annotated[str, typer.Option(help="auto, or the hidden units' function: relu, tanh, …")] = "auto",
@@ -150,7 +150,7 @@ def extract(
     time_budget: TimeBudget = None,
     json: Json = False,
 ) -> None:
-    """Recover a network by asking it, with a certificate.
+    """Extract a network by queries, with a certificate.
 
     Exit status: 0 if the verdict is exact or statistical, 3 if approximate, 4 if failed.
 
@@ -162,37 +162,37 @@ def extract(
       neurecover extract --command "python model.py" --inputs 10 --keep answers.bin --out net.npz
     """
     if (command is None) == (model is None):
-        raise ValueError("extract needs one thing to ask: the file of a network, or --command with a program.")
+        raise ValueError("extract needs one model to query: the file of a network, or --command with a program.")
     if out is not None:
         check_target(out, others=[] if model is None else [model])
     if command is not None and inputs is None:
         raise ValueError("--command needs --inputs, the number of inputs per row.")
     if model is not None:
-        check_there(model)
-    asked: Any = CommandModel(command) if command is not None else _box(model or Path())
-    box = nr.oracle(
-        asked,
+        check_exists(model)
+    queried: Any = CommandModel(command) if command is not None else _read_model(model or Path())
+    oracle = nr.oracle(
+        queried,
         inputs,
         output="logit" if logits else None,
-        like=None if like is None else _around(like, inputs or asking(asked, None).n_inputs),
-        bounds=None if bounds is None else _bounds(bounds),
+        like=None if like is None else _read_inputs(like, inputs or as_function(queried, None).n_inputs),
+        bounds=None if bounds is None else _parse_bounds(bounds),
         batch=batch,
         keep=keep,
         random_state=seed,
     )
     if samples is not None and budget is not None:
-        raise ValueError("--samples is how many questions are asked, and --budget how many may be. Give one of them.")
-    told: dict[str, Any] = {
-        "n_hidden": widths(hidden),
+        raise ValueError("--samples is the number of queries, and --budget the largest number. Give one of them.")
+    shared: dict[str, Any] = {
+        "n_hidden": parse_widths(hidden),
         "activation": activation,
         "random_state": seed,
         "time_budget": time_budget,
         "progress": terminal.err.is_terminal,
     }
     if samples is None:
-        recovery = nr.extract(box, depth=depth, query_budget=budget, accuracy=accuracy, **told)
+        recovery = nr.extract(oracle, depth=depth, query_budget=budget, accuracy=accuracy, **shared)
     else:
-        recovery = nr.recover(box, n_samples=samples, depth=depth or 1, **told)
+        recovery = nr.recover(oracle, n_samples=samples, depth=depth or 1, **shared)
     _show(recovery, out, json)
 
 
@@ -211,7 +211,7 @@ def estimate(
     time_budget: TimeBudget = None,
     json: Json = False,
 ) -> None:
-    """Show an algorithm's own answer, before the finisher.
+    """Show an algorithm's own estimate, before any refinement.
 
     Exit status: 0 if it found a network, 4 if not. Nothing is certified: for that, `neurecover recover --method`.
 
@@ -223,7 +223,7 @@ def estimate(
     if out is not None:
         check_target(out, others=samples)
     found = nr.estimate(
-        opened(samples, inputs, outputs),
+        open_samples(samples, inputs, outputs),
         n_hidden=hidden,
         method=method,
         form=form,
@@ -246,18 +246,18 @@ def estimate(
     raise typer.Exit(OK if found.network is not None else FAILED)
 
 
-def _box(path: Path) -> Any:
-    """What is asked: an ONNX file as it stands, in its own precision, or a saved network."""
-    return path if path.suffix.lower() == ".onnx" else loaded(path)
+def _read_model(path: Path) -> Any:
+    """Return the model to query: the path of an ONNX file, which runs in its own precision, or a saved network."""
+    return path if path.suffix.lower() == ".onnx" else load_network(path)
 
 
-def _around(path: Path, n_inputs: int | None) -> np.ndarray:
-    """The inputs in a file of samples; all its columns, where these are as many as the model has inputs."""
-    X, Y = opened([path]).collect()
+def _read_inputs(path: Path, n_inputs: int | None) -> np.ndarray:
+    """Return the inputs in a file of samples: all its columns if these are as many as the model has inputs."""
+    X, Y = open_samples([path]).collect()
     return np.hstack([X, Y]) if X.shape[1] + Y.shape[1] == n_inputs else X
 
 
-def _bounds(text: str) -> tuple[float, float]:
+def _parse_bounds(text: str) -> tuple[float, float]:
     try:
         low, high = map(float, text.split(","))
     except ValueError:
@@ -266,7 +266,7 @@ def _bounds(text: str) -> tuple[float, float]:
 
 
 def _show(recovery: nr.Recovery, out: Path | None, json: bool) -> NoReturn:
-    """The summary on the screen, the network and its certificate in the file, the verdict as exit status."""
+    """Show the summary, save the network and its certificate, and exit with the status of the verdict."""
     if out is not None:
         recovery.save(out)
     if json:

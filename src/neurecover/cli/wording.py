@@ -1,4 +1,4 @@
-"""Sentences of the library, which name its arguments, in the words of the command line, which has options."""
+"""Sentences of the library in the words of the command line: options in place of arguments."""
 
 import re
 
@@ -30,7 +30,7 @@ _WORDS = (
 
 
 def as_options(sentence: str) -> str:
-    """The sentence with options in place of arguments."""
+    """Return the sentence with options in place of arguments."""
     for pattern, words in _WORDS:
         sentence = re.sub(pattern, words, sentence)
     return sentence

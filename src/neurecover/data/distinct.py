@@ -1,4 +1,4 @@
-"""What occurs more than once: rows that add nothing to what the samples say, and values of outputs on a coarse grid."""
+"""Repeated rows, which add nothing to the samples, and repeated output values, which show a coarse grid."""
 
 from __future__ import annotations
 

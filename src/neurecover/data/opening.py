@@ -1,4 +1,4 @@
-"""From what a person has at hand, a path or arrays, to a source."""
+"""Open a path, a table or arrays as a source."""
 
 import os
 from pathlib import Path
@@ -120,7 +120,7 @@ def _as_source(X: Any, Y: Any) -> Source:
         return open(X)
     if Y is None and (callable(X) or hasattr(X, "predict")):
         raise ValueError(
-            f"A model is asked through an oracle: neurecover.oracle(model), with n_samples. Got a "
+            f"A model is queried through an oracle: neurecover.oracle(model), with n_samples. Got a "
             f"{type(X).__name__} instead."
         )
     if Y is None:

@@ -1,4 +1,4 @@
-"""What surrounds a pass over all samples: its number, the time that is left, and the record of where it is.
+"""A pass over all samples: its number, the time left, and the record from which it can be resumed.
 
 A run that keeps records writes, from time to time, the sums of the pass it is in and how many rows they hold. A run
 that was interrupted and is started again takes up the sums of the finished passes and continues in the middle of
@@ -68,7 +68,7 @@ class Pass(Generic[S]):
         self._cost, self._before = 0.0, self.done
 
     def advance(self, rows: int, position: int | None = None) -> None:
-        """Say that so many more rows have been added to the statistic, and record the pass if it is time to."""
+        """Count rows that were added to the statistic, and record the pass if it is time to."""
         self.done += rows
         self.position = self.done if position is None else position
         now = time.monotonic()

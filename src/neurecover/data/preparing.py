@@ -8,6 +8,7 @@ import numpy as np
 
 from neurecover.data.distinct import with_gaps, without_repeats
 from neurecover.data.loop import reduce
+from neurecover.data.options import PrepareOptions
 from neurecover.data.oracles.oracle import Oracle
 from neurecover.data.source import SMALLEST, Source
 from neurecover.data.sources.arrays import ArraySource, Block
@@ -27,46 +28,39 @@ from neurecover.statistics import (
     Together,
 )
 
-HOLDOUT = 0.1
-FEWEST = 5  # samples
-MISFITS = 0.1  # of the held-out samples may have to join the fit: if more do, it is the model that is wrong
-# Of the held-out samples judge where others have joined the fit, FEWEST of them at least. An invented network answers
-# none of them to rounding, so few will do; more of them would more often hold a switch that no other sample shows.
-SEALED = 0.1
-SCARCE = 50  # samples with another value of a column than the others, ten times the units that they may have to show
-SAMPLE = 32 * 2**20  # bytes of the rows that are kept in memory of samples that are streamed
-UNUSUAL = 8  # of them, one in so many more with unusual inputs
-FIRST = 4_096  # rows that say what is usual
+DEFAULTS = PrepareOptions()
 
 
 @dataclass(frozen=True)
 class Stream:
-    """What a first pass over streamed samples leaves for the search: whitened rows that are not held out.
+    """The rows that a first pass over streamed samples keeps for the search, whitened and not held out.
 
-    `division` says which rows are; `sample` holds the others that were kept, unusual ones first.
+    `division` says which rows are held out. `sample` has the kept rows, the `n_unusual` unusual ones first; a part of
+    it has at most one unusual row in `unusual`.
     """
 
     division: Division
     sample: ArraySource
     n_unusual: int
+    unusual: int
 
     def part(self, n: int) -> ArraySource:
-        """Return n rows, unusual ones and random ones; the whole sample if it has no more."""
+        """Return n rows, unusual and random ones; the whole sample if it has no more."""
         if n >= self.sample.count():
             return self.sample
-        unusual = min(self.n_unusual, n // UNUSUAL)
+        unusual = min(self.n_unusual, n // self.unusual)
         first = self.n_unusual - unusual
         return self.sample.select(np.r_[first : self.n_unusual, self.n_unusual : self.n_unusual + n - unusual])
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """`samples` are those of `source`, whitened; `train` and `holdout` are disjoint parts of them.
+    """Whitened samples, divided into those to fit (`train`) and those held out (`holdout`).
 
-    `moments` and `whitening` count every row once; `by_weight` are the moments with weights, where rows have any.
-    `n_given` is how many rows there were before those that repeat others were left out, `precision` the digits of the
-    outputs. `stream` is there where the samples are too many to be held. Where `n_joined` held-out samples were fitted
-    after all, `sealed` are those that nothing has looked at.
+    `samples` are those of `source`, whitened. `moments` and `whitening` count every row once, `by_weight` by its
+    weight, if rows have weights. `n_rows` counts the rows before repeated ones were left out, and `precision` is that
+    of the outputs. `stream` is set if the samples do not fit into memory. If `n_joined` held-out samples have joined
+    the fit, `sealed` are those that nothing has looked at.
     """
 
     source: Source
@@ -75,7 +69,7 @@ class Prepared:
     samples: Source
     train: Source
     holdout: Source
-    n_given: int
+    n_rows: int
     precision: OutputPrecision
     stream: Stream | None = None
     by_weight: Moments | None = None
@@ -93,7 +87,7 @@ class Prepared:
 
     @property
     def fitted_moments(self) -> Moments:
-        """The moments in which rows count as they do in the fit."""
+        """The moments with rows weighted as in the fit."""
         return self.moments if self.by_weight is None else self.by_weight
 
 
@@ -101,9 +95,7 @@ def load_samples(source: Source, n_samples: int | None) -> Source:
     """Return the source as arrays if it is small; of an oracle, the first n_samples rows."""
     if n_samples is not None:
         if not isinstance(source, Oracle):
-            raise ValueError(
-                "n_samples goes with an oracle, which is asked that often. Leave it out for given samples."
-            )
+            raise ValueError("n_samples is the number of queries to an oracle. Leave it out if you give the samples.")
         source = source.with_samples(n_samples)
     if not source.streams and not isinstance(source, ArraySource):
         held = ArraySource(*source.collect(), origin=source.origin, weight=source.weights())
@@ -112,55 +104,59 @@ def load_samples(source: Source, n_samples: int | None) -> Source:
     return source
 
 
-def prepare_samples(source: Source, bias: bool, rng: np.random.Generator) -> Prepared:
+def prepare_samples(
+    source: Source, bias: bool, rng: np.random.Generator, options: PrepareOptions = DEFAULTS
+) -> Prepared:
     """Whiten the samples about the mean, or about zero without biases, and divide them at random.
 
-    Rows that repeat others exactly are left out where the samples are in memory: a copy in both parts would be no test.
-    Weights, of which those of copies add up, are scaled to mean one.
+    Of samples in memory, rows that repeat others exactly are left out: a copy in both parts would be no test. The
+    weights of copies add up, and all weights are scaled to mean one.
     """
     if source.streams:
-        return _prepared_stream(source, bias, rng)
-    n_given = source.count()
+        return _prepare_stream(source, bias, rng, options)
+    n_rows = source.count()
     copies = 0
     if isinstance(source, ArraySource):
         distinct = without_repeats(source)
-        # With weights copies of few rows are samples enough to be looked at, though not to find anything by.
-        copies = n_given - distinct.count() if source.weighted else 0
+        # Weighted copies count as samples when we check that there are enough.
+        copies = n_rows - distinct.count() if source.weighted else 0
         source = _of_mean_one(distinct)
-    moments = second_moments(without_weights(source), bias, copies)
-    by_weight = second_moments(source, bias, copies) if source.weighted else None
+    moments = second_moments(without_weights(source), bias, copies, options.fewest)
+    by_weight = second_moments(source, bias, copies, options.fewest) if source.weighted else None
     whitening = _whitening(moments, bias)
     samples = Mapped(source, whitening)
-    scarce = _scarce(source.collect()[0]) if isinstance(source, ArraySource) and len(source.input_names) else False
-    train, holdout = _divided(samples, moments.n, rng, scarce)
+    scarce: np.ndarray | bool = False
+    if isinstance(source, ArraySource) and len(source.input_names):
+        scarce = _rare_rows(source.collect()[0], options.scarce)
+    train, holdout = _divide(samples, moments.n, rng, scarce, options)
     precision = reduce(source, OutputDigits(source.n_outputs)).precision()
     if isinstance(source, ArraySource):
         precision = with_gaps(precision, source.collect()[1])
-    return Prepared(source, moments, whitening, samples, train, holdout, n_given, precision, None, by_weight)
+    return Prepared(source, moments, whitening, samples, train, holdout, n_rows, precision, None, by_weight)
 
 
-def with_misfits(given: Prepared, model: Model, exact: float) -> Prepared | None:
-    """Return the samples with held-out ones that a model on whitened inputs does not answer among those to be fitted.
+def with_misfits(prepared: Prepared, model: Model, exact: float, options: PrepareOptions = DEFAULTS) -> Prepared | None:
+    """Move held-out samples that a model on whitened inputs predicts wrongly to those to be fitted.
 
-    `exact` is Σ r² / Σ y² of a sample that is answered to rounding. Some held-out samples stay sealed: neither this nor
-    anything else looks at them, and they alone can judge afterwards. None where no other one is missed, where more than
-    MISFITS are, which says that it is the model that is wrong, or where there are too few to seal some.
+    `exact` is Σ r² / Σ y² of a sample that is predicted to rounding. Some held-out samples stay sealed: nothing looks
+    at them, and they alone judge afterwards. Return None if no other sample is wrong, if so many are that the model is
+    wrong, or if there are too few to seal some.
     """
-    (X, Y), (Z, known), sealed = given.train.collect(), given.holdout.collect(), given.sealed
-    if given.holdout.weighted:
+    (X, Y), (Z, known), sealed = prepared.train.collect(), prepared.holdout.collect(), prepared.sealed
+    if prepared.holdout.weighted:
         return None
     if sealed is None:
-        count = max(FEWEST, int(SEALED * len(Z)))
+        count = max(options.fewest, int(options.sealed * len(Z)))
         kept = np.isin(np.arange(len(Z)), np.linspace(0, len(Z) - 1, min(count, len(Z))).astype(int))
-        sealed = Block(Z[kept], known[kept], given.samples)
+        sealed = Block(Z[kept], known[kept], prepared.samples)
         Z, known = Z[~kept], known[~kept]
     apart = np.sum((model(Z) - known) ** 2, axis=1) > exact * np.mean(np.sum(Y**2, axis=1))
     joining = int(np.count_nonzero(apart))
-    if not 0 < joining <= MISFITS * len(Z):
+    if not 0 < joining <= options.misfits * len(Z):
         return None
-    train = Block(np.vstack([X, Z[apart]]), np.vstack([Y, known[apart]]), given.samples)
-    holdout = Block(Z[~apart], known[~apart], given.samples)
-    return replace(given, train=train, holdout=holdout, sealed=sealed, n_joined=given.n_joined + joining)
+    train = Block(np.vstack([X, Z[apart]]), np.vstack([Y, known[apart]]), prepared.samples)
+    holdout = Block(Z[~apart], known[~apart], prepared.samples)
+    return replace(prepared, train=train, holdout=holdout, sealed=sealed, n_joined=prepared.n_joined + joining)
 
 
 def _of_mean_one(source: ArraySource) -> ArraySource:
@@ -171,22 +167,22 @@ def _of_mean_one(source: ArraySource) -> ArraySource:
     return source.with_weight(None if np.all(weight == weight[0]) else weight / weight.mean())
 
 
-def second_moments(source: Source, bias: bool = True, copies: int = 0) -> Moments:
+def second_moments(source: Source, bias: bool = True, copies: int = 0, fewest: int = DEFAULTS.fewest) -> Moments:
     """Compute second moments about the first sample, which keeps large means from cancelling digits.
 
-    `copies` are rows that were left out as repeats of these and count among the fewest that there have to be.
+    Raise ValueError for fewer than `fewest` samples, among which `copies` count: rows that were left out as repeats.
     """
     X, Y = next(source.blocks(1))
     origin = np.concatenate([X[0], Y[0]]).astype(np.float64) if bias else None
     moments = reduce(source, Moments(source.n_inputs, source.n_outputs, origin=origin))
-    _check_enough(source, moments, copies)
+    _check_enough(source, moments, fewest, copies)
     return moments
 
 
-def _check_enough(source: Source, moments: Moments, copies: int = 0) -> None:
-    if moments.n + copies < FEWEST:
+def _check_enough(source: Source, moments: Moments, fewest: int, copies: int = 0) -> None:
+    if moments.n + copies < fewest:
         raise ValueError(
-            f"{source.origin}: expected at least {FEWEST} samples, to hold one out. Got {moments.n} instead."
+            f"{source.origin}: expected at least {fewest} samples, to hold one out. Got {moments.n} instead."
         )
     size = np.sqrt(np.diag(moments.second) + moments.mean**2)
     faint = np.flatnonzero((size > 0.0) & (size < SMALLEST))
@@ -204,15 +200,15 @@ def _whitening(moments: Moments, bias: bool) -> Whitening:
     return Whitening.of(mean, moments.covariance[:d, :d] if bias else moments.xx)
 
 
-def _prepared_stream(source: Source, bias: bool, rng: np.random.Generator) -> Prepared:
+def _prepare_stream(source: Source, bias: bool, rng: np.random.Generator, options: PrepareOptions) -> Prepared:
     """Take moments and a sample of the rows in one pass; a source that turns out to be small is read into memory."""
     d, p = source.n_inputs, source.n_outputs
-    first_X, first_Y = (np.asarray(part, dtype=np.float64) for part in next(source.blocks(FIRST)))
+    first_X, first_Y = (np.asarray(part, dtype=np.float64) for part in next(source.blocks(options.first_rows)))
     origin = np.concatenate([first_X[0], first_Y[0]]) if bias else None
     seeds = rng.integers(2**63, size=2)
-    division = Division(HOLDOUT, int(seeds[0]))
-    size = max(SAMPLE // (8 * (d + p)), 1)
-    kept = RowSample(p, size, size // UNUSUAL, int(seeds[1]), first_X.mean(axis=0), first_X.std(axis=0))
+    division = Division(options.holdout, int(seeds[0]))
+    size = max(options.sample_bytes // (8 * (d + p)), 1)
+    kept = RowSample(p, size, size // options.unusual, int(seeds[1]), first_X.mean(axis=0), first_X.std(axis=0))
     wanted: dict[str, Statistic] = {"moments": Moments(d, p, origin=origin), "digits": OutputDigits(p)}
     wanted["rows"] = Divided(division, train=kept)
     if source.weighted:
@@ -223,8 +219,8 @@ def _prepared_stream(source: Source, bias: bool, rng: np.random.Generator) -> Pr
     if source.weighted:
         moments = sums.part("alike", Alike).part("moments", Moments)
     if not source.streams:
-        return prepare_samples(load_samples(source, None), bias, rng)
-    _check_enough(source, moments)
+        return prepare_samples(load_samples(source, None), bias, rng, options)
+    _check_enough(source, moments, options.fewest)
     whitening = _whitening(moments, bias)
     unusual, random = rows.unusual, rows.random
     together = np.vstack([unusual, random])
@@ -235,7 +231,10 @@ def _prepared_stream(source: Source, bias: bool, rng: np.random.Generator) -> Pr
     sample.held = True
     train, holdout = (Mapped(Kept(source, division, held_out=held_out), whitening) for held_out in (False, True))
     train.n_samples, holdout.n_samples = rows.n, moments.n - rows.n
-    stream, precision = Stream(division, sample, len(unusual)), sums.part("digits", OutputDigits).precision()
+    stream, precision = (
+        Stream(division, sample, len(unusual), options.unusual),
+        sums.part("digits", OutputDigits).precision(),
+    )
     samples = Mapped(source, whitening)
     return Prepared(
         source,
@@ -251,26 +250,30 @@ def _prepared_stream(source: Source, bias: bool, rng: np.random.Generator) -> Pr
     )
 
 
-def _divided(samples: Source, n: int, rng: np.random.Generator, scarce: np.ndarray | bool) -> tuple[Source, Source]:
+def _divide(
+    samples: Source, n: int, rng: np.random.Generator, scarce: np.ndarray | bool, options: PrepareOptions
+) -> tuple[Source, Source]:
     """Return training and held-out samples, as arrays if they are small. Those that are `scarce` are not held out."""
-    fraction = max(HOLDOUT, min(FEWEST / n, 0.5))
+    fraction = max(options.holdout, min(options.fewest / n, 0.5))
     if samples.n_inputs == 0:
         return split(samples, fraction, int(rng.integers(2**31)))
     (X, Y), weight = samples.collect(), samples.weights()
     for _ in range(100):
-        held = (np.random.default_rng(int(rng.integers(2**31))).random(n) < fraction) & np.logical_not(scarce)
-        if 0.8 * fraction * n <= np.count_nonzero(held) < n:
+        held_out = (np.random.default_rng(int(rng.integers(2**31))).random(n) < fraction) & np.logical_not(scarce)
+        if 0.8 * fraction * n <= np.count_nonzero(held_out) < n:
             break
-    train, holdout = (Block(X[own], Y[own], samples, None if weight is None else weight[own]) for own in (~held, held))
+    train, holdout = (
+        Block(X[rows], Y[rows], samples, None if weight is None else weight[rows]) for rows in (~held_out, held_out)
+    )
     return train, holdout
 
 
-def _scarce(X: np.ndarray) -> np.ndarray | bool:
-    """Return a mask of the rows in which a column has another value than in nearly all rows.
+def _rare_rows(X: np.ndarray, scarce: int) -> np.ndarray | bool:
+    """Return a mask of the rows with a rare value in a column, which fewer than `scarce` rows have.
 
-    Held out they would be missing where nothing else shows that column. If they are most rows, none is.
+    The fit needs these rows, because few others show the effect of that column. Return False if they are many rows.
     """
     differs = np.median(X, axis=0) != X
     count = differs.sum(axis=0)
-    rows = differs[:, (count > 0) & (count < SCARCE)].any(axis=1)
+    rows = differs[:, (count > 0) & (count < scarce)].any(axis=1)
     return rows if np.count_nonzero(rows) < 0.2 * len(rows) else False

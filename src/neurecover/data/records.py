@@ -1,4 +1,4 @@
-"""The folder in which a run keeps where it is, so that it can be broken off at any moment and go on.
+"""The checkpoint folder of a run, from which it can be resumed after an interruption at any moment.
 
 `run.json` says what is computed from which samples (the fingerprint); `pass-3.npz` holds the sums of the third pass and
 how many rows are in them; `search.npz` what was found between passes. A file is written beside its place and moved

@@ -28,7 +28,7 @@ from neurecover.data import ArraySource, Mapped, Whitening, reduce, subsample
 from neurecover.random import as_generator
 from neurecover.statistics import Moments
 
-_SUREST = 15.0  # log-odds beyond which Gaussian tails are not to be believed
+_SUREST = 15.0  # log-odds beyond which Gaussian tails cannot be trusted
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Halfspaces:
 
     @property
     def standard_errors(self) -> ParameterArrays:
-        """Those of every entry, by the names normals and thresholds."""
+        """The standard errors of all entries, by the names normals and thresholds."""
         own = np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
         return ParameterArrays({"normals": own[:, :-1], "thresholds": own[:, -1]})
 
@@ -62,7 +62,7 @@ class Halfspaces:
 
 
 class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
-    """What both classifiers share: the fit of the union that is one class or the other."""
+    """The common part of both classifiers, which fits the union that is one of the two classes."""
 
     n_halfspaces: int | None
     max_samples: int
@@ -75,7 +75,7 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
     }
 
     def _label(self) -> Any:
-        """The class that is the union, or the intersection; None for the class that sorts last."""
+        """Return the class that is the union or the intersection; None for the class that sorts last."""
         raise NotImplementedError
 
     @_fit_context(prefer_skip_nested_validation=True)
@@ -111,10 +111,10 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
         train, held_out = split_labels(labels, rng)
         found = find_union(train, rng, self.n_halfspaces)
         judged = at_posterior_means(train, found.fit, rng)
-        # The held-out labels have spoken; now they join.
+        # The held-out labels have judged, so they can join the fit.
         fit = at_posterior_means(labels, judged, rng)
         assert fit.flips is not None
-        self.halfspaces_ = _in_inputs(fit, whitening)
+        self.halfspaces_ = _in_input_units(fit, whitening)
         self.tan_alpha_ = self.halfspaces_.angle_errors
         self.flip_rates_ = fit.flips if self._union_class == 1 else fit.flips[::-1]
         self.criteria_ = found.criteria
@@ -123,7 +123,7 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """The log-odds of classes_[1] against classes_[0], (n,); labels that were flipped are not counted on."""
+        """Return the log-odds (n,) of the true class being classes_[1], not of a label that may be flipped."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
         half = self.halfspaces_
@@ -133,12 +133,12 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
         return odds if self._union_class == 1 else -odds
 
     def predict_proba(self, X: Any) -> np.ndarray:
-        """The probabilities (n, 2) that x is of either class, given how well the boundaries are known."""
+        """Return the probabilities (n, 2) of both classes, given how well the boundaries are known."""
         inside = expit(self.decision_function(X))
         return np.column_stack([1.0 - inside, inside])
 
     def predict(self, X: Any) -> np.ndarray:
-        """One of the two classes for every row of X."""
+        """Return one of the two classes for every row of X."""
         side = self.decision_function(X) > 0.0
         return self.classes_[side.astype(int)]
 
@@ -301,8 +301,11 @@ class HalfspaceIntersection(_HalfspaceClassifier):
         return self.intersection_label
 
 
-def _in_inputs(fit: UnionFit, whitening: Whitening) -> Halfspaces:
-    """w·z > t with z = Bᵀ(x − μ) is n·x > T with u = B w, n = u/‖u‖, T = (t + u·μ)/‖u‖; errors to first order."""
+def _in_input_units(fit: UnionFit, whitening: Whitening) -> Halfspaces:
+    """Return the halfspaces in the units of the inputs, with errors to first order.
+
+    w·z > t with z = Bᵀ(x − μ) is n·x > T with u = B w, n = u/‖u‖, T = (t + u·μ)/‖u‖.
+    """
     B = whitening.matrix
     assert fit.covariance is not None
     U = fit.W @ B.T
@@ -316,7 +319,7 @@ def _in_inputs(fit: UnionFit, whitening: Whitening) -> Halfspaces:
         J[d, :r] = (whitening.mean @ B - T * (n @ B)) / size[i]
         J[d, r] = 1.0 / size[i]
         C = J @ fit.covariance[i] @ J.T
-        # A unit vector that is off by e across itself is short by ‖e‖²/2 along itself, where first order has no error.
+        # A unit vector with an error e across itself loses ‖e‖²/2 along itself, which first order does not see.
         across = C[:d, :d]
         C[:d, :d] = across + 0.25 * (np.trace(across) ** 2 + 2.0 * np.sum(across**2)) * np.outer(n, n)
         covariance[i] = C

@@ -1,12 +1,12 @@
-"""Standard errors of what a fitted network predicts.
+"""Standard errors of the predictions of a fitted network.
 
 With J = ∂y/∂θ at the fit and residuals r, the parameters have the covariance
 
     C = F⁺ (Σ_i Jᵢᵀ rᵢ rᵢᵀ Jᵢ) F⁺ · n/(n − P/p),        F = Σ_i Jᵢᵀ Jᵢ,
 
-whether the noise is alike everywhere or not, and the prediction at x has diag(J(x) C J(x)ᵀ). With weights w of the
-samples √w J and √w r are in place of J and r. Directions of θ that change no output are in the null space of both F and
-J(x), so the pseudo-inverse leaves them out.
+whether the noise is the same everywhere or not, and the prediction at x has diag(J(x) C J(x)ᵀ). With weights w of the
+samples, √w J and √w r are in place of J and r. Directions of θ that change no output are in the null space of both F
+and J(x), so the pseudo-inverse leaves them out.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _NULL = 1e-13  # of the largest eigenvalue of F scaled to unit diagonal
 
 @dataclass(frozen=True, eq=False)
 class PredictionErrors:
-    """`root` (P, q) has C = root rootᵀ at `network`, whose inputs are the user's less `mean`, divided by `size`."""
+    """The `root` (P, q) of C = root rootᵀ at `network`, whose inputs are (x − mean) / size."""
 
     network: Layered
     mean: np.ndarray
@@ -36,7 +36,7 @@ class PredictionErrors:
     def of(
         cls, network: Network | DeepNetwork, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None
     ) -> PredictionErrors:
-        """From the samples (n, d) and (n, p) that the network was fitted to, and their weights (n,)."""
+        """Compute C from the samples (n, d) and (n, p) that the network was fitted to, and their weights (n,)."""
         if weight is not None:
             X, Y, weight = X[weight > 0.0], Y[weight > 0.0], weight[weight > 0.0]
         mean, size = X.mean(axis=0), X.std(axis=0)
@@ -63,7 +63,7 @@ class PredictionErrors:
         return cls(inner, mean, size, root)
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        """The standard errors (n, p) of the predictions at X (n, d)."""
+        """Return the standard errors (n, p) of the predictions at X (n, d)."""
         p, P = self.network.n_outputs, self.network.n_parameters
         errors = np.empty((len(X), p))
         for rows in _blocks(len(X), p * P):

@@ -11,18 +11,19 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from neurecover.activations import Activation
+from neurecover.data.options import PrepareOptions
 from neurecover.interop.prediction_errors import PredictionErrors
 from neurecover.models.checks import as_dense
 from neurecover.pipeline import recover
 
-_FEWEST = 5  # samples that `recover` needs, to hold one out
+_FEWEST = PrepareOptions().fewest
 
 
 class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
     """The network y = A·act(W x + b) + C x + c behind the samples, or one of several hidden layers, as a regressor.
 
-    Where the samples come from such a network its weights are recovered, and `certificate_` says how far they can be
-    trusted. Where they do not, it predicts as well as the network found does, and the certificate says that too.
+    If the samples come from such a network, its weights are recovered, and `certificate_` says how far they can be
+    trusted. If they do not, the network found is a predictor like any other, and the certificate says that too.
 
     Parameters
     ----------
@@ -42,10 +43,10 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         Whether there is a linear term C x beside the hidden units.
 
     depth : int, default=1
-        The number of hidden layers, where `n_hidden` does not say it.
+        The number of hidden layers, if `n_hidden` does not say it.
 
     time_budget : float or None, default=None
-        Seconds after which no new work is begun. With one, two fits with the same seed may differ.
+        Seconds after which no new work is started. With a budget, two fits with the same seed may differ.
 
     random_state : int, RandomState instance, Generator or None, default=None
         The seed of the search. Pass an int for the same answer across calls.
@@ -77,11 +78,11 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         The number of inputs seen during fit.
 
     feature_names_in_ : ndarray of shape (`n_features_in_`,)
-        Their names, where X had any.
+        Their names, if X had any.
 
     See Also
     --------
-    neurecover.recover : The function behind it, for files, streams and black boxes as well.
+    neurecover.recover : The function behind it, for files, streams and oracles as well.
     HalfspaceUnion : A classifier for labels alone.
 
     References
@@ -184,7 +185,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """What the network answers.
+        """Predict with the network.
 
         Parameters
         ----------
@@ -193,8 +194,8 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
         return_std : bool, default=False
             Whether to give the standard errors of the predictions beside them. They come from the errors of the
-            weights; the noise of a further sample is not in them. They are infinite where the verdict is below
-            statistical, because nothing is known of the weights' errors then.
+            weights, without the noise of a further sample. They are infinite if the verdict is below statistical,
+            because the errors of the weights are not known then.
 
         Returns
         -------

@@ -171,7 +171,7 @@ class Composite:
         return Composite(self.W / norm[:, None], self.threshold / norm, upper, self.activation)
 
     def take(self, units: ArrayLike) -> Composite:
-        """Return the network made of the given units of the first layer, in that order; the others count as silent."""
+        """Return the network made of the given units of the first layer, in that order; the others are left out."""
         units = np.asarray(units)
         units = units.astype(int) if units.size == 0 else units
         upper, k = self.upper, self.n_hidden

@@ -102,7 +102,7 @@ class DeepNetwork(Layered):
         return cls(layers, activation or str(arrays["activation"]), arrays.get("C"))
 
     def __reduce__(self) -> tuple:
-        """Copies and pickles go through the constructor, so that their arrays are read-only too."""
+        """Rebuild copies and pickles through the constructor, so that their arrays are read-only too."""
         return DeepNetwork, (self.layers, self.activation, self.C)
 
 

@@ -46,7 +46,7 @@ class Layered(Exchanged):
             """All arrays by the names of the network's file, in the order of `models.parameters`: C stands before c."""
 
         def with_layers(self: L, layers: Sequence[tuple[ArrayLike, ArrayLike | None]], C: ArrayLike | None) -> L:
-            """The network of the same kind and activation with other layers and another affine term."""
+            """Return the network of the same kind and activation with other layers and another affine term."""
 
     @property
     def depth(self) -> int:
@@ -173,7 +173,7 @@ def mirror(activation: Activation) -> tuple[float, float, float] | None:
 
 
 def looks_back(W: np.ndarray) -> np.ndarray:
-    """Return which rows have a negative entry of largest size: those that a normal form turns, where they may be."""
+    """Return which rows have a negative entry of largest size, which the normal form makes positive if it can."""
     if W.shape[1] == 0:
         return np.zeros(len(W), dtype=bool)
     return W[np.arange(len(W)), np.argmax(np.abs(W), axis=1)] < 0.0

@@ -89,7 +89,7 @@ class Network(Layered):
         return cls(W, b, A, c, activation or str(arrays["activation"]), arrays.get("C"))
 
     def __reduce__(self) -> tuple:
-        """Copies and pickles go through the constructor, so that their arrays are read-only too."""
+        """Rebuild copies and pickles through the constructor, so that their arrays are read-only too."""
         return Network, (self.W, self.b, self.A, self.c, self.activation, self.C)
 
 

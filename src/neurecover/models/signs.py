@@ -48,7 +48,7 @@ def find_flips(
     tolerance: float,
     max_solutions: int = MAX_SOLUTIONS,
 ) -> SignSearch:
-    """The s in {0, 1}^k with linear (p, d) = slope · Σ_j s_j A_j w_jᵀ, to a relative misfit of `tolerance`.
+    """Find the s in {0, 1}^k with linear (p, d) = slope · Σ_j s_j A_j w_jᵀ, to a relative misfit of `tolerance`.
 
     Where no assignment is within the tolerance the best one found is returned, with its misfit.
     """
@@ -59,7 +59,7 @@ def find_flips(
 def flips_beside_steady(
     A: np.ndarray, W: np.ndarray, linear: np.ndarray, slope: float, tolerance: float
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """s (k,), A_u (p,) and w_u (d,) with linear = slope · Σ_j s_j A_j w_jᵀ + A_u w_uᵀ, to a relative misfit.
+    """Find s (k,), A_u (p,) and w_u (d,) with linear = slope · Σ_j s_j A_j w_jᵀ + A_u w_uᵀ, to a relative misfit.
 
     None where there are none, or so few equations that others would do as well.
     """
@@ -86,7 +86,7 @@ def flips_beside_steady(
 def find_subsets(
     columns: np.ndarray, target: np.ndarray, tolerance: float, max_solutions: int = MAX_SOLUTIONS
 ) -> SignSearch:
-    """The s in {0, 1}^k with columns·s = target, columns being (equations, k), as `find_flips` gives them."""
+    """Find the s in {0, 1}^k with columns·s = target, columns being (equations, k), as `find_flips` does."""
     k = columns.shape[1]
     scale = max(float(np.linalg.norm(columns)), float(np.linalg.norm(target)), 1e-300)
     _, triangle, pivots = qr(columns, mode="economic", pivoting=True)
@@ -105,13 +105,13 @@ def find_subsets(
 
 
 def likely_flips(A: np.ndarray, W: np.ndarray, linear: np.ndarray, slope: float, count: int) -> np.ndarray:
-    """Under noise: the assignments of least misfit among those that differ in at most two bits from the best found."""
+    """Return, under noise, the assignments of least misfit that differ in at most two bits from the best found."""
     columns = slope * np.einsum("oj,jd->odj", A, W).reshape(-1, len(W))
     return nearest_subsets(columns, linear.ravel(), count)
 
 
 def nearest_subsets(columns: np.ndarray, target: np.ndarray, count: int) -> np.ndarray:
-    """The s in {0, 1}^k of least ‖columns·s − target‖ among those that differ in at most two bits from the best found.
+    """Return the s in {0, 1}^k of least ‖columns·s − target‖ that differ in at most two bits from the best found.
 
     columns is (equations, k); `count` of them, the nearest first.
     """
@@ -138,7 +138,7 @@ def _enumerate_free(columns: np.ndarray, target: np.ndarray, bound: np.ndarray, 
 
 
 def _meet_in_the_middle(columns: np.ndarray, target: np.ndarray, tolerance: float) -> np.ndarray | None:
-    """Subset sums of the first half against target less those of the second, matched along one random direction.
+    """Match subset sums of the first half with target minus those of the second, along one random direction.
 
     None where more than MOST_PAIRS match, as they do for a coarse tolerance.
     """
@@ -163,7 +163,7 @@ def _meet_in_the_middle(columns: np.ndarray, target: np.ndarray, tolerance: floa
 
 
 def _subset_sums(values: np.ndarray) -> np.ndarray:
-    """Σ_j s_j v_j for s = 0 … 2^k − 1, bit j of s for v_j."""
+    """Return Σ_j s_j v_j for s = 0 … 2^k − 1, bit j of s for v_j."""
     sums = np.zeros(1)
     for value in values:
         sums = np.concatenate([sums, sums + value])
@@ -171,7 +171,7 @@ def _subset_sums(values: np.ndarray) -> np.ndarray:
 
 
 def subsets(count: int) -> np.ndarray:
-    """All subsets of `count` things, (2^count, count)."""
+    """Return all subsets of `count` things as masks, (2^count, count)."""
     return _bits(np.arange(2**count), count)
 
 

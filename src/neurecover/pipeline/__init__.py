@@ -1,19 +1,19 @@
-"""From samples or queries to a certified network: load → prepare → estimate → finish → certify → Recovery."""
+"""From samples or queries to a certify_network network: load → prepare → estimate → finish → certify → Recovery."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from neurecover.pipeline.recovering import estimate, recover
-from neurecover.pipeline.running import estimated
+from neurecover.pipeline.running import run_algorithm
 
 if TYPE_CHECKING:
     from neurecover.pipeline.extracting import extract
     from neurecover.pipeline.lowest import recover_lowest_layer
 
-# Roads that bring rooms of their own are loaded when they are taken.
+# Loaded when first used, because they import large packages of their own.
 _LATER = {"extract": "extracting", "recover_lowest_layer": "lowest"}
 
-__all__ = ["estimate", "estimated", "extract", "recover", "recover_lowest_layer"]
+__all__ = ["estimate", "extract", "recover", "recover_lowest_layer", "run_algorithm"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""A run that can be broken off and go on: what identifies it, and what it keeps between its passes."""
+"""Checkpoints of a run: what identifies it, and what it keeps between passes so that it can be resumed."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from neurecover.search.network import Found
 Folder = str | os.PathLike[str]
 
 
-def steady_seed(checkpoint: Folder | None, random_state: RandomStateLike) -> RandomStateLike:
-    """The seed of a run that keeps records: the one given, that of the run to go on with, or a new one."""
+def choose_seed(checkpoint: Folder | None, random_state: RandomStateLike) -> RandomStateLike:
+    """Return the seed of a run that can be resumed: the user's, that of the run to resume, or a new one."""
     if checkpoint is None or random_state is not None:
         return random_state
     before = read_fingerprint(Path(checkpoint))
@@ -31,15 +31,15 @@ def steady_seed(checkpoint: Folder | None, random_state: RandomStateLike) -> Ran
 
 
 def begin_records(run: Run, checkpoint: Folder, source: Source, seed: RandomStateLike, options: dict[str, Any]) -> None:
-    """Keep records of the run in a folder; one of another run, of other samples or options, is refused."""
+    """Start to keep records of the run in a folder; refuse one with the records of other samples or options."""
     if not isinstance(seed, int | np.integer):
-        raise ValueError("checkpoint= needs random_state to be a whole number or None, to be the same when it goes on.")
+        raise ValueError(f"checkpoint= needs random_state to be a whole number or None. Got {seed!r} instead.")
     what = {"samples": source.identity(), "seed": int(seed), "release": version("neurecover"), "numpy": np.__version__}
     run.passes.records = Records(checkpoint, {**what, **options})
 
 
-def kept_search(run: Run, activation: Activation, search: Callable[[], Found]) -> Found:
-    """What the search found, from the records where it has ended before; random numbers go on as they did then."""
+def resume_search(run: Run, activation: Activation, search: Callable[[], Found]) -> Found:
+    """Return what `search` finds, or found before if the records have it; random numbers continue as they did then."""
     records = run.passes.records
     if records is None:
         return search()

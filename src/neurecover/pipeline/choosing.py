@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -19,27 +19,9 @@ from neurecover.search.race import n_weights
 from neurecover.solve import Watch, steps_within
 
 
-@dataclass(frozen=True)
-class ChoosingOptions:
-    """How much work goes into the choice of an activation. Work is multiplications, as `solve.steps_within` counts."""
-
-    race_work: float = 6e11  # of the race for "auto": all its rounds up to 30 inputs and 8 units, in 20 to 40 s
-    race_share: float = 1.0 / 3.0  # of the time there is, at the most
-    hint_work: float = 1.2e11  # of the search for a better activation: all its rounds up to 10 inputs, in 5 to 10 s
-    hint_steps: float = 0.5  # per step of the search before it: a hint is not worth more
-    hint_rounds: tuple[int, ...] = (11, 11, 3, 3)  # as `search.activations.RaceOptions.rounds`
-    hint_share: float = 0.2  # of the time there is, kept for it
-    better: float = 2.0  # ratio of mean squared errors that a hint is worth where the other one fits to rounding
-    clearly: float = 100.0  # the same where it does not
-
-
-DEFAULTS = ChoosingOptions()
-
-
-def chosen_activation(
-    sample: Source, task: Task, run: Run, options: ChoosingOptions = DEFAULTS
-) -> tuple[Task, list[np.ndarray], Check]:
-    """The task with the likeliest activation, hidden weights to begin with, and the sentence that says why."""
+def choose_activation(sample: Source, task: Task, run: Run) -> tuple[Task, list[np.ndarray], Check]:
+    """Return the task with the likeliest activation, hidden weights to start from, and a check that says why."""
+    options = run.options.activation
     fit, other = split(sample, 0.2, int(run.rng.integers(2**31)))
     task_of_fit = task.on(fit.count())
     deadline = run.deadline.share(options.race_share).within_steps(_steps(task_of_fit, options.race_work))
@@ -51,15 +33,14 @@ def chosen_activation(
     return replace(task, activation=best.activation), starts, Check("activation", True, None, None, sentence)
 
 
-def with_hint(
-    certificate: Certificate,
-    draw: Callable[[], Source],
-    given: Prepared,
-    task: Task,
-    run: Run,
-    options: ChoosingOptions = DEFAULTS,
+def add_hint(
+    certificate: Certificate, draw: Callable[[], Source], prepared: Prepared, task: Task, run: Run
 ) -> Certificate:
-    """The certificate with a sentence on a better activation, where the fit is poor and there is one."""
+    """Add a check that names a better activation, if the fit is poor and there is one.
+
+    `draw` returns the samples to search on.
+    """
+    options = run.options.activation
     enough = [("rounding",), ("structure", "generalisation")]  # nothing is left, or nothing but noise
     fits = certificate.verdict in ("exact", "statistical") or any(passed(certificate.checks, names) for names in enough)
     deadline = replace(run.deadline, watch=Watch())  # what ends here is not the search for the answer
@@ -70,7 +51,7 @@ def with_hint(
     task_of_sample = task.on(sample.count())
     order = race_activations(
         sample,
-        given.holdout,
+        prepared.holdout,
         task_of_sample,
         run.rng,
         deadline.within_steps(min(_steps(task_of_sample, options.hint_work), most)),
@@ -90,13 +71,13 @@ def with_hint(
     return replace(certificate, checks=(*certificate.checks, Check("activation", True, float(ratio), None, sentence)))
 
 
-def before_hint(run: Run, options: ChoosingOptions = DEFAULTS) -> Run:
-    """The run with a deadline that leaves time for a hint."""
-    return replace(run, deadline=run.deadline.share(1.0 - options.hint_share))
+def keep_time_for_hint(run: Run) -> Run:
+    """Return the run with a deadline that leaves time for a hint."""
+    return replace(run, deadline=run.deadline.share(1.0 - run.options.activation.hint_share))
 
 
 def _steps(task: Task, work: float) -> int:
-    """Return how many steps of the widest students of a race are worth so much work."""
+    """Return the number of steps that `work` allows for the widest students of a race."""
     sought = task.widths or (RaceOptions().widths[-1],) * task.depth
     wide = tuple(int(SearchOptions().wider * k) + 1 for k in sought) if task.widths else sought
     size, _ = n_weights(task.n_inputs + task.bias, wide, task.n_outputs)

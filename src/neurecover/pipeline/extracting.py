@@ -17,7 +17,7 @@ from neurecover.data import Oracle, unwhiten
 from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import DeepNetwork, Network
-from neurecover.pipeline.running import Progress, Run, looked_at, running
+from neurecover.pipeline.running import Progress, Run, add_diagnosis, running
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.limits import EVERYWHERE, Limits, choose_frame
 from neurecover.queries.extraction import Extraction
@@ -75,12 +75,12 @@ def extract(
         try:
             found = _to_input_units(_extract(box, widths, depth, accuracy, act, run), box)
             network, certificate = _certify(box, found, n_hidden, run)
-            certificate = looked_at(certificate, oracle, network.activation)
+            certificate = add_diagnosis(certificate, oracle, network.activation)
         except RefusedError as reason:
             network, certificate = _constant_result(oracle, str(reason), box.queries, act or _RELU)
         except UnsolvableError as reason:
             network, certificate = _constant_result(oracle, str(reason), box.queries, act or _RELU)
-            certificate = looked_at(certificate, oracle, network.activation)
+            certificate = add_diagnosis(certificate, oracle, network.activation)
         run.clock.stage("certify", certificate.verdict)
     return run.recovery(network, certificate, "queries", None, box.queries)
 
@@ -292,7 +292,7 @@ def _certify(
 def _constant_result(
     oracle: Oracle, reason: str, n_queries: int, activation: Activation
 ) -> tuple[Network, Certificate]:
-    """Return the constant that stands for a network that was not found, and a certificate with the reason."""
+    """Return a constant in place of a network that was not found, and a certificate with the reason."""
     p = oracle.n_outputs
     network = Network(np.zeros((0, oracle.n_inputs)), None, np.zeros((p, 0)), None, activation)
     holdout = Residuals(network, p)
@@ -303,7 +303,7 @@ def _constant_result(
 def _architecture(
     n_hidden: int | tuple[int, ...] | None, depth: int | None
 ) -> tuple[tuple[int, ...] | None, int | None]:
-    """Return the widths and the depth, checked against each other; None if they are not given."""
+    """Return the widths and the depth, checked against each other; None for what is not known."""
     widths = None if n_hidden is None else tuple(n_hidden) if isinstance(n_hidden, tuple | list) else (n_hidden,)
     for what, values in (("n_hidden", widths or ()), ("depth", (depth,) if depth is not None else ())):
         whole = all(isinstance(k, int | np.integer) and not isinstance(k, bool) and k >= 1 for k in values)

@@ -18,12 +18,12 @@ from neurecover.models import Composite, Model
 from neurecover.pipeline.running import (
     Progress,
     Run,
-    begun,
-    certified,
+    certify_network,
     check_width,
-    estimated,
-    in_inputs,
-    nothing,
+    constant_network,
+    estimate_in_input_units,
+    read_samples,
+    run_algorithm,
     running,
 )
 from neurecover.random import RandomStateLike
@@ -46,7 +46,7 @@ def recover_lowest_layer(
     progress: bool | Progress = False,
     n_samples: int | None = None,
 ) -> Recovery:
-    """The first layer and the upper part of y = upper(act(W x − t)) [GP18], as a `Composite`, with a certificate.
+    """Recover the first layer and the upper part of y = upper(act(W x − t)) [GP18]: a `Composite`, with a certificate.
 
     Parameters
     ----------
@@ -64,18 +64,18 @@ def recover_lowest_layer(
     if algorithm.finds != "composite":
         raise ValueError(f"{method} finds a network of one hidden layer: use recover instead.")
     with running("recover_lowest_layer", random_state, time_budget, progress) as run, side_by_side():
-        begin = begun(run, X, Y, n_samples, algorithm, act, True, n_hidden)
-        given, task = begin.given, begin.task
-        if begin.hopeless is not None:
-            return run.recovery(*nothing(given, task, begin.hopeless), method, None, begin.n_queries)
+        problem = read_samples(run, X, Y, n_samples, algorithm, act, True, n_hidden)
+        prepared, task = problem.prepared, problem.task
+        if problem.reason is not None:
+            return run.recovery(*constant_network(prepared, task, problem.reason), method, None, problem.n_queries)
         run.report(method, float("nan"))
-        found = estimated(algorithm, Call(given.train, task.on(given.train.count()), run.rng, run.deadline))
+        found = run_algorithm(algorithm, Call(prepared.train, task.on(prepared.train.count()), run.rng, run.deadline))
         run.clock.stage(method, " ".join(found.notes) or "an estimate")
         if not isinstance(found.network, Composite):
             reason = " ".join(found.notes) or f"{method} found no layer."
-            return run.recovery(*nothing(given, task, reason), method, found, begin.n_queries)
+            return run.recovery(*constant_network(prepared, task, reason), method, found, problem.n_queries)
         run.report("upper part", np.nan)
-        fit, chosen = split(given.train, 0.2, int(run.rng.integers(2**31)))
+        fit, chosen = split(prepared.train, 0.2, int(run.rng.integers(2**31)))
         whole = fit_upper(
             fit,
             found.network,
@@ -89,23 +89,23 @@ def recover_lowest_layer(
         whole = fit_jointly(whole, fit, chosen, run.rng)
         r2 = explained_variance(whole, chosen)
         run.clock.stage("upper part", f"{upper}, R² = {r2:.6f} on samples not used for it")
-        network, certificate = _certified(given, whole, n_hidden, run)
+        network, certificate = _fit_and_certify(prepared, whole, n_hidden, run)
     notes = tuple(Check(method, True, None, None, note) for note in found.notes)
     certificate = replace(certificate, checks=(*certificate.checks, *notes))
-    return run.recovery(network, certificate, method, in_inputs(found, given), begin.n_queries)
+    return run.recovery(network, certificate, method, estimate_in_input_units(found, prepared), problem.n_queries)
 
 
-def _certified(given: Prepared, whole: Composite, n_hidden: int | None, run: Run) -> tuple[Model, Certificate]:
-    """The network fitted to all samples once more, in the coordinates of the inputs, and its certificate."""
-    held_out = Residuals(whole, whole.n_outputs, 4 * whole.n_hidden, given.output_mean)
-    residuals = reduce(given.holdout, held_out)
+def _fit_and_certify(prepared: Prepared, whole: Composite, n_hidden: int | None, run: Run) -> tuple[Model, Certificate]:
+    """Fit the network to all samples; return it in the units of the inputs, with its certificate."""
+    held_out = Residuals(whole, whole.n_outputs, 4 * whole.n_hidden, prepared.output_mean)
+    residuals = reduce(prepared.holdout, held_out)
     converged = False
     if can_be_fitted(whole):
         run.report("last fit", np.nan)
-        fit = fit_model(given.samples, whole, run.deadline)
+        fit = fit_model(prepared.samples, whole, run.deadline)
         whole, converged = fit.network, fit.converged
         residual = f"relative residual {np.sqrt(fit.relative_rss):.2g}"
-        run.clock.stage("last fit", f"{residual} on all {given.moments.n} samples")
+        run.clock.stage("last fit", f"{residual} on all {prepared.moments.n} samples")
     evidence = Evidence(n_hidden, converged=converged)
-    certificate = certified(run, whole, given, residuals, evidence)
-    return unwhiten(whole, given.whitening).normal_form(), certificate
+    certificate = certify_network(run, whole, prepared, residuals, evidence)
+    return unwhiten(whole, prepared.whitening).normal_form(), certificate

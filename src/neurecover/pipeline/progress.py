@@ -1,4 +1,4 @@
-"""What a run tells while it works: its stage, descents, relative residual, the time it has taken and may yet take."""
+"""The progress of a run: its stage, descents and relative residual, the time it has taken and may still take."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from neurecover.solve import Deadline
 
 Progress = Callable[[str, float], object]
 SEARCHING = ("search", "shrink", "settle")
-EVERY = 0.2  # seconds between two tellings from within a descent
+EVERY = 0.2  # seconds between two reports from within a descent
 
 
 class Reporter:
-    """Tells the caller's function (stage, relative residual √(Σ r² / Σ y²)), nan where there is none yet.
+    """Calls the user's function with the stage and the relative residual √(Σ r² / Σ y²), nan if there is none yet.
 
-    It is called at the beginning of a stage, at the end of every descent and, through `pulse`, from within descents.
-    `descents` counts those of this search and `began` is when it began; `steps` counts all steps of the run.
+    That happens at the beginning of a stage, at the end of every descent and, through `pulse`, within descents.
+    `descents` counts those of this search, which began at `began`; `steps` counts all steps of the run.
     """
 
     def __init__(self, tell: Progress) -> None:
@@ -36,16 +36,16 @@ class Reporter:
         self.tell(stage, residual)
 
     def expect(self, seconds: float) -> None:
-        """The stage that has begun is likely to take so long."""
+        """Note how long the current stage is likely to take."""
         self._expected = time.monotonic() + seconds
 
     def counted(self) -> str:
-        """How far the stage is, where it goes through something that is counted."""
+        """Return how many answers of how many have come, or an empty text if the stage counts none."""
         done, total = self.count() if self.count is not None else (0, 0)
         return f"{done:,} of {total:,} answers" if total else ""
 
     def pulse(self, residual: float) -> None:
-        """A step within the stage, told if nothing was told of late."""
+        """Count a step of the stage, and report it unless another one was reported just now."""
         self.steps += 1
         now = time.monotonic()
         if now - self._last >= EVERY:
@@ -53,7 +53,7 @@ class Reporter:
             self.tell(self.stage, residual)
 
     def seconds_left(self, deadline: Deadline) -> float:
-        """At most: until the deadline, or as many descents or answers as there may be at the pace so far."""
+        """Return the most seconds left: until the deadline, or for all descents or answers at the pace so far."""
         now = time.monotonic()
         if not math.isinf(self._expected):
             return min(deadline.seconds_left, max(self._expected - now, 0.0))
@@ -67,8 +67,8 @@ class Reporter:
 
 
 @contextmanager
-def displayed(reporter: Reporter, deadline: Deadline) -> Iterator[None]:
-    """A line on standard error that moves from the first moment on, in a terminal or a notebook; else nothing."""
+def display_progress(reporter: Reporter, deadline: Deadline) -> Iterator[None]:
+    """Show progress as a line on standard error, in a terminal or a notebook; elsewhere show nothing."""
     from rich.console import Console
     from rich.progress import Progress as Line
     from rich.progress import ProgressColumn, SpinnerColumn, Task, TextColumn, TimeElapsedColumn
@@ -76,7 +76,7 @@ def displayed(reporter: Reporter, deadline: Deadline) -> Iterator[None]:
     from rich.text import Text
 
     class Moving(ProgressColumn):
-        """Looked up whenever the line is drawn, ten times a second, whether or not the stage tells anything."""
+        """A text that is computed anew whenever the line is drawn, ten times a second."""
 
         def __init__(self, text: Callable[[], str]) -> None:
             super().__init__(Column(no_wrap=True))
@@ -87,7 +87,7 @@ def displayed(reporter: Reporter, deadline: Deadline) -> Iterator[None]:
 
     console = Console(stderr=True)
     left = Moving(lambda: _at_most(reporter.seconds_left(deadline)))
-    # On a narrow terminal the stage gives way, not the time.
+    # On a narrow terminal the stage is cut, not the time.
     stage = TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1))
     columns = stage, Moving(reporter.counted), TimeElapsedColumn(Column(no_wrap=True, min_width=7)), left
     hidden = not (console.is_terminal or console.is_jupyter)

@@ -1,4 +1,4 @@
-"""What every road through the pipeline shares: the clock, progress, the samples as they are read, and giving up."""
+"""What every run shares: the clock, progress, reading the samples, running an algorithm, and certifying."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ from neurecover.data import (
     unwhiten,
 )
 from neurecover.data.passes import Passes, count_passes
-from neurecover.data.preparing import FEWEST
 from neurecover.exceptions import OutOfTimeError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.fit import EXACT
 from neurecover.models import Composite, Model, Network
-from neurecover.pipeline.progress import Progress, Reporter, displayed
+from neurecover.pipeline.options import PipelineOptions
+from neurecover.pipeline.progress import Progress, Reporter, display_progress
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.results import Estimate, Recovery, Stage
 from neurecover.search import Task
@@ -53,13 +53,10 @@ from neurecover.solve import FLOPS, Deadline, time_limit
 from neurecover.statistics import Residuals
 
 logger = logging.getLogger("neurecover")
-LATE, LATE_SHARE = 1.0, 0.1  # seconds, and share of the time budget, that a certificate may take after its end
-LOOKED_AT = 4096  # rows that tell inputs that are constant from those that are small
-NOISE_LIKE = 1e-9  # share of Σ y² beyond which a fit at the level of rounding may be a wrong one, as it is with noise
 
 
 class Clock:
-    """The stages of a run, when it began, and the excerpt of what it was tested on, if it came to that."""
+    """The stages of a run, when it began, and an excerpt of the samples it was tested on, if it was."""
 
     def __init__(self) -> None:
         self.began = self.last = time.monotonic()
@@ -67,7 +64,7 @@ class Clock:
         self.excerpt: Excerpt | None = None
 
     def stage(self, name: str, detail: str) -> None:
-        """Note what was done since the last stage."""
+        """Record what was done since the last stage."""
         now = time.monotonic()
         self.stages.append(Stage(name, now - self.last, detail))
         logger.info("%s: %s (%.2f s)", name, detail, now - self.last)
@@ -76,17 +73,18 @@ class Clock:
 
 @dataclass(frozen=True)
 class Run:
-    """Random numbers, the time there is, where progress goes, and the clock."""
+    """What a run carries: random numbers, deadline, progress, the counter of passes, options and the clock."""
 
     rng: np.random.Generator
     deadline: Deadline
     report: Reporter
     late: float
     passes: Passes
+    options: PipelineOptions
     clock: Clock = field(default_factory=Clock)
 
     def overtime(self) -> AbstractContextManager[None]:
-        """The limit for what is due even where the time is over, one for all of it."""
+        """Limit the work that is done even after the deadline, such as the certificate."""
         moment = self.deadline.moment
         return time_limit(None if moment is None else moment + self.late)
 
@@ -98,7 +96,7 @@ class Run:
         found: Estimate | None = None,
         n_queries: int | None = None,
     ) -> Recovery:
-        """The answer, with the stages so far; its certificate says so where time ended the search."""
+        """Return the result, with the stages so far and a check that says so if time ended the search."""
         if self.deadline.watch.ended:
             certificate = replace(certificate, checks=(*certificate.checks, search_ended()))
         clock, seconds = self.clock, time.monotonic() - self.clock.began
@@ -107,34 +105,35 @@ class Run:
 
 @contextmanager
 def running(
-    purpose: str, random_state: RandomStateLike, time_budget: float | None, progress: bool | Progress
+    purpose: str,
+    random_state: RandomStateLike,
+    time_budget: float | None,
+    progress: bool | Progress,
+    options: PipelineOptions | None = None,
 ) -> Iterator[Run]:
-    """A run, its arguments checked; progress goes nowhere, to the caller's function, or to a line on standard error."""
+    """Check the arguments and start a run; progress goes nowhere, to the user's function or to standard error."""
+    options = options or PipelineOptions()
     if time_budget is not None and not (isinstance(time_budget, Real) and time_budget >= 0):
         raise ValueError(f"time_budget needs to be a number of seconds from 0. Got {time_budget!r} instead.")
     reporter = Reporter(progress if callable(progress) else lambda stage, residual: None)
     deadline = Deadline.after(time_budget, reporter.pulse)
-    late = max(LATE, LATE_SHARE * (time_budget or 0.0))
-    shown = displayed(reporter, deadline) if progress and not callable(progress) else nullcontext()
-    with shown, count_passes(reporter) as passes:
-        yield Run(as_generator(random_state, purpose), deadline, reporter, late, passes)
+    late = max(options.late, options.late_share * (time_budget or 0.0))
+    display = display_progress(reporter, deadline) if progress and not callable(progress) else nullcontext()
+    with display, count_passes(reporter) as passes:
+        yield Run(as_generator(random_state, purpose), deadline, reporter, late, passes, options)
 
 
 @dataclass(frozen=True)
-class Begun:
-    """Samples prepared, what is sought in them, how often a black box was asked, and why nothing can be done, if so."""
+class Problem:
+    """The prepared samples, what is sought in them, the number of queries so far, and why no method can work, if so."""
 
-    given: Prepared
+    prepared: Prepared
     task: Task
     n_queries: int | None
-    hopeless: str | None
-
-    @property
-    def shapes(self) -> tuple[int, int]:
-        return self.given.source.n_inputs, self.given.source.n_outputs
+    reason: str | None
 
 
-def begun(
+def read_samples(
     run: Run,
     X: Any,
     Y: Any,
@@ -147,34 +146,35 @@ def begun(
     sample_weight: ArrayLike | None = None,
     depth: int = 1,
     affine: bool = False,
-) -> Begun:
-    """Read the samples as the algorithm wants them asked, and see whether there is anything to be done.
+) -> Problem:
+    """Read and whiten the samples. `reason` is set when no method can work on them.
 
-    `prepare` sees the source before the first pass over it.
+    `prepare` is called with the source before the first pass over it.
     """
     run.report("read", float("nan"))
-    asked = algorithm.prepare(as_source(X, Y, sample_weight))
-    if asked.weighted and not algorithm.weighs:
+    queried = algorithm.prepare(as_source(X, Y, sample_weight))
+    if queried.weighted and not algorithm.weighs:
         raise ValueError(
             f"{algorithm.name} has no form for weighted samples. Leave the weights out, or recover with method='auto'."
         )
-    if isinstance(asked, Oracle):
-        before, total = asked.queries, n_samples or asked.n_samples or 0
-        run.report.count = lambda: (asked.queries - before, total)
-    source = load_samples(asked, n_samples)
+    if isinstance(queried, Oracle):
+        before, total = queried.queries, n_samples or queried.n_samples or 0
+        run.report.count = lambda: (queried.queries - before, total)
+    source = load_samples(queried, n_samples)
     run.report.count = None
     prepare(source)
-    given = prepare_samples(source, bias, run.rng)
-    shapes = given.whitening.rank, source.n_outputs, given.moments.n
+    prepared = prepare_samples(source, bias, run.rng, run.options.prepare)
+    shapes = prepared.whitening.rank, source.n_outputs, prepared.moments.n
     one, several = (None, n_hidden) if isinstance(n_hidden, tuple) else (n_hidden, None)
-    task = Task(activation, *shapes, bias, one, _level(given), depth, affine, several)
-    run.clock.stage("read", _read_sentence(given))
-    n_queries = asked.queries if isinstance(asked, Oracle) else None
-    return Begun(given, task, n_queries, _hopeless(given, task, algorithm))
+    task = Task(activation, *shapes, bias, one, _level(prepared, run.options.rounding), depth, affine, several)
+    run.clock.stage("read", _read_sentence(prepared))
+    n_queries = queried.queries if isinstance(queried, Oracle) else None
+    reason = _reason_to_give_up(prepared, task, algorithm, run.options.prepare.fewest)
+    return Problem(prepared, task, n_queries, reason)
 
 
-def looked_at(certificate: Certificate, source: Any, activation: Activation) -> Certificate:
-    """Where a black box did not give its weights, how it looks where it was asked, if that says anything."""
+def add_diagnosis(certificate: Certificate, source: Any, activation: Activation) -> Certificate:
+    """Add a check that says what kind of model the oracle looks like, when its weights were not found."""
     if not isinstance(source, Oracle) or certificate.verdict in ("exact", "statistical"):
         return certificate
     sentence = diagnose_oracle(source, activation.homogeneity is not None)
@@ -183,15 +183,18 @@ def looked_at(certificate: Certificate, source: Any, activation: Activation) -> 
     return replace(certificate, checks=(*certificate.checks, Check("box", False, None, None, sentence)))
 
 
-def _level(given: Prepared) -> float:
-    """Σ r² / Σ y² that the rounding of the outputs leaves, with a margin; EXACT where they have all digits.
+def _level(prepared: Prepared, rounding: float) -> float:
+    """Return Σ r² / Σ y² that the rounding of the outputs leaves, with a margin; EXACT if they have all digits.
 
-    The sums of a network computed in a shorter float lose digits on the way, not only at the end.
+    A network computed in single precision loses digits in its sums too, not only in its outputs. Above `rounding`, a
+    fit at this level may be a wrong one, as it may with noise: EXACT again.
     """
-    total = float(np.sum(np.diag(given.fitted_moments.covariance)[given.source.n_inputs :] + given.output_mean**2))
-    left = np.sum(given.precision.largest)
+    total = float(
+        np.sum(np.diag(prepared.fitted_moments.covariance)[prepared.source.n_inputs :] + prepared.output_mean**2)
+    )
+    left = np.sum(prepared.precision.largest)
     share = float(left) / total if total > 0.0 else 0.0
-    return max(EXACT, share) if share <= NOISE_LIKE else EXACT
+    return max(EXACT, share) if share <= rounding else EXACT
 
 
 def check_architecture(n_hidden: int | tuple[int, ...] | None, depth: int) -> tuple[int | tuple[int, ...] | None, int]:
@@ -221,8 +224,8 @@ def check_width(n_hidden: int | None) -> None:
         )
 
 
-def estimated(algorithm: Algorithm, call: Call) -> Estimate:
-    """What the algorithm finds on whitened samples; nothing, and why, where it cannot go on."""
+def run_algorithm(algorithm: Algorithm, call: Call) -> Estimate:
+    """Run the algorithm on whitened samples; return its estimate, without a network but with the reason if it fails."""
     began = time.monotonic()
     assert algorithm.run is not None
     try:
@@ -233,33 +236,33 @@ def estimated(algorithm: Algorithm, call: Call) -> Estimate:
     return replace(found, method=algorithm.name, form=call.form, seconds=time.monotonic() - began)
 
 
-def certified(
-    run: Run, model: Model, given: Prepared, holdout: Residuals, evidence: Evidence, bias: bool = True
+def certify_network(
+    run: Run, model: Model, prepared: Prepared, holdout: Residuals, evidence: Evidence, bias: bool = True
 ) -> Certificate:
-    """The certificate of a network on whitened inputs; one that vouches for no weight where there is no time for it."""
+    """Certify a network on whitened inputs; without time for all checks, the certificate vouches for no weight."""
     run.report("certify", np.nan)
     P = sum(W.size + len(W) for W in model.hidden_weights)
     # The information of all parameters, its inverse, and what every sample adds to the errors.
-    run.report.expect((3.0 * given.samples.count() * model.n_outputs * P**2 + 2.0 * P**3) / FLOPS)
-    run.clock.excerpt = Excerpt.of_samples(given, holdout.predict, model)
-    evidence = replace(evidence, precision=given.precision, joined=given.n_joined)
-    case = Case(model, given.whitening, given.samples, holdout, evidence, run.rng, bias)
+    run.report.expect((3.0 * prepared.samples.count() * model.n_outputs * P**2 + 2.0 * P**3) / FLOPS)
+    run.clock.excerpt = Excerpt.of_samples(prepared, holdout.predict, model)
+    evidence = replace(evidence, precision=prepared.precision, joined=prepared.n_joined)
+    options = run.options.certificate
+    case = Case(model, prepared.whitening, prepared.samples, holdout, evidence, run.rng, bias, options)
     try:
         with run.overtime():
             certificate = certify(case)
     except OutOfTimeError:
         certificate = certify_untested(case)
-    told = None if certificate.verdict in ("exact", "statistical") else diagnose_probabilities(given.source)
-    if told is not None:
-        certificate = replace(
-            certificate, checks=(*certificate.checks, Check("probabilities", False, None, None, told))
-        )
+    sentence = None if certificate.verdict in ("exact", "statistical") else diagnose_probabilities(prepared.source)
+    if sentence is not None:
+        check = Check("probabilities", False, None, None, sentence)
+        certificate = replace(certificate, checks=(*certificate.checks, check))
     run.clock.stage("certify", certificate.verdict)
     return certificate
 
 
-def diagnosed(run: Run, algorithm: Algorithm, network: Model, samples: Source) -> tuple[Check, ...]:
-    """What an algorithm adds to the certificate, if there is time for it."""
+def diagnose(run: Run, algorithm: Algorithm, network: Model, samples: Source) -> tuple[Check, ...]:
+    """Return the checks that an algorithm adds to the certificate; none if there is no time for them."""
     try:
         with run.overtime():
             return algorithm.diagnose(network, samples, run.rng)
@@ -267,22 +270,22 @@ def diagnosed(run: Run, algorithm: Algorithm, network: Model, samples: Source) -
         return ()
 
 
-def _hopeless(given: Prepared, task: Task, algorithm: Algorithm) -> str | None:
-    """Why no fit is tried at all, or None."""
-    if given.moments.n < FEWEST:
-        return f"Only {given.moments.n} of {given.n_given} rows are different, too few to hold one out: give more."
-    spread = np.sqrt(np.diag(given.moments.covariance)[given.source.n_inputs :])
-    if np.all(spread <= 1e-13 * np.abs(given.output_mean)):
-        return "The outputs are constant, so they say nothing of any hidden unit: give inputs that spread wider."
-    if given.whitening.rank == 0:
-        X = next(given.source.blocks(LOOKED_AT))[0]
+def _reason_to_give_up(prepared: Prepared, task: Task, algorithm: Algorithm, fewest: int) -> str | None:
+    """Return why no fit is tried at all, or None."""
+    if prepared.moments.n < fewest:
+        return f"Only {prepared.moments.n} of {prepared.n_rows} rows are different, too few to hold one out: give more."
+    spread = np.sqrt(np.diag(prepared.moments.covariance)[prepared.source.n_inputs :])
+    if np.all(spread <= 1e-13 * np.abs(prepared.output_mean)):
+        return "The outputs are constant, so they show no hidden unit: give inputs that spread wider."
+    if prepared.whitening.rank == 0:
+        X = next(prepared.source.blocks(4096))[0]
         if np.ptp(X, axis=0).max() > 0.0:
-            return f"The inputs are as small as {np.abs(X).max():.0e}, and their squares vanish: give other units."
-        return "The inputs are constant, so they say nothing of any hidden unit: give inputs that vary."
+            return f"The inputs are so small, {np.abs(X).max():.0e}, that their squares vanish: give other units."
+        return "The inputs are constant, so they show no hidden unit: give inputs that vary."
     if algorithm.finds == "network" and task.activation.differentiable:
-        told = diagnose_labels(given.source)
-        if told is not None:
-            return told
+        sentence = diagnose_labels(prepared.source)
+        if sentence is not None:
+            return sentence
     widths = task.widths or (1,) * task.depth
     wanted = task.n_parameters(widths) - sum(widths)
     if wanted >= task.n_samples * task.n_outputs:
@@ -293,36 +296,37 @@ def _hopeless(given: Prepared, task: Task, algorithm: Algorithm) -> str | None:
     return algorithm.refuse(task)
 
 
-def nothing(given: Prepared, task: Task, reason: str) -> tuple[Network, Certificate]:
-    """The mean of the outputs as a network without units, and the reason."""
-    d, p = given.source.n_inputs, given.source.n_outputs
-    c = given.output_mean if task.bias else np.zeros(p)
+def constant_network(prepared: Prepared, task: Task, reason: str) -> tuple[Network, Certificate]:
+    """Return the mean of the outputs as a network without units, and a certificate with the reason."""
+    d, p = prepared.source.n_inputs, prepared.source.n_outputs
+    c = prepared.output_mean if task.bias else np.zeros(p)
     network = Network(np.zeros((0, d)), None, np.zeros((p, 0)), c, task.activation)
-    residuals = reduce(given.holdout, Residuals(lambda X: np.tile(c, (len(X), 1)), p, origin=c))
+    residuals = reduce(prepared.holdout, Residuals(lambda X: np.tile(c, (len(X), 1)), p, origin=c))
     constant = bool(residuals.mse <= (1e-12 * float(np.abs(c).max(initial=0.0))) ** 2)
-    return network, certify_nothing(reason, residuals, constant, given.moments.n)
+    return network, certify_nothing(reason, residuals, constant, prepared.moments.n)
 
 
-def shown(model: Model, given: Prepared, certificate: Certificate) -> Model:
-    """The network in the coordinates of the inputs, its rows of unit norm over what is determined of them."""
-    normal = unwhiten(model, given.whitening).normal_form()
+def in_input_units(model: Model, prepared: Prepared, certificate: Certificate) -> Model:
+    """Return the network in the units of the inputs, its rows of unit norm over their determined weights."""
+    normal = unwhiten(model, prepared.whitening).normal_form()
     if certificate.verdict != "approximate" or certificate.determined is None or isinstance(normal, Composite):
         return normal
     return scaled_to_determined(normal, certificate.determined)
 
 
-def in_inputs(found: Estimate | None, given: Prepared) -> Estimate | None:
+def estimate_in_input_units(found: Estimate | None, prepared: Prepared) -> Estimate | None:
+    """Return the estimate with its network, if it has one, in the units of the inputs."""
     if found is None or found.network is None:
         return found
-    return replace(found, network=unwhiten(found.network, given.whitening).normal_form())
+    return replace(found, network=unwhiten(found.network, prepared.whitening).normal_form())
 
 
-def _read_sentence(given: Prepared) -> str:
-    repeats = given.n_given - given.moments.n
-    left_out = f", {repeats} that repeat others left out" if repeats else ""
-    source = given.source
+def _read_sentence(prepared: Prepared) -> str:
+    repeats = prepared.n_rows - prepared.moments.n
+    left_out = f", {repeats} repeated ones left out" if repeats else ""
+    source = prepared.source
     columns = f"inputs {_listed(source.input_names)}; outputs {_listed(source.output_names)}"
-    return f"{given.moments.n} samples{left_out}, {given.whitening.rank} input dimensions; {columns}"
+    return f"{prepared.moments.n} samples{left_out}, {prepared.whitening.rank} input dimensions; {columns}"
 
 
 def _listed(names: tuple[str, ...]) -> str:

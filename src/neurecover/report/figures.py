@@ -1,4 +1,4 @@
-"""Pictures of a recovery: weights, fit, residuals, spectra, each drawn on an axis for `plot` and the report alike."""
+"""Pictures of a recovery: weights, fit, residuals, spectra, each drawn on an axis for `plot` and for the report."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from neurecover.results import Recovery
 
-INK = "#010101"  # what follows the colour of the text on a page
+INK = "#010101"  # stands for the colour of the text on a page
 SERIES = ("#1f6fb4", "#b4490f", "#2a7d3f", "#8a3fa0", "#806600", "#5b5b5b")  # one per output; 4.5 : 1 on white
 NEGATIVE, POSITIVE = np.array([31, 111, 180]), np.array([190, 80, 15])
 DECADES = 30.0  # ratio of singular values beyond which their axis is logarithmic
@@ -42,7 +42,7 @@ STYLE = {
 
 
 def overview(recovery: Recovery) -> Figure:
-    """The layers in the first row; fit, residuals and spectra in the second."""
+    """Draw the layers in the first row; fit, residuals and spectra in the second."""
     tables = recovery_tables(recovery)
     with _style():
         figure = _figure(10.0, 6.4)
@@ -52,22 +52,22 @@ def overview(recovery: Recovery) -> Figure:
             draw_weights(axis, table)
             axis.set_box_aspect(min(max(table.values.shape[0] / table.values.shape[1], 0.15), 1.0))
         fit, residuals, spectra = below.subplots(1, 3)
-        draw_fit(fit, recovery.excerpt, unseen(recovery))
-        draw_residuals(residuals, recovery.excerpt, recovery.certificate.noise_variance, unseen(recovery))
+        draw_fit(fit, recovery.excerpt, test_samples(recovery))
+        draw_residuals(residuals, recovery.excerpt, recovery.certificate.noise_variance, test_samples(recovery))
         draw_spectra(spectra, tables)
         above.suptitle(f"{recovery.certificate.verdict}: {recovery.network!r}", fontsize=10)
     return figure
 
 
-def unseen(recovery: Recovery) -> str:
-    """What the fit was tested on."""
-    return "fresh questions" if recovery.method == "queries" else "held-out samples"
+def test_samples(recovery: Recovery) -> str:
+    """Return the name of the samples that the fit was tested on."""
+    return "held-out queries" if recovery.method == "queries" else "held-out samples"
 
 
 def draw_weights(axis: Axes, table: LayerTable) -> None:
-    """A cell per weight, its colour the sign and its strength |w| / max |w|; the bias has a scale of its own."""
+    """Draw a cell per weight, its colour the sign and its strength |w| / max |w|; the bias has a scale of its own."""
     values, m = table.values, table.weights.shape[1]
-    axis.set_title(f"{table.name}: {len(values)} × {m}", loc="left")  # seen where the picture begins
+    axis.set_title(f"{table.name}: {len(values)} × {m}", loc="left")  # visible even if the picture is cut
     if not values.size:
         return _nothing(axis)
     image = np.zeros((len(values), len(table.columns), 4))
@@ -91,41 +91,43 @@ def draw_weights(axis: Axes, table: LayerTable) -> None:
     axis.tick_params(axis="x", rotation=90 if len(table.columns) > 8 else 0)
 
 
-def draw_fit(axis: Axes, shown: Excerpt | None, samples: str) -> None:
-    """Predictions beside answers, which lie on the diagonal where the network is right."""
+def draw_fit(axis: Axes, excerpt: Excerpt | None, samples: str) -> None:
+    """Plot predictions against answers, on the diagonal where the network is right."""
     axis.set_title(f"fit on {samples}")
-    if shown is None:
+    if excerpt is None:
         return _nothing(axis)
-    both = [shown.observed.min(), shown.observed.max(), shown.predicted.min(), shown.predicted.max()]
+    both = [excerpt.observed.min(), excerpt.observed.max(), excerpt.predicted.min(), excerpt.predicted.max()]
     axis.plot([min(both), max(both)], [min(both), max(both)], color=INK, linewidth=0.8)
-    for colour, name, observed, predicted in _outputs(shown):
+    for colour, name, observed, predicted in _outputs(excerpt):
         axis.plot(observed, predicted, ".", markersize=4, color=colour, alpha=0.7, label=name)
     axis.set_xlabel("answer")
     axis.set_ylabel("prediction")
-    _legend(axis, shown)
+    _legend(axis, excerpt)
 
 
-def draw_residuals(axis: Axes, shown: Excerpt | None, noise_variance: float | None, samples: str) -> None:
-    """The residuals, beside the Gaussian of the noise that the certificate states."""
+def draw_residuals(axis: Axes, excerpt: Excerpt | None, noise_variance: float | None, samples: str) -> None:
+    """Draw a histogram of the residuals, with the Gaussian of the noise that the certificate states."""
     axis.set_title(f"residuals on {samples}")
-    if shown is None:
+    if excerpt is None:
         return _nothing(axis)
-    residuals = shown.observed - shown.predicted
+    residuals = excerpt.observed - excerpt.predicted
     largest = max(float(np.abs(residuals).max(initial=0.0)), 1e-300)
     edges = np.linspace(-largest, largest, 26).tolist()
-    for colour, name, observed, predicted in _outputs(shown):
-        axis.hist(observed - predicted, bins=edges, color=colour, alpha=0.75 / len(shown.observed.T) ** 0.5, label=name)
+    for colour, name, observed, predicted in _outputs(excerpt):
+        axis.hist(
+            observed - predicted, bins=edges, color=colour, alpha=0.75 / len(excerpt.observed.T) ** 0.5, label=name
+        )
     if noise_variance:
         x = np.linspace(-largest, largest, 200)
         density = np.exp(-(x**2) / (2 * noise_variance)) / np.sqrt(2 * np.pi * noise_variance)
         axis.plot(x, len(residuals) * (edges[1] - edges[0]) * density, color=INK, linewidth=0.9)
     axis.set_xlabel("answer − prediction")
     axis.set_ylabel("samples")
-    _legend(axis, shown)
+    _legend(axis, excerpt)
 
 
 def draw_spectra(axis: Axes, tables: list[LayerTable]) -> None:
-    """The singular values of every layer's weights: their ratio is the condition number."""
+    """Plot the singular values of every layer's weights: their ratio is the condition number."""
     axis.set_title("singular values of the weights")
     largest = max((min(table.weights.shape) for table in tables), default=0)
     for colour, table in zip(SERIES * len(tables), tables):
@@ -145,7 +147,7 @@ def draw_spectra(axis: Axes, tables: list[LayerTable]) -> None:
 
 
 def as_svg(draw: Callable[..., None], *arguments: Any, name: str, size: tuple[float, float]) -> str:
-    """One picture as inline SVG whose colours are those of the page; `name` sets its ids apart from other pictures'."""
+    """Return one picture as inline SVG in the colours of the page; `name` makes its ids unique on the page."""
     with _style():
         figure = _figure(*size)
         axis = figure.subplots()
@@ -161,18 +163,18 @@ def as_svg(draw: Callable[..., None], *arguments: Any, name: str, size: tuple[fl
     svg = svg.replace(INK, "currentColor")
     for number, colour in enumerate(SERIES):
         svg = svg.replace(colour, f"var(--series-{number})")
-    # As wide as it was drawn or as there is room, and as high as that makes it.
+    # Without a height, it follows from the width, which is as drawn or as there is room for.
     return re.sub(r'<svg ([^>]*?)height="[^"]*"', rf'<svg \1role="img" aria-label="{label}"', svg, count=1)
 
 
 def weights_size(table: LayerTable) -> tuple[float, float]:
-    """Inches in which every row and column has room for its name, as far as a page has it."""
+    """Return width and height in inches: room for the name of every row and column, up to the size of a page."""
     rows, columns = table.values.shape
     return min(2.2 + 0.26 * columns, 9.0), min(0.9 + 0.2 * rows + 0.1 * (columns > 8), 7.0)
 
 
 def is_wide(table: LayerTable) -> bool:
-    """Whether a phone would make its names too small to be read."""
+    """Is the picture so wide that its names are too small to read on a phone?"""
     return weights_size(table)[0] > READABLE
 
 
@@ -198,12 +200,12 @@ def _figure(width: float, height: float) -> Figure:
     return Picture(figsize=(width, height), layout="constrained")
 
 
-def _outputs(shown: Excerpt) -> list[tuple[str, str, np.ndarray, np.ndarray]]:
-    return list(zip(SERIES, shown.output_names, shown.observed.T, shown.predicted.T))
+def _outputs(excerpt: Excerpt) -> list[tuple[str, str, np.ndarray, np.ndarray]]:
+    return list(zip(SERIES, excerpt.output_names, excerpt.observed.T, excerpt.predicted.T))
 
 
-def _legend(axis: Axes, shown: Excerpt) -> None:
-    if shown.observed.shape[1] > 1:
+def _legend(axis: Axes, excerpt: Excerpt) -> None:
+    if excerpt.observed.shape[1] > 1:
         axis.legend(frameon=False, fontsize=7)
 
 

@@ -25,7 +25,7 @@ _UP = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True, eq=False)
 class LayerTable:
-    """The `values` of one layer; `errors` and `determined` have their shape, or are None where nothing is known."""
+    """The `values` of one layer; `errors` and `determined` have their shape, or are None if they are not known."""
 
     name: str
     units: tuple[str, ...]
@@ -36,17 +36,12 @@ class LayerTable:
 
     @property
     def weights(self) -> np.ndarray:
-        """The columns but for the bias."""
+        """The columns without the bias."""
         return self.values[:, : len(self.columns) - (self.columns[-1:] == ("bias",))]
 
     @property
     def hidden(self) -> bool:
         return self.name.startswith("hidden")
-
-    def taken(self, rows: np.ndarray) -> LayerTable:
-        """The table of these units, in this order."""
-        parts = (None if part is None else part[rows] for part in (self.values, self.errors, self.determined))
-        return LayerTable(self.name, tuple(self.units[j] for j in rows), self.columns, *parts)  # type: ignore[arg-type]
 
 
 def layer_tables(
@@ -55,7 +50,7 @@ def layer_tables(
     input_names: tuple[str, ...] | None = None,
     output_names: tuple[str, ...] | None = None,
 ) -> list[LayerTable]:
-    """The layers from the inputs up, then C; of an upper part that is no network, a polynomial's terms or nothing."""
+    """Return the layers from the inputs up, then C; for an upper part that is a polynomial, its terms."""
     tables: list[LayerTable] = []
     below = input_names or tuple(f"x{j}" for j in range(model.n_inputs))
     outputs = output_names or tuple(f"y{j}" for j in range(model.n_outputs))
@@ -72,21 +67,21 @@ def layer_tables(
         below = units
     top, prefix = (model.upper, "upper_") if isinstance(model, Composite) else (model, "")
     if isinstance(top, Layered) and top.C is not None:
-        columns = tables[1 if prefix else 0].columns[:-1]  # what `top` takes in
+        columns = tables[1 if prefix else 0].columns[:-1]  # the inputs of `top`
         part = {f"{prefix}C": top.C}
         tables.append(LayerTable("affine", outputs, columns, top.C, _beside(errors, part), _beside(determined, part)))
     return tables
 
 
 def recovery_tables(recovery: Recovery) -> list[LayerTable]:
-    """The layers of a recovered network with what its certificate says of every weight."""
-    shown = recovery.excerpt
-    names = (shown.input_names, shown.output_names) if shown is not None else (None, None)
+    """Return the layers of a recovered network with what its certificate says about every weight."""
+    excerpt = recovery.excerpt
+    names = (excerpt.input_names, excerpt.output_names) if excerpt is not None else (None, None)
     return layer_tables(recovery.network, recovery.certificate, *names)
 
 
 def weights_frame(recovery: Recovery) -> DataFrame:
-    """A row per weight. Where the certificate has no errors they are nan, and the verdict says what is determined."""
+    """Return a row per weight. Without errors in the certificate they are nan, and the verdict decides `determined`."""
     try:
         import pandas as pd
     except ImportError:
@@ -113,7 +108,7 @@ def weights_frame(recovery: Recovery) -> DataFrame:
 
 
 def _parts(model: Layered | Composite) -> Iterator[dict[str, np.ndarray]]:
-    """The arrays of every layer, weights and then bias, by the names of the network's file."""
+    """Yield the arrays of every layer, weights and then bias, by their names in the network's file."""
     if not isinstance(model, Composite):
         names = [name for name in model.arrays if name != "C"]
         yield from ({name: model.arrays[name] for name in pair} for pair in zip(names[::2], names[1::2]))
@@ -126,14 +121,14 @@ def _parts(model: Layered | Composite) -> Iterator[dict[str, np.ndarray]]:
 
 
 def _beside(arrays: Mapping[str, np.ndarray] | None, part: dict[str, np.ndarray]) -> np.ndarray | None:
-    """A certificate's arrays for a layer, side by side as its values are."""
+    """Return a certificate's arrays for a layer, side by side like its values; None if it has none."""
     if arrays is None or any(name not in arrays for name in part):
         return None
     return np.column_stack([arrays[name] for name in part])
 
 
 def _monomials(model: Model) -> tuple[str, ...]:
-    """The names h0, h0h1², … of the terms of an upper polynomial."""
+    """Return the names h0, h0h1², … of the terms of an upper polynomial."""
     assert isinstance(model, Composite)
     assert isinstance(model.upper, Polynomial)
     return tuple(

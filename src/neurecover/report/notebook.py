@@ -1,4 +1,4 @@
-"""What a notebook shows of a result: the pieces of the report without its page."""
+"""Results in a notebook: pieces of the report."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 from neurecover.models import Model
 from neurecover.report.layers import layer_tables
 from neurecover.report.templating import environment
-from neurecover.results import Recovery, described
+from neurecover.results import Recovery, describe
 
 CELLS = 600  # weights up to which a network is shown with all of them
 
 
 def in_notebook(kind: str, thing: Any) -> str | None:
-    """HTML for a recovery, certificate, network or comparison; None without jinja2, so that its text is shown."""
+    """Return HTML for a recovery, certificate, network or comparison; None, for its plain text, without jinja2."""
     try:
         pieces = environment()
     except ImportError:
@@ -25,7 +25,7 @@ def _facts(thing: Any) -> dict[str, Any]:
     if isinstance(thing, Recovery):
         return {"rows": thing.rows()[1:], "verdict": thing.certificate.verdict}
     if isinstance(thing, Model):
-        return {"network": described(thing), "layers": layer_tables(thing), "cells": CELLS}
+        return {"network": describe(thing), "layers": layer_tables(thing), "cells": CELLS}
     if hasattr(thing, "checks"):
         return {"verdict": thing.verdict, "reasons": thing.reasons, "checks": thing.checks}
     return {"errors": thing.rows()}

@@ -1,4 +1,4 @@
-"""The report: one HTML file with everything in it, drawn from a recovery alone."""
+"""The report: one self-contained HTML file, made from a recovery alone."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from neurecover.report.figures import (
     draw_spectra,
     draw_weights,
     is_wide,
-    unseen,
+    test_samples,
     weights_size,
 )
 from neurecover.report.layers import LayerTable, recovery_tables
 from neurecover.report.templating import environment
 from neurecover.report.units import unit_tables
-from neurecover.results import described
+from neurecover.results import describe
 
 if TYPE_CHECKING:
     from neurecover.results import Recovery
@@ -44,22 +44,22 @@ SHOWN_UNITS = 300  # rows of a table of units
 def write_report(
     recovery: Recovery, path: str | Path, truth: Model | None = None, X: Any = None, Y: Any = None
 ) -> None:
-    """Write the report to exactly this path; if that fails, what was there before stays."""
+    """Write the report to this path; if that fails, a file that was there before stays."""
     text = report_page(recovery, truth, X, Y)
     write_whole(path, lambda target: target.write_text(text, encoding="utf-8"))
 
 
 def report_page(recovery: Recovery, truth: Model | None = None, X: Any = None, Y: Any = None) -> str:
-    """The report as text."""
+    """Return the report as HTML."""
     comparison = None if truth is None else compare(recovery.network, truth)
     checks, verdict = recovery.certificate.checks, recovery.certificate.verdict
     tables = recovery_tables(recovery)
     facts = {
         "r": recovery,
-        "network": described(recovery.network),
+        "network": describe(recovery.network),
         "meaning": MEANING[verdict],
         "tips": advice(recovery.certificate),
-        # What a verdict vouches for needs these; below, every check that failed stands in the way of a better one.
+        # Checks that a verdict rests on; below statistical, every failed check stands in the way of a better one.
         "needed": NEEDS[verdict] if verdict in ("exact", "statistical") else (),
         "checks": sorted((check for check in checks if _needed(check)), key=lambda check: check.passed),
         "assumptions": [check for check in checks if not _needed(check)],
@@ -68,7 +68,7 @@ def report_page(recovery: Recovery, truth: Model | None = None, X: Any = None, Y
         "layers": [(table, _weights(table, number)) for number, table in enumerate(tables)],
         "units": unit_tables(recovery, truth, comparison),
         "shown_units": SHOWN_UNITS,
-        "unseen": unseen(recovery),
+        "test_samples": test_samples(recovery),
         "pictures": _pictures(recovery, tables),
         "errors": None if comparison is None else comparison.rows(),
         "fresh": None if X is None else _fresh(recovery, X, Y),
@@ -85,31 +85,31 @@ def _weights(table: LayerTable, number: int) -> str:
 
 
 def _pictures(recovery: Recovery, tables: list[LayerTable]) -> list[str]:
-    shown, noise = recovery.excerpt, recovery.certificate.noise_variance
+    excerpt, noise = recovery.excerpt, recovery.certificate.noise_variance
     drawn = []
-    if shown is not None:
-        what = unseen(recovery)
-        drawn.append(as_svg(draw_fit, shown, what, name="fit", size=SQUARE))
-        drawn.append(as_svg(draw_residuals, shown, noise, what, name="residuals", size=SQUARE))
+    if excerpt is not None:
+        what = test_samples(recovery)
+        drawn.append(as_svg(draw_fit, excerpt, what, name="fit", size=SQUARE))
+        drawn.append(as_svg(draw_residuals, excerpt, noise, what, name="residuals", size=SQUARE))
     if any(table.weights.size for table in tables):
         drawn.append(as_svg(draw_spectra, tables, name="spectra", size=SQUARE))
     return drawn
 
 
 def _fresh(recovery: Recovery, X: Any, Y: Any) -> dict[str, Any]:
-    """How the network does on samples given for the report, with a picture of the first of them."""
+    """Test the network on samples given for the report; return its figures and a picture of the first samples."""
     source, network, noise = as_source(X, Y), recovery.network, recovery.certificate.noise_variance
     figures: Verification = verify(network, source)
     X, Y = next(source.blocks(ROWS))
-    shown = Excerpt.of_answers(X, network, Y, network(X), source.input_names, source.output_names)
+    excerpt = Excerpt.of_answers(X, network, Y, network(X), source.input_names, source.output_names)
     rows = list(zip(source.output_names, figures.mse, figures.unexplained, figures.largest, figures.rounding))
     return {
         "origin": source.origin,
         "n": figures.n_samples,
-        "shown": len(shown.observed),
+        "shown": len(excerpt.observed),
         "rows": rows,
         "pictures": [
-            as_svg(draw_fit, shown, "these samples", name="freshfit", size=SQUARE),
-            as_svg(draw_residuals, shown, noise, "these samples", name="freshresiduals", size=SQUARE),
+            as_svg(draw_fit, excerpt, "these samples", name="freshfit", size=SQUARE),
+            as_svg(draw_residuals, excerpt, noise, "these samples", name="freshresiduals", size=SQUARE),
         ],
     }

@@ -1,4 +1,4 @@
-"""The templates and how figures are written in them."""
+"""The templates and how numbers are written in them."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 
 from neurecover.certificate import Check
 
-STRONGEST = 0.5  # opacity behind a figure that is still to be read, on white and on black
+STRONGEST = 0.5  # opacity behind a number that can still be read, on white and on black
 
 
 @cache
 def environment() -> Any:
-    """jinja2 with everything escaped that is not marked as safe."""
+    """Return the jinja2 environment, which escapes everything that is not marked as safe."""
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
@@ -41,7 +41,7 @@ def environment() -> Any:
 
 
 def figure(value: float | None, digits: int = 4, padded: bool = False) -> str:
-    """A number with so many digits, and a true minus sign; a dash for none. In a column zeros at the end are kept."""
+    """Format a number with `digits` digits and a true minus sign; a dash for none. `padded` keeps zeros at the end."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, bool | str):
@@ -51,19 +51,19 @@ def figure(value: float | None, digits: int = 4, padded: bool = False) -> str:
 
 
 def prose(sentence: str) -> str:
-    """A sentence whose numbers have a true minus sign, at which no line is broken."""
+    """Return the sentence with true minus signs, at which no line is broken."""
     return re.sub(r"(?<=\de)-(?=\d)|(?<=[ (\[])-(?=\d)", "−", sentence)
 
 
 def bound(check: Check) -> str:
-    """The limit of a check, with the side of it on which its figure passes where that can be told."""
+    """Format the limit of a check, with ≤ or ≥ if its figure tells which side passes."""
     if check.figure is None or check.limit is None or not check.figure - check.limit:
         return figure(check.limit, 3)
     return f"{'≤' if (check.figure < check.limit) == check.passed else '≥'} {figure(check.limit, 3)}"
 
 
 def share(value: float | None) -> str:
-    """A share in percent, where 0 and 100 are never the result of rounding."""
+    """Format a share in percent, where 0 and 100 are never the result of rounding."""
     if value is None:
         return "–"
     if 0.0 < value < 0.001:
@@ -72,7 +72,7 @@ def share(value: float | None) -> str:
 
 
 def shade(value: float, largest: float) -> str:
-    """The colour of a weight: its sign, as strong as it is large beside the largest."""
+    """Return the colour of a weight: the hue for its sign, the strength for its size relative to the largest."""
     colour = "31, 111, 180" if value < 0 else "190, 80, 15"
     return f"rgba({colour}, {STRONGEST * min(abs(value) / max(largest, 1e-300), 1.0):.2f})"
 

@@ -1,4 +1,4 @@
-"""Unit by unit: where a hidden unit looks, its bias, what it is worth above, how often it is on, its error."""
+"""The table of hidden units: direction, bias, weight in the layer above, how often the unit is on, and its error."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from neurecover.matching import Comparison
     from neurecover.results import Recovery
 
-NAMED = 3  # weights that a direction is described by
+NAMED = 3  # largest weights, by which a direction is described
 SHOWN = 0.005  # the least weight that two decimals show
 
 
 @dataclass(frozen=True)
 class UnitRow:
-    """One hidden unit. `above` is its weight in the layer above, a length where there are several.
+    """One hidden unit. `above` is its weight in the layer above, or the norm of its weights there.
 
     `error` is the largest standard error in its row; `distance` is ‖ŵ − w‖ from its partner in the truth, in the first
-    layer; None where that is not known.
+    layer; None if that is not known.
     """
 
     number: int
@@ -57,13 +57,13 @@ class UnitTable:
 def unit_tables(
     recovery: Recovery, truth: Model | None = None, comparison: Comparison | None = None
 ) -> list[UnitTable]:
-    """A table per hidden layer."""
+    """Return a table per hidden layer."""
     tables = recovery_tables(recovery)
-    shown = recovery.excerpt
+    excerpt = recovery.excerpt
     found = []
     for number, table in enumerate(table for table in tables if table.hidden):
         over = tables[number + 1] if number + 1 < len(tables) and tables[number + 1].columns[-1] == "bias" else None
-        on = shown.on[number] if shown is not None and number < len(shown.on) else None
+        on = excerpt.on[number] if excerpt is not None and number < len(excerpt.on) else None
         partners = _partners(table, truth, comparison, number)
         rows = [_row(table, over, on, unit, partners) for unit in range(len(table.values))]
         single = over is not None and len(over.values) == 1
@@ -94,7 +94,7 @@ def _row(
 
 
 def _direction(w: np.ndarray, names: tuple[str, ...]) -> str:
-    """The largest weights, as in "0.82 x3 − 0.41 x7 + …"."""
+    """Return the largest weights, as in "0.82 x3 − 0.41 x7 + …"."""
     order = np.argsort(-np.abs(w), kind="stable")[: max(1, min(NAMED, np.count_nonzero(np.abs(w) >= SHOWN)))]
     parts = [f"{'−' if w[j] < 0 else '+'} {abs(w[j]):.2f} {names[j]}" for j in order]
     return (" ".join(parts) + (" + …" if np.count_nonzero(w) > len(order) else "")).removeprefix("+ ")
@@ -103,14 +103,14 @@ def _direction(w: np.ndarray, names: tuple[str, ...]) -> str:
 def _partners(
     table: LayerTable, truth: Model | None, comparison: Comparison | None, number: int
 ) -> dict[int, tuple[int, float | None]]:
-    """For every unit of the network its partner in the truth; how far off that is, in the first layer alone.
+    """Return, for every unit of the network, its partner in the truth and, in the first layer alone, its distance.
 
     Above the first layer the columns stand in another order than the truth's.
     """
     if truth is None or comparison is None or number >= len(comparison.layers):
         return {}
     layer = comparison.layers[number]
-    # The signs are to the truth as it is given, whose normal form may have turned units.
+    # The signs refer to the truth as given: its normal form may have mirrored units.
     W = (truth.normal_form() if isinstance(truth, Composite) else truth.fixed_scales()).hidden_weights[number]
     partners: dict[int, tuple[int, float | None]] = {}
     for i, j in enumerate(layer.permutation.tolist()):

@@ -19,7 +19,7 @@ from neurecover.experiment import Experiment, Row, Track, fresh_seeds, picture
 from neurecover.interop.halfspaces import HalfspaceUnion
 from neurecover.matching import compare
 from neurecover.models import Composite
-from neurecover.pipeline import estimated
+from neurecover.pipeline import run_algorithm
 from neurecover.search import Task
 from neurecover.simulate import matrices
 from neurecover.simulate.composites import composite_teacher, products, tower, union
@@ -154,7 +154,7 @@ def whole_network(
     """Find the lowest layer, its upper part and the joint fit; None where no layer was found."""
     given = prepare_samples(ArraySource(X, Y), True, rng)
     task = Task(get("relu"), given.whitening.rank, given.source.n_outputs, given.train.count(), True, n_hidden)
-    found = estimated(get_method("lowest_layer"), Call(given.train, task, rng))
+    found = run_algorithm(get_method("lowest_layer"), Call(given.train, task, rng))
     if not isinstance(found.network, Composite):
         return None
     deadline = Deadline.after(seconds)

@@ -95,7 +95,7 @@ class Statistic(ABC):
         return self.sums[name] / self.n
 
     def weigh(self) -> None:
-        """Make room for what samples with weights add, before the first of them is added."""
+        """Prepare the sums for weighted samples, before the first of them is added."""
         self.sums.setdefault("weight", np.zeros(()))
 
     def _count(self, rows: int, weight: np.ndarray | None) -> None:

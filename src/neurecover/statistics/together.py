@@ -40,7 +40,7 @@ def row_numbers(X: np.ndarray, Y: np.ndarray, seed: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Division:
-    """Rows with u < fraction are held out, the others are not."""
+    """A division of rows by a hash u of their values: those with u < fraction are held out."""
 
     fraction: float
     seed: int

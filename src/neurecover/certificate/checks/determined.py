@@ -93,7 +93,7 @@ def kinks(case: Case) -> Check:
 
 
 def open_weights(case: Case) -> Check | None:
-    """What is exact although not all is; it decides nothing."""
+    """Say which weights are exact although not all are; it decides nothing."""
     seen = case.open
     if seen is None:
         return None
@@ -101,7 +101,7 @@ def open_weights(case: Case) -> Check | None:
 
 
 def found_width(case: Case) -> Check | None:
-    """What a width that was found cannot see; it decides nothing. An affine term holds units that are always on."""
+    """Say which further unit would go unnoticed; it decides nothing. An affine term holds units that are always on."""
     if case.evidence.asked is not None:
         return None
     visible = case.visible

@@ -143,7 +143,7 @@ def output_digits(case: Case) -> Check:
 
 
 def noise_level(case: Case) -> Check:
-    """What the residual is, told where every check of it has passed.
+    """Say how large the noise is, once every check of the residual has passed.
 
     σ √((P + unseen)/n) is as far as noise moves P parameters from the function behind n samples, and what a test has to
     have to see more than that. With weights the noise is that of √w r, w of mean one.

@@ -10,7 +10,7 @@ Layered = Network | DeepNetwork
 
 
 def rows_of(normal: Layered) -> list[np.ndarray]:
-    """Where the weights of every hidden unit, without its bias, stand among the parameters."""
+    """Return where the weights of every hidden unit, without its bias, stand among the parameters."""
     rows, start = [], 0
     for W, b in normal.layers[:-1]:
         rows += [np.arange(start + j * W.shape[1], start + (j + 1) * W.shape[1]) for j in range(len(W))]
@@ -28,7 +28,7 @@ def bias_of(normal: Layered, unit: int) -> int:
 
 
 def affine_columns(normal: Layered, rare: np.ndarray) -> np.ndarray:
-    """The weights of C on inputs that are rare (k, d) for any unit, as a mask of the parameters."""
+    """Return a mask of the parameters: the weights of C on inputs that are rare (k, d) for any unit."""
     masks = {name: np.zeros(array.shape, dtype=bool) for name, array in normal.arrays.items()}
     if normal.C is not None:
         masks["C"][:] = rare.any(axis=0)
@@ -36,7 +36,7 @@ def affine_columns(normal: Layered, rare: np.ndarray) -> np.ndarray:
 
 
 def columns_above(normal: Layered, units: np.ndarray) -> np.ndarray:
-    """The weights with which the given hidden units are read, as a mask of the parameters."""
+    """Return a mask of the parameters: the weights with which the layer above reads the given hidden units."""
     masks = {name: np.zeros(array.shape, dtype=bool) for name, array in normal.arrays.items()}
     readers, unit = [mask for name, mask in masks.items() if mask.ndim == 2 and name != "C"][1:], 0
     for W, above in zip(normal.hidden_weights, readers):
@@ -46,7 +46,7 @@ def columns_above(normal: Layered, units: np.ndarray) -> np.ndarray:
 
 
 def constants_above(normal: Layered, units: np.ndarray) -> np.ndarray:
-    """The biases of the layers above the given hidden units, and C beside them, as a mask of the parameters."""
+    """Return a mask of the parameters: the biases of the layers above the given hidden units, and C."""
     masks = {name: np.zeros(array.shape, dtype=bool) for name, array in normal.arrays.items()}
     biases, unit = [mask for name, mask in masks.items() if mask.ndim == 1], 0
     for W, above in zip(normal.hidden_weights, biases[1:]):

@@ -100,7 +100,7 @@ def seen_of_others(
 
 
 def others_may_turn(normal: Network, unit: int, inputs: Source, options: CertificateOptions = DEFAULTS) -> bool:
-    """Return whether some of the other units could be turned beside this one, which is off in few of the samples."""
+    """Return whether other units could change signs together with this one, which is off in few of the samples."""
     X = np.asarray(inputs.collect()[0], dtype=np.float64)
     z = X @ normal.W[unit] + normal.b[unit]
     X = X[z < -options.at_kink * np.abs(z).max()]
@@ -118,14 +118,14 @@ def _without(network: Network, unit: int) -> Network:
 def _may_be_on(
     normal: Network, unit: int, others: Network, X: np.ndarray, options: CertificateOptions = DEFAULTS
 ) -> bool:
-    """Whether the unit could be on away from S, X (m, d), with some of the others turned."""
+    """Return whether the unit could be on away from S, X (m, d), with the signs of some others changed."""
     if len(X) < 2 or others.n_hidden > options.open.most_units:
         return True
     return _cancel(others, X, np.outer(X @ normal.W[unit] + normal.b[unit], normal.A[:, unit]), options.open.meets)
 
 
 def _cancel(others: Network, X: np.ndarray, told: np.ndarray, meets: float, smallest: int = 0) -> bool:
-    """Whether L_T x + `told` (m, p) is the same for all rows of X (m, d), for a set T of so many units or more."""
+    """Return whether L_T x + `told` (m, p) is the same for all rows of X (m, d), for a large enough set T of units."""
     each = (X @ others.W.T)[:, None, :] * others.A  # of A_j w_j·x, (m, p, k − 1)
     size = np.linalg.norm(told) + np.linalg.norm(each)
     each, told = (each - each.mean(axis=0)).reshape(told.size, -1), (told - told.mean(axis=0)).ravel()
@@ -139,7 +139,7 @@ def _cancel(others: Network, X: np.ndarray, told: np.ndarray, meets: float, smal
 
 
 def _with_unit(arrays: dict[str, np.ndarray], unit: int, value: float | bool) -> dict[str, np.ndarray]:
-    """Arrays of the other units with a value in the places of this one."""
+    """Return arrays of the other units with a value inserted at the places of this one."""
     axes = {"W": 0, "b": 0, "A": 1}
     return {
         name: np.insert(array, unit, value, axis=axes[name]) if name in axes else array

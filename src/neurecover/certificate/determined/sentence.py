@@ -10,7 +10,7 @@ NAMED = 4  # groups of weights that are named one by one
 
 
 def open_weights(errors: Mapping[str, np.ndarray], unseen: Mapping[str, np.ndarray]) -> str:
-    """The sentence for a network whose errors are infinite where a weight is open; counting starts at zero."""
+    """Return the sentence on open weights, whose errors are infinite; units are counted from zero."""
     names = list(errors)
     open_ = {name: ~np.isfinite(value) for name, value in errors.items()}
     first, k = names[0], len(errors[names[0]])

@@ -155,7 +155,7 @@ def _without_scale(
     unseen: np.ndarray,
     options: CertificateOptions = DEFAULTS,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """N with a unit's free scale taken out so that it vanishes on the largest possible part D of its row; and D.
+    """Remove a unit's free scale from N, so that N vanishes on the largest possible part D of its row; return N and D.
 
     Largest with the bias and the weights above counted in: one weight alone is in proportion to itself. All of D have
     the same ‖n_i‖ / |w_i|, so those that share it with most others are tried first: where many columns are open, as for
@@ -180,14 +180,14 @@ def _without_scale(
 
 
 def _in_proportion(normal: Layered, inputs: Source, same: float) -> np.ndarray:
-    """Which hidden units are, where they or another unit of their layer are on, a multiple of each other."""
+    """Return which hidden units are multiples of another unit of their layer wherever one of the two is on."""
     X = np.asarray(inputs.collect()[0], dtype=np.float64)
     both = signs_are_convention(normal)
     return np.concatenate([_multiples(Z, same) | (both & _multiples(-Z, same)) for Z in normal.preactivations(X)])
 
 
 def _multiples(Z: np.ndarray, relative: float) -> np.ndarray:
-    """Which columns of Z (n, k) are, in the rows where they or another one are positive, a multiple of each other."""
+    """Return which columns of Z (n, k) are multiples of another one in the rows where one of the two is positive."""
     H = np.maximum(Z, 0.0)
     own = np.maximum(np.einsum("ni,ni->i", H, H), 1e-300)
     alike = np.zeros(len(own), dtype=bool)
@@ -202,7 +202,7 @@ def _multiples(Z: np.ndarray, relative: float) -> np.ndarray:
 
 
 def _turnable(normal: Layered, inputs: Source, N: np.ndarray, exact: float) -> np.ndarray:
-    """Which hidden units are on for no sample at which all directions of N (P, q) leave their preactivation."""
+    """Return which hidden units are on for no sample whose preactivation all directions of N (P, q) leave unchanged."""
     fixed: list[np.ndarray] = []
     X = np.asarray(inputs.collect()[0], dtype=np.float64)
     H, start = np.hstack([X, np.ones((len(X), 1))]), 0
@@ -222,12 +222,12 @@ def _turnable(normal: Layered, inputs: Source, N: np.ndarray, exact: float) -> n
 
 
 def scaled_to_determined(normal: Layered, determined: Mapping[str, np.ndarray]) -> Layered:
-    """The network in normal form with every row of unit norm over its determined weights."""
+    """Return the network in normal form with every row of unit norm over its determined weights."""
     return _rescaled(normal, ~np.concatenate([mask.ravel() for mask in determined.values()]))[0]
 
 
 def _rescaled(normal: Layered, open_: np.ndarray) -> tuple[Layered, np.ndarray]:
-    """The network with every row of unit norm over its determined weights, and the factor of every parameter."""
+    """Return the network with every row of unit norm over its determined weights, and the factor of every parameter."""
     theta, factor = parameters(normal), np.ones(len(open_))
     G = free_directions(normal)
     for unit, row in enumerate(rows_of(normal)):

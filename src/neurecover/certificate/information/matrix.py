@@ -95,7 +95,7 @@ class Information:
         return self.root @ (self.root.T @ self.cross)
 
     def score_test(self, noise_variance: float) -> float:
-        """The probability, if the residual is noise of this variance, of correlating with the probes as it does.
+        """Return the p-value of the residual's correlation with the probes, under noise of this variance.
 
         Rao's test for adding the probes to the readout: S = gᵀ (F_ee − F_eθ F⁻¹ F_θe)⁻¹ g / σ² is χ² with one degree of
         freedom per probe and output. g is the part of Σ h_e r that no change of the parameters explains.

@@ -21,7 +21,7 @@ from neurecover.models.layered import looks_back
 
 
 def aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
-    """The network on whitened inputs with the scales and signs of its normal form on the inputs, and that normal form.
+    """Return the network on whitened inputs with the scales and signs of its normal form on the inputs, and that form.
 
     The network without its affine term is aligned first. Where units may be turned beside C, those that the normal form
     turns are turned on whitened inputs too, so that both have the same parameters but for the linear map between them.
@@ -38,7 +38,7 @@ def aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
 
 
 def signs_are_convention(model: Model) -> bool:
-    """Whether C takes up what turning a unit changes: every unit by itself, where there is one hidden layer alone.
+    """Return whether C absorbs the change of sign of any unit, as it does beside a single hidden layer.
 
     Above a second layer m A_j w_jᵀ h is not affine in x, and the signs are as determined as without C.
     """
@@ -46,7 +46,7 @@ def signs_are_convention(model: Model) -> bool:
 
 
 def _aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
-    """`aligned` for a network without an affine term."""
+    """Return what `aligned` does, for a network without an affine term."""
     final = unwhiten(model, whitening)
     normal = final.normal_form()
     length = np.linalg.norm(final.hidden_weights[0], axis=1)
@@ -93,13 +93,13 @@ class ToNormalForm:
         self.K = np.linalg.solve(N.T @ self.G, N.T)
 
     def __call__(self, M: np.ndarray) -> np.ndarray:
-        """T M for M (free parameters, q)."""
+        """Return T M for M (free parameters, q)."""
         moved = self._on_inputs(M)
         moved -= self.G @ (self.K @ moved)
         return moved
 
     def _on_inputs(self, M: np.ndarray) -> np.ndarray:
-        """L M: w = M w_z and b = b_z ∓ w·mean, b where it is free, and C, c likewise; all else stays as it is."""
+        """Return L M: w = M w_z and b = b_z ∓ w·mean if b is free, C and c likewise; the rest is unchanged."""
         (d, r), (k, p), q = self.whitening.matrix.shape, (self.k, self.p), M.shape[1]
         moved = np.zeros((len(self.varies), q))
         after_W, before_C = k * d, k * d + len(self.within)
@@ -115,7 +115,7 @@ class ToNormalForm:
 
 
 def by_name(normal: Model, flat: np.ndarray) -> dict[str, np.ndarray]:
-    """A flat vector in the order of `models.parameters` as arrays by the names of the network's file."""
+    """Return a flat vector in the order of `models.parameters` as arrays, by their names in the network's file."""
     arrays, start, named = normal.to_arrays(), 0, {}
     for name in array_names(normal):
         size = arrays[name].size
@@ -125,7 +125,7 @@ def by_name(normal: Model, flat: np.ndarray) -> dict[str, np.ndarray]:
 
 
 def array_names(model: Model) -> tuple[str, ...]:
-    """The arrays of a network in the order of `models.parameters`."""
+    """Return the names of a network's arrays in the order of `models.parameters`."""
     if isinstance(model, Layered):
         return tuple(model.arrays)
     above = model.upper
@@ -134,12 +134,12 @@ def array_names(model: Model) -> tuple[str, ...]:
 
 
 def hidden_names(model: Layered) -> tuple[str, ...]:
-    """The arrays of the hidden layers, W and b in turns."""
+    """Return the names of the arrays of the hidden layers, W and b in turns."""
     return tuple(model.arrays)[: 2 * model.depth]
 
 
 def _fixed_by_normal_form(normal: Model) -> np.ndarray:
-    """The gradient of what the normal form fixes for every unit, one column each, in the order of free_directions."""
+    """Return the gradient of what the normal form fixes for every unit, one column each, as in free_directions."""
     size, columns, start = len(parameters(normal)), [], 0
     for W in normal.hidden_weights:
         k, m = W.shape

@@ -31,7 +31,7 @@ class Errors:
     influence: Influence | None
 
     def covariance(self, own: np.ndarray) -> np.ndarray:
-        """σ² T F⁻¹ Tᵀ of the parameters `own`, scaled to their variances."""
+        """Return σ² T F⁻¹ Tᵀ of the parameters `own`, scaled to their variances."""
         assert self.half is not None
         half = self.half[own]
         scale = np.sqrt(self.variances[own] / np.maximum(np.einsum("ij,ij->i", half, half), 1e-300))
@@ -50,7 +50,7 @@ def standard_errors(
     precision: OutputPrecision | None,
     options: CertificateOptions = DEFAULTS,
 ) -> Errors:
-    """σ² T F⁻¹ Tᵀ; under noise the variances are those that hold whatever the noise of single samples and outputs.
+    """Return errors from σ² T F⁻¹ Tᵀ; under noise, with variances that hold even if noise differs between samples.
 
     They are those of `scores` where these are summed already. 1.96 standard errors are 95 % intervals.
     """
@@ -74,7 +74,7 @@ def standard_errors(
 
 
 def drawn_errors(information: ManyWeights, normal: Model, whitening: Whitening, variance: float) -> Errors:
-    """Upper bounds on the errors that rounding leaves, from draws of them."""
+    """Return upper bounds on the errors that rounding leaves, from draws of them."""
     moved = ToNormalForm(information.model, information.free, normal, whitening)(information.moves)
     variances = information.largest_errors(moved, variance)
     return Errors(ParameterArrays(by_name(normal, np.sqrt(variances))), variances, None, None)
@@ -102,7 +102,7 @@ def _shared_rounding(
     scores: ScoreSums | None,
     precision: OutputPrecision | None,
 ) -> np.ndarray | float:
-    """(n₀ M e_c)² s²/12 for outputs on a grid of step s: where all units are off an output is c, rounded once for all.
+    """Return (n₀ M e_c)² s²/12 for outputs on a grid of step s: with all units off an output is c, rounded once.
 
     The residual there is the same for all of them and may be zero, so that their scores say nothing of it. Beside C x
     outputs differ there too.
@@ -122,7 +122,7 @@ def _shared_rounding(
 
 
 def _along_rows(normal: Model, variances: np.ndarray) -> np.ndarray:
-    """A unit row that is off by e across itself is short by ‖e‖²/2 along itself, where first order has no error.
+    """Add the error along a unit row: an error e across the row shortens it by ‖e‖²/2, which first order misses.
 
     E[‖e‖⁴]/4 = ((tr C)² + 2 tr C²)/4 ≤ ¾ (tr C)² for Gaussian e of covariance C.
     """

@@ -47,7 +47,7 @@ class SignAmbiguities:
 
 
 def sign_ambiguities(network: Network, tolerance: float = 1e-9) -> SignAmbiguities:
-    """The ways to reverse units that leave the function as it is [ATV21, eq. 5].
+    """Find the ways to reverse units that do not change the function [ATV21, eq. 5].
 
     tolerance is relative to the size of the A_j w_jᵀ. A unit that is its own mirror image up to A and c (sigmoid, abs)
     is one unit either way and does not count; nor does one whose A_j w_jᵀ is zero, nor two opposite units of the same A
@@ -74,7 +74,7 @@ def sign_ambiguities(network: Network, tolerance: float = 1e-9) -> SignAmbiguiti
 
 
 def _exchanged(network: Network, flips: np.ndarray, tolerance: float) -> np.ndarray:
-    """Which assignments (s, k) reverse both units of a pair A act(z) + A act(−z), which gives the same pair."""
+    """Return which assignments (s, k) reverse both units of a pair A act(z) + A act(−z), which gives the same pair."""
     rows = np.column_stack([network.W, network.b])
     size = np.linalg.norm(rows, axis=1)
     opposite = np.linalg.norm(rows[:, None] / size[:, None, None] + rows / size[:, None], axis=2) < tolerance
@@ -85,7 +85,7 @@ def _exchanged(network: Network, flips: np.ndarray, tolerance: float) -> np.ndar
 
 
 def turned(network: Network, signs: np.ndarray) -> Network:
-    """The network with the units of sign −1 reversed and what that changes taken up by c, and C where there is one."""
+    """Return the network with the units of sign −1 reversed; c, and C if there is one, absorb the change."""
     m = network.activation.odd_slope or 0.0
     units = signs < 0
     c = network.c + m * network.A[:, units] @ network.b[units]

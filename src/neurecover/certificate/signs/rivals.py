@@ -70,7 +70,7 @@ def sign_rivals(
 
 
 def _spread(layer: Network, variances: np.ndarray) -> np.ndarray:
-    """A bound on s_j (k,): ‖A_j‖ times the error of w_j and ‖w_j‖ times that of A_j, by the triangle inequality."""
+    """Return a bound on s_j (k,): ‖A_j‖ times the error of w_j plus ‖w_j‖ times that of A_j."""
     k, d = layer.W.shape
     of_w = np.sqrt(variances[: k * d].reshape(k, d).sum(axis=1))
     of_A = np.sqrt(variances[k * d :].reshape(-1, k).sum(axis=0))
@@ -78,7 +78,7 @@ def _spread(layer: Network, variances: np.ndarray) -> np.ndarray:
 
 
 def _map(layer: Network, j: int) -> np.ndarray:
-    """D_j (p·d, k·d + p·k): δ(A_j w_jᵀ) = D_j δθ."""
+    """Return D_j (p·d, k·d + p·k) with δ(A_j w_jᵀ) = D_j δθ."""
     (k, d), p = layer.W.shape, layer.n_outputs
     D = np.zeros((p, d, k * d + p * k))
     for o in range(p):

@@ -15,7 +15,7 @@ MARKS = ("zarr.json", ".zgroup", ".zarray")
 
 
 class ZarrSource(Source):
-    """Rows are read in stretches of whole chunks.
+    """Samples in a Zarr store, read in whole chunks.
 
     `weight` names an array (n,) of a group that holds weights, which becomes the last of the outputs.
     """

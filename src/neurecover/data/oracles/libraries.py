@@ -26,9 +26,9 @@ _SUM = 1e-4  # probabilities add up to one within this, in single precision too
 
 @dataclass(frozen=True)
 class ModelFunction:
-    """`ask` is put arrays (n, d), and `single` says whether the model sees them in single precision.
+    """How to query a model: `ask` takes arrays (n, d), and `single` says that the model sees single precision.
 
-    n_inputs is d, and `frame` where the inputs of the model lie; both are None where it does not tell.
+    n_inputs is d, and `frame` is where the model's inputs lie; both are None if the model does not say.
     """
 
     ask: Callable[[np.ndarray], Any]

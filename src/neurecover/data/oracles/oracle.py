@@ -26,9 +26,9 @@ Distribution = Callable[[np.random.Generator, int, int], np.ndarray]
 
 
 class Oracle(Source):
-    """Rows (x, model(x)): a source whose outputs a model gives when it is queried; `extract` chooses its own queries.
+    """Rows (x, model(x)): a source whose outputs come from queries to a model; `extract` chooses its own queries.
 
-    Every pass asks the model again, so a model that answers the same query differently gives passes that differ.
+    Every pass queries the model again, so a model that answers the same query differently gives different passes.
 
     Parameters
     ----------
@@ -37,14 +37,14 @@ class Oracle(Source):
     n_inputs : the number of inputs; None where the model tells it.
     output : None for the answers as they come; "logit" for a model that answers with probabilities: log p/(1 − p), or
         log p_j/p_1 of several classes. A classifier of scikit-learn is asked for its logits in any case.
-    like : samples X (n, d) around which to ask, with their mean and covariance. A pipeline that begins with a scaler is
-        asked around what the scaler was fitted to; any other model around zero, with unit variance.
+    like : samples X (n, d) around which to query, with their mean and covariance. A pipeline with a scaler in front is
+        queried around the data of the scaler; any other model around zero, with unit variance.
     bounds : (low, high), numbers or one per input: no query leaves this range.
     n_samples : the number of rows, for `recover`.
     distribution : distribution(rng, n, d) -> (n, d) draws the rows, in place of the Gaussian.
-    batch : how many rows are put to the model at once.
-    keep : a file in which answers are kept: no query is made twice, in this run or in a later one.
-    retries : how often a failure that may pass (OSError, TimeoutError) is tried again.
+    batch : the number of rows per call of the model.
+    keep : a file that saves the answers: no query is made twice, in this run or a later one.
+    retries : how often a query is repeated after a failure that may be temporary (OSError, TimeoutError).
     random_state : the seed of the rows.
     """
 
@@ -86,7 +86,7 @@ class Oracle(Source):
 
     @property
     def queries(self) -> int:
-        """Rows put to the model so far, by this oracle and by all that `with_samples` made of it."""
+        """The number of queries so far, by this oracle and by all that `with_samples` made of it."""
         return self._asked[0]
 
     def ask(self, X: np.ndarray) -> np.ndarray:
@@ -94,7 +94,7 @@ class Oracle(Source):
         X = np.asarray(X, dtype=np.float64)
         if self.bounds is not None and not np.all((self.bounds[0] <= X) & (self.bounds[1] >= X)):
             raise RefusedError(
-                "A query would leave the bounds of the model. Ask for samples within them instead: recover(oracle, "
+                "A query would leave the bounds of the model. Use samples within them instead: recover(oracle, "
                 "n_samples=...)."
             )
         return self._answer(X)
@@ -111,9 +111,7 @@ class Oracle(Source):
 
     def weighted_blocks(self, rows: int) -> WeightedBlocks:
         if self.n_samples is None:
-            raise ValueError(
-                "An oracle can be asked without end. Give the number of queries as n_samples, or call .with_samples(n)."
-            )
+            raise ValueError("An oracle has no end. Give the number of queries as n_samples, or call .with_samples(n).")
         return super().weighted_blocks(rows)
 
     def _blocks(self, rows: int) -> Blocks:
@@ -137,7 +135,7 @@ class Oracle(Source):
             raise ValueError(
                 f"The distribution was asked for shape {(CHUNK, self.n_inputs)}. Got shape {X.shape} instead."
             )
-        # What goes on record is what the model sees.
+        # Record the inputs as the model sees them.
         return X.astype(np.float32).astype(np.float64) if self.single else X
 
     def _drawn(self, rng: np.random.Generator, n: int, d: int) -> np.ndarray:

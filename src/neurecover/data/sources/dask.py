@@ -147,7 +147,7 @@ class DaskSource(Source):
 
 @contextmanager
 def _reaching() -> Iterator[None]:
-    """Turn the loss of the scheduler or of workers into an error of one sentence, within the context."""
+    """Turn the loss of the scheduler or of workers into an error of one sentence."""
     distributed = optional("distributed", "A cluster", "cluster")
     try:
         yield
@@ -177,7 +177,7 @@ class _Part:
 
 
 class _Here(ArraySource):
-    """What the blocks on a worker are blocks of: the names and the origin, without any rows."""
+    """The source of the blocks on a worker: its names and origin, without any rows."""
 
     def __init__(self, source: DaskSource) -> None:
         self.origin, self.n_samples = source.origin, None
@@ -186,7 +186,7 @@ class _Here(ArraySource):
 
 @dataclass(frozen=True, eq=False)
 class _Work:
-    """What every task of a pass needs to know."""
+    """The view, statistic and block size that every task of a pass needs."""
 
     view: Source
     statistic: Statistic

@@ -12,12 +12,12 @@ Seen = tuple[np.ndarray, np.ndarray, np.ndarray | None]
 
 
 class View(Source):
-    """What is seen of the blocks of `parent`; rows keep their weights."""
+    """A source made from another one, `parent`, block by block; rows keep their weights."""
 
     parent: Source
 
     def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
-        """Return what is seen of a block, and a mask of the rows in it, None for all."""
+        """Return X and Y of a block as the view has them, and a mask of the rows it keeps, None for all."""
         raise NotImplementedError
 
     def _begin(self) -> Callable[[np.ndarray, np.ndarray], Seen]:

@@ -59,7 +59,7 @@ class WeightedRows(View):
 
 
 class Unweighted(View):
-    """The rows of a source as if all counted alike."""
+    """The rows of a source without their weights."""
 
     def __init__(self, parent: Source) -> None:
         self.parent, self.origin, self.n_samples = parent, parent.origin, parent.n_samples
@@ -77,7 +77,7 @@ class Unweighted(View):
 
 
 def without_weights(source: Source) -> Source:
-    """Return the source with all rows counting alike; itself where they do."""
+    """Return the source without weights."""
     return Unweighted(source) if source.weighted else source
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Exchanged:
-    """Conversions of a `Network` or a `DeepNetwork`. What comes in is whichever of the two it is."""
+    """Conversions of a `Network` or a `DeepNetwork`. Reading returns a `Network` for one hidden layer."""
 
     @staticmethod
     def from_torch(module: Any) -> Network | DeepNetwork:

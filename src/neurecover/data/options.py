@@ -1,0 +1,21 @@
+"""The numbers that decide how samples are divided into those to fit and those held out, each with its reason."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class PrepareOptions:
+    """How samples are divided, and which of a stream are kept for the search."""
+
+    holdout: float = 0.1  # of the samples are held out
+    fewest: int = 5  # samples, and of them held out if there are ten or more: fewer test nothing
+    misfits: float = 0.1  # of the held-out samples may join the fit: if more have to, the model is wrong
+    # Share of the held-out samples that judge if others have joined the fit, `fewest` of them at least. A wrong network
+    # answers none of them to rounding, so few will do; more would more often hold a switch that no other sample shows.
+    sealed: float = 0.1
+    scarce: int = 50  # samples with a rare value of a column, below which none is held out: ten per unit they may show
+    sample_bytes: int = 32 * 2**20  # of the rows of a stream that are kept in memory
+    unusual: int = 8  # one in so many more rows kept of a stream is one with unusual inputs
+    first_rows: int = 4_096  # of a stream, which say what is usual
