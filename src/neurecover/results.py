@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # extras, loaded when they are asked for
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-M = TypeVar("M", bound=Model)
+M_co = TypeVar("M_co", bound=Model, covariant=True)
 LINE, LABEL = 88, 12  # characters of a summary's lines, and of the labels before them
 
 __all__ = ["Certificate", "Check", "Estimate", "Excerpt", "Recovery", "Stage", "versions"]
@@ -68,7 +68,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Recovery(Generic[M]):
+class Recovery(Generic[M_co]):
     """The answer of `recover`, `recover_lowest_layer` and `extract`.
 
     `estimate` is what the algorithm had found before the finisher, None where the finisher worked alone; its details
@@ -76,7 +76,7 @@ class Recovery(Generic[M]):
     need of the samples, None where nothing was fitted to them; `versions` are those of the libraries that did it.
     """
 
-    network: M
+    network: M_co
     certificate: Certificate
     method: str
     stages: tuple[Stage, ...]
@@ -167,7 +167,7 @@ class Recovery(Generic[M]):
         write_npz(path, arrays | {"recovery": np.array(json.dumps(_plain(record)))})
 
     @classmethod
-    def load(cls, path: str | Path, activation: Activation | None = None) -> Recovery:
+    def load(cls, path: str | Path, activation: Activation | None = None) -> Recovery[Model]:
         """Read what `save` wrote; an activation made by `Activation.from_function` needs to be given."""
         arrays = read_npz(path)
         network: Any = from_arrays(arrays, path, activation)

@@ -18,7 +18,7 @@ from rich.table import Table
 from neurecover.algorithms import Algorithm
 from neurecover.certificate import Verification
 from neurecover.matching import Comparison
-from neurecover.models import Network
+from neurecover.models import DeepNetwork, Model, Network
 from neurecover.results import Recovery
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def complain(text: str) -> None:
     err.print("error: " + " ".join(text.splitlines()), soft_wrap=True)
 
 
-def recovery_panel(recovery: Recovery, worded: Callable[[str], str] = str) -> Panel:
+def recovery_panel(recovery: Recovery[Model], worded: Callable[[str], str] = str) -> Panel:
     """The summary of a recovery, its sentences as `worded` puts them."""
     verdict = recovery.certificate.verdict
     grid = summary_grid([(label, worded(text)) for label, text in recovery.rows()])
@@ -76,17 +76,18 @@ def comparison_table(comparison: Comparison) -> Table:
     return table
 
 
-def units_table(found: Network, truth: Network, comparison: Comparison) -> Table:
+def units_table(found: Network | DeepNetwork, truth: Network, comparison: Comparison) -> Table:
     """Every unit of the truth beside the one that was found for it, both in normal form."""
-    found, truth = found.normal_form(), truth.normal_form()
+    truth, layers = truth.normal_form(), found.normal_form().layers
+    (W, b_found), (A, _) = layers[0], layers[-1]
     table = _table("unit", "a", "a found", "b", "b found", "‖ŵ − w‖", right=("a", "a found", "b", "b found", "‖ŵ − w‖"))
     for i, j in enumerate(comparison.permutation.tolist()):
         a, b = f"{truth.A[0, i]:.9f}", f"{truth.b[i]:.9f}"
         if j < 0:
             table.add_row(str(i), a, "–", b, "–", "–")
             continue
-        distance = float(np.linalg.norm(found.W[j] - truth.W[i]))
-        table.add_row(str(i), a, f"{found.A[0, j]:.9f}", b, f"{found.b[j]:.9f}", f"{distance:.1e}")
+        distance = float(np.linalg.norm(W[j] - truth.W[i]))
+        table.add_row(str(i), a, f"{A[0, j]:.9f}", b, f"{b_found[j]:.9f}", f"{distance:.1e}")
     return table
 
 

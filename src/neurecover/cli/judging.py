@@ -10,6 +10,7 @@ from neurecover import terminal
 from neurecover.cli import machine
 from neurecover.cli.app import APPROXIMATE, FAILED, OK, app
 from neurecover.cli.options import Inputs, Json, Outputs, Samples, check_target, check_there, loaded, opened
+from neurecover.models import Model
 from neurecover.models.formats.files import write_whole
 from neurecover.terminal import say, working
 
@@ -147,7 +148,7 @@ def export(
     say(f"Wrote the network to {out}.")
 
 
-def _recovery(path: Path) -> nr.Recovery | None:
+def _recovery(path: Path) -> nr.Recovery[Model] | None:
     """What `recover` or `extract` wrote; None for a bare network."""
     loaded(path)
     try:

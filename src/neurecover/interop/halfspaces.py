@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from scipy.special import expit
@@ -79,7 +79,7 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
         raise NotImplementedError
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any) -> _HalfspaceClassifier:
+    def fit(self, X: Any, y: Any) -> Self:
         """Find the halfspaces.
 
         Parameters

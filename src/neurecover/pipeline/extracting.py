@@ -17,7 +17,8 @@ from neurecover.data import Oracle, unwhiten
 from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import DeepNetwork, Network
-from neurecover.pipeline.running import Progress, Run, looked_at, running
+from neurecover.pipeline.progress import Progress
+from neurecover.pipeline.running import Run, looked_at, running
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.limits import EVERYWHERE, Limits, choose_frame
 from neurecover.queries.extraction import Extraction
@@ -41,7 +42,7 @@ def extract(
     time_budget: float | None = None,
     progress: bool | Progress = False,
     options: QueryOptions | None = None,
-) -> Recovery:
+) -> Recovery[Network | DeepNetwork]:
     """Extract the network behind an oracle by chosen queries; return it with a certificate.
 
     Parameters

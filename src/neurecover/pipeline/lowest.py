@@ -15,8 +15,8 @@ from neurecover.certificate import Certificate, Check, Evidence
 from neurecover.data import Prepared, reduce, side_by_side, split, unwhiten
 from neurecover.fit.model_fit import can_be_fitted, fit_model
 from neurecover.models import Composite, Model
+from neurecover.pipeline.progress import Progress
 from neurecover.pipeline.running import (
-    Progress,
     Run,
     begun,
     certified,
@@ -45,7 +45,7 @@ def recover_lowest_layer(
     time_budget: float | None = None,
     progress: bool | Progress = False,
     n_samples: int | None = None,
-) -> Recovery:
+) -> Recovery[Model]:
     """The first layer and the upper part of y = upper(act(W x − t)) [GP18], as a `Composite`, with a certificate.
 
     Parameters

@@ -25,8 +25,8 @@ from neurecover.fit.passes import LARGEST, fit_in_passes
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.checkpoints import Folder, begin_records, kept_search, steady_seed
 from neurecover.pipeline.choosing import before_hint, chosen_activation, with_hint
+from neurecover.pipeline.progress import Progress
 from neurecover.pipeline.running import (
-    Progress,
     Run,
     begun,
     certified,
@@ -73,7 +73,7 @@ def recover(
     n_samples: int | None = None,
     checkpoint: Folder | None = None,
     sample_weight: ArrayLike | None = None,
-) -> Recovery:
+) -> Recovery[Network | DeepNetwork]:
     """Recover the network y = A h_L + C x + c behind samples, h_l = act(W_l h_{l−1} + b_l), with a certificate.
 
     Parameters

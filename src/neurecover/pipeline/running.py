@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,6 +52,7 @@ from neurecover.search.task import Task
 from neurecover.solve import FLOPS, Deadline, time_limit
 from neurecover.statistics import Residuals
 
+M = TypeVar("M", bound=Model)
 logger = logging.getLogger("neurecover")
 LATE, LATE_SHARE = 1.0, 0.1  # seconds, and share of the time budget, that a certificate may take after its end
 LOOKED_AT = 4096  # rows that tell inputs that are constant from those that are small
@@ -92,12 +93,12 @@ class Run:
 
     def recovery(
         self,
-        network: Any,
+        network: M,
         certificate: Certificate,
         method: str,
         found: Estimate | None = None,
         n_queries: int | None = None,
-    ) -> Recovery:
+    ) -> Recovery[M]:
         """The answer, with the stages so far; its certificate says so where time ended the search."""
         if self.deadline.watch.ended:
             certificate = replace(certificate, checks=(*certificate.checks, search_ended()))

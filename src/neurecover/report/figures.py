@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from neurecover.models import Model
     from neurecover.results import Recovery
 
 INK = "#010101"  # what follows the colour of the text on a page
@@ -41,7 +42,7 @@ STYLE = {
 }
 
 
-def overview(recovery: Recovery) -> Figure:
+def overview(recovery: Recovery[Model]) -> Figure:
     """The layers in the first row; fit, residuals and spectra in the second."""
     tables = recovery_tables(recovery)
     with _style():
@@ -59,7 +60,7 @@ def overview(recovery: Recovery) -> Figure:
     return figure
 
 
-def unseen(recovery: Recovery) -> str:
+def unseen(recovery: Recovery[Model]) -> str:
     """What the fit was tested on."""
     return "fresh questions" if recovery.method == "queries" else "held-out samples"
 

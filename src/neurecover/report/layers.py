@@ -78,14 +78,14 @@ def layer_tables(
     return tables
 
 
-def recovery_tables(recovery: Recovery) -> list[LayerTable]:
+def recovery_tables(recovery: Recovery[Model]) -> list[LayerTable]:
     """The layers of a recovered network with what its certificate says of every weight."""
     shown = recovery.excerpt
     names = (shown.input_names, shown.output_names) if shown is not None else (None, None)
     return layer_tables(recovery.network, recovery.certificate, *names)
 
 
-def weights_frame(recovery: Recovery) -> DataFrame:
+def weights_frame(recovery: Recovery[Model]) -> DataFrame:
     """A row per weight. Where the certificate has no errors they are nan, and the verdict says what is determined."""
     try:
         import pandas as pd

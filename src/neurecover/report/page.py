@@ -42,14 +42,14 @@ SHOWN_UNITS = 300  # rows of a table of units
 
 
 def write_report(
-    recovery: Recovery, path: str | Path, truth: Model | None = None, X: Any = None, Y: Any = None
+    recovery: Recovery[Model], path: str | Path, truth: Model | None = None, X: Any = None, Y: Any = None
 ) -> None:
     """Write the report to exactly this path; if that fails, what was there before stays."""
     text = report_page(recovery, truth, X, Y)
     write_whole(path, lambda target: target.write_text(text, encoding="utf-8"))
 
 
-def report_page(recovery: Recovery, truth: Model | None = None, X: Any = None, Y: Any = None) -> str:
+def report_page(recovery: Recovery[Model], truth: Model | None = None, X: Any = None, Y: Any = None) -> str:
     """The report as text."""
     comparison = None if truth is None else compare(recovery.network, truth)
     checks, verdict = recovery.certificate.checks, recovery.certificate.verdict
@@ -84,7 +84,7 @@ def _weights(table: LayerTable, number: int) -> str:
     return as_svg(draw_weights, table, name=f"layer{number}", size=weights_size(table)) if table.weights.size else ""
 
 
-def _pictures(recovery: Recovery, tables: list[LayerTable]) -> list[str]:
+def _pictures(recovery: Recovery[Model], tables: list[LayerTable]) -> list[str]:
     shown, noise = recovery.excerpt, recovery.certificate.noise_variance
     drawn = []
     if shown is not None:
@@ -96,7 +96,7 @@ def _pictures(recovery: Recovery, tables: list[LayerTable]) -> list[str]:
     return drawn
 
 
-def _fresh(recovery: Recovery, X: Any, Y: Any) -> dict[str, Any]:
+def _fresh(recovery: Recovery[Model], X: Any, Y: Any) -> dict[str, Any]:
     """How the network does on samples given for the report, with a picture of the first of them."""
     source, network, noise = as_source(X, Y), recovery.network, recovery.certificate.noise_variance
     figures: Verification = verify(network, source)
