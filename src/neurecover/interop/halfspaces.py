@@ -12,6 +12,7 @@ from numbers import Integral
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval
@@ -39,16 +40,16 @@ class Halfspaces:
     `threshold_errors` (k,) the standard errors of the thresholds. `covariance` (k, d + 1, d + 1) is that of (nᵢ, tᵢ).
     """
 
-    normals: np.ndarray
-    thresholds: np.ndarray
-    covariance: np.ndarray
+    normals: NDArray[np.float64]
+    thresholds: NDArray[np.float64]
+    covariance: NDArray[np.float64]
 
     @property
-    def angle_errors(self) -> np.ndarray:
+    def angle_errors(self) -> NDArray[np.float64]:
         return np.sqrt(np.trace(self.covariance[:, :-1, :-1], axis1=1, axis2=2))
 
     @property
-    def threshold_errors(self) -> np.ndarray:
+    def threshold_errors(self) -> NDArray[np.float64]:
         return np.sqrt(self.covariance[:, -1, -1])
 
     @property
@@ -122,7 +123,7 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
         self.certificate_ = certify_labelled(label_evidence(found, judged, fit, labels, held_out, errors, whitening))
         return self
 
-    def decision_function(self, X: Any) -> np.ndarray:
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
         """The log-odds of classes_[1] against classes_[0], (n,); labels that were flipped are not counted on."""
         check_is_fitted(self)
         X = validate_data(self, X, dtype=np.float64, reset=False)
@@ -132,7 +133,7 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
         odds = np.clip(odds, -_SUREST, _SUREST)
         return odds if self._union_class == 1 else -odds
 
-    def predict_proba(self, X: Any) -> np.ndarray:
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """The probabilities (n, 2) that x is of either class, given how well the boundaries are known."""
         inside = expit(self.decision_function(X))
         return np.column_stack([1.0 - inside, inside])
