@@ -2,8 +2,9 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+OLDEST := .venv-oldest
 
-.PHONY: demo test test-rounding lint format bench docs clean
+.PHONY: demo test test-rounding test-oldest coverage lint format bench docs clean
 
 demo: $(VENV)/.core
 	$(BIN)/neurecover demo
@@ -19,14 +20,22 @@ test-rounding: $(VENV)/.dev
 	  --ignore tests/interop/test_models.py --ignore tests/interop/test_regressor.py --ignore tests/test_docs.py \
 	  --ignore tests/test_recipes.py --ignore tests/test_imports.py --ignore tests/test_site.py --ignore tests/test_wheel.py
 
+# The quick tests with the oldest releases that pyproject.toml allows, in an environment of their own.
+test-oldest: $(OLDEST)/.dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n 2 -m "not slow"
+
+# What share of every file the quick tests run; measuring slows them down, so `make test` does without.
+coverage: $(VENV)/.dev
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" --cov=neurecover --cov-report=term
+
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests benchmarks docs
-	$(BIN)/ruff format --check src tests benchmarks docs
+	$(BIN)/ruff check src tests benchmarks docs stubs .ci
+	$(BIN)/ruff format --check src tests benchmarks docs stubs .ci
 	$(BIN)/mypy
 
 format: $(VENV)/.dev
-	$(BIN)/ruff check --fix src tests benchmarks docs
-	$(BIN)/ruff format src tests benchmarks docs
+	$(BIN)/ruff check --fix src tests benchmarks docs stubs .ci
+	$(BIN)/ruff format src tests benchmarks docs stubs .ci
 
 bench: $(VENV)/.peers
 	$(BIN)/neurecover bench all --out results
@@ -55,5 +64,11 @@ $(VENV)/.peers: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet torch==2.13.0 --editable '.[dev,peers]'
 	touch $@
 
+$(OLDEST)/.dev: pyproject.toml .ci/oldest.py
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python .ci/oldest.py > $(OLDEST)/oldest.txt
+	$(OLDEST)/bin/python -m pip install --quiet --constraint $(OLDEST)/oldest.txt --editable '.[dev]'
+	touch $@
+
 clean:
-	rm -rf $(VENV) docs/_build results .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) $(OLDEST) .coverage docs/_build results .pytest_cache .ruff_cache .mypy_cache

@@ -39,6 +39,7 @@ from benchmarks.problems import FAMILIES, ROWS, Problem, Row, draw  # noqa: E402
 EXACT, CLAIM = 1e-8, 1e-6  # weight errors: of a solved network, and beyond which a verdict of exact is wrong
 NEAR, FAR = 5.0, 6.0  # standard errors: of a solved network, and beyond which a verdict of statistical is wrong
 SIDES = ("old", "new")
+Layers = list[tuple[np.ndarray, np.ndarray]]  # (W, b) from the inputs up, the outputs' last
 
 
 @dataclass
@@ -47,7 +48,7 @@ class Side:
 
     checkout: Path
     cap: float
-    process: subprocess.Popen | None = None
+    process: subprocess.Popen[str] | None = None
 
     def run(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the reply to a request: CPU seconds and verdict."""
@@ -64,7 +65,7 @@ class Side:
         verdict = "cap" if status == -signal.SIGPROF else f"died: status {status}"
         return {"seconds": self.cap, "verdict": verdict}
 
-    def _started(self) -> subprocess.Popen:
+    def _started(self) -> subprocess.Popen[str]:
         threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
         environment = os.environ | threads | {"PYTHONPATH": str(self.checkout / "src")}
         self.process = subprocess.Popen(
@@ -140,7 +141,7 @@ def judged(row: Row, problem: Problem, reply: dict[str, Any], answer: Path) -> R
     return Run(reply["seconds"], reply["verdict"], error, off, bool(solved))
 
 
-def deviations(row: Row, problem: Problem, found: list, spread: list, C: np.ndarray | None) -> tuple[float, float]:
+def deviations(row: Row, problem: Problem, found: Layers, spread: Layers, C: np.ndarray | None) -> tuple[float, float]:
     """Return the largest error of a weight, and that in standard errors; infinite where units differ in number."""
     if [len(W) for W, _ in found] != [len(W) for W, _ in problem.layers]:
         return np.inf, np.inf
@@ -191,7 +192,7 @@ def as_network(layers: Any, activation: str) -> Any:
     return nr.Network(W, b, A, c, activation)
 
 
-def layers_of(network: Any) -> list:
+def layers_of(network: Any) -> Layers:
     """Return the layers from the inputs up, the outputs' last."""
     return [(network.W, network.b), (network.A, network.c)] if isinstance(network, nr.Network) else list(network.layers)
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from neurecover.experiment import Experiment, Row, Track
 from neurecover.matching import compare
-from neurecover.models import Network
+from neurecover.models import Model, Network
 from neurecover.pipeline import recover
 from neurecover.results import Recovery
 from neurecover.simulate import teacher
@@ -129,11 +129,11 @@ FAMILIES: dict[str, tuple[int, float, Family]] = {
 }
 
 
-def deviations(recovery: Recovery, truth: Network) -> np.ndarray | None:
+def deviations(recovery: Recovery[Model], truth: Network) -> np.ndarray | None:
     """Return (ŵ − w)/error for every weight, in normal form; None without errors or with other units."""
     truth = truth.normal_form()
     net, bars, errors = recovery.network, recovery.certificate.standard_errors, compare(recovery.network, truth)
-    if bars is None or any(errors.unmatched):
+    if bars is None or any(errors.unmatched) or not isinstance(net, Network):
         return None
     order = errors.permutation
     off = [net.W[order] - truth.W, net.b[order] - truth.b, net.A[:, order] - truth.A, net.c - truth.c]

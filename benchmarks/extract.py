@@ -22,7 +22,7 @@ import numpy as np
 from neurecover.data import oracle
 from neurecover.experiment import Experiment, Row, Track
 from neurecover.matching import compare
-from neurecover.models import DeepNetwork, Network
+from neurecover.models import DeepNetwork, Model, Network
 from neurecover.pipeline import extract
 from neurecover.results import Recovery
 
@@ -121,7 +121,7 @@ def _oracle(problem: Problem, seed: int) -> tuple[Network | DeepNetwork, Callabl
     return rounded, lambda X: np.maximum(X.astype(np.float32) @ W.T + b, np.float32(0.0)) @ A.T + c
 
 
-def _covered(found: Recovery, truth: Network | DeepNetwork) -> np.ndarray:
+def _covered(found: Recovery[Model], truth: Network | DeepNetwork) -> np.ndarray:
     """Tell which true hidden weights lie within 1.96 standard errors; none where there are no error bars."""
     errors, ours = found.certificate.standard_errors, found.network
     if errors is None or not isinstance(ours, Network) or not isinstance(truth, Network):

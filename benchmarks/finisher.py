@@ -11,7 +11,7 @@ import numpy as np
 from benchmarks.coverage import deviations
 from neurecover.experiment import Experiment, Row, Track, picture
 from neurecover.matching import compare
-from neurecover.models import Network
+from neurecover.models import Model, Network
 from neurecover.pipeline import recover
 from neurecover.planning import unit_variances
 from neurecover.results import Recovery
@@ -38,7 +38,7 @@ class Problem:
         truth = teacher(self.d, self.k, self.p, kind=self.kind, bias=0.7 * self.bias, random_state=seed)
         return truth, *sample(truth, self.n, noise=noise, random_state=seed)
 
-    def solve(self, seed: int) -> tuple[Network, Recovery, np.ndarray]:
+    def solve(self, seed: int) -> tuple[Network, Recovery[Model], np.ndarray]:
         truth, X, Y = self.draw(seed)
         return truth, recover(X, Y, self.k if self.told else None, bias=self.bias, random_state=seed), X
 
@@ -106,7 +106,7 @@ def _run_noise(track: Track) -> Iterator[Row]:
         yield {
             "seed": seed,
             "verdict": recovery.certificate.verdict,
-            "squared weight error": float(np.sum((recovery.network.W[order] - truth.W) ** 2)),
+            "squared weight error": float(np.sum((recovery.network.layers[0][0][order] - truth.W) ** 2)),
             "Cramer-Rao bound": cramer_rao(truth, X, noise),
             "parameters in 95 % interval": 0 if z is None else int(np.count_nonzero(np.abs(z) <= 1.96)),
             "parameters": 0 if z is None else len(z),

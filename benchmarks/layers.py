@@ -22,7 +22,7 @@ from neurecover.certificate.information.normal_form import ToNormalForm, array_n
 from neurecover.data import ArraySource, Whitening, reduce
 from neurecover.experiment import Experiment, Row, Track
 from neurecover.matching import compare
-from neurecover.models import DeepNetwork
+from neurecover.models import DeepNetwork, Model
 from neurecover.pipeline import recover
 from neurecover.results import Recovery
 from neurecover.statistics import InformationSums
@@ -112,7 +112,7 @@ def _measure(problem: Problem, track: Track) -> Row:
     }
 
 
-def _error(found: Recovery, truth: DeepNetwork) -> float:
+def _error(found: Recovery[Model], truth: DeepNetwork) -> float:
     network = found.network
     if not isinstance(network, DeepNetwork) or network.n_hidden != truth.n_hidden:
         return np.inf
@@ -120,7 +120,7 @@ def _error(found: Recovery, truth: DeepNetwork) -> float:
     return max(comparison.weight_error, comparison.bias_error)
 
 
-def _deviations(found: Recovery, truth: DeepNetwork, error: float) -> np.ndarray:
+def _deviations(found: Recovery[Model], truth: DeepNetwork, error: float) -> np.ndarray:
     """Return (ŵ − w)/error for all weights; none where no error is claimed."""
     errors, network = found.certificate.standard_errors, found.network
     if errors is None or found.certificate.verdict != "statistical" or not isinstance(network, DeepNetwork):

@@ -43,10 +43,10 @@ class Row:
         return self.n or self.load * sum(above * (below + 1) for below, above in pairwise(self.dims))
 
     @property
-    def call(self) -> dict:
+    def call(self) -> dict[str, Any]:
         """Return the arguments of `recover`, as JSON holds them."""
         widths = self.dims[1:-1]
-        told: dict = {"depth": len(widths)}
+        told: dict[str, Any] = {"depth": len(widths)}
         if self.told:
             told = {"n_hidden": widths[0] if len(widths) == 1 else list(widths)}
         return told | {"bias": self.bias, "activation": self.activation} | ({"affine": True} if self.affine else {})

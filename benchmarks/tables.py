@@ -18,7 +18,7 @@ import numpy as np
 
 from neurecover.experiment import Experiment, Row, Track
 from neurecover.matching import compare
-from neurecover.models import Network
+from neurecover.models import Model, Network
 from neurecover.pipeline import recover
 from neurecover.results import Recovery
 from neurecover.simulate import teacher
@@ -130,7 +130,7 @@ def _measure(problem: Problem, track: Track) -> Row:
     }
 
 
-def vouched_for(found: Recovery, truth: Network) -> tuple[float, bool]:
+def vouched_for(found: Recovery[Model], truth: Network) -> tuple[float, bool]:
     """Return the share of hidden weights that the certificate vouches for, and whether one of those is wrong."""
     if found.certificate.verdict == "exact":
         comparison = compare(found.network, truth)

@@ -57,13 +57,13 @@ class Judgement:
         return self.verdict in CLAIMS and not self.true and not self.excluded
 
 
-def attempt(case: Hostile, told: bool, seed: int) -> Recovery:
+def attempt(case: Hostile, told: bool, seed: int) -> Recovery[Model]:
     """Recover the network of a hostile problem, with its width told or not."""
     k = case.n_hidden if told else None
     return recover(case.X, case.Y, k, method=case.method, bias=case.bias, random_state=seed, time_budget=SECONDS)
 
 
-def judge(case: Hostile, recovery: Recovery, told: bool) -> Judgement:
+def judge(case: Hostile, recovery: Recovery[Model], told: bool) -> Judgement:
     """Return whether the verdict was true, and how far off the weights are."""
     verdict = recovery.certificate.verdict
     if verdict not in CLAIMS:
@@ -74,7 +74,7 @@ def judge(case: Hostile, recovery: Recovery, told: bool) -> Judgement:
     return Judgement(verdict, worst <= 1.0, excluded, worst)
 
 
-def _unseen_units(case: Hostile, recovery: Recovery, told: bool) -> bool:
+def _unseen_units(case: Hostile, recovery: Recovery[Model], told: bool) -> bool:
     """Tell whether it is the truth on these samples, but for units that its own sentence says may be missing."""
     found, certificate, truth = recovery.network, recovery.certificate, case.truth
     warned = any(check.name == "found width" for check in certificate.checks)
@@ -88,7 +88,7 @@ def _unseen_units(case: Hostile, recovery: Recovery, told: bool) -> bool:
     return _is_noise(float(off.sum()), recovery, truth.n_parameters, size)
 
 
-def _within_noise(case: Hostile, recovery: Recovery) -> bool:
+def _within_noise(case: Hostile, recovery: Recovery[Model]) -> bool:
     """Tell whether it is the function behind the samples to within noise, where that function is no network."""
     if case.truth is not None or case.plain is None or recovery.certificate.verdict != "statistical":
         return False
@@ -97,7 +97,7 @@ def _within_noise(case: Hostile, recovery: Recovery) -> bool:
     return named and _is_noise(off, recovery, recovery.network.n_parameters)
 
 
-def _is_noise(off: float, recovery: Recovery, n_parameters: int, size: float = 0.0) -> bool:
+def _is_noise(off: float, recovery: Recovery[Model], n_parameters: int, size: float = 0.0) -> bool:
     """Tell whether noise explains Σ(f̂ − f)², beside a unit that adds a root mean square of `size` to an output."""
     certificate = recovery.certificate
     assert certificate.noise_variance is not None
@@ -105,14 +105,14 @@ def _is_noise(off: float, recovery: Recovery, n_parameters: int, size: float = 0
     return bool(np.sqrt(off) <= np.sqrt(by_noise) + size * np.sqrt(certificate.n_samples * recovery.network.n_outputs))
 
 
-def _named(case: Hostile, recovery: Recovery) -> bool:
+def _named(case: Hostile, recovery: Recovery[Model]) -> bool:
     return bool(case.unseen) and any(case.unseen in reason.lower() for reason in recovery.certificate.reasons)
 
 
-def _worst(recovery: Recovery, truth: Network | None, bias: bool) -> float:
+def _worst(recovery: Recovery[Model], truth: Network | None, bias: bool) -> float:
     """Return the largest error of a weight over its tolerance; infinite where there is no such truth."""
     found, certificate = recovery.network, recovery.certificate
-    if truth is None:
+    if truth is None or not isinstance(found, Network):
         return np.inf
     target, _ = simplify(truth)
     if found.n_hidden != target.n_hidden:

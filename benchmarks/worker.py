@@ -32,7 +32,7 @@ def recovered(request: dict[str, Any]) -> dict[str, Any]:
         signal.setitimer(signal.ITIMER_PROF, 0.0)
     seconds, network, errors = time.process_time() - began, found.network, found.certificate.standard_errors
     layers = [(network.W, network.b), (network.A, network.c)] if isinstance(network, nr.Network) else network.layers
-    arrays = {f"{name}{i}": array for i, layer in enumerate(layers) for name, array in zip("Wb", layer)}
+    arrays: dict[str, Any] = {f"{name}{i}": array for i, layer in enumerate(layers) for name, array in zip("Wb", layer)}
     if getattr(network, "C", None) is not None:
         arrays["C"] = network.C
     if errors is not None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from neurecover import simulate
 from neurecover.experiment import Experiment, Row, Track, fresh_seeds
-from neurecover.models import Network
+from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline import recover
 from neurecover.reproduce.atv21 import method_detail, weights_are_right
 from neurecover.results import Recovery
@@ -33,7 +33,7 @@ def run_wrong_assumptions(track: Track) -> Iterator[Row]:
         }
 
 
-def _trial(seed: int, n: int, k: int, inputs: str) -> tuple[Recovery, Network]:
+def _trial(seed: int, n: int, k: int, inputs: str) -> tuple[Recovery[Network | DeepNetwork], Network]:
     truth = simulate.teacher(5, 5, random_state=seed)
     X, Y = simulate.sample(truth, n, inputs=inputs, random_state=seed)
     return recover(X, Y, n_hidden=k, method="hermite", random_state=seed, time_budget=60), truth

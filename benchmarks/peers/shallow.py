@@ -25,7 +25,7 @@ from neurecover.fit import FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.matching import compare
-from neurecover.models import Network, as_network, as_student
+from neurecover.models import DeepNetwork, Network, as_network, as_student
 from neurecover.pipeline import recover
 from neurecover.search.units import most_useful
 
@@ -37,10 +37,10 @@ RATES = (1e-1, 1e-2, 1e-3)  # among which Adam's is chosen
 TRIAL = 4.0  # seconds for each of them
 PROBLEM = PROBLEMS[0]
 
-Fit = Callable[[np.ndarray, np.ndarray, int, int, float], Iterator[Network]]
+Fit = Callable[[np.ndarray, np.ndarray, int, int, float], Iterator[Network | DeepNetwork]]
 
 
-def _ours(X: np.ndarray, Y: np.ndarray, width: int, seed: int, seconds: float) -> Iterator[Network]:
+def _ours(X: np.ndarray, Y: np.ndarray, width: int, seed: int, seconds: float) -> Iterator[Network | DeepNetwork]:
     yield recover(X, Y, width, random_state=seed, time_budget=seconds).network
 
 

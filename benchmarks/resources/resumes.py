@@ -33,7 +33,7 @@ def _run(track: Track) -> list[Row]:
         folder = Path(name)
         _, samples = written(CASE, folder)
 
-        def begun(run: str) -> subprocess.Popen:
+        def begun(run: str) -> subprocess.Popen[bytes]:
             return subprocess.Popen([sys.executable, "-c", SCRIPT, samples, folder / run, folder / f"{run}.npz"])
 
         began = time.monotonic()

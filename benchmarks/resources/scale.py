@@ -84,7 +84,7 @@ def recover_from_files(case: dict[str, Any], folder: str) -> Row:
     errors = found.certificate.standard_errors
     whole = single = np.nan
     if errors is not None:
-        true, W = truth.normal_form().W, found.network.W
+        true, W = truth.normal_form().W, found.network.layers[0][0]
         apart = np.square(W - true[np.square(W[:, None] - true).sum(axis=2).argmin(axis=1)])
         whole, single = apart.sum() / np.square(errors["W"]).sum(), np.mean(apart / np.square(errors["W"]))
     per_pass, count = _last_pass(told)

@@ -18,15 +18,20 @@ from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
 from itertools import chain
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 T = TypeVar("T")
 Row = dict[str, object]
-Track = Callable[[Iterable[T], str], Iterable[T]]
 
 # The libraries that figures depend on, if installed.
 _VERSIONED = ("neurecover", "numpy", "scipy", "scikit-learn", "torch", "tensorly")
 _FIRST_FRESH = 7_000  # tests and studies use smaller seeds
+
+
+class Track(Protocol):
+    """track(items, label) goes through the items, of any type, and shows how far it has got."""
+
+    def __call__(self, items: Iterable[T], label: str, /) -> Iterable[T]: ...
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from neurecover.models import Composite, Layered, Model, Network, mirror_of, replace_arrays
 from neurecover.random import as_generator
@@ -33,8 +33,8 @@ _EQUAL = 1e-12  # relative; two units closer than this are one
 class LayerComparison:
     """The errors of one hidden layer; the fields are those of `Comparison`."""
 
-    permutation: np.ndarray
-    signs: np.ndarray
+    permutation: NDArray[np.intp]
+    signs: NDArray[np.int_]
     weight_error: float
     bias_error: float
     max_angle: float
@@ -61,8 +61,8 @@ class Comparison:
     [ATV21, Prop. 3.6]; None for more than one layer, or an activation without a form that reaches its accuracy.
     """
 
-    permutation: np.ndarray
-    signs: np.ndarray
+    permutation: NDArray[np.intp]
+    signs: NDArray[np.int_]
     weight_error: float
     bias_error: float
     output_weight_error: float

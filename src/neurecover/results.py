@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # extras, loaded when they are asked for
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
-M = TypeVar("M", bound=Model)
+M_co = TypeVar("M_co", bound=Model, covariant=True)
 LINE, LABEL = 88, 12  # characters of a summary's lines, and of the labels before them
 
 __all__ = ["Certificate", "Check", "Estimate", "Excerpt", "Recovery", "Stage", "versions"]
@@ -68,7 +68,7 @@ class Estimate:
 
 
 @dataclass(frozen=True)
-class Recovery(Generic[M]):
+class Recovery(Generic[M_co]):
     """The answer of `recover`, `recover_lowest_layer` and `extract`.
 
     `estimate` is the algorithm's own answer before refinement, or None if no algorithm ran; its details are not saved.
@@ -76,7 +76,7 @@ class Recovery(Generic[M]):
     show, None if nothing was fitted; `versions` are those of the libraries used.
     """
 
-    network: M
+    network: M_co
     certificate: Certificate
     method: str
     stages: tuple[Stage, ...]

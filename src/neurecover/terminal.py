@@ -18,7 +18,7 @@ from rich.table import Table
 from neurecover.algorithms import Algorithm
 from neurecover.certificate import Verification
 from neurecover.matching import Comparison
-from neurecover.models import Network
+from neurecover.models import DeepNetwork, Model, Network
 from neurecover.results import Recovery
 
 if TYPE_CHECKING:
@@ -85,8 +85,8 @@ def units_table(found: Network, truth: Network, comparison: Comparison) -> Table
         if j < 0:
             table.add_row(str(i), a, "–", b, "–", "–")
             continue
-        distance = float(np.linalg.norm(found.W[j] - truth.W[i]))
-        table.add_row(str(i), a, f"{found.A[0, j]:.9f}", b, f"{found.b[j]:.9f}", f"{distance:.1e}")
+        distance = float(np.linalg.norm(W[j] - truth.W[i]))
+        table.add_row(str(i), a, f"{A[0, j]:.9f}", b, f"{b_found[j]:.9f}", f"{distance:.1e}")
     return table
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from neurecover.certificate.options import DEFAULTS
 from neurecover.certificate.verdict import Certificate
@@ -25,10 +26,10 @@ class Verification:
     """
 
     n_samples: int
-    mse: np.ndarray
-    unexplained: np.ndarray
-    largest: np.ndarray
-    rounding: np.ndarray
+    mse: NDArray[np.float64]
+    unexplained: NDArray[np.float64]
+    largest: NDArray[np.float64]
+    rounding: NDArray[np.float64]
 
     @property
     def at_rounding(self) -> bool:

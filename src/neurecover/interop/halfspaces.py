@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from numbers import Integral
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.utils._param_validation import Interval
@@ -39,16 +40,16 @@ class Halfspaces:
     `threshold_errors` (k,) the standard errors of the thresholds. `covariance` (k, d + 1, d + 1) is that of (nᵢ, tᵢ).
     """
 
-    normals: np.ndarray
-    thresholds: np.ndarray
-    covariance: np.ndarray
+    normals: NDArray[np.float64]
+    thresholds: NDArray[np.float64]
+    covariance: NDArray[np.float64]
 
     @property
-    def angle_errors(self) -> np.ndarray:
+    def angle_errors(self) -> NDArray[np.float64]:
         return np.sqrt(np.trace(self.covariance[:, :-1, :-1], axis1=1, axis2=2))
 
     @property
-    def threshold_errors(self) -> np.ndarray:
+    def threshold_errors(self) -> NDArray[np.float64]:
         return np.sqrt(self.covariance[:, -1, -1])
 
     @property
@@ -79,7 +80,7 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
         raise NotImplementedError
 
     @_fit_context(prefer_skip_nested_validation=True)
-    def fit(self, X: Any, y: Any) -> _HalfspaceClassifier:
+    def fit(self, X: Any, y: Any) -> Self:
         """Find the halfspaces.
 
         Parameters

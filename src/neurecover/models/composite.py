@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from neurecover.activations import Activation, get
 from neurecover.models import checks
@@ -96,8 +96,8 @@ class Or:
 class Composite:
     """y = upper(u(W x − t)). The arrays are float64 and read-only; `threshold` may be one number for all units."""
 
-    W: np.ndarray
-    threshold: np.ndarray
+    W: NDArray[np.float64]
+    threshold: NDArray[np.float64]
     upper: Upper
     activation: Activation
 
@@ -125,20 +125,20 @@ class Composite:
     def n_outputs(self) -> int:
         return self.upper(np.zeros((1, self.n_hidden))).shape[1]
 
-    def hidden(self, X: ArrayLike) -> np.ndarray:
+    def hidden(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return u(W x − t), (n, k)."""
         return self.activation(checks.inputs(X, self.n_inputs) @ self.W.T - self.threshold)
 
-    def __call__(self, X: ArrayLike) -> np.ndarray:
+    def __call__(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the outputs (n, p) for inputs X (n, d)."""
         return self.upper(self.hidden(X))
 
     @property
-    def hidden_weights(self) -> tuple[np.ndarray, ...]:
+    def hidden_weights(self) -> tuple[NDArray[np.float64], ...]:
         """Those of the first layer and of the hidden layers of an upper network."""
         return (self.W, *getattr(self.upper, "hidden_weights", ()))
 
-    def preactivations(self, X: ArrayLike) -> list[np.ndarray]:
+    def preactivations(self, X: ArrayLike) -> list[NDArray[np.float64]]:
         """Return W x − t, (n, k), and those of the hidden layers of an upper network."""
         Z = checks.inputs(X, self.n_inputs) @ self.W.T - self.threshold
         if isinstance(self.upper, Layered):

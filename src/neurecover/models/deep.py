@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from neurecover.activations import Activation, get
 from neurecover.models import checks
@@ -28,7 +28,7 @@ class DeepNetwork(Layered):
 
     layers: tuple[Layer, ...]
     activation: Activation
-    C: np.ndarray | None
+    C: NDArray[np.float64] | None
     kind = "deep"
 
     def __init__(
@@ -57,9 +57,9 @@ class DeepNetwork(Layered):
         object.__setattr__(self, "C", checks.affine_term(C, self.n_outputs, self.n_inputs))
 
     @property
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
         """W1, b1, W2, b2, …, the last pair being (A, c), with C between them."""
-        arrays: dict[str, np.ndarray] = {}
+        arrays: dict[str, NDArray[np.float64]] = {}
         for number, (W, b) in enumerate(self.layers, start=1):
             affine = {} if self.C is None or number < len(self.layers) else {"C": self.C}
             arrays |= {f"W{number}": W, **affine, f"b{number}": b}
@@ -70,7 +70,7 @@ class DeepNetwork(Layered):
         """The units of every hidden layer."""
         return tuple(len(W) for W, _ in self.layers[:-1])
 
-    def hidden(self, X: ArrayLike) -> list[np.ndarray]:
+    def hidden(self, X: ArrayLike) -> list[NDArray[np.float64]]:
         """Return the values h_1, …, h_L of the hidden layers, each (n, k_l)."""
         return [self.activation(Z) for Z in self.preactivations(X)]
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from neurecover.activations import Activation
 from neurecover.models import checks
 from neurecover.models.formats.files import header, write_npz
 from neurecover.models.formats.methods import Exchanged
 
-Layer = tuple[np.ndarray, np.ndarray]
+Layer = tuple[NDArray[np.float64], NDArray[np.float64]]
 L = TypeVar("L", bound="Layered")
 
 
@@ -28,7 +28,7 @@ class Layered(Exchanged):
     """A network that is given by `layers`, `activation` and `C`."""
 
     activation: Activation
-    C: np.ndarray | None
+    C: NDArray[np.float64] | None
     kind: str  # what its file says it is
 
     if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Layered(Exchanged):
             """The number of hidden units; of a `DeepNetwork`, of every layer."""
 
         @property
-        def arrays(self) -> dict[str, np.ndarray]:
+        def arrays(self) -> dict[str, NDArray[np.float64]]:
             """All arrays by the names of the network's file, in the order of `models.parameters`: C stands before c."""
 
         def with_layers(self: L, layers: Sequence[tuple[ArrayLike, ArrayLike | None]], C: ArrayLike | None) -> L:
@@ -66,11 +66,11 @@ class Layered(Exchanged):
         return sum(array.size for array in self.arrays.values())
 
     @property
-    def hidden_weights(self) -> tuple[np.ndarray, ...]:
+    def hidden_weights(self) -> tuple[NDArray[np.float64], ...]:
         """W_1, …, W_L."""
         return tuple(W for W, _ in self.layers[:-1])
 
-    def preactivations(self, X: ArrayLike) -> list[np.ndarray]:
+    def preactivations(self, X: ArrayLike) -> list[NDArray[np.float64]]:
         """Return W_l h_{l−1} + b_l for every hidden layer, each (n, k_l)."""
         H, values = checks.inputs(X, self.n_inputs), []
         for W, b in self.layers[:-1]:
@@ -78,7 +78,7 @@ class Layered(Exchanged):
             H = self.activation(values[-1])
         return values
 
-    def __call__(self, X: ArrayLike) -> np.ndarray:
+    def __call__(self, X: ArrayLike) -> NDArray[np.float64]:
         """Return the outputs (n, p) for inputs X (n, d)."""
         inputs = H = checks.inputs(X, self.n_inputs)
         for W, b in self.layers[:-1]:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from neurecover.activations import Activation, get
 from neurecover.models import checks
@@ -25,12 +25,12 @@ class Network(Layered):
     None is a network without an affine term; a C of zeros is a term that is free and happens to be zero.
     """
 
-    W: np.ndarray
-    b: np.ndarray
-    A: np.ndarray
-    c: np.ndarray
+    W: NDArray[np.float64]
+    b: NDArray[np.float64]
+    A: NDArray[np.float64]
+    c: NDArray[np.float64]
     activation: Activation
-    C: np.ndarray | None
+    C: NDArray[np.float64] | None
     kind = "network"
 
     def __init__(
@@ -59,7 +59,7 @@ class Network(Layered):
         return (self.W, self.b), (self.A, self.c)
 
     @property
-    def arrays(self) -> dict[str, np.ndarray]:
+    def arrays(self) -> dict[str, NDArray[np.float64]]:
         affine = {} if self.C is None else {"C": self.C}
         return {"W": self.W, "b": self.b, "A": self.A, **affine, "c": self.c}
 

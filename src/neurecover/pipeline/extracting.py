@@ -41,7 +41,7 @@ def extract(
     time_budget: float | None = None,
     progress: bool | Progress = False,
     options: QueryOptions | None = None,
-) -> Recovery:
+) -> Recovery[Network | DeepNetwork]:
     """Extract the network behind an oracle by chosen queries; return it with a certificate.
 
     Parameters

@@ -15,8 +15,8 @@ from neurecover.certificate import Certificate, Check, Evidence
 from neurecover.data import Prepared, reduce, side_by_side, split, unwhiten
 from neurecover.fit.model_fit import can_be_fitted, fit_model
 from neurecover.models import Composite, Model
+from neurecover.pipeline.progress import Progress
 from neurecover.pipeline.running import (
-    Progress,
     Run,
     certify_network,
     check_width,

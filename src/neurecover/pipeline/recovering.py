@@ -27,7 +27,6 @@ from neurecover.pipeline.checkpoints import Folder, begin_records, choose_seed, 
 from neurecover.pipeline.choosing import add_hint, choose_activation, keep_time_for_hint
 from neurecover.pipeline.options import PipelineOptions
 from neurecover.pipeline.running import (
-    Progress,
     Run,
     add_diagnosis,
     certify_network,

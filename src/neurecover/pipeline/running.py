@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -52,6 +52,7 @@ from neurecover.search import Task
 from neurecover.solve import FLOPS, Deadline, time_limit
 from neurecover.statistics import Residuals
 
+M = TypeVar("M", bound=Model)
 logger = logging.getLogger("neurecover")
 
 
@@ -90,7 +91,7 @@ class Run:
 
     def recovery(
         self,
-        network: Any,
+        network: M,
         certificate: Certificate,
         method: str,
         found: Estimate | None = None,

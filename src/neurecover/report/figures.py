@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from neurecover.models import Model
     from neurecover.results import Recovery
 
 INK = "#010101"  # stands for the colour of the text on a page

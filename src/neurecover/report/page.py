@@ -42,7 +42,7 @@ SHOWN_UNITS = 300  # rows of a table of units
 
 
 def write_report(
-    recovery: Recovery, path: str | Path, truth: Model | None = None, X: Any = None, Y: Any = None
+    recovery: Recovery[Model], path: str | Path, truth: Model | None = None, X: Any = None, Y: Any = None
 ) -> None:
     """Write the report to this path; if that fails, a file that was there before stays."""
     text = report_page(recovery, truth, X, Y)

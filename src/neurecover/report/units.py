@@ -55,7 +55,7 @@ class UnitTable:
 
 
 def unit_tables(
-    recovery: Recovery, truth: Model | None = None, comparison: Comparison | None = None
+    recovery: Recovery[Model], truth: Model | None = None, comparison: Comparison | None = None
 ) -> list[UnitTable]:
     """Return a table per hidden layer."""
     tables = recovery_tables(recovery)

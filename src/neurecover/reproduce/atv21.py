@@ -21,7 +21,7 @@ from neurecover.algorithms.atv21.units import seen_units
 from neurecover.data import ArraySource
 from neurecover.experiment import Experiment, Row, Track, fresh_seeds
 from neurecover.matching import compare
-from neurecover.models import Network
+from neurecover.models import DeepNetwork, Model, Network
 from neurecover.pipeline import recover
 from neurecover.random import as_generator
 from neurecover.results import Recovery
@@ -49,7 +49,7 @@ def squared_error(W: np.ndarray, truth: Network) -> float:
     return float(np.mean(2.0 - 2.0 * cosines(W, truth)))
 
 
-def weights_are_right(network: Network, truth: Network) -> bool:
+def weights_are_right(network: Network | DeepNetwork, truth: Network) -> bool:
     """Tell whether every unit is there, with every weight within EXACT."""
     c = compare(network, truth)
     errors = (c.weight_error, c.bias_error, c.output_weight_error, c.offset_error)
@@ -221,24 +221,24 @@ def _parameter_error(W: np.ndarray, b: np.ndarray, A: np.ndarray, truth: Network
     return max(c.weight_error, c.bias_error, c.output_weight_error)
 
 
-def _rows(network: Network) -> np.ndarray:
-    """Return (w, b) in normal form and up to sign."""
-    rows = np.column_stack([network.W, network.b])
+def _rows(network: Network | DeepNetwork) -> np.ndarray:
+    """Return (w, b) of the first layer, in normal form and up to sign."""
+    rows = np.column_stack(network.layers[0])
     return rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
 
 
-def _is_found(unit: np.ndarray, network: Network) -> bool:
+def _is_found(unit: np.ndarray, network: Network | DeepNetwork) -> bool:
     rows = _rows(network)
     gaps = np.minimum(np.linalg.norm(rows - unit, axis=1), np.linalg.norm(rows + unit, axis=1))
     return bool(gaps.min() <= EXACT)
 
 
-def method_detail(result: Recovery) -> str:
+def method_detail(result: Recovery[Model]) -> str:
     """Return what the method said of itself."""
     return next((stage.detail for stage in result.stages if stage.name == "hermite"), "")
 
 
-def _affine_note(result: Recovery) -> str:
+def _affine_note(result: Recovery[Model]) -> str:
     """Say how many units the method saw, and whether it spoke of an affine part."""
     detail = method_detail(result)
     match = re.search(r"(\d+ of \d+) units seen", detail)

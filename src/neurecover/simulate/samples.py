@@ -3,6 +3,7 @@
 from numbers import Real
 
 import numpy as np
+from numpy.typing import NDArray
 
 from neurecover.models import Network
 from neurecover.random import RandomStateLike, as_generator
@@ -19,7 +20,7 @@ def sample(
     inputs: str | Distribution = "gaussian",
     noise: float | Noise = 0.0,
     random_state: RandomStateLike = None,
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Draw X (n, d) from the input distribution and return it with Y (n, p) = network(X) + E.
 
     inputs is a name such as "student(5)" or a callable (rng, n, d) → (n, d). noise is the standard

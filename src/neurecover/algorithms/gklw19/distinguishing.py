@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from neurecover.data import ArraySource, Source, reduce
 from neurecover.models import Network
@@ -56,7 +57,7 @@ def distinguish(network: Network, source: Source) -> Distinguishing | None:
     return Distinguishing(smallest(augmented(W, source)), smallest(gaussian_augmented(W)), True)
 
 
-def distinguishing_matrix(W: np.ndarray, X: np.ndarray | None = None) -> np.ndarray:
+def distinguishing_matrix(W: NDArray[np.float64], X: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
     """M of hidden weights W (k, d): N, a column for every pair of units, with E[x ⊗ x] beside it [GKLW19, Def. 1].
 
     The means are over the inputs X (n, d), or over x ~ N(0, I) in closed form without them. The shape is

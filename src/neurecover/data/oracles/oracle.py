@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from neurecover.data.oracles.answers import SavedAnswers
 from neurecover.data.oracles.frame import Frame
@@ -89,7 +90,7 @@ class Oracle(Source):
         """The number of queries so far, by this oracle and by all that `with_samples` made of it."""
         return self._asked[0]
 
-    def ask(self, X: np.ndarray) -> np.ndarray:
+    def ask(self, X: ArrayLike) -> np.ndarray:
         """Return the model's answers (n, p) to the queries X (n, d)."""
         X = np.asarray(X, dtype=np.float64)
         if self.bounds is not None and not np.all((self.bounds[0] <= X) & (self.bounds[1] >= X)):
