@@ -27,7 +27,7 @@ from benchmarks import hostile
 from benchmarks.hostile import Hostile
 from neurecover.experiment import Experiment, Row, Track
 from neurecover.matching import compare, simplify
-from neurecover.models import Network
+from neurecover.models import Model, Network
 from neurecover.pipeline import recover
 from neurecover.results import Recovery
 
@@ -78,7 +78,9 @@ def _unseen_units(case: Hostile, recovery: Recovery[Model], told: bool) -> bool:
     """Tell whether it is the truth on these samples, but for units that its own sentence says may be missing."""
     found, certificate, truth = recovery.network, recovery.certificate, case.truth
     warned = any(check.name == "found width" for check in certificate.checks)
-    if told or not warned or truth is None or found.n_hidden >= simplify(truth)[0].n_hidden:
+    if told or not warned or truth is None or not isinstance(found, Network):
+        return False
+    if found.n_hidden >= simplify(truth)[0].n_hidden:
         return False
     Y = truth(case.X)
     off = np.sum((found(case.X) - Y) ** 2, axis=0)

@@ -167,7 +167,7 @@ class Recovery(Generic[M_co]):
         write_npz(path, arrays | {"recovery": np.array(json.dumps(_plain(record)))})
 
     @classmethod
-    def load(cls, path: str | Path, activation: Activation | None = None) -> Recovery:
+    def load(cls, path: str | Path, activation: Activation | None = None) -> Recovery[Model]:
         """Read what `save` wrote; an activation made by `Activation.from_function` has to be passed in."""
         arrays = read_npz(path)
         network: Any = from_arrays(arrays, path, activation)

@@ -51,7 +51,7 @@ def complain(text: str) -> None:
     err.print("error: " + " ".join(text.splitlines()), soft_wrap=True)
 
 
-def recovery_panel(recovery: Recovery, reword: Callable[[str], str] = str) -> Panel:
+def recovery_panel(recovery: Recovery[Model], reword: Callable[[str], str] = str) -> Panel:
     """Return the summary of a recovery, each sentence passed through `reword`."""
     verdict = recovery.certificate.verdict
     grid = summary_grid([(label, reword(text)) for label, text in recovery.rows()])
@@ -76,9 +76,10 @@ def comparison_table(comparison: Comparison) -> Table:
     return table
 
 
-def units_table(found: Network, truth: Network, comparison: Comparison) -> Table:
+def units_table(found: Network | DeepNetwork, truth: Network, comparison: Comparison) -> Table:
     """Return a table of every unit of the truth beside the one found for it, both in normal form."""
-    found, truth = found.normal_form(), truth.normal_form()
+    truth, layers = truth.normal_form(), found.normal_form().layers
+    (W, b_found), (A, _) = layers[0], layers[-1]
     table = _table("unit", "a", "a found", "b", "b found", "‖ŵ − w‖", right=("a", "a found", "b", "b found", "‖ŵ − w‖"))
     for i, j in enumerate(comparison.permutation.tolist()):
         a, b = f"{truth.A[0, i]:.9f}", f"{truth.b[i]:.9f}"

@@ -19,6 +19,7 @@ from neurecover.cli.options import (
     load_network,
     open_samples,
 )
+from neurecover.models import Model
 from neurecover.models.formats.files import write_whole
 from neurecover.terminal import say, working
 
@@ -156,7 +157,7 @@ def export(
     say(f"Wrote the network to {out}.")
 
 
-def _recovery(path: Path) -> nr.Recovery | None:
+def _recovery(path: Path) -> nr.Recovery[Model] | None:
     """Read what `recover` or `extract` wrote; return None for a network without a certificate."""
     load_network(path)
     try:

@@ -50,7 +50,7 @@ def as_json(facts: Mapping[str, Any]) -> str:
     return json.dumps(plain(facts), ensure_ascii=False, allow_nan=False)
 
 
-def recovery_facts(recovery: nr.Recovery, out: Path | None) -> dict[str, Any]:
+def recovery_facts(recovery: nr.Recovery[Model], out: Path | None) -> dict[str, Any]:
     """Return what a `Recovery` holds, except the excerpt of its samples."""
     certificate = recovery.certificate
     return {

@@ -34,6 +34,7 @@ from neurecover.cli.options import (
 from neurecover.cli.wording import as_options
 from neurecover.data import CommandModel
 from neurecover.data.oracles.libraries import as_function
+from neurecover.models import Model
 from neurecover.terminal import say
 
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="The .npz file for the network and its certificate.")]
@@ -265,7 +266,7 @@ def _parse_bounds(text: str) -> tuple[float, float]:
     return low, high
 
 
-def _show(recovery: nr.Recovery, out: Path | None, json: bool) -> NoReturn:
+def _show(recovery: nr.Recovery[Model], out: Path | None, json: bool) -> NoReturn:
     """Show the summary, save the network and its certificate, and exit with the status of the verdict."""
     if out is not None:
         recovery.save(out)

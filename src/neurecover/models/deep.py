@@ -101,7 +101,7 @@ class DeepNetwork(Layered):
         layers = [(arrays[f"W{i}"], arrays[f"b{i}"]) for i in numbers]
         return cls(layers, activation or str(arrays["activation"]), arrays.get("C"))
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[type[DeepNetwork], tuple[object, ...]]:
         """Rebuild copies and pickles through the constructor, so that their arrays are read-only too."""
         return DeepNetwork, (self.layers, self.activation, self.C)
 

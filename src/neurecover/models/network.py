@@ -88,7 +88,7 @@ class Network(Layered):
         W, b, A, c = (arrays[name] for name in ("W", "b", "A", "c"))
         return cls(W, b, A, c, activation or str(arrays["activation"]), arrays.get("C"))
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> tuple[type[Network], tuple[object, ...]]:
         """Rebuild copies and pickles through the constructor, so that their arrays are read-only too."""
         return Network, (self.W, self.b, self.A, self.c, self.activation, self.C)
 

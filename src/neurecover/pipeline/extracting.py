@@ -17,7 +17,8 @@ from neurecover.data import Oracle, unwhiten
 from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import DeepNetwork, Network
-from neurecover.pipeline.running import Progress, Run, add_diagnosis, running
+from neurecover.pipeline.progress import Progress
+from neurecover.pipeline.running import Run, add_diagnosis, running
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.limits import EVERYWHERE, Limits, choose_frame
 from neurecover.queries.extraction import Extraction

@@ -45,7 +45,7 @@ def recover_lowest_layer(
     time_budget: float | None = None,
     progress: bool | Progress = False,
     n_samples: int | None = None,
-) -> Recovery:
+) -> Recovery[Model]:
     """Recover the first layer and the upper part of y = upper(act(W x − t)) [GP18]: a `Composite`, with a certificate.
 
     Parameters

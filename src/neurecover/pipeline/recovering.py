@@ -26,6 +26,7 @@ from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.checkpoints import Folder, begin_records, choose_seed, resume_search
 from neurecover.pipeline.choosing import add_hint, choose_activation, keep_time_for_hint
 from neurecover.pipeline.options import PipelineOptions
+from neurecover.pipeline.progress import Progress
 from neurecover.pipeline.running import (
     Run,
     add_diagnosis,
@@ -66,7 +67,7 @@ def recover(
     checkpoint: Folder | None = None,
     sample_weight: ArrayLike | None = None,
     options: PipelineOptions | None = None,
-) -> Recovery:
+) -> Recovery[Network | DeepNetwork]:
     """Recover the network y = A h_L + C x + c behind samples, h_l = act(W_l h_{l−1} + b_l), with a certificate.
 
     Parameters

@@ -96,7 +96,7 @@ class Run:
         method: str,
         found: Estimate | None = None,
         n_queries: int | None = None,
-    ) -> Recovery:
+    ) -> Recovery[M]:
         """Return the result, with the stages so far and a check that says so if time ended the search."""
         if self.deadline.watch.ended:
             certificate = replace(certificate, checks=(*certificate.checks, search_ended()))

@@ -42,7 +42,7 @@ STYLE = {
 }
 
 
-def overview(recovery: Recovery) -> Figure:
+def overview(recovery: Recovery[Model]) -> Figure:
     """Draw the layers in the first row; fit, residuals and spectra in the second."""
     tables = recovery_tables(recovery)
     with _style():
@@ -60,7 +60,7 @@ def overview(recovery: Recovery) -> Figure:
     return figure
 
 
-def test_samples(recovery: Recovery) -> str:
+def test_samples(recovery: Recovery[Model]) -> str:
     """Return the name of the samples that the fit was tested on."""
     return "held-out queries" if recovery.method == "queries" else "held-out samples"
 

@@ -73,14 +73,14 @@ def layer_tables(
     return tables
 
 
-def recovery_tables(recovery: Recovery) -> list[LayerTable]:
+def recovery_tables(recovery: Recovery[Model]) -> list[LayerTable]:
     """Return the layers of a recovered network with what its certificate says about every weight."""
     excerpt = recovery.excerpt
     names = (excerpt.input_names, excerpt.output_names) if excerpt is not None else (None, None)
     return layer_tables(recovery.network, recovery.certificate, *names)
 
 
-def weights_frame(recovery: Recovery) -> DataFrame:
+def weights_frame(recovery: Recovery[Model]) -> DataFrame:
     """Return a row per weight. Without errors in the certificate they are nan, and the verdict decides `determined`."""
     try:
         import pandas as pd

@@ -49,7 +49,7 @@ def write_report(
     write_whole(path, lambda target: target.write_text(text, encoding="utf-8"))
 
 
-def report_page(recovery: Recovery, truth: Model | None = None, X: Any = None, Y: Any = None) -> str:
+def report_page(recovery: Recovery[Model], truth: Model | None = None, X: Any = None, Y: Any = None) -> str:
     """Return the report as HTML."""
     comparison = None if truth is None else compare(recovery.network, truth)
     checks, verdict = recovery.certificate.checks, recovery.certificate.verdict
@@ -84,7 +84,7 @@ def _weights(table: LayerTable, number: int) -> str:
     return as_svg(draw_weights, table, name=f"layer{number}", size=weights_size(table)) if table.weights.size else ""
 
 
-def _pictures(recovery: Recovery, tables: list[LayerTable]) -> list[str]:
+def _pictures(recovery: Recovery[Model], tables: list[LayerTable]) -> list[str]:
     excerpt, noise = recovery.excerpt, recovery.certificate.noise_variance
     drawn = []
     if excerpt is not None:
@@ -96,7 +96,7 @@ def _pictures(recovery: Recovery, tables: list[LayerTable]) -> list[str]:
     return drawn
 
 
-def _fresh(recovery: Recovery, X: Any, Y: Any) -> dict[str, Any]:
+def _fresh(recovery: Recovery[Model], X: Any, Y: Any) -> dict[str, Any]:
     """Test the network on samples given for the report; return its figures and a picture of the first samples."""
     source, network, noise = as_source(X, Y), recovery.network, recovery.certificate.noise_variance
     figures: Verification = verify(network, source)
