@@ -70,8 +70,8 @@ class WidthOptions:
     """How many units students of unknown widths have, and when units that they do not need are gone."""
 
     first: int = 6  # units per layer to begin with; then twice as many, and so on
-    fits: int = 3  # wide fits of one size before the next, for one layer
-    hops: int = 10  # the same for several, whose first fits show no planes
+    fits: int = 3  # wide fits without progress before the next size, for one layer
+    hops: int = 4  # the same for several, whose first fits show no planes
     split: float = 16.0  # ratio of two neighbouring costs that divides planes from spare units: jumps enter squared
     narrow_steps: int = 6  # of descent after each unit that goes
     path_steps: int = 30  # the same where several layers are slimmed unit by unit, and each Σr² counts

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
 
@@ -86,13 +85,16 @@ def guess_widths(samples: Samples, setting: Setting, depth: int) -> Guess:
         large = depth == 1 and m * samples.F.shape[1] > options.fit.dense
         target = max(exact, options.nearly) if large else exact
         champion: Fit | None = None
-        fits = race(samples, setting, (m,) * depth, (m,) * depth, 1e-26)
-        for _, fit in islice(fits, how.fits if depth == 1 else how.hops):
+        stuck, patience = 0, how.fits if depth == 1 else how.hops
+        for _, fit in race(samples, setting, (m,) * depth, (m,) * depth, 1e-26):
             n_fits += 1
             planes = None if depth == 1 else n_planes(fit.point, how.split)
             if planes is not None or fit.relative < target:
                 return _slimmed(fit, setting, planes or m, n_fits)
+            stuck = 0 if champion is None or fit.rss < options.progress * champion.rss else stuck + 1
             champion = fit if champion is None or fit.rss < champion.rss else champion
+            if stuck >= patience:
+                break
         assert champion is not None
         if best is not None and depth == 1 and criterion(champion, setting) >= criterion(best, setting):
             break
