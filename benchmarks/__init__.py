@@ -11,6 +11,7 @@ MODULES = (
     "finisher",
     "choices",
     "coverage",
+    "hinges",
     "activations",
     "large",
     "layers",

@@ -34,6 +34,7 @@ ORDER = (
     "algorithms",
     "queries",
     "pipeline",
+    "hinges",
     "simulate",
     "planning",
     "interop",
@@ -58,6 +59,7 @@ FORBIDDEN: dict[str, set[str]] = {
     "algorithms": {"matching"},
     "queries": {"matching"},
     "pipeline": {"matching"},
+    "hinges": {"matching", "tensors", "algorithms", "queries"},
 }
 # What a result or a network shows of itself is a method there and lives in a later room, loaded when it is called.
 DELEGATES: dict[str, set[str]] = {
@@ -65,6 +67,7 @@ DELEGATES: dict[str, set[str]] = {
     "matching": {"report"},
     "certificate": {"report"},
     "results": {"report"},
+    "interop": {"report"},
 }
 ALLOWED = {name: set(ORDER[: place + 1]) - FORBIDDEN.get(name, set()) for place, name in enumerate(ORDER)}
 

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from neurecover.certificate import Certificate, Check, Verification, sign_ambiguities, verify
     from neurecover.data import open, oracle
     from neurecover.interop.halfspaces import HalfspaceIntersection, HalfspaceUnion
+    from neurecover.interop.hinges import HingeRegression
     from neurecover.interop.regressor import NetworkRecovery
     from neurecover.matching import Comparison, compare
     from neurecover.models import Composite, DeepNetwork, Network, load
@@ -27,6 +28,7 @@ _ROOMS = {
     "neurecover.certificate": ("Certificate", "Check", "Verification", "sign_ambiguities", "verify"),
     "neurecover.data": ("open", "oracle"),
     "neurecover.interop.halfspaces": ("HalfspaceIntersection", "HalfspaceUnion"),
+    "neurecover.interop.hinges": ("HingeRegression",),
     "neurecover.interop.regressor": ("NetworkRecovery",),
     "neurecover.matching": ("Comparison", "compare"),
     "neurecover.models": ("Composite", "DeepNetwork", "Network", "load"),
@@ -46,6 +48,7 @@ __all__ = [
     "Estimate",
     "HalfspaceIntersection",
     "HalfspaceUnion",
+    "HingeRegression",
     "Network",
     "NetworkRecovery",
     "Plan",

@@ -29,7 +29,7 @@ ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"}
 
 
 COMMANDS = (
-    *("demo", "recover", "extract", "estimate", "verify", "compare", "report", "export"),
+    *("demo", "recover", "extract", "estimate", "segmented", "verify", "compare", "report", "export"),
     *("simulate", "plan", "methods", "bench", "reproduce"),
 )
 

@@ -64,8 +64,14 @@ NEEDS_OF_LABELS = {
     ),
     "approximate": ("prediction",),
 }
+# Broken lines of one input (`hinges`) are fitted to all rows, and judged by tests against other shapes.
+NEEDS_OF_SEGMENTS = {
+    "exact": ("segments", "rounding", "rows"),
+    "statistical": ("segments", "rows", "hinges", "further hinges", "neighbours", "shape", "outliers"),
+    "approximate": ("prediction",),
+}
 # Among the reasons even where they passed.
-ALWAYS_SAID = ("rounding", "digits", "noise", "output digits", "open weights", "labels", "time")
+ALWAYS_SAID = ("segments", "rounding", "digits", "noise", "output digits", "open weights", "labels", "time")
 
 
 @dataclass(frozen=True)
@@ -170,8 +176,11 @@ def passed(checks: Iterable[Check], names: Iterable[str]) -> bool:
 
 
 def needs_of(checks: tuple[Check, ...]) -> dict[str, tuple[str, ...]]:
-    """Return the checks that each verdict needs; those for labels differ from those for outputs."""
-    return NEEDS_OF_LABELS if any(check.name == "labels" for check in checks) else NEEDS
+    """Return the checks that each verdict needs; those for labels and broken lines differ from those for outputs."""
+    names = {check.name for check in checks}
+    if "segments" in names:
+        return NEEDS_OF_SEGMENTS
+    return NEEDS_OF_LABELS if "labels" in names else NEEDS
 
 
 def verdict_of(checks: tuple[Check, ...]) -> str:

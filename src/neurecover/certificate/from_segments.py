@@ -1,0 +1,125 @@
+"""The certificate of a broken line of one input, fitted to all rows and judged by tests against other shapes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.certificate.verdict import Certificate, Check, ParameterArrays
+
+_FEWEST_DOF = 3.0  # degrees of freedom below which an estimate of the noise has no finite variance worth the name
+_FURTHER = 0.01  # p-value below which the number of hinges is said to be too small
+
+
+@dataclass(frozen=True)
+class Segments:
+    """What was found and tested of a broken line.
+
+    `no_hinge` and `further` are p-values of a straight line, and of this number of hinges, against one or two more.
+    `correlation` is that of neighbouring residuals, with its z-score and p-value. `rival` names another shape that is
+    `ahead` in BIC, empty where there is none. `outliers` are rows, and `errors` those of the network's arrays.
+    """
+
+    n_rows: float
+    n_hinges: int
+    told: bool
+    loss: str
+    dof: float
+    noise: float
+    exact: bool
+    no_hinge: float
+    further: float
+    correlation: float
+    correlation_z: float
+    correlation_p: float
+    rival: str
+    ahead: float
+    outliers: tuple[int, ...]
+    n_parameters: int
+    errors: ParameterArrays
+    level: float
+    serial_level: float
+    ahead_limit: float
+
+
+def certify_segments(facts: Segments) -> Certificate:
+    """Run the checks and return the certificate."""
+    enough = facts.dof >= _FEWEST_DOF
+    checks = (
+        _segments(facts),
+        Check("rounding", facts.exact, facts.noise, None, f"The residual's standard deviation is {facts.noise:.3g}."),
+        Check(
+            "rows",
+            enough,
+            facts.dof,
+            _FEWEST_DOF,
+            f"{facts.n_rows:g} rows leave {facts.dof:g} degrees of freedom for the noise.",
+            "Ask for fewer hinges.",
+        ),
+        _hinges(facts),
+        Check(
+            "further hinges",
+            facts.n_hinges == 0 or facts.further >= _FURTHER,
+            facts.further,
+            _FURTHER,
+            f"The test of {facts.n_hinges} hinges against one or two more has p = {facts.further:.3g}.",
+            "Leave n_hinges=None, which finds their number.",
+        ),
+        _neighbours(facts),
+        Check(
+            "shape",
+            not facts.rival,
+            facts.ahead,
+            facts.ahead_limit,
+            f"Another shape does better: {facts.rival}, ahead by {facts.ahead:.1f} in BIC."
+            if facts.rival
+            else "No other shape that was tried does better.",
+        ),
+        _outliers(facts),
+        Check("prediction", bool(np.isfinite(facts.noise)), facts.noise, None, "The line predicts within the noise."),
+    )
+    variance = facts.noise**2
+    expected = variance * (1.0 + facts.n_parameters / facts.n_rows)
+    errors = facts.errors if enough else None
+    return Certificate(checks, expected, variance if enough else None, int(facts.n_rows), 0, errors)
+
+
+def _segments(facts: Segments) -> Check:
+    K = facts.n_hinges
+    count = "A straight line does as well as hinges" if K == 0 else f"{K} hinge{'s' if K > 1 else ''}"
+    chosen = "told" if facts.told else "found by tests and BIC"
+    return Check("segments", True, float(K), None, f"{count} ({chosen}), {facts.n_rows:g} rows, loss {facts.loss}.")
+
+
+def _hinges(facts: Segments) -> Check:
+    p = facts.no_hinge
+    if facts.n_hinges == 0:
+        return Check("hinges", True, p, None, f"The test of a straight line against hinges has p = {p:.3g}.")
+    said = "" if p <= facts.level else " A straight line does as well."
+    return Check("hinges", p <= facts.level, p, facts.level, f"The test of no hinge has p = {p:.3g}.{said}")
+
+
+def _neighbours(facts: Segments) -> Check:
+    alone = facts.correlation_p >= facts.serial_level
+    figures = f"(correlation {facts.correlation:.2f}, z = {facts.correlation_z:.1f})"
+    sentence = (
+        f"Residuals of neighbours do not go together {figures}."
+        if alone
+        else f"Residuals of neighbours go together {figures}: rows that depend on each other, or a shape that is not "
+        "a broken line. Intervals and p-values are too small then."
+    )
+    return Check("neighbours", alone, facts.correlation_p, facts.serial_level, sentence)
+
+
+def _outliers(facts: Segments) -> Check:
+    rows = facts.outliers
+    named = f"Rows far off the fit: {', '.join(map(str, rows[:10]))}{', …' if len(rows) > 10 else ''}."
+    return Check(
+        "outliers",
+        facts.loss != "squared" or not rows,
+        float(len(rows)),
+        0.0,
+        named if rows else "No row is far off the fit.",
+        "Use loss='tukey', which gives them no weight.",
+    )

@@ -1,0 +1,69 @@
+"""The command for lines with breaks: segmented."""
+
+import dataclasses
+import warnings
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import neurecover as nr
+from neurecover import terminal
+from neurecover.cli import machine
+from neurecover.cli.app import OK, STATUS, app
+from neurecover.cli.options import Json, Seed, Weight, check_target, open_samples
+from neurecover.cli.wording import as_options
+from neurecover.terminal import say
+
+
+@app.command()
+def segmented(
+    samples: Annotated[list[Path], typer.Argument(help="A .csv, .tsv, .parquet, .npz or .npy file.")],
+    x: Annotated[str | None, typer.Option("--x", help="The input's column; several with commas between.")] = None,
+    y: Annotated[
+        str | None, typer.Option("--y", help="The output's column; else the one named y, or the last.")
+    ] = None,
+    hinges: Annotated[int | None, typer.Option(min=0, help="Hinges; found if not given.")] = None,
+    weight: Weight = None,
+    loss: Annotated[str, typer.Option(help="squared, huber or tukey.")] = "squared",
+    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    intervals: Annotated[str, typer.Option(help="posterior, profile or wald.")] = "posterior",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="The .npz file for the network.")] = None,
+    seed: Seed = 0,
+    json: Json = False,
+) -> None:
+    """Fit a line with breaks: where they are, the slopes between, and how sure that is.
+
+    Exit status: 0 if the verdict is exact or statistical, 3 if approximate, 4 if failed.
+
+    \b
+    Examples:
+      neurecover segmented data.csv --x dose --y response
+      neurecover segmented data.csv --x dose --y response --hinges 1 --loss tukey --json
+    """
+    if out is not None:
+        check_target(out, others=samples)
+    source = open_samples(samples, x, y, weight)
+    if source.n_outputs != 1:
+        raise ValueError(f"segmented needs one output. Got {source.n_outputs} instead: name it with --y.")
+    X, Y = source.collect()
+    model = nr.HingeRegression(hinges, loss=loss, random_state=seed)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the verdict's reasons say the same
+        model.fit(X, Y[:, 0], sample_weight=source.weights())
+    if out is not None:
+        (model.network_ if model.recovery_ is None else model.recovery_).save(out)
+    certificate = model.certificate_
+    verdict = None if certificate is None else certificate.verdict
+    if json:
+        facts = {"inputs": source.input_names, "output": source.output_names[0], "n_hinges": model.n_hinges_}
+        table = [dataclasses.asdict(line) for line in model.estimates(level, intervals)]
+        facts |= {"estimates": table, "level": level, "intervals": intervals, "verdict": verdict}
+        facts |= {"reasons": () if certificate is None else certificate.reasons, "file": out}
+        machine.answer(facts)
+    else:
+        say(f"{source.output_names[0]} by {', '.join(source.input_names)}")
+        terminal.out.print(as_options(model.summary(level, intervals)), markup=False, highlight=False)
+        if out is not None:
+            say(f"Wrote the network to {out}.")
+    raise typer.Exit(OK if verdict is None else STATUS[verdict])

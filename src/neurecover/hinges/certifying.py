@@ -1,0 +1,49 @@
+"""The network that a broken line is, and the facts that its certificate looks at."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.certificate import ParameterArrays
+from neurecover.certificate.from_segments import Segments
+from neurecover.hinges.options import DEFAULTS, HingeOptions
+from neurecover.hinges.segmented import Segmented
+from neurecover.models import Network
+
+
+def as_network(found: Segmented) -> Network:
+    """Return the reported line as y = A relu(x − ψ) + β x + c, its slopes and breaks in the user's units."""
+    points, line = found.points, found.line
+    a, b, *d = line.coefficients
+    K, size = len(line.breaks), points.size
+    slopes = np.array([b, *d]) / size
+    offset = a + points.level - slopes[0] * points.centre
+    breaks = points.x(line.breaks)
+    return Network(np.ones((K, 1)), -breaks, slopes[None, 1:], np.array([offset]), C=slopes[None, :1])
+
+
+def certificate_facts(found: Segmented, errors: ParameterArrays, options: HingeOptions = DEFAULTS) -> Segments:
+    """Gather what the checks look at; `errors` are those of the network's arrays."""
+    points, rival = found.points, found.rival
+    return Segments(
+        n_rows=points.n,
+        n_hinges=found.n_hinges,
+        told=found.told,
+        loss=found.loss,
+        dof=found.dof,
+        noise=found.noise,
+        exact=found.exact,
+        no_hinge=found.no_hinge.p_value,
+        further=found.further.p_value,
+        correlation=found.serial.correlation,
+        correlation_z=found.serial.z,
+        correlation_p=found.serial.p_value,
+        rival="" if rival is None else rival.name,
+        ahead=0.0 if rival is None else rival.ahead,
+        outliers=tuple(int(row) for row in found.outliers),
+        n_parameters=found.fit.n_parameters,
+        errors=errors,
+        level=options.level,
+        serial_level=options.serial,
+        ahead_limit=options.ahead,
+    )

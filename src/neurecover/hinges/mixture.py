@@ -1,0 +1,117 @@
+"""Moments, quantiles and profile limits of linear functions of the coefficients, over the posterior's mixture.
+
+A function has for every set of breaks S a row ℓ_S with value ℓ_S·θ, θ = (α, β, δ₁, …): a slope, an intercept, the
+value at an input. Given S it is t about ℓ_S·θ̂_S with the scale (ℓ_S C_S ℓ_S)^½.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+
+from neurecover.hinges.posterior import Posterior
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """A mixture of t distributions: `centre` (T,), `scale` (T,), weights (T,), degrees of freedom; `rss` (T,)."""
+
+    centre: np.ndarray
+    scale: np.ndarray
+    weight: np.ndarray
+    dof: float
+    rss: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        return float(self.weight @ self.centre)
+
+    @property
+    def variance(self) -> float:
+        """The variance; that of a t with two degrees of freedom or fewer is taken as if it had three."""
+        own = self.scale**2 * self.dof / max(self.dof - 2.0, 1.0)
+        return float(self.weight @ (own + (self.centre - self.mean) ** 2))
+
+    def quantiles(self, levels: np.ndarray) -> np.ndarray:
+        """Return the quantiles at the levels, by bisection of the mixture's distribution function."""
+        self = self.gathered()
+        wide = np.abs(stdtrit(self.dof, 0.5 * min(levels.min(), 1.0 - levels.max())))
+        low = np.full(len(levels), float((self.centre - wide * self.scale).min()))
+        high = np.full(len(levels), float((self.centre + wide * self.scale).max()))
+        scale = np.where(self.scale > 0.0, self.scale, np.finfo(float).tiny)
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            below = stdtr(self.dof, np.clip((middle[:, None] - self.centre) / scale, -1e150, 1e150)) @ self.weight
+            low, high = np.where(below < levels, middle, low), np.where(below < levels, high, middle)
+            if np.all(high - low <= 1e-12 * np.maximum(np.abs(high), np.abs(low))):
+                break
+        return 0.5 * (low + high)
+
+    def gathered(self, parts: int = 256) -> Mixture:
+        """Return a mixture of at most so many: neighbours of about equal weight become one of their mean and variance.
+
+        A part holds 1/256 of the weight, so that quantiles move by less than the noise of any data.
+        """
+        if len(self.centre) <= 2 * parts:
+            return self
+        order = np.argsort(self.centre, kind="stable")
+        weight, centre = self.weight[order], self.centre[order]
+        group = np.minimum((parts * (np.cumsum(weight) - 0.5 * weight)).astype(int), parts - 1)
+        total = np.bincount(group, weight, minlength=parts)
+        held = total > 0.0
+        total = np.where(held, total, 1.0)
+        mean = np.bincount(group, weight * centre, minlength=parts) / total
+        spread = self.scale[order] ** 2 + (centre - mean[group]) ** 2
+        variance = np.bincount(group, weight * spread, minlength=parts) / total
+        return Mixture(mean[held], np.sqrt(variance[held]), total[held], self.dof, np.zeros(int(held.sum())))
+
+    def interval(self, level: float) -> np.ndarray:
+        """Return the equal-tailed interval of a level."""
+        return self.quantiles(np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level]))
+
+    def profile(self, limit: float) -> np.ndarray:
+        """Return the hull of the values whose least sum of squares, over breaks and all else, is at most `limit`.
+
+        Given S it is RSS_S + (v − v̂_S)²/u_S with u_S the variance over the noise's, RSS_S/dof.
+        """
+        unit = self.scale**2 * self.dof / np.where(self.rss > 0.0, self.rss, 1.0)
+        reach = np.sqrt(unit * np.maximum(limit - self.rss, 0.0))
+        inside = self.rss <= limit
+        return np.array([(self.centre - reach)[inside].min(), (self.centre + reach)[inside].max()])
+
+
+def linear(posterior: Posterior, rows: np.ndarray) -> Mixture:
+    """Return the distribution of ℓ·θ for rows (K + 2,), or (T, K + 2) where they depend on the breaks."""
+    rows = np.broadcast_to(rows, posterior.mean.shape)
+    centre = np.einsum("tk,tk->t", rows, posterior.mean)
+    variance = np.einsum("tk,tkl,tl->t", rows, posterior.scale, rows)
+    return Mixture(centre, np.sqrt(np.maximum(variance, 0.0)), posterior.weight, posterior.dof, posterior.rss)
+
+
+def break_interval(posterior: Posterior, j: int, level: float) -> np.ndarray:
+    """Return the equal-tailed interval of break j, in z, its distribution function interpolated between the nodes."""
+    places, group = np.unique(posterior.breaks[:, j], return_inverse=True)
+    if len(places) == 1:
+        return np.repeat(places, 2)
+    mass = np.bincount(group, posterior.weight)
+    # Half of a node's mass lies on either side of it.
+    cumulative = np.cumsum(mass) - 0.5 * mass
+    return np.interp([0.5 - 0.5 * level, 0.5 + 0.5 * level], cumulative, places)
+
+
+def break_profile(posterior: Posterior, j: int, limit: float) -> np.ndarray:
+    """Return the hull of the places of break j with a least sum of squares of at most `limit`, in z."""
+    places, group = np.unique(posterior.breaks[:, j], return_inverse=True)
+    least = np.full(len(places), np.inf)
+    np.minimum.at(least, group, posterior.rss)
+    inside = np.flatnonzero(least <= limit)
+    ends = []
+    for last, beyond in ((inside[0], inside[0] - 1), (inside[-1], inside[-1] + 1)):
+        end = places[last]
+        if 0 <= beyond < len(places):
+            share = (limit - least[last]) / (least[beyond] - least[last])
+            end = end + share * (places[beyond] - end)
+        ends.append(end)
+    return np.array(ends)

@@ -1,0 +1,146 @@
+"""Hinge planes of several inputs: y = c + C x + Σⱼ aⱼ relu(wⱼ·x + bⱼ), by the library's own search with an affine term.
+
+The errors are those of least squares to first order, in the directions that change the function: |wⱼ| = 1, so that wⱼ
+moves across itself alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from neurecover.certificate import ParameterArrays
+from neurecover.models import DeepNetwork, Network
+from neurecover.pipeline import recover
+from neurecover.results import Recovery
+
+
+@dataclass(frozen=True, eq=False)
+class Planes:
+    """The recovery (None for a plane without hinges), the network, its covariance over `names`, and BIC by number."""
+
+    recovery: Recovery[Network | DeepNetwork] | None
+    network: Network
+    covariance: np.ndarray
+    errors: ParameterArrays
+    dof: float
+    noise: float
+    bic: tuple[float, ...]
+
+
+def fit_planes(
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, n_hinges: int | None, most: int, random_state: Any
+) -> Planes:
+    """Fit hinge planes to X (n, d) and y (n,); their number by BIC where it is not told.
+
+    Rows at one input become their mean with the sum of their weights, so that repeated rows and weights agree.
+    """
+    weight = np.ones(len(X)) if weight is None else weight
+    X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
+    places, group = np.unique(X, axis=0, return_inverse=True)
+    group = group.ravel()
+    total = np.bincount(group, weight)
+    means = np.bincount(group, weight * y) / total
+    within = float(weight @ (y - means[group]) ** 2)
+    n = float(weight.sum())
+    flat = _plane(places, means, total)
+    tried: list[tuple[Recovery[Network | DeepNetwork] | None, Network]] = [(None, flat)]
+    bic = [_bic(flat, places, means, total, within, n)]
+    for k in [n_hinges] if n_hinges else range(1, most + 1) if n_hinges is None else []:
+        if k * (X.shape[1] + 1) + X.shape[1] + 1 >= len(places) - 5 or (n_hinges is None and bic[-1] == -np.inf):
+            break
+        alike = bool(np.all(total == total[0]))
+        found = recover(places, means, k, affine=True, random_state=random_state,
+                        sample_weight=None if alike else total)  # fmt: skip
+        network = found.network
+        assert isinstance(network, Network)
+        tried.append((found, network))
+        bic.append(_bic(network, places, means, total, within, n))
+        # Two opposite planes may show together and not alone, so one step up may be worse before the next is better.
+        if n_hinges is None and k >= int(np.argmin(bic)) + 2:
+            break
+    chosen = len(tried) - 1 if n_hinges else int(np.argmin(bic))
+    recovery, network = tried[chosen]
+    J, arrays = _tangent(network, places)
+    rss = float(total @ (means - network(places)[:, 0]) ** 2) + within
+    dof = max(n - arrays.shape[1], 1.0)
+    root = np.sqrt(total)[:, None]
+    covariance = arrays @ np.linalg.pinv((root * J).T @ (root * J)) @ arrays.T * rss / dof
+    errors = _unflatten(np.sqrt(np.maximum(np.diag(covariance), 0.0)), network)
+    return Planes(recovery, network, covariance, errors, dof, float(np.sqrt(rss / dof)), tuple(bic))
+
+
+def parameter_names(network: Network, inputs: list[str]) -> list[str]:
+    """Return the names of the parameters in the order of the covariance: affine part, then every hinge."""
+    names = ["const", *inputs]
+    for j in range(network.n_hidden):
+        names += [f"change{j + 1}", *(f"w{j + 1}[{name}]" for name in inputs), f"b{j + 1}"]
+    return names
+
+
+def parameters(network: Network) -> np.ndarray:
+    """Return the values of the parameters in the same order."""
+    C = np.zeros((1, network.n_inputs)) if network.C is None else network.C
+    parts = [network.c, C[0]]
+    for j in range(network.n_hidden):
+        parts += [network.A[0, j : j + 1], network.W[j], network.b[j : j + 1]]
+    return np.concatenate(parts)
+
+
+def prediction_errors(planes: Planes, X: np.ndarray) -> np.ndarray:
+    """Return the standard errors (n,) of the predictions at X."""
+    J = _jacobian(planes.network, X)
+    return np.sqrt(np.maximum(np.einsum("ij,jk,ik->i", J, planes.covariance, J), 0.0))
+
+
+def _plane(X: np.ndarray, y: np.ndarray, w: np.ndarray) -> Network:
+    d, root = X.shape[1], np.sqrt(w)
+    centre = X.mean(axis=0)
+    beta = np.linalg.lstsq(root[:, None] * np.column_stack([np.ones(len(X)), X - centre]), root * y, rcond=None)[0]
+    offset = np.array([beta[0] - beta[1:] @ centre])
+    return Network(np.zeros((0, d)), np.zeros(0), np.zeros((1, 0)), offset, C=beta[None, 1:])
+
+
+def _bic(network: Network, X: np.ndarray, y: np.ndarray, w: np.ndarray, within: float, n: float) -> float:
+    rss = float(w @ (y - network(X)[:, 0]) ** 2) + within
+    size = n * (8.0 * np.finfo(float).eps * (float(np.abs(y).max(initial=0.0)) + np.finfo(float).tiny)) ** 2
+    d = X.shape[1]
+    # A plane's place is sought over the whole space, which counts like one parameter more than it has.
+    count = d + 1 + network.n_hidden * (d + 2)
+    return -np.inf if rss <= size else n * float(np.log(rss / n)) + float(np.log(n)) * count
+
+
+def _jacobian(network: Network, X: np.ndarray) -> np.ndarray:
+    """Return ∂y/∂θ for θ in the order of `parameters`, (n, P)."""
+    columns = [np.ones((len(X), 1)), X]
+    Z = X @ network.W.T + network.b
+    for j in range(network.n_hidden):
+        on = network.A[0, j] * (Z[:, j : j + 1] > 0.0)
+        columns += [np.maximum(Z[:, j : j + 1], 0.0), on * X, on]
+    return np.hstack(columns)
+
+
+def _tangent(network: Network, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the Jacobian in free directions, (n, F), and those directions (P, F)."""
+    d, k = network.n_inputs, network.n_hidden
+    blocks = [np.eye(d + 1)]
+    for j in range(k):
+        _, _, rows = np.linalg.svd(network.W[j : j + 1])
+        block = np.zeros((d + 2, d + 1))
+        block[0, 0], block[-1, -1], block[1:-1, 1:-1] = 1.0, 1.0, rows[1:].T
+        blocks.append(block)
+    free = np.zeros((sum(len(block) for block in blocks), sum(block.shape[1] for block in blocks)))
+    i = j = 0
+    for block in blocks:
+        free[i : i + len(block), j : j + block.shape[1]] = block
+        i, j = i + len(block), j + block.shape[1]
+    return _jacobian(network, X) @ free, free
+
+
+def _unflatten(errors: np.ndarray, network: Network) -> ParameterArrays:
+    d, k = network.n_inputs, network.n_hidden
+    own = errors[d + 1 :].reshape(k, d + 2)
+    return ParameterArrays({"W": own[:, 1:-1], "b": own[:, -1], "A": own[None, :, 0], "c": errors[:1],
+                            "C": errors[None, 1 : d + 1]})  # fmt: skip

@@ -1,0 +1,80 @@
+"""Samples of one input, gathered at the distinct inputs.
+
+With w the weight and ȳ the mean of the rows at each distinct x,
+
+    Σ_rows (y − f(x))² = Σ_rows (y − ȳ)² + Σ_x w (ȳ − f(x))²,
+
+so that places are distinct inputs while every row counts as an observation. The input is z = (x − centre)/size, in
+[−1, 1], and the output is less its mean.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.hinges.options import HingeOptions
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """Distinct inputs `z` (m,) in ascending order, the weights `w` and the mean outputs `y` of their rows.
+
+    `within` is Σ (y − ȳ)² inside the groups and `n` the sum of all weights. x = centre + size z; y + level is the
+    output itself.
+    """
+
+    z: np.ndarray
+    w: np.ndarray
+    y: np.ndarray
+    within: float
+    n: float
+    centre: float
+    size: float
+    level: float
+
+    @classmethod
+    def of(cls, x: np.ndarray, y: np.ndarray, weight: np.ndarray | None = None) -> Points:
+        """Gather the rows x (n,), y (n,) of positive weight."""
+        weight = np.ones(len(x)) if weight is None else weight
+        x, y, weight = x[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
+        places, group = np.unique(x, return_inverse=True)
+        w = np.bincount(group, weight)
+        level = float(np.average(y, weights=weight))
+        means = np.bincount(group, weight * (y - level)) / w
+        within = float(weight @ (y - level - means[group]) ** 2) if len(places) < len(x) else 0.0
+        centre = 0.5 * (places[0] + places[-1])
+        size = float(0.5 * (places[-1] - places[0])) or 1.0
+        return cls((places - centre) / size, w, means, within, float(weight.sum()), float(centre), size, level)
+
+    def __len__(self) -> int:
+        return len(self.z)
+
+    def gap(self, options: HingeOptions) -> int:
+        """Return how many distinct inputs lie between a break and the ends, or another break."""
+        return max(options.fewest, int(np.ceil(options.margin * len(self))))
+
+    def rank(self, places: np.ndarray) -> np.ndarray:
+        """Return where places stand among the distinct inputs, in between by interpolation."""
+        return np.interp(places, self.z, np.arange(len(self), dtype=float))
+
+    def place(self, rank: np.ndarray) -> np.ndarray:
+        """Return the place of a rank: the inverse of `rank`."""
+        return np.interp(rank, np.arange(len(self), dtype=float), self.z)
+
+    def apart(self, breaks: np.ndarray, options: HingeOptions) -> np.ndarray:
+        """Tell of sets of breaks (..., K) which ones are in order and keep their distance."""
+        gap = self.gap(options)
+        ranks = self.rank(breaks)
+        within = (ranks >= gap - 1.0 - 1e-9).all(axis=-1) & (ranks <= len(self) - gap + 1e-9).all(axis=-1)
+        return np.asarray(within & (np.diff(ranks, axis=-1) >= gap - 1e-9).all(axis=-1))
+
+    def room_for(self, options: HingeOptions) -> int:
+        """Return the most breaks that keep their distance."""
+        gap = self.gap(options)
+        return max(0, (len(self) - 2 * gap + 1) // gap + 1) if len(self) >= 2 * gap else 0
+
+    def x(self, z: np.ndarray) -> np.ndarray:
+        """Return the user's inputs."""
+        return self.centre + self.size * z

@@ -1,0 +1,161 @@
+"""Segmented regression of one input: from rows to breaks with intervals, tests and the checks of a verdict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import stdtrit
+
+from neurecover.hinges.checks.further import FurtherHinges, Rows, further_hinges
+from neurecover.hinges.checks.rivals import Rival, best_rival
+from neurecover.hinges.checks.serial import Serial, serial_correlation
+from neurecover.hinges.counting import Counted, count_hinges, rounding_floor
+from neurecover.hinges.options import DEFAULTS, HingeOptions
+from neurecover.hinges.points import Points
+from neurecover.hinges.posterior import Posterior, posterior
+from neurecover.hinges.projection import hinge_columns, tangent_columns
+from neurecover.hinges.robust import first_curve, pseudo_values
+from neurecover.hinges.search import BrokenLine, best_breaks
+
+
+@dataclass(frozen=True, eq=False)
+class Segmented:
+    """The least-squares fit, the posterior, and what was tested.
+
+    `line` is the broken line that is reported, in z: at the posterior means of the breaks, or the least-squares one.
+    `no_hinge` tests a straight line, `further` this number of hinges, both against one or two more. `outliers` are
+    rows (positions) far off the fit; `bic` that of 0, 1, … hinges where their number was sought. `exact` says that
+    the residual is rounding.
+    """
+
+    fit: BrokenLine
+    line: BrokenLine
+    posterior: Posterior
+    no_hinge: FurtherHinges
+    further: FurtherHinges
+    serial: Serial
+    rival: Rival | None
+    outliers: np.ndarray
+    bic: tuple[float, ...]
+    exact: bool
+    loss: str
+    told: bool
+
+    @property
+    def points(self) -> Points:
+        return self.fit.points
+
+    @property
+    def n_hinges(self) -> int:
+        return len(self.fit.breaks)
+
+    @property
+    def dof(self) -> float:
+        return self.points.n - self.fit.n_parameters
+
+    @property
+    def noise(self) -> float:
+        """The standard deviation of the noise, from the least-squares residual."""
+        return float(np.sqrt(self.fit.rss / max(self.dof, 1.0)))
+
+
+def segment(
+    x: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray | None,
+    n_hinges: int | None,
+    loss: str,
+    estimate: str,
+    rng: np.random.Generator,
+    options: HingeOptions = DEFAULTS,
+) -> Segmented:
+    """Fit broken lines to the rows x (n,), y (n,)."""
+    if loss == "squared":
+        return _by_squares(x, y, weight, n_hinges, estimate, rng, options)
+    values = pseudo_values(y, first_curve(x, y), 2, loss)
+    found, before = None, np.zeros(0)
+    for _ in range(20):
+        points = Points.of(x, values.y, weight)
+        rows = Rows.of(points, x, values.y, weight)
+        fit = _fitted(points, rows, n_hinges, rng, options).fit
+        fitted = points.level + fit((x - points.centre) / points.size)
+        values = pseudo_values(y, fitted, fit.n_parameters, loss)
+        places = points.x(fit.breaks)
+        if len(places) == len(before) and np.allclose(places, before, rtol=0.0, atol=1e-6 * points.size):
+            break
+        before = places
+    found = _by_squares(x, values.y, weight, len(before), estimate, rng, options)
+    return Segmented(**{**vars(found), "outliers": np.flatnonzero(values.outliers), "loss": loss,
+                        "told": n_hinges is not None})  # fmt: skip
+
+
+def _fitted(
+    points: Points, rows: Rows, n_hinges: int | None, rng: np.random.Generator, options: HingeOptions
+) -> Counted:
+    if n_hinges is None:
+        return count_hinges(points, rows, rng, options)
+    return Counted(best_breaks(points, n_hinges, options), (), ())
+
+
+def _by_squares(
+    x: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray | None,
+    n_hinges: int | None,
+    estimate: str,
+    rng: np.random.Generator,
+    options: HingeOptions,
+) -> Segmented:
+    points = Points.of(x, y, weight)
+    rows = Rows.of(points, x, y, weight)
+    counted = _fitted(points, rows, n_hinges, rng, options)
+    fit, floor = counted.fit, rounding_floor(points)
+    exact = fit.rss <= floor
+    known = {test.n_hinges: test for test in counted.tests}
+    straight = known.get(0) or further_hinges(points, rows, np.zeros(0), rng, options)
+    if exact and len(fit.breaks):  # without noise any hinge is beyond doubt
+        straight = FurtherHinges(0, np.inf, np.inf, 0.0)
+    nothing = FurtherHinges(len(fit.breaks), 0.0, 0.0, 1.0)
+    if exact:
+        further = nothing
+    elif len(fit.breaks) == 0:
+        further = straight
+    else:
+        further = known.get(len(fit.breaks)) or further_hinges(points, rows, fit.breaks, rng, options)
+    order = np.argsort(rows.group, kind="stable")
+    z = points.z[rows.group[order]]
+    root = np.sqrt(rows.weight[order])
+    residual = root * (rows.y[order] - fit(z))
+    serial = serial_correlation(root[:, None] * tangent_columns(z, fit.breaks), residual)
+    over = posterior(fit, rng, options)
+    means = over.weight @ over.breaks
+    line = fit if estimate == "least_squares" or exact else BrokenLine.at(points, means)
+    return Segmented(
+        fit,
+        line,
+        over,
+        straight,
+        further,
+        serial if not exact else Serial(0.0, 0.0, 1.0),
+        None if exact else best_rival(fit, floor, options),
+        np.zeros(0, dtype=int) if exact else _outliers(x, y, points, fit, options),
+        counted.bic,
+        exact,
+        "squared",
+        n_hinges is not None,
+    )
+
+
+def _outliers(x: np.ndarray, y: np.ndarray, points: Points, fit: BrokenLine, options: HingeOptions) -> np.ndarray:
+    """Return the rows whose studentised residual would come up once in a hundred data sets of normal noise."""
+    z = (x - points.centre) / points.size
+    residual = y - points.level - fit(z)
+    dof = points.n - fit.n_parameters - 1.0
+    if dof < 3.0:
+        return np.zeros(0, dtype=int)
+    X = hinge_columns(z, fit.breaks)
+    leverage = np.einsum("ij,jk,ik->i", X, np.linalg.pinv(X.T @ X), X)
+    share = residual**2 / (np.maximum(1.0 - leverage, 1e-3) * fit.rss)
+    t = np.sqrt(share * dof / np.maximum(1.0 - share, 1e-12))
+    return np.flatnonzero(t > -stdtrit(dof, 0.5 * options.outlier / len(x)))

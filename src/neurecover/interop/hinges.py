@@ -1,0 +1,290 @@
+"""Segmented regression as a scikit-learn regressor."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from scipy.special import stdtr, stdtrit
+from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from neurecover.certificate import Certificate, ParameterArrays
+from neurecover.certificate.from_segments import certify_segments
+from neurecover.hinges.certifying import as_network, certificate_facts
+from neurecover.hinges.inference import METHODS, Estimate, covariance, predict_errors, table
+from neurecover.hinges.options import DEFAULTS
+from neurecover.hinges.planes import Planes, fit_planes, parameter_names, parameters, prediction_errors
+from neurecover.hinges.segmented import Segmented, segment
+from neurecover.models import DeepNetwork, Network
+from neurecover.random import as_generator
+from neurecover.results import Recovery, Stage
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+class HingeRegression(RegressorMixin, BaseEstimator):
+    """Segmented regression: a line, or a plane, with hinges, their number and error bars.
+
+    For one input y = α + βx + Σⱼ δⱼ (x − ψⱼ)₊ + noise, with breaks ψ; for several y = c + C·x + Σⱼ aⱼ (wⱼ·x + bⱼ)₊ +
+    noise. Repeated and rounded rows are observations like others. No hinge at all is an answer too.
+
+    Parameters
+    ----------
+    n_hinges : int or None, default=None
+        The number of hinges. None finds it: for one input by tests that allow for noise of unequal size, and BIC among
+        the numbers they admit; for several inputs by BIC.
+
+    loss : {"squared", "huber", "tukey"}, default="squared"
+        What is made least. The robust ones bound the influence of outliers, whose rows are in `outliers_`; one input
+        only.
+
+    estimate : {"posterior", "least_squares"}, default="posterior"
+        Which breaks are reported for one input: the posterior means, which are closer to the truth where the noise is
+        large, or those with the least sum of squares.
+
+    random_state : int, RandomState instance, Generator or None, default=0
+        The seed of the tests' draws and of the search in several inputs.
+
+    Attributes
+    ----------
+    n_hinges_ : int
+        The number of hinges.
+
+    breakpoints_, breakpoint_intervals_ : ndarray of shape (k,) and (k, 2)
+        The breaks and their 95 % intervals, for one input.
+
+    slopes_, intercepts_ : ndarray of shape (k + 1,)
+        The slope of every segment and its value continued to x = 0, for one input.
+
+    covariance_ : ndarray of shape (p, p)
+        The covariance of the constant, the first slope, the slope changes and the breaks, or for several inputs of the
+        parameters in the order of `conf_int`.
+
+    network_ : Network
+        The same as a ReLU network with an affine term.
+
+    recovery_ : Recovery or None
+        The network with its certificate; None for several inputs without a hinge.
+
+    certificate_ : Certificate or None
+        The verdict and the checks that led to it; None as `recovery_` is.
+
+    no_hinge_pvalue_ : float
+        The p-value of a straight line against hinges, for one input.
+
+    outliers_ : ndarray of int
+        Rows far off the fit, for one input.
+
+    n_features_in_ : int
+        The number of inputs.
+
+    feature_names_in_ : ndarray of shape (`n_features_in_`,)
+        Their names, where X had any.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neurecover as nr
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.uniform(0, 10, 200)
+    >>> y = 1 + 0.5 * x + 2 * np.maximum(x - 4, 0) + rng.normal(size=200)
+    >>> model = nr.HingeRegression().fit(x[:, None], y)
+    >>> model.n_hinges_, model.certificate_.verdict
+    (1, 'statistical')
+    """
+
+    n_features_in_: int
+    _parameter_constraints: ClassVar[dict[str, list[Any]]] = {
+        "n_hinges": [Interval(Integral, 0, None, closed="left"), None],
+        "loss": [StrOptions({"squared", "huber", "tukey"})],
+        "estimate": [StrOptions({"posterior", "least_squares"})],
+        "random_state": ["random_state", np.random.Generator],
+    }
+
+    def __init__(
+        self,
+        n_hinges: int | None = None,
+        loss: str = "squared",
+        estimate: str = "posterior",
+        random_state: Any = 0,
+    ) -> None:
+        self.n_hinges = n_hinges
+        self.loss = loss
+        self.estimate = estimate
+        self.random_state = random_state
+
+    @_fit_context(prefer_skip_nested_validation=True)
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> HingeRegression:
+        """Fit lines or planes with hinges.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+
+        y : array-like of shape (n_samples,)
+            The output.
+
+        sample_weight : array-like of shape (n_samples,), default=None
+            How many rows each row stands for. Weights that are precisions should have the mean one.
+
+        Returns
+        -------
+        self : object
+            The fitted regressor.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
+        y = np.asarray(y, dtype=np.float64)
+        if sample_weight is not None:
+            sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        self._rows = X, y
+        (self._fit_line if X.shape[1] == 1 else self._fit_planes)(X, y, sample_weight)
+        return self
+
+    def _fit_line(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
+        began = time.perf_counter()
+        rng = as_generator(self.random_state, "hinges")
+        self._found: Segmented | Planes = segment(X[:, 0], y, weight, self.n_hinges, self.loss, self.estimate, rng)
+        found = self._found
+        self.n_hinges_, self.network_ = found.n_hinges, as_network(found)
+        self.covariance_ = covariance(found)
+        figures = {line.name: line for line in table(found, 0.95, "posterior")}
+        K = self.n_hinges_
+        self.breakpoints_ = np.array([figures[f"break{j + 1}"].value for j in range(K)])
+        ends = [(figures[f"break{j + 1}"].low, figures[f"break{j + 1}"].high) for j in range(K)]
+        self.breakpoint_intervals_ = np.array(ends).reshape(K, 2)
+        self.slopes_ = np.array([figures[f"slope{k + 1}"].value for k in range(K + 1)])
+        self.intercepts_ = np.array([figures[f"intercept{k + 1}"].value for k in range(K + 1)])
+        self.no_hinge_pvalue_, self.outliers_ = found.no_hinge.p_value, found.outliers
+        errors = np.sqrt(np.maximum(np.diag(self.covariance_), 0.0))
+        arrays = {"W": np.zeros((K, 1)), "b": errors[2 + K :], "A": errors[None, 2 : 2 + K], "c": errors[:1]}
+        arrays["C"] = errors[None, 1:2]
+        self.certificate_: Certificate | None = certify_segments(certificate_facts(found, ParameterArrays(arrays)))
+        seconds = time.perf_counter() - began
+        stage = Stage("breaks", seconds, f"{K} by least squares and their posterior")
+        self.recovery_: Recovery[Network | DeepNetwork] | None = Recovery(
+            self.network_, self.certificate_, "segmented", (stage,), seconds
+        )
+        if found.serial.p_value < DEFAULTS.serial:
+            check = next(check for check in self.certificate_.checks if check.name == "neighbours")
+            warnings.warn(check.sentence, stacklevel=3)
+
+    def _fit_planes(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
+        if self.loss != "squared":
+            raise ValueError(f"A robust loss needs one input. Got {X.shape[1]} instead: use loss='squared'.")
+        self._found = fit_planes(X, y, weight, self.n_hinges, DEFAULTS.most, self.random_state)
+        self.network_, self.recovery_ = self._found.network, self._found.recovery
+        self.n_hinges_, self.covariance_ = self.network_.n_hidden, self._found.covariance
+        self.certificate_ = None if self.recovery_ is None else self.recovery_.certificate
+
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return the fitted values.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+            The inputs.
+
+        return_std : bool, default=False
+            Whether to give their standard errors as well; the noise of a further row is not in them.
+
+        Returns
+        -------
+        y : ndarray of shape (n_samples,)
+            The predictions.
+
+        std : ndarray of shape (n_samples,)
+            Their standard errors, with `return_std=True` alone.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        y = self.network_(X)[:, 0]
+        return (y, self._errors(X)) if return_std else y
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> np.ndarray:
+        """Return intervals (n_samples, 2) that hold the output of a further row with the probability `level`."""
+        y, error = self.predict(X, return_std=True)
+        reach = stdtrit(max(self._found.dof, 1.0), 0.5 + 0.5 * level) * np.hypot(error, self._found.noise)
+        return np.column_stack([y - reach, y + reach])
+
+    def _errors(self, X: np.ndarray) -> np.ndarray:
+        if isinstance(self._found, Segmented):
+            return predict_errors(self._found, X[:, 0])
+        return prediction_errors(self._found, X)
+
+    def estimates(self, level: float = 0.95, method: str = "posterior") -> tuple[Estimate, ...]:
+        """Return every parameter with standard error, t, p and interval; for several inputs by least squares."""
+        check_is_fitted(self)
+        if method not in METHODS:
+            raise ValueError(f"method needs to be one of {', '.join(METHODS)}. Got {method!r} instead.")
+        if not 0.0 < level < 1.0:
+            raise ValueError(f"level needs to be between 0 and 1. Got {level} instead.")
+        if isinstance(self._found, Segmented):
+            return table(self._found, level, method)
+        values = parameters(self.network_)
+        errors = np.sqrt(np.maximum(np.diag(self.covariance_), 0.0))
+        reach = stdtrit(self._found.dof, 0.5 + 0.5 * level) * errors
+        names = parameter_names(self.network_, self._input_names())
+        with np.errstate(divide="ignore", invalid="ignore"):
+            t = np.nan_to_num(values / errors, posinf=np.inf, neginf=-np.inf)
+        p = 2.0 * stdtr(self._found.dof, -np.abs(t))
+        columns = zip(names, values, errors, t, p, values - reach, values + reach)
+        return tuple(Estimate(name, *map(float, numbers)) for name, *numbers in columns)
+
+    def conf_int(self, level: float = 0.95, method: str = "posterior") -> dict[str, tuple[float, float]]:
+        """Return the interval of every parameter by name.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            The probability with which each holds the truth.
+
+        method : {"posterior", "profile", "wald"}, default="posterior"
+            The posterior covers best; for several inputs all three are least squares to first order.
+
+        Returns
+        -------
+        intervals : dict of (low, high)
+            By the names const, x, change1, break1, slope1, intercept1, …
+        """
+        return {line.name: (line.low, line.high) for line in self.estimates(level, method)}
+
+    def summary(self, level: float = 0.95, method: str = "posterior") -> str:
+        """Return the table of estimates and what was checked, as text."""
+        head = f"{'':<14}{'coef':>12}{'std err':>12}{'t':>10}{'P>|t|':>9}{f'[{0.5 - 0.5 * level:.3g}':>12}"
+        head += f"{f'{0.5 + 0.5 * level:.3g}]':>12}"
+        wide = "=" * len(head)
+        lines = [
+            f"Segmented regression, {self.n_hinges_} hinges, {len(self._rows[1])} rows",
+            wide,
+            head,
+            "-" * len(head),
+        ]
+        for line in self.estimates(level, method):
+            tested = ["", ""] if np.isnan(line.t) else [f"{line.t:.3f}", f"{line.p_value:.3f}"]
+            numbers = f"{line.value:>12.5g}{line.error:>12.4g}{tested[0]:>10}{tested[1]:>9}"
+            lines.append(f"{line.name:<14}{numbers}{line.low:>12.5g}{line.high:>12.5g}")
+        lines.append(wide)
+        lines.append(f"noise {self._found.noise:.4g}, {self._found.dof:g} degrees of freedom")
+        if self.certificate_ is not None:
+            lines += [f"verdict {self.certificate_.verdict}", *self.certificate_.reasons]
+        return "\n".join(lines)
+
+    def plot(self, ax: Any = None) -> Figure:
+        """Draw data, fit, band and breaks with their intervals, for one input."""
+        from neurecover.report.segments import draw_segments
+
+        check_is_fitted(self)
+        if not isinstance(self._found, Segmented):
+            raise ValueError(f"plot draws one input. Got {self.n_features_in_} instead.")
+        return draw_segments(self, *self._rows, self._input_names()[0], ax)
+
+    def _input_names(self) -> list[str]:
+        named = getattr(self, "feature_names_in_", None)
+        return [f"x{i}" for i in range(self.n_features_in_)] if named is None else [str(name) for name in named]

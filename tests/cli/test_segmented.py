@@ -1,0 +1,54 @@
+"""`neurecover segmented`: breaks of a table's columns, for people and for programs."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import neurecover as nr
+from neurecover import cli
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    rng = np.random.default_rng(0)
+    dose, other = rng.uniform(0.0, 10.0, (2, 200))
+    response = 1.0 + 0.5 * dose + 2.0 * np.maximum(dose - 4.0, 0.0) + rng.standard_normal(200)
+    rows = np.column_stack([other, response, dose])
+    path = tmp_path / "data.csv"
+    np.savetxt(path, rows, delimiter=",", header="other,response,dose", comments="")
+    return path
+
+
+def status(*arguments: str | Path) -> int:
+    with pytest.raises(SystemExit) as left:
+        cli.main([str(argument) for argument in arguments])
+    assert isinstance(left.value.code, int)
+    return left.value.code
+
+
+def test_json_is_what_the_estimator_says(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status("segmented", table, "--x", "dose", "--y", "response", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    data = np.loadtxt(table, delimiter=",", skiprows=1)
+    model = nr.HingeRegression().fit(data[:, [2]], data[:, 1])
+    assert (answer["n_hinges"], answer["verdict"], answer["inputs"]) == (1, "statistical", ["dose"])
+    found = {line["name"]: line for line in answer["estimates"]}
+    assert found["break1"]["value"] == pytest.approx(model.breakpoints_[0], rel=1e-12)
+    assert found["break1"]["t"] is None
+
+
+def test_the_table_and_the_file(table: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = tmp_path / "law.npz"
+    assert status("segmented", table, "--x", "dose", "--y", "response", "--out", out) == 0
+    text = capsys.readouterr().out
+    assert text.startswith("response by dose")
+    assert "break1" in text
+    assert nr.Recovery.load(out).network.n_hidden == 1
+
+
+def test_bad_columns_and_methods_are_said(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status("segmented", table, "--x", "dose", "--y", "response", "--intervals", "guess") == 2
+    assert "posterior, profile, wald" in capsys.readouterr().err
+    assert status("segmented", table, "--x", "nothing", "--y", "response") == 2

@@ -1,0 +1,168 @@
+"""Broken lines of one input: identities, agreement with independent computations, sizes of tests."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize_scalar
+from scipy.stats import binom, t
+
+from neurecover.hinges.checks.further import Rows, further_hinges
+from neurecover.hinges.checks.rivals import best_rival
+from neurecover.hinges.checks.serial import serial_correlation
+from neurecover.hinges.counting import rounding_floor
+from neurecover.hinges.mixture import Mixture, linear
+from neurecover.hinges.options import DEFAULTS
+from neurecover.hinges.points import Points
+from neurecover.hinges.posterior import posterior
+from neurecover.hinges.projection import Projection, hinge_columns, solve_sets
+from neurecover.hinges.search import BrokenLine, best_breaks, refine
+from neurecover.hinges.segmented import segment
+
+TRUTHS = {1: ([4.0], [1.0]), 2: ([3.0, 7.0], [1.0, -1.5]), 3: ([2.5, 5.0, 7.5], [1.5, -1.5, 1.5])}
+
+
+def draw(seed: int, K: int, n: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0.0, 10.0, n)
+    breaks, changes = TRUTHS[K]
+    return x, 1.0 + 0.5 * x + np.maximum(x[:, None] - breaks, 0.0) @ changes + noise * rng.standard_normal(n)
+
+
+def test_gathering_keeps_the_sum_of_squares() -> None:
+    rng = np.random.default_rng(0)
+    x, y, weight = rng.integers(0, 8, 60).astype(float), rng.standard_normal(60), rng.uniform(0.0, 2.0, 60)
+    points = Points.of(x, y, weight)
+    fit = BrokenLine.at(points, np.array([0.1]))
+    z = (x - points.centre) / points.size
+    assert fit.rss == pytest.approx(float(weight @ (y - points.level - fit(z)) ** 2), rel=1e-12)
+
+
+def test_sums_over_suffixes_are_least_squares() -> None:
+    points = Points.of(*draw(0, 2, 80, 1.0), np.random.default_rng(1).uniform(0.5, 2.0, 80))
+    places = np.array([-0.4, 0.1, 0.55])
+    base = Projection.of(points, hinge_columns(points.z, np.zeros(0)))
+    sums = base.hinges(places)
+    sets = np.array([[0, 1, 2], [0, 0, 2]])[:1]
+    gain = np.square(solve_sets(sums.A, sums.b, sets)[1]).sum(axis=0)
+    assert base.rss - gain[0] == pytest.approx(BrokenLine.at(points, places).rss, rel=1e-10)
+
+
+def test_one_break_is_the_global_optimum() -> None:
+    for seed in range(5):
+        points = Points.of(*draw(seed, 1, 60, 2.0))
+        fit = best_breaks(points, 1)
+        low, high = points.place(np.array([points.gap(DEFAULTS) - 1.0, len(points) - points.gap(DEFAULTS)]))
+        grid = np.linspace(low, high, 51)
+
+        def rss(p: float, points: Points = points) -> float:
+            return BrokenLine.at(points, np.array([p])).rss
+
+        least = min(minimize_scalar(rss, bounds=pair, method="bounded").fun for pair in pairwise(grid))
+        assert fit.rss <= least * (1.0 + 1e-9)
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_no_random_start_ends_lower(K: int) -> None:
+    rng = np.random.default_rng(0)
+    for seed in range(3):
+        points = Points.of(*draw(seed, K, 80, 1.0))
+        fit = best_breaks(points, K)
+        for _ in range(15):
+            start = np.sort(rng.uniform(-0.9, 0.9, K))
+            if points.apart(start, DEFAULTS):
+                assert fit.rss <= refine(points, start, DEFAULTS).rss * (1.0 + 1e-9)
+
+
+def test_the_posterior_given_the_breaks_is_ordinary_least_squares() -> None:
+    points = Points.of(*draw(3, 2, 100, 1.0))
+    over = posterior(best_breaks(points, 2), np.random.default_rng(0))
+    best = int(np.argmax(over.weight))
+    X = hinge_columns(points.z, over.breaks[best])
+    theta = np.linalg.lstsq(X, points.y, rcond=None)[0]
+    np.testing.assert_allclose(over.mean[best], theta, rtol=1e-7, atol=1e-9)
+    rss = float(np.sum((points.y - X @ theta) ** 2))
+    np.testing.assert_allclose(over.scale[best], np.linalg.inv(X.T @ X) * rss / (100 - 4), rtol=1e-6)
+    assert over.weight.sum() == pytest.approx(1.0)
+
+
+def test_quadrature_agrees_with_a_fine_grid() -> None:
+    points = Points.of(*draw(1, 1, 100, 1.0))
+    over = posterior(best_breaks(points, 1), np.random.default_rng(0))
+    low, high = points.place(np.array([points.gap(DEFAULTS) - 1.0, len(points) - points.gap(DEFAULTS)]))
+    grid = np.linspace(low, high, 1_500)
+    logs = np.array([-0.5 * 97 * np.log(BrokenLine.at(points, np.array([p])).rss) for p in grid])
+    weight = np.exp(logs - logs.max())
+    weight /= weight.sum()
+    mean = weight @ grid
+    spread = np.sqrt(weight @ (grid - mean) ** 2)
+    assert over.weight @ over.breaks[:, 0] == pytest.approx(mean, abs=0.02 * spread)
+
+
+def test_without_hinges_the_intervals_are_students() -> None:
+    x, y = draw(2, 1, 30, 1.0)
+    points = Points.of(x, y)
+    over = posterior(best_breaks(points, 0), np.random.default_rng(0))
+    low, high = linear(over, np.array([0.0, 1.0 / points.size])).interval(0.9)
+    slope, covariance = np.polyfit(x, y, 1, cov=True)
+    reach = t.ppf(0.95, 28) * np.sqrt(covariance[0, 0])
+    np.testing.assert_allclose([low, high], [slope[0] - reach, slope[0] + reach], rtol=1e-6)
+
+
+def test_gathered_mixtures_keep_their_quantiles() -> None:
+    rng = np.random.default_rng(0)
+    centre, scale, weight = rng.standard_normal(3_000), rng.uniform(0.1, 0.5, 3_000), rng.uniform(size=3_000)
+    mixture = Mixture(centre, scale, weight / weight.sum(), 30.0, np.zeros(3_000))
+    low, high = mixture.interval(0.95)
+    below = [weight @ t.cdf((end - centre) / scale, 30.0) / weight.sum() for end in (low, high)]
+    np.testing.assert_allclose(below, [0.025, 0.975], atol=0.002)
+
+
+@pytest.mark.parametrize("kind", ["plain", "unequal"])
+def test_the_test_of_no_hinge_has_its_size(kind: str) -> None:
+    sets, rejected = 200, 0
+    for seed in range(sets):
+        rng = np.random.default_rng([seed, 1])
+        x = np.sort(rng.uniform(0.0, 10.0, 60))
+        y = 0.5 * x + rng.standard_normal(60) * (1.0 + 0.8 * x if kind == "unequal" else 1.0)
+        points = Points.of(x, y)
+        rejected += further_hinges(points, Rows.of(points, x, y, None), np.zeros(0), rng).p_value <= 0.05
+    assert binom.ppf(1e-4, sets, 0.05) <= rejected <= binom.ppf(1 - 1e-4, sets, 0.05)
+
+
+def test_the_moments_of_the_serial_test_are_exact() -> None:
+    rng = np.random.default_rng(0)
+    X = np.column_stack([np.ones(25), np.arange(25.0), np.maximum(np.arange(25.0) - 12.0, 0.0)])
+    E = rng.standard_normal((25, 4_000))
+    E -= X @ np.linalg.lstsq(X, E, rcond=None)[0]
+    z = np.array([serial_correlation(X, e).z for e in E.T])
+    # Mean and variance over 4,000 draws, to five standard errors.
+    assert abs(z.mean()) < 5.0 / 4_000**0.5
+    assert abs(z.var() - 1.0) < 5.0 * (2.0 / 4_000) ** 0.5
+
+
+def test_rivals_at_low_noise() -> None:
+    false = 0
+    for seed in range(20):
+        points = Points.of(*draw(seed, 2, 200, 0.3))
+        false += best_rival(best_breaks(points, 2), rounding_floor(points)) is not None
+    assert false <= binom.ppf(1 - 1e-3, 20, 0.05)
+
+
+def test_the_number_of_hinges() -> None:
+    right = 0
+    for seed in range(10):
+        x, y = draw(seed, 2, 200, 0.5)
+        right += segment(x, y, None, None, "squared", "posterior", np.random.default_rng(0)).n_hinges == 2
+    assert right >= 8
+
+
+def test_more_than_three_breaks_are_sampled() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.0, 10.0, 300)
+    y = np.maximum(x[:, None] - [2.0, 4.0, 6.0, 8.0], 0.0) @ [2.0, -2.0, 2.0, -2.0] + 0.2 * rng.standard_normal(300)
+    points = Points.of(x, y)
+    over = posterior(best_breaks(points, 4), rng)
+    mean = over.weight @ over.breaks
+    spread = np.sqrt(over.weight @ (over.breaks - mean) ** 2)
+    np.testing.assert_allclose((points.x(mean) - [2.0, 4.0, 6.0, 8.0]) / (points.size * spread), 0.0, atol=4.0)

@@ -1,0 +1,175 @@
+"""HingeRegression is a scikit-learn regressor, and says breaks, slopes and how far they can be trusted."""
+
+import doctest
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binom
+from sklearn.base import BaseEstimator
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import neurecover as nr
+from neurecover.interop import hinges
+
+
+def kinked(seed: int, n: int = 100, noise: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(0.0, 10.0, n)
+    return x[:, None], 1.0 + 0.5 * x + 2.0 * np.maximum(x - 4.0, 0.0) + noise * rng.standard_normal(n)
+
+
+@parametrize_with_checks([nr.HingeRegression(n_hinges=1)])
+@pytest.mark.filterwarnings("ignore:Residuals of neighbours")
+def test_estimator_checks(estimator: BaseEstimator, check: Any) -> None:
+    check(estimator)
+
+
+def test_a_law_without_noise_is_exact() -> None:
+    X, y = kinked(0, noise=0.0)
+    model = nr.HingeRegression().fit(X, y)
+    assert (model.n_hinges_, model.certificate_.verdict) == (1, "exact")
+    np.testing.assert_allclose(model.breakpoints_, [4.0], rtol=1e-12)
+    np.testing.assert_allclose(model.slopes_, [0.5, 2.5], rtol=1e-12)
+    np.testing.assert_allclose(model.intercepts_, [1.0, -7.0], rtol=1e-11)
+    np.testing.assert_allclose(model.predict(X), y, rtol=1e-12)
+
+
+def test_a_straight_line_has_no_hinge() -> None:
+    x = np.random.default_rng(1).uniform(0.0, 10.0, 100)
+    for noise in (0.0, 1.0):
+        y = 3.0 - 0.2 * x + noise * np.random.default_rng(2).standard_normal(100)
+        model = nr.HingeRegression().fit(x[:, None], y)
+        assert model.n_hinges_ == 0
+        assert model.certificate_.verdict == ("statistical" if noise else "exact")
+        slope, constant = np.polyfit(x, y, 1)
+        np.testing.assert_allclose([model.slopes_[0], model.intercepts_[0]], [slope, constant], rtol=1e-9)
+        assert "straight line" in model.summary()
+
+
+def test_the_network_is_the_line() -> None:
+    X, y = kinked(3)
+    model = nr.HingeRegression().fit(X, y)
+    grid = np.linspace(0.0, 10.0, 50)
+    segment = np.searchsorted(model.breakpoints_, grid)
+    np.testing.assert_allclose(
+        model.predict(grid[:, None]), model.intercepts_[segment] + model.slopes_[segment] * grid, rtol=1e-10
+    )
+    assert model.recovery_.network is model.network_
+    assert model.recovery_.to_frame()["standard_error"].max() > 0.0
+    assert "verdict" in model.recovery_.summary()
+
+
+@pytest.mark.filterwarnings("ignore:Residuals of neighbours")
+def test_intervals_cover_the_truth() -> None:
+    covered = {"posterior": 0, "profile": 0}
+    inside, seeds = 0, range(100, 180)
+    for seed in seeds:
+        X, y = kinked(seed)
+        model = nr.HingeRegression(n_hinges=1).fit(X, y)
+        for method in covered:
+            low, high = model.conf_int(method=method)["break1"]
+            covered[method] += low <= 4.0 <= high
+        low, high = model.predict_interval(np.array([[7.0]]))[0]
+        inside += low <= 10.5 + np.random.default_rng(seed + 1000).standard_normal() <= high
+    least = binom.ppf(1e-4, len(seeds), 0.95)
+    assert min(*covered.values(), inside) >= least
+
+
+def test_wald_is_least_squares_to_first_order() -> None:
+    X, y = kinked(5)
+    model = nr.HingeRegression(n_hinges=1, estimate="least_squares").fit(X, y)
+    lines = {line.name: line for line in model.estimates(method="wald")}
+    x, psi, delta = X[:, 0], lines["break1"].value, lines["change1"].value
+    J = np.column_stack([np.ones(100), x, np.maximum(x - psi, 0.0), -delta * (x > psi)])
+    rss = float(np.sum((y - model.predict(X)) ** 2))
+    errors = np.sqrt(np.diag(np.linalg.inv(J.T @ J)) * rss / 96)
+    names = ("const", "x", "change1", "break1")
+    np.testing.assert_allclose([lines[name].error for name in names], errors, rtol=1e-8)
+    np.testing.assert_array_equal(model.breakpoints_, [psi])
+
+
+def test_rows_that_repeat_are_observations() -> None:
+    rng = np.random.default_rng(0)
+    dose = np.repeat(np.linspace(0.0, 10.0, 11), 60)
+    y = np.round((1.0 + 0.5 * dose + np.maximum(dose - 4.3, 0.0) + rng.standard_normal(660)) * 2.0) / 2.0
+    model = nr.HingeRegression().fit(dose[:, None], y)
+    assert (model.n_hinges_, model.certificate_.verdict) == (1, "statistical")
+    low, high = model.breakpoint_intervals_[0]
+    assert low < 4.3 < high < low + 1.5
+
+
+def test_outliers_are_named_and_have_no_weight() -> None:
+    X, y = kinked(7, n=600)
+    wrong = np.arange(0, 600, 50)
+    spoilt = y.copy()
+    spoilt[wrong] += 30.0 * (-1.0) ** np.arange(len(wrong))
+    clean = nr.HingeRegression(n_hinges=1).fit(X, y)
+    plain = nr.HingeRegression(n_hinges=1).fit(X, spoilt)
+    assert plain.certificate_.verdict != "statistical"
+    assert len(plain.outliers_)
+    for loss in ("huber", "tukey"):
+        model = nr.HingeRegression(n_hinges=1, loss=loss).fit(X, spoilt)
+        assert set(wrong) <= set(model.outliers_)
+        assert len(model.outliers_) <= len(wrong) + 1
+        assert abs(model.breakpoints_[0] - clean.breakpoints_[0]) < 0.1
+
+
+def test_neighbours_that_go_together_bring_a_warning() -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.standard_normal(200)
+    for i in range(1, 200):
+        noise[i] += 0.5 * noise[i - 1]
+    x = np.arange(200.0)
+    with pytest.warns(UserWarning, match="neighbours go together"):
+        model = nr.HingeRegression(n_hinges=0).fit(x[:, None], 0.01 * x + noise)
+    assert model.certificate_.verdict == "approximate"
+
+
+def test_a_jump_and_a_curve_are_named() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.0, 10.0, 200)
+    for y, words in ((np.where(x > 6.0, 3.0, 0.0), "jump"), (0.2 * (x - 5.0) ** 2, "polynomial|curve")):
+        model = nr.HingeRegression().fit(x[:, None], 0.5 * x + y + 0.3 * rng.standard_normal(200))
+        assert model.certificate_.verdict == "approximate"
+        assert any(word in " ".join(model.certificate_.reasons) for word in words.split("|"))
+
+
+@pytest.mark.filterwarnings("ignore:Residuals of neighbours")
+def test_weights_are_repetitions() -> None:
+    X, y = kinked(9)
+    weight = np.random.default_rng(0).integers(0, 4, 100)
+    weighted = nr.HingeRegression(n_hinges=1).fit(X, y, sample_weight=weight)
+    repeated = nr.HingeRegression(n_hinges=1).fit(np.repeat(X, weight, axis=0), np.repeat(y, weight))
+    np.testing.assert_allclose(weighted.breakpoint_intervals_, repeated.breakpoint_intervals_, rtol=1e-9)
+    np.testing.assert_allclose(weighted.covariance_, repeated.covariance_, rtol=1e-8)
+
+
+def test_planes_of_several_inputs() -> None:
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.standard_normal((300, 2)), columns=["age", "dose"])
+    w = np.array([0.6, 0.8])
+    y = 1.0 + X @ [0.5, -1.0] + 2.0 * np.maximum(X @ w - 0.3, 0.0) + 0.3 * rng.standard_normal(300)
+    model = nr.HingeRegression().fit(X, y)
+    assert model.n_hinges_ == 1
+    lines = {line.name: line for line in model.estimates()}
+    truths = {"w1[age]": 0.6, "w1[dose]": 0.8, "b1": -0.3, "change1": 2.0, "const": 1.0, "age": 0.5, "dose": -1.0}
+    assert set(truths) == set(lines)
+    for name, truth in truths.items():
+        assert abs(lines[name].value - truth) < 4.5 * lines[name].error
+    flat = nr.HingeRegression().fit(X, X @ [0.5, -1.0] + rng.standard_normal(300))
+    assert flat.n_hinges_ == 0
+    assert model.predict(X, return_std=True)[1].max() < 0.3
+    with pytest.raises(ValueError, match="one input"):
+        nr.HingeRegression(loss="tukey").fit(X, y)
+
+
+def test_plot_shows_breaks() -> None:
+    X, y = kinked(1)
+    figure = nr.HingeRegression().fit(pd.DataFrame(X, columns=["dose"]), y).plot()
+    assert figure.axes[0].get_xlabel() == "dose"
+
+
+def test_example() -> None:
+    assert doctest.testmod(hinges).failed == 0
