@@ -1,5 +1,6 @@
 """The population risk in moment space: identities, derivatives, and recovery of networks from exact moments."""
 
+from collections.abc import Mapping
 from functools import reduce
 from math import factorial
 
@@ -9,7 +10,7 @@ from numpy.polynomial.hermite_e import hermegauss, hermeval
 from scipy.optimize import linear_sum_assignment
 
 from neurecover.activations import get, scaled_hermite
-from neurecover.tensors import fit_moments, fit_power_sum, moment_risk, network_moments, unpack
+from neurecover.tensors import fit_moments, fit_power_sum, inner, network_moments, unpack
 from neurecover.tensors.moment_fit import _scaled_profile, _unit_profile
 from neurecover.tensors.power_sums import PowerPoint, Profile, Target, constant
 
@@ -77,6 +78,12 @@ def test_the_norm_of_a_homogeneous_units_row_is_a_factor() -> None:
         unit = network_moments(W / s[:, None], b / s, A * s**power, get(spec), (0, 1, 2, 3))
         for j in ours:
             np.testing.assert_allclose(ours[j], unit[j], rtol=1e-12, atol=1e-14)
+
+
+def moment_risk(first: Mapping[int, np.ndarray], second: Mapping[int, np.ndarray], r: int) -> np.ndarray:
+    """Return Σⱼ ‖Tⱼ − T̂ⱼ‖_F² / j! of every output, over the orders of `first` [ATV21, Prop. 3.6]."""
+    terms = [inner(first[j] - second[j], first[j] - second[j], r, j) / factorial(j) for j in sorted(first)]
+    return np.sum(terms, axis=0)
 
 
 def test_the_risk_is_the_mean_squared_difference() -> None:
