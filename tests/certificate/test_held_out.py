@@ -40,15 +40,14 @@ def test_nothing_looks_at_those_that_judge() -> None:
     model = Watched(given, Z[[7, 30]])
     after = with_misfits(given, model, 1e-20)
     assert after is not None
-    assert after.judges is after.sealed[0]
-    assert not any(rows_of(part) & model.seen for part in after.sealed)
-    assert after.judges.count() == max(PrepareOptions().fewest, len(Z) // 10)
+    assert after.sealed is after.judges
+    assert not rows_of(after.judges) & model.seen
+    assert after.judges.count() == max(PrepareOptions().fewest, int(PrepareOptions().sealed * len(Z)))
     joined = rows_of(after.train) - rows_of(given.train)
     assert joined <= {Z[7].tobytes(), Z[30].tobytes()}
     assert len(joined) == after.n_joined > 0
     # All parts together are the samples, each once, and further ones that join are not of those that judge either.
-    counts = [part.count() for part in (after.train, after.holdout, *after.sealed)]
-    assert sum(counts) == given.train.count() + len(Z)
+    assert after.train.count() + after.holdout.count() + after.judges.count() == given.train.count() + len(Z)
     later = Watched(given, after.holdout.collect()[0][:2])
     again = with_misfits(after, later, 1e-20)
     assert again is not None
@@ -62,33 +61,11 @@ def test_a_model_that_is_wrong_where_it_judges_does_not_pass() -> None:
     first = with_misfits(given, Watched(given, given.holdout.collect()[0][[7, 8]]), 1e-20)
     assert first is not None
     wrong = Watched(given, first.judges.collect()[0])
-    assert with_misfits(first, wrong, 1e-20) is None  # more rows would have to join than a right model misses
+    assert with_misfits(first, wrong, 1e-20) is None  # those that were looked at are all answered
     Z, Y = first.judges.collect()
     left = Residuals(wrong, 1)
     left.update(Z, Y)
     assert left.rms.min() > 0.5
-
-
-def test_sealed_samples_with_a_switch_of_their_own_are_opened_and_others_judge() -> None:
-    """One row alone shows a switch, and it is sealed: the row joins, and rows that nothing has looked at judge."""
-    given = samples(4_000)
-    first = with_misfits(given, Watched(given, given.holdout.collect()[0][[7, 8]]), 1e-20)
-    assert first is not None
-    assert [part.count() for part in first.sealed] == [PrepareOptions().sealed] * PrepareOptions().parts
-    switch = first.judges.collect()[0][3:4]
-    for before in (given, first):  # at the first look, and at a later one
-        model = Watched(given, switch)
-        after = with_misfits(before, model, 1e-20)
-        assert after is not None
-        assert after.n_joined == before.n_joined + 1
-        assert switch[0].tobytes() in rows_of(after.train)
-        assert rows_of(after.judges) == rows_of(first.sealed[1])
-        assert not rows_of(after.judges) & model.seen
-    # The last part is never opened: nothing would be left to judge.
-    last = with_misfits(after, Watched(given, after.judges.collect()[0][:1]), 1e-20)
-    assert last is not None
-    assert len(last.sealed) == 1
-    assert with_misfits(last, Watched(given, last.judges.collect()[0][:1]), 1e-20) is None
 
 
 def test_without_misfits_all_held_out_samples_judge() -> None:

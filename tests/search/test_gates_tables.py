@@ -198,10 +198,7 @@ def test_held_out_samples_join_the_fit_only_if_they_are_few() -> None:
     assert with_misfits(given, answers(len(Z) // 2), EXACT) is None
     more = with_misfits(given, answers(3), EXACT)
     assert more is not None
-    assert (more.train.count(), more.holdout.count() + sum(part.count() for part in more.sealed)) == (
-        n + 3,
-        len(Z) - 3,
-    )
+    assert (more.train.count(), more.holdout.count() + more.judges.count()) == (n + 3, len(Z) - 3)
 
 
 def test_a_category_of_many_levels_is_recovered() -> None:

@@ -60,7 +60,7 @@ class Prepared:
     `samples` are those of `source`, whitened. `moments` and `whitening` count every row once, `by_weight` by its
     weight, if rows have weights. `n_rows` counts the rows before repeated ones were left out, and `precision` is that
     of the outputs. `stream` is set if the samples do not fit into memory. If `n_joined` held-out samples have joined
-    the fit, `sealed` are parts of them that nothing has looked at, of which the first one judges.
+    the fit, `sealed` are those that nothing has looked at.
     """
 
     source: Source
@@ -73,13 +73,13 @@ class Prepared:
     precision: OutputPrecision
     stream: Stream | None = None
     by_weight: Moments | None = None
-    sealed: tuple[Source, ...] = ()
+    sealed: Source | None = None
     n_joined: int = 0
 
     @property
     def judges(self) -> Source:
         """The held-out samples that nothing has looked at."""
-        return self.sealed[0] if self.sealed else self.holdout
+        return self.holdout if self.sealed is None else self.sealed
 
     @property
     def output_mean(self) -> np.ndarray:
@@ -138,41 +138,25 @@ def prepare_samples(
 def with_misfits(prepared: Prepared, model: Model, exact: float, options: PrepareOptions = DEFAULTS) -> Prepared | None:
     """Move held-out samples that a model on whitened inputs predicts wrongly to those to be fitted.
 
-    `exact` is Σ r² / Σ y² of a sample that is predicted to rounding. Parts of the held-out samples stay sealed: nothing
-    looks at them before they judge. They do so once all others are answered; a part that is not is opened, its misfits
-    join as well, and the next part judges. Return None if no sample is wrong, or if so many are that the model is
-    wrong.
+    `exact` is Σ r² / Σ y² of a sample that is predicted to rounding. Some held-out samples stay sealed: nothing looks
+    at them, and they alone judge afterwards. Return None if no other sample is wrong, if so many are that the model is
+    wrong, or if there are too few to seal some.
     """
+    (X, Y), (Z, known), sealed = prepared.train.collect(), prepared.holdout.collect(), prepared.sealed
     if prepared.holdout.weighted:
         return None
-    (X, Y), (Z, known), sealed = prepared.train.collect(), prepared.holdout.collect(), prepared.sealed
-    if not sealed:
-        sealed, kept = _seal(Z, known, prepared.samples, options)
-        Z, known = Z[kept], known[kept]
-    level = exact * np.mean(np.sum(Y**2, axis=1))
-    apart = np.sum((model(Z) - known) ** 2, axis=1) > level
-    if not apart.any() and len(sealed) > 1:
-        opened, answers = sealed[0].collect()
-        Z, known, sealed = np.vstack([Z, opened]), np.vstack([known, answers]), sealed[1:]
-        apart = np.concatenate([apart, np.sum((model(opened) - answers) ** 2, axis=1) > level])
-    n_joined = prepared.n_joined + int(np.count_nonzero(apart))
-    if not apart.any() or n_joined > options.misfits * (prepared.n_joined + len(Z)):
+    if sealed is None:
+        count = max(options.fewest, int(options.sealed * len(Z)))
+        kept = np.isin(np.arange(len(Z)), np.linspace(0, len(Z) - 1, min(count, len(Z))).astype(int))
+        sealed = Block(Z[kept], known[kept], prepared.samples)
+        Z, known = Z[~kept], known[~kept]
+    apart = np.sum((model(Z) - known) ** 2, axis=1) > exact * np.mean(np.sum(Y**2, axis=1))
+    joining = int(np.count_nonzero(apart))
+    if not 0 < joining <= options.misfits * len(Z):
         return None
     train = Block(np.vstack([X, Z[apart]]), np.vstack([Y, known[apart]]), prepared.samples)
     holdout = Block(Z[~apart], known[~apart], prepared.samples)
-    return replace(prepared, train=train, holdout=holdout, sealed=sealed, n_joined=n_joined)
-
-
-def _seal(
-    Z: np.ndarray, known: np.ndarray, samples: Source, options: PrepareOptions
-) -> tuple[tuple[Source, ...], np.ndarray]:
-    """Return parts of the held-out samples to be sealed, and a mask of the others; fewer parts where there are few."""
-    n = len(Z)
-    size = min(max(options.fewest, min(options.sealed, n // 10)), n)
-    parts = max(1, min(options.parts, n // (4 * size)))
-    rows = np.linspace(0, n - 1, size * parts).astype(int)
-    sealed = tuple(Block(Z[rows[i::parts]], known[rows[i::parts]], samples) for i in range(parts))
-    return sealed, ~np.isin(np.arange(n), rows)
+    return replace(prepared, train=train, holdout=holdout, sealed=sealed, n_joined=prepared.n_joined + joining)
 
 
 def _of_mean_one(source: ArraySource) -> ArraySource:
