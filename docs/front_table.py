@@ -1,4 +1,4 @@
-"""The table of the front pages: what was measured, our figure, the best other one, the command. From saved tables alone."""
+"""The table of the front pages, from saved tables: what was measured, our figure, the best other one, the command."""
 
 from __future__ import annotations
 

@@ -10,9 +10,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "docs")]  # for `benchmarks` and `front_table`, which are not installed
 
+from front_table import front_table, with_table  # noqa: E402
+
 from benchmarks import benchmarks  # noqa: E402
 from benchmarks.peers.shallow import summarise  # noqa: E402
-from front_table import front_table, with_table  # noqa: E402
 from neurecover.experiment import read_rows  # noqa: E402
 from neurecover.reproduce import reproductions  # noqa: E402
 
@@ -90,8 +91,8 @@ def page() -> str:
         "",
         *front_table(),
         "",
-        "[1] Carlini, Jagielski, Mironov, CRYPTO 2020. [2] Foerster, Mullins, Shumailov, Hayes, 2024, arXiv 2406.10011; "
-        "more in [results beside published ones](published.md).",
+        "[1] Carlini, Jagielski, Mironov, CRYPTO 2020. [2] Foerster, Mullins, Shumailov, Hayes, 2024, arXiv "
+        "2406.10011; more in [results beside published ones](published.md).",
     ]
     experiments = {"bench": benchmarks(), "reproduce": reproductions()}
     for verb, named in experiments.items():
