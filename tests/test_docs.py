@@ -13,7 +13,7 @@ from neurecover import cli
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 SLOW = {"bench", "reproduce"}
-SLOW_PAGES = {"data.md"}
+SLOW_PAGES = {"large.md"}
 
 
 @dataclass(frozen=True)
