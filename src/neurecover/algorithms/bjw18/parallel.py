@@ -253,7 +253,7 @@ def _run(call: Call) -> Estimate:
 ALGORITHM = Algorithm(
     name="one_sparse",
     paper="BJW18, Algorithm 7",
-    assumes="no biases, no noise; relu or a power of it; fewer outputs than units, down to one for a unit of each sign; "
+    assumes="no biases, no noise; relu or a power of it; fewer outputs than units, down to one for a unit per sign; "
     "W of rank k; samples with one unit on",
     refuse=_refuse,
     run=_run,
