@@ -75,6 +75,7 @@ FAILING = {
     residual.tails: {"carried_by": 2.0},
     residual.load: {"n_equations": 100, "n_free": 50},
     residual.structure: {"p_structure": 1e-9},
+    residual.offset: {"bias": False, "mean_z": np.array([9.0])},
     residual.shape: {"shape": (1e-9, "a step")},
     residual.corners: {"p_corners": 1e-9},
     residual.bends: {"bends": (np.array([0.1]), np.array([4])), "n_units": 1},

@@ -390,6 +390,11 @@ class Case:
         return self.serial.z()
 
     @property
+    def mean_z(self) -> np.ndarray:
+        """The mean residual in its standard errors, (p,)."""
+        return self.serial.mean_z()
+
+    @property
     def visible(self) -> Visible:
         """The least unit that the samples would have shown."""
         serial = self.serial if self.noisy else None

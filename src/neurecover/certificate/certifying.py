@@ -37,6 +37,7 @@ OF_NOISE = (
     search.agreement,
     search.rivals,
     residual.structure,
+    residual.offset,
     held_out.generalisation,
     residual.shape,
     residual.corners,
