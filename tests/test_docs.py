@@ -48,6 +48,7 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Python blocks stand by themselves; the commands of a page follow on from each other, in one folder."""
     monkeypatch.chdir(tmp_path)
+    assert page.read_text(encoding="utf-8").strip()
     for block in blocks(page):
         if block.language == "python":
             # Empty lines in front make a traceback point to the line of the page.

@@ -15,10 +15,8 @@ class Repaired(View):
     """
 
     def __init__(self, parent: Source, predict: Callable[[np.ndarray], np.ndarray], tolerance: float) -> None:
-        self.parent, self._predict, self._tolerance = parent, predict, tolerance
-        self.origin = f"{parent.origin} (gross errors set aside)"
-        self.n_samples = None
-        self.input_names, self.output_names = parent.input_names, parent.output_names
+        super().__init__(parent, "gross errors set aside")
+        self._predict, self._tolerance = predict, tolerance
 
     def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
         predicted = self._predict(np.asarray(X, dtype=np.float64))
