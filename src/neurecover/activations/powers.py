@@ -75,7 +75,7 @@ class SidedPower(Activation):
     def with_derivative(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         if self.exponent != 1.0:
             return super().with_derivative(z)
-        slope = self.derivative(z)
+        slope = self.derivative(z) if self.left else (z > 0.0).astype(z.dtype)
         return slope * z, slope
 
     def inverse(self, y: ArrayLike) -> np.ndarray:

@@ -26,6 +26,7 @@ from neurecover.fit import FitOptions
 from neurecover.fit.samples import Samples
 from neurecover.models.student import Student, Values
 from neurecover.solve import Deadline, DenseSystem, Direction
+from neurecover.statistics.fits.gate_pairs import add_gate_pairs, feature_products, gated_products, no_pairs
 
 if TYPE_CHECKING:
     from neurecover.fit.products import UnitBlocks
@@ -171,13 +172,20 @@ def dense_system(point: Point) -> DenseSystem:
         S.reshape(len(weights), width, len(weights), width)[...] *= weights[:, None, :, None]
         D *= np.repeat(weights.diagonal(), width)
     D = np.maximum(D, (1e-6 if single else 1e-10) * D.max(initial=1e-300))
-    return DenseSystem(S.T, point.gradient, D, least=1e-9 if single else 1e-14)
+    return DenseSystem(S.T, point.gradient, D, least=1e-6 if single else 1e-14)
 
 
 def curvature_sums(point: Point, student: Student, values: Values) -> tuple[np.ndarray, np.ndarray]:
     """Return Σ JᵀJ and Σ BᵀJ of a student with one output."""
-    dtype, n, P = values.F.dtype, len(values.F), student.size
+    dtype, n, P, degree = values.F.dtype, len(values.F), student.size, student.activation.homogeneity
     base, hidden = student.reads(student.depth)
+    if student.depth == 1 and degree:
+        m, width = student.V[0].shape
+        pairs = no_pairs(m, width, dtype)
+        add_gate_pairs(pairs, values.gates[0], point.samples.weigh(values.F), None)
+        mm, on = gated_products(pairs, m, width)
+        by = np.repeat(student.top[:, 0], width)
+        return by * mm * by[:, None], by * feature_products(student, mm, on, degree)
     rows = max(BLOCK_BYTES // (dtype.itemsize * max(P, 1)), 64)
     J = np.empty((min(rows, n), P), dtype=dtype)
     seed = point.samples.weigh(np.ones((n, 1), dtype=dtype))

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import ClassVar, Self
 
 import numpy as np
+from numpy.typing import DTypeLike
 from scipy.linalg.blas import dsyrk
 
 FEW = 512  # columns up to which two gathers are faster than one product a row (measured)
@@ -172,25 +173,25 @@ def _pairs(q: int) -> tuple[np.ndarray, np.ndarray]:
 _buffers = threading.local()
 
 
-def scratch(name: str, shape: tuple[int, int]) -> np.ndarray:
+def scratch(name: str, shape: tuple[int, int], dtype: DTypeLike = float) -> np.ndarray:
     """Return an array to write over, the same memory for every use of the name in a thread.
 
     A new array of megabytes for every block makes the system hand out and take back its pages each time, which takes
     as long as filling it.
     """
-    size = shape[0] * shape[1]
+    size = shape[0] * shape[1] * np.dtype(dtype).itemsize
     buffer = getattr(_buffers, name, None)
     if buffer is None or buffer.size < size:
-        buffer = np.empty(size)
+        buffer = np.empty(size, dtype=np.uint8)
         setattr(_buffers, name, buffer)
-    return buffer[:size].reshape(shape)
+    return buffer[:size].view(dtype).reshape(shape)
 
 
 def row_products(Z: np.ndarray, name: str | None = None) -> np.ndarray:
     """Return z_i·z_j, i ≤ j, for every column of Z (q, m): (q(q + 1)/2, m), in a scratch array if named."""
     q, m = Z.shape
     shape = (q * (q + 1) // 2, m)
-    products = np.empty(shape) if name is None else scratch(name, shape)
+    products = np.empty(shape, dtype=Z.dtype) if name is None else scratch(name, shape, Z.dtype)
     if m <= FEW:
         first, second = _pairs(q)
         np.take(Z, first, axis=0, out=products, mode="clip")

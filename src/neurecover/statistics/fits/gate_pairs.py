@@ -10,6 +10,7 @@ from __future__ import annotations
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from neurecover.models import Student
 from neurecover.statistics.base import row_products, unpack_symmetric
@@ -18,9 +19,9 @@ from neurecover.statistics.fits.regions import Regions
 PIECE = 16 * 2**20  # bytes of products that are formed at a time
 
 
-def no_pairs(m: int, D: int) -> np.ndarray:
+def no_pairs(m: int, D: int, dtype: DTypeLike = float) -> np.ndarray:
     """Return the sum over no rows for m units and D inputs."""
-    return np.zeros(((m + 1) * (m + 2) // 2, D * (D + 1) // 2))
+    return np.zeros(((m + 1) * (m + 2) // 2, D * (D + 1) // 2), dtype=dtype)
 
 
 def add_gate_pairs(
@@ -28,7 +29,7 @@ def add_gate_pairs(
 ) -> None:
     """Add the rows with gates (n, m) and inputs X (n, D) to the total, each with its weight (n,) or 1."""
     if regions is None:
-        rows = max(1, PIECE // (8 * sum(total.shape)))
+        rows = max(1, PIECE // (total.itemsize * sum(total.shape)))
         for first in range(0, len(X), rows):
             piece = slice(first, first + rows)
             _add_piece(total, gates[piece], X[piece], None if weight is None else weight[piece])
@@ -48,7 +49,7 @@ def _add_piece(total: np.ndarray, gates: np.ndarray, X: np.ndarray, weight: np.n
 
 
 def _with_on(gates: np.ndarray) -> np.ndarray:
-    rows = np.ones((gates.shape[1] + 1, len(gates)))
+    rows = np.ones((gates.shape[1] + 1, len(gates)), dtype=gates.dtype)
     rows[:-1] = gates.T
     return rows
 
