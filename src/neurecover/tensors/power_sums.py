@@ -97,7 +97,7 @@ def unit_rows(W: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Target:
-    """The tensors to be fitted: order by order in `packed`, and all together in `coordinates` (p, N).
+    """The tensors to be fitted, side by side in `coordinates` (p, N).
 
     The coordinates are √cⱼ times orthonormal ones, so that L is a plain sum of squares.
     """
@@ -132,7 +132,7 @@ class Target:
 
 @dataclass(frozen=True)
 class PowerPoint:
-    """One (W, scalars) with its best A; the step's parameters per unit are its scalars, then w."""
+    """One (W, scalars) with its best A. A step moves every unit's scalars, then its w."""
 
     target: Target
     profile: Profile
