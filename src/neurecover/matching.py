@@ -24,9 +24,17 @@ from numpy.typing import ArrayLike, NDArray
 from neurecover.models import Composite, Layered, Model, Network, mirror_of, replace_arrays
 from neurecover.random import as_generator
 
-_N_SAMPLES = 10_000
-FAR = 1e3  # bias over the norm of its row, from which on the inputs are far from zero
-_EQUAL = 1e-12  # relative; two units closer than this are one
+
+@dataclass(frozen=True)
+class MatchOptions:
+    """When units are one, and what outputs are compared on."""
+
+    samples: int = 10_000  # Gaussian inputs for `output_mse`, whose relative standard error is then about 0.02
+    far: float = 1e3  # bias over the norm of its row, from which on the inputs are far from zero
+    equal: float = 1e-12  # relative; two units closer than this are one
+
+
+OPTIONS = MatchOptions()
 
 
 @dataclass(frozen=True, eq=False)
@@ -253,7 +261,7 @@ def _pair(estimate: Network, target: Network, up_to_sign: bool) -> _Pairs:
     # If inputs are far from zero, so are biases, and their large common part does not tell units apart.
     largest = float(np.abs(np.concatenate([estimate.b, target.b])).max(initial=0.0))
     rows = float(np.linalg.norm(np.vstack([estimate.W, target.W]), axis=1).max(initial=0.0))
-    size = largest if largest > FAR * rows else 1.0
+    size = largest if largest > OPTIONS.far * rows else 1.0
     distances, signs = _distances(estimate, target, up_to_sign, size)
     found, sought = linear_sum_assignment(distances)
     signs = signs[found, sought]
@@ -292,7 +300,7 @@ def simplify(network: Network) -> tuple[Network, tuple[tuple[int, ...], ...]]:
     together = owners[:, None] == np.arange(len(live))
     A = normal.A @ together
     size_before = np.linalg.norm(normal.A, axis=0) @ together
-    kept = np.flatnonzero(np.linalg.norm(A, axis=0) > _EQUAL * size_before)
+    kept = np.flatnonzero(np.linalg.norm(A, axis=0) > OPTIONS.equal * size_before)
     groups = tuple(tuple(live[owners == unit].tolist()) for unit in kept)
     return replace_arrays(normal, A=A).take(kept), groups
 
@@ -300,7 +308,7 @@ def simplify(network: Network) -> tuple[Network, tuple[tuple[int, ...], ...]]:
 def _equal_units(network: Network) -> tuple[np.ndarray, np.ndarray]:
     """Return, for every unit, the first unit that it equals, and −1 where it equals its mirror image."""
     distances, turns = _distances(network, network)
-    equal = distances <= _EQUAL * np.linalg.norm(np.column_stack([network.W, network.b]), axis=1)[:, None]
+    equal = distances <= OPTIONS.equal * np.linalg.norm(np.column_stack([network.W, network.b]), axis=1)[:, None]
     owners = np.full(network.n_hidden, -1)
     signs = np.ones(network.n_hidden, dtype=int)
     for unit in range(network.n_hidden):
@@ -376,7 +384,7 @@ def _population_risk(network: Network, truth: Network) -> float | None:
 def _output_mse(network: Layered | Composite, truth: Layered | Composite, X: ArrayLike | None) -> float:
     if X is None:
         # From a separate stream, so that these are not the samples that someone trained on with seed 0.
-        X = as_generator(0, "compare").standard_normal((_N_SAMPLES, truth.n_inputs))
+        X = as_generator(0, "compare").standard_normal((OPTIONS.samples, truth.n_inputs))
     difference = network(X) - truth(X)
     if len(difference) == 0:
         raise ValueError(f"X needs at least one sample. Got shape {np.shape(X)} instead.")

@@ -26,12 +26,21 @@ from neurecover.simulate import distribution, teacher
 from neurecover.simulate.inputs import Distribution
 from neurecover.statistics import InformationSums
 
-# Equations per parameter at which recovery was exact: 5.1 to 5.4 for d = k = 10 to 50 in 98 of 100 and better; 7.2 for
-# twice as many units as inputs. With the width to be found, 10.8 in 95 of 100. Rows of docs/results/finisher.csv.
-PER_PARAMETER, PER_PARAMETER_CROWDED, PER_PARAMETER_FOUND = 5.5, 7.5, 11.0
 LIMITS = CertificateOptions()
-DRAWS = 9  # networks of typical sizes, whose median is the answer
-ROWS = 20_000  # inputs on which the information is taken, or a hundred per parameter
+
+
+@dataclass(frozen=True)
+class PlanOptions:
+    """Equations per parameter at which recovery was exact, rows of docs/results/finisher.csv, and what is drawn."""
+
+    told: float = 5.5  # 5.1 to 5.4 for d = k = 10 to 50 in 98 of 100 and better
+    crowded: float = 7.5  # 7.2 for twice as many units as inputs
+    found: float = 11.0  # with the width to be found, 10.8 in 95 of 100
+    draws: int = 9  # networks of typical sizes, whose median is the answer
+    rows: int = 20_000  # inputs on which the information is taken, or a hundred per parameter
+
+
+OPTIONS = PlanOptions()
 
 
 @dataclass(frozen=True)
@@ -101,9 +110,9 @@ def samples_needed(
     if n_inputs is None or n_hidden is None:
         raise ValueError("samples_needed needs a network, or n_inputs and n_hidden. Got neither.")
     size = 0.7 * bias  # in standard deviations of the inputs, as in the tables
-    typical = [teacher(n_inputs, n_hidden, n_outputs, bias=size, random_state=rng) for _ in range(DRAWS)]
+    typical = [teacher(n_inputs, n_hidden, n_outputs, bias=size, random_state=rng) for _ in range(OPTIONS.draws)]
     plans = [_plan(one, bias, noise, error, distribution(inputs), told, rng) for one in typical]
-    return sorted(plans, key=lambda plan: plan.n_samples)[DRAWS // 2]
+    return sorted(plans, key=lambda plan: plan.n_samples)[OPTIONS.draws // 2]
 
 
 def unit_variances(network: Network, X: np.ndarray, bias: bool = True) -> np.ndarray:
@@ -129,7 +138,7 @@ def _plan(
 ) -> Plan:
     (k, d), p = network.W.shape, network.n_outputs
     free = network.n_parameters - k - (0 if bias else k + p)
-    X = np.asarray(inputs(rng, max(ROWS, 100 * free), d), dtype=float)
+    X = np.asarray(inputs(rng, max(OPTIONS.rows, 100 * free), d), dtype=float)
     load = _per_parameter(network, told)
     needs = {f"{load:g} equations per parameter": _ceil(load * free / p)}
     needs[f"more than {d + bias} samples on either side of every kink"] = _at_kinks(network, X, d + bias)
@@ -145,8 +154,8 @@ def _plan(
 
 def _per_parameter(network: Network, told: bool) -> float:
     if not told:
-        return PER_PARAMETER_FOUND
-    return PER_PARAMETER_CROWDED if network.n_hidden > network.n_inputs else PER_PARAMETER
+        return OPTIONS.found
+    return OPTIONS.crowded if network.n_hidden > network.n_inputs else OPTIONS.told
 
 
 def _at_kinks(network: Network, X: np.ndarray, weights: int) -> int:

@@ -133,6 +133,8 @@ class CertificateOptions:
     # 1.25, 97 % at 1.5 and 99 % at 2, where the largest of 350 deviations is 3.1 standard errors; else it is above 4.
     shared: float = 2.0
     probes: int = 40  # random units that a residual must not correlate with, half of them near those found
+    near_unit: float = 0.3  # of a unit's length, between it and a probe near it: units as like as that are common
+    glance: int = 64  # rows in which a column has a value twice if it is other than usual in few rows
     within: float = 0.1  # rad from a kink that is next to it: holds many samples of about the density at the kink
     shape_work: float = 2e9  # multiplications that the test of shapes may take; beyond, directions are left out
     memory: int = 512 * 2**20  # bytes of inputs up to which repeated ones are counted once

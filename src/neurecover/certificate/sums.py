@@ -42,7 +42,7 @@ class Sums:
     @cached_property
     def probes(self) -> np.ndarray | None:
         """Units that might be missing, under noise."""
-        return draw_probes(self.white, self.options.probes, self.bias, self.rng) if self.noisy else None
+        return draw_probes(self.white, self.options, self.bias, self.rng) if self.noisy else None
 
     @cached_property
     def alternatives(self) -> Alternatives | None:

@@ -7,8 +7,8 @@ every unit only up to the sign of (w, b). The function has no affine part of its
 
 k unknown bits and p·d equations. The constant c follows and gives no equation, because c is a parameter of the
 network too. If the matrices A_j w_jᵀ are linearly independent one least-squares solution gives the bits. If not, as
-for one output and k > d, the bits that the equations leave free are enumerated (up to 2^ENUMERATE of them), or the
-two halves of the subset sum meet in the middle (up to k = MEET).
+for one output and k > d, the bits that the equations leave free are enumerated (up to 2^16 of them), or the
+two halves of the subset sum meet in the middle (up to k = 40).
 
 A unit that is on for every sample is in the affine part as a whole, and L − m Σ_j s_j A_j w_jᵀ = A_u w_uᵀ is of
 rank one. All s are tried where they are few. Else it is found with s in turns: the nearest matrix of
@@ -22,10 +22,20 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.linalg import qr
 
-ENUMERATE, MEET, MAX_SOLUTIONS = 16, 40, 32
-MOST_PAIRS = 2**20
-RANKED = 2**22  # numbers, of all choices of signs beside what is of rank one
-TURNS = 200  # of the signs and what is of rank one beside them; sixteen units and ten outputs need no more (measured)
+
+@dataclass(frozen=True)
+class SignOptions:
+    """How far choices of signs are searched."""
+
+    enumerated: int = 16  # bits that the equations leave free: 65,536 choices
+    meet: int = 40  # units whose subset sums meet in the middle: two lists of a million
+    pairs: int = 2**20  # matches of the two halves beyond which the tolerance is too coarse to tell them apart
+    solutions: int = 32  # that are returned at the most
+    ranked: int = 2**22  # numbers, of all choices of signs beside what is of rank one
+    turns: int = 200  # of signs and what is of rank one beside them; 16 units and 10 outputs need no more (measured)
+
+
+DEFAULTS = SignOptions()
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,7 @@ def find_flips(
     linear: np.ndarray,
     slope: float,
     tolerance: float,
-    max_solutions: int = MAX_SOLUTIONS,
+    max_solutions: int = DEFAULTS.solutions,
 ) -> SignSearch:
     """Find the s in {0, 1}^k with linear (p, d) = slope · Σ_j s_j A_j w_jᵀ, to a relative misfit of `tolerance`.
 
@@ -67,13 +77,13 @@ def flips_beside_steady(
     if k == 0 or min(p, d) < 2 or p * d <= k + p + d:
         return None
     columns = slope * np.einsum("oj,jd->odj", A, W).reshape(-1, k)
-    if len(columns) << k <= RANKED:
+    if len(columns) << k <= DEFAULTS.ranked:
         rest = linear - (subsets(k) @ columns.T).reshape(-1, p, d)
         gram = rest @ rest.transpose(0, 2, 1)
         flips = subsets(k)[np.argmin(np.trace(gram, axis1=1, axis2=2) - np.linalg.eigvalsh(gram)[:, -1])]
     else:
         inverse, s = np.linalg.pinv(columns), np.zeros(k)
-        for _ in range(TURNS):
+        for _ in range(DEFAULTS.turns):
             left, sizes, right = np.linalg.svd(linear - (columns @ s).reshape(p, d), full_matrices=False)
             s = inverse @ (linear - sizes[0] * np.outer(left[:, 0], right[0])).ravel()
         flips = s > 0.5
@@ -84,7 +94,7 @@ def flips_beside_steady(
 
 
 def find_subsets(
-    columns: np.ndarray, target: np.ndarray, tolerance: float, max_solutions: int = MAX_SOLUTIONS
+    columns: np.ndarray, target: np.ndarray, tolerance: float, max_solutions: int = DEFAULTS.solutions
 ) -> SignSearch:
     """Find the s in {0, 1}^k with columns·s = target, columns being (equations, k), as `find_flips` does."""
     k = columns.shape[1]
@@ -93,21 +103,15 @@ def find_subsets(
     diagonal = np.abs(np.diag(triangle))
     rank = int(np.count_nonzero(diagonal > max(1e-9, tolerance) * diagonal.max(initial=1e-300)))
     complete = True
-    if k - rank <= ENUMERATE:
+    if k - rank <= DEFAULTS.enumerated:
         flips = _enumerate_free(columns, target, pivots[:rank], pivots[rank:])
     else:
-        met = _meet_in_the_middle(columns, target, tolerance * scale) if k <= MEET else None
+        met = _meet_in_the_middle(columns, target, tolerance * scale) if k <= DEFAULTS.meet else None
         flips, complete = (_rounded(columns, target), False) if met is None else (met, True)
     misfit = np.linalg.norm(flips @ columns.T - target, axis=1) / scale
     order = np.argsort(misfit, kind="stable")
     keep = order[: max(1, min(max_solutions, np.count_nonzero(misfit <= tolerance)))]
     return SignSearch(flips[keep].astype(bool), misfit[keep], complete)
-
-
-def likely_flips(A: np.ndarray, W: np.ndarray, linear: np.ndarray, slope: float, count: int) -> np.ndarray:
-    """Return, under noise, the assignments of least misfit that differ in at most two bits from the best found."""
-    columns = slope * np.einsum("oj,jd->odj", A, W).reshape(-1, len(W))
-    return nearest_subsets(columns, linear.ravel(), count)
 
 
 def nearest_subsets(columns: np.ndarray, target: np.ndarray, count: int) -> np.ndarray:
@@ -140,7 +144,7 @@ def _enumerate_free(columns: np.ndarray, target: np.ndarray, bound: np.ndarray, 
 def _meet_in_the_middle(columns: np.ndarray, target: np.ndarray, tolerance: float) -> np.ndarray | None:
     """Match subset sums of the first half with target minus those of the second, along one random direction.
 
-    None where more than MOST_PAIRS match, as they do for a coarse tolerance.
+    None where too many match, as they do for a coarse tolerance.
     """
     half = columns.shape[1] // 2
     direction = np.random.default_rng(0).standard_normal(len(target))
@@ -153,7 +157,7 @@ def _meet_in_the_middle(columns: np.ndarray, target: np.ndarray, tolerance: floa
     high = np.searchsorted(left, wanted + tolerance, side="right", sorter=order)
     counts = high - low
     total = int(counts.sum())
-    if total > MOST_PAIRS:
+    if total > DEFAULTS.pairs:
         return None
     if total == 0:
         return _rounded(columns, target)

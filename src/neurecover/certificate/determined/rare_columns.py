@@ -11,8 +11,6 @@ from neurecover.certificate.options import DEFAULTS, CertificateOptions
 from neurecover.data import ArraySource, Source
 from neurecover.statistics.checks.units_on import sides
 
-GLANCE = 64  # rows in which a column has a value twice if it is other than usual in few rows
-
 
 def seldom(normal: Layered, inputs: Source, each: int = 1, options: CertificateOptions = DEFAULTS) -> np.ndarray:
     """Return a mask (k, d) of the first layer's weights that too few rows show: other values would fit as well.
@@ -27,8 +25,8 @@ def seldom(normal: Layered, inputs: Source, each: int = 1, options: CertificateO
     k, d = normal.hidden_weights[0].shape
     p = n_independent(normal, options) if each == 1 else normal.n_outputs
     rare = np.zeros((k, d), dtype=bool)
-    glance = np.sort(X[:GLANCE], axis=0)
-    columns = np.flatnonzero((np.diff(glance, axis=0) == 0.0).any(axis=0)) if len(X) > GLANCE else np.arange(d)
+    glance = np.sort(X[: options.glance], axis=0)
+    columns = np.flatnonzero((np.diff(glance, axis=0) == 0.0).any(axis=0)) if len(X) > options.glance else np.arange(d)
     if len(columns) == 0:
         return rare
     unusual = X[:, columns] != np.median(X[:, columns], axis=0)

@@ -5,22 +5,21 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.certificate.information.matrix import Information
+from neurecover.certificate.options import CertificateOptions
 from neurecover.data import Source, reduce
 from neurecover.models import Model, Network
 from neurecover.statistics import ProbeScores
 
-APART = 0.3  # of a unit's length, between it and a probe near it: other units as like as that are common
 
-
-def draw_probes(white: Model, count: int, bias: bool, rng: np.random.Generator) -> np.ndarray:
+def draw_probes(white: Model, options: CertificateOptions, bias: bool, rng: np.random.Generator) -> np.ndarray:
     """Return units that the first layer might lack, (e, D): half of them anywhere, half close to those found."""
     W = white.hidden_weights[0]
     b = white.b if isinstance(white, Network) else np.zeros(len(W))
     V = np.hstack([W, b[:, None]]) if bias else W
-    anywhere = rng.standard_normal((count // 2, V.shape[1]))
-    near = rng.integers(len(V), size=count - len(anywhere))
+    anywhere = rng.standard_normal((options.probes // 2, V.shape[1]))
+    near = rng.integers(len(V), size=options.probes - len(anywhere))
     unit = V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)
-    return np.vstack([anywhere, unit[near] + APART * rng.standard_normal((len(near), V.shape[1]))])
+    return np.vstack([anywhere, unit[near] + options.near_unit * rng.standard_normal((len(near), V.shape[1]))])
 
 
 def probe_test(

@@ -19,9 +19,6 @@ import numpy as np
 from neurecover.models import Network, replace_arrays
 from neurecover.models.signs import find_flips
 
-MAX_CHOICES = 4_096
-ROUNDED = 1e-12  # of the trace: eigenvalues well above rounding
-
 
 @dataclass(frozen=True, eq=False)
 class SignAmbiguities:
@@ -46,12 +43,12 @@ class SignAmbiguities:
         return self.complete and len(self.signs) == 1
 
 
-def sign_ambiguities(network: Network, tolerance: float = 1e-9) -> SignAmbiguities:
+def sign_ambiguities(network: Network, tolerance: float = 1e-9, most: int = 4_096) -> SignAmbiguities:
     """Find the ways to reverse units that do not change the function [ATV21, eq. 5].
 
-    tolerance is relative to the size of the A_j w_jᵀ. A unit that is its own mirror image up to A and c (sigmoid, abs)
-    is one unit either way and does not count; nor does one whose A_j w_jᵀ is zero, nor two opposite units of the same A
-    that take each other's place, nor any where a free C takes up the difference.
+    tolerance is relative to the size of the A_j w_jᵀ, and up to `most` ways are listed. Some ways do not count: to turn
+    a unit that is its own mirror image up to A and c (sigmoid, abs), or whose A_j w_jᵀ is zero; to let two opposite
+    units of the same A take each other's place; and any where a free C takes up the difference.
     """
     k, m = network.n_hidden, network.activation.odd_slope if network.C is None else None
     size = np.linalg.norm(network.A, axis=0) * np.linalg.norm(network.W, axis=1)
@@ -59,14 +56,15 @@ def sign_ambiguities(network: Network, tolerance: float = 1e-9) -> SignAmbiguiti
     flips, complete = np.zeros((1, len(live)), dtype=bool), True
     if m and len(live):
         A, W = network.A[:, live], network.W[live]
-        # ‖Σ_S A_j w_jᵀ‖² = sᵀ M s ≥ λ_min(M), so that independent A_j w_jᵀ leave nothing to be searched.
+        # ‖Σ_S A_j w_jᵀ‖² = sᵀ M s ≥ λ_min(M), so that independent A_j w_jᵀ leave nothing to be searched. λ_min is known
+        # to the rounding of the trace, ε tr M for every one of k units; 1e-12 of it is well above.
         M = (A.T @ A) * (W @ W.T)
-        if np.linalg.eigvalsh(M)[0] <= max(tolerance**2, ROUNDED) * np.trace(M):
+        if np.linalg.eigvalsh(M)[0] <= max(tolerance**2, 1e-12) * np.trace(M):
             nothing = np.zeros((network.n_outputs, network.n_inputs))
-            search = find_flips(A, W, nothing, m, tolerance, max_solutions=MAX_CHOICES)
+            search = find_flips(A, W, nothing, m, tolerance, max_solutions=most)
             flips = search.flips[search.misfit <= tolerance]
             flips = flips[~_exchanged(network.take(live), flips, tolerance)]
-            complete = search.complete and len(flips) < MAX_CHOICES
+            complete = search.complete and len(flips) < most
     order = np.lexsort((*flips.T[::-1], flips.sum(axis=1)))  # none turned comes first
     signs = np.ones((len(flips), k), dtype=int)
     signs[:, live] = np.where(flips[order], -1, 1)

@@ -2,29 +2,40 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from neurecover.data.oracles.oracle import Oracle
 from neurecover.data.source import LABELS_SHOW, Source
 
-_ROWS = 4096  # of the outputs that are looked at: one block of an oracle
-_FEWEST = 20  # rows from which on labels and probabilities are no coincidence
-_SUM = 1e-5  # probabilities in single precision add up to one within this
-_LINES, _STRAIGHT = 16, 1e-6  # what rounding to single precision leaves of a straight line
-_FAR = (1e3, 1e6)  # times the spread of the inputs: two distances at which clipped answers agree
+
+@dataclass(frozen=True)
+class DiagnosisOptions:
+    """What is looked at, and what counts as a label, a probability or a straight line."""
+
+    rows: int = 4096  # of the outputs that are looked at: one block of an oracle
+    fewest: int = 20  # rows from which on labels and probabilities are no coincidence
+    total: float = 1e-5  # probabilities in single precision add up to one within this
+    lines: int = 16  # on which a straight line is looked for
+    straight: float = 1e-6  # what rounding to single precision leaves of a straight line
+    far: tuple[float, float] = (1e3, 1e6)  # times the spread of the inputs: where clipped answers agree
+
+
+OPTIONS = DiagnosisOptions()
 
 
 def diagnose_labels(source: Source) -> str | None:
     """Return a sentence if the outputs are labels or probabilities, not what a network computes, else None."""
-    return _classes(next(source.blocks(_ROWS))[1])
+    return _classes(next(source.blocks(OPTIONS.rows))[1])
 
 
 def _classes(Y: np.ndarray) -> str | None:
-    if len(Y) < _FEWEST:
+    if len(Y) < OPTIONS.fewest:
         return None
     values = np.unique(Y)
     within = values[0] >= 0.0 and values[-1] <= 1.0
-    whole = within and Y.shape[1] > 1 and np.abs(Y.sum(axis=1) - 1.0).max() <= _SUM
+    whole = within and Y.shape[1] > 1 and np.abs(Y.sum(axis=1) - 1.0).max() <= OPTIONS.total
     if len(values) == 2 and (whole or Y.shape[1] == 1):
         return (
             f"The outputs are labels, {values[0]:g} and {values[1]:g}, and {LABELS_SHOW}. "
@@ -42,11 +53,11 @@ def _classes(Y: np.ndarray) -> str | None:
 
 def diagnose_probabilities(source: Source) -> str | None:
     """Return a sentence if every output lies in [0, 1] and covers half of it, as probabilities do, else None."""
-    return _between(next(source.blocks(_ROWS))[1])
+    return _between(next(source.blocks(OPTIONS.rows))[1])
 
 
 def _between(Y: np.ndarray) -> str | None:
-    if len(Y) < _FEWEST or Y.min() < 0.0 or Y.max() > 1.0 or np.ptp(Y, axis=0).min() < 0.5:
+    if len(Y) < OPTIONS.fewest or Y.min() < 0.0 or Y.max() > 1.0 or np.ptp(Y, axis=0).min() < 0.5:
         return None
     return (
         "Every output lies between 0 and 1: if they are probabilities p, give the logits that a network computes, "
@@ -60,14 +71,14 @@ def diagnose_oracle(oracle: Oracle, homogeneous: bool = True) -> str | None:
     An affine model has y(a) − 2 y((a + b)/2) + y(b) = 0. Far out, answers no longer change if the model clips inputs
     or its units saturate; those of `homogeneous` units such as relu do.
     """
-    a, b = np.split(oracle.draw(2 * _LINES), 2)
+    a, b = np.split(oracle.draw(2 * OPTIONS.lines), 2)
     near = _answers(oracle, a, 0.5 * (a + b), b)
     if near is None:
         return "The model refuses queries between those that it has answered."
     told = _classes(near.reshape(-1, near.shape[2])) or _between(near.reshape(-1, near.shape[2]))
     if told is not None:
         return told
-    level = _STRAIGHT * float(np.abs(near).max())
+    level = OPTIONS.straight * float(np.abs(near).max())
     if np.ptp(near, axis=(0, 1)).max() <= level:
         return "The model gives the same answer wherever it was queried: query where its inputs lie, with like=X."
     if np.abs(near[0] - 2.0 * near[1] + near[2]).max() <= level:
@@ -75,10 +86,10 @@ def diagnose_oracle(oracle: Oracle, homogeneous: bool = True) -> str | None:
     if oracle.bounds is not None or not homogeneous:
         return None
     centre = 0.5 * (a + b).mean(axis=0)
-    far = _answers(oracle, *(centre + distance * (a[: _LINES // 2] - centre) for distance in _FAR))
+    far = _answers(oracle, *(centre + distance * (a[: OPTIONS.lines // 2] - centre) for distance in OPTIONS.far))
     if far is None:
         return "The model refuses queries far from its inputs: give the range it accepts as bounds=(low, high)."
-    if np.abs(far[0] - far[1]).max() <= max(level, _STRAIGHT * float(np.abs(far).max())):
+    if np.abs(far[0] - far[1]).max() <= max(level, OPTIONS.straight * float(np.abs(far).max())):
         within = near.min() >= 0.0 and near.max() <= 1.0 and far.min() >= 0.0 and far.max() <= 1.0
         return (
             "Far out the answers of the model no longer change. Either it clips its inputs: give the range as "

@@ -10,13 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from neurecover.data.options import PrepareOptions
 from neurecover.data.source import Source, WeightedBlocks
 from neurecover.data.sources.arrays import ArraySource
 from neurecover.data.views.view import Seen, View
 
 COLUMN = "sample_weight"
-# For w = exp(6z) with z normal 2 of 4 exact networks were not found without this limit, and all with it.
-MODERATE = 100.0
 
 
 class WeightedRows(View):
@@ -80,8 +79,8 @@ def without_weights(source: Source) -> Source:
     return Unweighted(source) if source.weighted else source
 
 
-def moderate_weights(source: ArraySource) -> ArraySource:
-    """Return the samples with weights within a factor MODERATE of their median; the source itself if they are.
+def moderate_weights(source: ArraySource, most: float = PrepareOptions().moderate) -> ArraySource:
+    """Return the samples with weights within a factor `most` of their median; the source itself if they are.
 
     A search uses them, so that a few rows do not decide alone where it goes.
     """
@@ -89,7 +88,7 @@ def moderate_weights(source: ArraySource) -> ArraySource:
     if weight is None:
         return source
     middle = float(np.median(weight))
-    within = np.clip(weight, middle / MODERATE, middle * MODERATE)
+    within = np.clip(weight, middle / most, middle * most)
     return source if np.array_equal(within, weight) else source.with_weight(within)
 
 

@@ -22,7 +22,8 @@ import numpy as np
 from neurecover.activations import Activation
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network
-from neurecover.models.signs import ENUMERATE, MEET, find_flips
+from neurecover.models.signs import DEFAULTS as SIGNS
+from neurecover.models.signs import find_flips
 from neurecover.queries.shallow.lattice import subset_by_lattice
 from neurecover.queries.shallow.options import ShallowOptions
 
@@ -119,7 +120,7 @@ def _find_flips(
 ) -> np.ndarray:
     """Return which units (k,) have to be reversed: by search, or by lattice reduction if there are many."""
     k, equations = len(W), A.shape[0] * W.shape[1]
-    if k <= equations + ENUMERATE or k <= MEET // 2:
+    if k <= equations + SIGNS.enumerated or k <= SIGNS.meet // 2:
         return find_flips(A, W, excess, m, tolerance).flips[0]
     columns = m * np.einsum("oj,jd->odj", A, W).reshape(-1, k)
     return subset_by_lattice(columns, excess.ravel(), error, options)
