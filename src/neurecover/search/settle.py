@@ -43,9 +43,9 @@ class Settled:
 def settle(fit: Fit, setting: Setting) -> Settled:
     """Choose the signs of a student with skips and fit the network that they give to the end."""
     point, options, deadline, samples = fit.point, setting.options, setting.deadline, fit.point.samples
-    exact = fit.relative < samples.level()
+    exact, slow = fit.relative < samples.level(), 1.0 - options.settled / samples.n_equations
     if not fit.student.skips:
-        done = descend(samples, fit.student, options.fit, deadline, slow=PATIENT)
+        done = descend(samples, fit.student, options.fit, deadline, slow=slow)
         return Settled(done, (), 1)
     affine = setting.task.affine
     students = networks_behind(point, affine, options)
@@ -57,7 +57,7 @@ def settle(fit: Fit, setting: Setting) -> Settled:
     least = min(one.rss for one in begun)
     near = options.sign_near if least <= options.sign_near * fit.rss else options.sign_hopeless
     fits = [
-        one if one.converged else descend(samples, one.student, options.fit, deadline, slow=PATIENT)
+        one if one.converged else descend(samples, one.student, options.fit, deadline, slow=slow)
         for one in begun
         if one.rss <= near * least
     ]
