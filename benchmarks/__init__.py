@@ -17,6 +17,7 @@ MODULES = (
     "layers",
     "tables",
     "extract",
+    "published",
     "trained",
     "torture",
     "peers.shallow",

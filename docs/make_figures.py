@@ -8,7 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path.insert(0, str(ROOT))  # for `benchmarks`, which is not installed
+sys.path[:0] = [str(ROOT), str(ROOT / "docs")]  # for `benchmarks` and `front_table`, which are not installed
+
+from front_table import front_table, with_table  # noqa: E402
 
 from benchmarks import benchmarks  # noqa: E402
 from benchmarks.peers.shallow import summarise  # noqa: E402
@@ -16,6 +18,7 @@ from neurecover.experiment import read_rows  # noqa: E402
 from neurecover.reproduce import reproductions  # noqa: E402
 
 FOLDER = Path(__file__).parent / "results"
+FRONT = (ROOT / "README.md", ROOT / "docs" / "index.md")  # they have the short table too
 LONG = 24  # rows; of longer tables only groups of rows are shown
 # The columns that a long table is grouped by: medians of figures over the rows of a group, counts of words.
 GROUPS = {
@@ -83,6 +86,13 @@ def page() -> str:
         "",
         "Each table is the last saved run of the command above it, in `docs/results` with the versions and the "
         "machine it ran on. `python docs/make_figures.py` writes this page from them.",
+        "",
+        "## In short",
+        "",
+        *front_table(),
+        "",
+        "[1] Carlini, Jagielski, Mironov, CRYPTO 2020. [2] Foerster, Mullins, Shumailov, Hayes, 2024, arXiv "
+        "2406.10011; more in [results beside published ones](published.md).",
     ]
     experiments = {"bench": benchmarks(), "reproduce": reproductions()}
     for verb, named in experiments.items():
@@ -255,4 +265,6 @@ def figure(value: object) -> str:
 
 
 if __name__ == "__main__":
-    (Path(__file__).parent / "figures.md").write_text(page(), encoding="utf-8")
+    (ROOT / "docs" / "figures.md").write_text(page(), encoding="utf-8")
+    for front in FRONT:
+        front.write_text(with_table(front.read_text(encoding="utf-8")), encoding="utf-8")

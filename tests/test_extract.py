@@ -17,6 +17,7 @@ import neurecover as nr
 from neurecover.certificate.from_queries import Asked, certify_queried
 from neurecover.data import CommandModel
 from neurecover.data.oracles.answers import SavedAnswers
+from neurecover.data.oracles.calls import Arrived
 from neurecover.statistics import Residuals
 
 
@@ -172,23 +173,27 @@ def test_a_run_that_was_broken_off_goes_on_without_asking_twice(tmp_path: Path) 
 
 
 def test_kept_answers_survive_a_half_written_row(tmp_path: Path) -> None:
+    def doubled(X: np.ndarray, arrived: Arrived) -> np.ndarray:
+        arrived(X, X[:, :1] * 2)
+        return X[:, :1] * 2
+
     path = tmp_path / "answers.bin"
-    kept = SavedAnswers(lambda X: X[:, :1] * 2, 3, path)
+    kept = SavedAnswers(doubled, 3, path)
     X = np.arange(12.0).reshape(4, 3)
     np.testing.assert_array_equal(kept(X), X[:, :1] * 2)
     path.write_bytes(path.read_bytes()[:-5])
-    again = SavedAnswers(lambda X: X[:, :1] * 2, 3, path)
+    again = SavedAnswers(doubled, 3, path)
     assert len(again) == 3
     np.testing.assert_array_equal(again(X), X[:, :1] * 2)
     with pytest.raises(ValueError, match="keeps answers to 3 inputs"):
-        SavedAnswers(lambda X: X, 4, path)
+        SavedAnswers(doubled, 4, path)
     (tmp_path / "other").write_text("hello")
     with pytest.raises(ValueError, match="another kind of file"):
-        SavedAnswers(lambda X: X, 4, tmp_path / "other")
+        SavedAnswers(doubled, 4, tmp_path / "other")
 
 
 def test_a_failure_that_passes_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("neurecover.data.oracles.oracle.PAUSE", 0.0)
+    monkeypatch.setattr("neurecover.data.oracles.calls.PAUSE", 0.0)
     truth, calls = shallow((4, 3, 1), 0), []
 
     def shaky(X: np.ndarray) -> np.ndarray:
@@ -276,7 +281,8 @@ def test_progress_tells_layer_units_queries_and_time_left() -> None:
         time_budget=100_000,
         progress=lambda stage, figure: said.append(stage),
     )
-    assert any(re.fullmatch(r"units of hidden layer 2: 5, [\d,]+ queries, \d+ s left", stage) for stage in said), said
+    wanted = re.compile(r"units of hidden layer 2: 5, [\d,]+ queries, [\d,]+/s, \d+ s left")
+    assert any(wanted.fullmatch(stage) for stage in said), said
 
 
 @pytest.mark.parametrize("activation", ["gelu", "softplus"])

@@ -7,7 +7,7 @@ import pytest
 
 import neurecover as nr
 from neurecover.data import ArraySource, load_samples, prepare_samples
-from neurecover.data.views.weights import design_effect, moderate_weights, with_weights
+from neurecover.data.views.weights import moderate_weights, with_weights
 from neurecover.fit.model_fit import fit_model
 from neurecover.models import jacobian
 
@@ -235,5 +235,3 @@ def test_a_search_is_not_led_by_few_rows() -> None:
     assert moderate is not None
     assert np.ptp(np.log(moderate)) < 2.0 * np.log(101.0)
     assert moderate_weights(source.with_weight(np.ones(52))).weights() is not None
-    assert design_effect(source.with_weight(np.ones(52))) == 1.0
-    assert design_effect(source) == pytest.approx(52.0, rel=1e-6)

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from neurecover.algorithms import methods
     from neurecover.algorithms.gklw19.distinguishing import distinguishing_matrix
     from neurecover.certificate import Certificate, Check, Verification, sign_ambiguities, verify
-    from neurecover.data import open, oracle
+    from neurecover.data import endpoint, open, oracle
     from neurecover.interop.halfspaces import HalfspaceIntersection, HalfspaceUnion
     from neurecover.interop.hinges import HingeRegression
     from neurecover.interop.regressor import NetworkRecovery
@@ -26,7 +26,7 @@ _ROOMS = {
     "neurecover.algorithms": ("methods",),
     "neurecover.algorithms.gklw19.distinguishing": ("distinguishing_matrix",),
     "neurecover.certificate": ("Certificate", "Check", "Verification", "sign_ambiguities", "verify"),
-    "neurecover.data": ("open", "oracle"),
+    "neurecover.data": ("endpoint", "open", "oracle"),
     "neurecover.interop.halfspaces": ("HalfspaceIntersection", "HalfspaceUnion"),
     "neurecover.interop.hinges": ("HingeRegression",),
     "neurecover.interop.regressor": ("NetworkRecovery",),
@@ -57,6 +57,7 @@ __all__ = [
     "Verification",
     "compare",
     "distinguishing_matrix",
+    "endpoint",
     "estimate",
     "extract",
     "load",

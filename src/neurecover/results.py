@@ -23,7 +23,8 @@ if TYPE_CHECKING:  # extras, loaded when they are asked for
     from pandas import DataFrame
 
 M_co = TypeVar("M_co", bound=Model, covariant=True)
-LINE, LABEL = 88, 12  # characters of a summary's lines, and of the labels before them
+LINE, LABEL = 88, 12  # characters of the lines of a summary, and of the labels before them
+REASONS = 3  # of a summary: more are not read; `verbose` has all
 
 __all__ = ["Certificate", "Check", "Estimate", "Excerpt", "Recovery", "Stage", "versions"]
 
@@ -67,7 +68,7 @@ class Estimate:
         return in_columns(self.rows())
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Recovery(Generic[M_co]):
     """The answer of `recover`, `recover_lowest_layer` and `extract`.
 
@@ -86,8 +87,14 @@ class Recovery(Generic[M_co]):
     excerpt: Excerpt | None = field(default=None, repr=False)
     versions: dict[str, str] = field(default_factory=lambda: versions(), repr=False)
 
-    def rows(self) -> list[tuple[str, str]]:
-        """The summary as pairs of a label, empty where a row goes on with the last one, and a text."""
+    def __repr__(self) -> str:
+        return f"<Recovery: {self.certificate.verdict}, {describe(self.network)}, {self.method}, {self.seconds:.2f} s>"
+
+    def rows(self, verbose: bool = False) -> list[tuple[str, str]]:
+        """Return the summary as pairs of a label, empty where a row goes on with the last one, and a text.
+
+        All reasons and the stages of the run are there with `verbose`; else the first few reasons alone.
+        """
         certificate = self.certificate
         rows = [
             ("verdict", certificate.verdict),
@@ -102,15 +109,18 @@ class Recovery(Generic[M_co]):
         tips = advice(certificate)
         rows += [("try" if i == 0 else "", tip) for i, tip in enumerate(tips)]
         reasons = [reason for reason in certificate.reasons if reason not in tips]
-        rows += [("because" if i == 0 else "", reason) for i, reason in enumerate(reasons)]
+        shown = reasons if verbose else reasons[:REASONS]
+        rows += [("because" if i == 0 else "", reason) for i, reason in enumerate(shown)]
+        if not verbose:
+            return rows
         return rows + [
             ("stages" if i == 0 else "", f"{stage.name}: {stage.detail} ({stage.seconds:.2f} s)")
             for i, stage in enumerate(self.stages)
         ]
 
-    def summary(self) -> str:
-        """A few lines for a person."""
-        return in_columns(self.rows())
+    def summary(self, verbose: bool = False) -> str:
+        """Return a few lines for a person: verdict, network, what to try, and why; everything with `verbose`."""
+        return in_columns(self.rows(verbose))
 
     def to_html(self, path: str | Path, truth: Model | None = None, X: Any = None, Y: Any = None) -> None:
         """Write a report of one self-contained HTML file: verdict, checks, weights, units, fit, residuals, stages.

@@ -98,6 +98,7 @@ def test_coefficients_are_means_over_the_inputs() -> None:
         normalised = T[0] / root_factorials(2, j)
         assert np.all(np.abs(normalised - mean[start:stop]) < 5.0 * spread[start:stop])
         start = stop
+    assert start == len(mean)
 
 
 def test_duplicates_up_to_sign_are_merged() -> None:

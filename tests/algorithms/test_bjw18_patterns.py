@@ -11,7 +11,7 @@ from neurecover.algorithms.bjw18 import enumeration, parallel
 from neurecover.data import ArraySource
 from neurecover.matching import compare
 from neurecover.models import Network
-from neurecover.pipeline import run_algorithm
+from neurecover.pipeline import estimate, run_algorithm
 from neurecover.reproduce.bjw18 import pattern_inputs
 from neurecover.search import Task
 from neurecover.simulate import sample, teacher
@@ -163,3 +163,22 @@ def test_one_output_noise_and_biases_are_refused_or_said() -> None:
     )
     assert estimate.network is None
     assert "0 of 3 units" in estimate.notes[0]
+
+
+@pytest.mark.parametrize("activation", ["relu", "power(2)", "power(3)"])
+def test_one_sparse_for_powers_and_for_one_output(activation: str) -> None:
+    """[BJW18, §9.1 and Theorem 11]: one output and a unit of each sign; powers where no two columns share a line."""
+    net = teacher(5, 4, 3, bias=0.0, activation=activation, random_state=2)
+    X, Y = sample(net, 4_000, random_state=2)
+    e = estimate(X, Y, 4, method="one_sparse", activation=activation, bias=False, random_state=0)
+    assert e.network is not None, e.notes
+    assert compare(e.network, net).weight_error < 1e-9
+    if activation == "relu":
+        pair = Network(teacher(4, 2, 1, bias=0.0, random_state=1).W, None, np.array([[1.0, -0.7]]))
+        X, Y = sample(pair, 2_000, random_state=1)
+        e = estimate(X, Y, 2, method="one_sparse", bias=False, random_state=0)
+        assert e.network is not None, e.notes
+        assert compare(e.network, pair).weight_error < 1e-9
+        few = estimate(X, Y, 3, method="one_sparse", bias=False, random_state=0)
+        assert few.network is None
+        assert "at most two units" in few.notes[0]

@@ -7,7 +7,8 @@ import neurecover as nr
 from certificate_facts import facts
 from neurecover.certificate import Evidence, advice
 from neurecover.certificate.certifying import CHECKS
-from neurecover.certificate.checks import determined, errors, held_out, network, residual, search, signs
+from neurecover.certificate.checks import alternatives, determined, errors, held_out, network, residual, search, signs
+from neurecover.certificate.residuals.alternatives import Nested
 from neurecover.certificate.sides import Sides
 from neurecover.certificate.signs.rivals import SignChoices
 from neurecover.certificate.signs.twins import Twins
@@ -75,8 +76,16 @@ FAILING = {
     residual.tails: {"carried_by": 2.0},
     residual.load: {"n_equations": 100, "n_free": 50},
     residual.structure: {"p_structure": 1e-9},
+    residual.offset: {"bias": False, "mean_z": np.array([9.0])},
     residual.shape: {"shape": (1e-9, "a step")},
     residual.corners: {"p_corners": 1e-9},
+    alternatives.linear_term: {"nested": (Nested("linear term", 1e-9, 0.05, 1),), "variance": 1.0, "n_equations": 100},
+    alternatives.curvature: {"nested": (Nested("curvature", 1e-9, 0.05, 1),), "variance": 1.0, "n_equations": 100},
+    alternatives.other_activation: {
+        "nested": (Nested("another activation", 1e-9, 0.05, 1),),
+        "variance": 1.0,
+        "n_equations": 100,
+    },
     residual.bends: {"bends": (np.array([0.1]), np.array([4])), "n_units": 1},
     residual.independence: {"serial_z": np.array([9.0])},
     residual.output_digits: {

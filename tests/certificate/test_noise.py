@@ -7,10 +7,11 @@ from scipy.stats import binom
 import neurecover as nr
 from benchmarks import hostile
 from benchmarks.coverage import deviations, measure
+from neurecover.certificate import advice
 from neurecover.certificate.information.matrix import Information
 from neurecover.certificate.information.standard_errors import standard_errors
 from neurecover.data import ArraySource, Whitening, reduce
-from neurecover.statistics import InfluenceSums, InformationSums, ProbeScores, sketch
+from neurecover.statistics import InfluenceSums, InformationSums, ProbeScores, SerialResiduals, sketch
 from neurecover.statistics.checks.influence import SKETCH
 
 
@@ -159,3 +160,37 @@ def test_no_standard_error_is_below_rounding() -> None:
     assert np.all(clean > np.finfo(float).eps)
     assert np.all(clean < 1e-10)
     assert np.all(noisy[[0, 2, 3]] > 1e-3)  # along the row itself the error is of second order
+
+
+def test_independent_rows_are_not_called_dependent_where_biases_are_missing() -> None:
+    """Residuals of a wrong network have a mean: centred, each of eight tests fails by chance in one of a thousand."""
+    for seed in range(8):
+        truth = nr.simulate.teacher(2, 2, 1, bias=0.7, random_state=seed)
+        X, Y = nr.simulate.sample(truth, 1_000, noise=0.1, random_state=seed)
+        wrong = nr.recover(X, Y, 2, bias=False, random_state=0)
+        checks = wrong.certificate.checks
+        assert wrong.certificate.verdict in ("approximate", "failed")
+        assert all(check.passed for check in checks if check.name == "independence")
+        assert any("bias=True" in tip for tip in advice(wrong.certificate))
+
+
+def test_a_network_without_biases_passes_the_test_of_the_mean() -> None:
+    truth = nr.simulate.teacher(5, 4, 1, bias=0.0, random_state=1)
+    X, Y = nr.simulate.sample(truth, 3_000, noise=0.1, random_state=1)
+    r = nr.recover(X, Y, 4, bias=False, random_state=0)
+    assert r.certificate.verdict == "statistical", r.certificate.reasons
+    assert any("fixed at zero, the residual has mean zero" in check.sentence for check in r.certificate.checks)
+
+
+def test_the_correlation_of_neighbours_is_that_of_centred_residuals() -> None:
+    rng = np.random.default_rng(0)
+    net = nr.simulate.teacher(3, 2, 2, random_state=0)
+    X = rng.standard_normal((400, 3))
+    R = rng.exponential(size=(400, 2)) + np.array([3.0, -1.0])
+    sums = SerialResiduals(net)
+    sums.update(X, net(X) + R)
+    centred = R - R.mean(axis=0)
+    pairs = centred[1:] * centred[:-1]
+    np.testing.assert_allclose(sums.z(), pairs.sum(axis=0) / np.sqrt(np.sum(pairs**2, axis=0)), rtol=1e-9)
+    spread = np.sqrt(np.sum(centred**2, axis=0))
+    np.testing.assert_allclose(sums.mean_z(), R.sum(axis=0) / spread, rtol=1e-9)

@@ -48,6 +48,7 @@ def _statistic() -> Together:
 
 def _assert_same(left: Together, right: Together) -> None:
     right_arrays = right.to_arrays()
+    assert right_arrays.keys() == left.to_arrays().keys()
     for name, value in left.to_arrays().items():
         scale = np.abs(value).max(initial=1e-300)
         np.testing.assert_allclose(right_arrays[name], value, rtol=0, atol=1e-12 * scale, err_msg=name)
@@ -64,8 +65,9 @@ def test_two_workers_give_the_statistics_of_one_process(client: Client) -> None:
 
 def test_parts_of_a_division_are_the_same_there(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("neurecover.data.source.IN_MEMORY", 1_000)
-    for left, right in zip(split(ArraySource(X, Y), 0.3, 1), split(nr.open(ARRAYS, client=client), 0.3, 1)):
-        _assert_same(reduce(left, _statistic()), reduce(right, _statistic()))
+    here, there = split(ArraySource(X, Y), 0.3, 1), split(nr.open(ARRAYS, client=client), 0.3, 1)
+    for part in range(2):
+        _assert_same(reduce(here[part], _statistic()), reduce(there[part], _statistic()))
 
 
 def test_a_network_is_recovered_where_the_samples_are(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -65,8 +65,8 @@ def test_reading_goes_on_while_a_block_is_worked_on() -> None:
             yield value
         asked[6].set()
 
-    for value in read_ahead(values()):
-        assert asked[value + 1].wait(timeout=60.0)  # the next one is being read before this one is done with
+    # The next one is being read before this one is done with.
+    assert [asked[value + 1].wait(timeout=60.0) for value in read_ahead(values())] == [True] * 6
 
 
 @pytest.mark.usefixtures("small_memory")

@@ -30,8 +30,9 @@ def _statistics() -> list[Statistic]:
 
 
 def _assert_same_sums(found: Source, rounding: float = 1e-12) -> None:
-    own = W > 0.0
-    for built, expected in zip(_statistics(), _statistics()):
+    own, every = W > 0.0, list(zip(_statistics(), _statistics(), strict=True))
+    assert every
+    for built, expected in every:
         reduce(ArraySource(X[own], Y[own], weight=W[own]), expected)
         statistic = reduce(found, built)
         assert statistic.n == np.count_nonzero(own)
@@ -160,9 +161,9 @@ def test_zarr_arrays_have_columns_too(tmp_path: Path) -> None:
 def test_columns_of_the_outputs_stay_beside_the_weights(tmp_path: Path) -> None:
     for kind in ("npz", "npy", "zarr"):
         data, name = _apart(kind, tmp_path, X=X.astype("f4"), Y=np.hstack([Y, 2.0 * Y]), w=W[:, None])
-        blocks = nr.open(data, weight=name).weighted_blocks(1_500)
-        for part, expected in zip(zip(*blocks), (X.astype("f4"), np.hstack([Y, 2.0 * Y]), W)):
-            np.testing.assert_array_equal(np.concatenate(part), expected[W > 0.0])
+        parts = [np.concatenate(part) for part in zip(*nr.open(data, weight=name).weighted_blocks(1_500))]
+        for i, expected in enumerate((X.astype("f4"), np.hstack([Y, 2.0 * Y]), W)):
+            np.testing.assert_array_equal(parts[i], expected[W > 0.0])
 
 
 @pytest.mark.filterwarnings("ignore:The data type")  # Zarr warns of text

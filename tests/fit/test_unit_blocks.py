@@ -42,6 +42,7 @@ def test_a_block_is_what_the_affine_part_leaves_of_the_units_own_curvature(shape
             expected = sum(one.T @ (one - P @ one) for one in own.transpose(1, 0, 2))
             size = np.abs(np.einsum("noi,noj->ij", own, own)).max()
             np.testing.assert_allclose(block, expected, atol=1e-5 * size)
+    assert start == student.size
 
 
 @pytest.mark.parametrize("shape", [SHAPES[2], SHAPES[3]], ids=str)

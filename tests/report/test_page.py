@@ -173,6 +173,7 @@ def test_units_say_which_of_the_truth_they_are(noisy: nr.Recovery) -> None:
     truth = TRUTH.take(order)
     rows = unit_tables(noisy, truth, nr.compare(noisy.network, truth))[0].rows
     plain = unit_tables(noisy, TRUTH, nr.compare(noisy.network, TRUTH))[0].rows
+    assert len(rows) == 3
     for row, other in zip(rows, plain, strict=True):
         assert order[row.partner] == other.partner
         distance = np.linalg.norm(noisy.network.W[row.number] - TRUTH.normal_form().W[other.partner])

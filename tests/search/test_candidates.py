@@ -186,16 +186,23 @@ def test_planes_are_clear_where_spare_units_are_cheap_and_others_dear() -> None:
 
 
 def test_layers_above_given_planes_are_found_anew() -> None:
-    """A wide fit that has the planes right and above them nothing: the recursion finds the layer above."""
+    """A wide fit that has the planes right and above them nothing: the recursion finds the layer above.
+
+    About 6 of 8 starts do, which ones depends on how a processor rounds; fewer than 3 is a chance of 0.4 %. Without the
+    recursion there is none.
+    """
     net = network((4, 3, 2, 2), 3)
     samples = _samples(net, 1_200)
     student = _spare(net, samples, 1)
-    V = (student.V[0], np.random.default_rng(0).standard_normal(student.V[1].shape))  # what reads the planes is lost
-    fit = descend(samples, replace(student, V=V), FitOptions(), steps=0)
-    assert fit.relative > 1e-3
-    done = complete(fit, _setting(net), (3, 2))
-    assert done.student.widths == (3, 2)
-    assert done.relative < 1e-20
+    solved = 0
+    for seed in range(8):
+        above = np.random.default_rng(seed).standard_normal(student.V[1].shape)  # what reads the planes is lost
+        fit = descend(samples, replace(student, V=(student.V[0], above)), FitOptions(), steps=0)
+        assert fit.relative > 1e-3
+        done = complete(fit, _setting(net, seed), (3, 2))
+        assert done.student.widths == (3, 2)
+        solved += done.relative < 1e-20
+    assert solved >= 3
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])

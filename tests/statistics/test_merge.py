@@ -119,6 +119,7 @@ def test_merging_leaves_the_other_statistic_as_it_was(build: Callable[[], Statis
     before = second.to_arrays()
     first.merge(second)
     second.merge(build())
+    assert before
     for name, value in before.items():
         np.testing.assert_array_equal(second.to_arrays()[name], value)
 
@@ -137,6 +138,7 @@ def test_an_empty_block_adds_nothing(name: str) -> None:
     statistic = _updated(FACTORIES[name], *_samples(30))
     before = statistic.to_arrays()
     statistic.update(*_samples(0))
+    assert before
     for array, value in before.items():
         np.testing.assert_array_equal(statistic.to_arrays()[array], value)
 
@@ -178,6 +180,7 @@ def test_stored_arrays_are_copies(build: Callable[[], Statistic]) -> None:
     kept = {name: value.copy() for name, value in arrays.items()}
     statistic.update(*_samples(10))
     other.update(*_samples(10))
+    assert kept
     for name, value in kept.items():
         np.testing.assert_array_equal(arrays[name], value)
 

@@ -45,6 +45,7 @@ POWERS: dict[str, dict[str, int]] = {
     "truncated": {"kept": 0},
     "odd-projections": {"square": 2},
     "probe-scores": {"covariance": 2},
+    "nested-scores": {"covariance": 2},
     "scores": {
         **dict.fromkeys(("pairs", "hh", "hidden_squares", "readout_squares", "residual_fourths"), 2),
         **dict.fromkeys(("hidden_fourths", "readout_fourths"), 4),

@@ -1,5 +1,6 @@
 """The population risk in moment space: identities, derivatives, and recovery of networks from exact moments."""
 
+from collections.abc import Mapping
 from functools import reduce
 from math import factorial
 
@@ -9,7 +10,7 @@ from numpy.polynomial.hermite_e import hermegauss, hermeval
 from scipy.optimize import linear_sum_assignment
 
 from neurecover.activations import get, scaled_hermite
-from neurecover.tensors import fit_moments, fit_power_sum, moment_risk, network_moments, unpack
+from neurecover.tensors import fit_moments, fit_power_sum, inner, network_moments, unpack
 from neurecover.tensors.moment_fit import _scaled_profile, _unit_profile
 from neurecover.tensors.power_sums import PowerPoint, Profile, Target, constant
 
@@ -53,20 +54,23 @@ def test_moments_are_expectations_of_hermite_products() -> None:
     W, b, A = network(0, 3, 2, p=2, norms=(0.4, 1.8))
     X, w = quadrature()
     Y = get("sigmoid")(X @ W.T + b) @ A.T
-    for j, T in network_moments(W, b, A, get("sigmoid"), (0, 1, 2, 3, 4)).items():
-        full = unpack(T, 2, j)
+    moments = network_moments(W, b, A, get("sigmoid"), (0, 1, 2, 3, 4))
+    for j in range(5):
+        full, expected = unpack(moments[j], 2, j), np.empty((2, *(2,) * j))
         for index in np.ndindex((2,) * j):
             He = np.prod([hermeval(X[:, m], np.eye(j + 1)[index.count(m)]) for m in range(2)], axis=0)
-            np.testing.assert_allclose(full[(..., *index)], (w * He) @ Y, atol=1e-8)
+            expected[(..., *index)] = (w * He) @ Y
+        np.testing.assert_allclose(full, expected, atol=1e-8)
 
 
 def test_moments_are_the_dense_sums_of_the_lemma() -> None:
     # [ATV21, Lemma 3.5]
     W, b, A = network(1, 4, 3, p=2)
     h = get("relu").hermite(b, 4)
-    for j, T in network_moments(W, b, A, get("relu"), (1, 2, 3, 4)).items():
+    moments = network_moments(W, b, A, get("relu"), (1, 2, 3, 4))
+    for j in range(1, 5):
         dense = sum(np.multiply.outer(A[:, i] * h[j, i], reduce(np.multiply.outer, [W[i]] * j)) for i in range(4))
-        np.testing.assert_allclose(unpack(T, 3, j), dense, atol=1e-13)
+        np.testing.assert_allclose(unpack(moments[j], 3, j), dense, atol=1e-13)
 
 
 def test_the_norm_of_a_homogeneous_units_row_is_a_factor() -> None:
@@ -75,8 +79,14 @@ def test_the_norm_of_a_homogeneous_units_row_is_a_factor() -> None:
     for spec, power in (("relu", 1.0), ("power(2)", 2.0), ("step", 0.0)):
         ours = network_moments(W, b, A, get(spec), (0, 1, 2, 3))
         unit = network_moments(W / s[:, None], b / s, A * s**power, get(spec), (0, 1, 2, 3))
-        for j in ours:
+        for j in range(4):
             np.testing.assert_allclose(ours[j], unit[j], rtol=1e-12, atol=1e-14)
+
+
+def moment_risk(first: Mapping[int, np.ndarray], second: Mapping[int, np.ndarray], r: int) -> np.ndarray:
+    """Return Σⱼ ‖Tⱼ − T̂ⱼ‖_F² / j! of every output, over the orders of `first` [ATV21, Prop. 3.6]."""
+    terms = [inner(first[j] - second[j], first[j] - second[j], r, j) / factorial(j) for j in sorted(first)]
+    return np.sum(terms, axis=0)
 
 
 def test_the_risk_is_the_mean_squared_difference() -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from neurecover.statistics.moments.hermite import root_factorials
 from neurecover.tensors import (
-    contract,
     flatten,
     indices,
     inner,
@@ -90,14 +89,6 @@ def test_symmetric_powers_multiply_like_the_angles(order: int) -> None:
     U, V = rng.standard_normal((2, 4, 5))
     products = symmetric_power(U, order) @ symmetric_power(V, order).T
     np.testing.assert_allclose(products, (U @ V.T) ** order, rtol=1e-11, atol=1e-11)
-
-
-@pytest.mark.parametrize("order", [1, 2, 3, 4, 6])
-def test_contraction_is_the_sum_over_one_index(order: int) -> None:
-    T = np.random.default_rng(3).standard_normal((2, n_packed(3, order)))
-    v = np.array([0.5, -1.0, 2.0])
-    expected = unpack(T, 3, order) @ v
-    np.testing.assert_allclose(unpack(contract(T, 3, order, v), 3, order - 1), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("split", [(1, 1, 1), (2, 1), (1, 3), (2, 2, 1), (2, 2, 2), (3, 2), (0, 3)])

@@ -7,6 +7,7 @@ number is said. Where more samples are not what it takes, the remedies of the ch
 from __future__ import annotations
 
 from neurecover.certificate.checks.facts import rounded_up
+from neurecover.certificate.checks.residual import NO_BIASES
 from neurecover.certificate.checks.search import OTHER_OPTIMA
 from neurecover.certificate.verdict import Certificate, Check
 
@@ -45,8 +46,9 @@ COVERED = {
     "time": ("convergence", "agreement"),  # the same advice
 }
 LACKING = (
-    "Look for what the network lacks: {}another activation, a second hidden layer (depth=2), {}or an input left out."
+    "Look for what the network lacks: {}{}another activation, a second hidden layer (depth=2), {}or an input left out."
 )
+MISSING_BIASES = "biases (bias=True), "
 MORE_UNITS = "more units (n_hidden=None finds their number), "
 LINEAR_TERM = "a linear term beside the units (affine=True), "
 AFFINE = "Try affine=True, which adds a linear term C x to the network: units and an affine part fit these samples."
@@ -109,7 +111,8 @@ def _lacks(checks: tuple[Check, ...], failed: set[str], told: bool) -> str:
         return f"{AFFINE} {LIKE_AFFINE}"
     if linear and "affine part" in failed and not failed & {"structure", "generalisation", "prediction"}:
         return AFFINE
-    return LACKING.format(MORE_UNITS if told else "", LINEAR_TERM if linear else "")
+    biases = any(NO_BIASES in check.sentence for check in checks)
+    return LACKING.format(MISSING_BIASES if biases else "", MORE_UNITS if told else "", LINEAR_TERM if linear else "")
 
 
 def _said_by_others(failed: set[str], told: bool, counted: bool, more_units: bool) -> set[str]:

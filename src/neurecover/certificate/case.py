@@ -22,6 +22,7 @@ from neurecover.certificate.information.normal_form import aligned, hidden_names
 from neurecover.certificate.information.sole_equations import sole_equations
 from neurecover.certificate.information.standard_errors import Errors, drawn_errors, standard_errors
 from neurecover.certificate.options import DEFAULTS, EPS, CertificateOptions
+from neurecover.certificate.residuals.alternatives import Nested, nested_tests
 from neurecover.certificate.residuals.corners import corner_test
 from neurecover.certificate.residuals.probes import probe_test
 from neurecover.certificate.residuals.resolution import Visible, visible_unit
@@ -353,6 +354,15 @@ class Case:
         return probe_test(self.information, self.variance, self.sums.probes, self.rows, self.options.significance)
 
     @cached_property
+    def nested(self) -> tuple[Nested, ...]:
+        """The tests against larger models with a name."""
+        alternatives = self.sums.alternatives
+        if alternatives is None or not isinstance(self.information, Information):
+            return ()
+        rss = float(self.serial.sums["squared"].sum())
+        return nested_tests(self.information, alternatives, rss, self.n_equations, self.rows)
+
+    @cached_property
     def shape(self) -> tuple[float, str] | None:
         """The probability of following a shape, and the shape; None for streams, which are spared two passes."""
         if self.rows.base.streams:
@@ -388,6 +398,11 @@ class Case:
     def serial_z(self) -> np.ndarray:
         """The correlation of neighbouring residuals, (p,), standard normal without any."""
         return self.serial.z()
+
+    @property
+    def mean_z(self) -> np.ndarray:
+        """The mean residual in its standard errors, (p,)."""
+        return self.serial.mean_z()
 
     @property
     def visible(self) -> Visible:

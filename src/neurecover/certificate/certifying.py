@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from neurecover.certificate.case import Case
-from neurecover.certificate.checks import determined, errors, held_out, network, residual, search, signs
+from neurecover.certificate.checks import alternatives, determined, errors, held_out, network, residual, search, signs
 from neurecover.certificate.checks.facts import Row, run_checks
 from neurecover.certificate.options import DEFAULTS
 from neurecover.certificate.verdict import NEEDS, Certificate, Check, ParameterArrays, verdict_of
@@ -37,10 +37,14 @@ OF_NOISE = (
     search.agreement,
     search.rivals,
     residual.structure,
+    residual.offset,
     held_out.generalisation,
     residual.shape,
     residual.corners,
     residual.bends,
+    alternatives.linear_term,
+    alternatives.curvature,
+    alternatives.other_activation,
     residual.independence,
     residual.output_digits,
     errors.precision,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy.special import chdtrc
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -52,6 +53,28 @@ class CornerOptions:
     nearest: tuple[int, ...] = (4, 8, 16, 32)  # counted of every unit: how far a bend reaches is unknown
     fewest: int = 12  # in a count, for the normal distribution to hold
     most: float = 0.2  # of the samples: farther ones are not next to a kink
+
+
+@dataclass(frozen=True)
+class NestedOptions:
+    """Which larger models a network is held against, and when one of them objects."""
+
+    columns: int = 400  # of all outputs: more would cost more than the network's own parameters
+    pairs: int = 5  # inputs up to which all products x_i x_j are tried; beyond, squares
+    squares: int = 15  # inputs up to which these are tried; of more inputs, so many
+    rounding: tuple[float, ...] = (0.25, 1.0)  # widths of a rounded kink, in standard deviations of z
+    # The level of a test is that of Akaike's criterion, 2q for q columns, or as much of 1/√N where that is less. A term
+    # of some size is t = δ√N standard errors, and those between one and three harm intervals and are missed: a share of
+    # all sizes that falls like 1/√N, and the level with it. At N = 100 the linear term is 0.15: of trends that take
+    # the intervals of a break away (y = 1 + x/2 + 2 (x − 4)₊, σ = 1) 0.05 sees three in four.
+    linear: float = 1.5
+    others: float = 0.5  # the other alternatives: there are two, and the tests of structure look for the same
+    least: float = 1e-3  # level of any of them, as of the other tests
+
+    def level(self, q: int, N: int, linear: bool) -> float:
+        """Return the p-value below which q columns, of a linear term or another model, object on N equations."""
+        share = (self.linear if linear else self.others) / np.sqrt(max(N, 1))
+        return max(min(float(chdtrc(q, 2.0 * q)), share), self.least)
 
 
 @dataclass(frozen=True)
@@ -118,6 +141,7 @@ class CertificateOptions:
     open: OpenOptions = field(default_factory=OpenOptions)
     by_products: ProductOptions = field(default_factory=ProductOptions)
     corners: CornerOptions = field(default_factory=CornerOptions)
+    nested: NestedOptions = field(default_factory=NestedOptions)
     queries: AnswerOptions = field(default_factory=AnswerOptions)
     labels: LabelOptions = field(default_factory=LabelOptions)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from neurecover.certificate.information.away import AwayFromKinks
 from neurecover.certificate.options import CertificateOptions
+from neurecover.certificate.residuals.alternatives import Alternatives
 from neurecover.certificate.residuals.probes import draw_probes
 from neurecover.certificate.sides import Sides
 from neurecover.data import Source, distinct_inputs, reduce
@@ -43,8 +44,13 @@ class Sums:
         """Units that might be missing, under noise."""
         return draw_probes(self.white, self.options.probes, self.bias, self.rng) if self.noisy else None
 
+    @cached_property
+    def alternatives(self) -> Alternatives | None:
+        """What else might be missing, under noise."""
+        return Alternatives.of(self.white, self.options.nested) if self.noisy else None
+
     def _blank_curvature(self) -> InformationSums:
-        return InformationSums.of(self.white, self.bias, self.probes)
+        return InformationSums.of(self.white, self.bias, self.probes, self.alternatives)
 
     @property
     def _near(self) -> float:

@@ -63,7 +63,7 @@ def _status(arguments: list[str] | None) -> int:
     except (KeyboardInterrupt, typer.Abort):
         status = INTERRUPTED
     except (ValueError, ImportError, OSError, MemoryError, OverflowError) as error:
-        complain(as_options(_sentence(error)))
+        complain(as_options(" ".join([_sentence(error), *getattr(error, "__notes__", ())])))
         return BAD_INPUT
     except Exception as error:
         frame = traceback.extract_tb(error.__traceback__)[-1]

@@ -121,12 +121,26 @@ def recover(
 @app.command()
 def extract(
     model: Annotated[
-        Path | None, typer.Argument(help="An .onnx file or a saved network to query, in place of --command.")
+        Path | None, typer.Argument(help="An .onnx file or a saved network to query, in place of --command or --url.")
     ] = None,
     command: Annotated[
         str | None, typer.Option(help="A program that reads rows of inputs and prints rows of outputs.")
     ] = None,
-    inputs: Annotated[int | None, typer.Option(min=1, help="How many inputs the program reads per row.")] = None,
+    url: Annotated[
+        str | None, typer.Option(help="An address that takes rows of inputs as JSON, of a model you own or may test.")
+    ] = None,
+    inputs: Annotated[
+        int | None, typer.Option(min=1, help="How many inputs a row has, for --command and --url.")
+    ] = None,
+    form: Annotated[
+        str, typer.Option(help="Of --url: inputs (answered by outputs) or instances (answered by predictions).")
+    ] = "inputs",
+    header: Annotated[
+        list[str] | None, typer.Option(help="Of --url: 'Name: value'; ${NAME} is taken from the environment.")
+    ] = None,
+    per_second: Annotated[float | None, typer.Option(help="The largest number of queries per second.")] = None,
+    in_flight: Annotated[int, typer.Option(min=1, help="Of --url: calls at the same time.")] = 4,
+    timeout: Annotated[float, typer.Option(help="Of --url: seconds that a call may take.")] = 30.0,
     hidden: Widths = None,
     depth: Annotated[int | None, typer.Option(min=1, help="Hidden layers; found if not given.")] = None,
     budget: Annotated[int | None, typer.Option(min=1, help="The largest number of queries.")] = None,
@@ -161,26 +175,35 @@ def extract(
       neurecover extract model.onnx --like table.csv --out net.npz
       neurecover extract model.onnx --bounds -3,3 --samples 3000 --activation relu
       neurecover extract --command "python model.py" --inputs 10 --keep answers.bin --out net.npz
+      neurecover extract --url http://localhost:8000/predict --inputs 10 --keep answers.bin --time-budget 60
+      neurecover extract --url https://… --inputs 10 --header 'Authorization: Bearer ${TOKEN}' --per-second 50
     """
-    if (command is None) == (model is None):
-        raise ValueError("extract needs one model to query: the file of a network, or --command with a program.")
+    if sum(way is not None for way in (command, model, url)) != 1:
+        raise ValueError(
+            "extract needs one model to query: the file of a network, --command with a program, or --url with an "
+            "address."
+        )
     if out is not None:
         check_target(out, others=[] if model is None else [model])
-    if command is not None and inputs is None:
-        raise ValueError("--command needs --inputs, the number of inputs per row.")
+    if model is None and inputs is None and like is None:
+        raise ValueError(f"{'--command' if url is None else '--url'} needs --inputs, the number of inputs per row.")
     if model is not None:
         check_exists(model)
-    queried: Any = CommandModel(command) if command is not None else _read_model(model or Path())
-    oracle = nr.oracle(
-        queried,
-        inputs,
-        output="logit" if logits else None,
-        like=None if like is None else _read_inputs(like, inputs or as_function(queried, None).n_inputs),
-        bounds=None if bounds is None else _parse_bounds(bounds),
-        batch=batch,
-        keep=keep,
-        random_state=seed,
-    )
+    queried: Any = _read_model(model) if model is not None else CommandModel(command) if command is not None else None
+    wide = inputs or (None if queried is None else as_function(queried, None).n_inputs)
+    asked: dict[str, Any] = {
+        "output": "logit" if logits else None,
+        "like": None if like is None else _read_inputs(like, wide),
+        "bounds": None if bounds is None else _parse_bounds(bounds),
+        "keep": keep,
+        "queries_per_second": per_second,
+        "random_state": seed,
+    }
+    if url is not None:
+        asked |= {"form": form, "headers": _parse_headers(header or []), "timeout": timeout, "in_flight": in_flight}
+        oracle = nr.endpoint(url, inputs, batch=batch or 100, **asked)
+    else:
+        oracle = nr.oracle(queried, inputs, batch=batch, **asked)
     if samples is not None and budget is not None:
         raise ValueError("--samples is the number of queries, and --budget the largest number. Give one of them.")
     shared: dict[str, Any] = {
@@ -191,7 +214,11 @@ def extract(
         "progress": terminal.err.is_terminal,
     }
     if samples is None:
-        recovery = nr.extract(oracle, depth=depth, query_budget=budget, accuracy=accuracy, **shared)
+        try:
+            recovery = nr.extract(oracle, depth=depth, query_budget=budget, accuracy=accuracy, **shared)
+        except KeyboardInterrupt as stop:
+            terminal.err.print(as_options(" ".join(stop.__notes__)), soft_wrap=True, highlight=False)
+            raise
     else:
         recovery = nr.recover(oracle, n_samples=samples, depth=depth or 1, **shared)
     _show(recovery, out, json)
@@ -256,6 +283,16 @@ def _read_inputs(path: Path, n_inputs: int | None) -> np.ndarray:
     """Return the inputs in a file of samples: all its columns if these are as many as the model has inputs."""
     X, Y = open_samples([path]).collect()
     return np.hstack([X, Y]) if X.shape[1] + Y.shape[1] == n_inputs else X
+
+
+def _parse_headers(lines: list[str]) -> dict[str, str]:
+    headers = {}
+    for line in lines:
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip():
+            raise ValueError(f"--header needs a name, a colon and a value. Got {name!r} without one instead.")
+        headers[name.strip()] = value.strip()
+    return headers
 
 
 def _parse_bounds(text: str) -> tuple[float, float]:

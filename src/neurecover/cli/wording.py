@@ -12,6 +12,8 @@ _WORDS = (
     (r"neurecover\.oracle\(model, output='logit'\)|output='logit'", "--logits"),
     (r"bounds=\(low, high\)", "--bounds LOW,HIGH"),
     (r"like=X", "--like FILE"),
+    (r"\bkeep=", "--keep"),
+    (r"\bmax_queries\b", "--budget"),
     (r"inputs=\[[^]]*\]", "--inputs"),
     (r"^(bounds|method) needs\b", r"--\1 needs"),
     (r"Leave out inputs and outputs", "Leave out --inputs and --outputs"),

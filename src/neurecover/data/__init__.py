@@ -5,6 +5,7 @@ from neurecover.data.loop import reduce, side_by_side
 from neurecover.data.opening import as_source, open
 from neurecover.data.oracles.command import CommandModel
 from neurecover.data.oracles.diagnosis import diagnose_labels, diagnose_oracle, diagnose_probabilities
+from neurecover.data.oracles.endpoint import endpoint
 from neurecover.data.oracles.oracle import Oracle, oracle
 from neurecover.data.preparing import Prepared, load_samples, prepare_samples, second_moments, with_misfits
 from neurecover.data.source import Source
@@ -27,6 +28,7 @@ __all__ = [
     "diagnose_oracle",
     "diagnose_probabilities",
     "distinct_inputs",
+    "endpoint",
     "load_samples",
     "open",
     "oracle",

@@ -10,10 +10,10 @@ from __future__ import annotations
 import json
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class Records:
         if not found:
             if any(file.suffix != ".part" for file in self.folder.iterdir()):
                 raise ValueError(f"{self.folder} is not empty and holds no checkpoint: give another folder.")
-            self._put(self.folder / "run.json", json.dumps(wanted, indent=1).encode())
+            self._put(self.folder / "run.json", lambda file: file.write(json.dumps(wanted, indent=1).encode()))
             return
         other = [name for name in sorted({*wanted, *found}) if wanted.get(name) != found.get(name)]
         if other:
@@ -93,11 +93,14 @@ class Records:
             raise ValueError(f"{path} is damaged ({error}): remove it to compute that part anew.") from None
 
     def keep(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        path = self.folder / f"{name}.npz"
+        """Write arrays under a name."""
+        self._put(self.folder / f"{name}.npz", lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
+
+    def _put(self, path: Path, write: Callable[[IO[bytes]], object]) -> None:
         beside = path.with_suffix(f".{os.getpid()}.part")
         try:
             with beside.open("wb") as file:
-                np.savez(file, **arrays)  # type: ignore[arg-type]
+                write(file)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(beside, path)
@@ -107,12 +110,3 @@ class Records:
                 f"The checkpoint in {self.folder} cannot be written ({error.strerror}): make room there; what was "
                 "recorded before is whole, and the same call goes on from it."
             ) from None
-
-    def _put(self, path: Path, content: bytes) -> None:
-        beside = path.with_suffix(f".{os.getpid()}.part")
-        try:
-            beside.write_bytes(content)
-            os.replace(beside, path)
-        except OSError as error:
-            beside.unlink(missing_ok=True)
-            raise OSError(f"The checkpoint in {self.folder} cannot be written ({error.strerror}).") from None

@@ -6,7 +6,6 @@ block in memory at a time.
 """
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Optional
@@ -23,11 +22,11 @@ IN_MEMORY = 128 * 2**20  # bytes of samples in double precision beyond which the
 FEW_ROWS, FEW_FACTOR = 1_000, 8  # so few rows an input may all be needed by a search: up to eight times as many bytes
 
 
-class Source(ABC):
+class Source:
     """Samples (x_i, y_i), i = 0 … n − 1, readable again and again.
 
     origin names the place the samples come from in error messages. n_samples is None where only a
-    pass can tell. A subclass sets these four attributes and yields its rows from `_blocks`.
+    pass can tell. A subclass sets these four attributes and yields its rows from `_blocks` or `_blocks_from`.
     """
 
     origin: str
@@ -130,16 +129,19 @@ class Source(ABC):
         """Return the files that the samples are in."""
         return []
 
-    @abstractmethod
     def _blocks(self, rows: int) -> Blocks:
-        """Yield one pass over the raw rows, at most `rows` at a time; `blocks` checks the values."""
+        """Yield one pass over the raw rows, at most `rows` at a time; `blocks` checks the values.
+
+        A source defines this, or `_blocks_from` if it can begin anywhere.
+        """
+        return self._blocks_from(rows, 0)
 
     def _weighted_blocks(self, rows: int) -> WeightedBlocks:
         """Yield the same with weights; a source that has them says so in `weighted`."""
         return ((X, Y, None) for X, Y in self._blocks(rows))
 
     def _blocks_from(self, rows: int, start: int) -> Blocks:
-        """Yield the blocks of `_blocks(rows)` from row `start` on; sources that can begin there override this."""
+        """Yield the blocks of `_blocks(rows)` from row `start` on."""
         done = 0
         for X, Y in self._blocks(rows):
             if done >= start:

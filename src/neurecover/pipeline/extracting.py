@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -14,17 +13,19 @@ from neurecover.activations import Activation
 from neurecover.certificate import Certificate, certify_nothing
 from neurecover.certificate.from_queries import Asked, certify_queried
 from neurecover.data import Oracle, unwhiten
-from neurecover.exceptions import RefusedError, UnsolvableError
+from neurecover.data.oracles.calls import listening
+from neurecover.exceptions import OutOfTimeError, RefusedError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import DeepNetwork, Network
+from neurecover.pipeline.asking import Teller, make_box, resumable, smaller
 from neurecover.pipeline.progress import Progress
 from neurecover.pipeline.running import Run, add_diagnosis, running
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.box.limits import EVERYWHERE, Limits, choose_frame
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.options import QueryOptions
 from neurecover.random import RandomStateLike
 from neurecover.results import Recovery
+from neurecover.solve import time_limit
 from neurecover.statistics import Residuals
 
 _RELU = activations.get("relu")
@@ -71,37 +72,45 @@ def extract(
         raise ValueError(f"accuracy needs a number between 0 and 1. Got {accuracy!r}.")
     act = None if isinstance(activation, str) and activation.strip() == "auto" else _check_activation(activation)
     widths, depth = _architecture(n_hidden, depth)
-    with running("extract", random_state, time_budget, progress) as run:
-        box = _make_box(oracle, query_budget, options or QueryOptions())
-        try:
-            found = _to_input_units(_extract(box, widths, depth, accuracy, act, run), box)
-            network, certificate = _certify(box, found, n_hidden, run)
-            certificate = add_diagnosis(certificate, oracle, network.activation)
-        except RefusedError as reason:
-            network, certificate = _constant_result(oracle, str(reason), box.queries, act or _RELU)
-        except UnsolvableError as reason:
-            network, certificate = _constant_result(oracle, str(reason), box.queries, act or _RELU)
-            certificate = add_diagnosis(certificate, oracle, network.activation)
+    if random_state is None and oracle.saved is not None:
+        random_state = 0  # a later run has to make the same queries to find their answers
+    time_budget = smaller(time_budget, oracle.max_seconds)
+    with running("extract", random_state, time_budget, progress) as run, resumable(oracle):
+        box = make_box(oracle, query_budget, options or QueryOptions())
+        tell = Teller(box, oracle, run)
+        with listening(tell.pulse):
+            network, certificate = _search(box, oracle, widths, depth, accuracy, act, n_hidden, run, tell)
         run.clock.stage("certify", certificate.verdict)
     return run.recovery(network, certificate, "queries", None, box.queries)
 
 
-def _make_box(oracle: Oracle, budget: int | None, options: QueryOptions) -> Box:
-    """Return the oracle with queries centred on its data, and within its bounds if it has any."""
-    frame, limits = oracle.frame, EVERYWHERE
-    if oracle.bounds is not None:
-        frame = choose_frame(*oracle.bounds, frame, options.box)
-        limits = Limits.of(*oracle.bounds, frame, options.box)
-    return Box(
-        oracle.ask,
-        oracle.n_inputs,
-        batch=oracle.batch,
-        budget=budget,
-        frame=frame,
-        single=oracle.single,
-        limits=limits,
-        options=options,
-    )
+def _search(
+    box: Box,
+    oracle: Oracle,
+    widths: tuple[int, ...] | None,
+    depth: int | None,
+    accuracy: float | None,
+    activation: Activation | None,
+    n_hidden: int | tuple[int, ...] | None,
+    run: Run,
+    tell: Teller,
+) -> tuple[Network | DeepNetwork, Certificate]:
+    """Return the network found, or a constant, with its certificate; both within the budgets."""
+    network: Network | DeepNetwork
+    try:
+        with time_limit(run.deadline.moment, run.deadline.watch):
+            found = _to_input_units(_extract(box, widths, depth, accuracy, activation, run, tell), box)
+        box.reserved = 0
+        with run.overtime(box.options.late):
+            network, certificate = _certify(box, found, n_hidden, run)
+    except RefusedError as reason:
+        return _constant_result(oracle, str(reason), box.queries, activation or _RELU)
+    except UnsolvableError as reason:
+        network, certificate = _constant_result(oracle, str(reason), box.queries, activation or _RELU)
+    if box.affordable >= box.options.diagnosis:
+        with suppress(OutOfTimeError), run.overtime(box.options.late):
+            certificate = add_diagnosis(certificate, oracle, network.activation)
+    return network, certificate
 
 
 def _extract(
@@ -111,13 +120,13 @@ def _extract(
     accuracy: float | None,
     activation: Activation | None,
     run: Run,
+    tell: Teller,
 ) -> Extraction:
     """Extract piecewise linear units or ones that saturate: what the oracle looks like if no activation is given."""
     from neurecover.queries.box.curvature import is_curved
     from neurecover.queries.lines.scan import NotPiecewiseLinearError
     from neurecover.queries.saturating.steps import NotSaturatingError
 
-    tell = _make_progress(box, run)
     if activation is not None and activation.homogeneity is None:
         return _extract_saturating(box, widths, depth, activation, run, tell)
     if activation is None and depth in (None, 1) and box.n_inputs > 1 and is_curved(box, run.rng):
@@ -137,7 +146,7 @@ def _extract_saturating(
     depth: int | None,
     activation: Activation,
     run: Run,
-    tell: Callable[[str, float], None],
+    tell: Teller,
 ) -> Extraction:
     """Extract one hidden layer of units that saturate."""
     from neurecover.queries.saturating.extract import extract_saturating
@@ -164,7 +173,7 @@ def _extract_straight(
     accuracy: float | None,
     activation: Activation,
     run: Run,
-    tell: Callable[[str, float], None],
+    tell: Teller,
 ) -> Extraction:
     """Extract one hidden layer unless more are wanted; several if one does not reproduce the oracle."""
     from neurecover.queries.deep.extract import extract_deep
@@ -204,19 +213,6 @@ def _extract_straight(
         raise UnsolvableError(reason if box.coarse and reason else str(error)) from None
     run.clock.stage("several hidden layers", _stage_sentence(deep))
     return deep
-
-
-def _make_progress(box: Box, run: Run) -> Callable[[str, float], None]:
-    """Return a callback that reports a stage with the queries made so far and the time left."""
-
-    def tell(stage: str, figure: float) -> None:
-        # Figures other than residuals are part of the name of the stage.
-        left = "" if run.deadline.moment is None else f", {run.deadline.seconds_left:.0f} s left"
-        so_far = f"{box.queries:,} queries{left}"
-        name, residual = ("check", figure) if stage == "residual" else (f"{stage}: {figure:g}", np.nan)
-        run.report(f"{name}, {so_far}", residual)
-
-    return tell
 
 
 def _check_activation(activation: str | Activation) -> Activation:

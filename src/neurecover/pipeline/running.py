@@ -84,10 +84,10 @@ class Run:
     options: PipelineOptions
     clock: Clock = field(default_factory=Clock)
 
-    def overtime(self) -> AbstractContextManager[None]:
-        """Limit the work that is done even after the deadline, such as the certificate."""
+    def overtime(self, most: float = np.inf) -> AbstractContextManager[None]:
+        """Limit the work that is done even after the deadline, such as the certificate; `most` are seconds for it."""
         moment = self.deadline.moment
-        return time_limit(None if moment is None else moment + self.late)
+        return time_limit(None if moment is None else moment + min(self.late, most))
 
     def recovery(
         self,

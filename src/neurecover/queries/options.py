@@ -24,3 +24,10 @@ class QueryOptions:
     held_out: int = 8  # queries of the certificate at each distance
     distances: tuple[float, ...] = (0.3, 1.0, 10.0)  # of them, in units of √d
     noise_queries: int = 400  # of the certificate's tests of noise, if answers are coarse
+    diagnosis: int = 64  # queries that say what an oracle looks like whose weights were not found
+    late: float = 8.0  # seconds that the certificate may take after the end of the time budget, at the most
+
+    @property
+    def certificate_queries(self) -> int:
+        """The largest number of queries that a certificate makes."""
+        return self.held_out * len(self.distances) + self.noise_queries

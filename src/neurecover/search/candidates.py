@@ -67,7 +67,7 @@ def candidates(samples: Samples, setting: Setting, widths: tuple[int, ...], leve
                 yield Candidate(whole, fit, start, number, least)
             elif fit.relative < level or number in options.completed:
                 done = complete(best, setting, widths)
-                if best.relative < exact and done.relative >= exact:  # units of few rows in several pieces each
+                if best.relative < level and done.relative >= exact:  # units of few rows in several pieces each
                     done = with_units_of_few_rows(best, setting) or done
                 yield Candidate(done, best, start, number, least)
                 best = None

@@ -48,6 +48,9 @@ def settle(fit: Fit, setting: Setting) -> Settled:
         done = descend(samples, fit.student, options.fit, deadline, slow=slow)
         return Settled(done, (), 1)
     affine = setting.task.affine
+    solved = not exact or samples.root is not None or _equations_have_solutions(point, affine, options)
+    if not solved and (beside := list(_beside_always_on(fit, setting))):
+        return best_of(beside, setting)
     students = networks_behind(point, affine, options)
     starts = sorted((Point(samples, one, options.fit, deadline) for one in students), key=lambda one: one.loss)
     begun = [
@@ -61,9 +64,15 @@ def settle(fit: Fit, setting: Setting) -> Settled:
         for one in begun
         if one.rss <= near * least
     ]
-    if exact and samples.root is None and min(one.relative for one in fits) >= samples.level():
+    if exact and solved and samples.root is None and min(one.relative for one in fits) >= samples.level():
         fits += list(_beside_always_on(fit, setting))
     return best_of(fits, setting)
+
+
+def _equations_have_solutions(point: Point, affine: bool, options: SearchOptions) -> bool:
+    """Tell whether the equations of the signs of an exact fit have solutions in every layer."""
+    turnings = (Turning.of(point.student, layer, affine) for layer in range(point.student.depth))
+    return all(len(_solutions(turning, options)[0]) for turning in turnings)
 
 
 def _beside_always_on(fit: Fit, setting: Setting) -> Iterator[Fit]:

@@ -3,6 +3,7 @@
 from neurecover.statistics.base import Statistic
 from neurecover.statistics.checks.digits import OutputDigits, OutputPrecision
 from neurecover.statistics.checks.influence import Influence, InfluenceSums, ProbeScores, SerialResiduals, sketch
+from neurecover.statistics.checks.nested_scores import NestedScores
 from neurecover.statistics.checks.preactivations import PreactivationRange
 from neurecover.statistics.checks.scores import ScoreSums
 from neurecover.statistics.checks.shape_scores import ShapeCross, ShapeScores
@@ -25,6 +26,7 @@ __all__ = [
     "InfluenceSums",
     "InformationSums",
     "Moments",
+    "NestedScores",
     "OutputDigits",
     "OutputPrecision",
     "PreactivationRange",

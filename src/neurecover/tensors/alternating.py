@@ -1,8 +1,7 @@
 """CP decomposition of a third-order tensor by alternating least squares, several random starts.
 
 T ≈ Σᵢ uᵢ ⊗ vᵢ ⊗ tᵢ: with two factors fixed the third is a linear least-squares problem, and the three take turns. It
-is the diagonalisation that the experiments of [GKLW19, §4] use; `jennrich` and `joint_diagonalise` are faster and
-surer.
+is the diagonalisation that the experiments of [GKLW19, §4] use; `joint_diagonalise` is faster and surer.
 
 Every start has the singular vectors of a random combination of the slices, orthonormal columns that for symmetric
 slices are tied, U = V up to signs. From Gaussian columns, or orthonormal ones drawn without regard to the tensor, two
@@ -10,11 +9,24 @@ often end on one component: measured with 32 components of the null space of [GK
 in ten finds all of them, against all ten of these.
 """
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from neurecover.tensors.pencils import Components
-
 PROGRESS = 1e-9  # relative fall of the squared error over one round below which a start has converged
+
+
+@dataclass(frozen=True)
+class Components:
+    """T ≈ Σᵢ uᵢ ⊗ vᵢ ⊗ tᵢ with one component per row of U, V (both of unit rows) and T.
+
+    `relative_error` is ‖T − Σ …‖_F / ‖T‖_F.
+    """
+
+    U: np.ndarray
+    V: np.ndarray
+    T: np.ndarray
+    relative_error: float
 
 
 def alternating_least_squares(

@@ -14,86 +14,102 @@ most of the others agree.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-AGREES = 1e-8  # relative: far above rounding, far below what entries that are wrong leave by chance
-CONDITION = 1e-5  # of a block of k rows, below which its null vector has lost the digits that AGREES asks for
-WITNESSES = 200  # rows that vote on every draw
-DRAWS_AT_ONCE = 4_000
-MAX_DRAWS = 200_000
-WORST = 0.2  # the share of wrong entries that the number of draws is meant for, as far as MAX_DRAWS allows
-MISSED = 10.0  # clean draws expected where one suffices: some have dependent rows
-N_SUBSETS = 200
+
+@dataclass(frozen=True)
+class ConsensusOptions:
+    """When rows agree, and how many blocks are drawn."""
+
+    agrees: float = 1e-8  # relative: far above rounding, far below what entries that are wrong leave by chance
+    condition: float = 1e-5  # of a block of k rows, below which its null vector has lost the digits that `agrees` asks
+    witnesses: int = 200  # rows that vote on every draw
+    at_once: int = 4_000  # draws
+    most_draws: int = 200_000
+    worst: float = 0.2  # share of wrong entries that the number of draws is meant for, as far as `most_draws` allows
+    expected: float = 10.0  # clean draws where one suffices: some have dependent rows
+    subsets: int = 200  # of entries from which the coordinates of a row are tried
 
 
-def low_rank_by_consensus(Y: np.ndarray, k: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray] | None:
+DEFAULTS = ConsensusOptions()
+
+
+def low_rank_by_consensus(
+    Y: np.ndarray, k: int, rng: np.random.Generator, options: ConsensusOptions = DEFAULTS
+) -> tuple[np.ndarray, np.ndarray] | None:
     """The row space B (p, k) of the low-rank part of Y (n, p), p ≥ k + 2, and the mask of the entries off it.
 
     A row of which no k + 2 entries agree is masked whole. None where no row space is agreed upon.
     """
     p = Y.shape[1]
-    start = _agreed_columns(Y, k, rng)
+    start = _agreed_columns(Y, k, rng, options)
     if p < k + 2 or start is None:
         return None
     J, v = start
     J_basis = np.linalg.svd(v[None, :])[2][1:].T
-    agree = _annihilated(Y[:, J], v)
+    agree = _annihilated(Y[:, J], v, options.agrees)
     C = Y[np.ix_(agree, J)] @ J_basis
-    B, off = _agreed_coordinates(Y[agree].T, C, rng)
+    B, off = _agreed_coordinates(Y[agree].T, C, rng, options)
     if off.all(axis=1).any():
         return None
     B = np.linalg.qr(B)[0]
-    _, mask = _agreed_coordinates(Y, B, rng)
+    _, mask = _agreed_coordinates(Y, B, rng, options)
     return B, mask
 
 
-def _agreed_columns(Y: np.ndarray, k: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray] | None:
+def _agreed_columns(
+    Y: np.ndarray, k: int, rng: np.random.Generator, options: ConsensusOptions
+) -> tuple[np.ndarray, np.ndarray] | None:
     """k + 1 columns J and the unit v (k + 1,) with Y_J v = 0 on every row that is clean there."""
     rows = np.flatnonzero(np.any(Y != 0.0, axis=1))
     if len(rows) < 4 * k or k >= Y.shape[1]:
         return None
-    n_draws = int(min(MISSED / (1.0 - WORST) ** (k * (k + 1)), MAX_DRAWS))
-    for first in range(0, n_draws, DRAWS_AT_ONCE):
-        m = min(DRAWS_AT_ONCE, n_draws - first)
+    n_draws = int(min(options.expected / (1.0 - options.worst) ** (k * (k + 1)), options.most_draws))
+    for first in range(0, n_draws, options.at_once):
+        m = min(options.at_once, n_draws - first)
         J = rng.choice(Y.shape[1], k + 1, replace=False)
         drawn = rows[rng.integers(len(rows), size=(m, k))]
         blocks = Y[drawn][:, :, J]
         Q, R = np.linalg.qr(np.swapaxes(blocks, 1, 2), mode="complete")
         pivots = np.abs(np.diagonal(R, axis1=1, axis2=2))
-        sound = pivots.min(axis=1) > CONDITION * pivots.max(axis=1)
+        sound = pivots.min(axis=1) > options.condition * pivots.max(axis=1)
         nulls = Q[sound, :, -1]
-        witnesses = Y[np.ix_(rng.choice(rows, min(WITNESSES, len(rows)), replace=False), J)]
-        votes = np.count_nonzero(_annihilated(witnesses, nulls.T), axis=0)
+        witnesses = Y[np.ix_(rng.choice(rows, min(options.witnesses, len(rows)), replace=False), J)]
+        votes = np.count_nonzero(_annihilated(witnesses, nulls.T, options.agrees), axis=0)
         for i in np.argsort(-votes)[:5]:
             others = np.setdiff1d(rows, drawn[sound][i])
             agreed = Y[np.ix_(others, J)]
-            agreed = agreed[_annihilated(agreed, nulls[i])]
+            agreed = agreed[_annihilated(agreed, nulls[i], options.agrees)]
             if len(agreed) >= 2 * k and np.linalg.matrix_rank(agreed, 1e-6 * np.linalg.norm(agreed)) == k:
                 return J, np.linalg.svd(agreed, full_matrices=True)[2][-1]
     return None
 
 
-def _annihilated(rows: np.ndarray, v: np.ndarray) -> np.ndarray:
+def _annihilated(rows: np.ndarray, v: np.ndarray, agrees: float) -> np.ndarray:
     """Which rows (m, k + 1) the vectors v (k + 1, …) of length one are orthogonal to, and are not zero themselves."""
     sizes = np.linalg.norm(rows, axis=1)
-    limits = np.where(sizes > 0.0, AGREES * sizes, -1.0)
+    limits = np.where(sizes > 0.0, agrees * sizes, -1.0)
     return np.abs(rows @ v) <= (limits[:, None] if v.ndim > 1 else limits)
 
 
-def _agreed_coordinates(Y: np.ndarray, B: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _agreed_coordinates(
+    Y: np.ndarray, B: np.ndarray, rng: np.random.Generator, options: ConsensusOptions
+) -> tuple[np.ndarray, np.ndarray]:
     """For every row of Y (m, q) the c (k,) with y = B c on most entries, and the mask (m, q) of the others.
 
-    c solves the k entries of a random subset exactly; of N_SUBSETS the one with the most agreement is kept. Fewer than
-    k + 2 entries that agree are none: k always do.
+    c solves the k entries of a random subset exactly; of many such subsets the one with the most agreement is kept.
+    Fewer than k + 2 entries that agree are none: k always do.
     """
     k = B.shape[1]
-    limits = AGREES * np.linalg.norm(B, axis=1).max() * np.linalg.norm(Y, np.inf, axis=1, keepdims=True)
+    limits = options.agrees * np.linalg.norm(B, axis=1).max() * np.linalg.norm(Y, np.inf, axis=1, keepdims=True)
     C = np.zeros((len(Y), k))
     off = np.ones(Y.shape, dtype=bool)
     most = np.full(len(Y), k + 1)
-    for _ in range(N_SUBSETS):
+    for _ in range(options.subsets):
         S = rng.choice(len(B), k, replace=False)
-        if np.linalg.cond(B[S]) > 1.0 / CONDITION:
+        if np.linalg.cond(B[S]) > 1.0 / options.condition:
             continue
         tried = np.linalg.solve(B[S], Y[:, S].T).T
         wrong = np.abs(Y - tried @ B.T) > limits

@@ -41,7 +41,8 @@ def joint_diagonalise(
     """Diagonalise the symmetric matrices (m, d, d) by `rank` ≤ d directions.
 
     `pencils` random pairs of combinations give starts, and the `polished` best are refined. pencils=1,
-    max_iterations=0 is the diagonalisation by two random matrices of [GKLW19, Alg. 2].
+    max_iterations=0 is Jennrich's algorithm on a tensor Σᵢ vᵢ ⊗ vᵢ ⊗ λᵢ [ATV21, Theorem 1.5], and the diagonalisation
+    by two random matrices of [GKLW19, Alg. 2].
     """
     matrices = np.asarray(matrices, dtype=float)
     matrices = 0.5 * (matrices + matrices.transpose(0, 2, 1))

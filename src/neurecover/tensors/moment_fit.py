@@ -25,7 +25,7 @@ from math import factorial
 import numpy as np
 
 from neurecover.activations import Activation, scaled_hermite
-from neurecover.tensors.packing import inner, rank_one
+from neurecover.tensors.packing import rank_one
 from neurecover.tensors.power_sums import Profile, fit_power_sum, unit_rows
 
 # Beyond |b| = 5 or |log s| = 2 a search is lost: a unit adds next to nothing to the orders above 1, φ(5) < 2e-6.
@@ -82,15 +82,6 @@ def network_moments(
     F = scaled_hermite(activation, b, np.linalg.norm(W, axis=1), max(orders))
     directions = unit_rows(W)
     return {j: rank_one(directions, j, A * F[j]) for j in orders}
-
-
-def moment_risk(first: Mapping[int, np.ndarray], second: Mapping[int, np.ndarray], r: int) -> np.ndarray:
-    """Σⱼ ‖Tⱼ − T̂ⱼ‖_F² / j! of every output, over the orders of `first` [ATV21, Prop. 3.6].
-
-    Over all orders this is E[(f(x) − g(x))²]; over some it is a lower bound.
-    """
-    terms = [inner(first[j] - second[j], first[j] - second[j], r, j) / factorial(j) for j in sorted(first)]
-    return np.sum(terms, axis=0)
 
 
 def _unit_profile(activation: Activation) -> Profile:

@@ -81,9 +81,13 @@ def flatten(packed: np.ndarray, r: int, split: tuple[int, ...]) -> np.ndarray:
     return out
 
 
-def contract(packed: np.ndarray, r: int, order: int, v: np.ndarray) -> np.ndarray:
-    """T(·, …, ·, v), packed to order − 1: the sum over one index of T against the vector v (r,)."""
-    return checked(packed, r, order)[..., _positions(r, (order - 1, 1))] @ v
+def whitened(packed: np.ndarray, B: np.ndarray, order: int) -> np.ndarray:
+    """T(B, …, B), packed in the k dimensions of B (r, k)."""
+    full = unpack(packed, len(B), order)
+    for _ in range(order):
+        # The contracted axis returns as the last one, so after `order` turns every axis has had its own.
+        full = np.tensordot(full, B, axes=(0, 0))
+    return pack(full, order)
 
 
 def monomials(W: np.ndarray, order: int) -> np.ndarray:

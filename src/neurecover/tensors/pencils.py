@@ -1,71 +1,20 @@
-"""Jennrich's algorithm for T = Σᵢ uᵢ ⊗ vᵢ ⊗ tᵢ [ATV21, Theorem 1.5].
+"""Directions from a pencil of two matrices: the core of Jennrich's algorithm [ATV21, Theorem 1.5].
 
-With the uᵢ linearly independent, the vᵢ too, and no two tᵢ parallel, two contractions of the third axis
+With the uᵢ linearly independent and no two (αᵢ, βᵢ) parallel, two matrices
 
-    T(·, ·, a) = U diag(tᵢ·a) Vᵀ,      T(·, ·, b) = U diag(tᵢ·b) Vᵀ
+    U diag(α) Vᵀ,      U diag(β) Vᵀ,
 
-share their factors, and the generalised eigenvectors of the pencil are V⁻ᵀ. One random pair (a, b) is the paper's
-form. Two of its eigenvalues (tᵢ·a)/(tᵢ·b) may be so close that noise makes of them a complex pair, whose eigenvectors
-are no longer uᵢ and uₗ, though they still span the same plane. So many pairs are drawn, a complex pair is
-replaced by a real basis of its plane, every candidate is scored by how much of the tensor it leaves, and the
-best are polished by second-order least squares.
+such as two contractions of the third axis of Σᵢ uᵢ ⊗ vᵢ ⊗ tᵢ, share their factors, and the generalised eigenvectors of
+the pencil are V⁻ᵀ. Two of the eigenvalues αᵢ/βᵢ may be so close that noise makes of them a complex pair, whose
+eigenvectors are no longer uᵢ and uₗ, though they still span the same plane: a complex pair is replaced by a real basis
+of it, and the least squares that follows (`joint_diagonalise`) finds the two in it.
 """
-
-from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import eig
 
-from neurecover.exceptions import UnsolvableError, breakdown
-from neurecover.tensors.product_sums import ProductPoint
-from neurecover.tensors.separable import descend_best
+from neurecover.exceptions import UnsolvableError
 from neurecover.tensors.subspace import left_singular
-
-
-@dataclass(frozen=True)
-class Components:
-    """T ≈ Σᵢ uᵢ ⊗ vᵢ ⊗ tᵢ with one component per row of U, V (both of unit rows) and T.
-
-    `relative_error` is ‖T − Σ …‖_F / ‖T‖_F.
-    """
-
-    U: np.ndarray
-    V: np.ndarray
-    T: np.ndarray
-    relative_error: float
-
-
-@breakdown("The decomposition")
-def jennrich(
-    tensor: np.ndarray,
-    rank: int,
-    rng: np.random.Generator,
-    *,
-    pairs: int = 10,
-    polished: int = 2,
-    max_iterations: int = 100,
-) -> Components:
-    """The `rank` components of a tensor (d₁, d₂, d₃), rank ≤ min(d₁, d₂).
-
-    `pairs` random contractions are tried, and the `polished` best go through at most `max_iterations` steps
-    of least squares. pairs=1, max_iterations=0 is the paper's algorithm.
-    """
-    tensor = np.asarray(tensor, dtype=float)
-    if tensor.ndim != 3 or not np.all(np.isfinite(tensor)) or not np.any(tensor):
-        raise UnsolvableError(
-            f"A finite third-order tensor, not zero, is needed. Got one of shape {tensor.shape} instead."
-        )
-    d1, d2, d3 = tensor.shape
-    left = leading_directions(tensor.reshape(d1, -1), rank)
-    right = leading_directions(tensor.transpose(1, 0, 2).reshape(d2, -1), rank)
-    core = np.einsum("abc,ai,bj->ijc", tensor, left, right, optimize=True)
-    candidates = []
-    for _ in range(pairs):
-        a, b = rng.standard_normal((2, d3))
-        U = pencil_directions(core @ a, core @ b)
-        candidates.append(ProductPoint(tensor, U @ left.T, _partners(U, core) @ right.T))
-    best = descend_best(candidates, polished, max_iterations)
-    return Components(best.U, best.V, best.A.T, float(np.sqrt(best.loss / best.scale)))
 
 
 def pencil_directions(first: np.ndarray, second: np.ndarray) -> np.ndarray:
@@ -93,9 +42,3 @@ def leading_directions(matrix: np.ndarray, rank: int) -> np.ndarray:
             "for more components than dimensions flatten a tensor of higher order."
         )
     return left_singular(matrix)[0][:, :rank]
-
-
-def _partners(U: np.ndarray, core: np.ndarray) -> np.ndarray:
-    """The vᵢ for known uᵢ: (Uᵀ)⁻¹ applied to the first axis leaves vᵢ ⊗ tᵢ, of rank one, in row i."""
-    separated = np.einsum("ia,abc->ibc", np.linalg.pinv(U.T), core)
-    return np.linalg.svd(separated, full_matrices=False)[0][:, :, 0]

@@ -20,16 +20,27 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.exceptions import UnsolvableError
-from neurecover.tensors.consensus import low_rank_by_consensus
+from neurecover.tensors.consensus import DEFAULTS as CONSENSUS
+from neurecover.tensors.consensus import ConsensusOptions, low_rank_by_consensus
 
-TOLERANCE = 1e-7
-GROWTH = 1.5  # of the penalty μ, per step
-CLIP = 50.0  # upper quartiles of |Y|
-MAX_REJUDGED = 10
-N_REWEIGHTED = 30
-MAX_CORRUPTED = 0.3  # share of entries beyond which a sparse part is none
-CLEAN = 1e-9  # what the low-rank part may leave of the entries that are not corrupted, relative
-MAX_TRIED_RANK = 10  # by consensus where no rank is given: every further one costs all its draws before it is given up
+
+@dataclass(frozen=True)
+class SeparationOptions:
+    """When the two parts are found, and when they are what they are called."""
+
+    tolerance: float = 1e-7  # of ‖Y‖, at which the pursuit ends: a few digits suffice for the row space
+    growth: float = 1.5  # of the penalty μ, per step
+    clip: float = 50.0  # upper quartiles of |Y|: an entry beyond is corrupted whatever its size
+    rank: float = 1e-5  # of the largest singular value of the pursuit's L, above which one counts
+    rejudged: int = 10  # rounds of marking the corrupted entries afresh
+    reweighted: int = 30  # rounds of least squares that make the ℓ₁ solution of a row
+    most_corrupted: float = 0.3  # share of entries beyond which a sparse part is none
+    clean: float = 1e-9  # what the low-rank part may leave of the entries that are not corrupted, relative
+    most_rank: int = 10  # by consensus where no rank is given: every further one costs all its draws
+    consensus: ConsensusOptions = CONSENSUS
+
+
+DEFAULTS = SeparationOptions()
 
 
 @dataclass(frozen=True)
@@ -41,17 +52,13 @@ class LowRankSparse:
     mask: np.ndarray
     residual: float
     rank: int
-    iterations: int
-
-    @property
-    def separated(self) -> bool:
-        """Whether the parts are what they are called: low rank, sparse, and nothing left."""
-        few = float(self.mask.mean()) <= MAX_CORRUPTED
-        return self.rank < min(self.L.shape) and few and self.residual <= CLEAN
+    separated: bool  # whether the parts are what they are called: low rank, sparse, and nothing left
 
 
-def principal_component_pursuit(Y: np.ndarray, max_iterations: int = 300) -> tuple[np.ndarray, np.ndarray, int]:
-    """L and S of Y (n, p), and the number of steps; ‖Y − L − S‖_F ≤ 1e-7 ‖Y‖_F unless they run out."""
+def principal_component_pursuit(
+    Y: np.ndarray, max_iterations: int = 300, options: SeparationOptions = DEFAULTS
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return L and S of Y (n, p); ‖Y − L − S‖_F ≤ `tolerance` ‖Y‖_F unless the steps run out."""
     n, p = Y.shape
     lam = 1.0 / np.sqrt(max(n, p))
     size = float(np.linalg.norm(Y))
@@ -61,71 +68,76 @@ def principal_component_pursuit(Y: np.ndarray, max_iterations: int = 300) -> tup
     multiplier = Y / max(spectral, float(np.abs(Y).max()) / lam)
     mu = 1.25 / spectral
     S = np.zeros_like(Y)
-    iterations = 0
-    while iterations < max_iterations:
-        iterations += 1
+    for _ in range(max_iterations):
         L = _shrink_singular(Y - S + multiplier / mu, 1.0 / mu)
         rest = Y - L + multiplier / mu
         S = np.sign(rest) * np.maximum(np.abs(rest) - lam / mu, 0.0)
         gap = Y - L - S
         multiplier = multiplier + mu * gap
-        if np.linalg.norm(gap) <= TOLERANCE * size:
+        if np.linalg.norm(gap) <= options.tolerance * size:
             break
-        mu *= GROWTH
-    return L, S, iterations
+        mu *= options.growth
+    return L, S
 
 
 def separate(
-    Y: np.ndarray, rank: int | None = None, max_iterations: int = 300, rng: np.random.Generator | None = None
+    Y: np.ndarray,
+    rank: int | None = None,
+    rng: np.random.Generator | None = None,
+    options: SeparationOptions = DEFAULTS,
 ) -> LowRankSparse:
     """The low-rank part of Y (n, p) exactly, and the mask of the entries that are not of it.
 
     Where the pursuit leaves more than a sparse part, the row space is that on which small blocks agree. Without a rank
-    it is that of the pursuit's L, counted above 1e-5 of the largest singular value, or the least that is agreed upon.
+    it is that of the pursuit's L, counted by its singular values, or the least that is agreed upon.
     """
     # An entry far beyond all others is corrupted whatever its size, and clipped it costs the others no digits.
     p = Y.shape[1]
-    bulk = CLIP * float(np.quantile(np.abs(Y), 0.75))
+    bulk = options.clip * float(np.quantile(np.abs(Y), 0.75))
     clipped = np.clip(Y, -bulk, bulk) if bulk > 0.0 else Y
-    found = _pursued(Y, clipped, rank, max_iterations)
+    found = _pursued(Y, clipped, rank, options)
     if found.separated:
         return found
     rng = np.random.default_rng(0) if rng is None else rng
-    for k in range(1, min(MAX_TRIED_RANK, p - 2) + 1) if rank is None else (rank,):
-        agreed = low_rank_by_consensus(clipped, k, rng)
+    for k in range(1, min(options.most_rank, p - 2) + 1) if rank is None else (rank,):
+        agreed = low_rank_by_consensus(clipped, k, rng, options.consensus)
         if agreed is not None:
-            parts = _parts(Y, clipped, *agreed, found.iterations)
+            parts = _parts(Y, clipped, *agreed, options)
             if parts.separated:
                 return parts
     return found
 
 
-def _pursued(Y: np.ndarray, clipped: np.ndarray, rank: int | None, max_iterations: int) -> LowRankSparse:
-    L, _, iterations = principal_component_pursuit(clipped, max_iterations)
+def _pursued(Y: np.ndarray, clipped: np.ndarray, rank: int | None, options: SeparationOptions) -> LowRankSparse:
+    L, _ = principal_component_pursuit(clipped, options=options)
     _, s, right = np.linalg.svd(L, full_matrices=False)
-    k = int(np.count_nonzero(s > 1e-5 * s[0])) if rank is None else rank
+    k = int(np.count_nonzero(s > options.rank * s[0])) if rank is None else rank
     B = right[:k].T
     scale = float(np.sqrt(np.mean(L**2)))
     mask = np.abs(clipped - L) > 1e-3 * scale
-    for _ in range(MAX_REJUDGED):
+    for _ in range(options.rejudged):
         _, B = _complete(clipped, ~mask, B)
         # Where the pursuit is off in a row or a column, its entries all look corrupted: judge every one afresh, the
         # rows by B and then the columns by the coordinates of the rows.
-        C = np.linalg.qr(_least_absolute(clipped, B))[0]
-        L = C @ _least_absolute(clipped.T, C).T
+        C = np.linalg.qr(_least_absolute(clipped, B, options.reweighted))[0]
+        L = C @ _least_absolute(clipped.T, C, options.reweighted).T
         before, mask = mask, np.abs(clipped - L) > 1e-7 * scale
         if np.array_equal(before, mask):
             break
-    return _parts(Y, clipped, B, mask, iterations)
+    return _parts(Y, clipped, B, mask, options)
 
 
-def _parts(Y: np.ndarray, clipped: np.ndarray, B: np.ndarray, mask: np.ndarray, iterations: int) -> LowRankSparse:
+def _parts(
+    Y: np.ndarray, clipped: np.ndarray, B: np.ndarray, mask: np.ndarray, options: SeparationOptions
+) -> LowRankSparse:
     """The low-rank part from the clean entries, to rounding, and what the mask leaves of it."""
     L, B = _complete(clipped, ~mask, B)
     clean = np.where(mask, 0.0, Y - L)
     size = float(np.linalg.norm(np.where(mask, 0.0, Y)))
     residual = float(np.linalg.norm(clean)) / max(size, np.finfo(np.float64).tiny)
-    return LowRankSparse(L, np.where(mask, Y - L, 0.0), mask, residual, B.shape[1], iterations)
+    sparse = float(mask.mean()) <= options.most_corrupted
+    separated = B.shape[1] < min(L.shape) and sparse and residual <= options.clean
+    return LowRankSparse(L, np.where(mask, Y - L, 0.0), mask, residual, B.shape[1], separated)
 
 
 def _shrink_singular(M: np.ndarray, by: float) -> np.ndarray:
@@ -158,7 +170,7 @@ def _complete(
     return _coordinates(filled, clean, B) @ B.T, B
 
 
-def _least_absolute(Y: np.ndarray, B: np.ndarray) -> np.ndarray:
+def _least_absolute(Y: np.ndarray, B: np.ndarray, rounds: int) -> np.ndarray:
     """For every row the coordinates c with ‖y − B c‖₁ least, by reweighted least squares: sparse errors drop out.
 
     The weights 1/|residual| are bounded at the upper quartile of the residuals, so that they grow only as fast as the
@@ -168,7 +180,7 @@ def _least_absolute(Y: np.ndarray, B: np.ndarray) -> np.ndarray:
     products = (B[:, :, None] * B[:, None, :]).reshape(-1, k * k)
     least = 1e-13 * float(np.abs(Y).max())
     C = Y @ B
-    for _ in range(N_REWEIGHTED):
+    for _ in range(rounds):
         residuals = np.abs(Y - C @ B.T)
         floor = np.maximum(np.quantile(residuals, 0.75, axis=1, keepdims=True), least)
         weights = floor / np.maximum(residuals, floor)

@@ -20,6 +20,7 @@ from math import factorial, log, sqrt
 
 import numpy as np
 
+from neurecover.exceptions import UnsolvableError
 from neurecover.tensors.packing import checked, flatten, n_packed
 
 
@@ -67,6 +68,22 @@ def span(
     threshold = rounding if exact else noise_norm(d, orders, p, false_alarm)
     r = int(np.sum(values > threshold)) if rank is None else rank
     return Span(vectors[:, :r], values, threshold)
+
+
+def whitening(matrix: np.ndarray, rank: int) -> np.ndarray:
+    """B (r, rank) with Bᵀ M B = I on the leading eigenvectors of M.
+
+    For M = Σᵢ sᵢ wᵢwᵢᵀ with all sᵢ > 0 the uᵢ = √sᵢ Bᵀwᵢ are orthonormal. Where the sᵢ have both signs, `decompose` and
+    `joint_diagonalise` need no whitening.
+    """
+    values, vectors = np.linalg.eigh(matrix)
+    values, vectors = values[::-1][:rank], vectors[:, ::-1][:, :rank]
+    if not values[-1] > len(matrix) * np.finfo(float).eps * abs(values[0]):
+        raise UnsolvableError(
+            f"Whitening {rank} components needs that many positive eigenvalues. Got {values[-1]:.3g} for the last of "
+            "them instead; decompose and joint_diagonalise work without whitening."
+        )
+    return vectors / np.sqrt(values)
 
 
 def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -25,8 +25,7 @@ from neurecover.statistics import HermiteSums, Moments
 from neurecover.statistics.checks.normality import RadialMoments
 from neurecover.statistics.moments.hermite import n_features
 from neurecover.statistics.moments.residual import ResidualMoments
-from neurecover.tensors import Span, flatten, inner, multiplicities, n_packed, span
-from neurecover.tensors.power import whitened
+from neurecover.tensors import Span, flatten, inner, multiplicities, n_packed, span, whitened
 
 PRIOR, GROWTH = 4.0, 1.6  # ν and g; g is measured at j = 1 and 2, and for large j the prior hardly counts
 OPERATIONS = 3e11  # multiply–adds that a pass may cost, about 20 s on one core

@@ -17,6 +17,7 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.algorithms.atv21.coefficients import (
+    SIGNIFICANCE,
     Coefficients,
     estimate_coefficients,
     gaussian_test,
@@ -27,9 +28,10 @@ from neurecover.algorithms.atv21.search import usable_orders
 from neurecover.algorithms.atv21.steps import Units, consolidate, recover_scalars, tensor_directions
 from neurecover.algorithms.atv21.units import NEVER, HermiteFit, seen_units, settled_units
 from neurecover.algorithms.base import Algorithm, Call
+from neurecover.certificate import Check
 from neurecover.data import Mapped, Source, Whitening, reduce, split
 from neurecover.exceptions import UnsolvableError
-from neurecover.models import Network
+from neurecover.models import Model, Network
 from neurecover.results import Estimate
 from neurecover.search import Task
 from neurecover.solve import Deadline
@@ -90,7 +92,7 @@ def learn(
         raise UnsolvableError("No Hermite coefficient of order 2 or more stands out of its error, so no unit is seen.")
     network = output_weights(white, _in_whole(fit, basis), activation, affine=fit.affine, bias=bias)
     n_looks, r = 0, coefficients.r
-    for degree in looks(coefficients.n, r, len(fit.W) > r) if fit.explained else ():
+    for degree in looks(coefficients.n, r, len(fit.W) > r):
         if deadline.passed:
             break
         sharper = sharper_coefficients(white, network, basis, degree, rng)
@@ -98,7 +100,8 @@ def learn(
         again = settled_units(sharper, activation, rng, fit, bias=bias)
         if not again.explained:
             again = seen_units(sharper, activation, rng, most=n_hidden, bias=bias, deadline=deadline)
-        if len(again.W) == 0:
+        # A limit on χ² does not tell a right network from a wrong one that well; a smaller χ² per degree does.
+        if len(again.W) == 0 or not (again.explained or again.misfit < fit.misfit):
             break
         fit, coefficients, n_looks = again, sharper, n_looks + 1
         network = output_weights(white, _in_whole(fit, basis), activation, affine=fit.affine, bias=bias)
@@ -313,6 +316,12 @@ def _notes(found: Found, task: Task) -> list[str]:
     return notes
 
 
+def _diagnose(network: Model, source: Source, rng: np.random.Generator) -> tuple[Check, ...]:
+    """Are the inputs Gaussian?"""
+    test = gaussian_test(source)
+    return (Check("Gaussian inputs", test.gaussian, test.p_value, SIGNIFICANCE, test.sentence),)
+
+
 ALGORITHM = Algorithm(
     name="hermite",
     paper="Awasthi, Tang, Vijayaraghavan: Efficient algorithms for learning depth-2 neural networks with general ReLU "
@@ -321,6 +330,7 @@ ALGORITHM = Algorithm(
     refuse=_refuse,
     run=_run,
     forms=("best", "paper"),
+    diagnose=_diagnose,
     reserve=True,
     weighs=True,
 )

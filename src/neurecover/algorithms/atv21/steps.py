@@ -18,7 +18,7 @@ import numpy as np
 from neurecover.activations import Activation
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network, Student, as_network
-from neurecover.tensors import best_weights, flatten, flattening_rank, jennrich, network_moments
+from neurecover.tensors import best_weights, flatten, flattening_rank, joint_diagonalise, network_moments, slices
 from neurecover.tensors.overcomplete import directions_of_powers
 
 ROUNDING = 1e-11  # singular values of exact tensors below this part of the largest are zero
@@ -81,12 +81,10 @@ def tensor_directions(
         rank = rank if most is None else min(rank, most)
         if rank == 0:
             continue
-        cube = flatten(T, r, (ell, ell, j - 2 * ell)).transpose(1, 2, 0, 3)
-        terms = jennrich(
-            cube.reshape(*cube.shape[:2], -1), rank, rng, pairs=pairs, polished=2, max_iterations=max_iterations
-        )
-        found.append(directions_of_powers(terms.U, r, ell))
-        size = np.linalg.norm(terms.T, axis=1)
+        stack = slices(T, r, j, ell)
+        terms = joint_diagonalise(stack, rank, rng, pencils=pairs, polished=2, max_iterations=max_iterations)
+        found.append(directions_of_powers(terms.V, r, ell))
+        size = np.linalg.norm(terms.weights, axis=0)
         strength.append(size / size.max())
     if not found:
         raise UnsolvableError(

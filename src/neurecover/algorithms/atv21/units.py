@@ -53,6 +53,11 @@ class HermiteFit:
         return bool(np.any(self.L))
 
     @property
+    def misfit(self) -> float:
+        """χ² per degree of freedom."""
+        return self.chi_squared / self.freedom
+
+    @property
     def explained(self) -> bool:
         """Whether χ² is what the errors explain."""
         return self.chi_squared <= expected_chi_squared(self.freedom)

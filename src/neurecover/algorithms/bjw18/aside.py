@@ -19,49 +19,58 @@ import numpy as np
 from scipy.special import chdtrc
 
 from neurecover.certificate import CertificateOptions, Check
-from neurecover.data import Prepared, subsample
-from neurecover.data.views.repaired import Repaired, Uncontradicted
+from neurecover.data import Prepared, Source, subsample
+from neurecover.data.views.repaired import Repaired
 from neurecover.results import Estimate
 
 GROSS = 1e-6  # of the outputs' size: an output further from the network than this is corrupted
 MOST_ASIDE = 0.25  # share of one output's samples beyond which the rest is no evidence
-FEWEST = 5  # held-out samples without a corrupted output, below which nothing is left to judge by
+FEWEST = 5  # held-out values of an output that are not corrupted, below which nothing is left to judge by
 MANY = 5  # set-aside outputs per weight of a unit, from which the means have the power to show one
 MAX_ROWS = 100_000  # that the places are looked at on
 
 
 def set_aside(given: Prepared, found: Estimate) -> tuple[Prepared, tuple[Check, ...]]:
-    """The samples to fit with every output that the network contradicts replaced by what the network says.
+    """The samples without the outputs that the network contradicts, in the fit and where it is judged.
 
-    Held-out samples stay as they are: those with a contradicted output are left out. Where that leaves too few, or
-    what would be set aside does not look like errors, all stays as it was and the check says why.
+    Such an output is replaced by what the network says, so that it adds nothing to any residual; the other outputs of
+    its row stay. Where that leaves too few held-out values of an output, or what would be set aside does not look like
+    errors, all stays as it was and the check says why.
     """
     assert found.network is not None
     d = given.source.n_inputs
     tolerance = GROSS * float(np.sqrt(np.diag(given.moments.second)[d:].max(initial=0.0)))
-    holdout = Uncontradicted(given.holdout, found.network, tolerance)
-    X, Y = subsample(given.samples, MAX_ROWS, 0).collect()
-    mask = np.abs(Y - found.network(X)) > tolerance
+
+    def off(source: Source) -> tuple[np.ndarray, np.ndarray]:
+        X, Y = subsample(source, MAX_ROWS, 0).collect()
+        assert found.network is not None
+        return X, np.abs(Y - found.network(X)) > tolerance
+
+    X, mask = off(given.samples)
     if not mask.any():
         return given, (Check("corrupted outputs", True, 0.0, MOST_ASIDE, "No output is corrupted."),)
-    off = f"{mask.mean():.1%} of the outputs are off by more than {tolerance:.1e}"
+    share = f"{mask.mean():.1%} of the outputs are off by more than {tolerance:.1e}"
     worst = float(mask.mean(axis=0).max())
     if worst > MOST_ASIDE:
-        sentence = f"{off}, in one of them {worst:.0%}: too many to be set aside."
+        sentence = f"{share}, in one of them {worst:.0%}: too many to be set aside."
         return given, (Check("corrupted outputs", False, worst, MOST_ASIDE, sentence),)
-    kept = holdout.count()
-    if kept < FEWEST:
-        sentence = f"{off}, and only {kept} held-out samples have none of them: too few to judge by."
-        return given, (Check("corrupted outputs", False, kept, FEWEST, sentence),)
+    left = ~off(given.holdout)[1]
+    fewest = int(left.sum(axis=0).min())
+    if fewest < FEWEST:
+        sentence = f"{share}, and only {fewest} held-out values of one output are not: too few to judge by."
+        return given, (Check("corrupted outputs", False, fewest, FEWEST, sentence),)
     doubt = _doubt(X, mask)
     if doubt is not None:
-        return given, (Check("corrupted outputs", False, None, None, f"{off}, but {doubt}, so nothing was set aside."),)
+        sentence = f"{share}, but {doubt}, so nothing was set aside."
+        return given, (Check("corrupted outputs", False, None, None, sentence),)
     sentence = (
-        f"{off} and were set aside as corrupted: where they are has nothing to do with the inputs. The network is "
-        f"judged on {kept} held-out samples without such an output."
+        f"{share} and were set aside as corrupted: where they are has nothing to do with the inputs. The network is "
+        f"judged on the {int(left.sum()):,} of {left.size:,} held-out outputs that are not."
     )
     aside = Check("corrupted outputs", True, worst, MOST_ASIDE, sentence)
-    train, samples = (Repaired(part, found.network, tolerance) for part in (given.train, given.samples))
+    train, holdout, samples = (
+        Repaired(part, found.network, tolerance) for part in (given.train, given.holdout, given.samples)
+    )
     return replace(given, train=train, holdout=holdout, samples=samples, stream=None), (aside,)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from neurecover.algorithms.bjw18.patterns import ExactWeights, output_rank, output_span
@@ -10,13 +12,22 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
 from neurecover.search import Task
 
-MAX_ROWS = 20_000  # samples that the exact step keeps in memory; beyond, a random part of them is as good
-NOT_GAUSSIAN = 6.0  # standard errors
+
+@dataclass(frozen=True)
+class ExactOptions:
+    """How many samples the exact methods take, and when inputs count as Gaussian."""
+
+    rows: int = 20_000  # of the exact step: enough for units at angles of 0.1, and quick for 50 of them
+    most_rows: int = 200_000  # looked through for samples with a single unit on; units at 0.01 rad have one in 600
+    gaussian: float = 6.0  # standard errors of E‖z‖⁴ from which a note says that the inputs are not Gaussian
+
+
+OPTIONS = ExactOptions()
 
 
 def samples_for_patterns(source: Source, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """At most MAX_ROWS samples as arrays: exactness needs some samples, not all."""
-    return subsample(source, MAX_ROWS, int(rng.integers(2**31))).collect()
+    """At most `most_rows` samples as arrays, in random order if there are more."""
+    return subsample(source, OPTIONS.most_rows, int(rng.integers(2**31))).collect()
 
 
 def centred_whitening(source: Source) -> Whitening:
@@ -103,6 +114,6 @@ def kurtosis_notes(Z: np.ndarray) -> tuple[str, ...]:
     whitening = Whitening.of(np.zeros(d), Z.T @ Z / n)
     fourth = float(np.mean(np.sum(whitening.inputs(Z) ** 2, axis=1) ** 2))
     expected = d * (d + 2.0)
-    if abs(fourth - expected) <= NOT_GAUSSIAN * np.sqrt(8.0 * expected / n):
+    if abs(fourth - expected) <= OPTIONS.gaussian * np.sqrt(8.0 * expected / n):
         return ()
     return (f"the inputs are not Gaussian: the mean of ‖z‖⁴ is {fourth:.4g} where a Gaussian gives {expected:.4g}",)

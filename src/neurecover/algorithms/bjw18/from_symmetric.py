@@ -12,7 +12,8 @@ import numpy as np
 from neurecover import activations
 from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.bjw18.common import as_estimate, refuse_exact, samples_for_patterns, units_of_rank
-from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights
+from neurecover.algorithms.bjw18.patterns import ExactWeights
+from neurecover.algorithms.bjw18.tensor import until_exact
 from neurecover.algorithms.gklw19.learner import learn
 from neurecover.algorithms.gklw19.reflection import symmetry_test
 from neurecover.data import ArraySource, Source
@@ -24,7 +25,7 @@ def exact_symmetric(source: Source, k: int, rng: np.random.Generator) -> ExactWe
     """The exact ReLU network behind noiseless samples of symmetric inputs."""
     X, Y = samples_for_patterns(source, rng)
     relu = activations.get("relu")
-    return exact_weights(X, Y, learn(ArraySource(X, Y), k, relu, rng)[0].network.W, relu)
+    return until_exact(X, Y, learn(ArraySource(X, Y), k, relu, rng)[0].network.W, relu, rng)
 
 
 def _refuse(task: Task) -> str | None:

@@ -18,22 +18,25 @@ directions of the outputs keep the rank as well and lose no condition, so they a
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import ndtri
 
 from neurecover.activations import Activation
 from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.bjw18.common import (
+    OPTIONS,
     as_estimate,
     kurtosis_notes,
     refuse_exact,
     samples_for_patterns,
     units_of_rank,
 )
-from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights, output_span
+from neurecover.algorithms.bjw18.patterns import ExactWeights, output_span
+from neurecover.algorithms.bjw18.tensor import until_exact
 from neurecover.data import Source, Whitening
 from neurecover.results import Estimate
 from neurecover.tensors import decompose, pack
 
-ORTHOGONAL = 0.1  # the largest cosine of two units, in whitened inputs, that still counts as orthonormal
+CHANCE = 1e-3  # with which orthonormal rows are called otherwise
 
 
 def ica_directions(X: np.ndarray, Y: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
@@ -58,7 +61,8 @@ def independent_components(Q: np.ndarray, rng: np.random.Generator) -> np.ndarra
 def exact_ica(source: Source, k: int, activation: Activation, rng: np.random.Generator) -> ExactWeights:
     """The exact network behind noiseless samples, W orthonormal in whitened inputs."""
     X, Y = samples_for_patterns(source, rng)
-    return exact_weights(X, Y, ica_directions(X, Y, k, rng), activation)
+    few = slice(OPTIONS.rows)
+    return until_exact(X, Y, ica_directions(X[few], Y[few], k, rng), activation, rng)
 
 
 def largest_cosine(W: np.ndarray) -> float:
@@ -69,14 +73,28 @@ def largest_cosine(W: np.ndarray) -> float:
     return float(cosines.max())
 
 
+def cosine_limit(k: int, n: int) -> float:
+    """The cosine that no pair of k orthonormal rows exceeds but with probability CHANCE, whitened by n samples.
+
+    With S the second moment of the samples, E S = I, the rows become W S^½, and w_iᵀ S w_j has standard deviation
+    1/√n for Gaussian inputs.
+    """
+    return float(ndtri(1.0 - CHANCE / (k * (k - 1)))) / np.sqrt(n)
+
+
 def _run(call: Call) -> Estimate:
     X, Y = samples_for_patterns(call.source, call.rng)
     k = units_of_rank(call.task.n_hidden, Y)
     exact = exact_ica(call.source, k, call.task.activation, call.rng)
     notes = kurtosis_notes(X)
     # Independent components come out nearly orthogonal whatever W is; the units made exact tell.
-    if exact.found > 1 and (cosine := largest_cosine(exact.network.W)) > ORTHOGONAL:
-        notes += (f"W is not orthonormal: two of its rows have cosine {cosine:.2f}, so ICA was only a guess",)
+    if exact.found > 1:
+        cosine, limit = largest_cosine(exact.network.W), cosine_limit(exact.found, call.source.count())
+        if cosine > limit:
+            notes += (
+                f"W is not orthonormal: two of its rows have cosine {cosine:.2f} where that of orthonormal ones is at "
+                f"most {limit:.2g}, so ICA was only a guess",
+            )
     return as_estimate(exact, notes)
 
 

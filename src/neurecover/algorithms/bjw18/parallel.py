@@ -25,6 +25,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from neurecover import activations
+from neurecover.activations import Activation
 from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.bjw18.patterns import EXACT_RESIDUAL, null_vector
 from neurecover.data import subsample
@@ -35,6 +37,7 @@ from neurecover.search import Task
 PARALLEL = 1e-10  # distance of two unit vectors that count as one direction
 ON_PIECE = 1e-9  # relative misfit of a sample to its linear piece
 MAX_ROWS = 200_000
+RELU = activations.get("relu")
 TRIALS, VOTERS = 500, 2_000
 
 
@@ -62,16 +65,19 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Unit:
-    """column·relu(w·x), from a group of n_samples."""
+    """column·act(w·x), from a group of n_samples."""
 
     w: np.ndarray
     column: np.ndarray
     n_samples: int
 
 
-def one_sparse(X: np.ndarray, Y: np.ndarray, k: int | None, rng: np.random.Generator) -> OneSparse:
-    """The ReLU network of k units, or of as many as the groups show, behind noiseless X (n, d) and Y (n, p), p ≥ 2.
+def one_sparse(
+    X: np.ndarray, Y: np.ndarray, k: int | None, rng: np.random.Generator, activation: Activation = RELU
+) -> OneSparse:
+    """The network of k units, or of as many as the groups show, behind noiseless X (n, d) and Y (n, p).
 
+    activation is a power of relu [BJW18, §9.1]: on a unit's own samples y = a act(w·x), and act⁻¹ makes that linear.
     Units found are taken off the outputs, and the search goes on among the samples where a single one of the others
     is on.
     """
@@ -80,17 +86,21 @@ def one_sparse(X: np.ndarray, Y: np.ndarray, k: int | None, rng: np.random.Gener
     rest = Y
     while k is None or len(units) < k:
         groups = [g for g in parallel_groups(rest, rng, float(np.abs(Y).max(initial=0.0))) if len(g.rows) > d]
-        fresh = [unit for group, opposite in _by_line(groups) for unit in _units_of_line(X, group, opposite, rng)]
+        fresh = [
+            unit for group, opposite in _by_line(groups) for unit in _units_of_line(X, group, opposite, rng, activation)
+        ]
         if not fresh:
             break
         units += sorted(fresh, key=lambda unit: -unit.n_samples)[: None if k is None else k - len(units)]
         W = np.array([unit.w for unit in units])
-        rest = Y - np.maximum(X @ W.T, 0.0) @ np.array([unit.column for unit in units])
+        rest = Y - activation(X @ W.T) @ np.array([unit.column for unit in units])
     W = np.array([unit.w for unit in units]).reshape(-1, d)
-    H = np.maximum(X @ W.T, 0.0)
+    H = activation(X @ W.T)
     A = np.linalg.lstsq(H, Y, rcond=None)[0].T
     residual = float(np.linalg.norm(Y - H @ A.T) / max(float(np.linalg.norm(Y)), np.finfo(np.float64).tiny))
-    return OneSparse(Network(W, None, A).normal_form(), residual, tuple(unit.n_samples for unit in units))
+    return OneSparse(
+        Network(W, None, A, None, activation).normal_form(), residual, tuple(unit.n_samples for unit in units)
+    )
 
 
 def parallel_groups(Y: np.ndarray, rng: np.random.Generator, scale: float) -> list[_Group]:
@@ -132,12 +142,14 @@ def _by_line(groups: list[_Group]) -> list[tuple[_Group, _Group | None]]:
     return paired
 
 
-def _units_of_line(X: np.ndarray, group: _Group, opposite: _Group | None, rng: np.random.Generator) -> list[_Unit]:
+def _units_of_line(
+    X: np.ndarray, group: _Group, opposite: _Group | None, rng: np.random.Generator, activation: Activation
+) -> list[_Unit]:
     """The one or two units whose columns lie on the line; none where the samples do not tell."""
-    pieces = linear_pieces(X[group.rows], group.lengths, rng)
+    pieces = linear_pieces(X[group.rows], activation.inverse(group.lengths), rng)
     if opposite is None:
         return [_Unit(p, group.direction, len(group.rows)) for p in pieces] if len(pieces) == 1 else []
-    others = linear_pieces(X[opposite.rows], opposite.lengths, rng)
+    others = linear_pieces(X[opposite.rows], activation.inverse(opposite.lengths), rng)
     # p, p − q and q, q − p: leave out the piece that is minus one of the other group.
     first = [p for p in pieces if not any(_close(p, -q) for q in others)]
     second = [q for q in others if not any(_close(-p, q) for p in pieces)]
@@ -211,10 +223,13 @@ def _close(p: np.ndarray, q: np.ndarray) -> bool:
 def _refuse(task: Task) -> str | None:
     if task.bias:
         return "one_sparse is for networks without biases: pass bias=False."
-    if str(task.activation) != "relu":
-        return f"one_sparse needs relu. Got {task.activation} instead."
-    if task.n_outputs < 2:
-        return "With one output every column of A is parallel to every other: use method least_squares instead."
+    if not task.activation.rectified or task.activation.homogeneity is None:
+        return f"one_sparse needs relu or a power of it. Got {task.activation} instead."
+    if task.n_outputs == 1 and task.n_hidden is not None and task.n_hidden > 2:
+        return (
+            "With one output one_sparse finds at most two units, of opposite signs: columns of A may not be positive "
+            f"multiples of each other. Got {task.n_hidden} units instead; use least_squares."
+        )
     if task.n_hidden is not None and task.n_hidden > task.n_inputs:
         return f"one_sparse needs W of rank k. Got {task.n_hidden} units and {task.n_inputs} inputs instead."
     return None
@@ -222,7 +237,7 @@ def _refuse(task: Task) -> str | None:
 
 def _run(call: Call) -> Estimate:
     X, Y = subsample(call.source, MAX_ROWS, int(call.rng.integers(2**31))).collect()
-    found = one_sparse(X, Y, call.task.n_hidden, call.rng)
+    found = one_sparse(X, Y, call.task.n_hidden, call.rng, call.task.activation)
     sizes = ", ".join(str(size) for size in found.groups) or "0"
     note = f"{sizes} samples with parallel outputs; relative residual {found.residual:.1e}"
     if found.exact:
@@ -238,7 +253,8 @@ def _run(call: Call) -> Estimate:
 ALGORITHM = Algorithm(
     name="one_sparse",
     paper="BJW18, Algorithm 7",
-    assumes="no biases, no noise; relu; 2 ≤ p outputs, also fewer than units; W of rank k; samples with one unit on",
+    assumes="no biases, no noise; relu or a power of it; fewer outputs than units, down to one for a unit per sign; "
+    "W of rank k; samples with one unit on",
     refuse=_refuse,
     run=_run,
 )

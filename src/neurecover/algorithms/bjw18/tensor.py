@@ -18,6 +18,8 @@ import numpy as np
 from neurecover.activations import Activation
 from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.bjw18.common import (
+    OPTIONS,
+    ExactOptions,
     as_estimate,
     centred_whitening,
     kurtosis_notes,
@@ -25,6 +27,7 @@ from neurecover.algorithms.bjw18.common import (
     samples_for_patterns,
     units_of_rank,
 )
+from neurecover.algorithms.bjw18.parallel import one_sparse
 from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights
 from neurecover.data import Mapped, Source, Whitening, reduce
 from neurecover.results import Estimate
@@ -53,18 +56,48 @@ def exact_tensor(source: Source, k: int, activation: Activation, rng: np.random.
 
 
 def until_exact(
-    X: np.ndarray, Y: np.ndarray, W: np.ndarray, activation: Activation, rng: np.random.Generator
+    X: np.ndarray,
+    Y: np.ndarray,
+    W: np.ndarray,
+    activation: Activation,
+    rng: np.random.Generator,
+    options: ExactOptions = OPTIONS,
 ) -> ExactWeights:
-    """The exact step, and again for the units it missed, whose directions are taken anew once the others are exact."""
-    k = len(W)
-    exact = exact_weights(X, Y, W, activation)
-    while 0 < exact.found < k and 8 * (n_features(X.shape[1], 2) + k) <= len(X):
-        known = exact.network.W
-        again = exact_weights(X, Y, np.vstack([known, missing_directions(X, Y, exact, rng)]), activation)
-        if again.found <= exact.found:
+    """The exact step on some of the samples, and again for the units it missed, with the others known.
+
+    A unit's run of samples has to hold one at which each other unit is on, so that a start has to be nearer to its
+    unit than the others are. Where it is not, the directions of the missing units are taken anew: from a regression
+    that the known ones join, and, from all samples, where a single one of the missing units is on.
+    """
+    few = slice(options.rows)
+
+    def step(start: np.ndarray) -> ExactWeights:
+        return exact_weights(X[few], Y[few], start, activation)
+
+    exact = step(W)
+    while exact.found < len(W):
+        for more in (missing_directions, lone_directions):
+            again = step(np.vstack([exact.network.W, more(X, Y, exact, rng)])[: len(W)])
+            if again.found > exact.found:
+                break
+        else:
             break
         exact = again
     return exact
+
+
+def lone_directions(X: np.ndarray, Y: np.ndarray, exact: ExactWeights, rng: np.random.Generator) -> np.ndarray:
+    """Directions of the units not found, from samples at which no known unit is on and a single other one is.
+
+    Their outputs are parallel, and the unit's weights the solution of a linear system (`one_sparse`). Where that shows
+    fewer units than are missing, those of the regression follow.
+    """
+    known, act = exact.network.W, exact.network.activation
+    if act.homogeneity is None:
+        return missing_directions(X, Y, exact, rng)
+    rest = np.all(X @ known.T <= 0.0, axis=1)
+    lone = one_sparse(X[rest], Y[rest], len(exact.units) - exact.found, rng, act).network.W
+    return np.vstack([lone, missing_directions(X, Y, exact, rng)])
 
 
 def missing_directions(X: np.ndarray, Y: np.ndarray, exact: ExactWeights, rng: np.random.Generator) -> np.ndarray:
@@ -72,13 +105,15 @@ def missing_directions(X: np.ndarray, Y: np.ndarray, exact: ExactWeights, rng: n
 
     The known rows take all of their units' part of the outputs, exactly, and with it their share of the variance.
     """
-    d = X.shape[1]
+    d, missing = X.shape[1], len(exact.units) - exact.found
+    X, Y = X[: OPTIONS.rows], Y[: OPTIONS.rows]
+    if 8 * (n_features(d, 2) + exact.found) > len(X):  # too few samples for a regression
+        return rng.standard_normal((missing, d))
     whitening = Whitening.of(np.zeros(d), X.T @ X / len(X))
     features = hermite_features(whitening.inputs(X), 2)
     start = n_features(whitening.rank, 1)
     rows = np.vstack([features, exact.network.hidden(X).T])
     T2 = np.linalg.lstsq(rows.T, Y, rcond=None)[0][start : len(features)].T * root_factorials(whitening.rank, 2)
-    missing = len(exact.units) - exact.found
     return joint_diagonalise(unpack(T2, whitening.rank, 2), missing, rng).V @ whitening.matrix.T
 
 

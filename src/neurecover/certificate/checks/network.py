@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -10,28 +10,20 @@ from neurecover.certificate.case import Case
 from neurecover.certificate.checks.facts import Facts
 from neurecover.certificate.verdict import Check
 
+if TYPE_CHECKING:
+    from neurecover.certificate.from_labels import Labelled
+
 FIND_WIDTH = "Leave the number of units to be found: n_hidden=None."
 
 
-class Layer(Protocol):
-    """The units of a network, or of a union of halfspaces, and what is known of its inputs."""
-
-    @property
-    def n_units(self) -> int: ...
-    @property
-    def n_inputs(self) -> int: ...
-    @property
-    def rank(self) -> int: ...
-
-
-def units(case: Layer) -> Check:
+def units(case: Facts | Labelled) -> Check:
     """Was any hidden unit found?"""
     seen = case.n_units > 0
     sentence = "Hidden units were found." if seen else "No hidden unit was found: give samples on which one switches."
     return Check("units", seen, case.n_units, 1, sentence)
 
 
-def inputs(case: Layer) -> Check:
+def inputs(case: Facts | Labelled) -> Check:
     """Do the inputs span all dimensions?"""
     rank, d = case.rank, case.n_inputs
     sentence = f"The inputs span all {d} dimensions."

@@ -11,6 +11,7 @@ from neurecover.certificate.verdict import Check
 
 IN_DIGITS = {"single precision": "seven digits: ", "half precision": "three digits: ", "bfloat16": "two digits: "}
 OUTLIERS = "Look at the samples with the largest residuals: a few outliers may decide the fit."
+NO_BIASES = "With biases and offset fixed at zero"
 UNCLIPPED = (
     "Give the outputs as they were before they were clipped or rounded. If they were neither, look for the error in a "
     "few wrong rows or in the inputs."
@@ -72,6 +73,18 @@ def corners(case: Case) -> Check | None:
             f"Next to the kinks the residual is of one sign (p = {p_value:.2g}): the units bend smoothly there. "
             "Try another activation."
         )
+    return Check("structure", p_value >= limit, p_value, limit, sentence)
+
+
+def offset(case: Case) -> Check | None:
+    """Where biases are fixed at zero: has the residual mean zero? Of the name of `structure`, as `shape` is."""
+    if case.bias:
+        return None
+    z, limit = case.mean_z, case.options.significance
+    p_value = min(1.0, len(z) * float(erfc(np.abs(z).max(initial=0.0) / np.sqrt(2.0))))
+    sentence = f"{NO_BIASES}, the residual has mean zero (p = {p_value:.2g})."
+    if p_value < limit:
+        sentence = f"The residual is not noise. {NO_BIASES}, it has a mean (p = {p_value:.2g})."
     return Check("structure", p_value >= limit, p_value, limit, sentence)
 
 

@@ -27,10 +27,8 @@ class AwayFromKinks(View):
     """The samples of a source that are farther than `near` from every kink of a network."""
 
     def __init__(self, samples: Source, model: Model, near: float) -> None:
-        self.parent, self._model, self._near = samples, model, near
-        self.origin = f"{samples.origin} (away from kinks)"
-        self.n_samples = None
-        self.input_names, self.output_names = samples.input_names, samples.output_names
+        super().__init__(samples, "away from kinks")
+        self._model, self._near = model, near
 
     def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
         kept = (sides(self._model, np.asarray(X, dtype=np.float64), self._near) != 0).all(axis=1)

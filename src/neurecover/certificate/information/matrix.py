@@ -94,18 +94,21 @@ class Information:
         """F⁻¹ Σ Jᵀe: by how much the parameters make up for each probe, (P, E)."""
         return self.root @ (self.root.T @ self.cross)
 
-    def score_test(self, noise_variance: float) -> float:
-        """Return the p-value of the residual's correlation with the probes, under noise of this variance.
+    def unexplained(self, T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return score and information (q,), (q, q) of the columns e T, T (E, q), beyond what parameters explain."""
+        P, solved, cross = len(self.F), self.explained @ T, self.cross @ T
+        return T.T @ self.score[P:] - solved.T @ self.score[:P], T.T @ self.own @ T - cross.T @ solved
+
+    def score_test(self, noise_variance: float, own: np.ndarray) -> float:
+        """Return the p-value of the residual's correlation with the probes `own`, under noise of this variance.
 
         Rao's test for adding the probes to the readout: S = gᵀ (F_ee − F_eθ F⁻¹ F_θe)⁻¹ g / σ² is χ² with one degree of
         freedom per probe and output. g is the part of Σ h_e r that no change of the parameters explains.
         """
         if noise_variance <= 0.0:
             return 1.0
-        P, solved = len(self.F), self.explained
-        schur = self.own - self.cross.T @ solved
-        g = self.score[P:] - solved.T @ self.score[:P]
-        scale = np.sqrt(np.maximum(np.diag(self.own), 1e-300))
+        g, schur = self.unexplained(np.eye(self.cross.shape[1])[:, own])
+        scale = np.sqrt(np.maximum(np.diag(self.own)[own], 1e-300))
         values, vectors = np.linalg.eigh(schur / scale / scale[:, None])
         kept = values > 1e-8
         along = vectors[:, kept].T @ (g / scale)

@@ -30,8 +30,11 @@ def probe_test(
 
     Where noise of one variance does not explain it, noise that differs from sample to sample may.
     """
-    p_value = information.score_test(variance)
+    p = information.model.n_outputs
+    e = information.cross.shape[1] // p  # further columns of every output, the probes first
+    own = np.concatenate([np.arange(o * e, o * e + len(probes)) for o in range(p)])
+    p_value = information.score_test(variance, own)
     if p_value >= significance:
         return p_value
-    scores = ProbeScores(information.model, information.free, probes, information.explained)
+    scores = ProbeScores(information.model, information.free, probes, information.explained[:, own])
     return max(p_value, reduce(samples, scores).p_value())

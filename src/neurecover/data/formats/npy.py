@@ -39,9 +39,6 @@ class NpySource(Source):
     def _files(self) -> list[Path]:
         return [Path(str(self._table.filename))]
 
-    def _blocks(self, rows: int) -> Blocks:
-        return self._blocks_from(rows, 0)
-
     def _blocks_from(self, rows: int, start: int) -> Blocks:
         for first in range(start, len(self._table), rows):
             block = _rows(self._table, first, rows)
@@ -67,9 +64,6 @@ class _Pair(Source):
 
     def _files(self) -> list[Path]:
         return [Path(str(table.filename)) for table in (self._X, *self._outputs)]
-
-    def _blocks(self, rows: int) -> Blocks:
-        return self._blocks_from(rows, 0)
 
     def _blocks_from(self, rows: int, start: int) -> Blocks:
         for first in range(start, len(self._X), rows):

@@ -73,9 +73,6 @@ class ParquetSource(Source):
     def _files(self) -> list[Path]:
         return sorted({group.path for group in self._groups})
 
-    def _blocks(self, rows: int) -> Blocks:
-        return self._blocks_from(rows, 0)
-
     def _blocks_from(self, rows: int, start: int) -> Blocks:
         names = list(self.input_names + self.output_names)
         first = 0

@@ -57,9 +57,6 @@ class ZarrSource(Source):
                 self.output_names = (*self.output_names, weight)
         self.n_samples = self._arrays[0].shape[0]
 
-    def _blocks(self, rows: int) -> Blocks:
-        return self._blocks_from(rows, 0)
-
     def _blocks_from(self, rows: int, start: int) -> Blocks:
         chunk = self._arrays[0].chunks[0]
         if rows > chunk:

@@ -1,7 +1,7 @@
 """Answers of a model saved in a file, so that no query is made twice.
 
 The file is a line of text that says how many inputs and outputs a row has, then rows of float64, x and y together,
-each batch written as it is answered. A run that is interrupted and started again makes the same queries, finds
+those of every call written as it is answered. A run that is interrupted and started again makes the same queries, finds
 their answers here and continues where it was. A row that was written only in part is cut off.
 """
 
@@ -13,21 +13,30 @@ from pathlib import Path
 
 import numpy as np
 
+from neurecover.data.oracles.calls import Arrived
+
 _MAGIC = "neurecover answers 1"
 
 
 class SavedAnswers:
-    """`saved(X)` are the answers (n, p), from the file if it has them, else from `ask`.
+    """`saved(X)` are the answers (n, p), from the file if it has them, else from `ask(X, arrived)`.
+
+    `ask` hands the answers of each of its calls to `arrived`, which writes them.
 
     Memory grows with the number of different queries, by 8 (d + p) bytes and an entry of a dictionary each.
     """
 
-    def __init__(self, ask: Callable[[np.ndarray], np.ndarray], n_inputs: int, path: str | Path) -> None:
+    def __init__(self, ask: Callable[[np.ndarray, Arrived], np.ndarray], n_inputs: int, path: str | Path) -> None:
         self._ask, self._d, self._path = ask, n_inputs, Path(path)
         self._known: dict[bytes, np.ndarray] = {}
         self._p: int | None = None
         if self._path.exists():
             self._read()
+
+    @property
+    def path(self) -> Path:
+        """Where the answers are."""
+        return self._path
 
     def __len__(self) -> int:
         return len(self._known)
@@ -37,10 +46,7 @@ class SavedAnswers:
         keys = [row.tobytes() for row in X]
         new = {key: i for i, key in enumerate(keys) if key not in self._known}
         if new:
-            asked = X[list(new.values())]
-            answers = np.asarray(self._ask(asked), dtype=np.float64).reshape(len(asked), -1)
-            self._write(asked, answers)
-            self._known.update(zip(new, answers))
+            self._ask(X[list(new.values())], self._write)
         return np.array([self._known[key] for key in keys])
 
     def _read(self) -> None:
@@ -61,6 +67,7 @@ class SavedAnswers:
             os.truncate(self._path, start + 8 * whole * (d + p))
 
     def _write(self, X: np.ndarray, Y: np.ndarray) -> None:
+        Y = np.asarray(Y, dtype=np.float64).reshape(len(X), -1)
         if self._p is None:
             self._p = Y.shape[1]
             self._path.write_text(f"{_MAGIC} {self._d} {self._p}\n", encoding="ascii")
@@ -68,3 +75,4 @@ class SavedAnswers:
             raise ValueError(f"{self._path} keeps {self._p} outputs per answer. Got {Y.shape[1]} instead.")
         with self._path.open("ab") as file:
             file.write(np.hstack([X, Y]).astype("<f8").tobytes())
+        self._known.update((x.tobytes(), y) for x, y in zip(X, Y))

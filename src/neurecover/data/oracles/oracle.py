@@ -5,7 +5,6 @@ put to the model in one call, so row i is the same for every block size and ever
 """
 
 import copy
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,14 +13,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from neurecover.data.oracles.answers import SavedAnswers
+from neurecover.data.oracles.calls import Calls
 from neurecover.data.oracles.frame import Frame
 from neurecover.data.oracles.libraries import as_function
 from neurecover.data.source import Blocks, Source, WeightedBlocks, check_real, numbered
-from neurecover.exceptions import RefusedError, UnsolvableError
+from neurecover.exceptions import RefusedError
 from neurecover.random import RandomStateLike, as_generator
 
 CHUNK = 4096  # rows drawn and asked at a time: part of what a seed means, so it stays
-PAUSE = 0.5  # seconds before a failed query is repeated
 
 Distribution = Callable[[np.random.Generator, int, int], np.ndarray]
 
@@ -46,6 +45,9 @@ class Oracle(Source):
     batch : the number of rows per call of the model.
     keep : a file that saves the answers: no query is made twice, in this run or a later one.
     retries : how often a query is repeated after a failure that may be temporary (OSError, TimeoutError).
+    in_flight : the number of calls at the same time, for a model that may be called from several threads.
+    queries_per_second : the largest number of rows asked per second.
+    max_queries, max_seconds : the largest number of queries, of all runs together, and the largest time of a run.
     random_state : the seed of the rows.
     """
 
@@ -62,21 +64,31 @@ class Oracle(Source):
         batch: int | None = None,
         keep: str | Path | None = None,
         retries: int = 2,
+        in_flight: int = 1,
+        queries_per_second: float | None = None,
+        max_queries: int | None = None,
+        max_seconds: float | None = None,
         random_state: RandomStateLike = None,
     ) -> None:
         way = as_function(model, output)
-        if batch is not None and batch < 1:
-            raise ValueError(f"A batch holds at least one row. Got batch={batch} instead.")
+        if max_seconds is not None and not max_seconds >= 0.0:
+            raise ValueError(f"max_seconds needs a number of seconds from 0. Got {max_seconds!r} instead.")
         self.frame = way.frame if like is None else Frame.like(like)
         d = _width(n_inputs, way.n_inputs, None if self.frame is None else len(self.frame.mean))
         self.origin = "the oracle"
-        self._model, self.single, self._retries = way.ask, way.single, retries
-        self._kept = None if keep is None else SavedAnswers(self._put, d, keep)
+        self.single, self.max_seconds = way.single, max_seconds
+        self.calls = Calls(
+            way.ask,
+            batch=batch,
+            in_flight=in_flight,
+            per_second=queries_per_second,
+            most=max_queries,
+            retries=retries,
+        )
+        self.saved = None if keep is None else SavedAnswers(self.calls, d, keep)
         self.bounds = None if bounds is None else _checked_bounds(bounds, d)
         self._distribution = distribution or self._drawn
         self._entropy = int(as_generator(random_state, "oracle").integers(2**63))
-        self._asked = [0]
-        self.batch = batch
         self.n_samples = _sample_count(n_samples)
         self.input_names = numbered("x", d)
         probe = self._inputs(0)[:2]
@@ -88,7 +100,7 @@ class Oracle(Source):
     @property
     def queries(self) -> int:
         """The number of queries so far, by this oracle and by all that `with_samples` made of it."""
-        return self._asked[0]
+        return self.calls.answered
 
     def ask(self, X: ArrayLike) -> np.ndarray:
         """Return the model's answers (n, p) to the queries X (n, d)."""
@@ -151,39 +163,7 @@ class Oracle(Source):
         return low + np.minimum(beyond, 2.0 * (high - low) - beyond)
 
     def _answer(self, X: np.ndarray) -> np.ndarray:
-        if self.batch is not None and len(X) > self.batch:
-            return np.concatenate([self._answer(X[i : i + self.batch]) for i in range(0, len(X), self.batch)])
-        return self._put(X) if self._kept is None else self._kept(X)
-
-    def _put(self, X: np.ndarray) -> np.ndarray:
-        """Query the model itself, again after a failure that may be temporary."""
-        for left in range(self._retries, -1, -1):
-            try:
-                # The model receives its own copy: one that works in place must not change the inputs on record.
-                Y = np.asarray(self._model(X.copy()))
-                break
-            except (OSError, TimeoutError):
-                if left == 0:
-                    raise
-                time.sleep(PAUSE)
-            except UnsolvableError as error:
-                raise RefusedError(str(error)) from error
-            except ValueError as error:
-                if not self._asked[0]:
-                    raise ValueError(f"The model fails on {len(X)} rows of {X.shape[1]} inputs: {error}") from error
-                reach = float(np.abs(X).max(initial=0.0))
-                raise RefusedError(
-                    f"The model refused queries of size up to {reach:.3g}: {str(error).rstrip('.')}. Ask for samples "
-                    "within what it takes: recover(oracle, n_samples=...)."
-                ) from error
-        self._asked[0] += len(X)
-        check_real(Y.dtype, "the model's answer", labels=True)
-        if Y.ndim not in (1, 2) or len(Y) != len(X) or Y.shape[1:] == (0,):
-            raise ValueError(
-                f"The model was asked {len(X)} rows, to be answered with shape ({len(X)},) or ({len(X)}, p). "
-                f"Got shape {Y.shape} instead."
-            )
-        return Y.reshape(len(X), -1)
+        return self.calls(X) if self.saved is None else self.saved(X)
 
 
 # The public name: `nr.oracle(model)`, as `nr.open(path)`.

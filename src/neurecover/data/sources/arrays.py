@@ -52,9 +52,6 @@ class ArraySource(Source):
         same._weight = weight
         return same
 
-    def _blocks(self, rows: int) -> Blocks:
-        return self._blocks_from(rows, 0)
-
     def _weighted_blocks(self, rows: int) -> WeightedBlocks:
         for first, (X, Y) in zip(range(0, len(self._X), rows), self._blocks(rows)):
             yield X, Y, None if self._weight is None else self._weight[first : first + rows]

@@ -25,9 +25,6 @@ class SparseSource(Source):
         self.n_samples = len(Y)
         self.input_names, self.output_names = numbered("x", self._X.shape[1]), numbered("y", self._Y.shape[1])
 
-    def _blocks(self, rows: int) -> Blocks:
-        return self._blocks_from(rows, 0)
-
     def _blocks_from(self, rows: int, start: int) -> Blocks:
         for first in range(start, len(self._Y), rows):
             yield self._X[first : first + rows].toarray(), self._Y[first : first + rows]

@@ -21,13 +21,8 @@ class Rows(View):
     """The rows i of a parent with u_i < fraction, or the others; u_i is the i-th double of the seed."""
 
     def __init__(self, parent: Source, fraction: float, seed: np.random.SeedSequence, *, below: bool) -> None:
-        self.parent = parent
-        self._fraction = fraction
-        self._seed = seed
-        self._below = below
-        self.origin = f"{parent.origin} ({'held-out' if below else 'training'} rows)"
-        self.input_names = parent.input_names
-        self.output_names = parent.output_names
+        super().__init__(parent, f"{'held-out' if below else 'training'} rows")
+        self._fraction, self._seed, self._below = fraction, seed, below
         self.n_samples = None if parent.n_samples is None else self._count(parent.n_samples)
         if self.n_samples == 0:
             raise ValueError(
@@ -58,10 +53,8 @@ class Kept(View):
     """The rows that a division holds out, or all others."""
 
     def __init__(self, parent: Source, division: Division, *, held_out: bool) -> None:
-        self.parent, self._division, self._held_out = parent, division, held_out
-        self.origin = f"{parent.origin} ({'held-out' if held_out else 'training'} rows)"
-        self.input_names, self.output_names = parent.input_names, parent.output_names
-        self.n_samples = None
+        super().__init__(parent, f"{'held-out' if held_out else 'training'} rows")
+        self._division, self._held_out = division, held_out
 
     def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
         mine = self._division.held_out(X, Y) == self._held_out

@@ -16,6 +16,11 @@ class View(Source):
 
     parent: Source
 
+    def __init__(self, parent: Source, what: str = "", n_samples: int | None = None) -> None:
+        self.parent, self.n_samples = parent, n_samples
+        self.origin = f"{parent.origin} ({what})" if what else parent.origin
+        self.input_names, self.output_names = parent.input_names, parent.output_names
+
     def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
         """Return X and Y of a block as the view has them, and a mask of the rows it keeps, None for all."""
         raise NotImplementedError

@@ -23,8 +23,8 @@ class WeightedRows(View):
     """The rows of a source whose last output is their weight, w times `scale`; those of weight zero are left out."""
 
     def __init__(self, parent: Source, scale: float = 1.0) -> None:
-        self.parent, self.scale, self.origin, self.n_samples = parent, scale, parent.origin, None
-        self.input_names, self.output_names = parent.input_names, parent.output_names[:-1]
+        super().__init__(parent)
+        self.scale, self.output_names = scale, parent.output_names[:-1]
 
     @property
     def weighted(self) -> bool:
@@ -62,8 +62,7 @@ class Unweighted(View):
     """The rows of a source without their weights."""
 
     def __init__(self, parent: Source) -> None:
-        self.parent, self.origin, self.n_samples = parent, parent.origin, parent.n_samples
-        self.input_names, self.output_names = parent.input_names, parent.output_names
+        super().__init__(parent, n_samples=parent.n_samples)
 
     @property
     def weighted(self) -> bool:
@@ -79,12 +78,6 @@ class Unweighted(View):
 def without_weights(source: Source) -> Source:
     """Return the source without weights."""
     return Unweighted(source) if source.weighted else source
-
-
-def design_effect(source: Source) -> float:
-    """Return Kish's n Σ w²/(Σ w)²: how much more a weighted mean varies than a plain one under noise of equal size."""
-    weight = source.weights()
-    return 1.0 if weight is None else float(len(weight) * (weight @ weight) / weight.sum() ** 2)
 
 
 def moderate_weights(source: ArraySource) -> ArraySource:

@@ -44,23 +44,13 @@ class Whitening:
         """Return z for every row of X."""
         return (np.asarray(X, dtype=np.float64) - self.mean) @ self.matrix
 
-    def unit_map(self) -> np.ndarray:
-        """Return B with (w, b) = B (w_z, b_z), (d + 1, r + 1)."""
-        d, r = self.matrix.shape
-        B = np.zeros((d + 1, r + 1))
-        B[:d, :r], B[d, :r], B[d, r] = self.matrix, -self.mean @ self.matrix, 1.0
-        return B
-
 
 class Mapped(View):
     """A source whose inputs, those of `parent`, go through a whitening."""
 
     def __init__(self, parent: Source, whitening: Whitening) -> None:
-        self.parent, self._whitening = parent, whitening
-        self.origin = f"{parent.origin} (whitened)"
-        self.n_samples = parent.n_samples
-        self.input_names = tuple(f"z{j}" for j in range(whitening.rank))
-        self.output_names = parent.output_names
+        super().__init__(parent, "whitened", parent.n_samples)
+        self._whitening, self.input_names = whitening, tuple(f"z{j}" for j in range(whitening.rank))
 
     def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
         return self._whitening.inputs(X), Y, None

@@ -24,6 +24,7 @@ class Box:
     `ask` receives at most `batch` rows at a time and at most `budget` rows in all. With a `frame`, a query z is sent as
     x = mean + z·spread. `single` says that the oracle rounds its inputs to single precision; this is also detected.
     `limits` say where it may be queried; the callers keep to them. `options` go with the oracle to all that query it.
+    `affordable` says how many rows it may still be asked, in the time there is.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Box:
         single: bool = False,
         limits: Limits = EVERYWHERE,
         options: QueryOptions | None = None,
+        affordable: Callable[[], float] = lambda: np.inf,
     ) -> None:
         for name, value in (("n_inputs", n_inputs), ("batch", batch), ("budget", budget)):
             if value is not None and value < 1:
@@ -44,11 +46,11 @@ class Box:
         self.n_inputs = n_inputs
         self.limits = limits
         self.options = options or QueryOptions()
-        self.budget = budget
+        self.budget, self.reserved = budget, 0  # reserved are queries kept back for what comes after the search
         self.whitening = None if frame is None else frame.whitening
         self._frame, self._single = frame, single
         self.queries = 0
-        self._ask = ask
+        self._ask, self._affordable = ask, affordable
         self._batch = batch
         self._n_outputs: int | None = None
         self._resolution: Resolution | None = None
@@ -57,7 +59,7 @@ class Box:
         X = np.asarray(X, dtype=float)
         if X.ndim != 2 or X.shape[1] != self.n_inputs:
             raise ValueError(f"expected queries of shape (n, {self.n_inputs}). Got shape {X.shape} instead.")
-        if self.budget is not None and self.queries + len(X) > self.budget:
+        if self.budget is not None and self.queries + len(X) > self.budget - self.reserved:
             raise UnsolvableError(f"The budget of {self.budget} queries is used up: give a larger query_budget.")
         rows = self._batch or max(len(X), 1)
         answers = [self._answer(X[start : start + rows]) for start in range(0, len(X), rows)]
@@ -79,6 +81,12 @@ class Box:
             self(np.zeros((1, self.n_inputs)))
         assert self._n_outputs is not None
         return self._n_outputs
+
+    @property
+    def affordable(self) -> float:
+        """The number of queries that the budgets of queries and of time leave for the search."""
+        left = np.inf if self.budget is None else self.budget - self.reserved - self.queries
+        return max(min(left, self._affordable()), 0.0)
 
     @property
     def resolution(self) -> float:

@@ -174,11 +174,10 @@ def sample_answers(box: Box, n_units: int, rng: np.random.Generator) -> ArraySou
     """Query x ~ N(0, I) often enough to fit `n_units` units; return the samples."""
     options = box.options.shallow
     parameters = n_units * (box.n_inputs + 1 + box.n_outputs) + (box.n_inputs + 1) * box.n_outputs
-    count = (
-        int(parameters * np.clip(options.answers_work / parameters**2, options.answers_least, options.answers_most))
-        // box.n_outputs
-        + 64
-    )
+    per_parameter = np.clip(options.answers_work / parameters**2, options.answers_least, options.answers_most)
+    affordable = options.answers_share * box.affordable * box.n_outputs / parameters
+    per_parameter = min(per_parameter, max(affordable, options.answers_least))
+    count = int(parameters * per_parameter) // box.n_outputs + 64
     X = box.limits.pull_inside(rng.standard_normal((count, box.n_inputs)))
     X = box.round_queries(X.astype(np.float32).astype(float))
     return ArraySource(X, box(X))

@@ -69,6 +69,7 @@ class ShallowOptions:
     guess: int = 8  # units assumed then
     answers_least: float = 4.0  # per parameter of a fit
     answers_most: float = 100.0  # the same where they cost little time
+    answers_share: float = 0.5  # of what the budgets leave: single units and the certificate ask after the fit
     answers_work: float = 3e6  # answers times parameters between the two
     doubtful: float = 1e-3  # error of a row after the fit from which the unit may not exist
     neighbours: float = 0.1  # distance of unit rows with their biases that may be one unit

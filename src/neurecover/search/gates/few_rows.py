@@ -55,8 +55,8 @@ def with_units_of_few_rows(fit: Fit, setting: Setting, options: GateOptions = DE
     if away.relative >= EXACT:
         return None
     away = narrowest(away)
-    found = (_explained(one, whole, setting.task.n_hidden, options) for one in (settle(away, setting).fit, away))
-    return next(filter(None, found), None)
+    found = _explained(away, whole, setting.task.n_hidden, options)
+    return found or _explained(settle(away, setting).fit, whole, setting.task.n_hidden, options)
 
 
 def _explained(away: Fit, whole: Samples, n_hidden: int, options: GateOptions) -> Fit | None:
@@ -66,8 +66,17 @@ def _explained(away: Fit, whole: Samples, n_hidden: int, options: GateOptions) -
         return None
     base, affine = student.reads(1)[0], np.zeros((student.n_base - 1, student.n_outputs))
     affine[: base - 1] = student.theta[1:base]
-    Y = whole.Y - whole.F[:, 1:] @ affine
-    state = State(whole.F, Y, student.V[0], student.theta[base:].T, student.theta[0], options)
+    V, A = student.V[0].copy(), student.theta[base:].T
+    if student.skips:
+        # relu(z) = z + relu(−z): beside an affine part the samples on a unit's lesser side alone say what it is.
+        more = (away.point.samples.F @ V.T > 0.0).mean(axis=0) > 0.5
+        affine += V[more, 1:].T @ A.T[more]
+        student.theta[0]
+        constant = student.theta[0] + A[:, more] @ V[more, 0]
+        V[more] = -V[more]
+    else:
+        constant = student.theta[0]
+    state = State(whole.F, whole.Y - whole.F[:, 1:] @ affine, V, A, constant, options)
     found = explain_all(state, n_hidden, deadline)
     if found is None:
         return None

@@ -142,7 +142,7 @@ class ProbeScores(Statistic):
 
 
 class SerialResiduals(Statistic):
-    """Per output Σ r², and Σ r_i r_{i+1} with Σ r_i² r_{i+1}² over neighbours in the order of the rows.
+    """Per output Σ r and Σ r², and over neighbours a, b in the order of the rows what gives Σ (a − m)(b − m) for any m.
 
     Neighbours on either side of a block are left out, so the sums depend a little on the size of the blocks.
     """
@@ -150,19 +150,39 @@ class SerialResiduals(Statistic):
     def __init__(self, model: Model) -> None:
         self.model = model
         self.settings = {"theta": parameters(model)}
-        names = ("squared", "products", "products_squared")
-        self.sums = {"n": np.zeros((), dtype=np.int64)} | {name: np.zeros(model.n_outputs) for name in names}
-        self.row_bytes = 8 * (4 * model.n_outputs + 2 * int(np.sum(model.n_hidden)))
+        names = ("total", "squared", "ends", "ends_squared", "products", "mixed", "products_squared")
+        self.sums = {"n": np.zeros((), dtype=np.int64), "pairs": np.zeros((), dtype=np.int64)}
+        self.sums |= {name: np.zeros(model.n_outputs) for name in names}
+        self.row_bytes = 8 * (5 * model.n_outputs + 2 * int(np.sum(model.n_hidden)))
 
     def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
         (R,) = by_root(weight, Y - self.model(X))
-        pairs = R[1:] * R[:-1]
+        a, b = R[1:], R[:-1]
+        pairs = a * b
         self._count(len(X), weight)
+        self.sums["pairs"] += len(pairs)
+        self.sums["total"] += R.sum(axis=0)
         self.sums["squared"] += np.einsum("no,no->o", R, R)
+        self.sums["ends"] += a.sum(axis=0) + b.sum(axis=0)
+        self.sums["ends_squared"] += np.einsum("no,no->o", a, a) + np.einsum("no,no->o", b, b)
         self.sums["products"] += pairs.sum(axis=0)
+        self.sums["mixed"] += np.einsum("no,no->o", pairs, a + b)
         self.sums["products_squared"] += np.einsum("no,no->o", pairs, pairs)
 
     def z(self) -> np.ndarray:
-        """Return Σ r_i r_{i+1} in its standard deviations under independence, whatever the variances; (p,)."""
-        return self.sums["products"] / np.sqrt(np.maximum(self.sums["products_squared"], 1e-300))
+        """Return Σ (a − m)(b − m) in its standard deviations under independence, whatever the variances; (p,).
+
+        m is the mean of all residuals: those of a wrong network without biases have one, and are no less independent.
+        """
+        s, m, count = self.sums, self.sums["total"] / max(self.n, 1), float(self.sums["pairs"])
+        products = s["products"] - m * s["ends"] + count * m**2
+        # (a − m)²(b − m)² = a²b² − 2m ab(a + b) + m²(a² + b² + 4ab) − 2m³(a + b) + m⁴
+        squared = s["products_squared"] - 2.0 * m * s["mixed"] + m**2 * (s["ends_squared"] + 4.0 * s["products"])
+        squared += count * m**4 - 2.0 * m**3 * s["ends"]
+        return np.asarray(products / np.sqrt(np.maximum(squared, 1e-300)))
+
+    def mean_z(self) -> np.ndarray:
+        """Return the mean residual in its standard errors, (p,)."""
+        m = self.sums["total"] / max(self.n, 1)
+        return np.asarray(self.sums["total"] / np.sqrt(np.maximum(self.sums["squared"] - self.n * m**2, 1e-300)))

@@ -3,11 +3,13 @@
     F = Σ JᵀJ,    g = Σ Jᵀr,    Σ r²  per output.
 
 `probes` are hidden units that the network does not have, (e, d) or with biases last (e, d + 1): their values on every
-output are further columns of J, and do not enter the residual. The residual is formed sample by sample, never as a
-difference of sums, so that it keeps its digits at the level of rounding.
+output are further columns of J, and do not enter the residual; so are the columns of `lacks`. The residual is formed
+sample by sample, never as a difference of sums, so that it keeps its digits at the level of rounding.
 """
 
 from __future__ import annotations
+
+from typing import Protocol
 
 import numpy as np
 
@@ -27,24 +29,36 @@ from neurecover.statistics.fits.gate_pairs import PIECE, add_gate_pairs, feature
 from neurecover.statistics.fits.regions import Regions, can_divide, divide
 
 
+class Lacks(Protocol):
+    """Columns that a network may lack, as a function of its inputs."""
+
+    def __len__(self) -> int: ...
+    def __call__(self, X: np.ndarray) -> np.ndarray: ...
+
+
 class InformationSums(Statistic):
     """The sums at any network, from the rows of J: the `free` parameters in the order of `models.parameters`, then the
-    probes, output by output.
+    probes and the columns of `lacks`, output by output.
     """
 
-    def __init__(self, model: Model, bias: bool = True, probes: np.ndarray | None = None) -> None:
-        self.model, self.free = model, free_parameters(model, bias)
+    def __init__(
+        self, model: Model, bias: bool = True, probes: np.ndarray | None = None, lacks: Lacks | None = None
+    ) -> None:
+        self.model, self.free, self.lacks = model, free_parameters(model, bias), lacks
         self.probes = np.empty((0, model.n_inputs + 1)) if probes is None else probes
         self.settings = {"theta": parameters(model), "probes": self.probes}
-        self.size = len(self.free) + model.n_outputs * len(self.probes)
+        self.n_further = len(self.probes) + (0 if lacks is None else len(lacks))
+        self.size = len(self.free) + model.n_outputs * self.n_further
         self.sums = {"n": np.zeros((), dtype=np.int64), "rr": np.zeros(model.n_outputs)}
         self._begin(bias)
 
     @staticmethod
-    def of(model: Model, bias: bool = True, probes: np.ndarray | None = None) -> InformationSums:
+    def of(
+        model: Model, bias: bool = True, probes: np.ndarray | None = None, lacks: Lacks | None = None
+    ) -> InformationSums:
         """Return empty sums; bias=False fixes the biases. Those of one hidden layer do not grow with the outputs."""
         gated = not isinstance(model, Composite) and model.depth == 1
-        return (GatedSums if gated else InformationSums)(model, bias, probes)
+        return (GatedSums if gated else InformationSums)(model, bias, probes, lacks)
 
     def _begin(self, bias: bool) -> None:
         self.sums |= {"jj": np.zeros((self.size, self.size), order="F"), "jr": np.zeros(self.size)}  # a lower triangle
@@ -55,8 +69,8 @@ class InformationSums(Statistic):
         R, J = Y - self.model(X), jacobian(self.model, X)
         if len(self.free) < J.shape[2]:
             J = J[:, :, self.free]
-        if len(self.probes):
-            values = probe_values(self.model.activation, self.probes, X)
+        if self.n_further:
+            values = self._further(X)
             own = np.einsum("ne,oq->noqe", values, np.eye(R.shape[1])).reshape(*R.shape, -1)
             J = np.concatenate([J, own], axis=2)
         J, R = by_root(weight, J, R)
@@ -66,8 +80,13 @@ class InformationSums(Statistic):
         self.sums["jr"] += rows @ R.ravel()
         self.sums["rr"] += np.einsum("ij,ij->j", R, R)
 
+    def _further(self, X: np.ndarray) -> np.ndarray:
+        """Return the columns that the network lacks, (n, e)."""
+        values = probe_values(self.model.activation, self.probes, X)
+        return values if self.lacks is None else np.hstack([values, self.lacks(X)])
+
     def information(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return F and g, probes included."""
+        """Return F and g, further columns included."""
         return symmetric(self.sums["jj"]), self.sums["jr"]
 
 
@@ -86,8 +105,8 @@ class GatedSums(InformationSums):
         assert isinstance(self.model, Layered)
         self.student = student = as_student(self.model, bias)
         (m, D), p = student.V[0].shape, student.n_outputs
-        q = len(student.theta) + len(self.probes)
-        self.degree = None if len(self.probes) else student.activation.homogeneity or None
+        q = len(student.theta) + self.n_further
+        self.degree = None if self.n_further else student.activation.homogeneity or None
         self.sums |= {"hh": np.zeros((q, q)), "hr": np.zeros((q, p)), "mr": np.zeros((m * D, p))}
         self.sums["pairs"] = no_pairs(m, D)
         self._divides = can_divide(student.activation, m)
@@ -105,8 +124,8 @@ class GatedSums(InformationSums):
         h, gates = student.activation.with_derivative(Z)
         h = np.hstack([F[:, : student.reads(1)[0]], h])
         R = Y - h @ student.theta
-        if len(self.probes):
-            h = np.hstack([h, probe_values(student.activation, self.probes, X)])
+        if self.n_further:
+            h = np.hstack([h, self._further(X)])
         F, h, R = by_root(weight, F, h, R)
         self._count(len(X), weight)
         sums["hh"] += h.T @ h
@@ -143,7 +162,7 @@ class GatedSums(InformationSums):
         F[:size, :size] = mm
         F[:size, :size].reshape(m, D, m, D)[...] *= (A.T @ A)[:, None, :, None]
         g[:size] = np.einsum("jdo,oj->jd", s["mr"].reshape(m, D, -1), A).ravel()
-        e, probes = len(self.probes), student.n_parameters
+        e, probes = self.n_further, student.n_parameters
         for o in range(p):
             own = np.r_[size + o * q : size + (o + 1) * q, probes + o * e : probes + (o + 1) * e]
             F[np.ix_(own, own)], g[own] = s["hh"], s["hr"][:, o]

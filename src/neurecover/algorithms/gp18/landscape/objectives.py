@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 from neurecover.exceptions import UnsolvableError
+from neurecover.tensors import whitening
 from neurecover.tensors.packing import checked, unpack
-from neurecover.tensors.power import whitening
 
 GAMMA = 0.01  # "e.g. c = 0.01 suffices" [GP18, Theorem 11]
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]

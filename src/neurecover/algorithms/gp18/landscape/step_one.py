@@ -19,8 +19,7 @@ from neurecover.algorithms.gp18.landscape.objectives import one_by_one, simultan
 from neurecover.data import Source, reduce
 from neurecover.exceptions import UnsolvableError
 from neurecover.statistics import HermiteSums, regression_degree
-from neurecover.tensors import best_weights, decompose, span, unpack
-from neurecover.tensors.power import whitened
+from neurecover.tensors import best_weights, decompose, span, unpack, whitened
 
 PATHS = {"tensor": (2, 3), "one_by_one": (2, 4), "simultaneous": (2, 4)}
 _STARTS = 10  # of the simultaneous landscape

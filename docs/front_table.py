@@ -1,0 +1,91 @@
+"""The table of the front pages, from saved tables: what was measured, our figure, the best other one, the command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from neurecover.experiment import read_rows
+
+FOLDER = Path(__file__).parent / "results"
+BEGIN, END = "<!-- results: written by docs/make_figures.py -->", "<!-- end of results -->"
+HEAD = ("what", "neurecover", "best other", "command")
+
+
+def front_table() -> list[str]:
+    """Return the lines of the table; a row whose saved table is missing is left out."""
+    rows = [row for row in _rows() if row is not None]
+    return [_line(HEAD), "|" + "---|" * len(HEAD), *map(_line, rows)]
+
+
+def with_table(text: str) -> str:
+    """Return a page with the table between its two marks."""
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    return "\n".join([f"{before}{BEGIN}", "", *front_table(), "", f"{END}{after}"])
+
+
+def _line(cells: tuple[str, ...]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _table(name: str) -> list[dict[str, str]]:
+    path = FOLDER / f"{name}.csv"
+    return read_rows(path) if path.exists() else []
+
+
+def _rows() -> Iterator[tuple[str, ...] | None]:
+    yield _queried("extract", "784-128-1")
+    yield _queried("extract-deep", "40-20-10-10-1")
+    yield from _attacked()
+    yield _trained()
+    yield _noisy()
+    yield _hostile()
+
+
+def _queried(table: str, network: str) -> tuple[str, ...] | None:
+    for row in _table(table):
+        if row["network"] == network:
+            ours = f"{int(row['median queries']):,} queries, error {row['largest error']}, widths found"
+            other = f"{row['published']}, widths told [1]"
+            return f"weights of a {network} network by queries", ours, other, f"`neurecover bench {table}`"
+    return None
+
+
+def _attacked() -> Iterator[tuple[str, ...]]:
+    """Of the networks that others attacked, yield the largest that came back exact."""
+    exact = [row for row in _table("published") if row["verdict"] == "exact" and row["file"] != "trained here"]
+    for row in sorted(exact, key=lambda row: int(row["weights"]))[-1:]:
+        ours = f"{float(row['CPU seconds']):.0f} s, {int(row['queries']):,} queries, error {row['largest error']}"
+        what = f"a public MNIST model, {row['network']}, {int(row['weights']):,} weights"
+        yield what, ours, f"{row['published']} [2]", "`neurecover bench published`"
+
+
+def _trained() -> tuple[str, ...] | None:
+    rows = _table("deep-peers")
+    if not rows:
+        return None
+    seeds, ours, theirs = (sum(int(row[key]) for row in rows) for key in ("seeds", "recover solves", "PyTorch solves"))
+    what = "weights from samples alone, one to three hidden layers"
+    other = f"{theirs} of {seeds}: PyTorch (Adam, then L-BFGS) with ten times the time"
+    return what, f"{ours} of {seeds}", other, "`neurecover bench deep-peers`"
+
+
+def _noisy() -> tuple[str, ...] | None:
+    rows = _table("noise")
+    if not rows:
+        return None
+    inside, total = (sum(int(row[key]) for row in rows) for key in ("parameters in 95 % interval", "parameters"))
+    return "95 % intervals of noisy weights hold the truth", f"{inside / total:.1%}", "none", "`neurecover bench noise`"
+
+
+def _hostile() -> tuple[str, ...] | None:
+    rows = _table("torture")
+    if not rows:
+        return None
+    runs, false = sum(int(row["runs"]) for row in rows), 0
+    for verdict in ("exact", "statistical"):
+        kinds = (verdict, f"{verdict} and true", f"{verdict} but for what it excludes")
+        said, true, excluded = (sum(int(row[kind]) for row in rows) for kind in kinds)
+        false += said - true - excluded
+    return f"false claims in {runs:,} hostile problems", str(false), "none", "`neurecover bench torture`"

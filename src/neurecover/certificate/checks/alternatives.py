@@ -1,0 +1,44 @@
+"""Does a larger model with a name object? Of the name of `structure`, all of which have to pass."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from neurecover.certificate.case import Case
+from neurecover.certificate.residuals.alternatives import ACTIVATION, CURVED, LINEAR
+from neurecover.certificate.verdict import Check
+
+WITH_LINE = "Recover with affine='auto', which adds a linear term where the samples call for one."
+WITH_CURVES = "Add the squares of the inputs as columns, or let more units follow the curve: n_hidden=None."
+WITH_OTHERS = "Try another activation, or activation='auto'."
+
+
+def linear_term(case: Case) -> Check | None:
+    """Would a linear term beside the units explain nothing but noise?"""
+    return _nested(case, LINEAR, "a linear term", WITH_LINE)
+
+
+def curvature(case: Case) -> Check | None:
+    """Would squares and products of the inputs explain nothing but noise?"""
+    return _nested(case, CURVED, "a square or product of the inputs", WITH_CURVES)
+
+
+def other_activation(case: Case) -> Check | None:
+    """Would units that leak or whose kinks are rounded explain nothing but noise?"""
+    return _nested(case, ACTIVATION, "a leak or a rounding of the units' function", WITH_OTHERS)
+
+
+def _nested(case: Case, name: str, words: str, remedy: str) -> Check | None:
+    """Return the check of one alternative, which says what it would have seen."""
+    test = next((test for test in case.nested if test.name == name and test.n_columns), None)
+    if test is None:
+        return None
+    good = test.p_value >= test.level
+    size = float(np.sqrt(case.variance * test.seen / case.n_equations))
+    sentence = (
+        f"Beside the network {words} takes up no more than noise (p = {test.p_value:.2g}); one of rms {size:.1g} would "
+        "be seen nine times in ten."
+    )
+    if not good:
+        sentence = f"The residual is not noise alone: beside the network it follows {words} (p = {test.p_value:.2g})."
+    return Check("structure", good, test.p_value, test.level, sentence, remedy)

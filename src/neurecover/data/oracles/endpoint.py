@@ -1,0 +1,209 @@
+"""A model behind HTTP: rows of inputs are posted as JSON, rows of outputs come back as JSON.
+
+Numbers are written with all the digits of double precision, and read with as many as the endpoint sends.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from email.utils import parsedate_to_datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from neurecover.data.oracles.calls import BusyError
+from neurecover.data.oracles.oracle import Oracle
+from neurecover.exceptions import RefusedError
+from neurecover.models.formats.libraries import optional
+from neurecover.random import RandomStateLike
+from neurecover.solve import afford, limit
+
+Request = Callable[[np.ndarray], Any]
+Response = Callable[[Any], ArrayLike]
+
+# The forms of request and response in use, by the names of their fields.
+FORMS = {"inputs": "outputs", "instances": "predictions"}
+_SHOWN = 120  # characters of an answer that an error shows
+_BUSY = {408, 425, 429, 500, 502, 503, 504}  # statuses that may pass
+_LEAST = 1.0  # seconds that a call may take however little time is left
+
+
+class Endpoint:
+    """`model(X)` posts one request for the rows X (n, d) and returns the answers (n, p)."""
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        form: str = "inputs",
+        request: Request | None = None,
+        response: Response | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float = 30.0,
+        in_flight: int = 1,
+    ) -> None:
+        self._httpx = optional("httpx", "A model behind a URL", "http")
+        if not re.match(r"https?://[^/]", url):
+            raise ValueError(f"A URL begins with http:// or https:// and names a host. Got {url!r} instead.")
+        if form not in FORMS:
+            raise ValueError(f"form is one of {', '.join(FORMS)}; for others give request and response. Got {form!r}.")
+        if not timeout > 0.0:
+            raise ValueError(f"timeout needs a number of seconds above 0. Got {timeout!r} instead.")
+        self.url, self._timeout = url, timeout
+        self._request = request or (lambda X: {form: X.tolist()})
+        self._response = response or (lambda answer: _rows(answer, FORMS[form]))
+        self._client = self._httpx.Client(
+            headers={"User-Agent": user_agent()} | _expand(headers or {}),
+            limits=self._httpx.Limits(max_connections=in_flight, max_keepalive_connections=in_flight),
+        )
+
+    def __call__(self, X: np.ndarray) -> np.ndarray:
+        seconds = min(self._timeout, max(limit().seconds_left, _LEAST))
+        try:
+            answer = self._client.post(self.url, json=self._request(X), timeout=seconds)
+        except self._httpx.TimeoutException:
+            if seconds < self._timeout:
+                afford()
+            raise TimeoutError(f"{self.url} did not answer {len(X)} rows within {seconds:g} s.") from None
+        except self._httpx.TransportError as error:
+            raise ConnectionError(f"{self.url} cannot be reached: {str(error).rstrip('.') or 'no answer'}.") from None
+        self._check(answer)
+        try:
+            decoded = answer.json()
+        except ValueError:
+            raise RefusedError(f"{self.url}: expected JSON. Got {answer.text[:_SHOWN]!r} instead.") from None
+        try:
+            return np.asarray(self._response(decoded), dtype=np.float64)
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise RefusedError(
+                f"{self.url}: the outputs are not where they were expected ({_brief(error)}). Give response, a "
+                f"function of the decoded JSON. Got {answer.text[:_SHOWN]!r}."
+            ) from None
+
+    def _check(self, answer: Any) -> None:
+        """Raise what a status other than success stands for."""
+        status, what = answer.status_code, f"{self.url} answered with status {answer.status_code}"
+        if status in _BUSY:
+            raise BusyError(f"{what}.", _retry_after(answer.headers.get("Retry-After")), limits=status == 429)
+        if 300 <= status < 400:
+            raise RefusedError(f"{what}, to be asked at {answer.headers.get('Location')!r}. Give that URL.")
+        if status in (401, 403):
+            raise RefusedError(f"{what}: it wants other credentials. Give them as headers, from the environment.")
+        if not 200 <= status < 300:
+            raise ValueError(f"{what}: {answer.text[:_SHOWN]!r}")
+
+
+def endpoint(
+    url: str,
+    n_inputs: int | None = None,
+    *,
+    form: str = "inputs",
+    request: Request | None = None,
+    response: Response | None = None,
+    headers: Mapping[str, str] | None = None,
+    timeout: float = 30.0,
+    retries: int = 5,
+    batch: int = 100,
+    in_flight: int = 4,
+    queries_per_second: float | None = None,
+    max_queries: int | None = None,
+    max_seconds: float | None = None,
+    keep: str | Path | None = None,
+    output: str | None = None,
+    like: Any = None,
+    bounds: tuple[Any, Any] | None = None,
+    n_samples: int | None = None,
+    random_state: RandomStateLike = None,
+) -> Oracle:
+    """Return the oracle of a model behind a URL, for a model that is yours or that you may test.
+
+    Parameters
+    ----------
+    url : where requests are posted.
+    n_inputs : the number of inputs; None takes it from like.
+    form : "inputs" posts {"inputs": rows} and reads {"outputs": rows}, "instances" posts {"instances": rows} and reads
+        {"predictions": rows}.
+    request, response : functions in place of a form, from rows (n, d) to what is posted as JSON, and from the decoded
+        answer to rows (n,) or (n, p).
+    headers : names and values; ${NAME} in a value is taken from the environment.
+    timeout : seconds that a call may take.
+    retries : how often a call is repeated after a failure, after 0.5, 1, 2, … s, or as long as Retry-After says.
+    batch : rows per call.
+    in_flight : calls at the same time.
+    queries_per_second : the largest number of rows asked per second.
+    max_queries, max_seconds : the largest number of queries, and the largest time of a run.
+    keep : a file that saves every answer as it comes: no query is made twice, in this run or a later one.
+    output, like, bounds, n_samples, random_state : as in `neurecover.oracle`.
+    """
+    model = Endpoint(
+        url, form=form, request=request, response=response, headers=headers, timeout=timeout, in_flight=in_flight
+    )
+    return Oracle(
+        model,
+        n_inputs,
+        output=output,
+        like=like,
+        bounds=bounds,
+        n_samples=n_samples,
+        batch=batch,
+        keep=keep,
+        retries=retries,
+        in_flight=in_flight,
+        queries_per_second=queries_per_second,
+        max_queries=max_queries,
+        max_seconds=max_seconds,
+        random_state=random_state,
+    )
+
+
+def user_agent() -> str:
+    """Return the name that requests carry."""
+    try:
+        release = version("neurecover")
+    except PackageNotFoundError:  # run from its source
+        release = "0"
+    return f"neurecover/{release} (queries a model for its weights)"
+
+
+def _rows(answer: Any, name: str) -> ArrayLike:
+    """Return the outputs of an answer: the field of this name, or the answer itself if it is a list."""
+    if isinstance(answer, list):
+        return answer
+    if not isinstance(answer, dict) or name not in answer:
+        fields = f"the fields {', '.join(answer)}" if isinstance(answer, dict) else type(answer).__name__
+        raise ValueError(f"no field {name!r} but {fields}")
+    return answer[name]
+
+
+def _expand(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers with ${NAME} replaced from the environment."""
+
+    def value(found: re.Match[str]) -> str:
+        if found[1] not in os.environ:
+            raise ValueError(f"A header needs ${{{found[1]}}} from the environment. It is not set.")
+        return os.environ[found[1]]
+
+    return {name: re.sub(r"\$\{(\w+)\}", value, text) for name, text in headers.items()}
+
+
+def _retry_after(text: str | None) -> float:
+    """Return the seconds of a Retry-After header, which is a number or a date; 0 if it is neither."""
+    try:
+        seconds = float(text or 0.0)
+    except ValueError:
+        try:
+            seconds = parsedate_to_datetime(text or "").timestamp() - time.time()
+        except ValueError:
+            return 0.0
+    return max(seconds, 0.0) if math.isfinite(seconds) else 0.0
+
+
+def _brief(error: Exception) -> str:
+    return f"no {error}" if isinstance(error, KeyError) else str(error)

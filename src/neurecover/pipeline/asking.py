@@ -1,0 +1,110 @@
+"""What an extraction asks of an oracle: within which budgets, and what is told while it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from neurecover.data import Oracle
+from neurecover.pipeline.running import Run
+from neurecover.queries.box.black_box import Box
+from neurecover.queries.box.limits import EVERYWHERE, Limits, choose_frame
+from neurecover.queries.options import QueryOptions
+
+
+def make_box(oracle: Oracle, budget: int | None, options: QueryOptions) -> Box:
+    """Return the oracle with queries centred on its data, and within its bounds and budgets if it has any.
+
+    Of the budget, the queries of the certificate are kept back until the search has ended: `box.reserved`.
+    """
+    frame, limits = oracle.frame, EVERYWHERE
+    if oracle.bounds is not None:
+        frame = choose_frame(*oracle.bounds, frame, options.box)
+        limits = Limits.of(*oracle.bounds, frame, options.box)
+    box = Box(
+        oracle.ask,
+        oracle.n_inputs,
+        budget=smaller(budget, oracle.calls.left),
+        frame=frame,
+        single=oracle.single,
+        limits=limits,
+        options=options,
+        affordable=lambda: oracle.calls.affordable,
+    )
+    if box.budget is not None and box.budget > 2 * options.certificate_queries:
+        box.reserved = options.certificate_queries
+    return box
+
+
+def smaller(first: float | None, second: float | None) -> int | None:
+    """Return the smaller of two budgets, None for one that is not given."""
+    given = [budget for budget in (first, second) if budget is not None]
+    return min(given) if given else None  # type: ignore[return-value]
+
+
+@contextmanager
+def resumable(oracle: Oracle) -> Iterator[None]:
+    """Say how to continue if the queries end early, by Ctrl-C or because the oracle no longer answers."""
+    try:
+        yield
+    except (KeyboardInterrupt, OSError) as error:
+        if oracle.saved is None:
+            error.add_note(f"{oracle.queries:,} queries were answered. With keep= a later run would not repeat them.")
+        else:
+            error.add_note(
+                f"{len(oracle.saved):,} answers are kept in {oracle.saved.path}: run the same again to continue."
+            )
+        raise
+
+
+class Teller:
+    """Reports every stage, and between stages every call, with the queries so far, their rate and a forecast."""
+
+    def __init__(self, box: Box, oracle: Oracle, run: Run) -> None:
+        self._box, self._oracle, self._run = box, oracle, run
+        self._name, self._expected = "measure the answers", 0
+        self._report(np.nan)
+
+    def __call__(self, stage: str, figure: float) -> None:
+        """Report a stage; figures other than residuals are part of its name."""
+        self._name, residual = ("check", figure) if stage == "residual" else (f"{stage}: {figure:g}", np.nan)
+        if stage == "units":
+            self._expected = self._forecast(int(figure))
+        self._report(residual)
+
+    def pulse(self) -> None:
+        """Report another call, unless something was reported just now."""
+        self._run.report.stage = self._sentence()
+        self._run.report.pulse(np.nan)
+
+    def _report(self, residual: float) -> None:
+        self._run.report(self._sentence(), residual)
+
+    def _sentence(self) -> str:
+        asked, rate = self._box.queries, self._oracle.calls.rate
+        parts = [self._name, f"{asked:,} queries"]
+        if rate > 0.0:
+            parts.append(f"{rate:,.0f}/s")
+        if self._expected > asked:
+            # One hidden layer: what several would take is not known before their widths are.
+            parts.append(f"about {self._expected - asked:,} more")
+            if rate > 0.0:
+                parts.append(f"{(self._expected - asked) / rate:.0f} s")
+        if self._run.deadline.moment is not None:
+            parts.append(f"{self._run.deadline.seconds_left:.0f} s left")
+        return ", ".join(parts)
+
+    def _forecast(self, k: int) -> int:
+        """Return the queries that k units in one hidden layer take in all: those of the joint fit are still to come."""
+        box, options = self._box, self._box.options.shallow
+        d, p = box.n_inputs, box.n_outputs
+        if box.coarse:
+            parameters = k * (d + 1 + p) + (d + 1) * p
+            per_parameter = np.clip(options.answers_work / parameters**2, options.answers_least, options.answers_most)
+            further = parameters * per_parameter / p + options.unit_queries * k * (d + 1) + box.options.noise_queries
+        else:
+            further = np.ceil(options.regions * k / p) * (d + 2)
+        # Held-out queries end the search, and others the certificate.
+        return box.queries + int(further) + 2 * box.options.held_out * len(box.options.distances)
