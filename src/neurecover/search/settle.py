@@ -45,7 +45,7 @@ def settle(fit: Fit, setting: Setting) -> Settled:
     point, options, deadline, samples = fit.point, setting.options, setting.deadline, fit.point.samples
     exact, slow = fit.relative < samples.level(), 1.0 - options.settled / samples.n_equations
     if not fit.student.skips:
-        done = descend(samples, fit.student, options.fit, deadline, slow=slow)
+        done = descend(samples, fit.student, options.fit, deadline, slow=PATIENT)
         return Settled(done, (), 1)
     affine = setting.task.affine
     solved = not exact or samples.root is not None or _equations_have_solutions(point, affine, options)
