@@ -180,10 +180,11 @@ def curvature_sums(point: Point, student: Student, values: Values) -> tuple[np.n
     dtype, n, P, degree = values.F.dtype, len(values.F), student.size, student.activation.homogeneity
     base, hidden = student.reads(student.depth)
     if student.depth == 1 and degree:
-        pairs = no_pairs(*student.V[0].shape, dtype)
+        m, D = student.V[0].shape
+        pairs = no_pairs(m, D, dtype)
         add_gate_pairs(pairs, values.gates[0], point.samples.weigh(values.F), None)
-        mm, on = gated_products(pairs, *student.V[0].shape)
-        by = np.repeat(student.top[:, 0], student.V[0].shape[1])
+        mm, on = gated_products(pairs, m, D)
+        by = np.repeat(student.top[:, 0], D)
         return by * mm * by[:, None], by * feature_products(student, mm, on, degree)
     rows = max(BLOCK_BYTES // (dtype.itemsize * max(P, 1)), 64)
     J = np.empty((min(rows, n), P), dtype=dtype)
