@@ -25,7 +25,7 @@ class OutOfTimeError(UnsolvableError):
 
 @contextmanager
 def breakdown(what: str) -> Iterator[None]:
-    """A factorisation that breaks down inside becomes an `UnsolvableError`; also a decorator."""
+    """Turn the breakdown of a factorisation inside into an `UnsolvableError`; also a decorator."""
     try:
         yield
     except np.linalg.LinAlgError as error:

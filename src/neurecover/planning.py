@@ -52,7 +52,7 @@ class Plan:
         return max(self.needs, key=self.needs.__getitem__)
 
     def rows(self) -> list[tuple[str, str]]:
-        """The summary as pairs of a label and a text."""
+        """Return the summary as pairs of a label and a text."""
         expected = "exact" if self.noise == 0.0 else f"{self.error:.2g} in the weights of the worst unit"
         rows = [
             ("samples", f"{self.n_samples:,} for {self.n_parameters:,} parameters"),
@@ -62,7 +62,7 @@ class Plan:
         return rows + [("because" if i == 0 else "", f"{n:,}: {what}") for i, (what, n) in enumerate(needs)]
 
     def summary(self) -> str:
-        """A few lines for a person."""
+        """Return a few lines for a person."""
         return in_columns(self.rows())
 
 
@@ -79,7 +79,7 @@ def samples_needed(
     told: bool = True,
     random_state: RandomStateLike = None,
 ) -> Plan:
-    """How many samples recovery takes: of the network given, or of typical ones of a size.
+    """Say how many samples recovery takes: of the network given, or of typical ones of a size.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ def samples_needed(
 
 
 def unit_variances(network: Network, X: np.ndarray, bias: bool = True) -> np.ndarray:
-    """tr(P F⁻¹ P) of every unit, (k,), F the information of all samples X: the least E‖δw‖² for noise of variance 1."""
+    """Return tr(P F⁻¹ P) of every unit, (k,): the least E‖δw‖² from the samples X for noise of variance 1."""
     normal = network.normal_form()
     sums = InformationSums.of(normal, bias)
     sums.update(X, normal(X))
@@ -150,7 +150,7 @@ def _per_parameter(network: Network, told: bool) -> float:
 
 
 def _at_kinks(network: Network, X: np.ndarray, weights: int) -> int:
-    """The n at which n q ≥ weights + 2 + 3 √(n q) for the share q of inputs on the rarer side of any kink."""
+    """Return the n at which n q ≥ weights + 2 + 3 √(n q), q the share of inputs on the rarer side of any kink."""
     on = np.mean(X @ network.W.T + network.b > 0.0, axis=0)
     rarer = np.minimum(on, 1.0 - on)
     unit = int(np.argmin(rarer))

@@ -13,7 +13,7 @@ RandomStateLike = int | np.random.RandomState | np.random.Generator | None
 
 
 def as_generator(random_state: RandomStateLike = None, purpose: str = "") -> np.random.Generator:
-    """A Generator from an int, a RandomState, a Generator or None (fresh entropy).
+    """Return a Generator for an int, a RandomState, a Generator or None (fresh entropy).
 
     A Generator is returned as it is, so that successive calls go on along its stream. An int gives the same
     stream every time; a RandomState is advanced by one draw, which seeds the Generator.

@@ -56,7 +56,7 @@ class Estimate:
     seconds: float = 0.0
 
     def rows(self) -> list[tuple[str, str]]:
-        """The summary as pairs of a label, empty where a row goes on with the last one, and a text."""
+        """Return the summary as pairs of a label, empty if a row continues the one before, and a text."""
         rows = [("method", f"{self.method} ({self.form}), {self.seconds:.2f} s"), ("network", describe(self.network))]
         rows += [("notes" if i == 0 else "", note) for i, note in enumerate(self.notes)]
         if self.details is not None:
@@ -64,7 +64,7 @@ class Estimate:
         return rows
 
     def summary(self) -> str:
-        """A few lines for a person."""
+        """Return a few lines for a person."""
         return in_columns(self.rows())
 
 

@@ -42,7 +42,7 @@ def test_nothing_looks_at_those_that_judge() -> None:
     assert after is not None
     assert after.sealed is after.judges
     assert not rows_of(after.judges) & model.seen
-    assert after.judges.count() == max(PrepareOptions().fewest, int(PrepareOptions().sealed * len(Z)))
+    assert after.judges.count() == max(PrepareOptions().fewest, len(Z) // 10)
     joined = rows_of(after.train) - rows_of(given.train)
     assert joined <= {Z[7].tobytes(), Z[30].tobytes()}
     assert len(joined) == after.n_joined > 0
@@ -54,6 +54,14 @@ def test_nothing_looks_at_those_that_judge() -> None:
     assert again.n_joined == after.n_joined + 2
     assert rows_of(again.judges) == rows_of(after.judges)
     assert not rows_of(again.judges) & later.seen
+
+
+def test_few_of_many_judge() -> None:
+    """More would more often hold a row that alone shows a switch, on which a right network fails."""
+    given = samples(4_000)
+    after = with_misfits(given, Watched(given, given.holdout.collect()[0][[7, 8, 9]]), 1e-20)
+    assert after is not None
+    assert after.judges.count() == PrepareOptions().sealed < given.holdout.count() // 10
 
 
 def test_a_model_that_is_wrong_where_it_judges_does_not_pass() -> None:

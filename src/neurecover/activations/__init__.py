@@ -51,7 +51,7 @@ NAMES = (*_FIXED, *_PARAMETRIC)
 
 
 def get(activation: str | Activation) -> Activation:
-    """The activation that a spec names: "relu", "leaky_relu", "leaky_relu(0.1)", "power(3)", …"""
+    """Return the activation that a spec names: "relu", "leaky_relu", "leaky_relu(0.1)", "power(3)", …"""
     if isinstance(activation, Activation):
         return activation
     match = re.fullmatch(r"(\w+)(?:\((.*)\))?", str(activation).strip())

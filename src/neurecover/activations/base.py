@@ -76,11 +76,11 @@ class Activation(ABC):
 
     @abstractmethod
     def __call__(self, z: ArrayLike) -> np.ndarray:
-        """act(z), in double precision."""
+        """Return act(z), in double precision."""
 
     @abstractmethod
     def derivative(self, z: ArrayLike) -> np.ndarray:
-        """act′(z); at a kink, the derivative from the left (for a power on one side only, that is 0)."""
+        """Return act′(z); at a kink, the derivative from the left (for a power on one side only, that is 0)."""
 
     def with_derivative(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return act(z) and act′(z), to the rounding of act(z), for less than the price of both."""
@@ -88,10 +88,10 @@ class Activation(ABC):
 
     @abstractmethod
     def inverse(self, y: ArrayLike) -> np.ndarray:
-        """The z with act(z) = y, the non-negative one of two; ValueError where y does not determine it."""
+        """Return the z with act(z) = y, the non-negative one of two; ValueError where y does not determine it."""
 
     def hermite(self, b: ArrayLike, degree: int) -> np.ndarray:
-        """h_0(b), …, h_degree(b), of shape (degree + 1, *b.shape).
+        """Return h_0(b), …, h_degree(b), of shape (degree + 1, *b.shape).
 
         For degree ≤ 8 and |b| ≤ 4 each is accurate to 1e-12·max(1, |h_j(b)|).
         """
@@ -99,7 +99,7 @@ class Activation(ABC):
         return self.scaled(b, np.ones_like(b), degree)
 
     def scaled(self, b: np.ndarray, s: np.ndarray, degree: int) -> np.ndarray:
-        """F_j(b, s) = E[act(s g + b) He_j(g)], j = 0 … degree, where act has no homogeneity that gives it."""
+        """Return F_j(b, s) = E[act(s g + b) He_j(g)], j = 0 … degree, for an act that is not homogeneous."""
         return gaussian_means(self, b, s, degree, self.growth)
 
     @staticmethod
@@ -109,7 +109,7 @@ class Activation(ABC):
         inverse: Scalar | None = None,
         name: str | None = None,
     ) -> Activation:
-        """Any function of an array, entry by entry, as an activation.
+        """Make an activation of any function of an array, entry by entry.
 
         Parameters
         ----------
@@ -138,21 +138,21 @@ class Activation(ABC):
 
 
 def scaled_hermite(activation: Activation, b: np.ndarray, s: np.ndarray, degree: int) -> np.ndarray:
-    """F_j(b, s) = E[act(s g + b) He_j(g)] for j = 0 … degree at every pair of b and s > 0, (degree + 1, k)."""
+    """Return F_j(b, s) = E[act(s g + b) He_j(g)], j = 0 … degree, at every pair of b and s > 0: (degree + 1, k)."""
     if activation.homogeneity is not None:
         return s**activation.homogeneity * activation.hermite(b / s, degree)
     return activation.scaled(b, s, degree)
 
 
 def checked(b: ArrayLike, degree: int) -> tuple[np.ndarray, int]:
-    """The bias as an array, and a degree that there is."""
+    """Return the bias as an array, and the degree if there is such a one."""
     if degree < 0:
         raise ValueError(f"The degree of a Hermite coefficient is at least 0. Got {degree} instead.")
     return np.asarray(b, dtype=float), degree
 
 
 def increasing_inverse(f: Scalar, y: np.ndarray) -> np.ndarray:
-    """The z ≥ 0 with f(z) = y for every entry of y ≥ f(0), f increasing there: doubling, then bisection.
+    """Find the z ≥ 0 with f(z) = y for every entry of y ≥ f(0), f increasing there: doubling, then bisection.
 
     Halving ends where floating point has nothing between the two ends.
     """

@@ -29,7 +29,7 @@ class Function(Activation):
 
     @classmethod
     def of(cls, f: Scalar, slope: Scalar | None, back: Scalar | None, name: str | None) -> Function:
-        """The activation, once f has been tried on both sides of zero."""
+        """Return the activation, after trying f on both sides of zero."""
         title = name or getattr(f, "__name__", type(f).__name__).strip("<>")
         for what, part in (("f", f), ("derivative", slope)):
             if part is not None:
@@ -119,7 +119,7 @@ def _check(f: Scalar, what: str) -> None:
 
 
 def _increases(values: np.ndarray, z: np.ndarray) -> bool:
-    """Strictly up to z = 3, and without falling beyond, where a table may end."""
+    """Return whether values rise strictly up to z = 3 and do not fall beyond, where a table may end."""
     steps = np.diff(values)
     return bool(np.all(steps[z <= 3.0] > 0.0) and np.all(steps >= 0.0))
 
@@ -130,7 +130,7 @@ def _holds(left: np.ndarray, right: np.ndarray) -> bool:
 
 
 def _homogeneity(z: np.ndarray, right: np.ndarray, left: np.ndarray) -> float | None:
-    """act(s z) = s^h act(z) where the two ends of a geometric grid and all between agree on h."""
+    """Return the h of act(s z) = s^h act(z), if both ends of a geometric grid and all between agree on it."""
     side = right if np.any(right != 0.0) else left
     if not side[0] * side[-1] > 0.0:
         return None
@@ -141,7 +141,7 @@ def _homogeneity(z: np.ndarray, right: np.ndarray, left: np.ndarray) -> float | 
 
 
 def _reflection(right: np.ndarray, left: np.ndarray) -> tuple[float, float] | None:
-    """act(−z) = ±act(z) + κ: no other sign can be, for −(−z) = z."""
+    """Return (±1, κ) of act(−z) = ±act(z) + κ, if it holds: no other factor can, for −(−z) = z."""
     for sign in (1.0, -1.0):
         constant = float(np.mean(left - sign * right))
         constant = 0.0 if abs(constant) <= HOLDS * np.max(np.abs(right)) else constant

@@ -109,7 +109,7 @@ def _rectified_power(z: np.ndarray, c: float) -> np.ndarray:
 
 
 def _by_recurrence(b: np.ndarray, exponent: float, degree: int) -> np.ndarray:
-    """h_j for z₊^c, c a small integer.
+    """Return h_j for z₊^c, c a small integer.
 
     Integration by parts gives (c − j) h_j = b h_{j+1} + h_{j+2}. It is run from h_c = c! Φ(b) and
     h_{c+1} = c! φ(b) down to h_0, and up, where it yields h_{c+1+m} = (−1)^m c! He_m(b) φ(b) [ATV21, (7)].
@@ -128,7 +128,7 @@ def _by_recurrence(b: np.ndarray, exponent: float, degree: int) -> np.ndarray:
 
 
 def _by_quadrature(b: np.ndarray, exponent: float, degree: int) -> np.ndarray:
-    """h_j for z₊^c, any c > 0, by the trapezoidal rule in u where z = log(1 + e^u).
+    """Return h_j for z₊^c, any c > 0, by the trapezoidal rule in u where z = log(1 + e^u).
 
     The substitution moves the kink to u = −∞, where the integrand decays like e^{(1+c)u}, and leaves u ≈ z
     for large z. Stein's identity first takes as many derivatives as stay bounded, m = min(j, ⌊c⌋):

@@ -18,7 +18,7 @@ STEEPEST = 38.0  # e^{s g} φ(g) peaks at g = s, and its mean e^{s²/2} overflow
 
 
 def panels(b: np.ndarray, s: np.ndarray, reach: float, width: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    """Points g and weights of the rules, (points, k), for units b, s (k,), |g| ≤ reach and panels up to `width`."""
+    """Return points g and weights of the rules, (points, k), for units b, s (k,), |g| ≤ reach, panels up to `width`."""
     grid = np.linspace(-reach, reach, 2 * math.ceil(reach / width) + 1)
     farthest = float(np.max(np.abs(b) + s * reach, initial=1.0))
     powers = 2.0 ** np.arange(math.ceil(math.log2(farthest)) + 1)
@@ -34,7 +34,7 @@ def panels(b: np.ndarray, s: np.ndarray, reach: float, width: float = 1.0) -> tu
 def gaussian_means(
     f: Callable[[np.ndarray], np.ndarray], b: np.ndarray, s: np.ndarray, degree: int, growth: float
 ) -> np.ndarray:
-    """E[f(s g + b) He_j(g)] for j = 0 … degree, (degree + 1, *b.shape), for an f that grows like e^{growth·|z|}."""
+    """Return E[f(s g + b) He_j(g)], j = 0 … degree, (degree + 1, *b.shape), for f that grows like e^{growth·|z|}."""
     shape, b, s = b.shape, b.ravel(), s.ravel()
     g, w = panels(b, s, reach(degree) + min(growth * float(np.max(s, initial=0.0)), STEEPEST))
     weights = w * density(g)
@@ -45,12 +45,12 @@ def gaussian_means(
 
 
 def density(g: np.ndarray) -> np.ndarray:
-    """The standard normal density."""
+    """Return the standard normal density."""
     return np.exp(-0.5 * g * g) / math.sqrt(2.0 * math.pi)
 
 
 def hermite_polynomials(g: np.ndarray, degree: int) -> np.ndarray:
-    """He_0(g), …, He_degree(g)."""
+    """Return He_0(g), …, He_degree(g)."""
     He = np.ones((degree + 1, *g.shape))
     He[1:2] = g
     for j in range(1, degree):
@@ -59,5 +59,5 @@ def hermite_polynomials(g: np.ndarray, degree: int) -> np.ndarray:
 
 
 def reach(degree: float) -> float:
-    """|g|^degree φ(g) peaks at √degree and is below 1e-16 of its peak this far out."""
+    """Return how far out |g|^degree φ(g), which peaks at √degree, is below 1e-16 of its peak."""
     return 10.0 + 2.0 * math.sqrt(degree)

@@ -191,5 +191,5 @@ class Exp(Activation):
 
 
 def _product(z: np.ndarray, gate: np.ndarray) -> np.ndarray:
-    """z·gate, zero where the gate is: −∞·0 is no number."""
+    """Return z·gate, zero where the gate is: −∞·0 is no number."""
     return np.where(gate > 0.0, np.where(gate > 0.0, z, 0.0) * gate, np.where(np.isnan(z), z, 0.0))

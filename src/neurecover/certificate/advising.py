@@ -93,9 +93,9 @@ def _is_wrong(checks: tuple[Check, ...], failed: set[str]) -> bool:
 
 
 def _n_wanted(checks: tuple[Check, ...], failed: set[str]) -> float:
-    """Return how many samples would do; 0 where their number is not what is lacking.
+    """Return how many samples would do; 0 if more of them would not help.
 
-    Where noise was not tested because the weights are not determined, they are those that would tell it.
+    If noise was not tested because the weights are not determined, it is the number that would allow the test.
     """
     wrong, untested = _is_wrong(checks, failed), not any(check.name == "load" for check in checks)
     lacking = [check for check in checks if not check.passed and (check.name in COUNTED or not wrong)]

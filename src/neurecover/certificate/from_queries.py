@@ -167,7 +167,7 @@ class QueriedCase:
 
 @dataclass(frozen=True, eq=False)
 class RoundedCase(QueriedCase):
-    """A weighted fit and fresh answers, each over its standard deviation, as samples with noise."""
+    """Coarse answers seen as noisy samples: a weighted fit, and fresh answers divided by their standard deviations."""
 
     @classmethod
     def of(cls, case: QueriedCase, fit: WeightedFit) -> RoundedCase:
@@ -235,7 +235,7 @@ class RoundedCase(QueriedCase):
 
     @cached_property
     def p_structure(self) -> float:
-        """The probability of a correlation of noise with one of many random units as large as the largest."""
+        """The p-value of the largest correlation between the residuals and many random units."""
         assert self.asked.fresh is not None
         X, count, rng = self.asked.fresh[0], self.options.probes, np.random.default_rng(0)
         V, b = rng.standard_normal((count, X.shape[1])) / np.sqrt(X.shape[1]), rng.standard_normal(count)

@@ -12,9 +12,9 @@ class PrepareOptions:
     holdout: float = 0.1  # of the samples are held out
     fewest: int = 5  # samples, and of them held out if there are ten or more: fewer test nothing
     misfits: float = 0.1  # of the held-out samples may join the fit: if more have to, the model is wrong
-    # Share of the held-out samples that judge if others have joined the fit, `fewest` of them at least. A wrong network
-    # answers none of them to rounding, so few will do; more would more often hold a switch that no other sample shows.
-    sealed: float = 0.1
+    # Held-out samples that judge if others joined the fit, a tenth of them at most and `fewest` at least. A network
+    # that is wrong on half of the rows passes once in a million; more would more often hold a switch of their own.
+    sealed: int = 20
     scarce: int = 50  # samples with a rare value of a column, below which none is held out: ten per unit they may show
     sample_bytes: int = 32 * 2**20  # of the rows of a stream that are kept in memory
     unusual: int = 8  # one in so many more rows kept of a stream is one with unusual inputs

@@ -146,13 +146,13 @@ def with_misfits(prepared: Prepared, model: Model, exact: float, options: Prepar
     if prepared.holdout.weighted:
         return None
     if sealed is None:
-        count = max(options.fewest, int(options.sealed * len(Z)))
+        count = max(options.fewest, min(options.sealed, len(Z) // 10))
         kept = np.isin(np.arange(len(Z)), np.linspace(0, len(Z) - 1, min(count, len(Z))).astype(int))
         sealed = Block(Z[kept], known[kept], prepared.samples)
         Z, known = Z[~kept], known[~kept]
     apart = np.sum((model(Z) - known) ** 2, axis=1) > exact * np.mean(np.sum(Y**2, axis=1))
     joining = int(np.count_nonzero(apart))
-    if not 0 < joining <= options.misfits * len(Z):
+    if joining == 0 or prepared.n_joined + joining > options.misfits * (prepared.n_joined + len(Z)):
         return None
     train = Block(np.vstack([X, Z[apart]]), np.vstack([Y, known[apart]]), prepared.samples)
     holdout = Block(Z[~apart], known[~apart], prepared.samples)

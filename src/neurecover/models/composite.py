@@ -135,7 +135,7 @@ class Composite:
 
     @property
     def hidden_weights(self) -> tuple[NDArray[np.float64], ...]:
-        """Those of the first layer and of the hidden layers of an upper network."""
+        """The weights of the first layer, then of the hidden layers of an upper network."""
         return (self.W, *getattr(self.upper, "hidden_weights", ()))
 
     def preactivations(self, X: ArrayLike) -> list[NDArray[np.float64]]:

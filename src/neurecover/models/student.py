@@ -44,7 +44,7 @@ class Values:
 class Student:
     """V_l (m_l, columns read), lowest layer first, and Θ (columns read, p), on c₀ of `n_base` columns.
 
-    The first of them is constant if `bias` is 1, and is not there if it is 0.
+    The first column of c₀ is the constant if `bias` is 1; there is no constant if it is 0.
     """
 
     activation: Activation

@@ -50,7 +50,7 @@ def layer_tables(
     input_names: tuple[str, ...] | None = None,
     output_names: tuple[str, ...] | None = None,
 ) -> list[LayerTable]:
-    """Return the layers from the inputs up, then C; for an upper part that is a polynomial, its terms."""
+    """Return a table per layer from the inputs up, then one of C; an upper polynomial has a table of its terms."""
     tables: list[LayerTable] = []
     below = input_names or tuple(f"x{j}" for j in range(model.n_inputs))
     outputs = output_names or tuple(f"y{j}" for j in range(model.n_outputs))

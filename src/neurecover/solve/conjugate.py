@@ -50,7 +50,7 @@ def conjugate_gradients(
     deadline: Deadline | None = None,
     start: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> Solution:
-    """M x = b for a symmetric positive definite M, from x = 0, in the precision of `right`.
+    """Solve M x = b for a symmetric positive definite M, from x = 0, in the precision of `right`.
 
     `precondition` is C⁻¹ for some C near M. It ends when √(r·C⁻¹r) has fallen to `tolerance` of its value at x = 0,
     after `max_products`, at the deadline, or where rounding has left no direction of positive curvature. Every x on the
@@ -118,7 +118,7 @@ class ConjugateSystem:
         self._last: tuple[np.ndarray, np.ndarray, float] | None = None  # δ and r at unit length of g, λ
 
     def solve(self, damping: float) -> np.ndarray | None:
-        """δ to the tolerance; None where not even one product was made before the deadline."""
+        """Return δ to the tolerance; None if not even one product was made before the deadline."""
         damped, start = self.dtype(damping) * self.D, None
         if self._last is not None:
             x, r, before = self._last
@@ -139,5 +139,5 @@ class ConjugateSystem:
         return self._length * solution.x.astype(np.float64) if solution.x.any() else None
 
     def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
-        """2 δ·g − δ·S δ and the offset for the δ solved for last, with (S + λD) δ = g − (what was left)."""
+        """Return 2 δ·g − δ·S δ and the offset for the last δ, for which (S + λD) δ = g − (what was left)."""
         return float(step @ (self.g + self._left + damping * self.D * step)) + self.offset

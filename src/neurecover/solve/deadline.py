@@ -54,11 +54,11 @@ class Deadline:
         return self.allowance is not None and self.allowance.left <= 0
 
     def share(self, part: float) -> Deadline:
-        """The deadline after part of the time left; itself where there is no end."""
+        """Return the deadline after part of the time that is left; itself if there is no end."""
         return self if self.moment is None else replace(self, moment=time.monotonic() + part * self.seconds_left)
 
     def within_steps(self, steps: int) -> Deadline:
-        """The deadline that has passed after so many steps too."""
+        """Return a deadline that has also passed once so many steps were made."""
         allowance = Allowance(steps if self.allowance is None else min(steps, self.allowance.left))
 
         def pulse(residual: float) -> None:
@@ -69,7 +69,7 @@ class Deadline:
 
 
 def within(deadline: Deadline, tries: Iterable[T]) -> Iterator[T]:
-    """The first of them in any case, and the others that come before the deadline."""
+    """Yield the first of them in any case, and the others that come before the deadline."""
     for number, each in enumerate(tries):
         if number and deadline.passed:
             return

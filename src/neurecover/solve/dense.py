@@ -23,17 +23,17 @@ class DenseSystem:
     least: float = 0.0
 
     def solve(self, damping: float) -> np.ndarray | None:
-        """δ, or None where S + λD is not positive definite to working precision."""
+        """Return δ, or None where S + λD is not positive definite to working precision."""
         matrix = self.S.copy(order="F")
         np.einsum("ii->i", matrix)[:] += max(damping, self.least) * self.D
         factor, info = dpotrf(matrix, lower=1, overwrite_a=1, clean=0)
         return None if info else dpotrs(factor, self.g, lower=1)[0]
 
     def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
-        """2 δ·g − δ·S δ for the δ that solves (S + λD) δ = g, and the offset."""
+        """Return 2 δ·g − δ·S δ for the δ that solves (S + λD) δ = g, and the offset."""
         return float(step @ (self.g + max(damping, self.least) * self.D * step)) + self.offset
 
 
 def damping_diagonal(diagonal: np.ndarray) -> np.ndarray:
-    """D from the diagonal of the curvature: an unknown that hardly matters is damped like one that matters 1e-10."""
+    """Return D from the diagonal of the curvature: an unknown that hardly matters is damped like one of 1e-10."""
     return np.maximum(diagonal, 1e-10 * diagonal.max(initial=1e-300))

@@ -41,7 +41,7 @@ def afford(flops: float = 0.0) -> None:
 
 
 def steps_within(work: float, n_samples: int, n_unknowns: int, dense: bool) -> int:
-    """How many damped steps of least squares a number of multiplications allows, with S formed (dense) or in products.
+    """Return how many damped steps a number of multiplications allows, with S formed (dense) or in products.
 
     A fit that is worth so much and no more is limited by this number rather than by the clock.
     """
@@ -49,5 +49,5 @@ def steps_within(work: float, n_samples: int, n_unknowns: int, dense: bool) -> i
 
 
 def limit() -> Deadline:
-    """The limit in force as a deadline, for a loop that ends with the best it has."""
+    """Return the limit in force as a deadline, for a loop that ends with the best it has."""
     return _limit.get()

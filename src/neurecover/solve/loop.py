@@ -35,10 +35,10 @@ class Direction(Protocol):
     """The equations of a step at one point, ready to be solved for any damping."""
 
     def solve(self, damping: float) -> np.ndarray | None:
-        """δ, flat; None where the equations cannot be solved to working precision or time is up."""
+        """Return δ, flat; None where the equations cannot be solved to working precision or time is up."""
 
     def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
-        """What the linear model says L falls by."""
+        """Return what the linear model says L falls by."""
 
 
 class Point(Protocol):
@@ -53,10 +53,10 @@ class Point(Protocol):
         """The size of L against which rounding is measured, such as L without any model."""
 
     def system(self) -> Direction:
-        """The equations of the next step."""
+        """Return the equations of the next step."""
 
     def moved(self, step: np.ndarray) -> Self | None:
-        """The point θ + step; None where it is beyond the range of floating point."""
+        """Return the point θ + step; None where it is beyond the range of floating point."""
 
 
 P = TypeVar("P", bound=Point)

@@ -32,7 +32,7 @@ class Components:
 def alternating_least_squares(
     tensor: np.ndarray, rank: int, rng: np.random.Generator, *, restarts: int = 10, max_iterations: int = 500
 ) -> Components:
-    """The best of `restarts` runs on a tensor (d₁, d₂, d₃)."""
+    """Return the best of `restarts` runs on a tensor (d₁, d₂, d₃)."""
     tensor = np.asarray(tensor, dtype=float)
     d3 = tensor.shape[2]
     flat = tensor.reshape(-1, d3)
@@ -84,7 +84,7 @@ def _run(
 
 
 def _start(tensor: np.ndarray, rank: int, rng: np.random.Generator) -> list[np.ndarray]:
-    """Singular vectors of a random combination of the slices, and Gaussian columns beyond them; T is solved first."""
+    """Return singular vectors of a random combination of the slices, and Gaussian columns beyond them."""
     left, _, right = np.linalg.svd(tensor @ rng.standard_normal(tensor.shape[2]), full_matrices=False)
     spare = max(rank - left.shape[1], 0)
     U, V = (

@@ -39,7 +39,7 @@ DEFAULTS = ConsensusOptions()
 def low_rank_by_consensus(
     Y: np.ndarray, k: int, rng: np.random.Generator, options: ConsensusOptions = DEFAULTS
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """The row space B (p, k) of the low-rank part of Y (n, p), p ≥ k + 2, and the mask of the entries off it.
+    """Find the row space B (p, k) of the low-rank part of Y (n, p), p ≥ k + 2, and the mask of entries off it.
 
     A row of which no k + 2 entries agree is masked whole. None where no row space is agreed upon.
     """
@@ -62,7 +62,7 @@ def low_rank_by_consensus(
 def _agreed_columns(
     Y: np.ndarray, k: int, rng: np.random.Generator, options: ConsensusOptions
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """k + 1 columns J and the unit v (k + 1,) with Y_J v = 0 on every row that is clean there."""
+    """Find k + 1 columns J and the unit v (k + 1,) with Y_J v = 0 on every row that is clean there."""
     rows = np.flatnonzero(np.any(Y != 0.0, axis=1))
     if len(rows) < 4 * k or k >= Y.shape[1]:
         return None
@@ -88,7 +88,7 @@ def _agreed_columns(
 
 
 def _annihilated(rows: np.ndarray, v: np.ndarray, agrees: float) -> np.ndarray:
-    """Which rows (m, k + 1) the vectors v (k + 1, …) of length one are orthogonal to, and are not zero themselves."""
+    """Return which rows (m, k + 1), other than zero, are orthogonal to the unit vectors v (k + 1, …)."""
     sizes = np.linalg.norm(rows, axis=1)
     limits = np.where(sizes > 0.0, agrees * sizes, -1.0)
     return np.abs(rows @ v) <= (limits[:, None] if v.ndim > 1 else limits)
@@ -97,7 +97,7 @@ def _annihilated(rows: np.ndarray, v: np.ndarray, agrees: float) -> np.ndarray:
 def _agreed_coordinates(
     Y: np.ndarray, B: np.ndarray, rng: np.random.Generator, options: ConsensusOptions
 ) -> tuple[np.ndarray, np.ndarray]:
-    """For every row of Y (m, q) the c (k,) with y = B c on most entries, and the mask (m, q) of the others.
+    """Find for every row of Y (m, q) the c (k,) with y = B c on most entries, and the mask (m, q) of the others.
 
     c solves the k entries of a random subset exactly; of many such subsets the one with the most agreement is kept.
     Fewer than k + 2 entries that agree are none: k always do.

@@ -56,7 +56,7 @@ def joint_diagonalise(
 
 
 def pencil_starts(matrices: np.ndarray, rank: int, rng: np.random.Generator, pencils: int) -> list[np.ndarray]:
-    """`pencils` estimates of V (rank, d), unit rows, each from two random combinations of the matrices (m, d, d)."""
+    """Return `pencils` estimates of V (rank, d), unit rows, each from two random combinations of the matrices."""
     m, d, _ = matrices.shape
     if not np.all(np.isfinite(matrices)) or not np.any(matrices):
         raise UnsolvableError("The tensors to be decomposed need to be finite and not all zero.")
@@ -68,6 +68,6 @@ def pencil_starts(matrices: np.ndarray, rank: int, rng: np.random.Generator, pen
 
 
 def _compact(packed: np.ndarray, d: int) -> np.ndarray:
-    """As many matrices as are independent, with the same sums of squares of any linear function of them."""
+    """Return as many matrices as are independent, with the same sums of squares of any linear function of them."""
     root = root_multiplicities(d, 2)
     return np.linalg.qr(packed * root, mode="r") / root

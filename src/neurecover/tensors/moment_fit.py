@@ -78,7 +78,7 @@ def fit_moments(
 def network_moments(
     W: np.ndarray, b: np.ndarray, A: np.ndarray, activation: Activation, orders: tuple[int, ...]
 ) -> dict[int, np.ndarray]:
-    """The packed Tⱼ (p, n_packed) of a network under x ~ N(0, I) [ATV21, Lemma 3.5]; W need not have unit rows."""
+    """Return the packed Tⱼ (p, n_packed) of a network under x ~ N(0, I) [ATV21, Lemma 3.5], for W of any row norms."""
     F = scaled_hermite(activation, b, np.linalg.norm(W, axis=1), max(orders))
     directions = unit_rows(W)
     return {j: rank_one(directions, j, A * F[j]) for j in orders}

@@ -36,7 +36,7 @@ class SymmetricComponents:
 
 
 def slices(packed: np.ndarray, r: int, order: int, ell: int) -> np.ndarray:
-    """The matrices (m, N, N), N = n_packed(r, ℓ), that the p(wᵢ) diagonalise: all outputs and last-axis slices of T."""
+    """Return the matrices (m, N, N), N = n_packed(r, ℓ), that the p(wᵢ) diagonalise: T by output and last axis."""
     if order < 2 * ell:
         raise ValueError(f"Flattening with ℓ = {ell} needs a tensor of order {2 * ell} or more. Got {order} instead.")
     N = n_packed(r, ell)
@@ -45,7 +45,7 @@ def slices(packed: np.ndarray, r: int, order: int, ell: int) -> np.ndarray:
 
 
 def flattening_rank(packed: np.ndarray, r: int, order: int, ell: int, threshold: float) -> int:
-    """How many singular values of flatten(T, ℓ, j − ℓ), outputs side by side, exceed the threshold [ATV21, Alg. 4]."""
+    """Count the singular values of flatten(T, ℓ, j − ℓ), outputs side by side, above the threshold [ATV21, Alg. 4]."""
     matrix = flatten(np.atleast_2d(packed), r, (ell, order - ell)).transpose(1, 0, 2)
     values = np.linalg.svd(matrix.reshape(len(matrix[:, 0]), -1), compute_uv=False)
     return int(np.sum(values > threshold))
@@ -62,7 +62,7 @@ def decompose(
     polished: int = 3,
     max_iterations: int = 200,
 ) -> SymmetricComponents:
-    """The `rank` directions that all the tensors share.
+    """Find the `rank` directions that all the tensors share.
 
     tensors maps an order to packed entries, (n_packed,) or (p, n_packed); the weights of the components are free in
     every order and output. The sum of squared errors is minimised, so scale the tensors to the noise in them
@@ -94,7 +94,7 @@ def _flattening_order(r: int, rank: int, lowest: int) -> int:
 
 
 def directions_of_powers(powers: np.ndarray, r: int, ell: int) -> np.ndarray:
-    """The unit w (k, r), up to sign, whose w^{⊗ℓ} is nearest to each row of `powers` (k, n_packed(r, ℓ)).
+    """Return the unit w (k, r), up to sign, whose w^{⊗ℓ} is nearest to each row of `powers` (k, n_packed(r, ℓ)).
 
     The rows are in the orthonormal coordinates of `flatten`. As an r × r^{ℓ−1} matrix, w^{⊗ℓ} has rank one.
     """

@@ -21,20 +21,20 @@ import numpy as np
 
 
 def n_packed(r: int, order: int) -> int:
-    """C(r + order − 1, order), the number of distinct entries."""
+    """Return C(r + order − 1, order), the number of distinct entries."""
     return comb(r + order - 1, order)
 
 
 @lru_cache(maxsize=64)
 def indices(r: int, order: int) -> np.ndarray:
-    """The sorted index tuples, one per row, (n_packed, order)."""
+    """Return the sorted index tuples, one per row, (n_packed, order)."""
     tuples = np.array(list(combinations_with_replacement(range(r), order)), dtype=np.intp)
     return _frozen(tuples.reshape(n_packed(r, order), order))
 
 
 @lru_cache(maxsize=64)
 def multiplicities(r: int, order: int) -> np.ndarray:
-    """How many entries of the full tensor each packed entry stands for."""
+    """Return how many entries of the full tensor each packed entry stands for."""
     tuples = indices(r, order)
     # The m-th repetition of an index within its tuple divides by m, which makes ∏ α! in all.
     repetition = np.ones(len(tuples))
@@ -47,12 +47,12 @@ def multiplicities(r: int, order: int) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def root_multiplicities(r: int, order: int) -> np.ndarray:
-    """What turns packed entries into orthonormal coordinates."""
+    """Return the factors that turn packed entries into orthonormal coordinates."""
     return _frozen(np.sqrt(multiplicities(r, order)))
 
 
 def pack(tensor: np.ndarray, order: int) -> np.ndarray:
-    """The distinct entries of the symmetric tensor in the last `order` axes: (…, r, …, r) to (…, n_packed)."""
+    """Return the distinct entries of a symmetric tensor in the last `order` axes: (…, r, …, r) to (…, n_packed)."""
     tensor = np.asarray(tensor)
     sides = set(tensor.shape[tensor.ndim - order :])
     if order < 1 or tensor.ndim < order or len(sides) != 1:
@@ -63,13 +63,13 @@ def pack(tensor: np.ndarray, order: int) -> np.ndarray:
 
 
 def unpack(packed: np.ndarray, r: int, order: int) -> np.ndarray:
-    """The full tensor (…, r, …, r) of the packed entries (…, n_packed)."""
+    """Return the full tensor (…, r, …, r) of the packed entries (…, n_packed)."""
     packed = checked(packed, r, order)
     return packed[..., _positions(r, (1,) * order)] if order else packed[..., 0]
 
 
 def flatten(packed: np.ndarray, r: int, split: tuple[int, ...]) -> np.ndarray:
-    """flatten(T, ℓ₁, ℓ₂, …) of [ATV21, §1.1], every group of axes in orthonormal coordinates of its symmetric tensors.
+    """Return flatten(T, ℓ₁, ℓ₂, …) of [ATV21, §1.1], each group of axes in orthonormal coordinates.
 
     The result has shape (…, n_packed(r, ℓ₁), n_packed(r, ℓ₂), …). For T = Σ aᵢ wᵢ^{⊗j} it is Σ aᵢ p₁(wᵢ) ⊗ p₂(wᵢ) ⊗ …
     with p(w) = `symmetric_power(w, ℓ)`; a matrix among these has the singular values of the paper's.
@@ -82,7 +82,7 @@ def flatten(packed: np.ndarray, r: int, split: tuple[int, ...]) -> np.ndarray:
 
 
 def whitened(packed: np.ndarray, B: np.ndarray, order: int) -> np.ndarray:
-    """T(B, …, B), packed in the k dimensions of B (r, k)."""
+    """Return T(B, …, B), packed in the k dimensions of B (r, k)."""
     full = unpack(packed, len(B), order)
     for _ in range(order):
         # The contracted axis returns as the last one, so after `order` turns every axis has had its own.
@@ -91,12 +91,12 @@ def whitened(packed: np.ndarray, B: np.ndarray, order: int) -> np.ndarray:
 
 
 def monomials(W: np.ndarray, order: int) -> np.ndarray:
-    """The packed entries of w^{⊗order} for every row w of W (k, r): (k, n_packed)."""
+    """Return the packed entries of w^{⊗order} for every row w of W (k, r): (k, n_packed)."""
     return ladder(W, order)[-1]
 
 
 def ladder(W: np.ndarray, highest: int) -> list[np.ndarray]:
-    """`monomials` of the orders 0 to `highest`. Every tuple is its first index and a tuple of one order less."""
+    """Return `monomials` of the orders 0 to `highest`. Every tuple is its first index and a tuple of one order less."""
     steps = [np.ones((*W.shape[:-1], 1))]
     for j in range(1, highest + 1):
         first, rest = _continued(W.shape[-1], j)
@@ -105,22 +105,22 @@ def ladder(W: np.ndarray, highest: int) -> list[np.ndarray]:
 
 
 def symmetric_power(W: np.ndarray, order: int) -> np.ndarray:
-    """w^{⊗order} in orthonormal coordinates, for every row of W: p(u)·p(v) = (u·v)^order."""
+    """Return w^{⊗order} in orthonormal coordinates, for every row of W: p(u)·p(v) = (u·v)^order."""
     return monomials(W, order) * root_multiplicities(W.shape[-1], order)
 
 
 def rank_one(W: np.ndarray, order: int, weights: np.ndarray) -> np.ndarray:
-    """Σᵢ weightsᵢ wᵢ^{⊗order}, packed, for weights (…, k) and W (k, r)."""
+    """Return Σᵢ weightsᵢ wᵢ^{⊗order}, packed, for weights (…, k) and W (k, r)."""
     return weights @ monomials(W, order)
 
 
 def inner(first: np.ndarray, second: np.ndarray, r: int, order: int) -> np.ndarray:
-    """⟨S, T⟩_F of two packed tensors."""
+    """Return ⟨S, T⟩_F of two packed tensors."""
     return np.sum(multiplicities(r, order) * first * second, axis=-1)
 
 
 def checked(packed: np.ndarray, r: int, order: int) -> np.ndarray:
-    """The packed array, if its last axis has the length that r and the order give."""
+    """Return the packed array, if its last axis has the length that r and the order give."""
     packed = np.asarray(packed, dtype=float)
     if packed.ndim == 0 or packed.shape[-1] != n_packed(r, order):
         raise ValueError(
@@ -132,7 +132,7 @@ def checked(packed: np.ndarray, r: int, order: int) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _continued(r: int, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """The first index of every sorted tuple, and where the rest of it lies in the list of one order less.
+    """Return the first index of every sorted tuple, and where the rest of it lies in the list of one order less.
 
     What may follow i are the tuples whose first index is at least i, the tail of the shorter list.
     """
@@ -143,7 +143,7 @@ def _continued(r: int, order: int) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=64)
 def _positions(r: int, split: tuple[int, ...]) -> np.ndarray:
-    """Where each entry of the flattened tensor is found in the packed one."""
+    """Return where each entry of the flattened tensor is found in the packed one."""
     order = sum(split)
     groups = [indices(r, ell) for ell in split]
     grid = np.zeros((*(len(g) for g in groups), order), dtype=np.intp)

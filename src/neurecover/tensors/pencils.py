@@ -18,7 +18,7 @@ from neurecover.tensors.subspace import left_singular
 
 
 def pencil_directions(first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The uᵢ, as unit rows, of two matrices U diag(α) Vᵀ and U diag(β) Vᵀ of full rank k.
+    """Return the uᵢ, as unit rows, of two matrices U diag(α) Vᵀ and U diag(β) Vᵀ of full rank k.
 
     The columns of a complex pair give the real and the imaginary part of one of them: a basis of their plane.
     """
@@ -34,7 +34,7 @@ def pencil_directions(first: np.ndarray, second: np.ndarray) -> np.ndarray:
 
 
 def leading_directions(matrix: np.ndarray, rank: int) -> np.ndarray:
-    """An orthonormal basis, (d, rank), of the directions in which the columns of a matrix (d, m) are largest."""
+    """Return an orthonormal basis, (d, rank), of the directions in which the columns of a matrix are largest."""
     d, m = matrix.shape
     if rank > min(d, m):
         raise UnsolvableError(

@@ -37,11 +37,11 @@ class Profile(Protocol):
     """The scalar factors hⱼ(s) of the powers."""
 
     def __call__(self, scalars: np.ndarray, orders: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """h (J, k) and its derivatives (J, k, m) at scalars (k, m)."""
+        """Return h (J, k) and its derivatives (J, k, m) at scalars (k, m)."""
 
 
 def constant(scalars: np.ndarray, orders: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """h ≡ 1, without scalars."""
+    """Return h ≡ 1, without scalars."""
     k = len(scalars)
     return np.ones((len(orders), k)), np.zeros((len(orders), k, 0))
 
@@ -88,7 +88,7 @@ def fit_power_sum(
 
 
 def unit_rows(W: np.ndarray) -> np.ndarray:
-    """Every row divided by its norm."""
+    """Return every row divided by its norm."""
     norms = np.linalg.norm(W, axis=-1, keepdims=True)
     if not np.all(norms > 0.0):
         raise ValueError(f"Directions need to be finite and not zero. Got norms {norms.ravel()} instead.")
@@ -97,7 +97,7 @@ def unit_rows(W: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Target:
-    """The tensors to be fitted: order by order in `packed`, and all together in `coordinates` (p, N).
+    """The tensors to be fitted, side by side in `coordinates` (p, N).
 
     The coordinates are √cⱼ times orthonormal ones, so that L is a plain sum of squares.
     """
@@ -124,7 +124,7 @@ class Target:
         return cls(r, orders, c, coordinates, float(np.vdot(coordinates, coordinates)))
 
     def split(self, coordinates: np.ndarray) -> list[np.ndarray]:
-        """Coordinates (p, N) back to packed tensors, times √cⱼ."""
+        """Turn coordinates (p, N) back into packed tensors, times √cⱼ."""
         sizes = [n_packed(self.r, j) for j in self.orders]
         parts = np.split(coordinates, np.cumsum(sizes)[:-1], axis=1)
         return [part / root_multiplicities(self.r, j) for part, j in zip(parts, self.orders)]
@@ -132,7 +132,7 @@ class Target:
 
 @dataclass(frozen=True)
 class PowerPoint:
-    """One (W, scalars) with its best A; the step's parameters per unit are its scalars, then w."""
+    """One (W, scalars) with its best A. A step moves every unit's scalars, then its w."""
 
     target: Target
     profile: Profile
@@ -142,7 +142,7 @@ class PowerPoint:
 
     @classmethod
     def plain(cls, target: Target, W: np.ndarray) -> PowerPoint:
-        """A point without scalars, h ≡ 1."""
+        """Return a point without scalars, h ≡ 1."""
         return cls(target, constant, unit_rows(W), np.zeros((len(W), 0)), np.zeros(0))
 
     @cached_property
@@ -191,7 +191,7 @@ class PowerPoint:
         return step_system(self.inner_products(), self.A, self.gradient(), radius)
 
     def gradient(self) -> np.ndarray:
-        """−½ ∂L/∂(scalars, w), (k, m + r), with the part along w, which changes nothing, left out."""
+        """Return −½ ∂L/∂(scalars, w), (k, m + r), without the part along w, which changes nothing."""
         h, dh = self.h
         k, m = self.scalars.shape
         g = np.zeros((k, m + self.target.r))
@@ -236,7 +236,7 @@ class PowerPoint:
 
 
 def best_weights(tensors: np.ndarray, W: np.ndarray, order: int) -> np.ndarray:
-    """The a (p, k) of Σᵢ aᵢ wᵢ^{⊗order} ≈ T for given directions: a linear least-squares solution.
+    """Return the a (p, k) of Σᵢ aᵢ wᵢ^{⊗order} ≈ T for given directions, by linear least squares.
 
     `tensors` is packed, (p, n_packed). The linear systems of [ATV21, Alg. 2].
     """

@@ -86,7 +86,7 @@ def separate(
     rng: np.random.Generator | None = None,
     options: SeparationOptions = DEFAULTS,
 ) -> LowRankSparse:
-    """The low-rank part of Y (n, p) exactly, and the mask of the entries that are not of it.
+    """Find the low-rank part of Y (n, p) exactly, and the mask of the entries that are not of it.
 
     Where the pursuit leaves more than a sparse part, the row space is that on which small blocks agree. Without a rank
     it is that of the pursuit's L, counted by its singular values, or the least that is agreed upon.
@@ -130,7 +130,7 @@ def _pursued(Y: np.ndarray, clipped: np.ndarray, rank: int | None, options: Sepa
 def _parts(
     Y: np.ndarray, clipped: np.ndarray, B: np.ndarray, mask: np.ndarray, options: SeparationOptions
 ) -> LowRankSparse:
-    """The low-rank part from the clean entries, to rounding, and what the mask leaves of it."""
+    """Return the low-rank part from the clean entries, to rounding, and what the mask leaves of it."""
     L, B = _complete(clipped, ~mask, B)
     clean = np.where(mask, 0.0, Y - L)
     size = float(np.linalg.norm(np.where(mask, 0.0, Y)))
@@ -141,7 +141,7 @@ def _parts(
 
 
 def _shrink_singular(M: np.ndarray, by: float) -> np.ndarray:
-    """U (Σ − by)₊ Vᵀ through the Gram matrix of the smaller side."""
+    """Return U (Σ − by)₊ Vᵀ through the Gram matrix of the smaller side."""
     if M.shape[0] < M.shape[1]:
         return _shrink_singular(M.T, by).T
     values, V = np.linalg.eigh(M.T @ M)
@@ -154,7 +154,7 @@ def _shrink_singular(M: np.ndarray, by: float) -> np.ndarray:
 def _complete(
     Y: np.ndarray, clean: np.ndarray, B: np.ndarray, max_iterations: int = 60
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The L = C Bᵀ of rank k that fits the clean entries, by alternating least squares from the row space B (p, k)."""
+    """Fit L = C Bᵀ of rank k to the clean entries, by alternating least squares from the row space B (p, k)."""
     filled = np.where(clean, Y, 0.0)
     last = np.inf
     for _ in range(max_iterations):
@@ -171,7 +171,7 @@ def _complete(
 
 
 def _least_absolute(Y: np.ndarray, B: np.ndarray, rounds: int) -> np.ndarray:
-    """For every row the coordinates c with ‖y − B c‖₁ least, by reweighted least squares: sparse errors drop out.
+    """Return for every row the c with ‖y − B c‖₁ least, by reweighted least squares: sparse errors drop out.
 
     The weights 1/|residual| are bounded at the upper quartile of the residuals, so that they grow only as fast as the
     fit improves. The median would not do: half of the samples may fit an output exactly because its unit is off.
@@ -190,7 +190,7 @@ def _least_absolute(Y: np.ndarray, B: np.ndarray, rounds: int) -> np.ndarray:
 
 
 def _coordinates(filled: np.ndarray, clean: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """For every row of Y the coefficients on B that fit its clean entries best: n small systems at once."""
+    """Return for every row of Y the coefficients on B that fit its clean entries best: n small systems at once."""
     k = B.shape[1]
     weights = clean.astype(np.float64)
     grams = (weights @ (B[:, :, None] * B[:, None, :]).reshape(-1, k * k)).reshape(-1, k, k)

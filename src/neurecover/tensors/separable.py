@@ -36,7 +36,7 @@ class Inner:
 
 
 def step_system(inner: Inner, A: np.ndarray, gradient: np.ndarray, idle: np.ndarray) -> DenseSystem:
-    """S, g and D from the inner products.
+    """Return S, g and D from the inner products.
 
     `gradient` (k, q) is g. `idle` (k, m, q) are unit directions of each unit's parameters that change nothing,
     such as the radius of a normalised vector; S is given a one along them so that it can be inverted.
@@ -59,13 +59,13 @@ P = TypeVar("P", bound=Point)
 
 
 def descend(point: P, max_iterations: int) -> tuple[P, int]:
-    """The point where no step helps any more or the time is over, and the number of steps that were tried."""
+    """Return the point where no step helps any more or the time is over, and how many steps were tried."""
     loop = Loop(point, TOLERANCES).advance(max_iterations, limit())
     return loop.point, loop.iterations
 
 
 def descend_best(starts: Sequence[P], polished: int, max_iterations: int) -> P:
-    """The best end of descents from the `polished` best starts; one that leaves only rounding ends the search."""
+    """Return the best end of descents from the `polished` best starts; one at rounding ends the search."""
     ends: list[P] = []
     for start in sorted(starts, key=lambda point: point.loss)[:polished]:
         ends.append(descend(start, max_iterations)[0])
@@ -75,7 +75,7 @@ def descend_best(starts: Sequence[P], polished: int, max_iterations: int) -> P:
 
 
 def readout(Y: np.ndarray, features: np.ndarray) -> np.ndarray:
-    """The A (p, k) that minimises ‖Y − A Φ‖ for features Φ (k, N).
+    """Return the A (p, k) that minimises ‖Y − A Φ‖ for features Φ (k, N).
 
     Features that vanish get the weight zero; those that nearly coincide are regularised at the level of rounding.
     """

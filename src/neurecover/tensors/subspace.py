@@ -41,7 +41,7 @@ def span(
     rank: int | None = None,
     false_alarm: float = 0.01,
 ) -> Span:
-    """The span of the units from packed Tⱼ (p, n_packed(d, j)), j ≥ 1 the keys.
+    """Find the span of the units from packed Tⱼ (p, n_packed(d, j)), j ≥ 1 the keys.
 
     standard_error is σ, one for all outputs or (p,): the error of a coefficient of a normalised feature. Zero,
     for exact tensors, puts the threshold at rounding. Unless the rank is given, it is the number of singular
@@ -71,7 +71,7 @@ def span(
 
 
 def whitening(matrix: np.ndarray, rank: int) -> np.ndarray:
-    """B (r, rank) with Bᵀ M B = I on the leading eigenvectors of M.
+    """Return B (r, rank) with Bᵀ M B = I on the leading eigenvectors of M.
 
     For M = Σᵢ sᵢ wᵢwᵢᵀ with all sᵢ > 0 the uᵢ = √sᵢ Bᵀwᵢ are orthonormal. Where the sᵢ have both signs, `decompose` and
     `joint_diagonalise` need no whitening.
@@ -87,7 +87,7 @@ def whitening(matrix: np.ndarray, rank: int) -> np.ndarray:
 
 
 def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The left singular vectors (d, d) and the d singular values, decreasing, of a matrix (d, m)."""
+    """Return the left singular vectors (d, d) and the d singular values, decreasing, of a matrix (d, m)."""
     d, m = matrix.shape
     # Left singular vectors are those of the d × d triangular factor; padding serves m < d.
     small = np.asarray(np.linalg.qr(matrix.T, mode="r")).T if m > d else np.pad(matrix, ((0, 0), (0, d - m)))
@@ -96,7 +96,7 @@ def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def noise_norm(d: int, orders: list[int], n_outputs: int, false_alarm: float) -> float:
-    """What the largest singular value of pure noise with σ = 1 exceeds with probability `false_alarm` at most."""
+    """Return what the largest singular value of pure noise, σ = 1, exceeds with probability `false_alarm` at most."""
     row = sum(n_outputs * n_packed(d, j) / d for j in orders)
     column = max((d + j - 1) / j for j in orders)
     return sqrt(row) + sqrt(column) + sqrt(2.0 * log(1.0 / false_alarm))

@@ -1,4 +1,4 @@
-"""Does a larger model with a name object? Of the name of `structure`, all of which have to pass."""
+"""Does a larger model with a name object? Named `structure` as other checks are: all have to pass."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def equations(case: Facts) -> Check:
 
 
 def contradicted(case: Case) -> Check | None:
-    """Could every equation be contradicted by others? Of the name of `equations`, both of which have to pass."""
+    """Could every equation be contradicted by others? Named `equations` as another check is: both have to pass."""
     if case.raw is None:
         return None
     n = case.n_alone

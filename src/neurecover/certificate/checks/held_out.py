@@ -49,7 +49,7 @@ def prediction(case: Facts) -> Check:
 
 
 def _explained(case: Facts) -> np.ndarray:
-    """Return R² of every output, (p,): one at the level of rounding, zero for a constant that is missed."""
+    """Return R² of every output, (p,): 1 where the residual is rounding, 0 where a constant output is missed."""
     mse, variance = case.holdout.mean_squares, case.holdout.output_variance
     at_rounding = case.holdout.rms <= case.rounding
     r2 = 1.0 - mse / np.where(variance > 0.0, variance, np.inf)

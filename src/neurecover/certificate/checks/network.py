@@ -34,7 +34,7 @@ def inputs(case: Facts | Labelled) -> Check:
 
 
 def width(case: Facts) -> Check:
-    """Is the number of units, over all layers the limit, the one that was asked for?"""
+    """Is the number of units the one that was asked for? The limit is their number over all layers."""
     asked, found = case.evidence.asked, case.n_hidden
     if asked is None:
         return Check("width", True, None, None, "The number of units was to be found.")

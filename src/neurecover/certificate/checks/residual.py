@@ -52,7 +52,7 @@ def structure(case: Facts) -> Check:
 
 
 def shape(case: Case) -> Check | None:
-    """Does it follow no slope, step, bend or power? Of the name of `structure`, all of which have to pass."""
+    """Does it follow no slope, step, bend or power? Named `structure` as other checks are: all have to pass."""
     if case.shape is None:
         return None
     (p_value, what), limit = case.shape, case.options.significance
@@ -63,7 +63,7 @@ def shape(case: Case) -> Check | None:
 
 
 def corners(case: Case) -> Check | None:
-    """Are the kinks sharp? Of the name of `structure`, all of which have to pass."""
+    """Are the kinks sharp? Named `structure` as other checks are: all have to pass."""
     p_value, limit = case.p_corners, case.options.significance
     if p_value is None:
         return None
@@ -89,7 +89,7 @@ def offset(case: Case) -> Check | None:
 
 
 def bends(case: Case) -> Check | None:
-    """Does every kink stand out of the noise? Of the name of `kinks`, both of which have to pass.
+    """Does every kink stand out of the noise? Named `kinks` as another check is: both have to pass.
 
     Σ (A_j z_j)²/σ² on the side of the kink where it is less is what Σ r²/σ² would grow by, at the most, without the
     kink. Noise alone makes a unit of D weights worth χ² with D degrees of freedom.
@@ -127,8 +127,8 @@ def independence(case: Facts) -> Check:
 def output_digits(case: Case) -> Check:
     """Are the outputs on a grid, and if so is its step small against their standard deviations?
 
-    And is no value as common as noise cannot make it? A rounding error is as good as noise where the value could have
-    been anywhere between two points of the grid. A network that gives few different values makes errors that are a
+    And does no value occur more often than noise allows? A rounding error is as good as noise if the value could have
+    been anywhere between two points of the grid. A network with few different values has rounding errors that are a
     function of x, which no standard error covers.
     """
     precision, options = case.precision, case.options

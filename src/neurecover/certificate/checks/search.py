@@ -52,7 +52,7 @@ def agreement(case: Facts) -> Check:
 
 
 def rivals(case: Facts) -> Check:
-    """Do fits from nearby end here too? Of the name of `agreement`, both of which have to pass."""
+    """Do fits from nearby end here too? Named `agreement` as another check is: both have to pass."""
     alone = case.evidence.unrivalled
     sentence = "Fits that begin a few standard errors away end at this optimum, or the errors are too small to ask."
     if not alone:

@@ -15,14 +15,13 @@ GLANCE = 64  # rows in which a column has a value twice if it is other than usua
 
 
 def seldom(normal: Layered, inputs: Source, each: int = 1, options: CertificateOptions = DEFAULTS) -> np.ndarray:
-    """Return which weights of the first layer, (k, d), too few rows show for any other choice to be contradicted.
+    """Return a mask (k, d) of the first layer's weights that too few rows show: other values would fit as well.
 
-    An input that is other than usual (its median) in m rows gives m·p equations for the weights of k units: more than
-    `each` for every one of them are asked for. Of these rows two equations at least have to see the unit on, one to
-    tell its weight and one to contradict a wrong one; and `each`, where it is noisy equations that have to. Without
-    noise p is the number of outputs that do not depend on each other: a total says nothing that its parts do not say.
-    C has p weights more on every input, and beside one hidden layer makes a unit that is off one that is on, turned:
-    then equations on either side count.
+    An input that differs from its usual value (its median) in m rows gives m·p equations for its k weights, and more
+    than `each` per weight are needed. The unit has to be on in at least two of these equations, one to determine its
+    weight and one to contradict a wrong value; under noise, in `each` of them. Without noise p counts the outputs that
+    do not depend on each other: a total says nothing that its parts do not say. C adds p weights per input. Beside one
+    hidden layer it also turns a unit that is off into one that is on, so that equations on either side count.
     """
     X = np.asarray(inputs.collect()[0], dtype=np.float64)
     k, d = normal.hidden_weights[0].shape

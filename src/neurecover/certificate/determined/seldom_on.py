@@ -70,11 +70,10 @@ def seen_of_others(
     fewest: int,
     options: CertificateOptions = DEFAULTS,
 ) -> Seen:
-    """Return the weights of all units but the one of `few` (k,), which is seldom on; nothing where signs stay open.
+    """Return which weights are seen of all units but the one in `few` (k,), which is seldom on; none if signs are open.
 
-    Beside an affine term it may be seldom off as well.
-
-    `fewest` samples are wanted on either side of every other kink away from S.
+    Beside an affine term that unit may be seldom off as well. Every other unit needs `fewest` samples on either side of
+    its kink, away from S.
     """
     unit = int(np.flatnonzero(few)[0])
     X, Y = (np.asarray(part, dtype=np.float64) for part in inputs.collect())

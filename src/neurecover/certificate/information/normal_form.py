@@ -23,8 +23,8 @@ from neurecover.models.layered import looks_back
 def aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
     """Return the network on whitened inputs with the scales and signs of its normal form on the inputs, and that form.
 
-    The network without its affine term is aligned first. Where units may be turned beside C, those that the normal form
-    turns are turned on whitened inputs too, so that both have the same parameters but for the linear map between them.
+    The network without its affine term is aligned first. Beside C, the units that the normal form turns are turned on
+    whitened inputs too: the parameters of both then differ only by the linear map between the inputs.
     """
     if isinstance(model, Composite) or model.C is None:
         return _aligned(model, whitening)

@@ -32,10 +32,10 @@ class Visible:
 def visible_unit(
     white: Model, close: UnitsOn, needed: np.ndarray, rounding: np.ndarray, serial: SerialResiduals | None
 ) -> Visible:
-    """Return the least unit that samples show beside a network on whitened inputs.
+    """Return the smallest further unit that the samples would have shown, for a network on whitened inputs.
 
-    needed (units,) are samples at a kink, rounding (p,) that of every output. `close` are the samples near the kinks,
-    and `serial` the residuals where there is noise.
+    `close` counts the samples near the kinks, `needed` (units,) says how many a kink needs, `rounding` (p,) is that of
+    every output, and `serial` has the residuals if there is noise.
     """
     k, p = len(white.hidden_weights[0]), white.n_outputs
     D = int(weights_per_unit(white)[0]) if k else 1

@@ -46,8 +46,8 @@ def sign_rivals(
 ) -> SignRivals:
     """Return the sign changes of a layer's units that their covariance does not exclude.
 
-    variances are those of (W row by row, then A row by row), and covariance() forms the matrix, which is wanted only
-    where some set comes near to zero; without it every such set stands.
+    `variances` are in the order W row by row, then A row by row. covariance() forms the matrix, which is needed only if
+    some set comes near to zero; without it every such set counts as a rival.
     """
     (k, d), p = layer.W.shape, layer.n_outputs
     size = float(np.linalg.norm(np.linalg.norm(layer.A, axis=0) * np.linalg.norm(layer.W, axis=1)))
@@ -104,7 +104,7 @@ def _p_value(layer: Network, units: np.ndarray, maps: list[np.ndarray], covarian
 
 @dataclass(frozen=True)
 class SignChoices:
-    """How many choices of the units' signs of a layer fit, `n_units` of the widest layer that was searched.
+    """How many choices of signs fit, in the layer with the most; `n_units` has the widest layer that was searched.
 
     `p_value` is the largest with which another choice is not excluded; `complete` is False where the sets of units were
     too many to be searched. `convention` says that an affine term takes up what turning a unit changes.

@@ -63,7 +63,7 @@ def choose(names: Sequence[str], inputs: Columns | None, outputs: Columns | None
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Return the names, those that occur again with the number of their column behind them."""
+    """Return the names, with the number of the column added to one that has occurred before."""
     first: dict[str, int] = {}
     return [name if first.setdefault(name, j) == j else f"{name} ({j})" for j, name in enumerate(names)]
 

@@ -59,8 +59,8 @@ def sketch(root: np.ndarray) -> np.ndarray:
 class InfluenceSums(Statistic):
     """Σ (M g)² and Σ (M g)⁴ for M = `moves` (q, P) over the `free` parameters of a network.
 
-    `root` (P, m) is one of F⁻¹ = R Rᵀ, of which h = ‖J R‖²; of fewer columns on average only (`sketched`).
-    Further Σ s and Σ s² for the squared residual s of a sample, all outputs together, without a part in the fit.
+    `root` (P, m) is an R with F⁻¹ = R Rᵀ, so that h = ‖J R‖²; with fewer columns (`sketch`) that holds on average.
+    Further Σ s and Σ s², s the squared residual of a sample, over all outputs, had it been left out of the fit.
     """
 
     def __init__(self, model: Model, free: np.ndarray, moves: np.ndarray, root: np.ndarray) -> None:

@@ -25,7 +25,10 @@ EXPLAINED = 1e-8  # share of Σ (e r)² that is left of a shape which the parame
 
 
 class ShapeCross(Statistic):
-    """Σ Jᵀe, (P, Q), for the `free` parameters P and Q shapes e: every shape on every output, then what is not free."""
+    """Σ Jᵀe, (P, Q), for the P `free` parameters and Q shapes e.
+
+    These are every given shape on every output, then the derivatives by the parameters that are not free.
+    """
 
     def __init__(self, model: Model, free: np.ndarray, shapes: Features, n_shapes: int) -> None:
         self.model, self.free, self.shapes = model, free, shapes

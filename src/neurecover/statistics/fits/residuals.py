@@ -76,6 +76,6 @@ class Residuals(Statistic):
 
     @property
     def kurtosis(self) -> float:
-        """E r⁴ / (E r²)² of the output where it is largest, √w r for r: 3 for Gaussian noise, 0 without a residual."""
+        """The largest E r⁴ / (E r²)² of any output, with √w r for r: 3 for Gaussian noise, 0 without a residual."""
         second, fourth = self.mean_squares, self.per_row("residual_fourth")
         return float(np.divide(fourth, second**2, out=np.zeros_like(second), where=second**2 > 0).max())
