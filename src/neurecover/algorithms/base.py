@@ -38,8 +38,9 @@ class Algorithm:
 
     run(call) gives the estimate, or raises `UnsolvableError`; None for an algorithm that leaves all to the finisher.
     refuse(task) says in one sentence why the algorithm does not apply, or returns None. `forms` are the ways it can
-    run: "best" is ours, "paper" as printed; `options` maps a form to the class of its options, if it has any. `finds`
-    is what its estimate holds: a "network", or the first layer of a "composite".
+    run: "best" is ours, "paper" as printed; `options` maps a form to the class of its options, if it has any. The
+    `raw` forms get the samples as they are given, neither whitened nor without repeated rows. `finds` is what its
+    estimate holds: a "network", or the first layer of a "composite".
 
     prepare(source) is what the samples go through before anything is read, such as asking an oracle in pairs.
     clean(samples, estimate) are the samples without what the estimate shows to be gross errors, with checks that say
@@ -54,6 +55,7 @@ class Algorithm:
     refuse: Callable[[Task], str | None] = field(repr=False, default=lambda task: None)
     run: Callable[[Call], Estimate] | None = field(repr=False, default=None)
     forms: tuple[str, ...] = (BEST,)
+    raw: tuple[str, ...] = ()
     options: Mapping[str, type] = field(repr=False, default_factory=dict)
     finds: str = "network"
     prepare: Callable[[Source], Source] = field(repr=False, default=lambda source: source)

@@ -174,11 +174,13 @@ def estimate(
         if problem.reason is not None:
             return Estimate(None, (problem.reason,), method=method, form=form)
         run.report(method, np.nan)
-        found = run_algorithm(
-            algorithm, Call(problem.prepared.samples, problem.task, run.rng, run.deadline, form, options)
-        )
+        raw = form in algorithm.raw
+        samples = problem.given if raw else problem.prepared.samples
+        found = run_algorithm(algorithm, Call(samples, problem.task, run.rng, run.deadline, form, options))
         if run.deadline.watch.ended:
             found = replace(found, notes=(*found.notes, search_ended().sentence))
+    if raw:
+        return replace(found, network=None if found.network is None else found.network.normal_form())
     answer = estimate_in_input_units(found, problem.prepared)
     assert answer is not None
     return answer

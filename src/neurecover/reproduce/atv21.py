@@ -20,7 +20,6 @@ from neurecover.algorithms.atv21.printed import PrintedOptions, printed_units
 from neurecover.algorithms.atv21.steps import algorithm_1, population_coefficients, tensor_directions
 from neurecover.algorithms.atv21.units import seen_units
 from neurecover.data import ArraySource
-from neurecover.exceptions import UnsolvableError
 from neurecover.experiment import Experiment, Row, Track, fresh_seeds
 from neurecover.matching import compare
 from neurecover.models import DeepNetwork, Model, Network
@@ -160,10 +159,8 @@ def direction_stages(X: np.ndarray, Y: np.ndarray, k: int, seed: int) -> dict[st
 
 def _by_algorithm_4(c: Coefficients, k: int, rng: np.random.Generator) -> np.ndarray:
     """Return the directions of Algorithm 4 as printed, ℓ = 1; a random one where no term is above its thresholds."""
-    try:
-        return printed_units(c, c.tensors, 1, RELU, rng, k, PrintedOptions()).W
-    except UnsolvableError:
-        return rng.standard_normal((1, c.r))
+    W = printed_units(c, c.tensors, 1, RELU, rng, k, PrintedOptions()).W
+    return W if len(W) else rng.standard_normal((1, c.r))
 
 
 def run_subspace(track: Track) -> list[Row]:

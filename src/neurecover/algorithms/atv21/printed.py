@@ -39,9 +39,7 @@ class PrintedOptions:
     eta_3: float = 0.2  # between the angles of units (0.5 and more) and of one unit's two estimates (0.1)
     tau: float | None = None  # 20 m (8|S| + d) B √log(m d B |S| / ε)
     radius: float | None = None  # √(8|S|) + m (1 + B)
-    bound: float | None = (
-        None  # B ≥ |a_i|, |b_i|, given in the paper; here 10 times the outputs or 1
-    )
+    bound: float | None = None  # B ≥ |a_i|, |b_i|, given in the paper; here 10 times the outputs or 1
     epsilon: float = 0.01  # ε of τ, which hardly depends on it
 
 
@@ -145,7 +143,7 @@ def learn_as_printed(
     units = printed_units(c, tensors, ell, activation, rng, m, options)
     network = algorithm_5(second, units, activation, m, options)
     full_rank = None
-    if ell == 1 and len(units.W) <= d:
+    if ell == 1 and 0 < len(units.W) <= d:
         fixed = algorithm_6(units, tensors[1])
         full_rank = Network(fixed.W, fixed.b, fixed.A, None, activation)
     return Printed(network, units, c, ell, full_rank)
@@ -166,4 +164,7 @@ def printed_units(
     eta_1, eta_2 = (
         derived if given is None else dict.fromkeys(derived, given) for given in (options.eta_1, options.eta_2)
     )
-    return algorithm_4(tensors, c.r, ell, activation, rng, m, eta_1=eta_1, eta_2=eta_2, eta_3=options.eta_3)
+    try:
+        return algorithm_4(tensors, c.r, ell, activation, rng, m, eta_1=eta_1, eta_2=eta_2, eta_3=options.eta_3)
+    except UnsolvableError:  # no term above the thresholds: S is empty, and Algorithm 5 regresses on x and 1
+        return Units(np.zeros((0, c.r)), np.zeros(0), np.zeros((len(c.scale), 0)))
