@@ -149,10 +149,12 @@ def estimate(
     n_samples: int | None = None,
     progress: bool | Progress = False,
     sample_weight: ArrayLike | None = None,
+    options: object = None,
 ) -> Estimate:
     """Run one algorithm and return its own estimate, before any refinement, with its record as `details`.
 
-    form is "best", the algorithm as it is used here, or "paper", as it is printed, if that differs. The other
+    form is "best", the algorithm as it is used here, "paper", as it is printed, or another of the method's forms.
+    options are those of the form, such as the thresholds of a paper's algorithm; None for the defaults. The other
     parameters are those of `recover`. Data that the algorithm cannot solve gives an `Estimate` without a network whose
     notes say why.
     """
@@ -163,14 +165,22 @@ def estimate(
         raise ValueError(f"{method} has no estimate of its own: it only refines others. Use recover instead.")
     if form not in algorithm.forms:
         raise ValueError(f"{method} comes in the form {' or '.join(algorithm.forms)}. Got {form!r} instead.")
+    kind = algorithm.options.get(form)
+    if options is not None and (kind is None or not isinstance(options, kind)):
+        wanted = "no options" if kind is None else f"options of the class {kind.__module__}.{kind.__name__}"
+        raise ValueError(f"{method} takes {wanted} in the form {form!r}. Got {options!r} instead.")
     with running("estimate", random_state, time_budget, progress) as run, side_by_side():
         problem = read_samples(run, X, Y, n_samples, algorithm, act, bias, n_hidden, sample_weight=sample_weight)
         if problem.reason is not None:
             return Estimate(None, (problem.reason,), method=method, form=form)
         run.report(method, np.nan)
-        found = run_algorithm(algorithm, Call(problem.prepared.samples, problem.task, run.rng, run.deadline, form))
+        raw = form in algorithm.raw
+        samples = problem.given if raw else problem.prepared.samples
+        found = run_algorithm(algorithm, Call(samples, problem.task, run.rng, run.deadline, form, options))
         if run.deadline.watch.ended:
             found = replace(found, notes=(*found.notes, search_ended().sentence))
+    if raw:
+        return replace(found, network=None if found.network is None else found.network.normal_form())
     answer = estimate_in_input_units(found, problem.prepared)
     assert answer is not None
     return answer

@@ -126,8 +126,9 @@ def running(
 
 @dataclass(frozen=True)
 class Problem:
-    """The prepared samples, what is sought in them, the number of queries so far, and why no method can work, if so."""
+    """The samples as given and as prepared, what is sought, the number of queries, and why nothing can work, if so."""
 
+    given: Source
     prepared: Prepared
     task: Task
     n_queries: int | None
@@ -171,7 +172,7 @@ def read_samples(
     run.clock.stage("read", _read_sentence(prepared))
     n_queries = queried.queries if isinstance(queried, Oracle) else None
     reason = _reason_to_give_up(prepared, task, algorithm, run.options.prepare.fewest)
-    return Problem(prepared, task, n_queries, reason)
+    return Problem(source, prepared, task, n_queries, reason)
 
 
 def add_diagnosis(certificate: Certificate, source: Any, activation: Activation) -> Certificate:
