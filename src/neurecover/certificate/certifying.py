@@ -16,7 +16,8 @@ IDENTIFIED = ("inputs", *SEEN, "columns", "kinks")  # else no weight is exact bu
 OF_ANY_NETWORK = (
     held_out.rounding,
     held_out.prediction,
-    network.units,
+    network.units_or_line,
+    network.straight_line,
     network.inputs,
     network.width,
     network.affine_part,
@@ -88,7 +89,7 @@ def issue(
 
 def certify_untested(case: Case) -> Certificate:
     """Return the certificate of a network that there was no time to test: what held-out samples say of it."""
-    made = (held_out.rounding(case), held_out.prediction(case), network.units(case), search.time_ended())
+    made = (held_out.rounding(case), held_out.prediction(case), network.units_or_line(case), search.time_ended())
     return issue(made, case.holdout, case.samples.count())
 
 

@@ -202,5 +202,5 @@ def reasons_of(checks: tuple[Check, ...]) -> tuple[str, ...]:
     last = ("affine part", "prediction", "rounding")
     against.sort(key=lambda check: last.index(check.name) + 1 if check.name in last else 0)
     # What to do comes before what stood in the way.
-    advice = [c for c in besides if against and c.name in ("activation", "box", "probabilities")]
+    advice = [c for c in besides if against and c.name in ("straight line", "activation", "box", "probabilities")]
     return tuple(dict.fromkeys(check.sentence for check in (*advice, *against, *said, *besides)))

@@ -147,8 +147,8 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
             The outputs.
 
         sample_weight : array-like of shape (n_samples,), default=None
-            The weights of the samples, as in :func:`neurecover.recover`. Rows that repeat others count once without
-            weights, and with weights by the sum of theirs.
+            The weights of the samples, as in :func:`neurecover.recover`. Without weights every row is an observation;
+            with weights rows that repeat others are one, with the sum of their weights.
 
         Returns
         -------

@@ -41,6 +41,7 @@ from neurecover.pipeline.running import (
     run_algorithm,
     running,
 )
+from neurecover.pipeline.straight import Line, as_good, left_by
 from neurecover.random import RandomStateLike
 from neurecover.results import Estimate, Recovery, Stage
 from neurecover.search import SearchOptions, Task
@@ -89,8 +90,9 @@ def recover(
         interruption continues from there and returns the same network to the last bit.
     sample_weight : weights w ≥ 0 of the rows, (n,): the fit minimises Σ w‖y − f(x)‖². Only their ratios matter, and a
         row of weight zero has no effect. Standard errors hold for any weights and are smallest for w = 1/variance of
-        the noise. Identical rows (x, y) are one observation: without weights it counts once, with weights the sum of
-        theirs, so that one row of weight 3 equals three rows of weight 1, with the same errors.
+        the noise. Without weights every row is an observation, though copies of a row are no further evidence for an
+        exact network. With weights identical rows (x, y) are one, with the sum of their weights: one row of weight 3
+        equals three rows of weight 1, with the same errors.
     options : the numbers that decide how samples, work and time are divided, for experiments; None for the defaults.
 
     Data that cannot be solved gives a `Recovery` whose verdict says so. Data that is not data raises ValueError.
@@ -234,6 +236,9 @@ def _finish(
         found.last_drop,
         at_rounding=task.coarse and found.exact,
         unrivalled=found.unrivalled,
+        line=fitted.line,
+        straight=fitted.straight,
+        better=fitted.better,
     )
     certificate = certify_network(run, found.network, fitted.prepared, fitted.holdout, evidence, task.bias)
     network = in_input_units(found.network, prepared, certificate)
@@ -243,14 +248,57 @@ def _finish(
 
 @dataclass(frozen=True)
 class _Fitted:
-    """The network fitted to all samples, its residuals on held-out ones before they joined the fit, and the samples."""
+    """The network fitted to all samples, its residuals on held-out ones before they joined the fit, and the samples.
+
+    `line` is the mean square of every output that a straight line leaves of held-out samples, None if none was fitted,
+    and `straight` says that it does as well as the network, `better` that the network predicts them better. `before` is
+    the network before they joined the fit.
+    """
 
     found: Found
     holdout: Residuals
     prepared: Prepared
+    before: Network | DeepNetwork
+    line: np.ndarray | None = None
+    straight: bool = False
+    better: bool = True
 
 
 def _search_and_fit(prepared: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run) -> _Fitted:
+    """Search and fit; a straight line that does as well is the answer where the number of units was to be found."""
+    if not task.bias:
+        return _search_and_polish(prepared, task, starts, run)
+    line, wanted = Line.of(prepared, task.activation), task.asked is None
+    exact = task.level * prepared.moments.n * _size_of_outputs(prepared)
+    if wanted and prepared.stream is None and line.rss < exact:
+        found = _as_found(line, task)
+        run.clock.stage("straight line", f"{_residual(found)} on all {prepared.moments.n} samples")
+        return _Fitted(found, left_by(line.network, prepared, prepared.judges), prepared, line.network, line.held_out)
+    fitted = _search_and_polish(prepared, task, starts, run)
+    network = fitted.found.network
+    widths = tuple(len(W) for W in network.hidden_weights)
+    more = task.n_parameters(widths) - sum(widths) - task.n_outputs * (task.n_inputs + 1)
+    straight = not fitted.found.exact and as_good(line.rss, fitted.found.rss, task.n_samples * task.n_outputs, more)
+    if not wanted or not straight:
+        better = line.beaten_by(fitted.before, prepared, not straight)
+        return replace(fitted, line=line.held_out, straight=straight, better=better)
+    run.clock.stage("straight line", f"as good as {sum(widths)} units by BIC")
+    left = left_by(line.network, prepared, prepared.judges)
+    return replace(fitted, found=_as_found(line, task), holdout=left, line=line.held_out)
+
+
+def _as_found(line: Line, task: Task) -> Found:
+    """Return the straight line as what a search has found: it is the one optimum of its kind."""
+    return Found(line.network, line.rss, line.rss, task.level, 1, 0, 1, converged=True)
+
+
+def _size_of_outputs(prepared: Prepared) -> float:
+    """Return the mean of Σ y² over samples."""
+    moments, d = prepared.fitted_moments, prepared.source.n_inputs
+    return float(np.trace(moments.covariance[d:, d:]) + prepared.output_mean @ prepared.output_mean)
+
+
+def _search_and_polish(prepared: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run) -> _Fitted:
     """Search on part of the samples, fit to all that are not held out, then to all."""
     deadline, clock = run.deadline, run.clock
     sample = _search_sample(prepared, task, run.options)
@@ -300,7 +348,7 @@ def _search_and_fit(prepared: Prepared, task: Task, starts: Iterable[np.ndarray]
         final = _refit_unweighted(prepared.samples, final, task, deadline)
     passes = f" after {run.passes.made} {'pass' if run.passes.made == 1 else 'passes'}" if run.passes.made else ""
     clock.stage("last fit", f"{_residual(final)} on all {prepared.moments.n} samples{passes}")
-    return _Fitted(final, residuals, prepared)
+    return _Fitted(final, residuals, prepared, found.network)
 
 
 def _refit_unweighted(samples: Source, final: Found, task: Task, deadline: Deadline) -> Found:

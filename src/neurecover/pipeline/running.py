@@ -248,7 +248,9 @@ def certify_network(
     run.clock.excerpt = Excerpt.of_samples(prepared, holdout.predict, model)
     evidence = replace(evidence, precision=prepared.precision, joined=prepared.n_joined)
     options = run.options.certificate
-    case = Case(model, prepared.whitening, prepared.samples, holdout, evidence, run.rng, bias, options)
+    case = Case(
+        model, prepared.whitening, prepared.samples, holdout, evidence, run.rng, bias, options, prepared.distinct
+    )
     try:
         with run.overtime():
             certificate = certify(case)
@@ -273,8 +275,10 @@ def diagnose(run: Run, algorithm: Algorithm, network: Model, samples: Source) ->
 
 def _reason_to_give_up(prepared: Prepared, task: Task, algorithm: Algorithm, fewest: int) -> str | None:
     """Return why no fit is tried at all, or None."""
-    if prepared.moments.n < fewest:
-        return f"Only {prepared.moments.n} of {prepared.n_rows} rows are different, too few to hold one out: give more."
+    if prepared.n_distinct < fewest:
+        return (
+            f"Only {prepared.n_distinct} of {prepared.n_rows} rows are different, too few to hold one out: give more."
+        )
     spread = np.sqrt(np.diag(prepared.moments.covariance)[prepared.source.n_inputs :])
     if np.all(spread <= 1e-13 * np.abs(prepared.output_mean)):
         return "The outputs are constant, so they show no hidden unit: give inputs that spread wider."
@@ -289,9 +293,10 @@ def _reason_to_give_up(prepared: Prepared, task: Task, algorithm: Algorithm, few
             return sentence
     widths = task.widths or (1,) * task.depth
     wanted = task.n_parameters(widths) - sum(widths)
-    if wanted >= task.n_samples * task.n_outputs:
+    different = prepared.n_distinct * task.n_outputs
+    if wanted >= different:
         return (
-            f"{task.n_samples * task.n_outputs} numbers in Y cannot determine the {wanted} parameters "
+            f"{different} numbers in Y cannot determine the {wanted} parameters "
             f"of {'-'.join(map(str, widths))} hidden units. Give more samples or fewer units."
         )
     return algorithm.refuse(task)
@@ -323,8 +328,8 @@ def estimate_in_input_units(found: Estimate | None, prepared: Prepared) -> Estim
 
 
 def _read_sentence(prepared: Prepared) -> str:
-    repeats = prepared.n_rows - prepared.moments.n
-    left_out = f", {repeats} repeated ones left out" if repeats else ""
+    repeats = prepared.n_rows - prepared.n_distinct
+    left_out = f", {repeats} of them copies of others" if repeats else ""
     source = prepared.source
     columns = f"inputs {_listed(source.input_names)}; outputs {_listed(source.output_names)}"
     return f"{prepared.moments.n} samples{left_out}, {prepared.whitening.rank} input dimensions; {columns}"
