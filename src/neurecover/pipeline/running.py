@@ -216,6 +216,14 @@ def check_architecture(n_hidden: int | tuple[int, ...] | None, depth: int) -> tu
     return (widths[0] if len(widths) == 1 else widths), len(widths)
 
 
+def check_affine(affine: bool | str, saves: bool) -> None:
+    """Refuse what is neither True, False nor "auto", which makes two searches where a checkpoint saves one."""
+    if not isinstance(affine, bool | np.bool_) and affine != "auto":
+        raise ValueError(f"affine needs to be True, False or 'auto'. Got {affine!r} instead.")
+    if saves and affine == "auto":
+        raise ValueError("A checkpoint needs affine=True or False. Got 'auto' instead, which makes two searches.")
+
+
 def check_width(n_hidden: int | None) -> None:
     if n_hidden is not None and (
         not isinstance(n_hidden, int | np.integer) or isinstance(n_hidden, bool) or n_hidden < 1
