@@ -17,7 +17,9 @@ def draw_probes(white: Model, count: int, bias: bool, rng: np.random.Generator) 
     W = white.hidden_weights[0]
     b = white.b if isinstance(white, Network) else np.zeros(len(W))
     V = np.hstack([W, b[:, None]]) if bias else W
-    anywhere = rng.standard_normal((count // 2, V.shape[1]))
+    anywhere = rng.standard_normal((count // 2 if len(V) else count, V.shape[1]))
+    if not len(V):
+        return anywhere
     near = rng.integers(len(V), size=count - len(anywhere))
     unit = V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)
     return np.vstack([anywhere, unit[near] + APART * rng.standard_normal((len(near), V.shape[1]))])
