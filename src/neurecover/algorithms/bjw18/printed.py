@@ -24,7 +24,7 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network
 from neurecover.results import Estimate
 from neurecover.statistics import HermiteSums
-from neurecover.tensors import decompose, flatten, jennrich, pack
+from neurecover.tensors import decompose, flatten, joint_diagonalise, pack
 
 SOLVED = 1e-9  # residual, relative to the outputs, of a linear system that has a solution
 
@@ -60,7 +60,7 @@ def score_directions(
     collapsed = (Y + options.noise * rng.standard_normal(Y.shape)) @ rng.standard_normal((Y.shape[1], 1))
     sums = reduce(ArraySource(X, collapsed), HermiteSums(d, 1, degree=order, regress=-1))
     cube = flatten(sums.coefficients().packed(order)[0], d, (1, 1, order - 2))
-    return jennrich(cube, k, rng, pairs=1, max_iterations=0).U
+    return joint_diagonalise(np.moveaxis(cube, -1, 0), k, rng, pencils=1, max_iterations=0).V
 
 
 def sketched(Y: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
