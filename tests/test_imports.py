@@ -30,6 +30,7 @@ ORDER = (
     "search",
     "certificate",
     "excerpt",
+    "inference",
     "results",
     "algorithms",
     "queries",

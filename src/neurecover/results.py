@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 
+from neurecover import inference
 from neurecover.activations import Activation
-from neurecover.certificate import Certificate, Check, ParameterArrays, advice
+from neurecover.certificate import Certificate, Check, Likelihood, ParameterArrays, advice
 from neurecover.excerpt import Excerpt
 from neurecover.models import Composite, Model, from_arrays, read_npz, write_npz
 
@@ -122,6 +123,50 @@ class Recovery(Generic[M_co]):
         """Return a few lines for a person: verdict, network, what to try, and why; everything with `verbose`."""
         return in_columns(self.rows(verbose))
 
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        """Return the outputs (n, p) at X, and if asked for their standard errors, without the noise of a sample."""
+        X = np.asarray(X, dtype=np.float64)
+        if not return_std:
+            return self.network(X)
+        return self.network(X), inference.prediction_errors(
+            self.network, inference.covariance_root(self.certificate), X
+        )
+
+    def predict_interval(self, X: Any, level: float = 0.95) -> np.ndarray:
+        """Return intervals (n, p, 2) that hold the outputs of further samples at X with the probability `level`."""
+        Y, error = self.predict(X, return_std=True)
+        spread = np.hypot(error, np.sqrt(self.certificate.noise_variance or 0.0))
+        return inference.intervals(Y.ravel(), spread.reshape(-1, 1), level).reshape(*Y.shape, 2)
+
+    def parameter_names(self) -> list[str]:
+        """Return the names of the weights in the order of `covariance`: W[unit, input], b[unit], A[output, unit], …"""
+        known = (self.excerpt.input_names, self.excerpt.output_names) if self.excerpt is not None else (None, None)
+        return inference.parameter_names(self.network, *known)
+
+    def conf_int(self, level: float = 0.95) -> dict[str, tuple[float, float]]:
+        """Return the interval of every weight by its name, for the verdict statistical."""
+        root, values = inference.covariance_root(self.certificate), inference.values_of(self.network)
+        ends = inference.intervals(values, root, level)
+        return {name: (float(low), float(high)) for name, (low, high) in zip(self.parameter_names(), ends)}
+
+    def covariance(self) -> np.ndarray:
+        """Return the covariance (P, P) of the weights in the order of their names, for the verdict statistical."""
+        root = inference.covariance_root(self.certificate)
+        return np.asarray(root @ root.T)
+
+    def test(self, hypotheses: Any, value: Any = 0.0) -> inference.WaldTest:
+        """Test linear hypotheses on the weights together [Wald 1943].
+
+        `hypotheses` is the name of a weight, a dict of names and coefficients, a list of these, or a matrix (q, P);
+        `value` is what they come to under the hypothesis.
+        """
+        root, values = inference.covariance_root(self.certificate), inference.values_of(self.network)
+        return inference.wald_test(values, root, inference.hypothesis_rows(hypotheses, self.parameter_names()), value)
+
+    def compare_models(self, other: Recovery[Model]) -> inference.ModelComparison:
+        """Compare with another network fitted to the same samples: AIC, BIC, and the likelihood ratio where nested."""
+        return inference.compare_models(self.certificate, other.certificate, (self.network, other.network))
+
     def to_html(self, path: str | Path, truth: Model | None = None, X: Any = None, Y: Any = None) -> None:
         """Write a report of one self-contained HTML file: verdict, checks, weights, units, fit, residuals, stages.
 
@@ -161,6 +206,7 @@ class Recovery(Generic[M_co]):
             "noise_variance": certificate.noise_variance,
             "n_samples": certificate.n_samples,
             "n_holdout": certificate.n_holdout,
+            "likelihood": None if certificate.likelihood is None else asdict(certificate.likelihood),
             "versions": self.versions,
         }
         arrays = self.network.to_arrays()
@@ -172,6 +218,8 @@ class Recovery(Generic[M_co]):
                 arrays |= {f"estimate_{name}": value for name, value in estimate.network.to_arrays().items()}
         if certificate.standard_errors is not None:
             arrays |= {f"error_{name}": value for name, value in certificate.standard_errors.items()}
+        if certificate.covariance_root is not None:
+            arrays["covariance_root"] = certificate.covariance_root
         if self.excerpt is not None:
             arrays |= {f"excerpt_{name}": value for name, value in self.excerpt.to_arrays().items()}
         write_npz(path, arrays | {"recovery": np.array(json.dumps(_plain(record)))})
@@ -193,6 +241,9 @@ class Recovery(Generic[M_co]):
                 record["n_samples"],
                 record["n_holdout"],
                 ParameterArrays(errors) if errors else None,
+                arrays.get("covariance_root"),
+                # Files of release 0.1 have none.
+                Likelihood(**record["likelihood"]) if record.get("likelihood") else None,
             )
             stages = tuple(Stage(**stage) for stage in record["stages"])
             estimate = _estimate(record.get("estimate"), arrays, path, activation)

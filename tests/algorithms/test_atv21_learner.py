@@ -18,11 +18,10 @@ from neurecover.algorithms.atv21.coefficients import (
 from neurecover.algorithms.atv21.learner import (
     ALGORITHM,
     learn,
-    learn_as_printed,
     output_weights,
-    printed_directions,
 )
 from neurecover.algorithms.atv21.looks import looks, sharper_coefficients
+from neurecover.algorithms.atv21.printed import PrintedOptions, printed_units
 from neurecover.algorithms.atv21.steps import Units, population_coefficients
 from neurecover.algorithms.atv21.units import seen_units
 from neurecover.data import ArraySource, reduce
@@ -85,7 +84,9 @@ def test_directions_beat_the_papers_form() -> None:
         source = data(truth, 20_000, seed)
         rng = np.random.default_rng(seed)
         ours.append(worst_cosine(learn(source, RELU, np.random.default_rng(seed), n_hidden=5).network.W, truth))
-        paper.append(worst_cosine(printed_directions(estimate_coefficients(source, 4, rng, regress=-1), rng, 5), truth))
+        c = estimate_coefficients(source, 4, rng, regress=-1)
+        nothing = PrintedOptions(eta_1=0.0, eta_2=0.0, eta_3=0.0)
+        paper.append(worst_cosine(printed_units(c, c.tensors, 1, RELU, rng, 5, nothing).W, truth))
     assert np.median(ours) > 0.99
     assert np.median(paper) < 0.95
 
@@ -227,24 +228,6 @@ def test_algorithm_5_leaves_out_samples_beyond_tau() -> None:
     network = output_weights(spoilt, units, RELU, affine=False, bound=tau)
     np.testing.assert_allclose(network.A, truth.A, atol=1e-9)
     assert np.abs(output_weights(spoilt, units, RELU, affine=False).A - truth.A).max() > 1.0
-
-
-def test_algorithm_5_keeps_to_its_ball_and_its_bound() -> None:
-    truth = simulate.teacher(4, 3, random_state=0)
-    source = data(truth, 20_000)
-    free, inside, cut = (
-        learn_as_printed(source, RELU, np.random.default_rng(0), 3, **how)
-        for how in ({}, {"radius": 0.05}, {"bound": 1e-3})
-    )
-    X, Y = source.collect()
-    z = X @ inside.units.W.T + inside.units.b
-    features = np.hstack([RELU(z), RELU(-z), X, np.ones((len(X), 1))])
-    # f = β·φ with ‖β‖ ≤ radius, whatever units β is consolidated to.
-    assert np.all(np.abs(inside.network(X)[:, 0]) <= 0.05 * np.linalg.norm(features, axis=1) + 1e-9)
-    assert np.abs(free.network(X)[:, 0]).max() > 0.5 * np.abs(Y).max()
-    assert free.network.n_hidden <= len(free.units.W) + 2
-    # No sample has features that small, the constant being 1, so nothing is left to regress on.
-    np.testing.assert_allclose(cut.network(X), 0.0, atol=1e-12)
 
 
 def test_algorithm_5_solves_the_output_weights() -> None:

@@ -103,8 +103,8 @@ def test_coefficients_are_means_over_the_inputs() -> None:
 
 def test_duplicates_up_to_sign_are_merged() -> None:
     W = np.array([[1.0, 0.0], [-1.0, 1e-4], [0.0, 1.0], [0.6, 0.8]])
-    kept = distinct(W, np.array([0.5, 1.0, 0.7, 1e-9]), 1e-7, 1e-2)
-    np.testing.assert_array_equal(kept, W[[1, 2]])
+    kept = distinct(W, np.array([0.5, 1.0, 0.7, 0.1]), 1e-2)
+    np.testing.assert_array_equal(kept, W[[1, 2, 3]])
 
 
 @pytest.mark.parametrize("p", [1, 3])

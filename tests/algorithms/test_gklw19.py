@@ -30,11 +30,11 @@ from neurecover.algorithms.gklw19.pure_neuron import (
     reduction,
 )
 from neurecover.algorithms.gklw19.reflection import symmetry_test
-from neurecover.data import ArraySource, Mapped, Whitening, oracle, reduce, split
+from neurecover.data import ArraySource, oracle, reduce, split
 from neurecover.data.oracles.reflected import Reflected, with_reflections
 from neurecover.matching import compare
 from neurecover.models import Network, Student, as_student
-from neurecover.pipeline import run_algorithm
+from neurecover.pipeline import estimate, run_algorithm
 from neurecover.reproduce.gklw19 import paper_errors
 from neurecover.search import Task
 from neurecover.simulate import sample, teacher
@@ -337,12 +337,11 @@ def test_halving_takes_the_span_from_one_half_and_the_weights_from_the_other() -
     X, Y = sample(net, 4_000, random_state=0)
     source = ArraySource(X, Y)
     found = learn(source, 5, net.activation, np.random.default_rng(4), PAPER)[0]
-    whitening = Whitening.of(np.zeros(5), X.T @ X / len(X))
-    halves = split(Mapped(source, whitening), 0.5, int(np.random.default_rng(4).integers(2**31)))
+    halves = split(source, 0.5, int(np.random.default_rng(4).integers(2**31)))
     first, second = (linear_part(half, regress=False).L for half in halves)
     np.testing.assert_allclose(found.linear.L, first, atol=1e-11)
     # With p = k the directions cancel in ½ A W, which is then the linear part of the half that the weights are from.
-    np.testing.assert_allclose(0.5 * found.network.A @ found.network.W, second @ whitening.matrix.T, atol=1e-11)
+    np.testing.assert_allclose(0.5 * found.network.A @ found.network.W, second, atol=1e-11)
     assert np.abs(first - second).max() > 1e-3
 
 
@@ -403,3 +402,16 @@ def test_every_start_of_the_alternating_least_squares_finds_all_components() -> 
     for _ in range(3):
         found = alternating_least_squares(noisy, 24, rng, restarts=1, max_iterations=50)
         assert np.abs(Z @ found.U.T).max(axis=1).min() > 0.99
+
+
+def test_the_paper_forms_get_the_samples_as_they_are() -> None:
+    """±1 inputs repeat, 32 different rows among 20,000: each counts as often as it came."""
+    for seed in range(3):
+        net = teacher(5, 4, 5, kind="orthonormal", bias=0.0, random_state=seed)
+        X = np.random.default_rng(seed).choice([-1.0, 1.0], (20_000, 5))
+        for form in ("paper", "practice"):
+            e = estimate(X, net(X), 4, method="symmetric", form=form, bias=False, random_state=seed)
+            assert compare(e.network, net).weight_error < 0.4, form
+    # Inputs of another scale: nothing is whitened, and the linear part is that of the inputs themselves.
+    e = estimate(100.0 * X, net(100.0 * X), 4, method="symmetric", form="paper", bias=False, random_state=seed)
+    assert compare(e.network, net).weight_error < 0.4

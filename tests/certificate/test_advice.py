@@ -8,6 +8,7 @@ from certificate_facts import facts
 from neurecover.certificate import Evidence, advice
 from neurecover.certificate.certifying import CHECKS
 from neurecover.certificate.checks import alternatives, determined, errors, held_out, network, residual, search, signs
+from neurecover.certificate.evidence import LeftOut
 from neurecover.certificate.residuals.alternatives import Nested
 from neurecover.certificate.sides import Sides
 from neurecover.certificate.signs.rivals import SignChoices
@@ -51,8 +52,13 @@ def certificate(*failed: Check, n: int = 100) -> nr.Certificate:
 FAILING = {
     held_out.rounding: {"holdout": "poor", "rounding": np.zeros(1), "noisy": True},
     held_out.prediction: {"holdout": "poor", "rounding": np.zeros(1)},
-    held_out.signal: {"holdout": "poor"},
-    network.units: {"n_units": 0},
+    held_out.signal: {
+        "left_out": LeftOut(1.0, 1.0, 100),
+        "output_variance": np.ones(1),
+        "model": nr.Network([[1.0]], None, [[1.0]]),
+    },
+    network.units_or_line: {"n_units": 0, "straight": False},
+    network.straight_line: {"evidence": Evidence(3, straight=True), "straight": False},
     network.inputs: {"rank": 2, "n_inputs": 3},
     network.width: {"evidence": Evidence(3), "n_hidden": 4},
     network.affine_part: {"evidence": Evidence(3, sign_choices=0), "affine_term": None},

@@ -217,7 +217,7 @@ def test_what_is_no_network_is_said_in_a_sentence(name: str) -> None:
             assert re.search(sentence, found)
 
 
-@pytest.mark.parametrize("name", ["one that refuses", "labels", "probabilities", "affine"])
+@pytest.mark.parametrize("name", ["one that refuses", "labels", "affine"])
 def test_extract_says_why_a_box_gave_no_weights(name: str) -> None:
     model, sentence = LOOKS[name]
     r = nr.extract(nr.oracle(model, 5, random_state=0), random_state=0, query_budget=100_000)

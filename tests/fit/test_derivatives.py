@@ -66,7 +66,7 @@ def test_products_with_the_jacobian_are_those_of_differences(shape: Shape) -> No
     _close(student.gradient(values, G), np.einsum("noi,no->i", J, G))
     for output in range(shape.p):
         one = replace(student, theta=student.theta[:, output : output + 1])
-        rows = one.jacobian(values, G[:, output : output + 1], np.empty((len(G), student.size)))
+        rows = one.jacobian(values, G[:, output : output + 1], np.empty((student.size, len(G)))).T
         _close(rows, G[:, output, None] * J[:, output])
 
 

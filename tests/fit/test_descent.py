@@ -59,7 +59,7 @@ def test_every_step_goes_down_and_the_end_is_stationary(student: Student, weight
     assert all(later <= earlier * (1.0 + 1e-12) for earlier, later in pairwise(values))
     end = descend(samples, fit.student, USUAL, slow=PATIENT)
     assert end.converged
-    assert end.rss <= fit.rss
+    assert end.rss <= fit.rss * (1.0 + 1e-12)
     size = np.sqrt(end.point.system().D.max() * end.rss)  # type: ignore[attr-defined]
     # A kink between samples may stop a descent where both sides lead up to it; the slope left is that of a few rows.
     assert np.abs(end.point.gradient).max() <= (1e-5 if student.activation == get("tanh") else 1e-2) * size

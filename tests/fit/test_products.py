@@ -71,7 +71,7 @@ def test_the_step_is_that_of_all_weights_damped_in_the_hidden_ones_alone(shape: 
     q, P = B.shape[1], student.size
     J = np.zeros((N, shape.p, P + shape.p * q))
     for output, part in enumerate(one):
-        J[:, output, :P] = part.jacobian(values, np.ones((N, 1)), np.empty((N, P)))
+        J[:, output, :P] = part.jacobian(values, np.ones((N, 1)), np.empty((P, N))).T
         J[:, output, P + output * q : P + (output + 1) * q] = B
     J = J.reshape(N * shape.p, -1)
     formed, matrix = dense_system(point), J.T @ J

@@ -22,13 +22,7 @@ Y = TRUTH(X)
 
 
 # One unit, because the data of most checks are noise, which a search for more units takes long to give up.
-@parametrize_with_checks(
-    [nr.NetworkRecovery(n_hidden=1, random_state=0)],
-    expected_failed_checks=lambda estimator: {
-        f"check_sample_weight_equivalence_on_{kind}_data": "without weights a row that is repeated counts once"
-        for kind in ("dense", "sparse")
-    },
-)
+@parametrize_with_checks([nr.NetworkRecovery(n_hidden=1, random_state=0)])
 def test_estimator_checks(estimator: BaseEstimator, check: Any) -> None:
     check(estimator)
 

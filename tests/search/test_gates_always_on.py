@@ -4,9 +4,17 @@ import numpy as np
 import pytest
 
 import neurecover as nr
+from neurecover.data import ArraySource
+from neurecover.fit import FitOptions
+from neurecover.fit.descent import descend
+from neurecover.fit.samples import Samples
 from neurecover.models.signs import flips_beside_steady
 from neurecover.models.student import Student
+from neurecover.search import Task
+from neurecover.search.race import Setting
+from neurecover.search.settle import settle
 from neurecover.search.signs import beside_seldom_off
+from neurecover.solve import Deadline
 
 
 def _network_with_a_steady_unit(d: int, k: int, p: int, n: int, off: int, seed: int) -> tuple[nr.Network, np.ndarray]:
@@ -140,3 +148,15 @@ def test_a_unit_that_is_always_off_is_owned_up_to_when_the_width_was_found() -> 
     assert recovery.network.n_hidden == 2
     assert recovery.certificate.verdict == "exact"
     assert any("samples see it on, or off" in reason for reason in recovery.certificate.reasons)
+
+
+def test_an_exact_fit_beside_a_unit_seldom_off_is_settled_by_equations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its signs are no matter of likelihood: no covariance is formed."""
+    truth, X = _network_with_a_steady_unit(6, 5, 2, 200, 3, 0)
+    student = _student(truth, X, np.array([False, True, False, True, False]), np.random.default_rng(0))
+    samples = Samples.of(ArraySource(X, truth(X)), True)
+    monkeypatch.setattr("neurecover.search.settle.Covariance", None)
+    setting = Setting.plain(Task(truth.activation, 6, 2, 200, True, 5), np.random.default_rng(0), Deadline())
+    settled = settle(descend(samples, student, FitOptions(), Deadline()), setting)
+    assert settled.fit.relative < samples.level()
+    assert not settled.fit.student.skips

@@ -13,8 +13,8 @@ from neurecover.fit.samples import Samples
 from neurecover.models import Network, as_student
 from neurecover.search import Task
 from neurecover.search.gates.explain import by_kink, by_program, by_span, explain, explain_all, with_new_unit
-from neurecover.search.gates.few_rows import with_units_of_few_rows
-from neurecover.search.gates.state import State, least_move, null_space
+from neurecover.search.gates.few_rows import explain_aside, with_units_of_few_rows
+from neurecover.search.gates.state import GateOptions, State, least_move, move_apart, null_space
 from neurecover.search.race import Setting
 from neurecover.simulate import teacher
 from neurecover.solve import Deadline
@@ -258,3 +258,47 @@ def test_a_student_that_is_nearly_exact_is_completed() -> None:
             np.testing.assert_allclose(found.student(samples.F), truth(X), atol=1e-9)
             assert found.student.widths == (5,)
     assert completed >= 4
+
+
+def test_a_unit_whose_lesser_side_was_set_aside_is_told_there_again() -> None:
+    """Set aside are the six samples with one unit on, and six of the nine with another off: three are left to show it.
+
+    Beside an affine part these three alone say what it is, whichever side it is written for; those set aside say the
+    rest. On 5 of 6 networks both are found.
+    """
+    completed, d = 0, 6
+    for seed in range(6):
+        rng, drawn = np.random.default_rng(seed), teacher(d, 5, 3, random_state=seed)
+        X = rng.standard_normal((900, d))
+        z, y = np.sort(X @ drawn.W[0]), np.sort(X @ drawn.W[1])
+        truth = replace(drawn, b=np.array([-0.5 * (z[-6] + z[-7]), -0.5 * (y[8] + y[9]), *drawn.b[2:]]))
+        whole = Samples.of(ArraySource(X, truth(X)), True)
+        away = (X @ truth.W[0] + truth.b[0] <= 0.0) & (X @ truth.W[1] > y[5])
+        rest = Samples(whole.F[away], whole.Y[away], whole.bias)
+        student = as_student(truth.take(np.arange(1, 5)), True, skips=True)
+        off = rest.F @ student.V[0][0] < 0.0
+        assert np.count_nonzero(off) < d
+        # a relu(z) = a relu(z') + a (z − z') where z' is z in the samples in which they are off
+        V, theta, free = student.V[0].copy(), student.theta.copy(), null_space(rest.F[off], 1e-9)
+        V[0] += 1e-3 * rng.standard_normal(len(free)) @ free
+        assert np.array_equal(rest.F @ V[0] < 0.0, off)
+        theta[: d + 1] += np.outer(student.V[0][0] - V[0], truth.A[:, 1])
+        fit = descend(rest, replace(student, V=(V,), theta=theta), FitOptions(), Deadline())
+        found = explain_aside(fit, whole, 5, GateOptions())
+        if found is not None:
+            completed += 1
+            np.testing.assert_allclose(found.student(whole.F), truth(X), atol=1e-9)
+    assert completed >= 5
+
+
+def test_rooms_are_shared_and_bounded() -> None:
+    """θ₀ has 1.5 between two rows and is laid between them, away from both; θ₁ goes as far as one size and no farther.
+
+    Where no θ meets all rows, as many are met as can be.
+    """
+    sums, moves = np.array([-1.4, -0.1, 0.3]), np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, -1.0]])
+    theta = move_apart(sums, moves, 1.0, 0.1)
+    assert np.all(sums + moves @ theta <= -0.1 + 1e-9)
+    assert theta[1] == pytest.approx(1.3)
+    torn = move_apart(np.array([0.1, 0.1, 0.5]), np.array([[1.0], [1.0], [-1.0]]), 1.0, 0.1)
+    assert np.count_nonzero(np.array([0.1, 0.1, 0.5]) + np.array([1.0, 1.0, -1.0]) * torn[0] <= 1e-9) == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,13 +21,15 @@ NEVER = Deadline()
 @dataclass(frozen=True)
 class Call:
     """What an algorithm is run on: samples whose inputs have zero mean and unit covariance (with biases; else unit
-    second moments), what is sought in them, random numbers, the time there is, and which form of it is asked for."""
+    second moments), what is sought in them, random numbers, the time there is, which form of it is asked for, and the
+    options of that form, None for the defaults."""
 
     source: Source
     task: Task
     rng: np.random.Generator
     deadline: Deadline = NEVER
     form: str = BEST
+    options: object = None
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,9 @@ class Algorithm:
 
     run(call) gives the estimate, or raises `UnsolvableError`; None for an algorithm that leaves all to the finisher.
     refuse(task) says in one sentence why the algorithm does not apply, or returns None. `forms` are the ways it can
-    run: "best" is ours, "paper" as printed. `finds` is what its estimate holds: a "network", or the first layer of a
-    "composite".
+    run: "best" is ours, "paper" as printed; `options` maps a form to the class of its options, if it has any. The
+    `raw` forms get the samples as they are given, neither whitened nor without repeated rows. `finds` is what its
+    estimate holds: a "network", or the first layer of a "composite".
 
     prepare(source) is what the samples go through before anything is read, such as asking an oracle in pairs.
     clean(samples, estimate) are the samples without what the estimate shows to be gross errors, with checks that say
@@ -52,6 +55,8 @@ class Algorithm:
     refuse: Callable[[Task], str | None] = field(repr=False, default=lambda task: None)
     run: Callable[[Call], Estimate] | None = field(repr=False, default=None)
     forms: tuple[str, ...] = (BEST,)
+    raw: tuple[str, ...] = ()
+    options: Mapping[str, type] = field(repr=False, default_factory=dict)
     finds: str = "network"
     prepare: Callable[[Source], Source] = field(repr=False, default=lambda source: source)
     clean: Callable[[Prepared, Estimate], tuple[Prepared, tuple[Check, ...]]] | None = field(repr=False, default=None)

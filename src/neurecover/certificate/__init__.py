@@ -7,7 +7,7 @@ from neurecover.certificate.determined.weights import scaled_to_determined
 from neurecover.certificate.evidence import Evidence
 from neurecover.certificate.options import CertificateOptions
 from neurecover.certificate.signs.ambiguity import SignAmbiguities, sign_ambiguities
-from neurecover.certificate.verdict import VERDICTS, Certificate, Check, ParameterArrays, verdict_of
+from neurecover.certificate.verdict import VERDICTS, Certificate, Check, Likelihood, ParameterArrays, verdict_of
 from neurecover.certificate.verification import Verification, verify
 
 __all__ = [
@@ -17,6 +17,7 @@ __all__ = [
     "CertificateOptions",
     "Check",
     "Evidence",
+    "Likelihood",
     "ParameterArrays",
     "SignAmbiguities",
     "Verification",

@@ -49,7 +49,8 @@ class Case:
     """A network on whitened inputs that was fitted to all `samples`.
 
     `holdout` are the residuals, on samples that had no part in it, of the network as it was before the held-out ones
-    joined the fit. bias=False says that biases and offset are fixed at zero.
+    joined the fit. bias=False says that biases and offset are fixed at zero. `distinct` are the samples without copies
+    of others, None if there are no copies.
     """
 
     model: Model
@@ -60,6 +61,7 @@ class Case:
     rng: np.random.Generator
     bias: bool = True
     options: CertificateOptions = DEFAULTS
+    distinct: Source | None = None
 
     # What takes no pass over the samples.
 
@@ -88,6 +90,11 @@ class Case:
     @property
     def n_units(self) -> int:
         return sum(len(W) for W in self.model.hidden_weights)
+
+    @property
+    def straight(self) -> bool:
+        """Whether it is a straight line, a network without units, where their number was to be found."""
+        return self.n_units == 0 and self.affine_term == "all" and self.evidence.asked is None
 
     @property
     def n_hidden(self) -> int | tuple[int, ...]:
@@ -171,8 +178,10 @@ class Case:
     @cached_property
     def sums(self) -> Sums:
         """The samples that count, and all sums over them."""
-        # At the level of rounding all rows say the same, however much they count.
-        counted = self.samples if self.noisy else without_weights(self.samples)
+        # Under noise every row is an observation. At the level of rounding all rows say the same, however much they
+        # count, and a copy says nothing new.
+        exact = self.samples if self.distinct is None else self.distinct
+        counted = self.samples if self.noisy else without_weights(exact)
         return Sums(self.white, counted, self.noisy, self.bias, self.by_products, self.rng, self.options)
 
     @property
@@ -345,6 +354,14 @@ class Case:
     def left_out(self) -> LeftOut:
         influence = self.influence
         return LeftOut(influence.left_out / self.model.n_outputs, influence.freedom, influence.n)
+
+    @cached_property
+    def output_variance(self) -> np.ndarray:
+        """The variance of every output, (p,), with weights; of a stream that of held-out samples."""
+        if self.samples.base.streams:
+            return self.holdout.output_variance
+        Y, weight = self.samples.collect()[1], self.samples.weights()
+        return np.asarray(np.average((Y - np.average(Y, axis=0, weights=weight)) ** 2, axis=0, weights=weight))
 
     @cached_property
     def p_structure(self) -> float:

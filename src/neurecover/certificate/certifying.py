@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from neurecover.certificate.case import Case
 from neurecover.certificate.checks import alternatives, determined, errors, held_out, network, residual, search, signs
 from neurecover.certificate.checks.facts import Row, run_checks
 from neurecover.certificate.options import DEFAULTS
-from neurecover.certificate.verdict import NEEDS, Certificate, Check, ParameterArrays, verdict_of
+from neurecover.certificate.verdict import NEEDS, Certificate, Check, Likelihood, ParameterArrays, passed, verdict_of
 from neurecover.statistics import Residuals
 
 TESTABLE = ("units", "size", "derivative")  # else no information is formed
@@ -16,7 +18,8 @@ IDENTIFIED = ("inputs", *SEEN, "columns", "kinks")  # else no weight is exact bu
 OF_ANY_NETWORK = (
     held_out.rounding,
     held_out.prediction,
-    network.units,
+    network.units_or_line,
+    network.straight_line,
     network.inputs,
     network.width,
     network.affine_part,
@@ -72,7 +75,12 @@ def certify(case: Case) -> Certificate:
     if any(check.name == "open weights" for check in made) and case.open is not None:
         errors = ParameterArrays(case.open.errors)
     variance = case.variance if vouched else None
-    return issue(made, case.holdout, case.samples.count(), variance, errors)
+    certificate = issue(made, case.holdout, case.samples.count(), variance, errors)
+    if not case.noisy or not passed(made, (*TESTABLE, *SEEN)):
+        return certificate
+    likelihood = Likelihood(float(case.serial.sums["squared"].sum()), case.n_equations, case.n_free)
+    kept = vouched and case.n_weights <= case.options.covariance
+    return replace(certificate, likelihood=likelihood, covariance_root=case.errors.root if kept else None)
 
 
 def issue(
@@ -89,7 +97,7 @@ def issue(
 
 def certify_untested(case: Case) -> Certificate:
     """Return the certificate of a network that there was no time to test: what held-out samples say of it."""
-    made = (held_out.rounding(case), held_out.prediction(case), network.units(case), search.time_ended())
+    made = (held_out.rounding(case), held_out.prediction(case), network.units_or_line(case), search.time_ended())
     return issue(made, case.holdout, case.samples.count())
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from neurecover.statistics import OutputPrecision
 
 
@@ -28,6 +30,9 @@ class Evidence:
     at_rounding: bool = False
     unrivalled: bool = True
     joined: int = 0
+    line: np.ndarray | None = None
+    straight: bool = False
+    better: bool = True
 
 
 @dataclass(frozen=True)

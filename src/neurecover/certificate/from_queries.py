@@ -344,7 +344,7 @@ CHECKS = (
     Row(_kinks),
 )
 CHECKS_OF_NOISE = (
-    Row(held_out.signal),
+    Row(held_out.signal_of_answers),
     Row(residual.tails),
     Row(residual.load),
     Row(search.spare_unit),

@@ -113,6 +113,7 @@ class CertificateOptions:
     clear: float = 1e-3  # 1 − leverage that is clearly above what rounding leaves
     margin: int = 1  # samples at a kink beyond those that any unit can be laid through: one fits by chance in 1e12
     max_parameters: int = 6_000  # whose information matrix is formed, 288 MB; beyond, by products
+    covariance: int = 1_000  # weights whose covariance is kept with the answer, 8 MB
     good_r2: float = 0.9  # of a good predictor
     nearly_all: float = 0.995  # R² beyond which 1 − R² says more in its digits
 

@@ -2,7 +2,7 @@
 
     exact         the held-out residual is at the level of rounding, and the samples determine every weight
     statistical   the residual is noise as far as a test can tell, and every weight has a standard error
-    approximate   a good predictor whose weights are not determined, or not shown to be right
+    approximate   it predicts better than the mean and a straight line, but its weights are not shown to be right
     failed        anything else
 
 A verdict needs every one of its checks to have been made and passed: what was not checked counts against the network.
@@ -123,12 +123,41 @@ class ParameterArrays(Mapping[str, np.ndarray]):
 
 
 @dataclass(frozen=True)
+class Likelihood:
+    """What a network leaves of noisy samples: Σr² over N equations, with so many free parameters.
+
+    Under Gaussian noise of one variance −2 log L = N (log(2π Σr²/N) + 1); the variance counts as a parameter too.
+    """
+
+    rss: float
+    n_equations: int
+    n_free: int
+
+    @property
+    def log_likelihood(self) -> float:
+        """The largest log-likelihood."""
+        N = self.n_equations
+        return -0.5 * N * (float(np.log(2.0 * np.pi * max(self.rss, 1e-300) / N)) + 1.0)
+
+    @property
+    def aic(self) -> float:
+        """−2 log L + 2 P [Akaike 1974]."""
+        return -2.0 * self.log_likelihood + 2.0 * (self.n_free + 1)
+
+    @property
+    def bic(self) -> float:
+        """−2 log L + P log N [Schwarz 1978]."""
+        return -2.0 * self.log_likelihood + float(np.log(self.n_equations)) * (self.n_free + 1)
+
+
+@dataclass(frozen=True)
 class Certificate:
     """How far the weights can be trusted.
 
     `verdict` and `reasons` follow from the checks. noise_variance is None where the residual is not shown to be noise,
     and standard_errors are there for the verdicts exact and statistical. They are there too where some weights are
-    open, infinite, and the others exact.
+    open, infinite, and the others exact. covariance_root is R of the covariance R Rᵀ of all weights, for the verdict
+    statistical and not too many weights; likelihood is there where the residual was tested as noise.
     """
 
     checks: tuple[Check, ...]
@@ -137,6 +166,8 @@ class Certificate:
     n_samples: int
     n_holdout: int
     standard_errors: ParameterArrays | None = field(default=None, repr=False)
+    covariance_root: np.ndarray | None = field(default=None, repr=False)
+    likelihood: Likelihood | None = field(default=None, repr=False)
 
     @property
     def determined(self) -> ParameterArrays | None:
@@ -202,5 +233,5 @@ def reasons_of(checks: tuple[Check, ...]) -> tuple[str, ...]:
     last = ("affine part", "prediction", "rounding")
     against.sort(key=lambda check: last.index(check.name) + 1 if check.name in last else 0)
     # What to do comes before what stood in the way.
-    advice = [c for c in besides if against and c.name in ("activation", "box", "probabilities")]
+    advice = [c for c in besides if against and c.name in ("straight line", "activation", "box", "probabilities")]
     return tuple(dict.fromkeys(check.sentence for check in (*advice, *against, *said, *besides)))

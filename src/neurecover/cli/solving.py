@@ -228,7 +228,7 @@ def extract(
 def estimate(
     samples: Samples,
     method: OwnMethod = "hermite",
-    form: Annotated[str, typer.Option(help="best, or paper for the algorithm as printed.")] = "best",
+    form: Annotated[str, typer.Option(help="best, paper (as printed), or practice (symmetric).")] = "best",
     hidden: Annotated[int | None, typer.Option(min=1, help="Hidden units; found if not given.")] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The .npz file for the network.")] = None,
     inputs: Inputs = None,

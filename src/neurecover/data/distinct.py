@@ -1,4 +1,4 @@
-"""Repeated rows, which add nothing to the samples, and repeated output values, which show a coarse grid."""
+"""Repeated rows, which are no further evidence of an exact network, and repeated output values, which show a grid."""
 
 from __future__ import annotations
 
@@ -24,6 +24,15 @@ def first_occurrences(rows: np.ndarray) -> np.ndarray:
     _, first = np.unique(rows[shared], axis=0, return_index=True)
     repeated = np.setdiff1d(np.arange(len(shared)), first)
     return np.delete(np.arange(n), shared[repeated])
+
+
+def groups_of_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first occurrence of every different row (m,), and for every row which of these it equals (n,)."""
+    first = first_occurrences(rows)
+    if len(first) == len(rows):
+        return first, np.arange(len(rows))
+    _, begins, group = np.unique(rows, axis=0, return_index=True, return_inverse=True)
+    return first, np.searchsorted(first, begins)[group.ravel()]
 
 
 def without_repeats(source: ArraySource) -> ArraySource:

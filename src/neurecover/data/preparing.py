@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from neurecover.data.distinct import with_gaps, without_repeats
+from neurecover.data.distinct import groups_of_rows, with_gaps, without_repeats
 from neurecover.data.loop import reduce
 from neurecover.data.options import PrepareOptions
 from neurecover.data.oracles.oracle import Oracle
@@ -58,9 +58,10 @@ class Prepared:
     """Whitened samples, divided into those to fit (`train`) and those held out (`holdout`).
 
     `samples` are those of `source`, whitened. `moments` and `whitening` count every row once, `by_weight` by its
-    weight, if rows have weights. `n_rows` counts the rows before repeated ones were left out, and `precision` is that
-    of the outputs. `stream` is set if the samples do not fit into memory. If `n_joined` held-out samples have joined
-    the fit, `sealed` are those that nothing has looked at.
+    weight, if rows have weights. `n_rows` counts the rows that were given, and `precision` is that of the outputs.
+    `distinct` are the samples without copies of others, None if there are no copies. `stream` is set if the samples do
+    not fit into memory. If `n_joined` held-out samples have joined the fit, `sealed` are those that nothing has looked
+    at.
     """
 
     source: Source
@@ -75,6 +76,12 @@ class Prepared:
     by_weight: Moments | None = None
     sealed: Source | None = None
     n_joined: int = 0
+    distinct: Source | None = None
+
+    @property
+    def n_distinct(self) -> int:
+        """How many rows are different, as far as they are held in memory."""
+        return self.moments.n if self.distinct is None else self.distinct.count()
 
     @property
     def judges(self) -> Source:
@@ -109,18 +116,20 @@ def prepare_samples(
 ) -> Prepared:
     """Whiten the samples about the mean, or about zero without biases, and divide them at random.
 
-    Of samples in memory, rows that repeat others exactly are left out: a copy in both parts would be no test. The
-    weights of copies add up, and all weights are scaled to mean one.
+    Copies of a row are observations like others, but all of them are held out or none: a copy in both parts would be no
+    test. With weights they are one row, whose weight is the sum of theirs; all weights are scaled to mean one.
     """
     if source.streams:
         return _prepare_stream(source, bias, rng, options)
     n_rows = source.count()
-    copies = 0
+    copies, first, group = 0, None, None
     if isinstance(source, ArraySource):
-        distinct = without_repeats(source)
-        # Weighted copies count as samples when we check that there are enough.
-        copies = n_rows - distinct.count() if source.weighted else 0
-        source = _of_mean_one(distinct)
+        if source.weighted:
+            merged = without_repeats(source)
+            # Copies count as samples when we check that there are enough.
+            copies, source = n_rows - merged.count(), _of_mean_one(merged)
+        else:
+            first, group = groups_of_rows(np.hstack(source.collect()))
     moments = second_moments(without_weights(source), bias, copies, options.fewest)
     by_weight = second_moments(source, bias, copies, options.fewest) if source.weighted else None
     whitening = _whitening(moments, bias)
@@ -128,11 +137,14 @@ def prepare_samples(
     scarce: np.ndarray | bool = False
     if isinstance(source, ArraySource) and len(source.input_names):
         scarce = _rare_rows(source.collect()[0], options.scarce)
-    train, holdout = _divide(samples, moments.n, rng, scarce, options)
+    train, holdout = _divide(samples, group, rng, scarce, options)
     precision = reduce(source, OutputDigits(source.n_outputs)).precision()
     if isinstance(source, ArraySource):
         precision = with_gaps(precision, source.collect()[1])
-    return Prepared(source, moments, whitening, samples, train, holdout, n_rows, precision, None, by_weight)
+    prepared = Prepared(source, moments, whitening, samples, train, holdout, n_rows, precision, None, by_weight)
+    if isinstance(source, ArraySource) and first is not None and len(first) < n_rows:
+        prepared = replace(prepared, distinct=Mapped(source.select(first), whitening))
+    return prepared
 
 
 def with_misfits(prepared: Prepared, model: Model, exact: float, options: PrepareOptions = DEFAULTS) -> Prepared | None:
@@ -251,16 +263,26 @@ def _prepare_stream(source: Source, bias: bool, rng: np.random.Generator, option
 
 
 def _divide(
-    samples: Source, n: int, rng: np.random.Generator, scarce: np.ndarray | bool, options: PrepareOptions
+    samples: Source,
+    group: np.ndarray | None,
+    rng: np.random.Generator,
+    scarce: np.ndarray | bool,
+    options: PrepareOptions,
 ) -> tuple[Source, Source]:
-    """Return training and held-out samples, as arrays if they are small. Those that are `scarce` are not held out."""
+    """Return training and held-out samples, as arrays if they are small. Those that are `scarce` are not held out.
+
+    Rows of one `group` stay together; without groups every row is one.
+    """
+    group = np.arange(samples.count()) if group is None else group
+    n = int(group.max(initial=-1)) + 1
     fraction = max(options.holdout, min(options.fewest / n, 0.5))
     if samples.n_inputs == 0:
         return split(samples, fraction, int(rng.integers(2**31)))
     (X, Y), weight = samples.collect(), samples.weights()
     for _ in range(100):
-        held_out = (np.random.default_rng(int(rng.integers(2**31))).random(n) < fraction) & np.logical_not(scarce)
-        if 0.8 * fraction * n <= np.count_nonzero(held_out) < n:
+        drawn = np.random.default_rng(int(rng.integers(2**31))).random(n) < fraction
+        held_out = drawn[group] & np.logical_not(scarce)
+        if 0.8 * fraction * len(group) <= np.count_nonzero(held_out) < len(group):
             break
     train, holdout = (
         Block(X[rows], Y[rows], samples, None if weight is None else weight[rows]) for rows in (~held_out, held_out)

@@ -16,6 +16,7 @@ class FitOptions:
     double: float = 1e-10  # Σr²/Σy² from which on S is formed in double precision; the residual always is
     window: int = 10  # steps that together have to bring Σr² down by `slow`
     slow: float = 0.8  # faster than that a descent leads somewhere: 12 of 12 as with 0.95, in half the steps
+    fitted: float = 1e-18  # Σr²/Σy² at which a student is as good as it needs to be before its last fit
     max_steps: int = 300  # descents that lead anywhere take fewer than a hundred
     products: int = 60  # with S per step, after which the units' own blocks take over as a preconditioner
     loose: float = 0.1  # relative accuracy of the first steps by conjugate gradients

@@ -178,25 +178,20 @@ def dense_system(point: Point) -> DenseSystem:
 def curvature_sums(point: Point, student: Student, values: Values) -> tuple[np.ndarray, np.ndarray]:
     """Return Σ JᵀJ and Σ BᵀJ of a student with one output."""
     dtype, n, P, degree = values.F.dtype, len(values.F), student.size, student.activation.homogeneity
-    base, hidden = student.reads(student.depth)
     if student.depth == 1 and degree:
-        m, width = student.V[0].shape
-        pairs = no_pairs(m, width, dtype)
+        m, D = student.V[0].shape
+        pairs = no_pairs(m, D, dtype)
         add_gate_pairs(pairs, values.gates[0], point.samples.weigh(values.F), None)
-        mm, on = gated_products(pairs, m, width)
-        by = np.repeat(student.top[:, 0], width)
+        mm, on = gated_products(pairs, m, D)
+        by = np.repeat(student.top[:, 0], D)
         return by * mm * by[:, None], by * feature_products(student, mm, on, degree)
     rows = max(BLOCK_BYTES // (dtype.itemsize * max(P, 1)), 64)
-    J = np.empty((min(rows, n), P), dtype=dtype)
-    seed = point.samples.weigh(np.ones((n, 1), dtype=dtype))
-    JJ, BJ = np.zeros((P, P), dtype=dtype), np.zeros((len(point.gram), P), dtype=dtype)
+    both = np.empty((P + len(student.theta), min(rows, n)), dtype=dtype)  # Jᵀ above Bᵀ
+    seed, total = point.samples.weigh(np.ones((n, 1), dtype=dtype)), np.zeros((len(both),) * 2, dtype=dtype)
     for start in range(0, n, rows):
         part = slice(start, min(start + rows, n))
-        block = values.rows(part)
-        filled = student.jacobian(block, seed[part], J[: part.stop - start])
-        JJ += filled.T @ filled
-        if point.samples.root is not None:
-            filled *= point.samples.root[part].astype(dtype)
-        BJ[:base] += block.F[:, :base].T @ filled
-        BJ[base:] += block.H[:, hidden].T @ filled
-    return JJ, BJ
+        own, block = both[:, : part.stop - start], values.rows(part)
+        student.jacobian(block, seed[part], own[:P])
+        own[P:] = (seed[part] * student.columns(block)).T
+        total += own @ own.T
+    return total[:P, :P], total[P:, :P]

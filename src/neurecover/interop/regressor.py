@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin, _fit_context
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from neurecover.activations import Activation
@@ -39,8 +39,8 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
     bias : bool, default=True
         Whether biases and offsets are free; False fixes them at zero.
 
-    affine : bool, default=False
-        Whether there is a linear term C x beside the hidden units.
+    affine : bool or "auto", default=False
+        Whether there is a linear term C x beside the hidden units; "auto" keeps one where the samples call for it.
 
     depth : int, default=1
         The number of hidden layers, if `n_hidden` does not say it.
@@ -69,7 +69,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         The biases layer by layer.
 
     affine_coef_ : ndarray of shape (n_features, n_outputs) or None
-        The weights of the linear term, laid out as the others; None with `affine=False`.
+        The weights of the linear term, laid out as the others; None where there is none.
 
     n_outputs_ : int
         The number of outputs.
@@ -108,7 +108,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "method": [str],
         "activation": [str, Activation],
         "bias": ["boolean"],
-        "affine": ["boolean"],
+        "affine": ["boolean", StrOptions({"auto"})],
         "depth": [Interval(Integral, 1, None, closed="left")],
         "time_budget": [Interval(Real, 0, None, closed="left"), None],
         "random_state": ["random_state", np.random.Generator],
@@ -120,7 +120,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         method: str = "auto",
         activation: str | Activation = "relu",
         bias: bool = True,
-        affine: bool = False,
+        affine: bool | str = False,
         depth: int = 1,
         time_budget: float | None = None,
         random_state: Any = None,
@@ -147,8 +147,8 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
             The outputs.
 
         sample_weight : array-like of shape (n_samples,), default=None
-            The weights of the samples, as in :func:`neurecover.recover`. Rows that repeat others count once without
-            weights, and with weights by the sum of theirs.
+            The weights of the samples, as in :func:`neurecover.recover`. Without weights every row is an observation;
+            with weights rows that repeat others are one, with the sum of their weights.
 
         Returns
         -------

@@ -178,15 +178,16 @@ class Student:
         return np.concatenate(parts)
 
     def jacobian(self, values: Values, G: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Write the rows G_n · ∂y_n/∂V (n, size) of a student with one output into `out`."""
+        """Write the columns G_n · ∂y_n/∂V (size, n) of a student with one output into `out`."""
         n, start = len(values.F), 0
+        F, H = np.ascontiguousarray(values.F.T), np.ascontiguousarray(values.H.T)  # the long side is the inner one
         for layer, u in enumerate(self.backward(values, G)):
             base, below = self.reads(layer)
             stop = start + self.V[layer].size
-            block = out[:, start:stop].reshape(n, *self.V[layer].shape)
-            np.multiply(u[:, :, None], values.F[:, None, :base], out=block[:, :, :base])
+            block, u = out[start:stop].reshape(*self.V[layer].shape, n), np.ascontiguousarray(u.T)
+            np.multiply(u[:, None], F[:base], out=block[:, :base])
             if layer:
-                np.multiply(u[:, :, None], values.H[:, None, below], out=block[:, :, base:])
+                np.multiply(u[:, None], H[below], out=block[:, base:])
             start = stop
         return out
 

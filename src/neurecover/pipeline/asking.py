@@ -8,14 +8,15 @@ from contextlib import contextmanager
 import numpy as np
 
 from neurecover.data import Oracle
+from neurecover.pipeline.classifying import Classifier, read_classifier
 from neurecover.pipeline.running import Run
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.limits import EVERYWHERE, Limits, choose_frame
 from neurecover.queries.options import QueryOptions
 
 
-def make_box(oracle: Oracle, budget: int | None, options: QueryOptions) -> Box:
-    """Return the oracle with queries centred on its data, and within its bounds and budgets if it has any.
+def make_box(oracle: Oracle, budget: int | None, options: QueryOptions) -> tuple[Box, Classifier]:
+    """Return the oracle with queries centred on its data, within bounds and budgets, and what it is as a classifier.
 
     Of the budget, the queries of the certificate are kept back until the search has ended: `box.reserved`.
     """
@@ -23,19 +24,23 @@ def make_box(oracle: Oracle, budget: int | None, options: QueryOptions) -> Box:
     if oracle.bounds is not None:
         frame = choose_frame(*oracle.bounds, frame, options.box)
         limits = Limits.of(*oracle.bounds, frame, options.box)
+    left = smaller(budget, oracle.calls.left)
+    read = read_classifier(oracle, frame, limits, left, options.classifier)
     box = Box(
-        oracle.ask,
+        oracle.ask if read.probabilities is None else read.ask,
         oracle.n_inputs,
-        budget=smaller(budget, oracle.calls.left),
+        budget=left,
         frame=frame,
         single=oracle.single,
-        limits=limits,
+        limits=read.limits,
         options=options,
         affordable=lambda: oracle.calls.affordable,
+        rounding=read.rounding,
     )
+    box.queries = read.queries
     if box.budget is not None and box.budget > 2 * options.certificate_queries:
         box.reserved = options.certificate_queries
-    return box
+    return box, read
 
 
 def smaller(first: float | None, second: float | None) -> int | None:

@@ -18,6 +18,7 @@ from neurecover.exceptions import OutOfTimeError, RefusedError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.asking import Teller, make_box, resumable, smaller
+from neurecover.pipeline.classifying import Classifier
 from neurecover.pipeline.progress import Progress
 from neurecover.pipeline.running import Run, add_diagnosis, running
 from neurecover.queries.box.black_box import Box
@@ -76,10 +77,14 @@ def extract(
         random_state = 0  # a later run has to make the same queries to find their answers
     time_budget = smaller(time_budget, oracle.max_seconds)
     with running("extract", random_state, time_budget, progress) as run, resumable(oracle):
-        box = make_box(oracle, query_budget, options or QueryOptions())
+        with time_limit(run.deadline.moment, run.deadline.watch):
+            box, read = make_box(oracle, query_budget, options or QueryOptions())
         tell = Teller(box, oracle, run)
         with listening(tell.pulse):
-            network, certificate = _search(box, oracle, widths, depth, accuracy, act, n_hidden, run, tell)
+            network, certificate = _search(box, oracle, read, widths, depth, accuracy, act, n_hidden, run, tell)
+        told = read.check()
+        if told is not None:
+            certificate = replace(certificate, checks=(*certificate.checks, told))
         run.clock.stage("certify", certificate.verdict)
     return run.recovery(network, certificate, "queries", None, box.queries)
 
@@ -87,6 +92,7 @@ def extract(
 def _search(
     box: Box,
     oracle: Oracle,
+    read: Classifier,
     widths: tuple[int, ...] | None,
     depth: int | None,
     accuracy: float | None,
@@ -97,17 +103,21 @@ def _search(
 ) -> tuple[Network | DeepNetwork, Certificate]:
     """Return the network found, or a constant, with its certificate; both within the budgets."""
     network: Network | DeepNetwork
+    p = oracle.n_outputs if read.probabilities is None else read.probabilities.n_logits
+    constant = Network(np.zeros((0, box.n_inputs)), None, np.zeros((p, 0)), None, activation or _RELU)
     try:
+        if read.failure is not None:
+            raise UnsolvableError(read.failure)
         with time_limit(run.deadline.moment, run.deadline.watch):
             found = _to_input_units(_extract(box, widths, depth, accuracy, activation, run, tell), box)
         box.reserved = 0
         with run.overtime(box.options.late):
             network, certificate = _certify(box, found, n_hidden, run)
     except RefusedError as reason:
-        return _constant_result(oracle, str(reason), box.queries, activation or _RELU)
+        return constant, _certify_constant(constant, str(reason), box.queries)
     except UnsolvableError as reason:
-        network, certificate = _constant_result(oracle, str(reason), box.queries, activation or _RELU)
-    if box.affordable >= box.options.diagnosis:
+        network, certificate = constant, _certify_constant(constant, str(reason), box.queries)
+    if read.probabilities is None and box.affordable >= box.options.diagnosis:
         with suppress(OutOfTimeError), run.overtime(box.options.late):
             certificate = add_diagnosis(certificate, oracle, network.activation)
     return network, certificate
@@ -286,15 +296,11 @@ def _certify(
     return network, certify_queried(network, evidence, holdout, n_hidden)
 
 
-def _constant_result(
-    oracle: Oracle, reason: str, n_queries: int, activation: Activation
-) -> tuple[Network, Certificate]:
-    """Return a constant in place of a network that was not found, and a certificate with the reason."""
-    p = oracle.n_outputs
-    network = Network(np.zeros((0, oracle.n_inputs)), None, np.zeros((p, 0)), None, activation)
-    holdout = Residuals(network, p)
-    holdout.update(np.zeros((1, oracle.n_inputs)), np.ones((1, p)))
-    return network, certify_nothing(reason, holdout, False, n_queries)
+def _certify_constant(network: Network, reason: str, n_queries: int) -> Certificate:
+    """Certify the constant that is returned in place of a network that was not found, with the reason."""
+    holdout = Residuals(network, network.n_outputs)
+    holdout.update(np.zeros((1, network.n_inputs)), np.ones((1, network.n_outputs)))
+    return certify_nothing(reason, holdout, False, n_queries)
 
 
 def _architecture(

@@ -5,13 +5,14 @@ load → prepare (whiten, divide) → estimate (an algorithm) → search and fit
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import chdtri
 
 from neurecover import activations
 from neurecover.activations import Activation
@@ -31,6 +32,7 @@ from neurecover.pipeline.running import (
     Run,
     add_diagnosis,
     certify_network,
+    check_affine,
     check_architecture,
     check_width,
     constant_network,
@@ -41,6 +43,7 @@ from neurecover.pipeline.running import (
     run_algorithm,
     running,
 )
+from neurecover.pipeline.straight import Line, as_good, left_by
 from neurecover.random import RandomStateLike
 from neurecover.results import Estimate, Recovery, Stage
 from neurecover.search import SearchOptions, Task
@@ -58,7 +61,7 @@ def recover(
     method: str = "auto",
     activation: str | Activation = "relu",
     bias: bool = True,
-    affine: bool = False,
+    affine: bool | str = False,
     depth: int = 1,
     random_state: RandomStateLike = None,
     time_budget: float | None = None,
@@ -77,7 +80,7 @@ def recover(
     method : "auto", or a name from `neurecover.methods()`.
     activation : the hidden units' function, as in `neurecover.Network`; "auto" finds the likeliest of those with names.
     bias : whether b and c are free; False fixes both at zero.
-    affine : whether there is a linear term C x beside the hidden units.
+    affine : whether there is a linear term C x beside the hidden units; "auto" keeps one where the samples call for it.
     depth : the number of hidden layers, where n_hidden does not say it.
     random_state : int, numpy Generator or RandomState, or None. Same seed, same answer (unless time runs out).
     time_budget : seconds after which no new work is started; None for a fixed number of descents. If time ended the
@@ -89,8 +92,9 @@ def recover(
         interruption continues from there and returns the same network to the last bit.
     sample_weight : weights w ≥ 0 of the rows, (n,): the fit minimises Σ w‖y − f(x)‖². Only their ratios matter, and a
         row of weight zero has no effect. Standard errors hold for any weights and are smallest for w = 1/variance of
-        the noise. Identical rows (x, y) are one observation: without weights it counts once, with weights the sum of
-        theirs, so that one row of weight 3 equals three rows of weight 1, with the same errors.
+        the noise. Without weights every row is an observation, though copies of a row are no further evidence for an
+        exact network. With weights identical rows (x, y) are one, with the sum of their weights: one row of weight 3
+        equals three rows of weight 1, with the same errors.
     options : the numbers that decide how samples, work and time are divided, for experiments; None for the defaults.
 
     Data that cannot be solved gives a `Recovery` whose verdict says so. Data that is not data raises ValueError.
@@ -99,7 +103,8 @@ def recover(
     open_activation = activation == "auto"
     act = activations.get("relu" if open_activation else activation)
     n_hidden, depth = check_architecture(n_hidden, depth)
-    algorithm = get_method("least_squares") if method == "auto" else _network_method(method, depth, affine)
+    check_affine(affine, checkpoint is not None)
+    algorithm = get_method("least_squares") if method == "auto" else _network_method(method, depth, bool(affine))
     random_state = choose_seed(checkpoint, random_state)
 
     def prepare(source: Source) -> None:
@@ -111,7 +116,18 @@ def recover(
 
     with running("recover", random_state, time_budget, progress, options) as run, side_by_side():
         problem = read_samples(
-            run, X, Y, n_samples, algorithm, act, bias, n_hidden, prepare, sample_weight, depth, affine
+            run,
+            X,
+            Y,
+            n_samples,
+            algorithm,
+            act,
+            bias,
+            n_hidden,
+            prepare,
+            sample_weight,
+            depth,
+            affine != "auto" and bool(affine),
         )
         if problem.reason is not None:
             return run.recovery(
@@ -126,10 +142,13 @@ def recover(
         sought = keep_time_for_hint(run)
         if open_activation:
             task, starts, *said = choose_activation(_search_sample(prepared, task, options), task, sought)
-        if method == "auto":
-            solved = _solve_by_race(prepared, task, starts, sought)
-        else:
-            solved = _solve_by(algorithm, prepared, task, sought)
+
+        def solve(task: Task, run: Run) -> _Solved:
+            if method == "auto":
+                return _solve_by_race(prepared, task, starts, run)
+            return _solve_by(algorithm, prepared, task, run)
+
+        solved = _with_or_without_line(solve, task, sought) if affine == "auto" else solve(task, sought)
         certificate = replace(solved.certificate, checks=(*solved.certificate.checks, *said))
         certificate = add_hint(certificate, lambda: _search_sample(prepared, task, options), prepared, task, run)
     certificate = add_diagnosis(certificate, X, solved.network.activation)
@@ -149,10 +168,12 @@ def estimate(
     n_samples: int | None = None,
     progress: bool | Progress = False,
     sample_weight: ArrayLike | None = None,
+    options: object = None,
 ) -> Estimate:
     """Run one algorithm and return its own estimate, before any refinement, with its record as `details`.
 
-    form is "best", the algorithm as it is used here, or "paper", as it is printed, if that differs. The other
+    form is "best", the algorithm as it is used here, "paper", as it is printed, or another of the method's forms.
+    options are those of the form, such as the thresholds of a paper's algorithm; None for the defaults. The other
     parameters are those of `recover`. Data that the algorithm cannot solve gives an `Estimate` without a network whose
     notes say why.
     """
@@ -163,14 +184,22 @@ def estimate(
         raise ValueError(f"{method} has no estimate of its own: it only refines others. Use recover instead.")
     if form not in algorithm.forms:
         raise ValueError(f"{method} comes in the form {' or '.join(algorithm.forms)}. Got {form!r} instead.")
+    kind = algorithm.options.get(form)
+    if options is not None and (kind is None or not isinstance(options, kind)):
+        wanted = "no options" if kind is None else f"options of the class {kind.__module__}.{kind.__name__}"
+        raise ValueError(f"{method} takes {wanted} in the form {form!r}. Got {options!r} instead.")
     with running("estimate", random_state, time_budget, progress) as run, side_by_side():
         problem = read_samples(run, X, Y, n_samples, algorithm, act, bias, n_hidden, sample_weight=sample_weight)
         if problem.reason is not None:
             return Estimate(None, (problem.reason,), method=method, form=form)
         run.report(method, np.nan)
-        found = run_algorithm(algorithm, Call(problem.prepared.samples, problem.task, run.rng, run.deadline, form))
+        raw = form in algorithm.raw
+        samples = problem.given if raw else problem.prepared.samples
+        found = run_algorithm(algorithm, Call(samples, problem.task, run.rng, run.deadline, form, options))
         if run.deadline.watch.ended:
             found = replace(found, notes=(*found.notes, search_ended().sentence))
+    if raw:
+        return replace(found, network=None if found.network is None else found.network.normal_form())
     answer = estimate_in_input_units(found, problem.prepared)
     assert answer is not None
     return answer
@@ -178,12 +207,50 @@ def estimate(
 
 @dataclass(frozen=True)
 class _Solved:
-    """The network in the units of the inputs, its certificate, and the method and estimate it came from."""
+    """The network in the units of the inputs, its certificate, and the method and estimate it came from.
+
+    `rss` is Σr² over all samples.
+    """
 
     network: Network | DeepNetwork
     certificate: Certificate
     method: str
     estimate: Estimate | None
+    rss: float
+
+
+def _with_or_without_line(solve: Callable[[Task, Run], _Solved], task: Task, run: Run) -> _Solved:
+    """Solve without a linear term, and where something is left with one; return the one that the samples call for.
+
+    A line that is left out moves the weights long before a test is sure of it, and one that is not needed only widens
+    their errors. So under noise it is kept unless leaving it out costs Σr² less than noise does half of the time,
+
+        N·log(Σr² without / Σr² with) < median of χ² with the degrees of freedom of the line;
+
+    networks of other widths are compared by BIC.
+    """
+    plain = solve(task, replace(run, deadline=run.deadline.share(0.5)))
+    if plain.certificate.verdict == "exact" or plain.network.C is not None:
+        return plain
+    lined = solve(replace(task, affine=True), run)
+    N, log_ratio = task.n_samples * task.n_outputs, np.log(max(plain.rss, 1e-300) / max(lined.rss, 1e-300))
+    q = _n_free(lined.network) - _n_free(plain.network)
+    alike = plain.network.n_hidden == lined.network.n_hidden
+    worth = float(N * log_ratio)
+    kept = lined.certificate.verdict == "exact" or worth > (chdtri(q, 0.5) if alike and q > 0 else q * np.log(N))
+    if kept:
+        how = f"without it N·log Σr² grows by {worth:.3g} for {q} parameters" if alike else "BIC is less with it"
+        sentence = f"A linear term was kept beside the units: {how}."
+    else:
+        sentence = f"No linear term is called for beside the units: it lowers N·log Σr² by {worth:.2g}."
+    chosen = lined if kept else plain
+    check = Check("linear term", True, worth, None, sentence)
+    return replace(chosen, certificate=replace(chosen.certificate, checks=(*chosen.certificate.checks, check)))
+
+
+def _n_free(network: Network | DeepNetwork) -> int:
+    """Return the parameters that change the function: all but the units' scales."""
+    return network.n_parameters - int(np.sum(network.n_hidden))
 
 
 def _solve_by(algorithm: Algorithm, prepared: Prepared, task: Task, run: Run) -> _Solved:
@@ -197,11 +264,11 @@ def _solve_by(algorithm: Algorithm, prepared: Prepared, task: Task, run: Run) ->
         if algorithm.clean is not None and found.network is not None:
             prepared, aside = algorithm.clean(prepared, found)
     network, certificate, finished = _finish(prepared, task, _as_starts(found, task.bias), run)
-    more = (*aside, *diagnose(run, algorithm, finished, prepared.samples))
+    more = (*aside, *diagnose(run, algorithm, finished.network, prepared.samples))
     if found is not None and certificate.verdict in ("approximate", "failed"):
         more = (*aside, *(Check(algorithm.name, True, None, None, note) for note in found.notes), *more[len(aside) :])
     certificate = replace(certificate, checks=(*certificate.checks, *more))
-    return _Solved(network, certificate, algorithm.name, estimate_in_input_units(found, prepared))
+    return _Solved(network, certificate, algorithm.name, estimate_in_input_units(found, prepared), finished.rss)
 
 
 def _solve_by_race(prepared: Prepared, task: Task, starts: list[np.ndarray], run: Run) -> _Solved:
@@ -209,12 +276,11 @@ def _solve_by_race(prepared: Prepared, task: Task, starts: list[np.ndarray], run
     # Estimates only serve as starts, which need no weights.
     train = without_weights(prepared.train)
     reserve = _Reserve(Call(train, task.on(train.count()), run.rng, run.deadline), run.options)
-    network, certificate, _ = _finish(prepared, task, chain(starts, reserve.starts()), run)
+    network, certificate, finished = _finish(prepared, task, chain(starts, reserve.starts()), run)
     run.clock.stages += [Stage(e.method, e.seconds, " ".join(e.notes) or "an estimate") for e in reserve.called]
     last = reserve.called[-1] if reserve.called else None
-    return _Solved(
-        network, certificate, last.method if last else "least_squares", estimate_in_input_units(last, prepared)
-    )
+    method, own = last.method if last else "least_squares", estimate_in_input_units(last, prepared)
+    return _Solved(network, certificate, method, own, finished.rss)
 
 
 def _finish(
@@ -222,8 +288,8 @@ def _finish(
     task: Task,
     starts: Iterable[np.ndarray],
     run: Run,
-) -> tuple[Network | DeepNetwork, Certificate, Network | DeepNetwork]:
-    """Search, fit and certify; return the network on the inputs, its certificate, and the one on whitened inputs."""
+) -> tuple[Network | DeepNetwork, Certificate, Found]:
+    """Search, fit and certify; return the network on the inputs, its certificate, and what was found."""
     fitted = _search_and_fit(prepared, task, starts, run)
     found = fitted.found
     evidence = Evidence(
@@ -234,23 +300,69 @@ def _finish(
         found.last_drop,
         at_rounding=task.coarse and found.exact,
         unrivalled=found.unrivalled,
+        line=fitted.line,
+        straight=fitted.straight,
+        better=fitted.better,
     )
     certificate = certify_network(run, found.network, fitted.prepared, fitted.holdout, evidence, task.bias)
     network = in_input_units(found.network, prepared, certificate)
     assert isinstance(network, Network | DeepNetwork)
-    return network, certificate, found.network
+    return network, certificate, found
 
 
 @dataclass(frozen=True)
 class _Fitted:
-    """The network fitted to all samples, its residuals on held-out ones before they joined the fit, and the samples."""
+    """The network fitted to all samples, its residuals on held-out ones before they joined the fit, and the samples.
+
+    `line` is the mean square of every output that a straight line leaves of held-out samples, None if none was fitted,
+    and `straight` says that it does as well as the network, `better` that the network predicts them better. `before` is
+    the network before they joined the fit.
+    """
 
     found: Found
     holdout: Residuals
     prepared: Prepared
+    before: Network | DeepNetwork
+    line: np.ndarray | None = None
+    straight: bool = False
+    better: bool = True
 
 
 def _search_and_fit(prepared: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run) -> _Fitted:
+    """Search and fit; a straight line that does as well is the answer where the number of units was to be found."""
+    if not task.bias:
+        return _search_and_polish(prepared, task, starts, run)
+    line, wanted = Line.of(prepared, task.activation), task.asked is None
+    exact = task.level * prepared.moments.n * _size_of_outputs(prepared)
+    if wanted and prepared.stream is None and line.rss < exact:
+        found = _as_found(line, task)
+        run.clock.stage("straight line", f"{_residual(found)} on all {prepared.moments.n} samples")
+        return _Fitted(found, left_by(line.network, prepared, prepared.judges), prepared, line.network, line.held_out)
+    fitted = _search_and_polish(prepared, task, starts, run)
+    network = fitted.found.network
+    widths = tuple(len(W) for W in network.hidden_weights)
+    more = task.n_parameters(widths) - sum(widths) - task.n_outputs * (task.n_inputs + 1)
+    straight = not fitted.found.exact and as_good(line.rss, fitted.found.rss, task.n_samples * task.n_outputs, more)
+    if not wanted or not straight:
+        better = line.beaten_by(fitted.before, prepared, not straight)
+        return replace(fitted, line=line.held_out, straight=straight, better=better)
+    run.clock.stage("straight line", f"as good as {sum(widths)} units by BIC")
+    left = left_by(line.network, prepared, prepared.judges)
+    return replace(fitted, found=_as_found(line, task), holdout=left, line=line.held_out)
+
+
+def _as_found(line: Line, task: Task) -> Found:
+    """Return the straight line as what a search has found: it is the one optimum of its kind."""
+    return Found(line.network, line.rss, line.rss, task.level, 1, 0, 1, converged=True)
+
+
+def _size_of_outputs(prepared: Prepared) -> float:
+    """Return the mean of Σ y² over samples."""
+    moments, d = prepared.fitted_moments, prepared.source.n_inputs
+    return float(np.trace(moments.covariance[d:, d:]) + prepared.output_mean @ prepared.output_mean)
+
+
+def _search_and_polish(prepared: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run) -> _Fitted:
     """Search on part of the samples, fit to all that are not held out, then to all."""
     deadline, clock = run.deadline, run.clock
     sample = _search_sample(prepared, task, run.options)
@@ -300,7 +412,7 @@ def _search_and_fit(prepared: Prepared, task: Task, starts: Iterable[np.ndarray]
         final = _refit_unweighted(prepared.samples, final, task, deadline)
     passes = f" after {run.passes.made} {'pass' if run.passes.made == 1 else 'passes'}" if run.passes.made else ""
     clock.stage("last fit", f"{_residual(final)} on all {prepared.moments.n} samples{passes}")
-    return _Fitted(final, residuals, prepared)
+    return _Fitted(final, residuals, prepared, found.network)
 
 
 def _refit_unweighted(samples: Source, final: Found, task: Task, deadline: Deadline) -> Found:

@@ -126,8 +126,9 @@ def running(
 
 @dataclass(frozen=True)
 class Problem:
-    """The prepared samples, what is sought in them, the number of queries so far, and why no method can work, if so."""
+    """The samples as given and as prepared, what is sought, the number of queries, and why nothing can work, if so."""
 
+    given: Source
     prepared: Prepared
     task: Task
     n_queries: int | None
@@ -171,7 +172,7 @@ def read_samples(
     run.clock.stage("read", _read_sentence(prepared))
     n_queries = queried.queries if isinstance(queried, Oracle) else None
     reason = _reason_to_give_up(prepared, task, algorithm, run.options.prepare.fewest)
-    return Problem(prepared, task, n_queries, reason)
+    return Problem(source, prepared, task, n_queries, reason)
 
 
 def add_diagnosis(certificate: Certificate, source: Any, activation: Activation) -> Certificate:
@@ -216,6 +217,14 @@ def check_architecture(n_hidden: int | tuple[int, ...] | None, depth: int) -> tu
     return (widths[0] if len(widths) == 1 else widths), len(widths)
 
 
+def check_affine(affine: bool | str, saves: bool) -> None:
+    """Refuse what is neither True, False nor "auto", which makes two searches where a checkpoint saves one."""
+    if not isinstance(affine, bool | np.bool_) and affine != "auto":
+        raise ValueError(f"affine needs to be True, False or 'auto'. Got {affine!r} instead.")
+    if saves and affine == "auto":
+        raise ValueError("A checkpoint needs affine=True or False. Got 'auto' instead, which makes two searches.")
+
+
 def check_width(n_hidden: int | None) -> None:
     if n_hidden is not None and (
         not isinstance(n_hidden, int | np.integer) or isinstance(n_hidden, bool) or n_hidden < 1
@@ -248,7 +257,9 @@ def certify_network(
     run.clock.excerpt = Excerpt.of_samples(prepared, holdout.predict, model)
     evidence = replace(evidence, precision=prepared.precision, joined=prepared.n_joined)
     options = run.options.certificate
-    case = Case(model, prepared.whitening, prepared.samples, holdout, evidence, run.rng, bias, options)
+    case = Case(
+        model, prepared.whitening, prepared.samples, holdout, evidence, run.rng, bias, options, prepared.distinct
+    )
     try:
         with run.overtime():
             certificate = certify(case)
@@ -273,8 +284,10 @@ def diagnose(run: Run, algorithm: Algorithm, network: Model, samples: Source) ->
 
 def _reason_to_give_up(prepared: Prepared, task: Task, algorithm: Algorithm, fewest: int) -> str | None:
     """Return why no fit is tried at all, or None."""
-    if prepared.moments.n < fewest:
-        return f"Only {prepared.moments.n} of {prepared.n_rows} rows are different, too few to hold one out: give more."
+    if prepared.n_distinct < fewest:
+        return (
+            f"Only {prepared.n_distinct} of {prepared.n_rows} rows are different, too few to hold one out: give more."
+        )
     spread = np.sqrt(np.diag(prepared.moments.covariance)[prepared.source.n_inputs :])
     if np.all(spread <= 1e-13 * np.abs(prepared.output_mean)):
         return "The outputs are constant, so they show no hidden unit: give inputs that spread wider."
@@ -289,9 +302,10 @@ def _reason_to_give_up(prepared: Prepared, task: Task, algorithm: Algorithm, few
             return sentence
     widths = task.widths or (1,) * task.depth
     wanted = task.n_parameters(widths) - sum(widths)
-    if wanted >= task.n_samples * task.n_outputs:
+    different = prepared.n_distinct * task.n_outputs
+    if wanted >= different:
         return (
-            f"{task.n_samples * task.n_outputs} numbers in Y cannot determine the {wanted} parameters "
+            f"{different} numbers in Y cannot determine the {wanted} parameters "
             f"of {'-'.join(map(str, widths))} hidden units. Give more samples or fewer units."
         )
     return algorithm.refuse(task)
@@ -323,8 +337,8 @@ def estimate_in_input_units(found: Estimate | None, prepared: Prepared) -> Estim
 
 
 def _read_sentence(prepared: Prepared) -> str:
-    repeats = prepared.n_rows - prepared.moments.n
-    left_out = f", {repeats} repeated ones left out" if repeats else ""
+    repeats = prepared.n_rows - prepared.n_distinct
+    left_out = f", {repeats} of them copies of others" if repeats else ""
     source = prepared.source
     columns = f"inputs {_listed(source.input_names)}; outputs {_listed(source.output_names)}"
     return f"{prepared.moments.n} samples{left_out}, {prepared.whitening.rank} input dimensions; {columns}"

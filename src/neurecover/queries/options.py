@@ -12,6 +12,23 @@ from neurecover.queries.shallow.options import ShallowOptions
 
 
 @dataclass(frozen=True)
+class ClassifierOptions:
+    """How a classifier is recognised, and how far out its probabilities still show logits."""
+
+    first: int = 8  # queries of N(0, I): what lies between 0 and 1 at all of them may be probabilities
+    scales: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0, 100.0)  # of the queries that show the rounding of probabilities
+    each: int = 24  # of them at each scale
+    segments: int = 8  # short ones that tell whether an answer in [0, 1] or its logit is made of straight pieces
+    lengths: tuple[float, ...] = (1e-3, 1e-2, 1e-1)  # of segments: longer ones for answers of fewer digits
+    doubt: float = 1e-3  # probabilities on them from 0 and 1
+    straighter: float = 30.0  # bend of p over that of its logit, from which the logit is what a network computes
+    corners: int = 48  # towards which the range is measured
+    halvings: int = 10  # of the distance to each
+    farthest: float = 1e4  # distance at which that begins
+    inside: float = 0.9  # of the smallest distance: other corners are a little nearer
+
+
+@dataclass(frozen=True)
 class QueryOptions:
     """The options of every folder, and those of the certificate's held-out queries."""
 
@@ -20,6 +37,7 @@ class QueryOptions:
     shallow: ShallowOptions = field(default_factory=ShallowOptions)
     deep: DeepOptions = field(default_factory=DeepOptions)
     saturating: SaturatingOptions = field(default_factory=SaturatingOptions)
+    classifier: ClassifierOptions = field(default_factory=ClassifierOptions)
     weighted_parameters: int = 3_000  # of a weighted fit, whose cost is n P²: beyond, it is left out
     held_out: int = 8  # queries of the certificate at each distance
     distances: tuple[float, ...] = (0.3, 1.0, 10.0)  # of them, in units of √d

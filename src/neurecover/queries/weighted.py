@@ -3,8 +3,9 @@
 An answer y = f(x; θ) + e is rounded where it is added up and where it is handed over. Float32 arithmetic errs by its
 relative precision times the size of the terms, of which there are three kinds, a grid of digits by its width:
 
-    Var e = β₀ + β₁ (y² + c²) + β₂ Σ_j A_j² act'(z_j)² (Σ_i w_ji² x_i² + b_j² + z_j²) + β₃ (Σ_j |A_j act(z_j)|)².
+    Var e = β₀ + β₁ (y² + c²) + β₂ Σ_j A_j² act'(z_j)² (Σ_i w_ji² x_i² + b_j² + z_j²) + β₃ (Σ_j |A_j act(z_j)|)²,
 
+and logits of rounded probabilities by β₄ times the square of what this rounding makes of them.
 The β ≥ 0 are read off the residuals. With weights 1/Var e, F = Σ JᵀJ / Var e is the information and T F⁻¹ its inverse
 in normal form. The variances Σ (T F⁻¹ Jᵀ r)² of the weights hold even where the model of the noise does not
 [White 1980].
@@ -18,6 +19,7 @@ in which the inputs are alike, x − mean being small beside the mean of some.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +29,8 @@ from neurecover.certificate.information.matrix import Information
 from neurecover.certificate.information.normal_form import ToNormalForm, aligned
 from neurecover.data import Whitening
 from neurecover.models import Network, jacobian, parameters, with_parameters
+
+Rounding = Callable[[np.ndarray], np.ndarray]
 
 _STEPS = 12
 # The part of ρ that does not average out, measured as the bias of weights fitted to a hundred answers per parameter of
@@ -46,9 +50,9 @@ class Weighted:
     """The fitted network in normal form, and what is known of its parameters, in the order of `models.parameters`.
 
     `fitted` is the same network in the coordinates of the fit, which `whitening` leads to; the information is there.
-    `variances` (P,) are those of the parameters, `moves` (P, P) is T F⁻¹ and `information` F. `model` (4,) are the β.
+    `variances` (P,) are those of the parameters, `moves` (P, P) is T F⁻¹ and `information` F. `model` (5,) are the β.
     `chi2` is Σ r² / Var e over the freedom: one where the model of the noise is right. `converged` is
-    whether the last step was nothing beside the errors.
+    whether the last step was nothing beside the errors. `rounding` is that of answers (n, p), if known beforehand.
     """
 
     network: Network
@@ -61,6 +65,7 @@ class Weighted:
     n_equations: int
     chi2: float
     converged: bool
+    rounding: Rounding | None = None
 
     @property
     def freedom(self) -> int:
@@ -81,7 +86,7 @@ class Weighted:
 
     def noise(self, X: np.ndarray) -> np.ndarray:
         """The standard deviations (n, p) to expect of the answers to X."""
-        return _deviations(self.network, X, self.model)
+        return _deviations(self.network, X, self.model, self.rounding)
 
     def covariance(self, own: np.ndarray) -> np.ndarray:
         """The covariance of the parameters `own`, scaled to their variances."""
@@ -93,7 +98,13 @@ class Weighted:
         return ToNormalForm(self.information.model, self.information.free, self.network, self.whitening)
 
 
-def fit_weighted(network: Network, X: np.ndarray, Y: np.ndarray, whitening: Whitening | None = None) -> Weighted | None:
+def fit_weighted(
+    network: Network,
+    X: np.ndarray,
+    Y: np.ndarray,
+    whitening: Whitening | None = None,
+    rounding: Rounding | None = None,
+) -> Weighted | None:
     """Gauss–Newton from a network on z that is nearly right; None where the answers leave some weight undetermined.
 
     X are the questions as the box saw them, z = x without a whitening.
@@ -101,10 +112,10 @@ def fit_weighted(network: Network, X: np.ndarray, Y: np.ndarray, whitening: Whit
     whitening = whitening or Whitening(np.zeros(network.n_inputs), np.eye(network.n_inputs))
     Z = whitening.inputs(X)
     network, normal = _both(network, whitening)
-    model = _noise_model(normal, X, Y)
+    model = _noise_model(normal, X, Y, rounding)
     converged = False
     for _ in range(_STEPS):
-        information = _information(network, Z, Y, _deviations(normal, X, model))
+        information = _information(network, Z, Y, _deviations(normal, X, model, rounding))
         if information.weakest == 0.0:
             return None
         step = information.inverse @ information.score
@@ -112,12 +123,12 @@ def fit_weighted(network: Network, X: np.ndarray, Y: np.ndarray, whitening: Whit
         converged = bool(np.all(np.abs(step) <= _ARRIVED * np.sqrt(np.diag(information.inverse))))
         if converged:
             break
-        model = _noise_model(normal, X, Y)
+        model = _noise_model(normal, X, Y, rounding)
     moves = ToNormalForm(information.model, information.free, normal, whitening)(information.inverse)
-    variances, total = _variances(network, information, moves, Z, Y, _deviations(normal, X, model))
-    variances += model[1:].sum() * (_REPEATED * _sizes_of_weights(normal)) ** 2
+    variances, total = _variances(network, information, moves, Z, Y, _deviations(normal, X, model, rounding))
+    variances += model[1:4].sum() * (_REPEATED * _sizes_of_weights(normal)) ** 2
     chi2 = total / max(Y.size - information.n_determinable, 1)
-    return Weighted(normal, network, whitening, information, moves, variances, model, Y.size, chi2, converged)
+    return Weighted(normal, network, whitening, information, moves, variances, model, Y.size, chi2, converged, rounding)
 
 
 def _both(network: Network, whitening: Whitening) -> tuple[Network, Network]:
@@ -128,9 +139,9 @@ def _both(network: Network, whitening: Whitening) -> tuple[Network, Network]:
     return on_z, on_x
 
 
-def _deviations(network: Network, X: np.ndarray, model: np.ndarray) -> np.ndarray:
+def _deviations(network: Network, X: np.ndarray, model: np.ndarray, rounding: Rounding | None) -> np.ndarray:
     """The standard deviations (n, p) of the answers."""
-    return np.sqrt(_sizes(network, X) @ model)
+    return np.sqrt(_sizes(network, X, rounding) @ model)
 
 
 def _variances(
@@ -170,9 +181,9 @@ def _equations(network: Network, X: np.ndarray, Y: np.ndarray, sigma: np.ndarray
     return J.reshape(-1, J.shape[2]), ((Y - network(X)) / sigma).ravel()
 
 
-def _noise_model(network: Network, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
-    """β (4,) with r² = Var e in the mean, every answer weighted by what is expected of its square."""
-    sizes, squares = _sizes(network, X).reshape(Y.size, -1), ((Y - network(X)) ** 2).ravel()
+def _noise_model(network: Network, X: np.ndarray, Y: np.ndarray, rounding: Rounding | None) -> np.ndarray:
+    """β (5,) with r² = Var e in the mean, every answer weighted by what is expected of its square."""
+    sizes, squares = _sizes(network, X, rounding).reshape(Y.size, -1), ((Y - network(X)) ** 2).ravel()
     # Where all terms vanish an answer is still not infinitely more certain than the others.
     least = max(_CERTAIN * float(squares.mean()), 1e-300)
     model = np.zeros(sizes.shape[1])
@@ -180,19 +191,21 @@ def _noise_model(network: Network, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
     for _ in range(5):
         expected = np.maximum(sizes @ model, least)
         rows = sizes / expected[:, None]
-        scale = np.linalg.norm(rows, axis=0)
+        scale = np.maximum(np.linalg.norm(rows, axis=0), 1e-300)
         model = nnls(rows / scale, squares / expected)[0] / scale
-    return np.maximum(model, [least, 0.0, 0.0, 0.0])
+    return np.maximum(model, [least, 0.0, 0.0, 0.0, 0.0])
 
 
-def _sizes(network: Network, X: np.ndarray) -> np.ndarray:
-    """What the β multiply, (n, p, 4)."""
+def _sizes(network: Network, X: np.ndarray, rounding: Rounding | None) -> np.ndarray:
+    """What the β multiply, (n, p, 5)."""
     z = X @ network.W.T + network.b
     H, slope = network.activation(z), network.activation.derivative(z)
     terms = X**2 @ (network.W**2).T + network.b**2 + z**2
     Y = H @ network.A.T + network.c
     units = (slope**2 * terms) @ (network.A**2).T
-    return np.stack([np.ones_like(Y), Y**2 + network.c**2, units, (np.abs(H) @ np.abs(network.A).T) ** 2], axis=2)
+    terms = (np.abs(H) @ np.abs(network.A).T) ** 2
+    known = np.zeros_like(Y) if rounding is None else rounding(Y) ** 2
+    return np.stack([np.ones_like(Y), Y**2 + network.c**2, units, terms, known], axis=2)
 
 
 def _sizes_of_weights(network: Network) -> np.ndarray:

@@ -10,6 +10,7 @@ from neurecover.certificate import Check, Verification, advice, verify
 from neurecover.certificate.verdict import NEEDS
 from neurecover.data import as_source
 from neurecover.excerpt import ROWS, Excerpt
+from neurecover.inference import Coefficient, coefficients, values_of
 from neurecover.matching import compare
 from neurecover.models import Model
 from neurecover.models.formats.files import write_whole
@@ -34,11 +35,12 @@ if TYPE_CHECKING:
 MEANING = {
     "exact": "Every weight to the last digits of double precision.",
     "statistical": "Every weight with a standard error that holds.",
-    "approximate": "A good predictor; not every weight is shown to be right.",
-    "failed": "Nothing to be relied on.",
+    "approximate": "A predictor; not every weight is shown to be right.",
+    "failed": "Nothing to be relied on: it predicts no better than the mean or a straight line.",
 }
 SQUARE = (3.3, 2.8)  # inches of the pictures, three of which stand side by side
 SHOWN_UNITS = 300  # rows of a table of units
+SHOWN_WEIGHTS = 60  # rows of a table of weights: more are in the pictures and in to_frame
 
 
 def write_report(
@@ -64,6 +66,7 @@ def report_page(recovery: Recovery[Model], truth: Model | None = None, X: Any = 
         "checks": sorted((check for check in checks if _needed(check)), key=lambda check: check.passed),
         "assumptions": [check for check in checks if not _needed(check)],
         "assumes": next((method.assumes for method in methods() if method.name == recovery.method), None),
+        "coefficients": _coefficients(recovery),
         "wide": is_wide,
         "layers": [(table, _weights(table, number)) for number, table in enumerate(tables)],
         "units": unit_tables(recovery, truth, comparison),
@@ -74,6 +77,14 @@ def report_page(recovery: Recovery[Model], truth: Model | None = None, X: Any = 
         "fresh": None if X is None else _fresh(recovery, X, Y),
     }
     return environment().get_template("report.html").render(facts)
+
+
+def _coefficients(recovery: Recovery[Model]) -> tuple[Coefficient, ...]:
+    """Return the weights with their intervals where there are few enough for a table, and errors to show."""
+    root = recovery.certificate.covariance_root
+    if root is None or len(root) > SHOWN_WEIGHTS:
+        return ()
+    return coefficients(recovery.parameter_names(), values_of(recovery.network), root)
 
 
 def _needed(check: Check) -> bool:

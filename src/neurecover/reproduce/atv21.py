@@ -15,7 +15,8 @@ from scipy.linalg import subspace_angles
 from neurecover import simulate
 from neurecover.activations import get
 from neurecover.algorithms.atv21.coefficients import Coefficients, estimate_coefficients, low_coefficients
-from neurecover.algorithms.atv21.learner import learn, printed_directions
+from neurecover.algorithms.atv21.learner import learn
+from neurecover.algorithms.atv21.printed import PrintedOptions, printed_units
 from neurecover.algorithms.atv21.steps import algorithm_1, population_coefficients, tensor_directions
 from neurecover.algorithms.atv21.units import seen_units
 from neurecover.data import ArraySource
@@ -139,21 +140,27 @@ def direction_stages(X: np.ndarray, Y: np.ndarray, k: int, seed: int) -> dict[st
     rng = as_generator(seed, "atv21-samples")
     c = estimate_coefficients(source, 4, rng)
     nothing = {3: 0.0, 4: 0.0}
-    polished = tensor_directions(c.tensors, d, 1, rng, threshold=nothing, most=k, weakest=0.0, same=0.0)
+    polished = tensor_directions(c.tensors, d, 1, rng, threshold=nothing, most=k, weakest=nothing, same=0.0)
     scaled = {j: T / np.sqrt(float(np.prod(np.arange(1, j + 1)))) for j, T in c.standardised((2, 3, 4)).items()}
     found = learn(source, RELU, rng, n_hidden=k)
     # Every other stage is given k, so a unit that does not stand out of the errors is not dropped here either.
     fit = found.fit
     units = np.column_stack([fit.W, fit.b]) if fit.asked is None else fit.asked
     return {
-        "plain means, Jennrich (the paper)": printed_directions(
-            estimate_coefficients(source, 4, rng, regress=-1), rng, k
+        "plain means, Algorithm 4 (the paper)": _by_algorithm_4(
+            estimate_coefficients(source, 4, rng, regress=-1), k, rng
         ),
-        "regressed, Jennrich": printed_directions(estimate_coefficients(source, 4, rng, regress=4), rng, k),
+        "regressed, Algorithm 4": _by_algorithm_4(estimate_coefficients(source, 4, rng, regress=4), k, rng),
         "regressed, Jennrich of 10 pairs, polished": polished,
         "regressed, joint decomposition": decompose(scaled, d, k, rng).W,
         "moment fit": found.rows(units, bias=False),
     }
+
+
+def _by_algorithm_4(c: Coefficients, k: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the directions of Algorithm 4 as printed, ℓ = 1; a random one where no term is above its thresholds."""
+    W = printed_units(c, c.tensors, 1, RELU, rng, k, PrintedOptions()).W
+    return W if len(W) else rng.standard_normal((1, c.r))
 
 
 def run_subspace(track: Track) -> list[Row]:

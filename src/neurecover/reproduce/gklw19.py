@@ -18,7 +18,7 @@ from neurecover.data import ArraySource
 from neurecover.experiment import Experiment, Row, Track
 from neurecover.matching import compare
 from neurecover.models import Network, as_network
-from neurecover.reproduce.gklw19_figures import drawing
+from neurecover.reproduce.gklw19_figures import Level, drawing
 from neurecover.search.network import fit_network
 from neurecover.simulate import sample, teacher
 from neurecover.solve import Deadline
@@ -141,6 +141,7 @@ def _trial(point: Point, trial: int) -> list[Row]:
                 "n": point.n,
                 "inputs": point.inputs,
                 "noise": point.noise,
+                "variance": float(np.var(test[1], axis=0).mean()),
                 "error_W": errors.W,
                 "error_A": errors.A,
                 "mse": errors.mse,
@@ -182,12 +183,20 @@ EXPERIMENTS = (
         "gklw19-fig3",
         "[GKLW19, Fig. 3] Errors against label noise, 10 × 10, 10,000 samples",
         _figure_3,
-        drawing("standard deviation of the label noise", logarithmic=False),
+        drawing(
+            "standard deviation of the label noise",
+            logarithmic=False,
+            level=Level("σ², what the truth itself leaves", lambda row: float(row["noise"]) ** 2),
+        ),
     ),
     Experiment(
         "gklw19-fig4",
         "[GKLW19, Fig. 4] Errors against condition numbers, 10 × 10, 20,000 samples",
         _figure_4,
-        drawing("condition number", logarithmic=True),
+        drawing(
+            "condition number",
+            logarithmic=True,
+            level=Level("variance of an output", lambda row: float(row["variance"])),
+        ),
     ),
 )

@@ -8,6 +8,7 @@ over the trials, and the shade goes from the least to the largest.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,15 @@ BREAK = 1e-12  # of the axis: errors below are rounding
 ROUNDING = 1e-32  # the square of rounding: zero has no place on a logarithmic axis
 
 
-def drawing(axis: str, logarithmic: bool) -> Callable[[list[dict[str, str]], Path], None]:
+@dataclass(frozen=True)
+class Level:
+    """What errors are compared with, drawn as a grey line: its label, and its value for a row of the table."""
+
+    label: str
+    value: Callable[[dict[str, str]], float]
+
+
+def drawing(axis: str, logarithmic: bool, level: Level | None = None) -> Callable[[list[dict[str, str]], Path], None]:
     """Return how to draw a table: one column for every value of its `panel`; `axis` names x."""
 
     def draw(rows: list[dict[str, str]], path: Path) -> None:
@@ -35,8 +44,15 @@ def drawing(axis: str, logarithmic: bool) -> Callable[[list[dict[str, str]], Pat
             for column, panel in zip(axes.T, panels):
                 mine = [[row for row in rows if row["panel"] == panel and row["form"] == form] for form in forms]
                 _draw_panel(column, panel, mine, axis, logarithmic)
+                if level is not None:
+                    places = {float(row["x"]): level.value(row) for form in mine for row in form}
+                    x = np.array(sorted(places))
+                    y = np.array([places[at] for at in x])
+                    column[0].plot(x[y > 0.0], y[y > 0.0], color="grey", linewidth=3, alpha=0.6, zorder=1)
             handles = [Line2D([], [], color=f"C{i}", label=form) for i, form in enumerate(forms)]
             handles += [Line2D([], [], color="black", linestyle=line, label=label) for line, label in SQUARED.values()]
+            if level is not None:
+                handles.append(Line2D([], [], color="grey", linewidth=3, alpha=0.6, label=level.label))
             figure.legend(handles=handles, loc="outside lower center", ncols=4, fontsize=9, frameon=False)
 
     return draw

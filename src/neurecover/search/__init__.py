@@ -114,6 +114,7 @@ class SearchOptions:
     unlikely: float = 3.0  # times the least W, or its mean for the right signs: W is right to second order alone
     doubt: float = 10.0  # degrees of freedom: odds of e⁵ between two choices of signs under Gaussian noise
     covariance_weights: int = 1_500  # whose covariance is formed; beyond, the equations of the signs count alike
+    settled: float = 0.01  # of a degree of freedom's share of Σr², gained in a window: less tells no optima apart
     sign_misfit: float = 1e-6  # relative misfit of the equations of signs of an exact fit
     fit: FitOptions = field(default_factory=FitOptions)
     widths: WidthOptions = field(default_factory=WidthOptions)

@@ -22,8 +22,6 @@ from neurecover.search.gates.few_rows import with_units_of_few_rows
 from neurecover.search.race import Setting, n_weights, race, wider
 from neurecover.search.units import most_useful, n_useful, narrow, worth
 
-FITTED = 1e-18  # Σr²/Σy² at which the layers above are as good as they need to be before all are fitted together
-
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
@@ -97,7 +95,7 @@ def allowed(point: Point, widths: tuple[int, ...]) -> float:
     """
     spare = sum(point.student.widths) - sum(widths)
     columns = len(point.student.theta) + point.R.shape[1]
-    return max(point.loss * (1.0 + 2.0 * spare * columns / point.R.size), FITTED * point.scale)
+    return max(point.loss * (1.0 + 2.0 * spare * columns / point.R.size), point.options.fitted * point.scale)
 
 
 def complete(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
@@ -110,7 +108,7 @@ def complete(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
         return descend(samples, point.student, options.fit, deadline, steps=100, slow=0.96)
 
     lower = narrow(fit.point, (widths[0], *fit.student.widths[1:]), 3)[0]
-    lower = descend(samples, lower.student, options.fit, deadline, steps=6, target=FITTED).point
+    lower = descend(samples, lower.student, options.fit, deadline, steps=6, target=options.fit.fitted).point
     best = fitted(narrow(lower, widths, 4)[0])
     limit = allowed(lower, widths)
     if best.rss <= limit or deadline.passed:

@@ -13,8 +13,9 @@ to the truth,
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
 
 import numpy as np
 from scipy.special import chdtri
@@ -84,9 +85,10 @@ def search(
     options, deadline = setting.options, setting.deadline
     max_runs = options.max_candidates if max_runs is None else max_runs
     part, level = part_of(samples, widths, options, setting.rng), samples.level(setting.task.level)
-    known = iter(()) if first is None else iter((first,))
+    known = () if first is None else (first,)
+    found = islice(chain(known, candidates(part, setting, widths)), max_runs)
     runs, start_of_best, least, unsettled = None, -1, np.inf, 0
-    for number, candidate in enumerate(chain(known, candidates(part, setting, widths)), start=1):
+    for number, candidate in enumerate(_best_of_two_first(found, level), start=1):
         settled = None
         # With its skips a student fits its samples at least as well as the network that it leads to.
         if runs is None or candidate.fit.rss <= least:
@@ -103,11 +105,21 @@ def search(
             if agreed and not noiseless and not exact:
                 return replace(runs, n_runs=number, n_fits=candidate.number, agreements=1)
         assert runs is not None
-        runs = replace(runs, n_runs=number, n_fits=candidate.number)
-        if runs.solved or unsettled > options.unsettled or number >= max_runs or deadline.passed:
+        runs = replace(runs, n_runs=number, n_fits=max(candidate.number, runs.n_fits))
+        if runs.solved or unsettled > options.unsettled or deadline.passed:
             break
     assert runs is not None
     return runs
+
+
+def _best_of_two_first(found: Iterator[Candidate], level: float) -> Iterator[Candidate]:
+    """Yield candidates, the better of the first two before the other: beside an exact one the other is of no interest,
+    and alone one that is not exact has nothing to agree with.
+    """
+    for first in found:
+        others = () if first.fit.relative < level else islice(found, 1)
+        yield from sorted((first, *others), key=lambda one: one.fit.rss)
+        yield from found
 
 
 def settled_on(samples: Samples, part: Samples, candidate: Candidate, setting: Setting) -> Settled:

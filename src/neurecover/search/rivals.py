@@ -18,15 +18,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 
 from neurecover.fit.descent import PATIENT, Fit, descend
 from neurecover.fit.point import Point
-from neurecover.models import as_network, as_student
 from neurecover.models.student import Student
 from neurecover.search.find import Runs, one_optimum
 from neurecover.search.race import Setting
-from neurecover.search.settle import same_units
+from neurecover.search.settle import in_order_of, normal_form, same_units
 from neurecover.search.signs import Covariance
 from neurecover.search.units import without, worth
 from neurecover.solve import within
@@ -60,7 +58,7 @@ def seek_rivals(runs: Runs, setting: Setting, how: RivalOptions | None = None) -
     work = float(runs.fit.point.samples.n_equations) * student.n_parameters**2
     if runs.exact or not student.size or student.skips or work > how.work:
         return runs
-    normal = _normal_form(student)
+    normal = normal_form(student)
     best = descend(runs.fit.point.samples, normal, setting.options.fit, setting.deadline, steps=0)
     agreed, unrivalled = bool(runs.agreements), False
     for _ in range(how.rounds):
@@ -76,10 +74,6 @@ def seek_rivals(runs: Runs, setting: Setting, how: RivalOptions | None = None) -
         agreed = any(one_optimum(fit, lowest) for fit in tried if fit is not lowest)  # it has to be found again
         best = lowest
     return replace(runs, best=replace(runs.best, fit=best), agreements=int(agreed), unrivalled=unrivalled)
-
-
-def _normal_form(student: Student) -> Student:
-    return as_student(as_network(student).normal_form(), bool(student.bias))
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,19 +111,8 @@ class Around:
 
         Two optima may differ by many of these and hardly in their outputs: then Σr² is no parabola.
         """
-        apart = _in_order_of(self.student, _normal_form(other)).weights - self.student.weights
+        apart = in_order_of(self.student, normal_form(other)).weights - self.student.weights
         return float(np.linalg.norm(self.half.T @ apart)) / float(np.sqrt(max(self.variance, 1e-300)))
-
-
-def _in_order_of(student: Student, other: Student) -> Student:
-    """Return the other network with its units in the order in which they are nearest to this one's, layer by layer."""
-    parts = [*other.V, other.theta.T]
-    for layer, rows in enumerate(student.V):
-        _, order = linear_sum_assignment(np.linalg.norm(rows[:, None] - parts[layer], axis=2))
-        at = parts[layer + 1].shape[1] - len(order)
-        parts[layer] = parts[layer][order]
-        parts[layer + 1] = parts[layer + 1][:, np.r_[:at, at + order]]
-    return replace(other, V=tuple(parts[:-1]), theta=parts[-1].T)
 
 
 def _from_afar(best: Fit, around: Around, setting: Setting, how: RivalOptions) -> Iterator[Fit]:

@@ -13,10 +13,12 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from neurecover.fit.descent import PATIENT, Fit, descend
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
+from neurecover.models import as_network, as_student
 from neurecover.models.signs import find_subsets, nearest_subsets
 from neurecover.models.student import Student
 from neurecover.models.turning import Turning, without_skips
@@ -26,7 +28,7 @@ from neurecover.search.signs import Covariance, beside_always_on
 from neurecover.solve import within
 
 Choices = tuple[np.ndarray, np.ndarray]  # of units to be turned (s, k), and their misfits (s,), the least first
-PROBES, REVERSED = 256, 0.5  # inputs on which units are compared, and the distance of two that are not the same
+REVERSED = 0.5  # of a unit's size: how far away one that is not the same is at the least
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +45,7 @@ class Settled:
 def settle(fit: Fit, setting: Setting) -> Settled:
     """Choose the signs of a student with skips and fit the network that they give to the end."""
     point, options, deadline, samples = fit.point, setting.options, setting.deadline, fit.point.samples
-    exact = fit.relative < samples.level()
+    exact, slow = fit.relative < samples.level(), 1.0 - options.settled / samples.n_equations
     if not fit.student.skips:
         done = descend(samples, fit.student, options.fit, deadline, slow=PATIENT)
         return Settled(done, (), 1)
@@ -60,7 +62,7 @@ def settle(fit: Fit, setting: Setting) -> Settled:
     least = min(one.rss for one in begun)
     near = options.sign_near if least <= options.sign_near * fit.rss else options.sign_hopeless
     fits = [
-        one if one.converged else descend(samples, one.student, options.fit, deadline, slow=PATIENT)
+        one if one.converged else descend(samples, one.student, options.fit, deadline, slow=slow)
         for one in begun
         if one.rss <= near * least
     ]
@@ -185,29 +187,24 @@ def count_signs(student: Student, affine: bool, options: SearchOptions) -> int:
 
 
 def same_units(a: Fit, b: Fit) -> bool:
-    """Tell whether two fits are one network but for the order of units: what each of them adds up, on whitened inputs.
-
-    A unit reversed is at a distance of 2 from itself when preactivations have unit norm.
-    """
-    first, second = (_preactivations(fit.student) for fit in (a, b))
-    for one, other in zip(first, second):
-        if one.shape != other.shape:
-            return False
-        if not one.size:
-            continue
-        apart = np.linalg.norm(one[:, :, None] - other[:, None, :], axis=0)
-        if apart.min(axis=1).max(initial=0.0) > REVERSED or len(set(apart.argmin(axis=1))) < len(apart):
-            return False
-    return True
+    """Tell whether two networks have the same units, but for their order: a reversed one is twice its size away."""
+    first = normal_form(a.student)
+    second = in_order_of(first, normal_form(b.student))
+    apart = [np.linalg.norm(V - W, axis=1) / np.linalg.norm(V, axis=1) for V, W in zip(first.V, second.V)]
+    return max(np.concatenate(apart), default=0.0) <= REVERSED
 
 
-def _preactivations(student: Student) -> list[np.ndarray]:
-    """Return what every unit adds up on random inputs, scaled to unit norm, layer by layer."""
-    F = np.random.default_rng(0).standard_normal((PROBES, student.n_base))
-    F[:, : student.bias] = 1.0
-    values, scaled = student.forward(F), []
-    for layer, V in enumerate(student.V):
-        base, below = student.reads(layer)
-        Z = F[:, :base] @ V[:, :base].T + values.H[:, below] @ V[:, base:].T
-        scaled.append(Z / np.maximum(np.linalg.norm(Z, axis=0), 1e-300))
-    return scaled
+def normal_form(student: Student) -> Student:
+    """Return a student without skips in the normal form of its network."""
+    return as_student(as_network(student).normal_form(), bool(student.bias))
+
+
+def in_order_of(student: Student, other: Student) -> Student:
+    """Return the other network with its units in the order in which they are nearest to this one's, layer by layer."""
+    parts = [*other.V, other.theta.T]
+    for layer, rows in enumerate(student.V):
+        _, order = linear_sum_assignment(np.linalg.norm(rows[:, None] - parts[layer], axis=2))
+        at = parts[layer + 1].shape[1] - len(order)
+        parts[layer] = parts[layer][order]
+        parts[layer + 1] = parts[layer + 1][:, np.r_[:at, at + order]]
+    return replace(other, V=tuple(parts[:-1]), theta=parts[-1].T)

@@ -137,19 +137,16 @@ def _whitened(root: np.ndarray, right: np.ndarray) -> np.ndarray:
 
 def _scales(student: Student) -> np.ndarray:
     """Return the directions of φ, one per unit, along which its row grows and the columns that read it shrink."""
-    directions: list[np.ndarray] = []
+    units, row, column = np.arange(sum(student.widths)), list[np.ndarray](), list[np.ndarray]()
     if student.activation.homogeneity is None:  # as softplus, whose slope is a weight like any other
-        return np.zeros((student.n_parameters, 0))
-    for layer, V in enumerate(student.V):
-        for unit in range(len(V)):
-            parts = [np.zeros_like(rows) for rows in student.V] + [np.zeros_like(student.theta.T)]
-            parts[layer][unit] = V[unit]
-            at = student.n_base + student.own(layer).start + unit
-            for higher in range(layer + 1, student.depth):
-                parts[higher][:, at] = -student.V[higher][:, at]
-            parts[-1][:, at] = -student.theta[at]
-            directions.append(np.concatenate([part.ravel() for part in parts]))
-    return np.array(directions).reshape(-1, student.n_parameters).T
+        units = units[:0]
+    for layer, rows in enumerate((*student.V, student.theta.T)):
+        base, below = student.reads(layer)
+        own = np.arange(len(rows)) + (student.own(layer).start if layer < student.depth else len(units))
+        row.append(np.repeat(own, rows.shape[1]))
+        column.append(np.tile(np.r_[np.full(base, -1), below], len(rows)))
+    signs = (np.concatenate(row)[:, None] == units).astype(float) - (np.concatenate(column)[:, None] == units)
+    return student.weights[:, None] * signs
 
 
 def beside_always_on(fit: Fit, n_hidden: int | None) -> Iterator[Student]:

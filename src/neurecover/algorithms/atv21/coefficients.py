@@ -103,15 +103,23 @@ class Coefficients:
         values = self._singular_values(self.standardised(orders), ell)
         if self.known_exactly:
             return int(np.sum(values > ROUNDING * values[0]))
-        p = len(self.scale)
+        return int(np.sum(values > self._noise_norm(orders, ell, rng) + sqrt(2.0 * log(1.0 / FALSE_ALARM))))
+
+    def error_norm(self, j: int, ell: int, rng: np.random.Generator) -> float:
+        """The norm that the errors of T_j give flatten(T_j, ℓ, j − ℓ), in units of `scale`."""
+        return self.errors[j] * sqrt(factorial(j)) * self._noise_norm([j], ell, rng)
+
+    def _noise_norm(self, orders: list[int], ell: int, rng: np.random.Generator) -> float:
+        """The mean norm of five draws of pure noise with errors σ_j = 1."""
         norms = []
         for _ in range(5):
             draw = {
-                j: rng.standard_normal((p, n_packed(self.r, j))) * np.sqrt(factorial(j) / multiplicities(self.r, j))
+                j: rng.standard_normal((len(self.scale), n_packed(self.r, j)))
+                * np.sqrt(factorial(j) / multiplicities(self.r, j))
                 for j in orders
             }
             norms.append(self._singular_values(draw, ell)[0])
-        return int(np.sum(values > np.mean(norms) + sqrt(2.0 * log(1.0 / FALSE_ALARM))))
+        return float(np.mean(norms))
 
     def _singular_values(self, tensors: dict[int, np.ndarray], ell: int) -> np.ndarray:
         sides = [

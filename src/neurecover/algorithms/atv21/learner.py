@@ -24,12 +24,13 @@ from neurecover.algorithms.atv21.coefficients import (
     low_coefficients,
 )
 from neurecover.algorithms.atv21.looks import MOST_FEATURES, looks, sharper_coefficients
+from neurecover.algorithms.atv21.printed import PrintedOptions, learn_as_printed
 from neurecover.algorithms.atv21.search import usable_orders
-from neurecover.algorithms.atv21.steps import Units, consolidate, recover_scalars, tensor_directions
+from neurecover.algorithms.atv21.steps import Units, consolidate
 from neurecover.algorithms.atv21.units import NEVER, HermiteFit, seen_units, settled_units
 from neurecover.algorithms.base import Algorithm, Call
 from neurecover.certificate import Check
-from neurecover.data import Mapped, Source, Whitening, reduce, split
+from neurecover.data import Mapped, Source, Whitening, reduce
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Model, Network
 from neurecover.results import Estimate
@@ -118,12 +119,11 @@ def output_weights(
     affine: bool,
     bias: bool = True,
     bound: float | None = None,
-    radius: float = np.inf,
 ) -> Network:
     """Least squares on the features act(±(w·x + b)), x and 1 over the samples with ‖features‖ < bound [ATV21, Alg. 5].
 
-    Without an affine part act(w·x + b) and 1 are enough. The bound and the radius of the ball for the weights are the
-    paper's parameters; unless given, its τ with B from the units, and none.
+    Without an affine part act(w·x + b) and 1 are enough. The bound is, unless given, the paper's τ with B from the
+    units; its ball for the weights is left out (`printed.algorithm_5` has it).
     """
     W, b, (k, d) = units.W, units.b, units.W.shape
     B = max(float(np.abs(units.A).max(initial=0.0)), float(np.abs(b).max(initial=0.0)), 1.0)
@@ -139,58 +139,11 @@ def output_weights(
         return np.hstack(parts)
 
     q = k + (k + d) * affine + bias
-    beta = reduce(source, TruncatedSums(features, q, source.n_outputs, tau)).solution(radius).T
+    beta = reduce(source, TruncatedSums(features, q, source.n_outputs, tau)).solution().T
     c = beta[:, -1] if bias else np.zeros(source.n_outputs)
     if not affine:
         return Network(W, b, beta[:, :k], c, activation)
     return consolidate(W, b, beta[:, :k], beta[:, k : 2 * k], beta[:, 2 * k : 2 * k + d], c, activation)
-
-
-@dataclass(frozen=True)
-class Printed:
-    """What the algorithms as printed find: units of Algorithm 4 and 2, and the network of Algorithm 5's regression."""
-
-    network: Network
-    units: Units
-    coefficients: Coefficients
-
-
-def learn_as_printed(
-    source: Source,
-    activation: Activation,
-    rng: np.random.Generator,
-    n_hidden: int,
-    *,
-    bound: float | None = None,
-    radius: float = np.inf,
-) -> Printed:
-    """[ATV21, Alg. 5] as printed, for standard Gaussian inputs: one half of the samples for the units, by plain means,
-    Jennrich's algorithm with one pair and Algorithm 2; the other half for the regression, m + 2 units in the end."""
-    first, second = split(source, 0.5, int(rng.integers(2**31)))
-    ell = 1 if n_hidden <= source.n_inputs else 2
-    c = estimate_coefficients(first, 2 * ell + 2, rng, regress=-1)
-    W = printed_directions(c, rng, n_hidden)
-    tensors = {j: T * c.scale[:, None] for j, T in c.tensors.items()}
-    units = recover_scalars(W, tensors, ell, activation)
-    network = output_weights(second, units, activation, affine=True, bound=bound, radius=radius)
-    return Printed(network, units, c)
-
-
-def printed_directions(c: Coefficients, rng: np.random.Generator, n_hidden: int) -> np.ndarray:
-    """The directions of [ATV21, Alg. 4] as printed: one random pair, nothing polished."""
-    ell = 1 if n_hidden <= c.r else 2
-    return tensor_directions(
-        c.tensors,
-        c.r,
-        ell,
-        rng,
-        threshold={2 * ell + 1: 0.0, 2 * ell + 2: 0.0},
-        most=n_hidden,
-        weakest=0.0,
-        same=0.0,
-        pairs=1,
-        max_iterations=0,
-    )
 
 
 def _coefficients(
@@ -289,8 +242,12 @@ def _run_as_printed(call: Call, test: str) -> Estimate:
         raise UnsolvableError("The paper's Algorithm 5 takes the number of units, and biases are free in it.")
     if call.task.activation.homogeneity != 1.0:
         raise UnsolvableError(f"The paper's algorithms are for relu. Got {call.task.activation} instead.")
-    found = learn_as_printed(call.source, call.task.activation, call.rng, call.task.n_hidden)
-    note = f"{len(found.units.W)} directions of Algorithm 4, {found.network.n_hidden} units after Algorithm 5"
+    options = call.options if isinstance(call.options, PrintedOptions) else None
+    found = learn_as_printed(call.source, call.task.activation, call.rng, call.task.n_hidden, options)
+    note = (
+        f"{len(found.units.W)} directions of Algorithm 4 from orders {2 * found.ell + 1} and {2 * found.ell + 2} (ℓ = "
+        f"{found.ell}), {found.network.n_hidden} units after Algorithm 5"
+    )
     return Estimate(found.network, (test, note), (), found)
 
 
@@ -330,6 +287,7 @@ ALGORITHM = Algorithm(
     refuse=_refuse,
     run=_run,
     forms=("best", "paper"),
+    options={"paper": PrintedOptions},
     diagnose=_diagnose,
     reserve=True,
     weighs=True,

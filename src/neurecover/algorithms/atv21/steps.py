@@ -21,6 +21,7 @@ from neurecover.models import Network, Student, as_network
 from neurecover.tensors import best_weights, flatten, flattening_rank, joint_diagonalise, network_moments, slices
 from neurecover.tensors.overcomplete import directions_of_powers
 
+WEAKEST = 1e-7  # terms of exact tensors below this part of the strongest are rounding
 ROUNDING = 1e-11  # singular values of exact tensors below this part of the largest are zero
 
 
@@ -59,7 +60,7 @@ def tensor_directions(
     *,
     threshold: Mapping[int, float] | None = None,
     most: int | None = None,
-    weakest: float = 1e-7,
+    weakest: Mapping[int, float] | None = None,
     same: float = 1e-2,
     pairs: int = 10,
     max_iterations: int = 100,
@@ -68,9 +69,9 @@ def tensor_directions(
 
     A unit is missing from an order where He_{j−2}(b) = 0, and never from both: He_{2ℓ−1} and He_{2ℓ} have no common
     root (Lemma 4.3). threshold[j] is η₁, the least singular value of flatten(T_j, ℓ, j − ℓ) that counts (the text
-    prints ℓ + 1 for the second side of both; the sides have to add up to j); without it, rounding. Terms weaker than
-    `weakest` times the strongest are left out (η₂) and of directions that agree up to sign within `same` the strongest
-    stays (η₃). pairs=1, max_iterations=0 is Jennrich's algorithm as the paper runs it.
+    prints ℓ + 1 for the second side of both; the sides have to add up to j); without it, rounding. Terms whose norm is
+    below weakest[j] are left out (η₂; without it 1e-7 of the strongest), and of directions that agree up to sign
+    within `same` the strongest stays (η₃). pairs=1, max_iterations=0 is Jennrich's algorithm as the paper runs it.
     """
     found, strength = [], []
     for j in (2 * ell + 1, 2 * ell + 2):
@@ -83,22 +84,23 @@ def tensor_directions(
             continue
         stack = slices(T, r, j, ell)
         terms = joint_diagonalise(stack, rank, rng, pencils=pairs, polished=2, max_iterations=max_iterations)
-        found.append(directions_of_powers(terms.V, r, ell))
         size = np.linalg.norm(terms.weights, axis=0)
-        strength.append(size / size.max())
-    if not found:
+        kept = size >= (WEAKEST * size.max() if weakest is None else weakest[j])
+        found.append(directions_of_powers(terms.V, r, ell)[kept])
+        strength.append(size[kept] / size.max())
+    if not sum(len(part) for part in found):
         raise UnsolvableError(
             f"The tensors of orders {2 * ell + 1} and {2 * ell + 2} hold nothing above the threshold."
         )
-    return distinct(np.vstack(found), np.concatenate(strength), weakest, same)
+    return distinct(np.vstack(found), np.concatenate(strength), same)
 
 
-def distinct(W: np.ndarray, strength: np.ndarray, weakest: float, same: float) -> np.ndarray:
-    """Rows from the strongest down, without those weaker than `weakest` or within `same` of ± an earlier one."""
+def distinct(W: np.ndarray, strength: np.ndarray, same: float) -> np.ndarray:
+    """Rows from the strongest down, without those within `same` of ± an earlier one."""
     kept: list[np.ndarray] = []
     for i in np.argsort(-strength):
         apart = (min(np.linalg.norm(W[i] - v), np.linalg.norm(W[i] + v)) > same for v in kept)
-        if strength[i] >= weakest and all(apart):
+        if all(apart):
             kept.append(W[i])
     return np.array(kept)
 
@@ -132,6 +134,12 @@ def recover_scalars(W: np.ndarray, tensors: Mapping[int, np.ndarray], ell: int, 
     return Units(W, b, A)
 
 
+def order_one_weights(units: Units, T1: np.ndarray) -> np.ndarray:
+    """The z (k,) of Σ_i z_i A_i ⊗ w_i = T_1 [ATV21, Alg. 3, step 1]."""
+    columns = np.einsum("oi,id->odi", units.A, units.W).reshape(-1, len(units.W))
+    return np.asarray(np.linalg.lstsq(columns, np.ravel(T1), rcond=None)[0])
+
+
 def fix_signs(units: Units, T1: np.ndarray, activation: Activation) -> Units:
     """Turn (w, b) so that T_1 = Σ_i A_i h_1(b_i) w_i, for independent A_i ⊗ w_i [ATV21, Alg. 3].
 
@@ -139,8 +147,7 @@ def fix_signs(units: Units, T1: np.ndarray, activation: Activation) -> Units:
     be turned; these differ by act(z) − act(−z) over z whatever b. The nearer one decides, which for exact tensors and
     ReLU is the paper's sign of z_i and under errors has the wider margin.
     """
-    columns = np.einsum("oi,id->odi", units.A, units.W).reshape(-1, len(units.W))
-    z = np.linalg.lstsq(columns, np.ravel(T1), rcond=None)[0]
+    z = order_one_weights(units, T1)
     right, turned = activation.hermite(units.b, 1)[1], -activation.hermite(-units.b, 1)[1]
     sign = np.where(np.abs(z - right) <= np.abs(z - turned), 1.0, -1.0)
     return Units(units.W * sign[:, None], units.b * sign, units.A)

@@ -13,7 +13,9 @@ k), over all sign patterns of the span.
 
 For a pattern the equations are one null-space computation. Where it is a line, its direction is the unit, at full
 accuracy; where it is larger, a linear program (HiGHS) finds a feasible point in it that is independent of the units
-found before: in z that is a linear objective, so that 2k programs do what Remark 1 takes 2n for.
+found before: in z that is a linear objective, so that 2k programs do what Remark 1 takes 2n for. The form "paper"
+(`programs_of_remark_1`) enumerates the sign patterns of Lemma 1, C(2n, k) systems of tight constraints, and solves
+those 2n programs for each.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from math import comb
 
 import numpy as np
 
-from neurecover.algorithms.base import Algorithm, Call
+from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.bjw18.common import units_of_rank
 from neurecover.algorithms.bjw18.patterns import EXACT_RESIDUAL, output_span
 from neurecover.exceptions import UnsolvableError
@@ -38,6 +40,7 @@ MAX_SECONDS = 600.0  # of enumeration, beyond which the method refuses
 SECONDS_PER_RAY = 2e-5  # and per hundred samples (measured)
 MAX_FACES = 20_000
 MAX_CHECKED = 200  # patterns looked at for other networks that fit
+MAX_SYSTEMS = 20_000  # of Lemma 1 in the printed form; each pattern then takes up to 2n programs
 BATCH = 4_096
 ZERO = 1e-9  # of Q z, whose entries have mean square one
 
@@ -106,6 +109,79 @@ def sign_patterns(X: np.ndarray, Y: np.ndarray, k: int, progress: Progress = lam
     A = np.linalg.lstsq(H, Y, rcond=None)[0].T
     residual = float(np.linalg.norm(Y - H @ A.T) / np.linalg.norm(Y))
     return PatternSearch(Network(W, None, A).normal_form(), residual, len(patterns), tuple(unique), alternatives)
+
+
+def programs_of_remark_1(X: np.ndarray, Y: np.ndarray, k: int) -> PatternSearch:
+    """The network of k ReLU units by [BJW18, Alg. 1 and 2] as printed: every pattern of Lemma 1, 2n programs each."""
+    Q = output_span(Y, k).Q
+    patterns = tight_patterns(Q)
+    rows: list[np.ndarray] = []
+    found: list[np.ndarray] = []
+    for _ in range(k):
+        known = np.array(rows).reshape(-1, len(Q))
+        point = next((p for on in patterns if (p := _iterative_program(X, Q, on, known)) is not None), None)
+        if point is None:
+            break
+        found.append(point)
+        rows.append(np.maximum(X @ point, 0.0))
+    W = np.array(found).reshape(-1, X.shape[1])
+    H = np.maximum(X @ W.T, 0.0)
+    A = np.linalg.lstsq(H, Y, rcond=None)[0].T
+    residual = float(np.linalg.norm(Y - H @ A.T) / np.linalg.norm(Y))
+    return PatternSearch(Network(W, None, A).normal_form(), residual, len(patterns), (False,) * len(W), 0)
+
+
+def tight_patterns(Q: np.ndarray) -> list[np.ndarray]:
+    """The sign patterns, as masks (n,), of all Q z with k of the constraints Q z ≥ 1 or Q z ≤ 0 tight [Lemma 1]."""
+    n, k = Q.shape
+    masks = {}
+    for rows in itertools.combinations(range(n), k):
+        system = Q[list(rows)]
+        if np.linalg.cond(system) > 1e12:
+            continue
+        for right in itertools.product((0.0, 1.0), repeat=k):
+            on = Q @ np.linalg.solve(system, np.array(right)) > ZERO
+            if on.any():
+                masks[on.tobytes()] = on
+    return list(masks.values())
+
+
+def _iterative_program(X: np.ndarray, Q: np.ndarray, on: np.ndarray, known: np.ndarray) -> np.ndarray | None:
+    """The w of a feasible point of [BJW18, Alg. 1] with this pattern, independent of the rows known (m, n), or None.
+
+    The 2n programs of Remark 1 ask for [f_S(y)(I − P)]_t ≥ 1 or ≤ −1, y = w X; without that constraint none of them is
+    feasible where the first is not.
+    """
+    from scipy.optimize import linprog
+
+    (n, k), d = Q.shape, X.shape[1]
+    equal = np.vstack(
+        [
+            np.hstack([X[on], -Q[on]]),
+            np.hstack([np.zeros((n - on.sum(), d)), Q[~on]]),
+        ]
+    )
+    side = np.where(on, -1.0, 1.0)[:, None] * np.hstack([X, np.zeros((n, k))])
+    bounds = np.where(on, -1.0, 0.0)
+    free = [(None, None)] * (d + k)
+
+    def solve(more: np.ndarray, least: float) -> np.ndarray | None:
+        A_ub = np.vstack([side, -more]) if len(more) else side
+        b_ub = np.append(bounds, -least) if len(more) else bounds
+        answer = linprog(np.zeros(d + k), A_ub, b_ub, equal, np.zeros(n), bounds=free, method="highs")
+        return np.asarray(answer.x[:d]) if answer.status == 0 else None
+
+    first = solve(np.zeros((0, d + k)), 0.0)
+    if first is None or len(known) == 0:
+        return first
+    P = known.T @ np.linalg.pinv(known.T)
+    values = np.hstack([(np.eye(n) - P) @ (on[:, None] * X), np.zeros((n, k))])
+    for t in range(n):
+        for sign in (1.0, -1.0):
+            point = solve(sign * values[t : t + 1], 1.0)
+            if point is not None:
+                return point
+    return None
 
 
 def face_patterns(Q: np.ndarray, progress: Progress) -> list[np.ndarray]:
@@ -245,6 +321,8 @@ def _run(call: Call) -> Estimate:
     k = units_of_rank(call.task.n_hidden, Y)
     if (reason := _too_many(len(X), k)) is not None:
         raise UnsolvableError(reason)
+    if call.form == PAPER:
+        return _as_printed(X, Y, k)
     cost = f"{n_rays(len(X), k)} null vectors at the most, about {seconds(len(X), k):.1g} s"
     _log.info("sign_patterns: %s", cost)
     search = sign_patterns(X, Y, k)
@@ -261,10 +339,24 @@ def _run(call: Call) -> Estimate:
     return Estimate(search.network, (note,), details=search)
 
 
+def _as_printed(X: np.ndarray, Y: np.ndarray, k: int) -> Estimate:
+    systems = comb(len(X), k) * 2**k
+    if systems > MAX_SYSTEMS:
+        raise UnsolvableError(
+            f"Lemma 1 solves {systems:.2g} systems for {k} units and {len(X)} samples, more than {MAX_SYSTEMS:g}: give "
+            "fewer samples, or take form='best'."
+        )
+    search = programs_of_remark_1(X, Y, k)
+    note = f"{systems} systems, {search.n_patterns} patterns, {search.network.n_hidden} of {k} units, residual "
+    note += f"{search.residual:.1e}; as printed, nothing says whether other networks fit"
+    return Estimate(search.network if search.exact else None, (note,), details=search)
+
+
 ALGORITHM = Algorithm(
     name="sign_patterns",
     paper="BJW18, Algorithms 1 and 2",
     assumes="any inputs, no biases, no noise; relu; outputs of rank k; few units and samples, C(n, k − 1) null vectors",
     refuse=_refuse,
     run=_run,
+    forms=(BEST, PAPER),
 )

@@ -5,41 +5,55 @@ u·y = relu(w·z) + u·e. Its sign is a noisy label of the halfspace w·z > 0, a
 max Σ label·(w·z) over ‖w‖ ≤ 1, has the solution w = Σ label·z / ‖Σ label·z‖. Smoothing, label = sign(u·y + g) with
 Gaussian g, spreads the noise out; in the limit of much smoothing the label is u·y itself.
 
-Guesses are organised so that k = 1, 2, 3 are quick:
+Guesses are organised so that few units are quick:
 - The sketch is not random. E[y zᵀ] = ½ A W has the columns of A as its left singular space, to which noise adds only
   O(‖e‖_F √d / n): its k leading directions, scaled to E[t zᵀ] of orthonormal rows, leave u on the unit sphere of R^k.
-- The rows of the left inverse are guessed one by one and not together: N guesses give N candidates w, and which k
-of them
-  belong together is decided by the regression of step 4, from one Gram matrix of all candidates:
-  ‖Y‖² − tr(Cᵀ G⁻¹ C) over C(N, k) choices of k × k blocks.
+- The rows of the left inverse are guessed one by one and not together: N guesses give N candidates w, and which k of
+  them belong together is decided by the regression of step 4, from one Gram matrix G of all candidates' values and
+  their products C with the outputs: tr(C_Sᵀ G_SS⁻¹ C_S) largest. The set S is chosen greedily, from several first
+  members, and then every member is exchanged for a better one while there is any.
 - The best choice is refined, one unit at a time, on finer and finer caps around its u.
+
+The form "paper" sketches by a Gaussian matrix and compares all C(N, k) choices.
 """
 
 from __future__ import annotations
 
 import itertools
-import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from math import comb
 
 import numpy as np
 
-from neurecover.algorithms.base import Algorithm, Call
+from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.bjw18.common import refuse_exact
 from neurecover.data import Whitening, subsample
+from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network
 from neurecover.results import Estimate
 from neurecover.search import Task
 
-MAX_ROWS = 20_000
-MAX_SECONDS = 60.0
-SECONDS_PER_CHOICE = 4e-7  # times k² (measured)
-GUESSES = {1: 2, 2: 180, 3: 400}  # points on the sphere of R^k; beyond k = 3 they grow like 8^(k − 1)
-SMOOTHING = (1.0, np.inf)  # standard deviation of g over the root mean square of u·y
-REFINEMENTS, CAP_POINTS = 8, 16
 
-_log = logging.getLogger(__name__)
+@dataclass(frozen=True)
+class GuessOptions:
+    """How many guesses are made, and how they are chosen from and refined."""
+
+    rows: int = 20_000  # samples; the candidates' values on all of them are held at once
+    guesses: int = 180  # points on the circle; 400 on the sphere of R³, then 1,500: 30 to 5 degrees apart
+    most: int = 1_500  # points beyond k = 3: with two smoothings, 0.5 GB of values on all rows
+    smoothing: tuple[float, ...] = (1.0, np.inf)  # standard deviation of g over the root mean square of u·y
+    first: int = 20  # first members of the greedy choice
+    refinements: int = 8  # each on caps 0.6 times as wide as before, so that the last are within a degree
+    cap_points: int = 16
+    choices: float = 1e8  # C(N, k) that the printed form compares at the most, about a minute
+
+    def points(self, k: int) -> int:
+        """Points on the sphere of R^k."""
+        return {1: 2, 2: self.guesses, 3: min(400, self.most)}.get(k, self.most)
+
+
+OPTIONS = GuessOptions()
 
 
 @dataclass(frozen=True)
@@ -55,38 +69,34 @@ class NoiseFit:
     ratio: float
 
 
-def n_guesses(k: int) -> int:
-    """Candidates for one row."""
-    return len(SMOOTHING) * GUESSES.get(k, 8 ** (k - 1))
-
-
-def n_choices(k: int) -> int:
-    """C(N, k), the choices of k candidates."""
-    return comb(n_guesses(k), k)
-
-
-def seconds(k: int) -> float:
-    """The estimate of the time to compare all choices."""
-    return float(min(n_choices(k), 10**300)) * SECONDS_PER_CHOICE * k * k
-
-
-def arbitrary_noise(X: np.ndarray, Y: np.ndarray, k: int, rng: np.random.Generator) -> NoiseFit:
+def arbitrary_noise(
+    X: np.ndarray,
+    Y: np.ndarray,
+    k: int,
+    rng: np.random.Generator,
+    *,
+    printed: bool = False,
+    options: GuessOptions = OPTIONS,
+) -> NoiseFit:
     """A ReLU network of k units that fits Y (n, p) about as well as the one behind it, X (n, d) Gaussian about 0."""
     whitening = Whitening.of(np.zeros(X.shape[1]), X.T @ X / len(X))
     Z = whitening.inputs(X)
-    T = sketch(Z, Y, k)
-    directions = _sphere(k, rng)
-    rows = np.concatenate([candidates(Z, T, directions, smoothing, rng) for smoothing in SMOOTHING])
-    guesses = np.concatenate([directions] * len(SMOOTHING))
+    T = Y @ rng.standard_normal((Y.shape[1], k)) / np.sqrt(k) if printed else sketch(Z, Y, k)
+    directions = _sphere(k, rng, options.points(k))
+    rows = np.concatenate([candidates(Z, T, directions, smoothing, rng) for smoothing in options.smoothing])
+    guesses = np.concatenate([directions] * len(options.smoothing))
     G, C = _products(Z, Y, rows)
-    chosen = np.array(_best_choice(G, C, k))
+    if printed:
+        chosen, compared = np.array(_best_choice(G, C, k)), comb(len(rows), k)
+    else:
+        chosen, compared = _greedy_choice(G, C, k, options.first)
     W, u = rows[chosen], guesses[chosen]
-    W = _refined(Z, Y, T, W, u, rng)
+    W = _refined(Z, Y, T, W, u, rng, options) if not printed else W
     H = np.maximum(Z @ W.T, 0.0)
     A = np.linalg.lstsq(H, Y, rcond=None)[0].T
     residual = float(np.linalg.norm(Y - H @ A.T))
     ratio = residual / max(float(np.linalg.norm(Y)), np.finfo(np.float64).tiny)
-    return NoiseFit(Network(W @ whitening.matrix.T, None, A).normal_form(), residual, comb(len(rows), k), ratio)
+    return NoiseFit(Network(W @ whitening.matrix.T, None, A).normal_form(), residual, compared, ratio)
 
 
 def sketch(Z: np.ndarray, Y: np.ndarray, k: int) -> np.ndarray:
@@ -111,6 +121,48 @@ def _products(Z: np.ndarray, Y: np.ndarray, W: np.ndarray) -> tuple[np.ndarray, 
     """Σ h hᵀ and Σ h yᵀ of the candidates' values."""
     H = np.maximum(Z @ W.T, 0.0)
     return H.T @ H, H.T @ Y
+
+
+def _greedy_choice(G: np.ndarray, C: np.ndarray, k: int, first: int) -> tuple[np.ndarray, int]:
+    """k candidates whose regression explains most, and how many sets were compared: greedy, then exchanges.
+
+    With S given, a further candidate j explains ‖C_j − G_jS G_SS⁻¹ C_S‖² / (G_jj − G_jS G_SS⁻¹ G_Sj) more.
+    """
+    floor = 1e-6 * np.diag(G)
+    compared = 0
+
+    def gains(S: list[int]) -> np.ndarray:
+        nonlocal compared
+        compared += len(G)
+        if not S:
+            return np.asarray(np.sum(C**2, axis=1) / np.diag(G))
+        B = np.linalg.lstsq(G[np.ix_(S, S)], np.hstack([G[S], C[S]]), rcond=1e-12)[0]
+        left = np.diag(G) - np.einsum("sj,sj->j", G[S], B[:, : len(G)])
+        rest = C - G[:, S] @ B[:, len(G) :]
+        return np.where(left > floor, np.sum(rest**2, axis=1) / np.maximum(left, floor), 0.0)
+
+    best, chosen = -np.inf, list(range(k))
+    alone = gains([])
+    for start in np.argsort(-alone)[:: max(1, len(alone) // first)][:first]:
+        S, total = [int(start)], float(alone[start])
+        while len(S) < k:
+            more = gains(S)
+            S.append(int(np.argmax(more)))
+            total += float(more.max())
+        i = stale = 0
+        while stale < k and k > 1:
+            others = S[:i] + S[i + 1 :]
+            more = gains(others)
+            j = int(np.argmax(more))
+            if more[j] > more[S[i]] * (1.0 + 1e-9):
+                total += float(more[j] - more[S[i]])
+                S[i], stale = j, 0
+            else:
+                stale += 1
+            i = (i + 1) % k
+        if total > best:
+            best, chosen = total, list(S)
+    return np.array(chosen), compared
 
 
 def _best_choice(G: np.ndarray, C: np.ndarray, k: int) -> tuple[int, ...]:
@@ -141,14 +193,20 @@ def _choices(N: int, k: int, size: int = 200_000) -> Iterator[np.ndarray]:
 
 
 def _refined(
-    Z: np.ndarray, Y: np.ndarray, T: np.ndarray, W: np.ndarray, u: np.ndarray, rng: np.random.Generator
+    Z: np.ndarray,
+    Y: np.ndarray,
+    T: np.ndarray,
+    W: np.ndarray,
+    u: np.ndarray,
+    rng: np.random.Generator,
+    options: GuessOptions,
 ) -> np.ndarray:
     """Units moved one at a time to the best of some guesses on a cap around their own, the caps shrinking."""
     k = len(W)
     width = 0.3
-    for _ in range(REFINEMENTS if k > 1 else 0):
+    for _ in range(options.refinements if k > 1 else 0):
         for i in range(k):
-            near = u[i] + width * rng.standard_normal((CAP_POINTS, k))
+            near = u[i] + width * rng.standard_normal((options.cap_points, k))
             near /= np.linalg.norm(near, axis=1, keepdims=True)
             tried = np.vstack([np.delete(W, i, axis=0), W[i], candidates(Z, T, near, np.inf, rng)])
             G, C = _products(Z, Y, tried)
@@ -162,11 +220,10 @@ def _refined(
     return W
 
 
-def _sphere(k: int, rng: np.random.Generator) -> np.ndarray:
+def _sphere(k: int, rng: np.random.Generator, N: int) -> np.ndarray:
     """Points spread over the unit sphere of R^k."""
     if k == 1:
         return np.array([[1.0], [-1.0]])
-    N = n_guesses(k) // len(SMOOTHING)
     if k == 2:
         angles = 2.0 * np.pi * np.arange(N) / N
         return np.column_stack([np.cos(angles), np.sin(angles)])
@@ -180,28 +237,31 @@ def _refuse(task: Task) -> str | None:
         return "arbitrary_noise needs the number of units: noise hides it. Pass n_hidden."
     if str(task.activation) != "relu":
         return f"arbitrary_noise needs relu. Got {task.activation} instead."
-    if seconds(k) > MAX_SECONDS:
-        return (
-            f"arbitrary_noise would compare {n_guesses(k):.2g} guesses, {k} at a time, which takes {seconds(k):.2g} s, "
-            f"more than its budget of {MAX_SECONDS:g} s. For noise of mean zero take noisy_tensor."
-        )
     return refuse_exact("arbitrary_noise", task)
 
 
 def _run(call: Call) -> Estimate:
-    k = call.task.n_hidden
+    k, printed = call.task.n_hidden, call.form == "paper"
     assert k is not None
-    _log.info("arbitrary_noise: %d choices, about %.1g s", n_choices(k), seconds(k))
-    X, Y = subsample(call.source, MAX_ROWS, int(call.rng.integers(2**31))).collect()
-    fit = arbitrary_noise(X, Y, k, call.rng)
-    note = f"{fit.n_choices} choices compared; the residual is {fit.ratio:.2f} of the outputs' size"
+    options = call.options if isinstance(call.options, GuessOptions) else OPTIONS
+    N = len(options.smoothing) * options.points(k)
+    if printed and comb(N, k) > options.choices:
+        raise UnsolvableError(
+            f"Algorithm 8 would compare all choices of {k} among {N:,} guesses, "
+            f"more than {options.choices:.0e}: give GuessOptions(choices=…), or take form='best'."
+        )
+    X, Y = subsample(call.source, options.rows, int(call.rng.integers(2**31))).collect()
+    fit = arbitrary_noise(X, Y, k, call.rng, printed=printed, options=options)
+    note = f"{fit.n_choices:,} choices compared; the residual is {fit.ratio:.2f} of the outputs' size"
     return Estimate(fit.network, (note,), details=fit)
 
 
 ALGORITHM = Algorithm(
     name="arbitrary_noise",
     paper="BJW18, Algorithm 8",
-    assumes="Gaussian inputs, no biases; any noise that does not depend on them; relu; k ≤ 2 or so; A and W of rank k",
+    assumes="Gaussian inputs, no biases; any noise that does not depend on them; relu; few units; A and W of rank k",
     refuse=_refuse,
     run=_run,
+    forms=(BEST, PAPER),
+    options={BEST: GuessOptions, PAPER: GuessOptions},
 )

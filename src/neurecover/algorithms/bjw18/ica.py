@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from neurecover.activations import Activation
-from neurecover.algorithms.base import Algorithm, Call
+from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.bjw18.common import (
     OPTIONS,
     as_estimate,
@@ -31,6 +31,7 @@ from neurecover.algorithms.bjw18.common import (
     units_of_rank,
 )
 from neurecover.algorithms.bjw18.patterns import ExactWeights, output_span
+from neurecover.algorithms.bjw18.printed import PrintedOptions, run_as_printed
 from neurecover.algorithms.bjw18.tensor import until_exact
 from neurecover.data import Source, Whitening
 from neurecover.results import Estimate
@@ -83,6 +84,8 @@ def cosine_limit(k: int, n: int) -> float:
 
 
 def _run(call: Call) -> Estimate:
+    if call.form == PAPER:
+        return run_as_printed(call, ica=True)
     X, Y = samples_for_patterns(call.source, call.rng)
     k = units_of_rank(call.task.n_hidden, Y)
     exact = exact_ica(call.source, k, call.task.activation, call.rng)
@@ -104,4 +107,6 @@ ALGORITHM = Algorithm(
     assumes="Gaussian inputs, W orthonormal once whitened; no biases, no noise; rectified activation; k ≤ p, d",
     refuse=lambda task: refuse_exact("exact_ica", task),
     run=_run,
+    forms=(BEST, PAPER),
+    options={PAPER: PrintedOptions},
 )

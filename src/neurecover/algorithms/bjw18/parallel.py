@@ -27,7 +27,7 @@ import numpy as np
 
 from neurecover import activations
 from neurecover.activations import Activation
-from neurecover.algorithms.base import Algorithm, Call
+from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.bjw18.patterns import EXACT_RESIDUAL, null_vector
 from neurecover.data import subsample
 from neurecover.models import Network
@@ -73,25 +73,32 @@ class _Unit:
 
 
 def one_sparse(
-    X: np.ndarray, Y: np.ndarray, k: int | None, rng: np.random.Generator, activation: Activation = RELU
+    X: np.ndarray,
+    Y: np.ndarray,
+    k: int | None,
+    rng: np.random.Generator,
+    activation: Activation = RELU,
+    *,
+    printed: bool = False,
 ) -> OneSparse:
     """The network of k units, or of as many as the groups show, behind noiseless X (n, d) and Y (n, p).
 
     activation is a power of relu [BJW18, §9.1]: on a unit's own samples y = a act(w·x), and act⁻¹ makes that linear.
     Units found are taken off the outputs, and the search goes on among the samples where a single one of the others
-    is on.
+    is on; `printed` looks once, as Algorithm 7 does, and at no line that two columns share.
     """
     d = X.shape[1]
     units: list[_Unit] = []
     rest = Y
     while k is None or len(units) < k:
         groups = [g for g in parallel_groups(rest, rng, float(np.abs(Y).max(initial=0.0))) if len(g.rows) > d]
-        fresh = [
-            unit for group, opposite in _by_line(groups) for unit in _units_of_line(X, group, opposite, rng, activation)
-        ]
+        lines = [(group, None) for group in groups] if printed else _by_line(groups)
+        fresh = [unit for group, opposite in lines for unit in _units_of_line(X, group, opposite, rng, activation)]
         if not fresh:
             break
         units += sorted(fresh, key=lambda unit: -unit.n_samples)[: None if k is None else k - len(units)]
+        if printed:
+            break
         W = np.array([unit.w for unit in units])
         rest = Y - activation(X @ W.T) @ np.array([unit.column for unit in units])
     W = np.array([unit.w for unit in units]).reshape(-1, d)
@@ -237,7 +244,7 @@ def _refuse(task: Task) -> str | None:
 
 def _run(call: Call) -> Estimate:
     X, Y = subsample(call.source, MAX_ROWS, int(call.rng.integers(2**31))).collect()
-    found = one_sparse(X, Y, call.task.n_hidden, call.rng, call.task.activation)
+    found = one_sparse(X, Y, call.task.n_hidden, call.rng, call.task.activation, printed=call.form == PAPER)
     sizes = ", ".join(str(size) for size in found.groups) or "0"
     note = f"{sizes} samples with parallel outputs; relative residual {found.residual:.1e}"
     if found.exact:
@@ -257,4 +264,5 @@ ALGORITHM = Algorithm(
     "W of rank k; samples with one unit on",
     refuse=_refuse,
     run=_run,
+    forms=(BEST, PAPER),
 )

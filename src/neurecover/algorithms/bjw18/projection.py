@@ -20,10 +20,11 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from neurecover.activations import Activation
-from neurecover.algorithms.base import Algorithm, Call
-from neurecover.algorithms.bjw18.common import centred_whitening, kurtosis_notes, refuse_exact
+from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
+from neurecover.algorithms.bjw18.common import centred_whitening, kurtosis_notes, refuse_exact, samples_for_patterns
+from neurecover.algorithms.bjw18.printed import PrintedOptions, score_directions
 from neurecover.algorithms.bjw18.tensor import tensor_directions
-from neurecover.data import Mapped, Source, reduce
+from neurecover.data import ArraySource, Mapped, Source, reduce
 from neurecover.models import Network, Student
 from neurecover.results import Estimate
 from neurecover.search import Task
@@ -78,6 +79,15 @@ def noisy_tensor(source: Source, k: int, activation: Activation, rng: np.random.
     return NoisyTensor(network, signs.margins)
 
 
+def _as_printed(call: Call, k: int) -> NoisyTensor:
+    """Directions of the collapsed score by plain means, signs by projection on the first ℓ samples, A by regression."""
+    options = call.options if isinstance(call.options, PrintedOptions) else PrintedOptions()
+    X, Y = samples_for_patterns(call.source, call.rng)
+    V = score_directions(X, Y, k, call.task.activation, call.rng, options)
+    signs = projection_signs(ArraySource(X[: options.rows], Y[: options.rows]), V, call.task.activation)
+    return NoisyTensor(Network(signs.W, None, signs.A, None, call.task.activation).normal_form(), signs.margins)
+
+
 def _refuse(task: Task) -> str | None:
     if task.n_hidden is None:
         return "noisy_tensor needs the number of units: noise hides the rank of the outputs. Pass n_hidden."
@@ -88,7 +98,8 @@ def _run(call: Call) -> Estimate:
     k = call.task.n_hidden
     assert k is not None
     X, _ = next(call.source.blocks(GAUSSIANITY_ROWS))
-    found = noisy_tensor(call.source, k, call.task.activation, call.rng)
+    act = call.task.activation
+    found = _as_printed(call, k) if call.form == PAPER else noisy_tensor(call.source, k, act, call.rng)
     note = f"{k} directions, the least clear sign by a margin of {found.margins.min():.2f}"
     return Estimate(found.network, (*kurtosis_notes(np.asarray(X, dtype=np.float64)), note), details=found)
 
@@ -99,4 +110,6 @@ ALGORITHM = Algorithm(
     assumes="Gaussian inputs of any covariance, no biases, noise of mean zero; rectified activation; A and W of rank k",
     refuse=_refuse,
     run=_run,
+    forms=(BEST, PAPER),
+    options={PAPER: PrintedOptions},
 )

@@ -16,7 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.algorithms.base import Algorithm, Call
+from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.bjw18.common import (
     OPTIONS,
     ExactOptions,
@@ -29,6 +29,7 @@ from neurecover.algorithms.bjw18.common import (
 )
 from neurecover.algorithms.bjw18.parallel import one_sparse
 from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights
+from neurecover.algorithms.bjw18.printed import PrintedOptions, run_as_printed
 from neurecover.data import Mapped, Source, Whitening, reduce
 from neurecover.results import Estimate
 from neurecover.statistics import HermiteSums, regression_degree
@@ -118,6 +119,8 @@ def missing_directions(X: np.ndarray, Y: np.ndarray, exact: ExactWeights, rng: n
 
 
 def _run(call: Call) -> Estimate:
+    if call.form == PAPER:
+        return run_as_printed(call, ica=False)
     X, Y = samples_for_patterns(call.source, call.rng)
     k = units_of_rank(call.task.n_hidden, Y)
     exact = exact_tensor(call.source, k, call.task.activation, call.rng)
@@ -130,4 +133,6 @@ ALGORITHM = Algorithm(
     assumes="Gaussian inputs of any covariance, no biases, no noise; rectified activation; A and W of rank k (≤ p, d)",
     refuse=lambda task: refuse_exact("exact_tensor", task),
     run=_run,
+    forms=(BEST, PAPER),
+    options={PAPER: PrintedOptions},
 )

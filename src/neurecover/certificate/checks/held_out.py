@@ -38,14 +38,29 @@ def rounding(case: Case) -> Check:
 
 
 def prediction(case: Facts) -> Check:
-    """Does the network predict every output? Each is held against its own variance."""
+    """Does the network predict every output? Each is held against its own variance, and against a straight line.
+
+    A good predictor explains most of the variance. Where noise leaves less to be explained, it has to do better than
+    the mean and than a straight line.
+    """
     r2, limit = _explained(case), case.options.good_r2
     least = int(np.argmin(r2))
-    good = bool(r2[least] >= limit)
-    less = "" if good else f", less than {limit:.0%}"
     variance = "held-out variance" if len(r2) == 1 else f"held-out variance of output {least}"
-    sentence = f"It explains {max(float(r2[least]), 0.0):.1%} of the {variance}{less}."
-    return Check("prediction", good, float(r2[least]), limit, sentence)
+    sentence = f"It explains {max(float(r2[least]), 0.0):.1%} of the {variance}"
+    good, line = bool(r2[least] >= limit), case.evidence.line
+    if good or line is None:
+        return Check(
+            "prediction", good, float(r2[least]), limit, f"{sentence}{'' if good else f', less than {limit:.0%}'}."
+        )
+    spread = case.holdout.output_variance
+    by_line = 1.0 - line / np.where(spread > 0.0, spread, np.inf)
+    worst = int(np.argmin(r2 - np.maximum(by_line, 0.0)))
+    better = case.n_units == 0 or (case.evidence.better and bool(r2[worst] > 0.0))
+    than = f"a straight line {max(float(by_line[worst]), 0.0):.1%}"
+    if worst != least:
+        than = f"{max(float(r2[worst]), 0.0):.1%} of that of output {worst}, and {than}"
+    sentence += "." if case.n_units == 0 else f", {than}{'' if better else ': it predicts no better'}."
+    return Check("prediction", better, float(r2[worst]), max(float(by_line[worst]), 0.0), sentence)
 
 
 def _explained(case: Facts) -> np.ndarray:
@@ -56,15 +71,26 @@ def _explained(case: Facts) -> np.ndarray:
     return np.where(at_rounding, 1.0, np.where(variance > 0.0, r2, 0.0))
 
 
-def signal(case: Facts) -> Check:
-    """Is the held-out error clearly below the outputs' variance?"""
+def signal(case: Case) -> Check:
+    """Is the error of samples without a part in the fit clearly below the outputs' variance?
+
+    That error is known of every sample (`LeftOut`), so that few held-out ones do not hide a weak signal.
+    """
+    left_out = case.left_out
+    return _signal(left_out.mse, float(case.output_variance.mean()), left_out.n * case.model.n_outputs, case)
+
+
+def signal_of_answers(case: Facts) -> Check:
+    """Is the held-out error clearly below the outputs' variance? For answers, each with a rounding of its own."""
     holdout = case.holdout
-    variance, N = float(holdout.output_variance.mean()), holdout.n * len(holdout.origin)
+    return _signal(holdout.mse, float(holdout.output_variance.mean()), holdout.n * len(holdout.origin), case)
+
+
+def _signal(mse: float, variance: float, N: int, case: Facts) -> Check:
     limit = float(variance * fdtri(N, N, case.options.significance))
-    below = bool(holdout.mse <= limit)
-    how = "below" if below else "not clearly below"
-    sentence = f"The held-out error {holdout.mse:.3g} is {how} the outputs' variance {variance:.3g}."
-    return Check("signal", below, holdout.mse, limit, sentence, OTHER_COLUMNS)
+    how = "below" if mse <= limit else "not clearly below"
+    sentence = f"The error out of the fit, {mse:.3g}, is {how} the outputs' variance {variance:.3g}."
+    return Check("signal", mse <= limit, mse, limit, sentence, OTHER_COLUMNS)
 
 
 def generalisation(case: Facts) -> Check:

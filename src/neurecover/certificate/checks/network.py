@@ -23,6 +23,22 @@ def units(case: Facts | Labelled) -> Check:
     return Check("units", seen, case.n_units, 1, sentence)
 
 
+def units_or_line(case: Case) -> Check:
+    """Was any hidden unit found, or is a straight line the answer, which does as well as any number of them?"""
+    if not case.straight:
+        return units(case)
+    sentence = "A straight line does as well as any number of hidden units that was tried: none is seen."
+    return Check("units", True, 0, 0, sentence)
+
+
+def straight_line(case: Case) -> Check | None:
+    """Say that a straight line does as well as the units that were asked for."""
+    if case.straight or not case.evidence.straight:
+        return None
+    sentence = "A straight line does as well as this network: these samples show no hidden unit."
+    return Check("straight line", False, None, None, sentence, FIND_WIDTH)
+
+
 def inputs(case: Facts | Labelled) -> Check:
     """Do the inputs span all dimensions?"""
     rank, d = case.rank, case.n_inputs

@@ -32,11 +32,19 @@ class Errors:
 
     def covariance(self, own: np.ndarray) -> np.ndarray:
         """Return σ² T F⁻¹ Tᵀ of the parameters `own`, scaled to their variances."""
+        half = self._scaled(own)
+        return half @ half.T
+
+    @property
+    def root(self) -> np.ndarray:
+        """R with the covariance R Rᵀ of all parameters."""
+        return self._scaled(np.arange(len(self.variances)))
+
+    def _scaled(self, own: np.ndarray) -> np.ndarray:
         assert self.half is not None
         half = self.half[own]
         scale = np.sqrt(self.variances[own] / np.maximum(np.einsum("ij,ij->i", half, half), 1e-300))
-        half = half * scale[:, None]
-        return half @ half.T
+        return np.asarray(half * scale[:, None])
 
 
 def standard_errors(

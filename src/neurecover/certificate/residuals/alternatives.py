@@ -44,7 +44,7 @@ class Alternatives:
     @classmethod
     def of(cls, white: Model, options: NestedOptions) -> Alternatives | None:
         """Return those that are within `columns`; None where there are none."""
-        if not isinstance(white, Network) or not white.n_hidden or not white.n_inputs:
+        if not isinstance(white, Network) or not white.n_inputs:
             return None
         d, room = white.n_inputs, options.columns // white.n_outputs
         pairs = np.triu_indices(d) if d <= options.pairs else (np.arange(min(d, options.squares)),) * 2
@@ -52,7 +52,7 @@ class Alternatives:
         room -= d * linear
         pairs = pairs if len(pairs[0]) <= room else (np.arange(0),) * 2
         room -= len(pairs[0])
-        widths = options.rounding if len(options.rounding) * white.n_hidden <= room else ()
+        widths = options.rounding if 0 < len(options.rounding) * white.n_hidden <= room else ()
         found = cls(white, pairs, widths, linear, options)
         return found if len(found) else None
 
@@ -86,9 +86,9 @@ class Alternatives:
         if m:
             found[CURVED] = own[:, d : d + m].reshape(-1, p * count).T
         shapes = []
-        if self.linear:
+        if self.linear and k:
             shapes.append(np.einsum("oj,jd,odc->c", A, self.model.W, own[:, :d]))
-        starts = range(d + m, d + m + k * len(self.widths), k)
+        starts = [d + m + k * i for i in range(len(self.widths))]
         shapes += [np.einsum("oj,ojc->c", A, own[:, first : first + k]) for first in starts]
         if shapes:
             found[ACTIVATION] = np.column_stack(shapes)

@@ -16,7 +16,9 @@ def draw_probes(white: Model, options: CertificateOptions, bias: bool, rng: np.r
     W = white.hidden_weights[0]
     b = white.b if isinstance(white, Network) else np.zeros(len(W))
     V = np.hstack([W, b[:, None]]) if bias else W
-    anywhere = rng.standard_normal((options.probes // 2, V.shape[1]))
+    anywhere = rng.standard_normal((options.probes // 2 if len(V) else options.probes, V.shape[1]))
+    if not len(V):
+        return anywhere
     near = rng.integers(len(V), size=options.probes - len(anywhere))
     unit = V / np.maximum(np.linalg.norm(V, axis=1, keepdims=True), 1e-300)
     return np.vstack([anywhere, unit[near] + options.near_unit * rng.standard_normal((len(near), V.shape[1]))])

@@ -30,7 +30,7 @@ def nearest_planes(normal: Model, errors: ParameterArrays, same: float) -> Twins
     for W, b in zip(names[::2], names[1::2]):
         V = np.column_stack([arrays[W], arrays[b]])
         variances = np.column_stack([errors[W], errors[b]]) ** 2 + same**2
-        some = max(1, PAIRS // V.size)
+        some = max(1, PAIRS // max(V.size, 1))
         for first in range(0, len(V), some):
             own = slice(first, first + some)
             spread = np.sqrt(variances[own, None] + variances)

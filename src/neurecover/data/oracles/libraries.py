@@ -28,12 +28,14 @@ _SUM = 1e-4  # probabilities add up to one within this, in single precision too
 class ModelFunction:
     """How to query a model: `ask` takes arrays (n, d), and `single` says that the model sees single precision.
 
-    n_inputs is d, and `frame` is where the model's inputs lie; both are None if the model does not say.
+    `logits` says that the answers are probabilities whose logits are wanted. n_inputs is d, and `frame` is where the
+    model's inputs lie; both are None if the model does not say.
     """
 
     ask: Callable[[np.ndarray], Any]
     n_inputs: int | None = None
     single: bool = False
+    logits: bool = False
     frame: Frame | None = None
 
 
@@ -57,7 +59,7 @@ def as_function(model: Any, output: str | None) -> ModelFunction:
             "The model is a callable X -> Y, a scikit-learn estimator, a torch module, an onnxruntime session or the "
             f"path of an .onnx file. Got {type(model).__name__} instead."
         )
-    return way if output is None else replace(way, ask=lambda X: logits(way.ask(X)))
+    return replace(way, logits=output == "logit")
 
 
 def logits(P: Any) -> np.ndarray:
@@ -117,10 +119,10 @@ def _scikit_learn(model: Any, output: str | None) -> ModelFunction:
             import pandas as pd
 
             X = pd.DataFrame(X, columns=names)
-        Y = answer(X)
-        return logits(Y) if method == "predict_proba" else Y
+        return answer(X)
 
-    return ModelFunction(ask, getattr(model, "n_features_in_", None), frame=_scaler_frame(model))
+    known, frame = getattr(model, "n_features_in_", None), _scaler_frame(model)
+    return ModelFunction(ask, known, logits=method == "predict_proba", frame=frame)
 
 
 def _scaler_frame(model: Any) -> Frame | None:

@@ -15,9 +15,9 @@ from numpy.typing import ArrayLike
 from neurecover.data.oracles.answers import SavedAnswers
 from neurecover.data.oracles.calls import Calls
 from neurecover.data.oracles.frame import Frame
-from neurecover.data.oracles.libraries import as_function
+from neurecover.data.oracles.libraries import as_function, logits
 from neurecover.data.source import Blocks, Source, WeightedBlocks, check_real, numbered
-from neurecover.exceptions import RefusedError
+from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.random import RandomStateLike, as_generator
 
 CHUNK = 4096  # rows drawn and asked at a time: part of what a seed means, so it stays
@@ -76,7 +76,7 @@ class Oracle(Source):
         self.frame = way.frame if like is None else Frame.like(like)
         d = _width(n_inputs, way.n_inputs, None if self.frame is None else len(self.frame.mean))
         self.origin = "the oracle"
-        self.single, self.max_seconds = way.single, max_seconds
+        self.single, self.max_seconds, self.logits = way.single, max_seconds, way.logits
         self.calls = Calls(
             way.ask,
             batch=batch,
@@ -111,6 +111,10 @@ class Oracle(Source):
                 "n_samples=...)."
             )
         return self._answer(X)
+
+    def ask_as_it_is(self, X: np.ndarray) -> np.ndarray:
+        """Return the model's own answers, probabilities where `ask` gives logits."""
+        return self.calls(X) if self.saved is None else self.saved(X)
 
     def draw(self, n: int) -> np.ndarray:
         """Draw the inputs of the first n rows, up to 4096, without querying the model."""
@@ -163,7 +167,11 @@ class Oracle(Source):
         return low + np.minimum(beyond, 2.0 * (high - low) - beyond)
 
     def _answer(self, X: np.ndarray) -> np.ndarray:
-        return self.calls(X) if self.saved is None else self.saved(X)
+        Y = self.ask_as_it_is(X)
+        try:
+            return logits(Y) if self.logits else Y
+        except UnsolvableError as error:
+            raise RefusedError(str(error)) from error
 
 
 # The public name: `nr.oracle(model)`, as `nr.open(path)`.

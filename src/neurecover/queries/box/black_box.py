@@ -24,7 +24,8 @@ class Box:
     `ask` receives at most `batch` rows at a time and at most `budget` rows in all. With a `frame`, a query z is sent as
     x = mean + z·spread. `single` says that the oracle rounds its inputs to single precision; this is also detected.
     `limits` say where it may be queried; the callers keep to them. `options` go with the oracle to all that query it.
-    `affordable` says how many rows it may still be asked, in the time there is.
+    `affordable` says how many rows it may still be asked, in the time there is. `rounding`, if known beforehand, is the
+    rounding (n, p) of answers (n, p) beside that of the arithmetic.
     """
 
     def __init__(
@@ -39,6 +40,7 @@ class Box:
         limits: Limits = EVERYWHERE,
         options: QueryOptions | None = None,
         affordable: Callable[[], float] = lambda: np.inf,
+        rounding: Callable[[np.ndarray], np.ndarray] | None = None,
     ) -> None:
         for name, value in (("n_inputs", n_inputs), ("batch", batch), ("budget", budget)):
             if value is not None and value < 1:
@@ -50,7 +52,7 @@ class Box:
         self.whitening = None if frame is None else frame.whitening
         self._frame, self._single = frame, single
         self.queries = 0
-        self._ask, self._affordable = ask, affordable
+        self._ask, self._affordable, self.rounding = ask, affordable, rounding
         self._batch = batch
         self._n_outputs: int | None = None
         self._resolution: Resolution | None = None
@@ -115,7 +117,8 @@ class Box:
         origin they are as large as the biases.
         """
         terms = self.scale + self.growth * np.linalg.norm(X, axis=1) / np.sqrt(self.n_inputs)
-        return self.resolution * np.maximum(np.abs(Y).max(axis=1, initial=0.0), terms)
+        noise = self.resolution * np.maximum(np.abs(Y).max(axis=1, initial=0.0), terms)
+        return noise if self.rounding is None else np.maximum(noise, self.rounding(Y).max(axis=1))
 
     def _answer(self, X: np.ndarray) -> np.ndarray:
         """Send one batch; return its answers (n, p), checked."""

@@ -111,7 +111,7 @@ def _finish(
     weighted = None
     if network.n_parameters <= box.options.weighted_parameters and not deadline.passed:
         kept = _informative_rows(network, X)
-        weighted = fit_weighted(network, box.inputs(X[kept]), Y[kept], box.whitening)
+        weighted = fit_weighted(network, box.inputs(X[kept]), Y[kept], box.whitening, box.rounding)
     if weighted is None:
         return CoarseNetwork(network, error, None)
     return CoarseNetwork(weighted.fitted.normal_form(), weighted.errors_of_rows(), weighted)
@@ -180,7 +180,11 @@ def sample_answers(box: Box, n_units: int, rng: np.random.Generator) -> ArraySou
     count = int(parameters * per_parameter) // box.n_outputs + 64
     X = box.limits.pull_inside(rng.standard_normal((count, box.n_inputs)))
     X = box.round_queries(X.astype(np.float32).astype(float))
-    return ArraySource(X, box(X))
+    Y = box(X)
+    if box.rounding is None:
+        return ArraySource(X, Y)
+    # Answers of unequal rounding, each counted in units of its own.
+    return ArraySource(X, Y, weight=(box.resolution * box.scale / box.noise(X, Y)) ** 2)
 
 
 def fit_planes(

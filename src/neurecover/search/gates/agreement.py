@@ -19,7 +19,7 @@ from itertools import product
 import numpy as np
 from scipy.optimize import linprog
 
-from neurecover.search.gates.state import State, equal_runs, least_move, null_space
+from neurecover.search.gates.state import GateOptions, State, equal_runs, move_apart, null_space
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,7 @@ def gates_of(block: Block, A: np.ndarray, floor: float) -> np.ndarray:
 
 
 def solve(
-    blocks: list[Block], gates: list[np.ndarray], A: np.ndarray, frame: np.ndarray, rounding: float
+    blocks: list[Block], gates: list[np.ndarray], A: np.ndarray, frame: np.ndarray, options: GateOptions
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return weights (k, D) in the span of `frame` (q, D) that give all blocks their gates, and what to add to c.
 
@@ -94,13 +94,13 @@ def solve(
             planes.append(np.hstack([np.kron(np.eye(k)[some], side * along), np.zeros((some.sum(), p))]))
             edges.append(side * edge[some])
     left, sides = np.vstack(equations), np.vstack(planes)
-    x = np.linalg.lstsq(left, np.concatenate(values), rcond=rounding)[0]
-    free = null_space(left, rounding)
+    x = np.linalg.lstsq(left, np.concatenate(values), rcond=options.rounding)[0]
+    free = null_space(left, options.rounding)
     moves = sides @ free.T
-    moving = np.abs(moves).max(axis=1, initial=0.0) > 1e3 * rounding
+    moving = np.abs(moves).max(axis=1, initial=0.0) > 1e3 * options.rounding
     if moving.any():
         size = float(np.std(np.concatenate([block.Z.ravel() for block in blocks])))
-        x = x + least_move((sides @ x - np.concatenate(edges))[moving], moves[moving], size) @ free
+        x = x + move_apart((sides @ x - np.concatenate(edges))[moving], moves[moving], size, options.near) @ free
     return x[: k * len(frame)].reshape(k, len(frame)) @ frame, x[k * len(frame) :]
 
 
@@ -109,9 +109,10 @@ def by_exclusion(
 ) -> np.ndarray:
     """Return gates for rows that agree with no other: sets that equations and inequalities of all others allow.
 
-    The row with the fewest such sets is first, and of its sets the one nearest to the gates `begun` (n, k). A choice
-    that leaves another row without any is taken back. With no `choices` to make c need not be known, and only rows with
-    one set are told.
+    The row with the fewest such sets is first, and of its sets the likeliest, a unit being on as often as in the rows
+    that are told and in `begun` (n, k): the fewer units switch for one row alone, the less was free to be chosen. A
+    choice that leaves another row without any is taken back. With no `choices` to make c need not be known, and only
+    rows with one set are told.
     """
     sets, best = all_sets(A.shape[1]), gates
     constant = np.eye(len(A))[:, : len(A) * (choices == 0)] / block.tau
@@ -124,7 +125,9 @@ def by_exclusion(
         row = min(allowed, key=lambda i: len(allowed[i]), default=-1)
         if row < 0 or len(allowed[row]) > most:
             return True
-        for S in sorted(allowed[row], key=lambda S: int(np.abs(S - begun[row]).sum())):
+        known = np.vstack([gates[gates[:, 0] >= 0], begun[row]])
+        on = (known.sum(axis=0) + 0.5) / (len(known) + 1.0)
+        for S in sorted(allowed[row], key=lambda S: -float(np.log(np.where(S == 1, on, 1.0 - on)).sum())):
             choices -= 1
             if search(np.where(np.arange(len(gates))[:, None] == row, S, gates), 0 if choices == 0 else most):
                 return True

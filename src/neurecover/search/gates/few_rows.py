@@ -55,28 +55,24 @@ def with_units_of_few_rows(fit: Fit, setting: Setting, options: GateOptions = DE
     if away.relative >= EXACT:
         return None
     away = narrowest(away)
-    found = _explained(away, whole, setting.task.n_hidden, options)
-    return found or _explained(settle(away, setting).fit, whole, setting.task.n_hidden, options)
+    found = explain_aside(away, whole, setting.task.n_hidden, options)
+    return found or explain_aside(settle(away, setting).fit, whole, setting.task.n_hidden, options)
 
 
-def _explained(away: Fit, whole: Samples, n_hidden: int, options: GateOptions) -> Fit | None:
+def explain_aside(away: Fit, whole: Samples, n_hidden: int, options: GateOptions) -> Fit | None:
     """Return the fit to all samples with the units that those set aside show, if both are exact."""
     student, deadline = away.student, away.point.deadline
     if away.relative >= away.point.samples.level():
         return None
     base, affine = student.reads(1)[0], np.zeros((student.n_base - 1, student.n_outputs))
     affine[: base - 1] = student.theta[1:base]
-    V, A = student.V[0].copy(), student.theta[base:].T
+    V, A, c = student.V[0].copy(), student.theta[base:].T, student.theta[0]
     if student.skips:
         # relu(z) = z + relu(−z): beside an affine part the samples on a unit's lesser side alone say what it is.
-        more = (away.point.samples.F @ V.T > 0.0).mean(axis=0) > 0.5
-        affine += V[more, 1:].T @ A.T[more]
-        student.theta[0]
-        constant = student.theta[0] + A[:, more] @ V[more, 0]
+        more = np.mean(away.point.samples.F @ V.T > 0.0, axis=0) > 0.5
+        affine, c = affine + V[more, 1:].T @ A[:, more].T, c + A[:, more] @ V[more, 0]
         V[more] = -V[more]
-    else:
-        constant = student.theta[0]
-    state = State(whole.F, whole.Y - whole.F[:, 1:] @ affine, V, A, constant, options)
+    state = State(whole.F, whole.Y - whole.F[:, 1:] @ affine, V, A, c, options)
     found = explain_all(state, n_hidden, deadline)
     if found is None:
         return None

@@ -94,7 +94,7 @@ def with_levels(levels: Levels, state: State) -> State | None:
     for choices in (0, options.exclusions, None):
         if not any((own >= 0).any() for own in gates):
             break
-        added, c = solve(blocks, gates, A, frame, options.rounding)
+        added, c = solve(blocks, gates, A, frame, options)
         found = replace(state, V=state.V + added, c=c)
         best = found if best is None or found.n_explained > best.n_explained else best
         if choices is None or best.explained.all():

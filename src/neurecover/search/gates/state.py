@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from scipy import sparse
 from scipy.optimize import linprog
 
 from neurecover.models import Network
@@ -48,6 +49,7 @@ class GateOptions:
     nearly: float = 1e-6  # Σ r² / Σ y² of a wide student that may lack nothing but units of few samples
     worst: float = 0.05  # share that such a student fits worst, set aside with the samples of these units
     most_aside: float = 0.25  # share that units of few samples may be on in, all together
+    near: float = 0.1  # of the spread of values in levels: a row so near to its plane may be on the other side of it
     largest: int = 2_000_000  # rows times columns of a linear program
 
 
@@ -177,6 +179,20 @@ def least_move(sums: np.ndarray, moves: np.ndarray, size: float) -> np.ndarray:
         least = linprog(np.repeat([1e-4, 1.0], [2 * f, n]), np.hstack([both[:, :-1], -np.eye(n)]), -sums)
     found = most.x if least.x is None else least.x
     return np.zeros(f) if found is None else found[:f] - found[f : 2 * f]
+
+
+def move_apart(sums: np.ndarray, moves: np.ndarray, size: float, near: float) -> np.ndarray:
+    """Return θ (f,) with sums + moves·θ ≤ 0 in all n rows, and as far below as there is room, up to `size`.
+
+    Every row has a room r ≤ 1 of its own, sums + moves·θ + size·r ≤ 0, of which the first part, `near`, counts most, so
+    that it is shared: where each θ is seen by few rows, the next row is on their side unless they are at the edge.
+    """
+    (n, f), one = moves.shape, size * sparse.identity(len(moves))
+    cost = np.repeat([1e-3 / size, -1.0 / near, -1.0], [2 * f, n, n])
+    most = np.repeat([np.inf, near, 1.0 - near], [2 * f, n, n])
+    rooms = sparse.hstack([sparse.csr_matrix(np.hstack([moves, -moves])), one, one])
+    found = linprog(cost, rooms, -sums, bounds=np.column_stack([np.zeros(len(most)), most])).x
+    return least_move(sums, moves, size) if found is None else found[:f] - found[f : 2 * f]
 
 
 def equal_runs(values: np.ndarray, tolerance: float, least: int = 2) -> list[tuple[int, np.ndarray]]:

@@ -57,7 +57,7 @@ class InformationSums(Statistic):
         model: Model, bias: bool = True, probes: np.ndarray | None = None, lacks: Lacks | None = None
     ) -> InformationSums:
         """Return empty sums; bias=False fixes the biases. Those of one hidden layer do not grow with the outputs."""
-        gated = not isinstance(model, Composite) and model.depth == 1
+        gated = not isinstance(model, Composite) and model.depth == 1 and len(model.hidden_weights[0]) > 0
         return (GatedSums if gated else InformationSums)(model, bias, probes, lacks)
 
     def _begin(self, bias: bool) -> None:

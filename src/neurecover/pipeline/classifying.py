@@ -1,0 +1,150 @@
+"""A model that answers with probabilities, as an oracle of logits within the range where they are known.
+
+A network is made of straight pieces before its softmax, not after. Far out the probabilities are 0 and 1 to all their
+digits, so queries stay in a cube around the data at whose corners they are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.certificate import Check
+from neurecover.data import Oracle
+from neurecover.data.oracles.frame import Frame
+from neurecover.data.oracles.probabilities import (
+    Probabilities,
+    are_probabilities,
+    may_be_probability,
+    read_probabilities,
+)
+from neurecover.exceptions import RefusedError, UnsolvableError
+from neurecover.queries.box.limits import Limits
+from neurecover.queries.box.resolution import PLACES
+from neurecover.queries.options import ClassifierOptions
+
+
+@dataclass(frozen=True, eq=False)
+class Classifier:
+    """How the answers are read: as they come, or as `probabilities` within `limits`; `ask` gives their logits.
+
+    `failure` says why this could not be found out.
+    """
+
+    ask: Callable[[np.ndarray], np.ndarray]
+    probabilities: Probabilities | None
+    limits: Limits
+    queries: int
+    reach: float = np.inf
+    failure: str | None = None
+
+    @property
+    def rounding(self) -> Callable[[np.ndarray], np.ndarray] | None:
+        """The rounding of logits, if the probabilities lie on a grid."""
+        read = self.probabilities
+        return None if read is None or not read.grid.any() else read.rounding
+
+    def check(self) -> Check | None:
+        """Return a check that says what the outputs of the network are, None if they are those of the model."""
+        read = self.probabilities
+        if read is None:
+            return None
+        what = "log p/(1 − p)" if read.n_logits == 1 else "log p_j/p_1, with zero for the first class"
+        digits = "" if not read.grid.any() else f", which lie on a grid of {read.grid.max():.1g},"
+        reach = "" if np.isinf(self.reach) else f" They are known up to {self.reach:.3g} from the centre of the inputs."
+        sentence = f"The answers are probabilities{digits} and the outputs found are their logits {what}.{reach}"
+        return Check("probabilities", True, None, None, sentence)
+
+
+def read_classifier(
+    oracle: Oracle, frame: Frame | None, limits: Limits, budget: int | None, options: ClassifierOptions
+) -> Classifier:
+    """Find out whether the answers are probabilities and, if so, how far out they show logits."""
+    rng = np.random.default_rng(0)
+    asked = 0
+
+    def query(Z: np.ndarray) -> np.ndarray:
+        nonlocal asked
+        Z = limits.pull_inside(Z)
+        X = Z if frame is None else frame.inputs(Z)
+        if budget is not None and asked + len(Z) > budget:
+            raise UnsolvableError(f"The budget of {budget} queries is used up: give a larger query_budget.")
+        asked += len(Z)
+        return oracle.ask_as_it_is(X.astype(np.float32).astype(float) if oracle.single else X)
+
+    d = oracle.n_inputs
+    try:
+        read = _recognise(query, oracle.logits, d, options, rng)
+        if read is None:
+            return Classifier(oracle.ask, None, limits, asked)
+        reach = np.inf if limits else _reach(query, read, d, options)
+    except RefusedError:  # far queries are refused: the model says by itself how far one may go
+        return Classifier(oracle.ask, None, limits, asked)
+    except UnsolvableError as error:
+        return Classifier(oracle.ask, None, limits, asked, failure=str(error))
+    within = limits or Limits.cube(d, reach, limits.options)
+    return Classifier(lambda X: read.logits(oracle.ask_as_it_is(X)), read, within, asked, reach)
+
+
+def _recognise(
+    query: Callable[[np.ndarray], np.ndarray],
+    told: bool,
+    d: int,
+    options: ClassifierOptions,
+    rng: np.random.Generator,
+) -> Probabilities | None:
+    """Return how the answers stand for probabilities, None if they are none; `told` says that they are."""
+    if not told:
+        first = query(rng.standard_normal((options.first, d)))
+        if not (first.max() <= 1.0 and (first.min() >= 0.0 or are_probabilities(first))):
+            return None
+    scale = np.repeat(options.scales, options.each)[:, None]
+    Y = query(scale * rng.standard_normal((len(scale), d)))
+    if not told and np.isin(Y, (0.0, 1.0)).all():
+        return None  # labels
+    if told or are_probabilities(Y) or (may_be_probability(Y) and _straighter(query, d, options)):
+        return read_probabilities(Y)
+    return None
+
+
+def _straighter(query: Callable[[np.ndarray], np.ndarray], d: int, options: ClassifierOptions) -> bool:
+    """Return whether the logits of answers between 0 and 1 are straight on short segments where these bend."""
+    rng = np.random.default_rng(1)
+    basis = np.linalg.qr(np.vander(PLACES / PLACES[-1] - 0.5, 2))[0]
+    for length in options.lengths:
+        start, along = rng.standard_normal((2, options.segments, 1, d))
+        P = query((start + length * PLACES[:, None] * along).reshape(-1, d)).reshape(options.segments, len(PLACES))
+        P = P[(P.min(axis=1) > options.doubt) & (P.max(axis=1) < 1.0 - options.doubt)].astype(np.float64)
+        if not len(P):
+            continue
+        # Over the range of each, so that both are bends of a line of slope one.
+        bends = []
+        for Y in (P, np.log(P) - np.log1p(-P)):
+            left = Y - Y @ basis @ basis.T
+            bends.append(np.median(np.abs(left).max(axis=1) / np.maximum(np.ptp(Y, axis=1), 1e-300)))
+        if bends[0] > options.straighter * bends[1]:
+            return True
+    return False
+
+
+def _reach(query: Callable[[np.ndarray], np.ndarray], read: Probabilities, d: int, options: ClassifierOptions) -> float:
+    """Return the size of a cube at whose corners all logits are known."""
+    rng = np.random.default_rng(2)
+    signs = rng.choice([-1.0, 1.0], (options.corners, d))
+    low, high = np.zeros(options.corners), np.full(options.corners, options.farthest)
+    good = read.usable(query(high[:, None] * signs))
+    low[good] = high[good]
+    near = np.full(options.corners, options.farthest / 2.0**20)
+    for _ in range(options.halvings):
+        t = np.where(good, high, np.sqrt(np.maximum(low, near) * high))
+        usable = read.usable(query(t[:, None] * signs))
+        low, high = np.where(usable, t, low), np.where(usable, high, t)
+    reach = options.inside * float(low.min())
+    if reach == 0.0:
+        raise UnsolvableError(
+            "The probabilities are 0 and 1 to all their digits around the inputs: query where the classes are in "
+            "doubt, with like=X."
+        )
+    return reach
