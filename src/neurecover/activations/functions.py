@@ -22,10 +22,12 @@ class Function(Activation):
     f: Scalar
     slope: Scalar | None
     back: Scalar | None
-    degree: float | None
-    mirror: tuple[float, float] | None
-    line: float | None
-    one_sided: bool
+    homogeneity: float | None = None
+    reflection: tuple[float, float] | None = None
+    odd_slope: float | None = None
+    rectified: bool = False
+    analytic = False
+    growth = 1.0  # as e^z − 1 grows: more is not provided for
 
     @classmethod
     def of(cls, f: Scalar, slope: Scalar | None, back: Scalar | None, name: str | None) -> Function:
@@ -48,32 +50,8 @@ class Function(Activation):
         )
 
     @property
-    def homogeneity(self) -> float | None:
-        return self.degree
-
-    @property
-    def reflection(self) -> tuple[float, float] | None:
-        return self.mirror
-
-    @property
-    def odd_slope(self) -> float | None:
-        return self.line
-
-    @property
-    def rectified(self) -> bool:
-        return self.one_sided
-
-    @property
     def differentiable(self) -> bool:
         return bool(np.any(self.derivative(np.linspace(-3.0, 3.0, 24)) != 0.0))
-
-    @property
-    def growth(self) -> float:
-        return 1.0  # as e^z − 1 does: more is not provided for
-
-    @property
-    def analytic(self) -> bool:
-        return False
 
     def __call__(self, z: ArrayLike) -> np.ndarray:
         return np.asarray(self.f(np.asarray(z, dtype=float)), dtype=float)

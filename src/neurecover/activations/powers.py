@@ -27,6 +27,7 @@ class SidedPower(Activation):
 
     exponent: float
     left: float
+    analytic = False
 
     @property
     def homogeneity(self) -> float:
@@ -47,10 +48,6 @@ class SidedPower(Activation):
     @property
     def rectified(self) -> bool:
         return self.left == 0.0 and self.exponent > 0.0
-
-    @property
-    def analytic(self) -> bool:
-        return False
 
     @property
     def differentiable(self) -> bool:

@@ -23,10 +23,7 @@ class Sigmoid(Activation):
     """act(z) = 1 / (1 + e^{−z})"""
 
     spec: str = "sigmoid"
-
-    @property
-    def reflection(self) -> tuple[float, float]:
-        return -1.0, 1.0
+    reflection = -1.0, 1.0
 
     def __call__(self, z: ArrayLike) -> np.ndarray:
         return expit(np.asarray(z, dtype=float))
@@ -44,10 +41,7 @@ class Tanh(Activation):
     """act(z) = (e^z − e^{−z}) / (e^z + e^{−z})"""
 
     spec: str = "tanh"
-
-    @property
-    def reflection(self) -> tuple[float, float]:
-        return -1.0, 0.0
+    reflection = -1.0, 0.0
 
     def __call__(self, z: ArrayLike) -> np.ndarray:
         return np.tanh(np.asarray(z, dtype=float))
@@ -69,10 +63,7 @@ class Softplus(Activation):
     """act(z) = log(1 + e^z)"""
 
     spec: str = "softplus"
-
-    @property
-    def odd_slope(self) -> float:
-        return 1.0
+    odd_slope = 1.0
 
     def __call__(self, z: ArrayLike) -> np.ndarray:
         z = np.asarray(z, dtype=float)
@@ -89,9 +80,7 @@ class Softplus(Activation):
 class _Gated(Activation):
     """act(z) = z·gate(z) with gate(z) + gate(−z) = 1, which has two inputs for every output below zero."""
 
-    @property
-    def odd_slope(self) -> float:
-        return 1.0
+    odd_slope = 1.0
 
     def inverse(self, y: ArrayLike) -> np.ndarray:
         return increasing_inverse(self, self._invertible(y, "y ≥ 0", lambda y: y >= 0.0))
@@ -143,10 +132,7 @@ class Elu(Activation):
     spec: str = "elu"
     scale: float = 1.0
     left: float = 1.0
-
-    @property
-    def analytic(self) -> bool:
-        return False
+    analytic = False
 
     def __call__(self, z: ArrayLike) -> np.ndarray:
         z = np.asarray(z, dtype=float)
@@ -171,10 +157,7 @@ class Exp(Activation):
     """act(z) = e^z"""
 
     spec: str = "exp"
-
-    @property
-    def growth(self) -> float:
-        return 1.0
+    growth = 1.0
 
     def __call__(self, z: ArrayLike) -> np.ndarray:
         return np.exp(np.asarray(z, dtype=float))

@@ -6,7 +6,7 @@ from typing import Any
 
 from neurecover.data.formats.columns import Column, Columns
 from neurecover.data.formats.csv import CsvSource
-from neurecover.data.formats.npy import NpySource, npy_pair
+from neurecover.data.formats.npy import NpyPair, NpySource
 from neurecover.data.formats.npz import NpzSource
 from neurecover.data.formats.parquet import ParquetSource
 from neurecover.data.formats.zarr import ZarrSource, is_zarr, is_zarr_group
@@ -66,7 +66,7 @@ def open(
         _refuse_columns(inputs, outputs, "A pair of .npy files")
         if len(data) != 2 or any(Path(part).suffix.lower() != ".npy" for part in data):
             raise ValueError(f"Expected one path or a pair (X.npy, Y.npy). Got {[str(part) for part in data]} instead.")
-        return npy_pair(regular_file(data[0]), regular_file(data[1]))
+        return NpyPair(regular_file(data[0]), regular_file(data[1]))
     if is_table(data):
         return table_source(data, inputs, outputs)
     if not isinstance(data, str | os.PathLike):
@@ -156,7 +156,7 @@ def _weights_apart(data: Any, weight: Column) -> Source:
             raise ValueError("weight names a column. Got Dask arrays instead; give recover a third, sample_weight.")
         if not isinstance(weight, str) or Path(weight).suffix.lower() != ".npy":
             raise ValueError(f"The weights of a pair of .npy files are in a third, w.npy. Got {weight!r} instead.")
-        return npy_pair(regular_file(data[0]), regular_file(data[1]), regular_file(weight))
+        return NpyPair(regular_file(data[0]), regular_file(data[1]), regular_file(weight))
     if not isinstance(weight, str) or weight in ("X", "Y"):
         raise ValueError(f"{data}: expected the name of an array of weights beside X and Y. Got {weight!r} instead.")
     file = _found(data)

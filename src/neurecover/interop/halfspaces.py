@@ -65,9 +65,6 @@ class Halfspaces:
 class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
     """The common part of both classifiers, which fits the union that is one of the two classes."""
 
-    n_halfspaces: int | None
-    max_samples: int
-    random_state: Any
     _is_union: bool
     _parameter_constraints: ClassVar[dict[str, Any]] = {
         "n_halfspaces": [Interval(Integral, 1, None, closed="left"), None],
@@ -75,9 +72,13 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
         "random_state": ["random_state", np.random.Generator],
     }
 
+    def __init__(self, n_halfspaces: int | None, max_samples: int, random_state: Any) -> None:
+        self.n_halfspaces, self.max_samples, self.random_state = n_halfspaces, max_samples, random_state
+
+    @property
     def _label(self) -> Any:
-        """Return the class that is the union or the intersection; None for the class that sorts last."""
-        raise NotImplementedError
+        """The class that is the union or the intersection; None for the class that sorts last."""
+        return getattr(self, "union_label" if self._is_union else "intersection_label")
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any) -> Self:
@@ -99,7 +100,7 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
         check_classification_targets(y)
         self.classes_, coded = np.unique(y, return_inverse=True)
         self._check_classes()
-        named = 1 if self._label() is None else int(np.flatnonzero(self.classes_ == self._label())[0])
+        named = 1 if self._label is None else int(np.flatnonzero(self.classes_ == self._label)[0])
         self._union_class = named if self._is_union else 1 - named
         rng = as_generator(self.random_state, "halfspaces")
         d = X.shape[1]
@@ -156,7 +157,7 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
                 "Only binary classification is supported. The type of the target is multiclass. "
                 f"Got {len(self.classes_)} classes instead."
             )
-        label = self._label()
+        label = self._label
         if label is not None and label not in self.classes_:
             raise ValueError(
                 f"The label needs to be one of the classes {self.classes_.tolist()}. Got {label!r} instead."
@@ -225,13 +226,8 @@ class HalfspaceUnion(_HalfspaceClassifier):
         random_state: Any = None,
         union_label: Any = None,
     ) -> None:
-        self.n_halfspaces = n_halfspaces
-        self.max_samples = max_samples
-        self.random_state = random_state
+        super().__init__(n_halfspaces, max_samples, random_state)
         self.union_label = union_label
-
-    def _label(self) -> Any:
-        return self.union_label
 
 
 class HalfspaceIntersection(_HalfspaceClassifier):
@@ -250,20 +246,10 @@ class HalfspaceIntersection(_HalfspaceClassifier):
 
     Attributes
     ----------
-    certificate_ : Certificate
-        How far the halfspaces can be trusted, as for `HalfspaceUnion`.
     halfspaces_ : Halfspaces
         `normals` (k, d), which point out of the intersection, `thresholds` (k,), and their errors.
-    tan_alpha_ : ndarray of shape (k,)
-        The angle to be expected between every normal and the true one (root mean square).
-    flip_rates_ : ndarray of shape (2,)
-        The rates of wrong labels among the samples of either class.
-    criteria_ : dict
-        The Bayesian information criterion of every number of halfspaces that was tried.
-    classes_ : ndarray of shape (2,)
-        The classes.
-    n_features_in_ : int
-        The number of inputs.
+    certificate_, tan_alpha_, flip_rates_, criteria_, classes_, n_features_in_
+        As of :class:`HalfspaceUnion`.
 
     References
     ----------
@@ -293,13 +279,8 @@ class HalfspaceIntersection(_HalfspaceClassifier):
         random_state: Any = None,
         intersection_label: Any = None,
     ) -> None:
-        self.n_halfspaces = n_halfspaces
-        self.max_samples = max_samples
-        self.random_state = random_state
+        super().__init__(n_halfspaces, max_samples, random_state)
         self.intersection_label = intersection_label
-
-    def _label(self) -> Any:
-        return self.intersection_label
 
 
 def _in_input_units(fit: UnionFit, whitening: Whitening) -> Halfspaces:

@@ -45,12 +45,12 @@ class NpySource(Source):
             yield block[:, self._choice.inputs], block[:, self._choice.outputs]
 
 
-class _Pair(Source):
+class NpyPair(Source):
     """X (n, d) in one file and Y (n,) or (n, p) in another; weights (n,) in a third are the last of the outputs."""
 
     reads_ahead = True
 
-    def __init__(self, x_path: Path, y_path: Path, weight: Path | None) -> None:
+    def __init__(self, x_path: Path, y_path: Path, weight: Path | None = None) -> None:
         self.origin = f"{x_path} and {y_path}"
         self._X, self._outputs = _mapped(x_path), [_mapped(y_path)]
         check_shapes(self._X.shape, self._outputs[0].shape, self.origin)
@@ -70,11 +70,6 @@ class _Pair(Source):
             Y = [_rows(table, first, rows) for table in self._outputs]
             columns = [values.reshape(len(values), -1) for values in Y]
             yield _rows(self._X, first, rows), columns[0] if len(columns) == 1 else np.hstack(columns)
-
-
-def npy_pair(x_path: Path, y_path: Path, weight: Path | None = None) -> Source:
-    """Open X.npy and Y.npy, and a third file with weights if there is one, as one source."""
-    return _Pair(x_path, y_path, weight)
 
 
 def _rows(table: np.memmap, start: int, count: int) -> np.ndarray:
