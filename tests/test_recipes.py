@@ -112,7 +112,7 @@ def test_a_check(package: Path) -> None:
     assert run(package, question) == "approximate []"
     certifying = package / "certificate" / "certifying.py"
     edit(certifying, "residual, search, signs\n", "residual, search, signs, spread\n")
-    edit(certifying, "    network.units,\n", "    network.units,\n    spread.spread,\n")
+    edit(certifying, "    network.inputs,\n", "    network.inputs,\n    spread.spread,\n")
     assert run(package, question) == "exact [True]"
 
 
