@@ -11,8 +11,8 @@ from neurecover.activations.base import Activation, Scalar, increasing_inverse
 
 STEP = 7e-4  # of a difference: ε^{1/5}, where the rounding ε/h of five values is as large as their error h⁴
 HOLDS = 1e-10  # relative misfit of a symmetry that holds
-CENTRAL = np.array([1.0, -8.0, 0.0, 8.0, -1.0]) / 12.0
-FORWARD = np.array([-25.0, 48.0, -36.0, 16.0, -3.0]) / 12.0
+CENTRAL = np.array([1.0, -8.0, 0.0, 8.0, -1.0]) / 12.0  # the slope in the middle of a quartic through five values
+FORWARD = np.array([-25.0, 48.0, -36.0, 16.0, -3.0]) / 12.0  # the same at its first value
 
 
 @dataclass(frozen=True)

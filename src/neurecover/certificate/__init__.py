@@ -6,12 +6,11 @@ from neurecover.certificate.certifying import certify, certify_nothing, certify_
 from neurecover.certificate.determined.weights import scaled_to_determined
 from neurecover.certificate.evidence import Evidence
 from neurecover.certificate.options import CertificateOptions
-from neurecover.certificate.signs.ambiguity import SignAmbiguities, sign_ambiguities
-from neurecover.certificate.verdict import VERDICTS, Certificate, Check, Likelihood, ParameterArrays, verdict_of
+from neurecover.certificate.signs.ambiguity import sign_ambiguities
+from neurecover.certificate.verdict import Certificate, Check, Likelihood, ParameterArrays
 from neurecover.certificate.verification import Verification, verify
 
 __all__ = [
-    "VERDICTS",
     "Case",
     "Certificate",
     "CertificateOptions",
@@ -19,7 +18,6 @@ __all__ = [
     "Evidence",
     "Likelihood",
     "ParameterArrays",
-    "SignAmbiguities",
     "Verification",
     "advice",
     "certify",
@@ -27,6 +25,5 @@ __all__ = [
     "certify_untested",
     "scaled_to_determined",
     "sign_ambiguities",
-    "verdict_of",
     "verify",
 ]

@@ -10,7 +10,7 @@ from neurecover.data.oracles.oracle import Oracle, oracle
 from neurecover.data.preparing import Prepared, load_samples, prepare_samples, second_moments, with_misfits
 from neurecover.data.source import Source
 from neurecover.data.sources.arrays import ArraySource
-from neurecover.data.views.rows import Rows, split, subsample
+from neurecover.data.views.rows import split, subsample
 from neurecover.data.views.whitening import Mapped, Whitened, Whitening, unwhiten
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "Mapped",
     "Oracle",
     "Prepared",
-    "Rows",
     "Source",
     "Whitened",
     "Whitening",

@@ -125,6 +125,21 @@ class Source:
         X, Y = next(self.blocks(FIRST_ROWS))
         return [*what, crc32(np.ascontiguousarray(X).tobytes()), crc32(np.ascontiguousarray(Y).tobytes())]
 
+    def _name_apart(
+        self, x_shape: tuple[int, ...], y_shape: tuple[int, ...], weight: tuple[str, tuple[int, ...], str] | None = None
+    ) -> None:
+        """Check and name the columns of X and Y that are apart; `weight` is the name, shape and place of weights.
+
+        Weights are the last of the outputs.
+        """
+        check_shapes(x_shape, y_shape, self.origin)
+        self.n_samples, self.input_names = x_shape[0], numbered("x", x_shape[1])
+        self.output_names = numbered("y", y_shape[1] if len(y_shape) > 1 else 1)
+        if weight is not None:
+            name, shape, where = weight
+            check_weight_shape(shape, self.n_samples, where)
+            self.output_names = (*self.output_names, name)
+
     def _files(self) -> list[Path]:
         """Return the files that the samples are in."""
         return []

@@ -1,6 +1,6 @@
 """Damped least squares, and the time there is for it. Nothing here knows of networks, tensors or samples."""
 
-from neurecover.solve.conjugate import ConjugateSystem, Solution, conjugate_gradients
+from neurecover.solve.conjugate import ConjugateSystem, conjugate_gradients
 from neurecover.solve.deadline import Deadline, Watch, within
 from neurecover.solve.dense import DenseSystem, damping_diagonal
 from neurecover.solve.limits import FLOPS, afford, limit, steps_within, time_limit
@@ -16,7 +16,6 @@ __all__ = [
     "Loop",
     "Outcome",
     "Point",
-    "Solution",
     "Tolerances",
     "Watch",
     "afford",

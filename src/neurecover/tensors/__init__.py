@@ -1,12 +1,11 @@
 """Tools on bare symmetric tensors: packing, decomposition, simultaneous diagonalisation, moment-space fit."""
 
-from neurecover.tensors.diagonalise import Congruence, joint_diagonalise
+from neurecover.tensors.diagonalise import joint_diagonalise
 from neurecover.tensors.moment_fit import (
-    MomentFit,
     fit_moments,
     network_moments,
 )
-from neurecover.tensors.overcomplete import SymmetricComponents, decompose, flattening_rank, slices
+from neurecover.tensors.overcomplete import decompose, flattening_rank, slices
 from neurecover.tensors.packing import (
     flatten,
     indices,
@@ -21,15 +20,11 @@ from neurecover.tensors.packing import (
     unpack,
     whitened,
 )
-from neurecover.tensors.power_sums import PowerSum, best_weights, fit_power_sum
+from neurecover.tensors.power_sums import best_weights, fit_power_sum
 from neurecover.tensors.subspace import Span, noise_norm, span, whitening
 
 __all__ = [
-    "Congruence",
-    "MomentFit",
-    "PowerSum",
     "Span",
-    "SymmetricComponents",
     "best_weights",
     "decompose",
     "fit_moments",

@@ -19,8 +19,8 @@ from neurecover.data import Source, Whitening, reduce
 from neurecover.models import Model
 from neurecover.statistics import ShapeCross, ShapeScores
 
-QUARTILES = (-0.6745, 0.0, 0.6745)
-PER_DIRECTION = 2 * len(QUARTILES) + 3
+QUARTILES = (-0.6745, 0.0, 0.6745)  # of the normal distribution
+PER_DIRECTION = 2 * len(QUARTILES) + 3  # steps and bends at the quartiles, and three powers
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,7 @@ from neurecover.models.formats.libraries import arrow
 # Bytes of text parsed at a time; pyarrow reads some thirty pieces ahead, and larger ones are no
 # faster. A line has to fit in one piece, and no decimal double needs more than 64 characters.
 _PIECE = 2**18
-_FIELD = 64
+_FIELD = 64  # characters
 _LINE = _FIELD * MOST_COLUMNS
 
 

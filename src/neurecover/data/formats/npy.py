@@ -11,7 +11,7 @@ from typing import Literal
 import numpy as np
 
 from neurecover.data.formats.columns import Columns, choose
-from neurecover.data.source import Blocks, Source, check_real, check_shapes, check_weight_shape, numbered
+from neurecover.data.source import Blocks, Source, check_real
 
 # A header is a Python literal, whose parser stumbles over nonsense in as many ways.
 UNREADABLE = (ValueError, EOFError, TokenError, SyntaxError, TypeError, RecursionError, MemoryError, OverflowError)
@@ -53,14 +53,10 @@ class NpyPair(Source):
     def __init__(self, x_path: Path, y_path: Path, weight: Path | None = None) -> None:
         self.origin = f"{x_path} and {y_path}"
         self._X, self._outputs = _mapped(x_path), [_mapped(y_path)]
-        check_shapes(self._X.shape, self._outputs[0].shape, self.origin)
-        self.input_names = numbered("x", self._X.shape[1])
-        self.output_names = numbered("y", self._outputs[0][:1].size)
-        self.n_samples = len(self._X)
         if weight is not None:
             self._outputs.append(_mapped(weight))
-            check_weight_shape(self._outputs[1].shape, self.n_samples, str(weight))
-            self.output_names = (*self.output_names, weight.name)
+        beside = None if weight is None else (weight.name, self._outputs[1].shape, str(weight))
+        self._name_apart(self._X.shape, self._outputs[0].shape, beside)
 
     def _files(self) -> list[Path]:
         return [Path(str(table.filename)) for table in (self._X, *self._outputs)]

@@ -18,7 +18,7 @@ from typing import IO
 import numpy as np
 
 from neurecover.data.formats.npy import UNREADABLE
-from neurecover.data.source import Blocks, Source, check_real, check_shapes, check_weight_shape, numbered
+from neurecover.data.source import Blocks, Source, check_real
 
 
 @dataclass(frozen=True)
@@ -52,13 +52,8 @@ class NpzSource(Source):
         names = ("X", "Y") if weight is None else ("X", "Y", weight)
         with self._archive() as archive:
             self._headers = {name: self._read_header(archive, name) for name in names}
-        X, Y = self._headers["X"], self._headers["Y"]
-        check_shapes(X.shape, Y.shape, self.origin)
-        self.n_samples = X.shape[0]
-        self.input_names, self.output_names = numbered("x", X.columns), numbered("y", Y.columns)
-        if weight is not None:
-            check_weight_shape(self._headers[weight].shape, self.n_samples, f"{path}, member {weight}")
-            self.output_names = (*self.output_names, weight)
+        beside = None if weight is None else (weight, self._headers[weight].shape, f"{path}, member {weight}")
+        self._name_apart(self._headers["X"].shape, self._headers["Y"].shape, beside)
 
     def _files(self) -> list[Path]:
         return [self._path]

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from neurecover.data.formats.columns import Columns, choose
-from neurecover.data.source import Blocks, Source, check_real, check_shapes, check_weight_shape, numbered
+from neurecover.data.source import Blocks, Source, check_real
 from neurecover.models.formats.libraries import optional
 
 MARKS = ("zarr.json", ".zgroup", ".zarray")
@@ -48,13 +48,8 @@ class ZarrSource(Source):
             self._arrays = tuple(store[name] for name in names)
             for name, array in zip(names, self._arrays):
                 check_real(array.dtype, f"{path}, {name}")
-            X, Y = self._arrays[:2]
-            check_shapes(X.shape, Y.shape, self.origin)
-            self.input_names = numbered("x", X.shape[1])
-            self.output_names = numbered("y", 1 if len(Y.shape) == 1 else Y.shape[1])
-            if weight is not None:
-                check_weight_shape(self._arrays[2].shape, X.shape[0], f"{path}, {weight}")
-                self.output_names = (*self.output_names, weight)
+            beside = None if weight is None else (weight, self._arrays[2].shape, f"{path}, {weight}")
+            self._name_apart(self._arrays[0].shape, self._arrays[1].shape, beside)
         self.n_samples = self._arrays[0].shape[0]
 
     def _blocks_from(self, rows: int, start: int) -> Blocks:

@@ -17,7 +17,7 @@ import numpy as np
 from neurecover.exceptions import UnsolvableError
 
 _SUM = 2e-3  # probabilities of three decimals add up to one within this
-_DECIMALS = tuple(10.0**-k for k in range(1, 10))
+_DECIMALS = tuple(10.0**-k for k in range(1, 10))  # grids that rounded probabilities may lie on
 _BINARY = (2.0**-24, 2.0**-53)  # the spacing of numbers below one, in single and double precision
 _FEW = 4  # values that have to lie on a grid for it to be no coincidence
 _SMALLEST = {np.dtype(np.float32): 1e-36, np.dtype(np.float64): 1e-290}  # with all digits

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from neurecover.data.source import Blocks, Source, check_real, check_shapes, numbered
+from neurecover.data.source import Blocks, Source, check_real
 from neurecover.data.sources.arrays import ArraySource
 from neurecover.models.checks import as_dense
 
@@ -20,10 +20,8 @@ class SparseSource(Source):
         self._X = X.tocsr()
         Y = np.asarray(as_dense(Y))
         check_real(Y.dtype, f"{self.origin}, Y", labels=True)
-        check_shapes(self._X.shape, Y.shape, self.origin)
+        self._name_apart(self._X.shape, Y.shape)
         self._Y = Y.reshape(len(Y), -1)
-        self.n_samples = len(Y)
-        self.input_names, self.output_names = numbered("x", self._X.shape[1]), numbered("y", self._Y.shape[1])
 
     def _blocks_from(self, rows: int, start: int) -> Blocks:
         for first in range(start, len(self._Y), rows):

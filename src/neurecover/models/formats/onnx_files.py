@@ -16,7 +16,7 @@ from neurecover.models.formats import libraries
 from neurecover.models.formats.files import write_whole
 from neurecover.models.layered import Layered
 
-OPSET, IR_VERSION = 21, 10
+OPSET, IR_VERSION = 21, 10  # newer ones are refused by the onnxruntime of today
 LARGEST = 2**30  # bytes; protobuf itself ends at twice that
 
 # The activations that are one node, and the node. onnxruntime has the second kind in single precision alone.

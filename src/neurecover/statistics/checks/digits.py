@@ -19,11 +19,21 @@ import numpy as np
 from neurecover.statistics.base import Statistic, float64
 
 SHORT = {8: "bfloat16", 11: "half precision", 24: "single precision"}  # by the bits of the mantissa
-SINGLE, DOUBLE = 24, 53
-STORED, COMPUTED = 4.0, 256.0  # Σ r² over the squares of the rounding errors of Y, at the most (measured)
-MOST = 12  # decimals or figures looked for; more would not be told from double precision
-HEAD = 8  # rows of a block that show, as a rule, that there is no grid
-VACUOUS = 0.1  # of a step: where a float blurs a grid by more, every value is on it
+SINGLE, DOUBLE = 24, 53  # bits of the mantissa
+
+
+@dataclass(frozen=True)
+class DigitOptions:
+    """Which grids are looked for, and what rounding to them may leave."""
+
+    stored: float = 4.0  # Σ r² over the squares of the rounding errors of Y, at the most, if Y was rounded (measured)
+    computed: float = 256.0  # the same if Y was computed in a short float (measured)
+    most: int = 12  # decimals or figures looked for; more would not be told from double precision
+    head: int = 8  # rows of a block that show, as a rule, that there is no grid
+    vacuous: float = 0.1  # of a step: where a float blurs a grid by more, every value is on it
+
+
+OPTIONS = DigitOptions()
 
 
 @dataclass(frozen=True)
@@ -46,7 +56,7 @@ class OutputPrecision:
     @property
     def largest(self) -> np.ndarray:
         """The mean square that rounding may leave of an output, (p,): stored rounded, or computed in that float."""
-        return np.where(self.is_float, COMPUTED, STORED) * self.rounding**2
+        return np.where(self.is_float, OPTIONS.computed, OPTIONS.stored) * self.rounding**2
 
     @property
     def is_float(self) -> np.ndarray:
@@ -71,10 +81,14 @@ class OutputDigits(Statistic):
     def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         _, Y = float64(X, Y)
         self._count(len(Y), weight)
-        self._look(Y[:HEAD])
-        full = (self.sums["bits"] > SINGLE) & (self.sums["decimals"][0] > MOST) & (self.sums["figures"][0] > MOST)
+        self._look(Y[: OPTIONS.head])
+        full = (
+            (self.sums["bits"] > SINGLE)
+            & (self.sums["decimals"][0] > OPTIONS.most)
+            & (self.sums["figures"][0] > OPTIONS.most)
+        )
         if not full.all():  # else no grid is left, whatever follows
-            self._look(Y[HEAD:])
+            self._look(Y[OPTIONS.head :])
 
     def _look(self, Y: np.ndarray) -> None:
         sums, size = self.sums, np.abs(Y)
@@ -107,9 +121,9 @@ class OutputDigits(Statistic):
         found += [(float(np.sqrt(sums["binary"][o] / self.n)) * 2.0**-b, SHORT[b]) for b in SHORT if bits <= b][:1]
         for row, blur in enumerate(_BLURS[: 2 if bits <= SINGLE else 1]):
             decimals, figures = int(sums["decimals"][row, o]), int(sums["figures"][row, o])
-            if decimals <= MOST and blur * sums["largest"][o] * 10.0**decimals <= VACUOUS:
+            if decimals <= OPTIONS.most and blur * sums["largest"][o] * 10.0**decimals <= OPTIONS.vacuous:
                 found.append((10.0**-decimals, f"{decimals} decimal{'' if decimals == 1 else 's'}"))
-            if 0 < figures <= MOST and blur * 10.0**figures <= VACUOUS:
+            if 0 < figures <= OPTIONS.most and blur * 10.0**figures <= OPTIONS.vacuous:
                 step = float(np.sqrt(sums["decimal"][o] / self.n)) * 10.0**-figures
                 found.append((step, f"{figures} significant digit{'' if figures == 1 else 's'}"))
         return found
@@ -119,9 +133,9 @@ _BLURS = (2.0 ** (2 - DOUBLE), 2.0 ** (1 - SINGLE))  # what a float adds to a va
 
 
 def _needed(size: np.ndarray, blur: float, place: np.ndarray) -> np.ndarray:
-    """Return per output the fewest digits q with every |y| on the grid 10^(place − q), to blur·|y|; or MOST + 1."""
+    """Return per output the fewest digits q that put every |y| on the grid 10^(place − q), to blur·|y|; else more."""
     needed = np.zeros(size.shape[1])
-    for q in range(MOST, -1, -1):
+    for q in range(OPTIONS.most, -1, -1):
         with np.errstate(over="ignore", invalid="ignore"):
             scaled = size * 10.0 ** (q - place)
             off = ~(np.abs(scaled - np.rint(scaled)) <= blur * scaled)

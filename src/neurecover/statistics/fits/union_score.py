@@ -20,7 +20,7 @@ from scipy.special import log_ndtr
 
 from neurecover.statistics.base import Statistic, add_gram, by_root, row_sums, symmetric
 
-_LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)
+_LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)  # of the normal density
 _NEGLIGIBLE = 1e-14  # part of a sample in the score below which it is lost to rounding
 _FAR = 100.0  # from here on the error 10/m⁵ of the series is 1e-9 and falls
 
