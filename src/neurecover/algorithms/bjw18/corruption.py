@@ -17,9 +17,12 @@ from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.bjw18.aside import GROSS, set_aside
 from neurecover.algorithms.bjw18.common import as_estimate, kurtosis_notes, refuse_exact
 from neurecover.algorithms.bjw18.patterns import ExactWeights
+from neurecover.algorithms.bjw18.statements import incoherence
 from neurecover.algorithms.bjw18.tensor import exact_tensor
+from neurecover.certificate import Check
 from neurecover.data import ArraySource, Source, subsample
 from neurecover.exceptions import UnsolvableError
+from neurecover.models import Model
 from neurecover.results import Estimate
 from neurecover.search import Task
 from neurecover.tensors.robust import LowRankSparse, separate
@@ -76,6 +79,17 @@ def _run(call: Call) -> Estimate:
     return as_estimate(found.exact, (note, *found.notes), found)
 
 
+def _diagnose(network: Model, source: Source, rng: np.random.Generator) -> tuple[Check, ...]:
+    """How incoherent are the clean outputs, which is what tells them from sparse errors [BJW18, Theorem 14]?"""
+    X, _ = subsample(source, MAX_ROWS, int(rng.integers(2**31))).collect()
+    mu = incoherence(network(X))
+    sentence = (
+        f"The clean outputs are incoherent with μ = {mu:.3g}, 1 being the best: the larger, the fewer errors "
+        "Theorem 14 allows for."
+    )
+    return (Check("incoherence", True, mu, None, sentence),)
+
+
 ALGORITHM = Algorithm(
     name="sparse_noise",
     paper="BJW18, Section 8",
@@ -83,4 +97,5 @@ ALGORITHM = Algorithm(
     refuse=_refuse,
     run=_run,
     clean=set_aside,
+    diagnose=_diagnose,
 )

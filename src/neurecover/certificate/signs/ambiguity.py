@@ -3,7 +3,7 @@
 Where act(z) − act(−z) = m z (ReLU: m = 1), reversing units j in a set S, (w, b) → (−w, −b), changes the function
 by the affine function −m Σ_S A_j (w_j·x + b_j). Its constant goes into c, so the function is the same whenever
 
-    Σ_{j in S} A_j w_jᵀ = 0,                                                    [ATV21, Theorem 3.4, eq. 5]
+    Σ_{j in S} A_j w_jᵀ = 0,   and Σ_{j in S} A_j b_j = 0 where c is fixed,      [ATV21, Theorem 3.4, eq. 5]
 
 and no two rows of W being parallel this is all that the function leaves open but for the order and the scale of units.
 With a free affine term C the linear part goes into it, and the sign of every unit is a convention (`normal_form`).
@@ -46,8 +46,11 @@ class SignAmbiguities:
         return self.complete and len(self.signs) == 1
 
 
-def sign_ambiguities(network: Network, tolerance: float = 1e-9) -> SignAmbiguities:
+def sign_ambiguities(network: Network, tolerance: float = 1e-9, offset: bool = True) -> SignAmbiguities:
     """Find the ways to reverse units that do not change the function [ATV21, eq. 5].
+
+    offset says that c is free and takes up the constant. Without it, as in the paper's model f(x) = aᵀσ(Wx + b),
+    Σ_S A_j b_j = 0 is asked as well, and fewer ways are left.
 
     tolerance is relative to the size of the A_j w_jᵀ. A unit that is its own mirror image up to A and c (sigmoid, abs)
     is one unit either way and does not count; nor does one whose A_j w_jᵀ is zero, nor two opposite units of the same A
@@ -59,10 +62,11 @@ def sign_ambiguities(network: Network, tolerance: float = 1e-9) -> SignAmbiguiti
     flips, complete = np.zeros((1, len(live)), dtype=bool), True
     if m and len(live):
         A, W = network.A[:, live], network.W[live]
+        W = W if offset else np.column_stack([W, network.b[live]])
         # ‖Σ_S A_j w_jᵀ‖² = sᵀ M s ≥ λ_min(M), so that independent A_j w_jᵀ leave nothing to be searched.
         M = (A.T @ A) * (W @ W.T)
         if np.linalg.eigvalsh(M)[0] <= max(tolerance**2, ROUNDED) * np.trace(M):
-            nothing = np.zeros((network.n_outputs, network.n_inputs))
+            nothing = np.zeros((network.n_outputs, W.shape[1]))
             search = find_flips(A, W, nothing, m, tolerance, max_solutions=MAX_CHOICES)
             flips = search.flips[search.misfit <= tolerance]
             flips = flips[~_exchanged(network.take(live), flips, tolerance)]
