@@ -2,7 +2,8 @@
 
 Every row is a median over fresh seeds. `angle` is that of the worst unit to the nearest direction found, up to sign,
 π/2 where none is; `outputs` is the mean squared error on fresh inputs over the variance, of the network that comes out,
-1 where none does. Algorithm 1 of [ATV21] and Algorithm 5 of [BJW18] have no errors in their model: all units or none.
+1 where none does. Algorithms 1 to 3 of [ATV21] are made for exact tensors and under errors keep every unit twice: the
+directions converge, the output weights do not. Algorithms 3 and 5 of [BJW18] give all units exactly or none.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from neurecover.algorithms.atv21.coefficients import estimate_coefficients
 from neurecover.algorithms.atv21.printed import Printed
 from neurecover.algorithms.atv21.steps import algorithm_1
 from neurecover.algorithms.gklw19.learner import OURS, PAPER, Settings, learn
-from neurecover.data import ArraySource
+from neurecover.data import ArraySource, unwhiten
 from neurecover.exceptions import UnsolvableError
 from neurecover.experiment import Experiment, Row, Track, fresh_seeds, picture
 from neurecover.models import Model, Network
@@ -47,7 +48,8 @@ def _by_method(method: str, form: str, bias: bool = False) -> Run:
         found = estimate(X, Y, truth.n_hidden, method, form, truth.activation, bias=bias, random_state=seed)
         W = found.network.W if isinstance(found.network, Network) else np.zeros((0, X.shape[1]))
         if len(W) == 0 and found.starts:  # an exact method that could not go on has its rough directions
-            W = found.starts[0][:, : X.shape[1]]
+            assert found.whitening is not None
+            W = found.starts[0] @ found.whitening.matrix.T
         return W, found.network
 
     return run
@@ -55,12 +57,14 @@ def _by_method(method: str, form: str, bias: bool = False) -> Run:
 
 def _atv21(what: str) -> Run:
     def run(X: np.ndarray, Y: np.ndarray, truth: Network, seed: int) -> Answer:
-        details = estimate(X, Y, truth.n_hidden, "hermite", "paper", random_state=seed).details
+        found = estimate(X, Y, truth.n_hidden, "hermite", "paper", random_state=seed)
+        details, whitening = found.details, found.whitening
         assert isinstance(details, Printed)
+        assert whitening is not None
         if what == "algorithm 5":
-            return details.network.W, details.network
+            return details.units.W @ whitening.matrix.T, found.network
         fixed = details.full_rank
-        return details.units.W, fixed
+        return details.units.W @ whitening.matrix.T, None if fixed is None else unwhiten(fixed, whitening)
 
     return run
 
