@@ -22,7 +22,7 @@ from neurecover.tensors.packing import symmetric_power
 
 
 def hermite_coefficients(activation: str | Activation, b: ArrayLike, degree: int) -> NDArray[np.float64]:
-    """Return h_j(b) = E[act(g + b) He_j(g)], g ~ N(0, 1), j = 0 to `degree`: (degree + 1, *b.shape).
+    """Return h_j(b) = E[act(g + b) He_j(g)], g ~ N(0, 1), j = 0 to `degree`, along the first axis.
 
     For relu h_0 = b Φ(b) + φ(b), h_1 = Φ(b), and h_j = (−1)^j He_{j−2}(b) φ(b) from 2 on [ATV21, Lemma 3.5].
     """
