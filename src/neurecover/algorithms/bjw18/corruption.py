@@ -28,6 +28,7 @@ from neurecover.search import Task
 from neurecover.tensors.robust import LowRankSparse, separate
 
 MAX_ROWS = 10_000  # the pursuit holds about eight arrays of that many samples
+MOST_OF_ROW = 0.5  # share of corrupted entries beyond which a row has no majority to go by
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,8 @@ def sparse_noise(source: Source, k: int | None, activation: Activation, rng: np.
         )
     if parts.rank > X.shape[1]:
         raise UnsolvableError(f"the clean outputs have rank {parts.rank}, more than the {X.shape[1]} inputs")
-    known = ~parts.mask.all(axis=1)
+    # A row of which most entries look corrupted has been judged by the wrong ones; the network judges them below.
+    known = parts.mask.mean(axis=1) <= MOST_OF_ROW
     exact = exact_tensor(ArraySource(X[known], parts.L[known]), parts.rank, activation, rng)
     # The network judges every entry by itself, also in rows of which too few are clean for their neighbours to judge.
     scale = float(np.sqrt(np.mean(parts.L[known] ** 2)))
