@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from neurecover import Network, Plan, recover, samples_needed
+from neurecover import Network, Plan, estimate, recover, samples_needed
 from neurecover.matching import compare
 from neurecover.planning import unit_variances
 from neurecover.simulate import sample, teacher
@@ -87,3 +87,20 @@ def test_typical_sizes_and_bad_input() -> None:
     for wrong in ({}, {"n_inputs": 3}, {"noise": -1.0}, {"noise": np.nan}, {"error": 0.0}):
         with pytest.raises(ValueError, match="Got"):
             samples_needed(**wrong)  # type: ignore[arg-type]
+
+
+def test_the_plan_of_an_estimate_is_measured() -> None:
+    """The error at the planned number of samples, on fresh ones, is the one wanted, within a factor of three."""
+    truth = teacher(3, 2, random_state=5)
+    plan = samples_needed(truth, method="hermite", error=0.05, random_state=0)
+    assert len(plan.curve) >= 1
+    assert plan.curve[-1][1] <= 0.05
+    assert "Lemma 5.2" in next(iter(plan.bounds))
+    errors = []
+    for seed in range(5):
+        X, Y = sample(truth, plan.n_samples, random_state=seed)
+        found = estimate(X, Y, 2, method="hermite", random_state=seed).network
+        errors.append(np.inf if found is None else compare(found, truth).weight_error)
+    assert np.median(errors) < 0.15
+    with pytest.raises(ValueError, match="without biases"):
+        samples_needed(truth, method="exact_tensor", error=0.1, random_state=0)

@@ -6,6 +6,18 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from neurecover import simulate
     from neurecover.algorithms import methods
+    from neurecover.algorithms.atv21.tensors import (
+        hermite_coefficients,
+        hermite_tensors,
+        power_singular_value,
+        units_from_tensors,
+    )
+    from neurecover.algorithms.bjw18.statements import (
+        halfspace_direction,
+        halfspace_error_bound,
+        incoherence,
+        least_share,
+    )
     from neurecover.algorithms.gklw19.distinguishing import distinguishing_matrix
     from neurecover.certificate import Certificate, Check, Verification, sign_ambiguities, verify
     from neurecover.data import endpoint, open, oracle
@@ -24,6 +36,18 @@ __version__ = "0.1.0"
 # Where each public name lives; a room is loaded when one of its names is asked for.
 _ROOMS = {
     "neurecover.algorithms": ("methods",),
+    "neurecover.algorithms.atv21.tensors": (
+        "hermite_coefficients",
+        "hermite_tensors",
+        "power_singular_value",
+        "units_from_tensors",
+    ),
+    "neurecover.algorithms.bjw18.statements": (
+        "halfspace_direction",
+        "halfspace_error_bound",
+        "incoherence",
+        "least_share",
+    ),
     "neurecover.algorithms.gklw19.distinguishing": ("distinguishing_matrix",),
     "neurecover.certificate": ("Certificate", "Check", "Verification", "sign_ambiguities", "verify"),
     "neurecover.data": ("endpoint", "open", "oracle"),
@@ -60,16 +84,24 @@ __all__ = [
     "endpoint",
     "estimate",
     "extract",
+    "halfspace_direction",
+    "halfspace_error_bound",
+    "hermite_coefficients",
+    "hermite_tensors",
+    "incoherence",
+    "least_share",
     "load",
     "methods",
     "open",
     "oracle",
     "population_risk",
+    "power_singular_value",
     "recover",
     "recover_lowest_layer",
     "samples_needed",
     "sign_ambiguities",
     "simulate",
+    "units_from_tensors",
     "verify",
 ]
 

@@ -9,20 +9,26 @@ normal form then has E‖δw‖² = (σ²/n) tr(P F⁻¹ P), P = I − w wᵀ, s
 Without noise recovery is exact or it is not. What that takes is measured: so many equations per parameter
 (`neurecover bench finisher`, docs/results/finisher.csv), and for every unit more samples on either side of its kink
 than it has weights, the number of which is binomial.
+
+An algorithm's own estimate, before any fit, needs more. The papers give polynomials without constants, so its error is
+measured: on samples simulated from the network, four times as many each time, until it is the one wanted.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
+from neurecover.algorithms.atv21.printed import least_ell
 from neurecover.certificate import CertificateOptions
 from neurecover.certificate.information.matrix import Information
+from neurecover.matching import compare
 from neurecover.models import Network
+from neurecover.pipeline import estimate
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.results import in_columns
-from neurecover.simulate import distribution, teacher
+from neurecover.simulate import distribution, sample, teacher
 from neurecover.simulate.inputs import Distribution
 from neurecover.statistics import InformationSums
 
@@ -38,6 +44,8 @@ class PlanOptions:
     found: float = 11.0  # with the width to be found, 10.8 in 95 of 100
     draws: int = 9  # networks of typical sizes, whose median is the answer
     rows: int = 20_000  # inputs on which the information is taken, or a hundred per parameter
+    pilots: tuple[int, ...] = tuple(4**i for i in range(4, 11))  # samples at which a method is tried, to a million
+    pilot_draws: int = 3  # runs whose median is the error at a number of samples
 
 
 OPTIONS = PlanOptions()
@@ -48,6 +56,8 @@ class Plan:
     """`n_samples` is the answer, and `because` says which of its needs decides; `needs` has the number for each.
 
     error is the root mean square of ‖ŵ − w‖ to be expected of the worst unit with so many samples, 0.0 without noise.
+    For a method, `curve` has the median error of its estimate at every number of samples that was tried, and `bounds`
+    what its paper asks for with every constant at one, which decides nothing.
     """
 
     n_samples: int
@@ -55,6 +65,8 @@ class Plan:
     noise: float
     n_parameters: int
     needs: dict[str, int]
+    curve: tuple[tuple[int, float], ...] = ()
+    bounds: dict[str, float] = field(default_factory=dict)
 
     @property
     def because(self) -> str:
@@ -68,6 +80,8 @@ class Plan:
             ("error", f"{expected}, noise {self.noise:g}"),
         ]
         needs = sorted(self.needs.items(), key=lambda need: -need[1])
+        rows += [("measured" if i == 0 else "", f"{error:.2g} with {n:,}") for i, (n, error) in enumerate(self.curve)]
+        rows += [("bound", f"{n:.2g}: {what}") for what, n in self.bounds.items()]
         return rows + [("because" if i == 0 else "", f"{n:,}: {what}") for i, (what, n) in enumerate(needs)]
 
     def summary(self) -> str:
@@ -86,6 +100,8 @@ def samples_needed(
     error: float | None = None,
     inputs: str | Distribution = "gaussian",
     told: bool = True,
+    method: str | None = None,
+    form: str = "best",
     random_state: RandomStateLike = None,
 ) -> Plan:
     """Say how many samples recovery takes: of the network given, or of typical ones of a size.
@@ -98,6 +114,8 @@ def samples_needed(
     error : the wanted root mean square of ‖ŵ − w‖ for the worst unit row; None for what a `statistical` verdict takes.
     inputs : the distribution of the inputs, by name or as a callable (rng, n, d) → (n, d).
     told : whether recovery will be told the number of units.
+    method, form : plan for that algorithm's own estimate instead, as `estimate` returns it; None for `recover`. Its
+        error is measured on simulated samples, which takes a few runs of the algorithm.
     random_state : of the networks and inputs on which the information is taken.
     """
     if not (np.isfinite(noise) and noise >= 0.0):
@@ -105,6 +123,12 @@ def samples_needed(
     if error is not None and not (np.isfinite(error) and error > 0.0):
         raise ValueError(f"error needs to be a number above 0. Got {error!r} instead.")
     rng = as_generator(random_state, "samples_needed")
+    if method is not None:
+        if network is None and n_inputs is not None and n_hidden is not None:
+            network = teacher(n_inputs, n_hidden, n_outputs, bias=0.7 * bias, random_state=rng)
+        if network is None:
+            raise ValueError("samples_needed needs a network, or n_inputs and n_hidden. Got neither.")
+        return _plan_estimate(network, method, form, bias, noise, error, distribution(inputs), rng)
     if network is not None:
         return _plan(network, bias, noise, error, distribution(inputs), told, rng)
     if n_inputs is None or n_hidden is None:
@@ -150,6 +174,87 @@ def _plan(
     n = max(needs.values())
     expected = noise * np.sqrt(worst / n) if noise > 0.0 else 0.0
     return Plan(n, float(expected), float(noise), free, needs)
+
+
+def _plan_estimate(
+    network: Network,
+    method: str,
+    form: str,
+    bias: bool,
+    noise: float,
+    error: float | None,
+    inputs: Distribution,
+    rng: np.random.Generator,
+) -> Plan:
+    """Measure the error of an estimate at n = 4⁴, 4⁵, … until it is the one wanted, and interpolate."""
+    k, wanted = network.n_hidden, LIMITS.wide if error is None else error
+    free = network.n_parameters - k - (0 if bias else k + network.n_outputs)
+    curve: list[tuple[int, float]] = []
+    for n in OPTIONS.pilots:
+        if n * network.n_outputs <= free:
+            continue
+        errors = [_estimate_error(network, method, form, bias, noise, inputs, n, rng) for _ in range(OPTIONS.pilot_draws)]
+        curve.append((n, float(np.median(errors))))
+        if curve[-1][1] <= wanted:
+            break
+    n, what = _reach(curve, wanted, f"{method} ({form})")
+    return Plan(n, wanted, float(noise), free, {what: n}, tuple(curve), _bounds(network, method, wanted))
+
+
+def _estimate_error(
+    network: Network,
+    method: str,
+    form: str,
+    bias: bool,
+    noise: float,
+    inputs: Distribution,
+    n: int,
+    rng: np.random.Generator,
+) -> float:
+    """Return ‖ŵ − w‖ of the worst unit in one run on simulated samples, ∞ where a unit is not found."""
+    X, Y = sample(network, n, inputs=inputs, noise=noise, random_state=rng)
+    act = network.activation
+    found = estimate(X, Y, network.n_hidden, method, form, act, bias=bias, random_state=rng)
+    if found.network is None and found.seconds == 0.0:  # refused before it was run
+        raise ValueError(found.notes[0])
+    if not isinstance(found.network, Network):
+        return np.inf
+    c = compare(found.network, network)
+    return np.inf if c.unmatched[1] else float(c.weight_error)
+
+
+def _reach(curve: list[tuple[int, float]], wanted: float, name: str) -> tuple[int, str]:
+    """Return the n at which a measured curve reaches the error, and how that is known.
+
+    Between two sizes log n is interpolated in log error; beyond the last the error falls as 1/√n.
+    """
+    n, last = curve[-1]
+    if last <= wanted:
+        before, above = curve[-2] if len(curve) > 1 else (n, last)
+        if np.isfinite(above) and above > wanted >= last > 0.0:
+            share = np.log(above / wanted) / np.log(above / last)
+            n = _ceil(before * (n / before) ** share)
+        return n, f"{name} reaches an error of {wanted:g}, measured"
+    if not np.isfinite(last):
+        raise ValueError(
+            f"{name} finds no such network from {n:,} simulated samples: its assumptions do not hold, or it takes "
+            "more. "
+            "Plan for another method."
+        )
+    return _ceil(n * (last / wanted) ** 2), f"{name} would reach an error of {wanted:g} if it goes on falling as 1/√n"
+
+
+def _bounds(network: Network, method: str, error: float) -> dict[str, float]:
+    """Return the sample size of the paper's own statement, every constant and logarithm at one, where it has one."""
+    k, d = network.W.shape
+    if method == "hermite":
+        ell, B = least_ell(k, d), max(float(np.abs(network.A).max()), float(np.abs(network.b).max()), 1.0)
+        what = f"d^(2ℓ + 2) m² B⁴/η² of [ATV21, Lemma 5.2], ℓ = {ell}, B = {B:.2g}, η = {error:g}"
+        return {what: d ** (2 * ell + 2) * k**2 * B**4 / error**2}
+    if method == "one_sparse":
+        kappa = float(np.linalg.cond(network.W))
+        return {f"d κ^k log k of [BJW18, Lemma 21], κ = {kappa:.2g}": d * kappa**k * np.log(max(k, 2))}
+    return {}
 
 
 def _per_parameter(network: Network, told: bool) -> float:

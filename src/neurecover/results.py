@@ -16,6 +16,7 @@ import numpy as np
 from neurecover import inference
 from neurecover.activations import Activation
 from neurecover.certificate import Certificate, Check, Likelihood, ParameterArrays, advice
+from neurecover.data import Whitening
 from neurecover.excerpt import Excerpt
 from neurecover.models import Composite, Model, from_arrays, read_npz, write_npz
 
@@ -44,8 +45,9 @@ class Estimate:
     """An algorithm's own answer, before any refinement: a network, or None, and sentences with its figures.
 
     `details` is the algorithm's own record, a frozen dataclass with named fields: tensors, spectra, masks, ratios, as
-    far as it has them, in whitened coordinates (zero mean, unit covariance). `starts` are further hidden weights (m, D)
-    worth a descent each, in the same coordinates.
+    far as it has them, in whitened coordinates z (zero mean, unit covariance). `starts` are further hidden weights (m,
+    D) worth a descent each, in the same coordinates. `whitening` is the way to them: z = (x − mean) matrix, so that
+    W_x = W_z matrixᵀ; None where the samples were taken as they are.
     """
 
     network: Model | None
@@ -55,6 +57,7 @@ class Estimate:
     method: str = ""
     form: str = "best"
     seconds: float = 0.0
+    whitening: Whitening | None = field(default=None, repr=False)
 
     def rows(self) -> list[tuple[str, str]]:
         """Return the summary as pairs of a label, empty if a row continues the one before, and a text."""

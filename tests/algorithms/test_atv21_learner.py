@@ -320,3 +320,21 @@ def test_recovery_says_whether_the_inputs_are_gaussian() -> None:
         X, Y = sample(truth, 4_000, inputs=inputs, random_state=1)
         checks = recover(X, Y, 2, method="hermite", random_state=0).certificate.checks
         assert [check.passed for check in checks if check.name == "Gaussian inputs"] == [gaussian]
+
+
+def test_errors_of_the_directions_are_those_that_are_stated() -> None:
+    """The root mean square over 24 units of ‖δw‖ over its standard error: one, give or take a factor of two."""
+    ratios = []
+    for seed in range(8):
+        truth = teacher(3, 3, random_state=40 + seed)
+        X, Y = sample(truth, 10_000, noise=0.2, random_state=seed)
+        e = estimate(X, Y, 3, method="hermite", random_state=seed)
+        found = e.details
+        if len(found.fit.W) < 3:
+            continue
+        W = found.rows(np.column_stack([found.fit.W, found.fit.b]), bias=False) @ e.whitening.matrix.T
+        W, true = (V / np.linalg.norm(V, axis=1, keepdims=True) for V in (W, truth.W))
+        gaps = np.minimum(*(np.linalg.norm(W[:, None] + sign * true, axis=2).min(axis=1) for sign in (1.0, -1.0)))
+        ratios += list(gaps / found.direction_errors)
+    assert len(ratios) >= 15
+    assert 0.5 < np.sqrt(np.mean(np.square(ratios))) < 2.0

@@ -79,6 +79,8 @@ def plan(
     distribution: Annotated[str, typer.Option(help=f"Inputs: {', '.join(NAMES)}; or student(5).")] = "gaussian",
     no_bias: NoBias = False,
     not_told: Annotated[bool, typer.Option("--not-told", help="The number of units is to be found.")] = False,
+    method: Annotated[str | None, typer.Option(help="Plan for this method's own estimate, which is measured.")] = None,
+    form: Annotated[str, typer.Option(help="The form of the method: best, paper or practice.")] = "best",
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
@@ -88,6 +90,7 @@ def plan(
     Examples:
       neurecover plan --inputs 6 --hidden 4 --noise 0.1 --error 0.05
       neurecover plan truth.npz --noise 0.1
+      neurecover plan --inputs 5 --hidden 5 --method hermite --error 0.05
     """
     like = None if network is None else load_network(network)
     if like is not None and not isinstance(like, nr.Network):
@@ -109,6 +112,8 @@ def plan(
             error=error,
             inputs=distribution,
             told=not not_told,
+            method=method,
+            form=form,
             random_state=seed,
         )
     if json:

@@ -331,7 +331,10 @@ def in_input_units(model: Model, prepared: Prepared, certificate: Certificate) -
 
 def estimate_in_input_units(found: Estimate | None, prepared: Prepared) -> Estimate | None:
     """Return the estimate with its network, if it has one, in the units of the inputs."""
-    if found is None or found.network is None:
+    if found is None:
+        return None
+    found = replace(found, whitening=prepared.whitening)
+    if found.network is None:
         return found
     return replace(found, network=unwhiten(found.network, prepared.whitening).normal_form())
 

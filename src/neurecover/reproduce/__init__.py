@@ -14,6 +14,7 @@ MODULES = (
     "bjw18_noise",
     "gp18",
     "gp18_structure",
+    "printed_forms",
     "gp18_layers",
 )
 

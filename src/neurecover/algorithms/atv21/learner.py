@@ -23,6 +23,7 @@ from neurecover.algorithms.atv21.coefficients import (
     gaussian_test,
     low_coefficients,
 )
+from neurecover.algorithms.atv21.errors import direction_errors
 from neurecover.algorithms.atv21.looks import MOST_FEATURES, looks, sharper_coefficients
 from neurecover.algorithms.atv21.printed import PrintedOptions, learn_as_printed
 from neurecover.algorithms.atv21.search import usable_orders
@@ -60,6 +61,12 @@ class Found:
     coefficients: Coefficients
     whitening: Whitening
     looks: int = 0
+    bias: bool = True
+
+    @property
+    def direction_errors(self) -> np.ndarray:
+        """√E‖δw‖² (k,) of the units of `fit`, rows at unit length in whitened coordinates, within their span."""
+        return direction_errors(self.fit, self.coefficients, self.network.activation, self.bias)
 
     def rows(self, units: np.ndarray, bias: bool) -> np.ndarray:
         """Units (w, b) in the r dimensions of the fit, (m, r + 1), in the coordinates of the samples."""
@@ -108,7 +115,7 @@ def learn(
         network = output_weights(white, _in_whole(fit, basis), activation, affine=fit.affine, bias=bias)
     W, b = _in_inputs(network.W, network.b, whitening)
     network = Network(W, b, network.A, network.c, activation)
-    return Found(network, fit, basis, found_span, coefficients, whitening, n_looks)
+    return Found(network, fit, basis, found_span, coefficients, whitening, n_looks, bias)
 
 
 def output_weights(

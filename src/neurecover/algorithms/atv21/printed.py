@@ -143,8 +143,10 @@ def learn_as_printed(
     units = printed_units(c, tensors, ell, activation, rng, m, options)
     network = algorithm_5(second, units, activation, m, options)
     full_rank = None
-    if ell == 1 and 0 < len(units.W) <= d:
-        fixed = algorithm_6(units, tensors[1])
+    if ell == 1 and len(units.W):
+        # Algorithm 6 speaks of m units: of more, the strongest, which come first.
+        of_m = units if len(units.W) <= m else recover_scalars(units.W[:m], tensors, 1, activation)
+        fixed = algorithm_6(of_m, tensors[1])
         full_rank = Network(fixed.W, fixed.b, fixed.A, None, activation)
     return Printed(network, units, c, ell, full_rank)
 

@@ -77,7 +77,7 @@ def units_of_rank(n_hidden: int | None, Y: np.ndarray) -> int:
 def refuse_exact(name: str, task: Task) -> str | None:
     """What every exact method needs: no bias, a rectified activation, k ≤ min(d, p)."""
     if task.bias:
-        return f"{name} is for networks without biases: pass bias=False."
+        return f"{name} is for networks without biases: pass bias=False (--no-bias)."
     if not task.activation.rectified:
         return f"{name} needs an activation that is zero for z ≤ 0 and injective above. Got {task.activation} instead."
     k = task.n_hidden

@@ -17,14 +17,18 @@ from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.bjw18.aside import GROSS, set_aside
 from neurecover.algorithms.bjw18.common import as_estimate, kurtosis_notes, refuse_exact
 from neurecover.algorithms.bjw18.patterns import ExactWeights
+from neurecover.algorithms.bjw18.statements import incoherence
 from neurecover.algorithms.bjw18.tensor import exact_tensor
+from neurecover.certificate import Check
 from neurecover.data import ArraySource, Source, subsample
 from neurecover.exceptions import UnsolvableError
+from neurecover.models import Model
 from neurecover.results import Estimate
 from neurecover.search import Task
 from neurecover.tensors.robust import LowRankSparse, separate
 
 MAX_ROWS = 10_000  # the pursuit holds about eight arrays of that many samples
+MOST_OF_ROW = 0.5  # share of corrupted entries beyond which a row has no majority to go by
 
 
 @dataclass(frozen=True)
@@ -51,7 +55,8 @@ def sparse_noise(source: Source, k: int | None, activation: Activation, rng: np.
         )
     if parts.rank > X.shape[1]:
         raise UnsolvableError(f"the clean outputs have rank {parts.rank}, more than the {X.shape[1]} inputs")
-    known = ~parts.mask.all(axis=1)
+    # A row of which most entries look corrupted has been judged by the wrong ones; the network judges them below.
+    known = parts.mask.mean(axis=1) <= MOST_OF_ROW
     exact = exact_tensor(ArraySource(X[known], parts.L[known]), parts.rank, activation, rng)
     # The network judges every entry by itself, also in rows of which too few are clean for their neighbours to judge.
     scale = float(np.sqrt(np.mean(parts.L[known] ** 2)))
@@ -76,6 +81,17 @@ def _run(call: Call) -> Estimate:
     return as_estimate(found.exact, (note, *found.notes), found)
 
 
+def _diagnose(network: Model, source: Source, rng: np.random.Generator) -> tuple[Check, ...]:
+    """How incoherent are the clean outputs, which is what tells them from sparse errors [BJW18, Theorem 14]?"""
+    X, _ = subsample(source, MAX_ROWS, int(rng.integers(2**31))).collect()
+    mu = incoherence(network(X))
+    sentence = (
+        f"The clean outputs are incoherent with μ = {mu:.3g}, 1 being the best: the larger, the fewer errors "
+        "Theorem 14 allows for."
+    )
+    return (Check("incoherence", True, mu, None, sentence),)
+
+
 ALGORITHM = Algorithm(
     name="sparse_noise",
     paper="BJW18, Section 8",
@@ -83,4 +99,5 @@ ALGORITHM = Algorithm(
     refuse=_refuse,
     run=_run,
     clean=set_aside,
+    diagnose=_diagnose,
 )

@@ -31,8 +31,11 @@ import numpy as np
 from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.bjw18.common import units_of_rank
 from neurecover.algorithms.bjw18.patterns import EXACT_RESIDUAL, output_span
+from neurecover.algorithms.bjw18.statements import least_share
+from neurecover.certificate import Check
+from neurecover.data import Source
 from neurecover.exceptions import UnsolvableError
-from neurecover.models import Network
+from neurecover.models import Model, Network
 from neurecover.results import Estimate
 from neurecover.search import Task
 
@@ -41,6 +44,7 @@ SECONDS_PER_RAY = 2e-5  # and per hundred samples (measured)
 MAX_FACES = 20_000
 MAX_CHECKED = 200  # patterns looked at for other networks that fit
 MAX_SYSTEMS = 20_000  # of Lemma 1 in the printed form; each pattern then takes up to 2n programs
+DELTA = 0.05  # the probability of failure in the check of Corollary 1
 BATCH = 4_096
 ZERO = 1e-9  # of Q z, whose entries have mean square one
 
@@ -294,7 +298,7 @@ def _null_space(M: np.ndarray) -> np.ndarray:
 
 def _refuse(task: Task) -> str | None:
     if task.bias:
-        return "sign_patterns is for networks without biases: pass bias=False."
+        return "sign_patterns is for networks without biases: pass bias=False (--no-bias)."
     if str(task.activation) != "relu":
         return f"sign_patterns needs relu: its programs are linear only then. Got {task.activation} instead."
     k = task.n_hidden
@@ -352,6 +356,15 @@ def _as_printed(X: np.ndarray, Y: np.ndarray, k: int) -> Estimate:
     return Estimate(search.network if search.exact else None, (note,), details=search)
 
 
+def _diagnose(network: Model, source: Source, rng: np.random.Generator) -> tuple[Check, ...]:
+    """Does every halfspace hold as many inputs as [BJW18, Corollary 1] asks for?"""
+    X, _ = source.collect()
+    k = sum(len(W) for W in network.hidden_weights)
+    share, wanted = least_share(X, rng), k * np.log(1.0 / DELTA) / len(X)
+    sentence = f"Some halfspace holds {share:.1%} of the inputs or fewer; Corollary 1 asks for about {wanted:.1%}."
+    return (Check("every halfspace", share >= wanted, share, wanted, sentence),)
+
+
 ALGORITHM = Algorithm(
     name="sign_patterns",
     paper="BJW18, Algorithms 1 and 2",
@@ -359,4 +372,5 @@ ALGORITHM = Algorithm(
     refuse=_refuse,
     run=_run,
     forms=(BEST, PAPER),
+    diagnose=_diagnose,
 )

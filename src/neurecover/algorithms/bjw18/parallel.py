@@ -229,7 +229,7 @@ def _close(p: np.ndarray, q: np.ndarray) -> bool:
 
 def _refuse(task: Task) -> str | None:
     if task.bias:
-        return "one_sparse is for networks without biases: pass bias=False."
+        return "one_sparse is for networks without biases: pass bias=False (--no-bias)."
     if not task.activation.rectified or task.activation.homogeneity is None:
         return f"one_sparse needs relu or a power of it. Got {task.activation} instead."
     if task.n_outputs == 1 and task.n_hidden is not None and task.n_hidden > 2:

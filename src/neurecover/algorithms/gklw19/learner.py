@@ -199,7 +199,7 @@ def _descend_hidden(source: Source, student: Student) -> Student:
 
 def _refuse(task: Task) -> str | None:
     if task.bias:
-        return "symmetric is for networks without biases: give bias=False, or use another method."
+        return "symmetric is for networks without biases: give bias=False (--no-bias), or use another method."
     if gains(task.activation) is None:
         return (
             f"symmetric needs act(z) = h z + g |z|, h and g not 0: relu or leaky_relu. Got {task.activation} instead."

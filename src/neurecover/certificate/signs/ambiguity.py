@@ -3,7 +3,7 @@
 Where act(z) − act(−z) = m z (ReLU: m = 1), reversing units j in a set S, (w, b) → (−w, −b), changes the function
 by the affine function −m Σ_S A_j (w_j·x + b_j). Its constant goes into c, so the function is the same whenever
 
-    Σ_{j in S} A_j w_jᵀ = 0,                                                    [ATV21, Theorem 3.4, eq. 5]
+    Σ_{j in S} A_j w_jᵀ = 0,   and Σ_{j in S} A_j b_j = 0 where c is fixed,      [ATV21, Theorem 3.4, eq. 5]
 
 and no two rows of W being parallel this is all that the function leaves open but for the order and the scale of units.
 With a free affine term C the linear part goes into it, and the sign of every unit is a convention (`normal_form`).
@@ -43,8 +43,13 @@ class SignAmbiguities:
         return self.complete and len(self.signs) == 1
 
 
-def sign_ambiguities(network: Network, tolerance: float = 1e-9, most: int = 4_096) -> SignAmbiguities:
+def sign_ambiguities(
+    network: Network, tolerance: float = 1e-9, most: int = 4_096, offset: bool = True
+) -> SignAmbiguities:
     """Find the ways to reverse units that do not change the function [ATV21, eq. 5].
+
+    offset says that c is free and takes up the constant. Without it, as in the paper's model f(x) = aᵀσ(Wx + b),
+    Σ_S A_j b_j = 0 is asked as well, and fewer ways are left.
 
     tolerance is relative to the size of the A_j w_jᵀ, and up to `most` ways are listed. Some ways do not count: to turn
     a unit that is its own mirror image up to A and c (sigmoid, abs), or whose A_j w_jᵀ is zero; to let two opposite
@@ -56,11 +61,12 @@ def sign_ambiguities(network: Network, tolerance: float = 1e-9, most: int = 4_09
     flips, complete = np.zeros((1, len(live)), dtype=bool), True
     if m and len(live):
         A, W = network.A[:, live], network.W[live]
+        W = W if offset else np.column_stack([W, network.b[live]])
         # ‖Σ_S A_j w_jᵀ‖² = sᵀ M s ≥ λ_min(M), so that independent A_j w_jᵀ leave nothing to be searched. λ_min is known
         # to the rounding of the trace, ε tr M for every one of k units; 1e-12 of it is well above.
         M = (A.T @ A) * (W @ W.T)
         if np.linalg.eigvalsh(M)[0] <= max(tolerance**2, 1e-12) * np.trace(M):
-            nothing = np.zeros((network.n_outputs, network.n_inputs))
+            nothing = np.zeros((network.n_outputs, W.shape[1]))
             search = find_flips(A, W, nothing, m, tolerance, max_solutions=most)
             flips = search.flips[search.misfit <= tolerance]
             flips = flips[~_exchanged(network.take(live), flips, tolerance)]
