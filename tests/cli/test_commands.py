@@ -103,6 +103,10 @@ def test_the_examples_of_every_help_run(run: Run) -> None:
     np.savetxt("table.csv", np.column_stack([X, Y]), delimiter=",", header="a,b,c,y", comments="", fmt="%.17g")
     counted = np.column_stack([X, Y, np.arange(len(X)) % 3 + 1.0])
     np.savetxt("counted.csv", counted, delimiter=",", header="a,b,c,y,w", comments="", fmt="%.17g")
+    rng = np.random.default_rng(0)
+    dose = rng.uniform(0.0, 10.0, 200)
+    response = 1.0 + 0.5 * dose + 2.0 * np.maximum(dose - 4.0, 0.0) + rng.standard_normal(200)
+    np.savetxt("data.csv", np.column_stack([dose, response]), delimiter=",", header="dose,response", comments="")
     small_teacher().save("truth.npz")
     small_teacher().to_onnx("model.onnx")
     for command in COMMANDS:
