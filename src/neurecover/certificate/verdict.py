@@ -74,6 +74,7 @@ NEEDS_OF_SEGMENTS = {
 ALWAYS_SAID = (
     "segments",
     "straight line",
+    "outliers",
     "rounding",
     "digits",
     "noise",

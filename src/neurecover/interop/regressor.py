@@ -45,6 +45,9 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
     depth : int, default=1
         The number of hidden layers, if `n_hidden` does not say it.
 
+    loss : {"squared", "huber", "tukey"}, default="squared"
+        What is made least; the robust ones bound the influence of outliers.
+
     time_budget : float or None, default=None
         Seconds after which no new work is started. With a budget, two fits with the same seed may differ.
 
@@ -110,6 +113,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "bias": ["boolean"],
         "affine": ["boolean", StrOptions({"auto"})],
         "depth": [Interval(Integral, 1, None, closed="left")],
+        "loss": [StrOptions({"squared", "huber", "tukey"})],
         "time_budget": [Interval(Real, 0, None, closed="left"), None],
         "random_state": ["random_state", np.random.Generator],
     }
@@ -124,6 +128,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         depth: int = 1,
         time_budget: float | None = None,
         random_state: Any = None,
+        loss: str = "squared",
     ) -> None:
         self.n_hidden = n_hidden
         self.method = method
@@ -133,6 +138,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.depth = depth
         self.time_budget = time_budget
         self.random_state = random_state
+        self.loss = loss
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -168,7 +174,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         X, y = as_dense(X), as_dense(y)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        names = ("n_hidden", "method", "activation", "bias", "affine", "depth", "time_budget", "random_state")
+        names = ("n_hidden", "method", "activation", "bias", "affine", "depth", "time_budget", "random_state", "loss")
         options = {name: getattr(self, name) for name in names}
         self.recovery_ = recover(X, y, **options, sample_weight=sample_weight)
         self.network_, self.certificate_ = self.recovery_.network, self.recovery_.certificate
