@@ -58,6 +58,7 @@ from neurecover.random import RandomStateLike
 from neurecover.results import Estimate, Recovery, Stage
 from neurecover.search import SearchOptions, Task
 from neurecover.search.gates import columns
+from neurecover.search.kink_grid import grid_start
 from neurecover.search.network import Found, polish, search_network
 from neurecover.search.race import n_weights
 from neurecover.solve import Deadline
@@ -339,14 +340,16 @@ def _search_and_polish(prepared: Prepared, task: Task, starts: Iterable[np.ndarr
     run.report("search", np.nan)
 
     def search() -> Found:
+        grid = None if prepared.stream is not None else grid_start(*sample.collect(), task)
+        given = starts if grid is None else chain([grid], starts)
         rare = (
             None
             if prepared.stream is not None or task.depth > 1 or task.affine
             else columns.start(prepared, task, run.rng, deadline)
         )
         if rare is None:
-            return search_network(sample, task.on(sample.count()), run.rng, deadline, starts, report)
-        first = chain([rare.units], starts)
+            return search_network(sample, task.on(sample.count()), run.rng, deadline, given, report)
+        first = chain([rare.units], given)
         return search_network(sample, task.on(sample.count()), run.rng, deadline, first, report, rare.draw)
 
     found = resume_search(run, task.activation, search)
