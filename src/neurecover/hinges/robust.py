@@ -1,4 +1,4 @@
-"""Robust losses for broken lines, by the pseudo-values of `pipeline.robust`: least squares on these is the M-estimate."""
+"""Robust losses for broken lines: least squares on the pseudo-values of `pipeline.robust` is the M-estimate."""
 
 from __future__ import annotations
 

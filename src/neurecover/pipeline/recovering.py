@@ -59,7 +59,7 @@ from neurecover.results import Estimate, Recovery, Stage
 from neurecover.search import SearchOptions, Task
 from neurecover.search.gates import columns
 from neurecover.search.kink_grid import grid_start
-from neurecover.search.network import Found, polish, search_network
+from neurecover.search.network import Found, fit_network, fitted, polish, search_network
 from neurecover.search.race import n_weights
 from neurecover.solve import Deadline
 from neurecover.statistics import Residuals
@@ -378,10 +378,25 @@ def _search_and_polish(prepared: Prepared, task: Task, starts: Iterable[np.ndarr
         width = sum(len(W) for W in found.network.hidden_weights)
         residuals = reduce(prepared.judges, Residuals(found.network, task.n_outputs, width, prepared.output_mean))
         final = polish(prepared.samples, found, task, deadline)
+        final = _no_worse_than_grid(prepared.samples, final, task, deadline)
         final = _refit_unweighted(prepared.samples, final, task, deadline)
     passes = f" after {run.passes.made} {'pass' if run.passes.made == 1 else 'passes'}" if run.passes.made else ""
     clock.stage("last fit", f"{_residual(final)} on all {prepared.moments.n} samples{passes}")
     return _Fitted(final, residuals, prepared, found.network)
+
+
+def _no_worse_than_grid(samples: Source, found: Found, task: Task, deadline: Deadline) -> Found:
+    """Return the fit to all samples from the kinks of their grid, beside an affine term, if it is the better one.
+
+    Σr² has a dent at every sample that a kink passes, so that the samples which were held out may move the best one.
+    """
+    grid = grid_start(*samples.collect(), task) if task.affine and not found.exact and task.n_inputs <= 2 else None
+    if grid is None:
+        return found
+    d, p = task.n_inputs, task.n_outputs
+    start = Network(grid[:, :d], grid[:, d], np.zeros((p, len(grid))), None, task.activation, C=np.zeros((p, d)))
+    fit = fit_network(samples, start, task.bias, deadline)
+    return fitted(found, fit) if fit.rss < found.rss else found
 
 
 def _refit_unweighted(samples: Source, final: Found, task: Task, deadline: Deadline) -> Found:
