@@ -131,7 +131,7 @@ UNSOLVABLE = {
     "too few units": (X, Y, {"n_hidden": 3}, ""),
     "too many units": (X, Y, {"n_hidden": 6}, "6 units were asked for and 4"),
     "noise alone": (X, RNG.standard_normal(300), {"n_hidden": 2, "time_budget": 5}, ""),
-    "a linear function": (X, X @ np.arange(5.0), {}, ""),
+    "a linear function": (X, X @ np.arange(5.0), {"n_hidden": 2}, ""),
     "another activation": (X, Y, {"n_hidden": 4, "activation": "sigmoid", "time_budget": 3}, ""),
     "outliers": (X, Y + 100 * (RNG.random(Y.shape) < 0.02), {"n_hidden": 4, "time_budget": 5}, ""),
     "a unit that is never on": (

@@ -36,3 +36,7 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return "Did you mean …?" for the end of an error message; empty if no known word is similar."""
     near = get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" Did you mean {near[0]!r}?" if near else ""
+
+
+class NotRecoveredWarning(UserWarning):
+    """The verdict is failed: what was fitted predicts no better than the mean or a straight line."""

@@ -336,11 +336,12 @@ def test_spelling_of_specs() -> None:
     assert get("leaky_relu(-0.0)") == get("leaky_relu(0)")
     assert get("leaky_relu(0.01)") == get("leaky_relu") != get("leaky_relu(0.02)")
     assert get("relu") != get("power(1)")
+    assert get("ReLU") == get("relu")
     with pytest.raises(AttributeError):
         get("relu").spec = "abs"  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("spec", ["softmax", "", "relu)", "ReLU", "power(2", "re lu", None])
+@pytest.mark.parametrize("spec", ["softmax", "", "relu)", "power(2", "re lu", None])
 def test_unknown_names_are_answered_with_the_known_ones(spec: str) -> None:
     with pytest.raises(ValueError, match="known activations") as error:
         get(spec)

@@ -79,7 +79,7 @@ FAILING = {
     errors.digits: {"largest_error": 0.1},
     errors.precision: {"widest": 0.3},
     errors.strength: {"strength": np.array([2.0])},
-    residual.tails: {"carried_by": 2.0},
+    residual.tails: {"carried_by": 2.0, "n_equations": 100, "n_free": 4},
     residual.load: {"n_equations": 100, "n_free": 50},
     residual.structure: {"p_structure": 1e-9},
     residual.offset: {"bias": False, "mean_z": np.array([9.0])},

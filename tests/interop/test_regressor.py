@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import neurecover as nr
+from neurecover.exceptions import NotRecoveredWarning
 from neurecover.interop import regressor
 from neurecover.interop.prediction_errors import PredictionErrors
 
@@ -22,6 +23,7 @@ Y = TRUTH(X)
 
 
 # One unit, because the data of most checks are noise, which a search for more units takes long to give up.
+@pytest.mark.filterwarnings("ignore::neurecover.exceptions.NotRecoveredWarning")
 @parametrize_with_checks([nr.NetworkRecovery(n_hidden=1, random_state=0)])
 def test_estimator_checks(estimator: BaseEstimator, check: Any) -> None:
     check(estimator)
@@ -162,3 +164,37 @@ def test_errors_are_rounding_for_exact_weights_and_infinite_where_nothing_is_kno
 
 def test_the_example_of_the_docstring() -> None:
     assert doctest.testmod(regressor).failed == 0
+
+
+def test_names_of_a_frame_and_a_series_are_kept() -> None:
+    pd = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"dose": rng.uniform(0.0, 10.0, 200), "treated": rng.random(200) < 0.5})
+    y = pd.Series(2.0 * np.maximum(frame["dose"] - 4.0, 0.0) + frame["treated"], name="response")
+    y = y + rng.standard_normal(200)
+    y.name = "response"
+    for found in (
+        nr.NetworkRecovery(n_hidden=1, affine=True, random_state=0).fit(frame, y).recovery_,
+        nr.recover(frame, y, 1, affine=True, random_state=0),
+    ):
+        names = found.parameter_names()
+        assert {"W[0, dose]", "W[0, treated]", "A[response, 0]"} <= set(names)
+        assert set(found.to_frame()["weight"]) >= {"dose", "treated"}
+
+
+def test_columns_that_are_no_numbers_are_refused_together() -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"a": [1.0, None, 2.0], "day": pd.to_datetime(["2020-01-01"] * 3), "c": [1, 2, 3]})
+    with pytest.raises(ValueError, match=r"'day' \(datetime64.*'a' \(1 missing\)") as caught:
+        nr.recover(frame, np.zeros(3))
+    assert "'c'" not in str(caught.value)
+
+
+def test_fit_warns_where_nothing_was_recovered() -> None:
+    rng = np.random.default_rng(1)
+    with pytest.warns(NotRecoveredWarning, match="verdict is failed"):
+        nr.NetworkRecovery(n_hidden=1, random_state=0).fit(rng.standard_normal((100, 3)), rng.standard_normal(100))
+
+
+def test_an_activation_may_be_written_as_in_papers() -> None:
+    assert nr.NetworkRecovery(n_hidden=2, activation="ReLU", random_state=0).fit(X, Y).certificate_.verdict == "exact"

@@ -56,6 +56,8 @@ def get(activation: str | Activation) -> Activation:
         return activation
     match = re.fullmatch(r"(\w+)(?:\((.*)\))?", str(activation).strip())
     name, parameter = match.groups() if match else ("", None)
+    if name not in _FIXED and name not in _PARAMETRIC and name not in _ALIASES:
+        name = name.lower()  # "ReLU", as papers and other libraries write it
     name = _ALIASES.get(name, name)
     if name in _FIXED and parameter is None:
         return _FIXED[name]

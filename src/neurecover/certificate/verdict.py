@@ -71,7 +71,18 @@ NEEDS_OF_SEGMENTS = {
     "approximate": ("prediction",),
 }
 # Among the reasons even where they passed.
-ALWAYS_SAID = ("segments", "rounding", "digits", "noise", "output digits", "open weights", "labels", "time")
+ALWAYS_SAID = (
+    "segments",
+    "straight line",
+    "outliers",
+    "rounding",
+    "digits",
+    "noise",
+    "output digits",
+    "open weights",
+    "labels",
+    "time",
+)
 
 
 @dataclass(frozen=True)
@@ -233,5 +244,7 @@ def reasons_of(checks: tuple[Check, ...]) -> tuple[str, ...]:
     last = ("affine part", "prediction", "rounding")
     against.sort(key=lambda check: last.index(check.name) + 1 if check.name in last else 0)
     # What to do comes before what stood in the way.
-    advice = [c for c in besides if against and c.name in ("straight line", "activation", "box", "probabilities")]
+    advice = [
+        c for c in (*besides, *said) if against and c.name in ("straight line", "activation", "box", "probabilities")
+    ]
     return tuple(dict.fromkeys(check.sentence for check in (*advice, *against, *said, *besides)))

@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from neurecover.data.formats.columns import Column, Columns
 from neurecover.data.formats.csv import CsvSource
 from neurecover.data.formats.npy import NpyPair, NpySource
@@ -127,7 +129,43 @@ def _as_source(X: Any, Y: Any) -> Source:
         raise ValueError(f"Inputs given as an array need the outputs Y beside them. Got X as {type(X).__name__} alone.")
     if is_sparse(X):
         return sparse_source(X, Y)
-    return ArraySource(_plain(X), _plain(as_dense(Y)))
+    _check_frame(X, Y)
+    return _with_names(ArraySource(_numbers(X), _numbers(as_dense(Y))), X, Y)
+
+
+def _check_frame(X: Any, Y: Any) -> None:
+    """Refuse columns of a data frame that are no numbers or lack values: all of them in one sentence."""
+    wrong: list[str] = []
+    for table in (X, Y):
+        if not (hasattr(table, "columns") and hasattr(table, "dtypes") and hasattr(table, "isna")):
+            continue
+        for name, kind in zip(table.columns, table.dtypes):
+            if getattr(kind, "kind", "O") not in "biuf":
+                wrong.append(f"{name!r} ({kind})")
+        lacking = table.isna().sum()
+        wrong += [f"{name!r} ({int(count)} missing)" for name, count in lacking.items() if count]
+    if wrong:
+        raise ValueError(
+            f"The data frame: expected columns of numbers or booleans without missing values. Got {', '.join(wrong)} "
+            "instead; drop or fill these rows, and give dates as numbers."
+        )
+
+
+def _numbers(values: Any) -> Any:
+    """Return the values as an array; booleans beside numbers in a data frame are 0 and 1."""
+    mixed = hasattr(values, "dtypes") and hasattr(values, "to_numpy") and np.asarray(values).dtype == object
+    return values.to_numpy(dtype=np.float64) if mixed else _plain(values)
+
+
+def _with_names(source: ArraySource, X: Any, Y: Any) -> ArraySource:
+    """Return the source with the names of the columns of a data frame X, and of a frame or series Y."""
+    if hasattr(X, "columns") and len(X.columns) == source.n_inputs:
+        source.input_names = tuple(map(str, X.columns))
+    if hasattr(Y, "columns") and len(Y.columns) == source.n_outputs:
+        source.output_names = tuple(map(str, Y.columns))
+    elif getattr(Y, "name", None) is not None and source.n_outputs == 1:
+        source.output_names = (str(Y.name),)
+    return source
 
 
 def _with_column(

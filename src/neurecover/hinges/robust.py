@@ -1,12 +1,4 @@
-"""Robust losses by pseudo-values.
-
-With ψ the loss's derivative, s the residuals' scale and f the fit,
-
-    ỹ = f + s ψ(r/s) / mean ψ'(r/s),   r = y − f,
-
-the M-estimate is the least-squares fit to ỹ, and the residuals ỹ − f have the variance that its errors take, s² E ψ² /
-(E ψ')² [Huber, 1981, 7.6]. So breaks, posterior and tests are those of least squares on ỹ.
-"""
+"""Robust losses for broken lines: least squares on the pseudo-values of `pipeline.robust` is the M-estimate."""
 
 from __future__ import annotations
 
@@ -16,10 +8,9 @@ import numpy as np
 
 from neurecover.hinges.points import Points
 from neurecover.hinges.projection import hinge_columns
+from neurecover.pipeline.robust import RobustOptions, psi, scale_of
 
-TUNING = {"huber": 1.345, "tukey": 4.685}  # 95 % efficiency under normal noise
-FAR = 4.685  # robust standard deviations beyond which a row is named: 3 in a million of normal noise
-_NORMAL = 0.6745  # median of |z|
+FAR = RobustOptions().far
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,15 +40,8 @@ def first_curve(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def pseudo_values(y: np.ndarray, fitted: np.ndarray, n_parameters: int, loss: str) -> PseudoValues:
     """Return the pseudo-values of a loss about fitted values, the scale by the median of |r| beyond the parameters."""
     residual = y - fitted
-    size = np.sort(np.abs(residual))[min(n_parameters, len(y) // 2) :]
-    scale = float(np.median(size)) / _NORMAL
+    scale = scale_of(residual, n_parameters)
     if scale <= 0.0:
         return PseudoValues(y, 0.0, residual != 0.0)
-    t = residual / scale
-    c = TUNING[loss]
-    if loss == "huber":
-        psi, slope = np.clip(t, -c, c), (np.abs(t) <= c).astype(float)
-    else:
-        inside = np.maximum(1.0 - (t / c) ** 2, 0.0)
-        psi, slope = t * inside**2, inside**2 - 4.0 * (t / c) ** 2 * inside
-    return PseudoValues(fitted + scale * psi / max(float(slope.mean()), 0.1), scale, np.abs(t) > FAR)
+    value, slope = psi(residual / scale, loss)
+    return PseudoValues(fitted + scale * value / max(float(slope.mean()), 0.1), scale, np.abs(residual) > FAR * scale)

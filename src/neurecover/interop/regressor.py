@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral, Real
 from typing import Any, ClassVar, Self
 
@@ -11,7 +12,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from neurecover.activations import Activation
+from neurecover.data import as_source
 from neurecover.data.options import PrepareOptions
+from neurecover.exceptions import NotRecoveredWarning
 from neurecover.interop.prediction_errors import PredictionErrors
 from neurecover.models.checks import as_dense
 from neurecover.pipeline import recover
@@ -44,6 +47,9 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
 
     depth : int, default=1
         The number of hidden layers, if `n_hidden` does not say it.
+
+    loss : {"squared", "huber", "tukey"}, default="squared"
+        What is made least; the robust ones bound the influence of outliers.
 
     time_budget : float or None, default=None
         Seconds after which no new work is started. With a budget, two fits with the same seed may differ.
@@ -110,6 +116,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         "bias": ["boolean"],
         "affine": ["boolean", StrOptions({"auto"})],
         "depth": [Interval(Integral, 1, None, closed="left")],
+        "loss": [StrOptions({"squared", "huber", "tukey"})],
         "time_budget": [Interval(Real, 0, None, closed="left"), None],
         "random_state": ["random_state", np.random.Generator],
     }
@@ -124,6 +131,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         depth: int = 1,
         time_budget: float | None = None,
         random_state: Any = None,
+        loss: str = "squared",
     ) -> None:
         self.n_hidden = n_hidden
         self.method = method
@@ -133,6 +141,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self.depth = depth
         self.time_budget = time_budget
         self.random_state = random_state
+        self.loss = loss
 
     @_fit_context(prefer_skip_nested_validation=True)
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -155,6 +164,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self : object
             The fitted regressor.
         """
+        target = getattr(y, "name", None)
         X, y = validate_data(
             self,
             X,
@@ -168,10 +178,16 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         X, y = as_dense(X), as_dense(y)
         if sample_weight is not None:
             sample_weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        names = ("n_hidden", "method", "activation", "bias", "affine", "depth", "time_budget", "random_state")
+        names = ("n_hidden", "method", "activation", "bias", "affine", "depth", "time_budget", "random_state", "loss")
         options = {name: getattr(self, name) for name in names}
-        self.recovery_ = recover(X, y, **options, sample_weight=sample_weight)
+        source = as_source(X, y)
+        source.input_names = tuple(map(str, getattr(self, "feature_names_in_", source.input_names)))
+        if target is not None and source.n_outputs == 1:
+            source.output_names = (str(target),)
+        self.recovery_ = recover(source, **options, sample_weight=sample_weight)
         self.network_, self.certificate_ = self.recovery_.network, self.recovery_.certificate
+        if self.certificate_.verdict == "failed":
+            warnings.warn(f"The verdict is failed. {self.certificate_.reasons[0]}", NotRecoveredWarning, stacklevel=2)
         layers = self.network_.layers
         self.coefs_ = [W.T.copy() for W, _ in layers]
         self.intercepts_ = [b.copy() for _, b in layers]

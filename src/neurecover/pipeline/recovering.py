@@ -5,29 +5,39 @@ load → prepare (whiten, divide) → estimate (an algorithm) → search and fit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import chdtri
 
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms import Algorithm, Call, get_method, methods
 from neurecover.certificate import Certificate, Check, Evidence
 from neurecover.certificate.checks.search import search_ended
-from neurecover.data import ArraySource, Prepared, Source, reduce, side_by_side, with_misfits
+from neurecover.data import (
+    ArraySource,
+    Prepared,
+    Source,
+    as_source,
+    load_samples,
+    reduce,
+    side_by_side,
+    with_misfits,
+)
 from neurecover.data.views.weights import moderate_weights, without_weights
 from neurecover.fit import EXACT
 from neurecover.fit.passes import LARGEST, fit_in_passes
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.checkpoints import Folder, begin_records, choose_seed, resume_search
 from neurecover.pipeline.choosing import add_hint, choose_activation, keep_time_for_hint
+from neurecover.pipeline.linear_term import Solved, with_or_without_line
 from neurecover.pipeline.options import PipelineOptions
 from neurecover.pipeline.progress import Progress
+from neurecover.pipeline.robust import LOSSES, outlier_check, recover_robustly
 from neurecover.pipeline.running import (
     Run,
     add_diagnosis,
@@ -48,7 +58,8 @@ from neurecover.random import RandomStateLike
 from neurecover.results import Estimate, Recovery, Stage
 from neurecover.search import SearchOptions, Task
 from neurecover.search.gates import columns
-from neurecover.search.network import Found, polish, search_network
+from neurecover.search.kink_grid import grid_start
+from neurecover.search.network import Found, fit_network, fitted, polish, search_network
 from neurecover.search.race import n_weights
 from neurecover.solve import Deadline
 from neurecover.statistics import Residuals
@@ -69,6 +80,7 @@ def recover(
     n_samples: int | None = None,
     checkpoint: Folder | None = None,
     sample_weight: ArrayLike | None = None,
+    loss: str = "squared",
     options: PipelineOptions | None = None,
 ) -> Recovery[Network | DeepNetwork]:
     """Recover the network y = A h_L + C x + c behind samples, h_l = act(W_l h_{l−1} + b_l), with a certificate.
@@ -95,10 +107,20 @@ def recover(
         the noise. Without weights every row is an observation, though copies of a row are no further evidence for an
         exact network. With weights identical rows (x, y) are one, with the sum of their weights: one row of weight 3
         equals three rows of weight 1, with the same errors.
+    loss : "squared", or "huber" or "tukey", which bound the influence of outliers: M-estimates with errors of their
+        own, and rows far off are named by the certificate. For samples in memory.
     options : the numbers that decide how samples, work and time are divided, for experiments; None for the defaults.
 
     Data that cannot be solved gives a `Recovery` whose verdict says so. Data that is not data raises ValueError.
     """
+    if loss != "squared":
+        if loss not in LOSSES:
+            raise ValueError(f"loss needs to be one of {', '.join(LOSSES)}. Got {loss!r} instead.")
+        source = load_samples(as_source(X, Y, sample_weight), n_samples)
+        wanted: dict[str, Any] = {"n_hidden": n_hidden, "method": method, "activation": activation, "bias": bias}
+        wanted |= {"affine": affine, "depth": depth, "time_budget": time_budget, "progress": progress}
+        seed = choose_seed(None, random_state)
+        return recover_robustly(source, loss, lambda made: recover(made, random_state=seed, options=options, **wanted))
     options = options or PipelineOptions()
     open_activation = activation == "auto"
     act = activations.get("relu" if open_activation else activation)
@@ -143,13 +165,16 @@ def recover(
         if open_activation:
             task, starts, *said = choose_activation(_search_sample(prepared, task, options), task, sought)
 
-        def solve(task: Task, run: Run) -> _Solved:
+        def solve(task: Task, run: Run) -> Solved:
             if method == "auto":
                 return _solve_by_race(prepared, task, starts, run)
             return _solve_by(algorithm, prepared, task, run)
 
-        solved = _with_or_without_line(solve, task, sought) if affine == "auto" else solve(task, sought)
+        solved = with_or_without_line(solve, task, sought) if affine == "auto" else solve(task, sought)
         certificate = replace(solved.certificate, checks=(*solved.certificate.checks, *said))
+        if certificate.verdict in ("approximate", "failed") and certificate.likelihood is not None:
+            far = outlier_check(solved.network, prepared.source)
+            certificate = certificate if far is None else replace(certificate, checks=(*certificate.checks, far))
         certificate = add_hint(certificate, lambda: _search_sample(prepared, task, options), prepared, task, run)
     certificate = add_diagnosis(certificate, X, solved.network.activation)
     return run.recovery(solved.network, certificate, solved.method, solved.estimate, problem.n_queries)
@@ -205,55 +230,7 @@ def estimate(
     return answer
 
 
-@dataclass(frozen=True)
-class _Solved:
-    """The network in the units of the inputs, its certificate, and the method and estimate it came from.
-
-    `rss` is Σr² over all samples.
-    """
-
-    network: Network | DeepNetwork
-    certificate: Certificate
-    method: str
-    estimate: Estimate | None
-    rss: float
-
-
-def _with_or_without_line(solve: Callable[[Task, Run], _Solved], task: Task, run: Run) -> _Solved:
-    """Solve without a linear term, and where something is left with one; return the one that the samples call for.
-
-    A line that is left out moves the weights long before a test is sure of it, and one that is not needed only widens
-    their errors. So under noise it is kept unless leaving it out costs Σr² less than noise does half of the time,
-
-        N·log(Σr² without / Σr² with) < median of χ² with the degrees of freedom of the line;
-
-    networks of other widths are compared by BIC.
-    """
-    plain = solve(task, replace(run, deadline=run.deadline.share(0.5)))
-    if plain.certificate.verdict == "exact" or plain.network.C is not None:
-        return plain
-    lined = solve(replace(task, affine=True), run)
-    N, log_ratio = task.n_samples * task.n_outputs, np.log(max(plain.rss, 1e-300) / max(lined.rss, 1e-300))
-    q = _n_free(lined.network) - _n_free(plain.network)
-    alike = plain.network.n_hidden == lined.network.n_hidden
-    worth = float(N * log_ratio)
-    kept = lined.certificate.verdict == "exact" or worth > (chdtri(q, 0.5) if alike and q > 0 else q * np.log(N))
-    if kept:
-        how = f"without it N·log Σr² grows by {worth:.3g} for {q} parameters" if alike else "BIC is less with it"
-        sentence = f"A linear term was kept beside the units: {how}."
-    else:
-        sentence = f"No linear term is called for beside the units: it lowers N·log Σr² by {worth:.2g}."
-    chosen = lined if kept else plain
-    check = Check("linear term", True, worth, None, sentence)
-    return replace(chosen, certificate=replace(chosen.certificate, checks=(*chosen.certificate.checks, check)))
-
-
-def _n_free(network: Network | DeepNetwork) -> int:
-    """Return the parameters that change the function: all but the units' scales."""
-    return network.n_parameters - int(np.sum(network.n_hidden))
-
-
-def _solve_by(algorithm: Algorithm, prepared: Prepared, task: Task, run: Run) -> _Solved:
+def _solve_by(algorithm: Algorithm, prepared: Prepared, task: Task, run: Run) -> Solved:
     """Run one algorithm, then search and fit from its estimate."""
     found: Estimate | None = None
     aside: tuple[Check, ...] = ()
@@ -268,10 +245,10 @@ def _solve_by(algorithm: Algorithm, prepared: Prepared, task: Task, run: Run) ->
     if found is not None and certificate.verdict in ("approximate", "failed"):
         more = (*aside, *(Check(algorithm.name, True, None, None, note) for note in found.notes), *more[len(aside) :])
     certificate = replace(certificate, checks=(*certificate.checks, *more))
-    return _Solved(network, certificate, algorithm.name, estimate_in_input_units(found, prepared), finished.rss)
+    return Solved(network, certificate, algorithm.name, estimate_in_input_units(found, prepared), finished.rss)
 
 
-def _solve_by_race(prepared: Prepared, task: Task, starts: list[np.ndarray], run: Run) -> _Solved:
+def _solve_by_race(prepared: Prepared, task: Task, starts: list[np.ndarray], run: Run) -> Solved:
     """Search from the given starts and random ones, then from the estimates of other algorithms if that failed."""
     # Estimates only serve as starts, which need no weights.
     train = without_weights(prepared.train)
@@ -280,7 +257,7 @@ def _solve_by_race(prepared: Prepared, task: Task, starts: list[np.ndarray], run
     run.clock.stages += [Stage(e.method, e.seconds, " ".join(e.notes) or "an estimate") for e in reserve.called]
     last = reserve.called[-1] if reserve.called else None
     method, own = last.method if last else "least_squares", estimate_in_input_units(last, prepared)
-    return _Solved(network, certificate, method, own, finished.rss)
+    return Solved(network, certificate, method, own, finished.rss)
 
 
 def _finish(
@@ -373,14 +350,16 @@ def _search_and_polish(prepared: Prepared, task: Task, starts: Iterable[np.ndarr
     run.report("search", np.nan)
 
     def search() -> Found:
+        grid = None if prepared.stream is not None else grid_start(*sample.collect(), task)
+        given = starts if grid is None else chain([grid], starts)
         rare = (
             None
             if prepared.stream is not None or task.depth > 1 or task.affine
             else columns.start(prepared, task, run.rng, deadline)
         )
         if rare is None:
-            return search_network(sample, task.on(sample.count()), run.rng, deadline, starts, report)
-        first = chain([rare.units], starts)
+            return search_network(sample, task.on(sample.count()), run.rng, deadline, given, report)
+        first = chain([rare.units], given)
         return search_network(sample, task.on(sample.count()), run.rng, deadline, first, report, rare.draw)
 
     found = resume_search(run, task.activation, search)
@@ -409,10 +388,25 @@ def _search_and_polish(prepared: Prepared, task: Task, starts: Iterable[np.ndarr
         width = sum(len(W) for W in found.network.hidden_weights)
         residuals = reduce(prepared.judges, Residuals(found.network, task.n_outputs, width, prepared.output_mean))
         final = polish(prepared.samples, found, task, deadline)
+        final = _no_worse_than_grid(prepared.samples, final, task, deadline)
         final = _refit_unweighted(prepared.samples, final, task, deadline)
     passes = f" after {run.passes.made} {'pass' if run.passes.made == 1 else 'passes'}" if run.passes.made else ""
     clock.stage("last fit", f"{_residual(final)} on all {prepared.moments.n} samples{passes}")
     return _Fitted(final, residuals, prepared, found.network)
+
+
+def _no_worse_than_grid(samples: Source, found: Found, task: Task, deadline: Deadline) -> Found:
+    """Return the fit to all samples from the kinks of their grid, beside an affine term, if it is the better one.
+
+    Σr² has a dent at every sample that a kink passes, so that the samples which were held out may move the best one.
+    """
+    grid = grid_start(*samples.collect(), task) if task.affine and not found.exact and task.n_inputs <= 2 else None
+    if grid is None:
+        return found
+    d, p = task.n_inputs, task.n_outputs
+    start = Network(grid[:, :d], grid[:, d], np.zeros((p, len(grid))), None, task.activation, C=np.zeros((p, d)))
+    fit = fit_network(samples, start, task.bias, deadline)
+    return fitted(found, fit) if fit.rss < found.rss else found
 
 
 def _refit_unweighted(samples: Source, final: Found, task: Task, deadline: Deadline) -> Found:

@@ -102,7 +102,7 @@ def open_weights(case: Case) -> Check | None:
 
 def found_width(case: Case) -> Check | None:
     """Say which further unit would go unnoticed; it decides nothing. An affine term holds units that are always on."""
-    if case.evidence.asked is not None:
+    if case.evidence.asked is not None or case.straight:
         return None
     visible = case.visible
     sentence = (

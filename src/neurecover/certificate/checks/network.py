@@ -24,16 +24,16 @@ def units(case: Facts | Labelled) -> Check:
 
 
 def units_or_line(case: Case) -> Check:
-    """Was any hidden unit found, or is a straight line the answer, which does as well as any number of them?"""
-    if not case.straight:
-        return units(case)
-    sentence = "A straight line does as well as any number of hidden units that was tried: none is seen."
-    return Check("units", True, 0, 0, sentence)
+    """Was any hidden unit found? None at all is an answer where a straight line does as well."""
+    return Check("units", True, 0, 0, "No hidden unit is called for.") if case.straight else units(case)
 
 
 def straight_line(case: Case) -> Check | None:
-    """Say that a straight line does as well as the units that were asked for."""
-    if case.straight or not case.evidence.straight:
+    """Say that a straight line does as well: in place of any number of units, or as those that were asked for."""
+    if case.straight:
+        sentence = "A straight line does as well as any number of hidden units that was tried: none is seen."
+        return Check("straight line", True, 0, None, sentence)
+    if not case.evidence.straight:
         return None
     sentence = "A straight line does as well as this network: these samples show no hidden unit."
     return Check("straight line", False, None, None, sentence, FIND_WIDTH)
