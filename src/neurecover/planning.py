@@ -193,7 +193,8 @@ def _plan_estimate(
     for n in OPTIONS.pilots:
         if n * network.n_outputs <= free:
             continue
-        errors = [_estimate_error(network, method, form, bias, noise, inputs, n, rng) for _ in range(OPTIONS.pilot_draws)]
+        draws = range(OPTIONS.pilot_draws)
+        errors = [_estimate_error(network, method, form, bias, noise, inputs, n, rng) for _ in draws]
         curve.append((n, float(np.median(errors))))
         if curve[-1][1] <= wanted:
             break
