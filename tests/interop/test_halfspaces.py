@@ -170,7 +170,7 @@ def test_a_slab_is_no_conic() -> None:
 
 
 def test_wrong_labels_are_flipped_ones_only_where_they_lie_anywhere() -> None:
-    """Of flipped labels both p-values are those of chance; of wrong ones at a boundary, or side by side, they are not."""
+    """Both p-values are those of chance for flipped labels alone, not for wrong ones at a boundary or side by side."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((4_000, 2))
     y = X[:, 0] > 1.0

@@ -46,9 +46,9 @@ class Labelled:
     other samples expects the rate `expected`, and the rarer class has n_rarer of them. `fewer`, `more` and `none` are
     BIC with one halfspace less or more, or without any, above that of k; nan where that was not to be tried.
     explained says whether flipped labels account for all that is missed, worth is what an explained label adds to the
-    log-likelihood, and further how many labels one halfspace more explains. `errors` are the standard errors of normals (k, d) and thresholds (k,); `turn`
-    is the largest angle and `shift` the largest error of a threshold, in standard deviations of the inputs, to be
-    expected.
+    log-likelihood, and further how many labels one halfspace more explains. `errors` are the standard errors of normals
+    (k, d) and thresholds (k,); `turn` is the largest angle and `shift` the largest error of a threshold, in standard
+    deviations of the inputs, to be expected.
     """
 
     n_samples: int

@@ -76,6 +76,30 @@ def fit_polynomial(hidden: Source, seed: int, *, max_degree: int = 3, holdout: f
     return best
 
 
+def all_terms(composite: Composite, max_degree: int) -> Composite:
+    """Return the network with every monomial that `fit_polynomial` looks at, those that it left out with zeros."""
+    upper = composite.upper
+    assert isinstance(upper, Polynomial)
+    families = (_exponents(composite.n_hidden, degree) for degree in range(max_degree, 0, -1))
+    exponents = next((own for own in families if len(own) <= _MAX_MONOMIALS), _exponents(composite.n_hidden, 1))
+    known = {tuple(powers): c for powers, c in zip(upper.exponents, upper.coefficients.T)}
+    zero = np.zeros(len(upper.coefficients))
+    coefficients = np.column_stack([known.get(tuple(powers), zero) for powers in exponents])
+    return Composite(composite.W, composite.threshold, Polynomial(exponents, coefficients), composite.activation)
+
+
+def without_faint_terms(composite: Composite, samples: Source, faint: float) -> Composite:
+    """Return the network without the terms whose part in every output is below `faint` of that output's size."""
+    upper = composite.upper
+    assert isinstance(upper, Polynomial)
+    view = _Monomials(Hidden(samples, composite), upper.exponents)
+    moments = reduce(view, Moments(len(upper.exponents), samples.n_outputs))
+    part = np.abs(upper.coefficients) * np.sqrt(np.diag(moments.xx))
+    kept = np.any(part > faint * np.sqrt(np.diag(moments.yy))[:, None], axis=0)
+    terms = Polynomial(upper.exponents[kept], upper.coefficients[:, kept])
+    return Composite(composite.W, composite.threshold, terms, composite.activation)
+
+
 def with_linear_upper(source: Source, W: np.ndarray, threshold: np.ndarray, activation: Activation) -> Composite:
     """Return the units below c₀ + Σ cⱼ hⱼ, the best affine function of their values by least squares: a first guess."""
     exponents = _exponents(len(W), 1)

@@ -29,9 +29,10 @@ _FIRST_RATE = -4.0  # log-odds of the rates of flipped labels to start from, 0.8
 
 
 def curved_rival(labels: Source, fit: UnionFit, options: LabelOptions) -> Rival:
-    """Return the polynomial whose BIC is least above the union's; those that cannot come within the limit are not tried.
+    """Return the polynomial whose BIC is least above the union's.
 
-    One input has no curved boundaries: two thresholds are a union and a parabola alike.
+    Degrees that cannot come within the limit, however well they fit, are not tried. One input has no curved
+    boundaries: two thresholds are a union and a parabola alike.
     """
     X, Y = labels.collect()
     n, d = X.shape

@@ -115,8 +115,8 @@ def wrong_labels(labels: Source, fit: UnionFit, beside: float) -> WrongLabels:
     statistic, count, beside_another, expected = 0.0, 0, 0, 0.0
     for side in (depth > 0.0, depth <= 0.0):
         own = side & clear
-        n, mine = np.count_nonzero(own), wrong[own]
-        m = np.count_nonzero(mine)
+        n, mine = int(np.count_nonzero(own)), wrong[own]
+        m = int(np.count_nonzero(mine))
         if m == 0 or n < 3:
             continue
         ranks = np.empty(n)
@@ -124,7 +124,7 @@ def wrong_labels(labels: Source, fit: UnionFit, beside: float) -> WrongLabels:
         statistic -= 2.0 * float(np.log(ranks[mine]).sum())
         count += m
         nearest = cKDTree(X[own]).query(X[own][mine], k=2)[1][:, 1]
-        beside_another += np.count_nonzero(mine[nearest])
+        beside_another += int(np.count_nonzero(mine[nearest]))
         expected += m * (m - 1) / (n - 1)
     if count == 0:
         return WrongLabels(0, 1.0, 1.0)
