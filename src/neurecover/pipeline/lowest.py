@@ -14,7 +14,7 @@ from neurecover.algorithms.gp18.layers.peeling import SOLVED
 from neurecover.algorithms.gp18.layers.upper import all_terms, without_faint_terms
 from neurecover.algorithms.gp18.layers.whole import explained_variance, fit_jointly, fit_upper
 from neurecover.certificate import Certificate, Check, Evidence, ParameterArrays
-from neurecover.data import Prepared, reduce, side_by_side, split, unwhiten
+from neurecover.data import Prepared, Source, reduce, side_by_side, split, unwhiten
 from neurecover.fit.model_fit import ModelFit, can_be_fitted, fit_model
 from neurecover.models import Composite, Model, Polynomial
 from neurecover.pipeline.progress import Progress
@@ -31,6 +31,9 @@ from neurecover.pipeline.running import (
 from neurecover.random import RandomStateLike
 from neurecover.results import Recovery
 from neurecover.statistics import Residuals
+
+
+_NEARLY = 1e-4  # relative Σ r² below which terms that few samples show may be all that is missing
 
 
 def recover_lowest_layer(
@@ -108,12 +111,12 @@ def _fit_and_certify(
     fitted = can_be_fitted(whole)
     if fitted:
         run.report("last fit", np.nan)
-        whole = fit_model(prepared.train, whole, run.deadline).network
+        whole = _fit_all_terms(prepared.train, whole, max_degree, run).network
     held_out = Residuals(whole, whole.n_outputs, 4 * whole.n_hidden, prepared.output_mean)
     residuals = reduce(prepared.holdout, held_out)
     converged, certified = False, whole
     if fitted:
-        fit = _without_faint_terms(fit_model(prepared.samples, whole, run.deadline), prepared, run)
+        fit = _without_faint_terms(_fit_all_terms(prepared.samples, whole, max_degree, run), prepared, run)
         certified = whole = fit.network
         converged = fit.converged
         residual = f"relative residual {np.sqrt(fit.relative_rss):.2g}"
@@ -131,6 +134,18 @@ def _fit_and_certify(
         own = ParameterArrays({**errors, "coefficients": errors["coefficients"][:, kept]})
         certificate = replace(certificate, standard_errors=own)
     return network, certificate
+
+
+def _fit_all_terms(samples: Source, whole: Composite, max_degree: int, run: Run) -> ModelFit[Composite]:
+    """Fit the network to samples, and again with all terms of a polynomial where these leave only rounding.
+
+    A polynomial without a term that two samples show has a residual in these two and is far from exact.
+    """
+    fit = fit_model(samples, whole, run.deadline)
+    if not isinstance(whole.upper, Polynomial) or not SOLVED <= fit.relative_rss < _NEARLY:
+        return fit
+    every = fit_model(samples, all_terms(fit.network, max_degree), run.deadline)
+    return every if every.relative_rss < SOLVED else fit
 
 
 def _without_faint_terms(fit: ModelFit[Composite], prepared: Prepared, run: Run) -> ModelFit[Composite]:

@@ -43,13 +43,14 @@ class CliqueRecord:
 
 
 def correlation_cliques(
-    second: np.ndarray, error: np.ndarray | None = None, n_hidden: int | None = None
+    second: np.ndarray, error: np.ndarray | None = None, n_hidden: int | None = None, *, smallest: int = 2
 ) -> BinaryUnits:
     """Return the units from E[f(x)(x xᵀ − I)] (d, d) [GP18, Alg. 3 and Theorem 8].
 
     The threshold on the correlations is put into the widest relative gap that leaves cliques, n_hidden of them if that
     is given. All correlations within a unit are equal by symmetry, so that cliques whose correlations differ by more
     than their standard errors (d, d) are several units that share products, and a higher threshold is tried.
+    smallest=1 takes an input that is correlated with no other for a unit of its own.
     """
     strength = np.abs(second)
     values = np.sort(strength[np.triu_indices(len(second), 1)])[::-1]

@@ -68,9 +68,9 @@ def terms(case: Case) -> Check | None:
         return None
     if not unseen:
         return Check("information", True, 0, 0, "Every term of the upper polynomial would have shown in these samples.")
-    listed = ", ".join(f"{name} ({count} samples)" for name, count in list(unseen.items())[:6])
+    listed = ", ".join(f"{name} in {count}" for name, count in list(unseen.items())[:6])
     more = f" and {len(unseen) - 6} more" if len(unseen) > 6 else ""
-    sentence = f"The coefficients of some terms are not known, because too few samples show them: {listed}{more}."
+    sentence = f"The coefficients of some terms are not known: too few samples show {listed}{more}."
     return Check("information", False, len(unseen), 0, sentence, TOGETHER)
 
 
