@@ -29,7 +29,19 @@ ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"}
 
 
 COMMANDS = (
-    *("demo", "recover", "extract", "estimate", "segmented", "verify", "compare", "report", "export"),
+    *(
+        "demo",
+        "recover",
+        "extract",
+        "estimate",
+        "lowest-layer",
+        "halfspaces",
+        "segmented",
+        "verify",
+        "compare",
+        "report",
+        "export",
+    ),
     *("simulate", "plan", "methods", "bench", "reproduce"),
 )
 

@@ -115,7 +115,7 @@ def recover(
             progress=terminal.err.is_terminal,
             checkpoint=checkpoint,
         )
-    _show(recovery, out, json)
+    show(recovery, out, json)
 
 
 @app.command()
@@ -194,7 +194,7 @@ def extract(
         recovery = nr.extract(oracle, depth=depth, query_budget=budget, accuracy=accuracy, **shared)
     else:
         recovery = nr.recover(oracle, n_samples=samples, depth=depth or 1, **shared)
-    _show(recovery, out, json)
+    show(recovery, out, json)
 
 
 @app.command()
@@ -266,7 +266,7 @@ def _parse_bounds(text: str) -> tuple[float, float]:
     return low, high
 
 
-def _show(recovery: nr.Recovery[Model], out: Path | None, json: bool) -> NoReturn:
+def show(recovery: nr.Recovery[Model], out: Path | None, json: bool) -> NoReturn:
     """Show the summary, save the network and its certificate, and exit with the status of the verdict."""
     if out is not None:
         recovery.save(out)

@@ -32,7 +32,6 @@ from neurecover.random import RandomStateLike
 from neurecover.results import Recovery
 from neurecover.statistics import Residuals
 
-
 _NEARLY = 1e-4  # relative Σ r² below which terms that few samples show may be all that is missing
 
 

@@ -43,14 +43,13 @@ class CliqueRecord:
 
 
 def correlation_cliques(
-    second: np.ndarray, error: np.ndarray | None = None, n_hidden: int | None = None, *, smallest: int = 2
+    second: np.ndarray, error: np.ndarray | None = None, n_hidden: int | None = None
 ) -> BinaryUnits:
     """Return the units from E[f(x)(x xᵀ − I)] (d, d) [GP18, Alg. 3 and Theorem 8].
 
     The threshold on the correlations is put into the widest relative gap that leaves cliques, n_hidden of them if that
     is given. All correlations within a unit are equal by symmetry, so that cliques whose correlations differ by more
     than their standard errors (d, d) are several units that share products, and a higher threshold is tried.
-    smallest=1 takes an input that is correlated with no other for a unit of its own.
     """
     strength = np.abs(second)
     values = np.sort(strength[np.triu_indices(len(second), 1)])[::-1]
@@ -59,7 +58,7 @@ def correlation_cliques(
     floor = 1e-12 * values[0]
     ratios = (values[:-1] + floor) / (values[1:] + floor)
     for place in np.argsort(ratios)[::-1][:20]:
-        W = _cliques(strength > np.sqrt(values[place] * max(values[place + 1], 1e-300)))
+        W = cliques_of(strength > np.sqrt(values[place] * max(values[place + 1], 1e-300)))
         if W is None or len(W) == 0 or n_hidden not in (None, len(W)):
             continue
         if error is None or all(_even(second, error, row > 0.0) for row in W):
@@ -78,13 +77,13 @@ def _even(second: np.ndarray, error: np.ndarray, members: np.ndarray) -> bool:
     return float(np.std(values)) <= _UNEQUAL * float(np.sqrt(np.mean(error[inside][pairs] ** 2)))
 
 
-def _cliques(graph: np.ndarray) -> np.ndarray | None:
-    """Return disjoint cliques of two or more vertices as 0/1 rows; None if the graph is not made of cliques alone."""
+def cliques_of(graph: np.ndarray, smallest: int = 2) -> np.ndarray | None:
+    """Return disjoint cliques of `smallest` or more vertices as 0/1 rows; None if the graph has other parts."""
     graph = graph | np.eye(len(graph), dtype=bool)
     members = np.unique(graph, axis=0)  # in a union of cliques every vertex has the whole of its clique for a row
     if np.any(members.sum(axis=0) != 1):
         return None
-    return members[members.sum(axis=1) > 1].astype(float)
+    return members[members.sum(axis=1) >= smallest].astype(float)
 
 
 def _rate(first: np.ndarray, second: np.ndarray, W: np.ndarray) -> float:
