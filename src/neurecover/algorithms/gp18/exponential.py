@@ -13,7 +13,8 @@ that have both i and j, so that
 and the inputs whose ratio is 1 are the units; one that has it with no other is a unit by itself. At z = −b·1 a term of
 m inputs counts e^{m/2 − bm}, so that products count less than single units, and its estimate varies less because
 e^{z·x} falls where f rises; inputs outside the term make it vary more, by e^{b²} each. Of b = 0, 0.2, …, 0.8 only 0.4
-found all units at six sizes from 8 to 16 inputs (n = 100,000, ten seeds each); the simplex needs a radius made for its size.
+found all units at six sizes from 8 to 16 inputs (n = 100,000, ten seeds each); the simplex needs a radius made for its
+size.
 """
 
 from __future__ import annotations
