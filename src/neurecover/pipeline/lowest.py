@@ -10,7 +10,6 @@ import numpy as np
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms import Call, get_method
-from neurecover.algorithms.gp18.layers.peeling import SOLVED
 from neurecover.algorithms.gp18.layers.upper import all_terms, without_faint_terms
 from neurecover.algorithms.gp18.layers.whole import explained_variance, fit_jointly, fit_upper
 from neurecover.certificate import Certificate, Check, Evidence, ParameterArrays
@@ -31,8 +30,6 @@ from neurecover.pipeline.running import (
 from neurecover.random import RandomStateLike
 from neurecover.results import Recovery
 from neurecover.statistics import Residuals
-
-_NEARLY = 1e-4  # relative Σ r² below which terms that few samples show may be all that is missing
 
 
 def recover_lowest_layer(
@@ -120,7 +117,7 @@ def _fit_and_certify(
         converged = fit.converged
         residual = f"relative residual {np.sqrt(fit.relative_rss):.2g}"
         run.clock.stage("last fit", f"{residual} on all {prepared.moments.n} samples")
-        if isinstance(whole.upper, Polynomial) and fit.relative_rss < SOLVED:
+        if isinstance(whole.upper, Polynomial) and fit.relative_rss < run.options.layer.upper.solved:
             certified = all_terms(whole, max_degree)
     evidence = Evidence(n_hidden, converged=converged)
     certificate = certify_network(run, certified, prepared, residuals, evidence)
@@ -140,19 +137,20 @@ def _fit_all_terms(samples: Source, whole: Composite, max_degree: int, run: Run)
 
     A polynomial without a term that two samples show has a residual in these two and is far from exact.
     """
-    fit = fit_model(samples, whole, run.deadline)
-    if not isinstance(whole.upper, Polynomial) or not SOLVED <= fit.relative_rss < _NEARLY:
+    fit, options = fit_model(samples, whole, run.deadline), run.options.layer.upper
+    if not isinstance(whole.upper, Polynomial) or not options.solved <= fit.relative_rss < options.nearly:
         return fit
     every = fit_model(samples, all_terms(fit.network, max_degree), run.deadline)
-    return every if every.relative_rss < SOLVED else fit
+    return every if every.relative_rss < options.solved else fit
 
 
 def _without_faint_terms(fit: ModelFit[Composite], prepared: Prepared, run: Run) -> ModelFit[Composite]:
     """Return the fit without the terms that rounding has put in, where it is as good without them."""
-    if not isinstance(fit.network.upper, Polynomial) or fit.relative_rss >= SOLVED:
+    options = run.options.layer.upper
+    if not isinstance(fit.network.upper, Polynomial) or fit.relative_rss >= options.solved:
         return fit
     fewer = without_faint_terms(fit.network, prepared.samples, run.options.certificate.exact)
     if fewer.n_parameters == fit.network.n_parameters:
         return fit
     again = fit_model(prepared.samples, fewer, run.deadline)
-    return again if again.relative_rss < SOLVED else fit
+    return again if again.relative_rss < options.solved else fit

@@ -26,15 +26,11 @@ import numpy as np
 from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.gp18.cliques import BinaryUnits, cliques_of
 from neurecover.algorithms.gp18.common import own_inputs, refuse_unless
+from neurecover.algorithms.gp18.options import EXPONENTIAL, ExponentialOptions
 from neurecover.data import Source, reduce
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
 from neurecover.statistics.base import Statistic
-
-_IDLE = 0.1  # of the largest slope, below which an input belongs to no unit
-_ONE = 0.75  # a ratio that may be 1: of 18 data sets of 100,000 samples those within units were 0.94 or more
-_FLOOR = 0.02  # ratios below this are noise, and gaps between them say nothing
-BASE = 0.4  # shift −base·1 at which the curvature is taken, as `Tilt.base` is that of the search
 
 
 class TiltedMeans(Statistic):
@@ -76,23 +72,25 @@ class TiltedCorrelations(Statistic):
         self.sums["second"] += (moved * tilt[:, None]).T @ moved - tilt.sum() * np.eye(len(self.z))
 
 
-def exponential_cliques(source: Source, n_hidden: int | None = None, *, base: float = BASE) -> BinaryUnits:
+def exponential_cliques(
+    source: Source, n_hidden: int | None = None, options: ExponentialOptions = EXPONENTIAL
+) -> BinaryUnits:
     """Return the units as the cliques of the curvature of g over its slopes at −base·1, n_hidden of them if given.
 
     An input whose slope is less than a tenth of the largest belongs to no unit, as in the paper's search.
     """
-    z = np.full(source.n_inputs, -base)
+    z = np.full(source.n_inputs, -options.base)
     means = reduce(source, TiltedMeans(z[None]))
     slope, value = means.average("gradient")[0], float(means.average("value")[0])
     if not value > 0.0 or not slope.max() > 0.0:
         raise UnsolvableError("Theorem 9 needs outputs with a positive mean, which grow with some input. Got none.")
     second = reduce(source, TiltedCorrelations(z)).average("second")
-    used = np.flatnonzero(slope > _IDLE * slope.max())
+    used = np.flatnonzero(slope > options.idle * slope.max())
     ratio = second[np.ix_(used, used)] / np.sqrt(np.outer(slope[used], slope[used]))
     values = np.sort(np.append(ratio[np.triu_indices(len(used), 1)], 1.0))[::-1]
     # Cuts below values that may be 1, the widest gap first; the topmost leaves every input a unit of its own.
-    above = np.minimum(values[values >= _ONE], 1.0)
-    below = np.maximum(np.append(values[1:], 0.0)[: len(above)], _FLOOR)
+    above = np.minimum(values[values >= options.one], 1.0)
+    below = np.maximum(np.append(values[1:], 0.0)[: len(above)], options.floor)
     for place in np.argsort(-above / below):
         W = cliques_of(ratio > np.sqrt(above[place] * below[place]), smallest=1)
         if W is not None and n_hidden in (None, len(W)):
