@@ -62,7 +62,7 @@ def lowest_layer(
 
     \b
     Examples:
-      neurecover lowest-layer samples.npz --hidden 3 --out net.npz
+      neurecover lowest-layer samples.npz --hidden 3 --out layer.npz
       neurecover lowest-layer samples.npz --max-degree 2 --json
       neurecover lowest-layer samples.npz --upper network --upper-hidden 3 --upper-activation sigmoid
     """
