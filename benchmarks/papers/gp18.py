@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from neurecover.algorithms.gp18.layers.lowest_layer import two_steps
 from neurecover.data import ArraySource
-from neurecover.experiment import Experiment, Row, Track
+from neurecover.experiment import Experiment, Row, Track, fresh_seeds, picture
 from neurecover.interop.halfspaces import HalfspaceUnion
 from neurecover.matching import compare
 from neurecover.models import Composite
@@ -57,6 +58,40 @@ def halfspace_numbers(track: Track) -> list[Row]:
     return rows
 
 
+def phase(track: Track) -> list[Row]:
+    """Measure 3 halfspaces without noise, their number not told, over the threshold t, the inputs d and the labels n.
+
+    The paper asks for t above a multiple of √log d. A trial is right when all normals are within 0.1 rad.
+    """
+    rows: list[Row] = []
+    for d in (4, 8, 16):
+        for t in track((0.6, 1.2, 1.8, 2.4), f"phase, d = {d}"):
+            for n in (1_500, 6_000):
+                for seed in fresh_seeds(2):
+                    truth, X, y = _flipped_union(d, 3, t, n, 0.0, seed)
+                    model = HalfspaceUnion(random_state=seed).fit(X, y)
+                    found = Composite(model.halfspaces_.normals, model.halfspaces_.thresholds, union(), "step")
+                    angle = largest_angle(found.W, truth.W) if len(found.W) == 3 else np.inf
+                    row: Row = {"d": d, "t": t, "t / √log d": round(t / np.sqrt(np.log(d)), 3), "n": n, "seed": seed}
+                    row |= {"inside": round(float(y.mean()), 4), "max angle": angle, "right": int(angle < 0.1)}
+                    rows.append({**row, "verdict": model.certificate_.verdict})
+    return rows
+
+
+def draw_phase(rows: list[dict[str, str]], path: Path) -> None:
+    """Draw the angle against t/√log d, a colour per d and a mark per n; what was not found stands on the upper edge."""
+    with picture(path, size=(7, 4)) as (_, axes):
+        for n, mark in (("1500", "o"), ("6000", "s")):
+            for d, colour in (("4", "C0"), ("8", "C1"), ("16", "C2")):
+                own = [row for row in rows if row["n"] == n and row["d"] == d]
+                angles = [min(float(row["max angle"]), np.pi / 2) for row in own]
+                places = [float(row["t / √log d"]) for row in own]
+                axes.semilogy(places, angles, mark, color=colour, alpha=0.7, label=f"d = {d}, n = {n}")
+        axes.axhline(0.1, color="grey", linewidth=0.8)
+        axes.set(xlabel="t / √log d", ylabel="largest angle of a normal, rad")
+        axes.legend(fontsize=8)
+
+
 def noisy_outputs(track: Track) -> list[Row]:
     """Measure d = 8, 5 ReLU units at 1.5, linear plus all products, n = 30,000, noise of 2 % of the outputs' spread."""
     rows: list[Row] = []
@@ -100,5 +135,6 @@ def _flipped_union(
 EXPERIMENTS = (
     Experiment("gp18-noisy-halfspaces", "Unions of halfspaces from noisy labels", noisy_halfspaces),
     Experiment("gp18-numbers", "The number of halfspaces of a union", halfspace_numbers),
+    Experiment("gp18-phase", "Unions of halfspaces over threshold, inputs and labels", phase, draw_phase),
     Experiment("gp18-noisy-outputs", "The lowest layer from noisy outputs", noisy_outputs),
 )

@@ -21,7 +21,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from neurecover.models import Composite, Layered, Model, Network, mirror_of, replace_arrays
+from neurecover.models import (
+    Composite,
+    DeepNetwork,
+    Layered,
+    Model,
+    Network,
+    Polynomial,
+    Upper,
+    mirror_of,
+    replace_arrays,
+)
 from neurecover.random import as_generator
 
 
@@ -62,10 +72,11 @@ class Comparison:
     the pairs of all hidden layers: they say nothing about unmatched units, and are infinite when one network has units
     and the other has none. `output_weight_error` is ‖Â − A‖_F / ‖A‖_F, an absent partner having a = 0, and
     `offset_error` is ‖ĉ − c‖ / ‖(A, c)‖_F; so neither depends on the scale of the outputs, and c = 0 is no
-    special case. Both are nan for a `Composite`, whose upper part is compared by its values alone. `affine_error` is
-    ‖Ĉ − C‖_F / ‖(A, C)‖_F, with zeros for the C of a network that has none, and None where neither has one; where units
-    are mirrored, Ĉ and ĉ are what that leaves. `output_mse` is the
-    mean of (f̂(x) − f(x))² over samples and outputs, `population_risk` its mean over all standard Gaussian inputs
+    special case. For a `Composite` they are those of the upper parts, the coefficients of a polynomial or the weights
+    of a network, and nan where these are of two kinds or of none of these. `affine_error` is ‖Ĉ − C‖_F / ‖(A, C)‖_F,
+    with zeros for the C of a network that has none, and None where neither has one; where units are mirrored, Ĉ and ĉ
+    are what that leaves. `output_mse` is the mean of (f̂(x) − f(x))² over samples and outputs, `population_risk` its
+    mean over all standard Gaussian inputs
     [ATV21, Prop. 3.6]; None for more than one layer, or an activation without a form that reaches its accuracy.
     """
 
@@ -155,13 +166,13 @@ def _compare_composites(network: Composite, truth: Composite, up_to_sign: bool, 
     if deep is not None and true is not None and deep.depth == true.depth:
         return _compare_deep(deep, true, up_to_sign, X)
     estimate, target = network.lower.fixed_scales(), truth.lower.fixed_scales()
-    layer = _pair(estimate, target, up_to_sign).errors(
-        np.arange(network.n_hidden), np.arange(truth.n_hidden), truth.n_hidden
-    )
+    paired = _pair(estimate, target, up_to_sign)
+    layer = paired.errors(np.arange(network.n_hidden), np.arange(truth.n_hidden), truth.n_hidden)
+    layers, above, offset = _compare_uppers(network.normal_form().upper, truth.normal_form().upper, paired)
     return _comparison(
-        (layer,),
-        output_weight_error=math.nan,
-        offset_error=math.nan,
+        (layer, *layers),
+        output_weight_error=above,
+        offset_error=offset,
         output_mse=_output_mse(network, truth, X),
         population_risk=None,
     )
@@ -253,6 +264,49 @@ class _Pairs:
             max_angle=float(_angles(self.ours.W, self.theirs.W).max(initial=least)),
             unmatched=(tuple(np.delete(ours, self.found).tolist()), tuple(np.delete(theirs, self.sought).tolist())),
         )
+
+
+def _compare_uppers(ours: Upper, theirs: Upper, paired: _Pairs) -> tuple[tuple[LayerComparison, ...], float, float]:
+    """Return the layers of upper parts of one kind, and their relative errors; nan where they are of several kinds.
+
+    A polynomial has its coefficients for weights, that of 1 for an offset; a unit without a partner is a variable that
+    the other polynomial does not have.
+    """
+    if isinstance(ours, Polynomial) and isinstance(theirs, Polynomial):
+        ends = _terms(ours, paired.found), _terms(theirs, paired.sought, first=ours.exponents.shape[1])
+        zero = np.zeros(len(theirs.coefficients))
+        pairs = {term: (ends[0].get(term, zero), ends[1].get(term, zero)) for term in {*ends[0], *ends[1]}}
+        c_hat, c = pairs.pop((), (zero, zero))
+        size = math.sqrt(sum(float(b @ b) for _, b in pairs.values()))
+        off = math.sqrt(sum(float((a - b) @ (a - b)) for a, b in pairs.values()))
+        return (
+            (),
+            _ratio(off, size),
+            _ratio(float(np.linalg.norm(c_hat - c)), math.hypot(size, float(np.linalg.norm(c)))),
+        )
+    if not isinstance(ours, Network | DeepNetwork) or not isinstance(theirs, Network | DeepNetwork):
+        return (), math.nan, math.nan
+    alike = ours.activation == theirs.activation and ours.depth == theirs.depth
+    if not alike or not len(paired.found) == ours.n_inputs == theirs.n_inputs:
+        return (), math.nan, math.nan
+    (W, b), *rest = ours.layers
+    columns = np.empty_like(W)
+    columns[:, paired.sought] = W[:, paired.found]
+    above = compare(ours.with_layers([(columns, b), *rest], None), theirs)
+    return above.layers, above.output_weight_error, above.offset_error
+
+
+def _terms(upper: Polynomial, units: np.ndarray, first: int = 0) -> dict[tuple[tuple[int, int], ...], np.ndarray]:
+    """Return the coefficients by monomial, ((variable, power), …); variables are the pairs, then units without one."""
+    names = np.full(upper.exponents.shape[1], -1)
+    names[units] = np.arange(len(units))
+    alone = np.flatnonzero(names < 0)
+    names[alone] = len(units) + first + np.arange(len(alone))
+    terms: dict[tuple[tuple[int, int], ...], np.ndarray] = {}
+    for powers, c in zip(upper.exponents, upper.coefficients.T):
+        term = tuple(sorted((int(names[j]), int(powers[j])) for j in np.flatnonzero(powers)))
+        terms[term] = terms.get(term, 0.0) + c
+    return terms
 
 
 def _pair(estimate: Network, target: Network, up_to_sign: bool) -> _Pairs:

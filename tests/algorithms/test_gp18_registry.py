@@ -72,6 +72,21 @@ def test_the_record_of_the_lowest_layer() -> None:
     assert found.notes == layer.notes
 
 
+@pytest.mark.parametrize("seed", range(2))
+def test_rejection_with_the_oracle_of_the_paper(seed: int) -> None:
+    """Kept inputs only: whitened, their first and second coefficients would be gone."""
+    truth = composite_teacher(
+        5, 2, products(2), threshold=3.0, kind="orthonormal", activation="sigmoid", random_state=seed
+    )
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((400_000, 5))
+    f = truth(X)[:, 0]
+    kept = rng.random(len(f)) < f / f.max()
+    found = nr.estimate(X[kept], f[kept], 2, "rejection", "paper", activation="sigmoid", random_state=0)
+    assert found.network is not None, found.notes
+    assert nr.compare(found.network, truth, up_to_sign=True).max_angle < 0.25
+
+
 def test_rejection_of_small_outputs() -> None:
     truth = composite_teacher(
         4, 3, products(3, 1), threshold=3.0, kind="orthonormal", activation="sigmoid", random_state=0

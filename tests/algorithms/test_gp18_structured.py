@@ -72,7 +72,7 @@ def test_exponential_units(seed: int) -> None:
     X = rng.standard_normal((60_000, 7))
     f = products(3, product=0.1)(np.exp(X @ W3.T))
     assert as_set(exponential_units(ArraySource(X, f), rng).W) == as_set(W3)
-    assert as_set(exponential_cliques(ArraySource(X, f), rng).W) == as_set(W3)
+    assert as_set(exponential_cliques(ArraySource(X, f)).W) == as_set(W3)
 
 
 def test_tilted_correlations_are_the_curvature_of_the_shifted_mean() -> None:
@@ -92,7 +92,16 @@ def test_exponential_cliques_at_other_sizes(d: int, k: int, size: int) -> None:
     W[np.repeat(np.arange(k), size), rng.permutation(d)[: k * size]] = 1.0
     X = rng.standard_normal((60_000, d))
     f = products(k, product=0.3)(np.exp(X @ W.T))
-    assert as_set(exponential_cliques(ArraySource(X, f), rng).W) == as_set(W)
+    assert as_set(exponential_cliques(ArraySource(X, f)).W) == as_set(W)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (1, 2, 3)])
+def test_exponential_units_of_one_input(sizes: tuple[int, ...]) -> None:
+    """Within a unit ∂ᵢ∂ⱼg = √(∂ᵢg ∂ⱼg), so that inputs that share nothing but products are units by themselves."""
+    W = np.zeros((3, 9))
+    W[np.repeat(np.arange(3), sizes), np.arange(sum(sizes))] = 1.0
+    X = np.random.default_rng(3).standard_normal((60_000, 9))
+    assert as_set(exponential_cliques(ArraySource(X, products(3)(np.exp(X @ W.T)))).W) == as_set(W)
 
 
 def test_exponential_units_refuse_negative_outputs() -> None:
@@ -100,7 +109,7 @@ def test_exponential_units_refuse_negative_outputs() -> None:
     with pytest.raises(UnsolvableError, match="positive mean"):
         exponential_units(ArraySource(X, -np.ones(500)), np.random.default_rng(0))
     with pytest.raises(UnsolvableError, match="positive mean"):
-        exponential_cliques(ArraySource(X, -np.ones(500)), np.random.default_rng(0))
+        exponential_cliques(ArraySource(X, -np.ones(500)))
 
 
 def test_even_units_from_exact_moments_with_cross_terms() -> None:

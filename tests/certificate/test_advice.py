@@ -65,6 +65,7 @@ FAILING = {
     network.derivative: {"differentiable": False, "activation": "step"},
     network.size: {"n_weights": 10_000, "by_products": False},
     determined.equations: {"n_equations": 100, "n_free": 250},
+    determined.terms: {"unseen_terms": {"h0·h1": 0}},
     determined.contradicted: {"raw": True, "n_alone": 1, "n_equations": 100},
     determined.information: {
         "weakest": 0.0,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from neurecover.algorithms.gp18.union.evidence import label_evidence, split_labels
+from neurecover.algorithms.gp18.union.evidence import label_evidence, split_labels, wrong_labels
 from neurecover.algorithms.gp18.union.fit import UnionFit
 from neurecover.algorithms.gp18.union.posterior import at_posterior_means
 from neurecover.algorithms.gp18.union.search import find_union
@@ -135,10 +135,57 @@ def test_any_class_can_be_the_union() -> None:
         HalfspaceUnion(2, union_label="c").fit(X, names)
 
 
-def test_a_set_of_another_shape_is_not_vouched_for() -> None:
-    X = np.random.default_rng(0).standard_normal((3_000, 3))
-    model = HalfspaceUnion(n_halfspaces=2, random_state=0).fit(X, np.linalg.norm(X, axis=1) > 2.0)
-    assert model.certificate_.verdict in ("approximate", "failed"), model.certificate_.reasons
+NO_UNIONS = {
+    "disc": (2, 1_500, lambda X: (X**2).sum(1) > 2.25),
+    "ball": (3, 600, lambda X: np.linalg.norm(X, axis=1) > 2.0),
+    "inside of a disc": (2, 800, lambda X: (X**2).sum(1) < 2.25),
+    "ellipse": (2, 800, lambda X: X[:, 0] ** 2 + 0.4 * X[:, 1] ** 2 > 1.5),
+    "ring": (2, 800, lambda X: np.abs(np.linalg.norm(X, axis=1) - 1.3) < 0.5),
+    "parabola": (4, 600, lambda X: X[:, 0] > 0.4 * X[:, 1] ** 2),
+    "wave": (2, 1_500, lambda X: X[:, 0] - 0.5 > 0.7 * np.sin(2.0 * X[:, 1])),
+    "exclusive or": (3, 800, lambda X: X[:, 0] * X[:, 1] > 0.0),
+    "strips": (2, 1_500, lambda X: np.sin(3.0 * X[:, 0]) > 0.0),
+    "wedge": (2, 600, lambda X: (X > 0.3).all(axis=1)),
+}
+
+
+@pytest.mark.parametrize("name", NO_UNIONS)
+def test_a_set_of_another_shape_is_not_vouched_for(name: str) -> None:
+    """A polygon of enough sides follows a disc, and flipped labels account for what it misses; both are tested."""
+    d, n, inside = NO_UNIONS[name]
+    X = np.random.default_rng(0).standard_normal((n, d))
+    certificate = HalfspaceUnion(random_state=0).fit(X, inside(X)).certificate_
+    assert certificate.verdict in ("approximate", "failed"), certificate.reasons
+    assert certificate.standard_errors is None
+
+
+def test_a_slab_is_no_conic() -> None:
+    """In two dimensions two parallel lines are a degenerate conic of one parameter more, which is the same set."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((1_500, 2))
+        model = HalfspaceUnion(random_state=0).fit(X, np.abs(X[:, 0] - 0.1) > 1.2)
+        assert model.certificate_.verdict == "statistical", model.certificate_.reasons
+        assert len(model.halfspaces_) == 2
+
+
+def test_wrong_labels_are_flipped_ones_only_where_they_lie_anywhere() -> None:
+    """Both p-values are those of chance for flipped labels alone, not for wrong ones at a boundary or side by side."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((4_000, 2))
+    y = X[:, 0] > 1.0
+    fit = UnionFit(np.eye(1, 2), np.ones(1), np.full(1, 1e-3), np.full(2, 0.01), 1e-6 * np.eye(3)[None])
+    near = (np.abs(X[:, 0] - 1.0) < 0.1) & (rng.random(4_000) < 0.2)
+    patch = np.linalg.norm(X + 1.0, axis=1) < 0.2
+    values = []
+    for wrong in [*(rng.random((30, 4_000)) < 0.02), near, patch]:
+        seen = wrong_labels(ArraySource(X, (y ^ wrong).astype(float)), fit, 4.0)
+        values.append((seen.at_boundary, seen.together))
+    flipped, (at_boundary, _), (_, together) = np.array(values[:-2]), values[-2], values[-1]
+    assert flipped.min() > 1e-4  # 60 p-values that are uniform or larger: below this once in 170 times
+    assert np.mean(flipped < 0.1) < 0.3
+    assert at_boundary < 1e-6
+    assert together < 1e-6
 
 
 def test_labels_that_are_noise_are_no_halfspaces() -> None:
@@ -174,7 +221,9 @@ def test_held_out_labels_have_no_part_in_the_judgement_of_the_fit() -> None:
     spoilt = ArraySource(Z, np.where(np.arange(len(L))[:, None] % 10 == 0, 1.0 - L, L))
     whitening = Whitening.of(np.zeros(3), np.eye(3))
     for kept, verdict in ((held_out, True), (spoilt, False)):
-        seen = label_evidence(found, judged, judged, labels, kept, ParameterArrays({}), whitening)
+        seen = label_evidence(
+            found, judged, judged, labels, kept, ParameterArrays({}), whitening, np.random.default_rng(3)
+        )
         checks = {check.name: check.passed for check in certify_labelled(seen).checks}
         assert checks["generalisation"] is verdict
 

@@ -34,7 +34,17 @@ from neurecover.certificate.signs.twins import Twins, nearest_planes
 from neurecover.certificate.sums import Sums
 from neurecover.data import Mapped, Source, Whitening
 from neurecover.data.views.weights import Unweighted, without_weights
-from neurecover.models import Composite, DeepNetwork, Model, Network, Polynomial, are_biases, parameters, term_sizes
+from neurecover.models import (
+    Composite,
+    DeepNetwork,
+    Layered,
+    Model,
+    Network,
+    Polynomial,
+    are_biases,
+    parameters,
+    term_sizes,
+)
 from neurecover.statistics import (
     Influence,
     OutputPrecision,
@@ -270,7 +280,7 @@ class Case:
 
     @property
     def largest_error(self) -> float:
-        """The largest error of a weight or bias of a hidden unit, of a composite of its first layer."""
+        """The largest error of a weight or bias of a hidden unit, and of a coefficient of an upper polynomial."""
         return self.errors.arrays.largest(*self._hidden)
 
     @property
@@ -280,7 +290,31 @@ class Case:
 
     @property
     def _hidden(self) -> tuple[str, ...]:
-        return ("W", "threshold") if isinstance(self.normal, Composite) else hidden_names(self.normal)
+        normal = self.normal
+        if not isinstance(normal, Composite):
+            return hidden_names(normal)
+        above = (
+            tuple(f"upper_{name}" for name in hidden_names(normal.upper)) if isinstance(normal.upper, Layered) else ()
+        )
+        return ("W", "threshold", *above, *(("coefficients",) if isinstance(normal.upper, Polynomial) else ()))
+
+    @cached_property
+    def unseen_terms(self) -> dict[str, int] | None:
+        """The terms of an upper polynomial that too few samples show, each with their number; None without one.
+
+        A term shows where none of its units is off, which leaves as many unknowns as there are terms of these units.
+        """
+        white = self.white
+        if not isinstance(white, Composite) or not isinstance(white.upper, Polynomial):
+            return None
+        used = white.upper.exponents > 0
+        supports, own, shared = np.unique(used, axis=0, return_inverse=True, return_counts=True)
+        seen = np.zeros(len(supports), dtype=int)
+        for X, _ in self.rows.blocks(65_536):
+            off = white.hidden(np.asarray(X, dtype=np.float64)) == 0.0
+            seen += np.count_nonzero(~(off.astype(float) @ supports.T.astype(float)).astype(bool), axis=0)
+        few = seen < shared + self.options.margin
+        return {white.upper.name_of(m): int(seen[own[m]]) for m in np.flatnonzero(few[own]).tolist()}
 
     @cached_property
     def strength(self) -> np.ndarray:

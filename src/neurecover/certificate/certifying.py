@@ -26,7 +26,13 @@ OF_ANY_NETWORK = (
     network.derivative,
     network.size,
 )
-OF_THE_SAMPLES = (determined.equations, determined.information, determined.columns, determined.kinks)
+OF_THE_SAMPLES = (
+    determined.equations,
+    determined.terms,
+    determined.information,
+    determined.columns,
+    determined.kinks,
+)
 AT_ROUNDING = (signs.signs, signs.twins, signs.exchange, errors.digits)
 OF_NOISE = (
     signs.signs,

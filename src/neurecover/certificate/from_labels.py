@@ -19,17 +19,36 @@ from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, 
 
 
 @dataclass(frozen=True)
+class WrongLabels:
+    """The labels on the wrong side beyond the errors of the boundary, and the probabilities that flipped ones lie so.
+
+    `at_boundary` is that of lying as near to the boundary, `together` that of lying as near to each other.
+    """
+
+    count: int
+    at_boundary: float
+    together: float
+
+
+@dataclass(frozen=True)
+class Rival:
+    """The best curved boundary: by how much its BIC is above that of the union, and its degree; none has inf, 0."""
+
+    gap: float
+    degree: int
+
+
+@dataclass(frozen=True)
 class Labelled:
     """What labels have shown of k halfspaces.
 
     share is that of the labels inside. wrong of n_holdout held-out labels are on the wrong side, where the model of the
     other samples expects the rate `expected`, and the rarer class has n_rarer of them. `fewer`, `more` and `none` are
     BIC with one halfspace less or more, or without any, above that of k; nan where that was not to be tried.
-    explained says whether flipped labels account for all that is missed, gathered by how many standard errors wrong
-    labels gather at the boundary, worth is what an explained label adds to the log-likelihood, and further how many
-    labels one halfspace more explains. `errors` are the standard errors of normals (k, d) and thresholds (k,); `turn`
-    is the largest angle and `shift` the largest error of a threshold, in standard deviations of the inputs, to be
-    expected.
+    explained says whether flipped labels account for all that is missed, worth is what an explained label adds to the
+    log-likelihood, and further how many labels one halfspace more explains. `errors` are the standard errors of normals
+    (k, d) and thresholds (k,); `turn` is the largest angle and `shift` the largest error of a threshold, in standard
+    deviations of the inputs, to be expected.
     """
 
     n_samples: int
@@ -45,7 +64,8 @@ class Labelled:
     more: float
     none: float
     explained: bool
-    gathered: float
+    wrong_labels: WrongLabels
+    rival: Rival
     worth: float
     further: float
     turn: float
@@ -98,14 +118,34 @@ def _generalisation(seen: Labelled) -> Check:
 
 
 def _structure(seen: Labelled) -> Check:
-    gathered = seen.gathered > seen.options.labels.gathered
-    sentence = "Wrong labels are no more frequent at the boundary than far from it."
-    if gathered:
+    """Check that wrong labels lie like flipped ones: anywhere, and no nearer to each other than chance puts them."""
+    wrong, limit = seen.wrong_labels, seen.options.significance
+    p_value = min(wrong.at_boundary, wrong.together)
+    sentence = "Wrong labels lie like flipped ones: no nearer to the boundary or to each other than by chance."
+    if wrong.at_boundary < limit:
         sentence = (
-            f"The boundary has another shape: wrong labels gather at it ({seen.gathered:.0f} standard errors), and "
-            "flipped ones would lie everywhere."
+            f"The boundary has another shape: wrong labels gather at it (p = {wrong.at_boundary:.1g}), and flipped "
+            "ones would lie everywhere."
         )
-    return Check("structure", not gathered, seen.gathered, seen.options.labels.gathered, sentence)
+    elif wrong.together < limit:
+        sentence = (
+            f"The set has another shape: wrong labels lie next to each other (p = {wrong.together:.1g}), and flipped "
+            "ones would be apart."
+        )
+    return Check("structure", p_value >= limit, p_value, limit, sentence)
+
+
+def _shape(seen: Labelled) -> Check:
+    """Check that no curved boundary accounts for the labels with fewer parameters, or better."""
+    rival, limit = seen.rival, seen.options.labels.curved
+    sentence = "No curved boundary of low degree explains the labels as well."
+    if rival.gap < limit:
+        than = "lower" if rival.gap < 0.0 else "higher"
+        sentence = (
+            f"A curved boundary explains the labels as well: that of a polynomial of degree {rival.degree} has a "
+            f"criterion {abs(rival.gap):.1f} {than} than that of {seen.n_halfspaces} halfspaces."
+        )
+    return Check("shape", rival.gap >= limit, rival.gap, limit, sentence)
 
 
 def _strength(seen: Labelled) -> Check:
@@ -165,6 +205,7 @@ CHECKS = (
     Row(_signal),
     Row(_generalisation),
     Row(_structure),
+    Row(_shape),
     Row(_strength),
     Row(_spare),
     Row(_precision),

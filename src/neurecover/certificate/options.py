@@ -94,7 +94,14 @@ class LabelOptions:
     # Labels that one halfspace more may explain. An outermost sample has a halfspace of its own, so one flipped label
     # is explained by it; two side by side are flipped with the square of the rate.
     outermost: float = 1.5
-    gathered: float = 5.0  # standard errors by which wrong labels may be more frequent near the boundary than far away
+    degrees: tuple[int, ...] = (2, 3, 4)  # of curved rivals: ellipsoids and parabolas; waves; rings
+    most_terms: int = 500  # of such a polynomial: as many columns of 20,000 rows take seconds
+    # BIC by which a curved boundary has to be worse. In two dimensions a slab is a conic of one parameter more, so that
+    # log n has to exceed it; of 40 unions of fresh seeds the least difference was 10.
+    curved: float = 5.0
+    # Errors of a boundary within which labels are wrong whatever the shape.
+    beside: float = 4.0
+    rows: int = 20_000  # samples that tests of the shape look at, as many as the search
     predicts: float = 0.5  # share of the mistakes of a constant that a predictor avoids
 
 

@@ -30,16 +30,23 @@ class Sides:
         """Return what was counted, where the activation has a kink for it to matter."""
         # A unit of D weights and p output weights, its scale free, passes through (D + p − 1)/p samples. Several
         # outputs would do with fewer than D; as many as the unit has weights are asked for all the same.
-        D, p, act = weights_per_unit(white) - (not bias), white.n_outputs, white.activation
+        D, p = weights_per_unit(white) - (not bias), white.n_outputs
         laid = np.maximum((D + p - 1) // p, D - margin)
-        on, needed = seen.sums["on"], laid + margin
-        if act.rectified and act.homogeneity != 1.0:
-            return cls(on, needed, laid, margin)  # a unit says nothing where it is off
-        if act.homogeneity != 1.0 or not act.odd_slope:
-            return cls(np.maximum(on, needed), needed, laid, margin)  # no kink to be seen
-        bent = np.minimum(seen.sums["on_squared"], seen.sums["off_squared"]) * (2.0 - act.odd_slope) ** 2
-        at_kink = int(seen.sums["at_kink"])
-        return cls(on, seen.sums["off"], laid, margin, at_kink if at_kink < seen.n else 0, bent)
+        on, off, needed = seen.sums["on"].copy(), seen.sums["off"].copy(), laid + margin
+        bent = np.minimum(seen.sums["on_squared"], seen.sums["off_squared"])
+        start, kinked = 0, False
+        for W, act in zip(white.hidden_weights, white.hidden_activations):
+            own = slice(start, start + len(W))
+            start += len(W)
+            if act.homogeneity == 1.0 and act.odd_slope:
+                kinked = True
+                bent[own] *= (2.0 - act.odd_slope) ** 2
+                continue
+            off[own] = needed[own]  # a rectified power says nothing where it is off
+            if not (act.rectified and act.homogeneity != 1.0):
+                on[own] = np.maximum(on[own], needed[own])  # no kink to be seen
+        at_kink = int(seen.sums["at_kink"]) if kinked else 0
+        return cls(on, off, laid, margin, at_kink if at_kink < seen.n else 0, bent if kinked else None)
 
     @property
     def needed(self) -> np.ndarray:

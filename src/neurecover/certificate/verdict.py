@@ -58,6 +58,7 @@ NEEDS_OF_LABELS = {
         "signal",
         "generalisation",
         "structure",
+        "shape",
         "strength",
         "spare unit",
         "precision",

@@ -5,7 +5,7 @@ Exit status: 0 for an exact or statistical verdict, 3 for approximate, 4 for fai
 """
 
 # In the order in which the help lists their commands.
-from neurecover.cli import solving, segmenting, judging, planning, measuring  # noqa: I001, F401
+from neurecover.cli import solving, layers, segmenting, judging, planning, measuring  # noqa: I001, F401
 from neurecover.cli.app import main
 
 __all__ = ["main"]

@@ -87,13 +87,13 @@ def load_network(path: Path) -> nr.Network | nr.DeepNetwork | nr.Composite:
         raise
 
 
-def parse_widths(text: str | None) -> int | tuple[int, ...] | None:
+def parse_widths(text: str | None, option: str = "--hidden") -> int | tuple[int, ...] | None:
     """Return one number, or one per hidden layer."""
     if text is None:
         return None
     words = [word.strip() for word in text.split(",")]
     if not all(word.isdigit() and int(word) >= 1 for word in words):
-        raise ValueError(f"--hidden needs whole numbers from 1, as in 20 or 20,10. Got {text!r} instead.")
+        raise ValueError(f"{option} needs whole numbers from 1, as in 20 or 20,10. Got {text!r} instead.")
     return int(words[0]) if len(words) == 1 else tuple(map(int, words))
 
 

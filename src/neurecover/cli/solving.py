@@ -115,7 +115,7 @@ def recover(
             progress=terminal.err.is_terminal,
             checkpoint=checkpoint,
         )
-    _show(recovery, out, json)
+    show(recovery, out, json)
 
 
 @app.command()
@@ -221,7 +221,7 @@ def extract(
             raise
     else:
         recovery = nr.recover(oracle, n_samples=samples, depth=depth or 1, **shared)
-    _show(recovery, out, json)
+    show(recovery, out, json)
 
 
 @app.command()
@@ -303,7 +303,7 @@ def _parse_bounds(text: str) -> tuple[float, float]:
     return low, high
 
 
-def _show(recovery: nr.Recovery[Model], out: Path | None, json: bool) -> NoReturn:
+def show(recovery: nr.Recovery[Model], out: Path | None, json: bool) -> NoReturn:
     """Show the summary, save the network and its certificate, and exit with the status of the verdict."""
     if out is not None:
         recovery.save(out)

@@ -121,7 +121,8 @@ class _HalfspaceClassifier(ClassifierMixin, BaseEstimator):
         self.flip_rates_ = fit.flips if self._union_class == 1 else fit.flips[::-1]
         self.criteria_ = found.criteria
         errors = self.halfspaces_.standard_errors
-        self.certificate_ = certify_labelled(label_evidence(found, judged, fit, labels, held_out, errors, whitening))
+        evidence = label_evidence(found, judged, fit, labels, held_out, errors, whitening, rng)
+        self.certificate_ = certify_labelled(evidence)
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:

@@ -55,6 +55,11 @@ class Polynomial:
         used = np.any(self.coefficients != 0.0, axis=0)
         return int(self.exponents[used].sum(axis=1).max(initial=0))
 
+    def name_of(self, term: int) -> str:
+        """Return a monomial as a product of hidden values, h0²·h1; 1 for the constant."""
+        powers = self.exponents[term]
+        return "·".join(f"h{j}" + ("" if powers[j] == 1 else f"^{powers[j]}") for j in np.flatnonzero(powers)) or "1"
+
     @property
     def linear(self) -> np.ndarray:
         """The coefficients cᵢ of the linear terms, (p, k)."""
@@ -138,6 +143,11 @@ class Composite:
         """The weights of the first layer, then of the hidden layers of an upper network."""
         return (self.W, *getattr(self.upper, "hidden_weights", ()))
 
+    @property
+    def hidden_activations(self) -> tuple[Activation, ...]:
+        """That of the first layer and of every hidden layer of an upper network, which may be another."""
+        return (self.activation, *getattr(self.upper, "hidden_activations", ()))
+
     def preactivations(self, X: ArrayLike) -> list[NDArray[np.float64]]:
         """Return W x − t, (n, k), and those of the hidden layers of an upper network."""
         Z = checks.inputs(X, self.n_inputs) @ self.W.T - self.threshold
@@ -158,17 +168,21 @@ class Composite:
         return Network(self.W, -self.threshold, np.ones((1, self.n_hidden)), activation=self.activation)
 
     def normal_form(self) -> Composite:
-        """Return the same function with unit rows of W, their lengths handed to the upper part.
+        """Return the same function with every scale that it leaves free fixed, an upper network in its normal form.
 
-        act(s z) = s^h act(z); an upper part of unknown form cannot take the factor, and W then stays as it is.
+        act(s z) = s^h act(z) allows unit rows of W, and e^{z − t} = e^{−t} e^z thresholds of zero, with the factor
+        handed to the upper part; one of unknown form cannot take it, and the first layer then stays as it is.
         """
-        h = self.activation.homogeneity
-        norm = np.linalg.norm(self.W, axis=1)
+        h, W, t, upper = self.activation.homogeneity, self.W, self.threshold, self.upper
+        norm = np.linalg.norm(W, axis=1)
         norm = np.where(norm > 0.0, norm, 1.0)
-        upper = None if h is None else _scaled(self.upper, norm**h)
-        if upper is None:
-            return self
-        return Composite(self.W / norm[:, None], self.threshold / norm, upper, self.activation)
+        exponential = self.activation.name == "exp"
+        taken = _scaled(upper, np.exp(-t)) if exponential else None if h is None else _scaled(upper, norm**h)
+        if taken is not None:
+            W, t, upper = (W, np.zeros_like(t), taken) if exponential else (W / norm[:, None], t / norm, taken)
+        if isinstance(upper, Layered):
+            upper = upper.normal_form()
+        return Composite(W, t, upper, self.activation)
 
     def take(self, units: ArrayLike) -> Composite:
         """Return the network made of the given units of the first layer, in that order; the others are left out."""

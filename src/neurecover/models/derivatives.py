@@ -81,7 +81,7 @@ def free_directions(model: Differentiable) -> np.ndarray:
     if isinstance(model, Composite):
         upper = model.upper
         above = free_directions(upper) if isinstance(upper, Layered) else np.zeros((0, 0))
-        own = [] if h is None else [_composite_direction(model, h, j) for j in range(model.n_hidden)]
+        own = [] if h is None and not exponential else [_composite_direction(model, j) for j in range(model.n_hidden)]
         columns = [direction for direction in own if direction is not None]
         columns += [np.concatenate([np.zeros(size - len(above)), column]) for column in above.T]
         return np.array(columns).reshape(-1, size).T
@@ -101,10 +101,13 @@ def free_directions(model: Differentiable) -> np.ndarray:
     return directions
 
 
-def _composite_direction(model: Composite, h: float, j: int) -> np.ndarray | None:
-    upper = model.upper
+def _composite_direction(model: Composite, j: int) -> np.ndarray | None:
+    upper, h = model.upper, model.activation.homogeneity
     W, t = np.zeros_like(model.W), np.zeros_like(model.threshold)
-    W[j], t[j] = model.W[j], model.threshold[j]
+    if h is None:  # e^{z − t}: a threshold grows as what takes the unit in does
+        t[j], h = 1.0, -1.0
+    else:
+        W[j], t[j] = model.W[j], model.threshold[j]
     if isinstance(upper, Polynomial):
         above = (-h * upper.exponents[:, j] * upper.coefficients).ravel()
     elif isinstance(upper, Layered):

@@ -70,6 +70,11 @@ class Layered(Exchanged):
         """W_1, …, W_L."""
         return tuple(W for W, _ in self.layers[:-1])
 
+    @property
+    def hidden_activations(self) -> tuple[Activation, ...]:
+        """The activation of every hidden layer: one for all."""
+        return (self.activation,) * self.depth
+
     def preactivations(self, X: ArrayLike) -> list[NDArray[np.float64]]:
         """Return W_l h_{l−1} + b_l for every hidden layer, each (n, k_l)."""
         H, values = checks.inputs(X, self.n_inputs), []

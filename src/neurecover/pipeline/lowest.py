@@ -10,11 +10,12 @@ import numpy as np
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms import Call, get_method
+from neurecover.algorithms.gp18.layers.upper import all_terms, without_faint_terms
 from neurecover.algorithms.gp18.layers.whole import explained_variance, fit_jointly, fit_upper
-from neurecover.certificate import Certificate, Check, Evidence
-from neurecover.data import Prepared, reduce, side_by_side, split, unwhiten
-from neurecover.fit.model_fit import can_be_fitted, fit_model
-from neurecover.models import Composite, Model
+from neurecover.certificate import Certificate, Check, Evidence, ParameterArrays
+from neurecover.data import Prepared, Source, reduce, side_by_side, split, unwhiten
+from neurecover.fit.model_fit import ModelFit, can_be_fitted, fit_model
+from neurecover.models import Composite, Model, Polynomial
 from neurecover.pipeline.progress import Progress
 from neurecover.pipeline.running import (
     Run,
@@ -89,23 +90,67 @@ def recover_lowest_layer(
         whole = fit_jointly(whole, fit, chosen, run.rng)
         r2 = explained_variance(whole, chosen)
         run.clock.stage("upper part", f"{upper}, R² = {r2:.6f} on samples not used for it")
-        network, certificate = _fit_and_certify(prepared, whole, n_hidden, run)
+        network, certificate = _fit_and_certify(prepared, whole, n_hidden, max_degree, run)
     notes = tuple(Check(method, True, None, None, note) for note in found.notes)
     certificate = replace(certificate, checks=(*certificate.checks, *notes))
     return run.recovery(network, certificate, method, estimate_in_input_units(found, prepared), problem.n_queries)
 
 
-def _fit_and_certify(prepared: Prepared, whole: Composite, n_hidden: int | None, run: Run) -> tuple[Model, Certificate]:
-    """Fit the network to all samples; return it in the units of the inputs, with its certificate."""
+def _fit_and_certify(
+    prepared: Prepared, whole: Composite, n_hidden: int | None, max_degree: int, run: Run
+) -> tuple[Model, Certificate]:
+    """Fit the network to all samples; return it in the units of the inputs, with its certificate.
+
+    A polynomial that leaves nothing but rounding is certified among all of its degree: a term that was left out is
+    known to be zero only where the samples would show it.
+    """
+    fitted = can_be_fitted(whole)
+    if fitted:
+        run.report("last fit", np.nan)
+        whole = _fit_all_terms(prepared.train, whole, max_degree, run).network
     held_out = Residuals(whole, whole.n_outputs, 4 * whole.n_hidden, prepared.output_mean)
     residuals = reduce(prepared.holdout, held_out)
-    converged = False
-    if can_be_fitted(whole):
-        run.report("last fit", np.nan)
-        fit = fit_model(prepared.samples, whole, run.deadline)
-        whole, converged = fit.network, fit.converged
+    converged, certified = False, whole
+    if fitted:
+        fit = _without_faint_terms(_fit_all_terms(prepared.samples, whole, max_degree, run), prepared, run)
+        certified = whole = fit.network
+        converged = fit.converged
         residual = f"relative residual {np.sqrt(fit.relative_rss):.2g}"
         run.clock.stage("last fit", f"{residual} on all {prepared.moments.n} samples")
+        if isinstance(whole.upper, Polynomial) and fit.relative_rss < run.options.layer.upper.solved:
+            certified = all_terms(whole, max_degree)
     evidence = Evidence(n_hidden, converged=converged)
-    certificate = certify_network(run, whole, prepared, residuals, evidence)
-    return unwhiten(whole, prepared.whitening).normal_form(), certificate
+    certificate = certify_network(run, certified, prepared, residuals, evidence)
+    network = unwhiten(whole, prepared.whitening).normal_form()
+    errors = certificate.standard_errors
+    if certified is not whole and errors is not None:
+        assert isinstance(certified.upper, Polynomial)
+        assert isinstance(whole.upper, Polynomial)
+        kept = [np.flatnonzero((certified.upper.exponents == e).all(axis=1))[0] for e in whole.upper.exponents]
+        own = ParameterArrays({**errors, "coefficients": errors["coefficients"][:, kept]})
+        certificate = replace(certificate, standard_errors=own)
+    return network, certificate
+
+
+def _fit_all_terms(samples: Source, whole: Composite, max_degree: int, run: Run) -> ModelFit[Composite]:
+    """Fit the network to samples, and again with all terms of a polynomial where these leave only rounding.
+
+    A polynomial without a term that two samples show has a residual in these two and is far from exact.
+    """
+    fit, options = fit_model(samples, whole, run.deadline), run.options.layer.upper
+    if not isinstance(whole.upper, Polynomial) or not options.solved <= fit.relative_rss < options.nearly:
+        return fit
+    every = fit_model(samples, all_terms(fit.network, max_degree), run.deadline)
+    return every if every.relative_rss < options.solved else fit
+
+
+def _without_faint_terms(fit: ModelFit[Composite], prepared: Prepared, run: Run) -> ModelFit[Composite]:
+    """Return the fit without the terms that rounding has put in, where it is as good without them."""
+    options = run.options.layer.upper
+    if not isinstance(fit.network.upper, Polynomial) or fit.relative_rss >= options.solved:
+        return fit
+    fewer = without_faint_terms(fit.network, prepared.samples, run.options.certificate.exact)
+    if fewer.n_parameters == fit.network.n_parameters:
+        return fit
+    again = fit_model(prepared.samples, fewer, run.deadline)
+    return again if again.relative_rss < options.solved else fit

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from neurecover.algorithms.gp18.options import LayerOptions
 from neurecover.certificate.options import CertificateOptions
 from neurecover.data.options import PrepareOptions
 
@@ -29,6 +30,7 @@ class PipelineOptions:
     prepare: PrepareOptions = field(default_factory=PrepareOptions)
     activation: ActivationOptions = field(default_factory=ActivationOptions)
     certificate: CertificateOptions = field(default_factory=CertificateOptions)
+    layer: LayerOptions = field(default_factory=LayerOptions)
     late: float = 1.0  # seconds that a certificate may take after the end of the time budget
     late_share: float = 0.1  # of the time budget, if that is more
     rounding: float = 1e-9  # of Σ y²: outputs rounded more coarsely are fitted like noisy ones

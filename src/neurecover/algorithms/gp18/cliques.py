@@ -58,7 +58,7 @@ def correlation_cliques(
     floor = 1e-12 * values[0]
     ratios = (values[:-1] + floor) / (values[1:] + floor)
     for place in np.argsort(ratios)[::-1][:20]:
-        W = _cliques(strength > np.sqrt(values[place] * max(values[place + 1], 1e-300)))
+        W = cliques_of(strength > np.sqrt(values[place] * max(values[place + 1], 1e-300)))
         if W is None or len(W) == 0 or n_hidden not in (None, len(W)):
             continue
         if error is None or all(_even(second, error, row > 0.0) for row in W):
@@ -77,13 +77,13 @@ def _even(second: np.ndarray, error: np.ndarray, members: np.ndarray) -> bool:
     return float(np.std(values)) <= _UNEQUAL * float(np.sqrt(np.mean(error[inside][pairs] ** 2)))
 
 
-def _cliques(graph: np.ndarray) -> np.ndarray | None:
-    """Return disjoint cliques of two or more vertices as 0/1 rows; None if the graph is not made of cliques alone."""
+def cliques_of(graph: np.ndarray, smallest: int = 2) -> np.ndarray | None:
+    """Return disjoint cliques of `smallest` or more vertices as 0/1 rows; None if the graph has other parts."""
     graph = graph | np.eye(len(graph), dtype=bool)
     members = np.unique(graph, axis=0)  # in a union of cliques every vertex has the whole of its clique for a row
     if np.any(members.sum(axis=0) != 1):
         return None
-    return members[members.sum(axis=1) > 1].astype(float)
+    return members[members.sum(axis=1) >= smallest].astype(float)
 
 
 def _rate(first: np.ndarray, second: np.ndarray, W: np.ndarray) -> float:

@@ -33,11 +33,14 @@ class OwnInputs:
         return Composite(white, threshold - W @ self.whitening.mean, network.upper, activation)
 
 
+def before_whitening(source: Source) -> OwnInputs:
+    """Return the samples as they were given."""
+    return OwnInputs(source.parent, source._whitening) if isinstance(source, Mapped) else OwnInputs(source, None)
+
+
 def own_inputs(source: Source) -> OwnInputs:
     """Return the inputs before whitening, where weights are 0 or 1; UnsolvableError if they are not standard normal."""
-    own = OwnInputs(source, None)
-    if isinstance(source, Mapped):
-        own = OwnInputs(source.parent, source._whitening)
+    own = before_whitening(source)
     d = own.source.n_inputs
     moments = reduce(own.source, Moments(d, own.source.n_outputs))
     mean = moments.mean[:d]

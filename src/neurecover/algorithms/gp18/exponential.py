@@ -5,12 +5,16 @@ positive sum of exponentials of Σ_{p∈S} z_p; it is convex, so that on the sim
 one unit, and −γ‖z‖² spreads it evenly over that unit's inputs. (The paper subtracts λ‖z‖₁ instead; but g outgrows it,
 so the maximum there is at infinity. λ is the multiplier of the constraint used here.)
 
-Curvature shows the same with no search: ∂²g/∂zᵢ∂zⱼ is the sum of the terms that have both i and j, which is larger
-within a unit than across two, and its graph falls into cliques as in Theorem 8. At z = −b·1 a term of m inputs counts
-e^{m/2 − bm}, so that products count less than single units, and its estimate varies less because e^{z·x} falls where f
-rises; inputs outside the term make it vary more, by e^{b²} each. Of b = 0, 0.2, …, 0.8 only 0.4 found all units at six
-sizes from 8 to 16 inputs (n = 100,000, ten seeds each; 118 of 120 on fresh seeds); the simplex needs a radius made for
-its size.
+Curvature shows the same with no search. ∂g/∂zᵢ is the sum of the terms that have i, and ∂²g/∂zᵢ∂zⱼ the sum of those
+that have both i and j, so that
+
+    ∂ᵢ∂ⱼg / √(∂ᵢg ∂ⱼg) = 1 within a unit, and less across two,
+
+and the inputs whose ratio is 1 are the units; one that has it with no other is a unit by itself. At z = −b·1 a term of
+m inputs counts e^{m/2 − bm}, so that products count less than single units, and its estimate varies less because
+e^{z·x} falls where f rises; inputs outside the term make it vary more, by e^{b²} each. Of b = 0, 0.2, …, 0.8 only 0.4
+found all units at six sizes from 8 to 16 inputs (n = 100,000, ten seeds each); the simplex needs a radius made for its
+size.
 """
 
 from __future__ import annotations
@@ -20,14 +24,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
-from neurecover.algorithms.gp18.cliques import BinaryUnits, correlation_cliques
+from neurecover.algorithms.gp18.cliques import BinaryUnits, cliques_of
 from neurecover.algorithms.gp18.common import own_inputs, refuse_unless
-from neurecover.data import Source, reduce, split
+from neurecover.algorithms.gp18.options import EXPONENTIAL, ExponentialOptions
+from neurecover.data import Source, reduce
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
 from neurecover.statistics.base import Statistic
-
-BASE = 0.4  # shift −base·1 at which the curvature is taken, as `Tilt.base` is that of the search
 
 
 class TiltedMeans(Statistic):
@@ -70,16 +73,34 @@ class TiltedCorrelations(Statistic):
 
 
 def exponential_cliques(
-    source: Source, rng: np.random.Generator, n_hidden: int | None = None, *, base: float = BASE
+    source: Source, n_hidden: int | None = None, options: ExponentialOptions = EXPONENTIAL
 ) -> BinaryUnits:
-    """Return the units as the cliques of the curvature of g at −base·1, its errors from two halves of the samples."""
-    halves = split(source, 0.5, int(rng.integers(2**31)))
-    z = np.full(source.n_inputs, -base)
-    first, other = (reduce(half, TiltedCorrelations(z)) for half in halves)
-    if not float(first.sums["value"] + other.sums["value"]) > 0.0:
-        raise UnsolvableError("Theorem 9 needs outputs with a positive mean. Got none instead.")
-    A, B = first.average("second"), other.average("second")
-    return correlation_cliques(0.5 * (A + B), 0.5 * np.abs(A - B), n_hidden)
+    """Return the units as the cliques of the curvature of g over its slopes at −base·1, n_hidden of them if given.
+
+    An input whose slope is less than a tenth of the largest belongs to no unit, as in the paper's search.
+    """
+    z = np.full(source.n_inputs, -options.base)
+    means = reduce(source, TiltedMeans(z[None]))
+    slope, value = means.average("gradient")[0], float(means.average("value")[0])
+    if not value > 0.0 or not slope.max() > 0.0:
+        raise UnsolvableError("Theorem 9 needs outputs with a positive mean, which grow with some input. Got none.")
+    second = reduce(source, TiltedCorrelations(z)).average("second")
+    used = np.flatnonzero(slope > options.idle * slope.max())
+    ratio = second[np.ix_(used, used)] / np.sqrt(np.outer(slope[used], slope[used]))
+    values = np.sort(np.append(ratio[np.triu_indices(len(used), 1)], 1.0))[::-1]
+    # Cuts below values that may be 1, the widest gap first; the topmost leaves every input a unit of its own.
+    above = np.minimum(values[values >= options.one], 1.0)
+    below = np.maximum(np.append(values[1:], 0.0)[: len(above)], options.floor)
+    for place in np.argsort(-above / below):
+        W = cliques_of(ratio > np.sqrt(above[place] * below[place]), smallest=1)
+        if W is not None and n_hidden in (None, len(W)):
+            units = np.zeros((len(W), source.n_inputs))
+            units[:, used] = W
+            return BinaryUnits(units, float(above[place] / below[place]))
+    raise UnsolvableError(
+        f"The curvature does not fall into {n_hidden or ''} cliques, so the weights are not disjoint 0/1 vectors, or "
+        "the samples too few."
+    )
 
 
 @dataclass(frozen=True)
@@ -157,7 +178,7 @@ def _run(call: Call) -> Estimate:
         units = exponential_units(own.source, call.rng)
         signal = "gradients"
     else:
-        units = exponential_cliques(own.source, call.rng, k)
+        units = exponential_cliques(own.source, k)
         signal = "correlations"
     counted = "" if k in (None, len(units.W)) else f" where {k} were asked for"
     note = f"{len(units.W)} units{counted}; {signal} inside a unit exceed those outside by a factor of {units.gap:.2f}."

@@ -12,6 +12,10 @@ from neurecover.certificate.verdict import Check
 SPREAD = "Give samples that switch every unit on and off: inputs that spread wider than these."
 BOTH_SIDES = "Give samples on both sides of every unit's kink: inputs that spread wider than these."
 ONE_SAMPLE = "Give more samples: some weight rests on a single one of these."
+TOGETHER = (
+    "Give more samples, or inputs that spread wider, so that the units of every term are on together; or a smaller "
+    "max_degree, if there are no such terms."
+)
 VARY = "Give rows in which every input differs from its usual value, or leave out those that hardly ever do."
 
 
@@ -55,6 +59,19 @@ def information(case: Case) -> Check:
         f"the smallest eigenvalue of the information is about {weakest:.1g}.{never}"
     )
     return Check("information", False, weakest, limit, sentence, SPREAD)
+
+
+def terms(case: Case) -> Check | None:
+    """Would every term of an upper polynomial have shown? Of the name of `information`, both of which have to pass."""
+    unseen = case.unseen_terms
+    if unseen is None:
+        return None
+    if not unseen:
+        return Check("information", True, 0, 0, "Every term of the upper polynomial would have shown in these samples.")
+    listed = ", ".join(f"{name} in {count}" for name, count in list(unseen.items())[:6])
+    more = f" and {len(unseen) - 6} more" if len(unseen) > 6 else ""
+    sentence = f"The coefficients of some terms are not known: too few samples show {listed}{more}."
+    return Check("information", False, len(unseen), 0, sentence, TOGETHER)
 
 
 def columns(case: Case) -> Check:

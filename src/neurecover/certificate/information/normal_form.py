@@ -50,6 +50,7 @@ def _aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
     final = unwhiten(model, whitening)
     normal = final.normal_form()
     length = np.linalg.norm(final.hidden_weights[0], axis=1)
+    exponential = model.activation.name == "exp"
     factor = np.where(length > 0.0, length, 1.0) if model.activation.homogeneity is not None else np.ones(len(length))
     if not isinstance(model, Composite) and model.activation.reflection is not None:
         rows = np.einsum("ji,ji->j", final.hidden_weights[0], normal.hidden_weights[0])
@@ -57,11 +58,12 @@ def _aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
     V = model.hidden_weights[0] / factor[:, None]
     if isinstance(normal, Composite):
         assert isinstance(model, Composite)
-        return Composite(V, model.threshold / factor, normal.upper, model.activation), normal
+        t = -normal.W @ whitening.mean if exponential else model.threshold / factor
+        return Composite(V, t, normal.upper, model.activation), normal
     if isinstance(normal, Network):
         assert isinstance(model, Network)
         # exp has its biases in the weights above, and no bias on the inputs is one of w·mean on whitened ones.
-        b = normal.W @ whitening.mean if model.activation.name == "exp" else model.b / factor
+        b = normal.W @ whitening.mean if exponential else model.b / factor
         return Network(V, b, normal.A, normal.c, model.activation), normal
     assert isinstance(model, DeepNetwork)
     return DeepNetwork([(V, model.layers[0][1] / factor), *normal.layers[1:]], model.activation), normal
@@ -141,11 +143,11 @@ def hidden_names(model: Layered) -> tuple[str, ...]:
 def _fixed_by_normal_form(normal: Model) -> np.ndarray:
     """Return the gradient of what the normal form fixes for every unit, one column each, as in free_directions."""
     size, columns, start = len(parameters(normal)), [], 0
-    for W in normal.hidden_weights:
+    for W, act in zip(normal.hidden_weights, normal.hidden_activations):
         k, m = W.shape
-        for j in range(k):
+        for j in range(k) if act.homogeneity is not None or act.name == "exp" else ():
             column = np.zeros(size)
-            if normal.activation.name == "exp":
+            if act.name == "exp":
                 column[start + k * m + j] = 1.0
             else:
                 column[start + j * m : start + (j + 1) * m] = W[j]

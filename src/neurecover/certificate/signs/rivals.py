@@ -21,7 +21,7 @@ from scipy.special import chdtrc, chdtri
 from neurecover.certificate.information.standard_errors import Errors
 from neurecover.certificate.options import DEFAULTS, CertificateOptions
 from neurecover.certificate.signs.ambiguity import sign_ambiguities
-from neurecover.models import Composite, Model, Network
+from neurecover.models import Composite, Layered, Model, Network
 from neurecover.solve import afford
 
 
@@ -126,19 +126,22 @@ class SignChoices:
 
 def rivals_of_layers(normal: Model, errors: Errors, options: CertificateOptions) -> list[SignRivals]:
     """Return the rivals of every hidden layer, with the weights above it as a network of one hidden layer."""
-    if not normal.activation.odd_slope:
-        return []
+    rivals: list[SignRivals] = []
     if isinstance(normal, Composite):
-        deep = normal.to_deep()
         # Below a polynomial the signs of units show in what is not linear in them. A threshold is a bias reversed.
-        return [] if deep is None else rivals_of_layers(deep, errors, options)
-    layers, rivals = normal.layers, []
+        if not isinstance(normal.upper, Layered):
+            return rivals
+        layers = ((normal.W, -normal.threshold), *normal.upper.layers)
+    else:
+        layers = normal.layers
     sizes = [part.size for layer in layers for part in layer]
     starts = np.cumsum([0, *sizes])[::2]  # C comes after the last of them
-    for number in range(len(layers) - 1):
+    for number, act in enumerate(normal.hidden_activations):
+        if not act.odd_slope:
+            continue
         (W, b), (A, c) = layers[number], layers[number + 1]
         own = np.r_[starts[number] : starts[number] + W.size, starts[number + 1] : starts[number + 1] + A.size]
-        layer = normal if isinstance(normal, Network) else Network(W, b, A, c, normal.activation)
+        layer = normal if isinstance(normal, Network) else Network(W, b, A, c, act)
         covariance = partial(errors.covariance, own) if errors.half is not None else None
         rivals.append(sign_rivals(layer, errors.variances[own], covariance, options))
     return rivals

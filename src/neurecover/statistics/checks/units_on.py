@@ -40,13 +40,14 @@ def sides(model: Model, X: np.ndarray, near: float) -> np.ndarray:
     parts, H = [np.zeros((len(X), 0))], X
     # A threshold is a bias reversed, and of a deep network every layer has weights of its own.
     biases = _biases(model)
-    for Z, W, b in zip(model.preactivations(X), model.hidden_weights, biases):
-        if near == 0.0:
+    for Z, W, b, act in zip(model.preactivations(X), model.hidden_weights, biases, model.hidden_activations):
+        if near == 0.0 or act.homogeneity is None:  # a smooth unit has no kink
             parts.append(np.where(Z > 0.0, 1, -1))
+            H = act(Z)
             continue
         blur = near * (np.linalg.norm(H, axis=1)[:, None] * np.linalg.norm(W, axis=1) + np.abs(b))
         parts.append(np.where(np.abs(Z) <= blur, 0, np.where(Z > 0.0, 1, -1)))
-        H = model.activation(Z)
+        H = act(Z)
     return np.hstack(parts)
 
 

@@ -4,6 +4,10 @@ Sigmoid units with a high threshold are small almost everywhere, and so is f. Ke
 samples are distributed like f(x) φ(x)/E[f], under which E[h(x)] is E[f h]/E[f] in the original distribution: the
 Hermite coefficients of f, scaled by 1/E[f], are plain means over the kept inputs. A device that stores only kept
 samples thereby stores those that matter.
+
+form="best" has all samples and keeps some of them by itself. form="paper" has the paper's oracle: every sample is one
+that was kept, of inputs that were standard normal before. Their means are then the coefficients, so that they are read
+as they are: whitened, they would have T₁ = 0 and T₂ = 0.
 """
 
 from __future__ import annotations
@@ -12,10 +16,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from neurecover.algorithms.base import Algorithm, Call
-from neurecover.algorithms.gp18.common import refuse_unless
+from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
+from neurecover.algorithms.gp18.common import OwnInputs, before_whitening, refuse_unless
 from neurecover.algorithms.gp18.landscape.step_one import Directions, directions, hermite_coefficients, thresholds
-from neurecover.algorithms.gp18.layers.upper import with_linear_upper
 from neurecover.data import Source
 from neurecover.data.views.view import Seen, View
 from neurecover.exceptions import UnsolvableError
@@ -53,6 +56,18 @@ class Rejected(View):
         return X[kept], np.ones((int(kept.sum()), 1)), kept
 
 
+class Kept(View):
+    """Samples that an oracle has kept, with 1 for their output: their means are the coefficients of f over E[f]."""
+
+    def __init__(self, parent: Source) -> None:
+        self.parent = parent
+        self.origin, self.n_samples = f"{parent.origin} (kept)", parent.n_samples
+        self.input_names, self.output_names = parent.input_names, parent.output_names[:1]
+
+    def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
+        return X, np.ones((len(X), 1)), None
+
+
 @dataclass(frozen=True)
 class RejectionRecord:
     """The directions from the kept samples, how many those are, and the largest output, that of certain keeping."""
@@ -67,13 +82,23 @@ def _run(call: Call) -> Estimate:
     low, high = _range(call.source)
     if low < 0.0 or not high > 0.0:
         raise UnsolvableError(f"Rejection needs outputs from 0 up. Got them from {low:.3g} to {high:.3g} instead.")
-    kept = Rejected(call.source, high, int(call.rng.integers(2**31)))
+    own = before_whitening(call.source) if call.form == PAPER else OwnInputs(call.source, None)
+    kept = Kept(own.source) if call.form == PAPER else Rejected(own.source, high, int(call.rng.integers(2**31)))
     n_kept = kept.count()
     # Regression would assume Gaussian inputs, which the kept ones are not.
     tensors, error = hermite_coefficients(kept, n_kept, 3, regress=-1)
+    if call.form == PAPER:
+        # The one output has no spread: a mean over n inputs of E[He_j²] = j!, which is 1 for normalised coefficients.
+        error = np.full(1, 1.0 / np.sqrt(n_kept))
+        d = own.source.n_inputs
     found = directions(tensors, d, call.rng, n_hidden=call.task.n_hidden, standard_error=error).signed(act)
-    network = with_linear_upper(call.source, found.W, thresholds(found, act), act)
-    note = f"{len(found.W)} units from {n_kept} of {call.task.n_samples} samples, kept with probability y/{high:.3g}."
+    network = own.composite(found.W, thresholds(found, act), act)
+    if call.form == PAPER:
+        note = f"{len(found.W)} units from {n_kept} samples, all of them taken as kept by an oracle."
+    else:
+        note = (
+            f"{len(found.W)} units from {n_kept} of {call.task.n_samples} samples, kept with probability y/{high:.3g}."
+        )
     return Estimate(network, (note,), details=RejectionRecord(found, n_kept, high))
 
 
@@ -90,5 +115,6 @@ ALGORITHM = Algorithm(
     assumes="Gaussian inputs; outputs from 0 up; high thresholds; linear terms above step, relu or sigmoid; k ≤ d",
     refuse=lambda task: refuse_unless("rejection", task, ("step", "relu", "sigmoid", "power")),
     run=_run,
+    forms=(BEST, PAPER),
     finds="composite",
 )

@@ -25,6 +25,7 @@ from neurecover.algorithms.gp18.landscape.step_one import (
 from neurecover.algorithms.gp18.layers.activity import Activity, find_activity
 from neurecover.algorithms.gp18.layers.step_two import NEVER, SEARCHES, Boundary, boundary
 from neurecover.algorithms.gp18.layers.upper import with_linear_upper
+from neurecover.algorithms.gp18.options import DEFAULTS, LayerOptions
 from neurecover.data import ArraySource, Source, reduce, subsample
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Polynomial
@@ -33,11 +34,6 @@ from neurecover.search import Task
 from neurecover.solve import Deadline
 from neurecover.statistics import Moments
 
-_AGREEMENT = 0.998  # of held-out samples whose activity a correct layer predicts
-_NOISY_AGREEMENT = 0.985  # the same under noise: some at rest look active, and some at the boundary do not
-_CROWDED = 0.8  # share of samples with an active unit above which thresholds are too low for Step 1
-_MOST_HIDDEN = 0.3  # of a threshold, beyond which a unit is too weak for the noise to be corrected for
-_MIXED = 0.005  # share on the rarer side of rest that the tails of the noise may have
 _FORMS = {BEST: ("tensor", "likelihood"), PAPER: ("one_by_one", "paper")}
 
 
@@ -73,6 +69,7 @@ def two_steps(
     search: str | None = "likelihood",
     max_samples: int = 200_000,
     deadline: Deadline = NEVER,
+    options: LayerOptions = DEFAULTS,
 ) -> LowestLayer:
     """Return W and t of the first layer from samples with whitened Gaussian inputs.
 
@@ -113,12 +110,12 @@ def two_steps(
         deadline=deadline,
     )
     notes = [f"{seen.share:.1%} of the samples have an active unit.", end.sentence]
-    certain = _certain(seen, end, notes)
-    t = _below_the_noise(end, seen, ArraySource(X, Y), act) if seen.noisy else end.threshold
+    certain = _certain(seen, end, notes, options)
+    t = _below_the_noise(end, seen, ArraySource(X, Y), act, options.most_hidden) if seen.noisy else end.threshold
     return LowestLayer(end.W, t, found, seen, end, end.tan_alpha, end.agreement, certain, tuple(notes))
 
 
-def _below_the_noise(end: Boundary, seen: Activity, source: Source, activation: Activation) -> np.ndarray:
+def _below_the_noise(end: Boundary, seen: Activity, source: Source, activation: Activation, most: float) -> np.ndarray:
     """Return thresholds from a boundary at which activity rises above the noise.
 
     A unit is seen where c u(w·x − t) passes the tolerance τ, which for ReLU units is at w·x = t + τ/c.
@@ -128,7 +125,7 @@ def _below_the_noise(end: Boundary, seen: Activity, source: Source, activation: 
     linear = with_linear_upper(source, end.W, end.threshold, activation).upper
     assert isinstance(linear, Polynomial)
     size = np.maximum(np.abs(linear.linear), 1e-300)
-    return end.threshold - np.minimum(np.min(seen.tolerance[:, None] / size, axis=0), _MOST_HIDDEN)
+    return end.threshold - np.minimum(np.min(seen.tolerance[:, None] / size, axis=0), most)
 
 
 def _first_step_only(found: Directions, threshold: np.ndarray, note: str) -> LowestLayer:
@@ -136,21 +133,22 @@ def _first_step_only(found: Directions, threshold: np.ndarray, note: str) -> Low
     return LowestLayer(found.W, threshold, found, None, None, unknown, None, False, (note,))
 
 
-def _certain(seen: Activity, end: Boundary, notes: list[str]) -> bool:
+def _certain(seen: Activity, end: Boundary, notes: list[str], options: LayerOptions) -> bool:
     if seen.noisy:
         notes.append(
             f"The outputs at rest have noise of standard deviation {float(seen.noise.max()):.2g}, which hides weak "
             "activity; a joint fit of all parameters does better."
         )
-    certain = end.agreement >= (_NOISY_AGREEMENT if seen.noisy else _AGREEMENT)
+    certain = end.agreement >= (options.noisy_agreement if seen.noisy else options.agreement)
     if not certain:
         notes.append("That is less than a correct layer reaches, so the units are not to be relied on.")
-    if seen.share > _CROWDED:
+    if seen.share > options.crowded:
         notes.append(
-            f"The thresholds are too low: above {_CROWDED:.0%} activity products of units outweigh the linear part."
+            f"The thresholds are too low: above {options.crowded:.0%} activity products of units outweigh the linear "
+            "part."
         )
         certain = False
-    if seen.mixed > _MIXED * seen.noisy:
+    if seen.mixed > options.mixed * seen.noisy:
         notes.append(
             f"The upper part is not monotone: {seen.mixed:.1%} of the outputs lie on the rarer side of the value "
             "without active units, and Step 2 took both sides as active."

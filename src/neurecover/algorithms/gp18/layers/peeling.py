@@ -15,6 +15,7 @@ from itertools import islice
 import numpy as np
 
 from neurecover.activations import Activation
+from neurecover.algorithms.gp18.options import DEFAULTS
 from neurecover.data import ArraySource, Source, Whitening, subsample, unwhiten
 from neurecover.fit.model_fit import fit_model
 from neurecover.fit.samples import Samples
@@ -28,9 +29,8 @@ from neurecover.solve import Deadline
 _SAMPLES = 6_000  # that the tries look at
 _TOGETHER = 0.7  # of them at most have several active units: one alone shows the part above along one axis
 _AT_REST = 100  # samples without an active unit: they all have the same output
-_TRIES = 16  # candidates at most; the first that is SOLVED ends them
+_TRIES = 16  # candidates at most; the first that leaves nothing but rounding ends them
 _STEPS = 60  # of the fit of all layers
-SOLVED = 1e-20  # relative Σ r² at which no further try is made
 
 
 def can_be_peeled(layer: Composite, activation: Activation) -> bool:
@@ -61,7 +61,7 @@ def peel(
         fit = fit_model(ArraySource(X, Y), whole, deadline, _STEPS, damping=1e-3)
         if fit.rss < least:
             best, least = fit.network, fit.rss
-        if fit.relative_rss < SOLVED or deadline.passed:
+        if fit.relative_rss < DEFAULTS.upper.solved or deadline.passed:
             break
     return best
 

@@ -6,15 +6,13 @@ from itertools import combinations_with_replacement
 import numpy as np
 
 from neurecover.activations import Activation
+from neurecover.algorithms.gp18.options import DEFAULTS, UpperOptions
 from neurecover.data import Source, reduce, split
 from neurecover.data.source import numbered
 from neurecover.data.views.view import Seen, View
 from neurecover.models import Composite, Or, Polynomial
 from neurecover.models.composite import monomials
 from neurecover.statistics import Moments
-
-_MAX_MONOMIALS = 2_000  # normal equations of 32 MB
-_SPARSE = 5.0  # standard errors below which a coefficient is dropped and the rest refitted
 
 
 class Hidden(View):
@@ -52,7 +50,14 @@ class PolynomialFit:
     r2: float
 
 
-def fit_polynomial(hidden: Source, seed: int, *, max_degree: int = 3, holdout: float = 0.2) -> PolynomialFit:
+def fit_polynomial(
+    hidden: Source,
+    seed: int,
+    *,
+    max_degree: int = 3,
+    holdout: float = 0.2,
+    options: UpperOptions = DEFAULTS.upper,
+) -> PolynomialFit:
     """Return a sparse polynomial of the hidden values by least squares, its degree chosen on held-out samples.
 
     Every degree is one pass for the normal equations and one for the held-out error.
@@ -61,19 +66,42 @@ def fit_polynomial(hidden: Source, seed: int, *, max_degree: int = 3, holdout: f
     best: PolynomialFit | None = None
     for degree in range(1, max_degree + 1):
         exponents = _exponents(hidden.n_inputs, degree)
-        if len(exponents) > _MAX_MONOMIALS:
+        if len(exponents) > options.max_monomials:
             break
         moments = reduce(_Monomials(train, exponents), Moments(len(exponents), hidden.n_outputs))
         test_moments = reduce(_Monomials(test, exponents), Moments(len(exponents), hidden.n_outputs))
-        coefficients = _sparse(moments)
+        coefficients = _sparse(moments, options.sparse)
         kept = np.any(coefficients != 0.0, axis=0)
         polynomial = Polynomial(exponents[kept], coefficients[:, kept])
         r2 = _r2(test_moments, coefficients)
-        # A higher degree has to explain half of what is left to be worth its monomials.
-        if best is None or 1.0 - r2 < 0.5 * (1.0 - best.r2):
+        if best is None or 1.0 - r2 < options.worth * (1.0 - best.r2):
             best = PolynomialFit(polynomial, degree, r2)
     assert best is not None
     return best
+
+
+def all_terms(composite: Composite, max_degree: int, options: UpperOptions = DEFAULTS.upper) -> Composite:
+    """Return the network with every monomial that `fit_polynomial` looks at, those that it left out with zeros."""
+    upper = composite.upper
+    assert isinstance(upper, Polynomial)
+    families = (_exponents(composite.n_hidden, degree) for degree in range(max_degree, 0, -1))
+    exponents = next((own for own in families if len(own) <= options.max_monomials), _exponents(composite.n_hidden, 1))
+    known = {tuple(powers): c for powers, c in zip(upper.exponents, upper.coefficients.T)}
+    zero = np.zeros(len(upper.coefficients))
+    coefficients = np.column_stack([known.get(tuple(powers), zero) for powers in exponents])
+    return Composite(composite.W, composite.threshold, Polynomial(exponents, coefficients), composite.activation)
+
+
+def without_faint_terms(composite: Composite, samples: Source, faint: float) -> Composite:
+    """Return the network without the terms whose part in every output is below `faint` of that output's size."""
+    upper = composite.upper
+    assert isinstance(upper, Polynomial)
+    view = _Monomials(Hidden(samples, composite), upper.exponents)
+    moments = reduce(view, Moments(len(upper.exponents), samples.n_outputs))
+    part = np.abs(upper.coefficients) * np.sqrt(np.diag(moments.xx))
+    kept = np.any(part > faint * np.sqrt(np.diag(moments.yy))[:, None], axis=0)
+    terms = Polynomial(upper.exponents[kept], upper.coefficients[:, kept])
+    return Composite(composite.W, composite.threshold, terms, composite.activation)
 
 
 def with_linear_upper(source: Source, W: np.ndarray, threshold: np.ndarray, activation: Activation) -> Composite:
@@ -93,12 +121,12 @@ def _exponents(k: int, degree: int) -> np.ndarray:
     return exponents
 
 
-def _sparse(moments: Moments) -> np.ndarray:
+def _sparse(moments: Moments, sparse: float) -> np.ndarray:
     """Solve least squares, then again without the monomials whose part in the outputs is negligible."""
     coefficients = _solve(moments.xx, moments.yx)
     left = np.maximum(np.diag(moments.yy) - np.sum(coefficients * moments.yx, axis=1), 1e-14 * np.diag(moments.yy))
     variances = np.outer(left, np.diag(np.linalg.pinv(moments.xx, rcond=1e-14, hermitian=True))) / moments.n
-    kept = np.any(coefficients**2 > _SPARSE**2 * np.maximum(variances, 0.0), axis=0)
+    kept = np.any(coefficients**2 > sparse**2 * np.maximum(variances, 0.0), axis=0)
     out = np.zeros_like(coefficients)
     if kept.any():
         out[:, kept] = _solve(moments.xx[np.ix_(kept, kept)], moments.yx[:, kept])

@@ -11,9 +11,10 @@ import numpy as np
 
 from neurecover import activations
 from neurecover.activations import Activation
-from neurecover.algorithms.gp18.layers.peeling import SOLVED, can_be_peeled, peel
+from neurecover.algorithms.gp18.layers.peeling import can_be_peeled, peel
 from neurecover.algorithms.gp18.layers.step_two import NEVER
 from neurecover.algorithms.gp18.layers.upper import Hidden, fit_polynomial
+from neurecover.algorithms.gp18.options import DEFAULTS
 from neurecover.data import ArraySource, Source, Whitening, reduce, subsample, unwhiten
 from neurecover.fit.model_fit import can_be_fitted, fit_model
 from neurecover.models import Composite, DeepNetwork, Network, Upper, parameters
@@ -147,7 +148,7 @@ def _upper_deep(
         loss = fit.rss / max(float(Y.size * Y.var()), 1e-300)
         if loss < least:
             best, least = fit.network, loss
-        if least < SOLVED or deadline.passed:
+        if least < DEFAULTS.upper.solved or deadline.passed:
             break
     assert best is not None
     return best

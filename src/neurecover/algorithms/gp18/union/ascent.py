@@ -19,7 +19,7 @@ from neurecover.statistics.fits.union_score import UnionScore
 
 _STEPS = 12  # at the most
 _GAIN = 0.05  # of log-likelihood, below which they end
-_MOST_FLIPPED = 0.45  # at one half labels say nothing, and beyond it inside and outside change places
+MOST_FLIPPED = 0.45  # at one half labels say nothing, and beyond it inside and outside change places
 _FARTHEST = 20.0  # a threshold, in standard deviations of the inputs, at which a unit has no samples
 _LONGEST = 1e100  # of a step; its square is still a number
 
@@ -66,7 +66,7 @@ class AscentPoint:
         flips = here.flips
         if flips is not None:
             moved = flips * np.exp(np.clip(step[-2:] / flips, -1.0, 1.0))
-            flips = np.clip(moved, 0.5 / max(here.n, 1), _MOST_FLIPPED)
+            flips = np.clip(moved, 0.5 / max(here.n, 1), MOST_FLIPPED)
         tau = np.clip(here.tau + turn[:, d], -_FARTHEST / self.tan, _FARTHEST / self.tan)
         score = reduce(self.labels, UnionScore(V, tau, flips=flips))
         return replace(self, score=score) if np.isfinite(score.sums["log_likelihood"]) else None

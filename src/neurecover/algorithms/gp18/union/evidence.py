@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.special import log_ndtr
+from scipy.special import chdtrc, log_ndtr, pdtrc
 
+from neurecover.algorithms.gp18.union.curved import curved_rival
 from neurecover.algorithms.gp18.union.fit import UnionFit
 from neurecover.algorithms.gp18.union.search import UnionFound
 from neurecover.certificate import ParameterArrays
-from neurecover.certificate.from_labels import Labelled
-from neurecover.data import ArraySource, Whitening
+from neurecover.certificate.from_labels import Labelled, WrongLabels
+from neurecover.certificate.options import DEFAULTS, LabelOptions
+from neurecover.data import ArraySource, Source, Whitening, subsample
 
 _HELD_OUT = 0.1  # of either class
 
@@ -33,11 +35,14 @@ def label_evidence(
     held_out: ArraySource,
     errors: ParameterArrays,
     whitening: Whitening,
+    rng: np.random.Generator,
+    options: LabelOptions = DEFAULTS.labels,
 ) -> Labelled:
     """Return what the labels have shown; `judged` had no part of those held out."""
     X, Y = held_out.collect()
     inside, k = Y[:, 0] > 0.5, len(fit.W)
     share = float(labels.collect()[1].mean())
+    shown = labels if labels.count() <= options.rows else subsample(labels, options.rows, int(rng.integers(2**31)))
     assert fit.covariance is not None
     assert fit.flips is not None
     worth = max(float(np.log((1.0 - fit.flips[1]) / fit.flips[0])), 0.01)
@@ -55,7 +60,8 @@ def label_evidence(
         more=found.gap(k + 1),
         none=found.gap(0),
         explained=found.explained,
-        gathered=_gathered(labels, fit),
+        wrong_labels=wrong_labels(shown, fit, options.beside),
+        rival=curved_rival(shown, fit, options),
         worth=worth,
         further=0.5 * (found.price - found.gap(k + 1)) / worth,
         turn=float(fit.tan_alpha.max()),
@@ -85,24 +91,43 @@ def log_outside(X: np.ndarray, normals: np.ndarray, thresholds: np.ndarray, cova
     return log_ndtr((thresholds - X @ normals.T) / spread).sum(axis=1)
 
 
-def _gathered(labels: ArraySource, fit: UnionFit) -> float:
-    """Return by how many standard errors wrong labels are more frequent near the boundary than far from it.
+def wrong_labels(labels: Source, fit: UnionFit, beside: float) -> WrongLabels:
+    """Return how likely flipped labels are to lie as near to the boundary, and to each other, as the wrong ones do.
 
-    Flipped labels are as frequent everywhere; a set of another shape is contradicted near the boundary.
+    Flipped labels lie on either side like all samples there. The ranks of their distances to the boundary, over the
+    number of samples, are then uniform, so that −2 Σ log rank is χ² of twice as many degrees of freedom. And the
+    nearest neighbour of one is another with the probability of the rate: each pair is counted from both of its ends at
+    most, so that half the number of such neighbours is no more than a Poisson number of that mean.
     """
+    from scipy.spatial import cKDTree
+
     X, Y = labels.collect()
-    depth = np.max(X @ fit.W.T - fit.threshold, axis=1)
-    # Within its own error the boundary has wrong labels whatever the shape.
-    clear = np.abs(depth) > 4.0 * fit.tan_alpha.max()
-    depth, Y = depth[clear], Y[clear]
+    margins = X @ fit.W.T - fit.threshold
+    unit, depth = np.argmax(margins, axis=1), np.max(margins, axis=1)
+    ones = np.column_stack([X, -np.ones(len(X))])
+    assert fit.covariance is not None
+    variance = np.zeros(len(X))
+    for i, C in enumerate(fit.covariance):
+        own = unit == i
+        variance[own] = np.einsum("nj,nj->n", ones[own] @ C, ones[own])
+    clear = depth**2 > beside**2 * variance
     wrong = (depth > 0.0) != (Y[:, 0] > 0.5)
-    worst = 0.0
+    statistic, count, beside_another, expected = 0.0, 0, 0, 0.0
     for side in (depth > 0.0, depth <= 0.0):
-        near = np.abs(depth[side]) < np.median(np.abs(depth[side])) if side.any() else np.zeros(0, dtype=bool)
-        if not near.any() or near.all():
+        own = side & clear
+        n, mine = int(np.count_nonzero(own)), wrong[own]
+        m = int(np.count_nonzero(mine))
+        if m == 0 or n < 3:
             continue
-        rate, far = wrong[side][near].mean(), wrong[side][~near].mean()
-        pooled = wrong[side].mean()
-        error = np.sqrt(max(pooled * (1.0 - pooled), 1.0 / len(wrong)) * (1.0 / near.sum() + 1.0 / (~near).sum()))
-        worst = max(worst, float((rate - far) / error))
-    return worst
+        ranks = np.empty(n)
+        ranks[np.argsort(np.abs(depth[own]))] = (np.arange(n) + 0.5) / n
+        statistic -= 2.0 * float(np.log(ranks[mine]).sum())
+        count += m
+        nearest = cKDTree(X[own]).query(X[own][mine], k=2)[1][:, 1]
+        beside_another += int(np.count_nonzero(mine[nearest]))
+        expected += m * (m - 1) / (n - 1)
+    if count == 0:
+        return WrongLabels(0, 1.0, 1.0)
+    pairs = int(np.ceil(0.5 * beside_another))
+    together = float(pdtrc(pairs - 1, 0.5 * expected)) if pairs and expected else 1.0
+    return WrongLabels(count, float(chdtrc(2 * count, statistic)), together)

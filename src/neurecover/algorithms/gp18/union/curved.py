@@ -1,0 +1,95 @@
+"""Curved boundaries as rivals of a union of halfspaces: is the set {q(x) > 0} of a polynomial q a shorter story?
+
+Enough halfspaces follow any convex boundary, and flipped labels account for what they miss. What tells a polygon from
+a disc is the number of parameters: with the labels' likelihood
+
+    Pr[y = 1 | x] = η₀ + (1 − η₀ − η₁) σ(q(x)),        BIC = −2 log L + (M + 1) log n,
+
+q has M − 1 coefficients beside its scale, and a union k·d numbers, unit normals and thresholds; both have two rates. A
+polynomial of low degree that comes within a few units of the union's BIC says that the boundary may as well be curved;
+so does one that is far from the truth and still better.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+from math import comb
+
+import numpy as np
+from scipy.special import entr, expit
+
+from neurecover.algorithms.gp18.union.ascent import MOST_FLIPPED
+from neurecover.algorithms.gp18.union.fit import UnionFit
+from neurecover.certificate.from_labels import Rival
+from neurecover.certificate.options import LabelOptions
+from neurecover.data import Source, reduce
+
+_STEPS = 300  # of the quasi-Newton method; what it leaves undone speaks for the union
+_FIRST_RATE = -4.0  # log-odds of the rates of flipped labels to start from, 0.8 %
+
+
+def curved_rival(labels: Source, fit: UnionFit, options: LabelOptions) -> Rival:
+    """Return the polynomial whose BIC is least above the union's.
+
+    Degrees that cannot come within the limit, however well they fit, are not tried. One input has no curved
+    boundaries: two thresholds are a union and a parabola alike.
+    """
+    X, Y = labels.collect()
+    n, d = X.shape
+    best = Rival(np.inf, 0)
+    if d < 2:
+        return best
+    inside = Y[:, 0] > 0.5
+    soft = float(reduce(labels, fit.likelihood()).sums["log_likelihood"])
+    sharp = _sharp(fit.contains(X), inside)
+    for degree in options.degrees:
+        # A pair of parallel planes is a quadric too, and both are as sharp as labels can be: that is no rival. Others
+        # stand against the union as far as its errors leave it known.
+        own = -2.0 * (max(soft, sharp) if degree == 2 else soft) + (len(fit.W) * d + 2) * np.log(n)
+        terms = comb(d + degree, degree)
+        price = (terms + 1) * np.log(n)
+        if 2 * terms > n or terms > options.most_terms or price > own + min(options.curved, best.gap):
+            continue
+        gap = float(price - 2.0 * _log_likelihood(_features(X, degree), inside) - own)
+        if gap < best.gap:
+            best = Rival(gap, degree)
+    return best
+
+
+def _sharp(contained: np.ndarray, inside: np.ndarray) -> float:
+    """Return the log-likelihood of a sharp boundary at the rates of wrong labels on either side of it."""
+    sides = [inside[contained], inside[~contained]]
+    return -float(sum(len(side) * (entr(side.mean()) + entr(1.0 - side.mean())) for side in sides if len(side)))
+
+
+def _features(X: np.ndarray, degree: int) -> np.ndarray:
+    """Return an orthonormal basis, times √n, of the polynomials of x up to a degree, (n, M)."""
+    columns = [np.ones(len(X))]
+    for size in range(1, degree + 1):
+        columns += [np.prod(X[:, list(c)], axis=1) for c in combinations_with_replacement(range(X.shape[1]), size)]
+    return np.linalg.qr(np.column_stack(columns))[0] * np.sqrt(len(X))
+
+
+def _log_likelihood(F: np.ndarray, inside: np.ndarray) -> float:
+    """Return the log-likelihood that a polynomial of the features reaches, from its least-squares fit to the labels."""
+    from scipy.optimize import minimize
+
+    sign = np.where(inside, 1.0, -1.0)
+    first = F.T @ sign / len(F)
+    start = np.concatenate([3.0 * first, [_FIRST_RATE, _FIRST_RATE]])
+
+    def deviance(v: np.ndarray) -> tuple[float, np.ndarray]:
+        theta, rates = v[:-2], expit(v[-2:])
+        eta = MOST_FLIPPED * rates
+        s = expit(F @ theta)
+        slope = 1.0 - eta.sum()
+        # The probability of the label that was seen.
+        p = np.where(inside, eta[0] + slope * s, 1.0 - eta[0] - slope * s)
+        p = np.maximum(p, 1e-300)
+        by_p = sign / p
+        by_eta = np.array([np.sum(by_p * (1.0 - s)), -np.sum(by_p * s)])
+        gradient = np.concatenate([F.T @ (by_p * slope * s * (1.0 - s)), by_eta * eta * (1.0 - rates)])
+        return -float(np.log(p).sum()), -gradient
+
+    found = minimize(deviance, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
+    return -float(found.fun)
