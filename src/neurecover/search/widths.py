@@ -2,7 +2,8 @@
 
 Wide students of m units in every layer are fitted for m = 6, 12, 24, … until one is exact, until the costs of its first
 layer's units fall into two groups, the planes of the teacher and the spare ones, or until twice the units are not worth
-it. Then units are taken away one at a time. Worth is the Bayesian information criterion,
+it, as also where there are two groups but much is left over. Then units are taken away one at a time. Worth is the
+Bayesian information criterion,
 
     N·log Σr² + (parameters)·log N,        Σr² no less than what counts as exact,
 
@@ -81,6 +82,7 @@ def guess_widths(samples: Samples, setting: Setting, depth: int) -> Guess:
     options, how = setting.options, setting.options.widths
     exact, n_fits = samples.level(setting.task.level), 0
     best: Fit | None = None
+    doubted: tuple[Fit, int] | None = None
     for m in _sizes(samples, setting, depth):
         large = depth == 1 and m * samples.F.shape[1] > options.fit.dense
         target = max(exact, options.nearly) if large else exact
@@ -88,9 +90,15 @@ def guess_widths(samples: Samples, setting: Setting, depth: int) -> Guess:
         stuck, patience = 0, how.fits if depth == 1 else how.hops
         for _, fit in race(samples, setting, (m,) * depth, (m,) * depth, 1e-26):
             n_fits += 1
+            if doubted is not None and criterion(fit, setting) >= criterion(doubted[0], setting):
+                return _slimmed(*doubted, setting, n_fits)
+            doubted = None
             planes = None if depth == 1 else n_planes(fit.point, how.split)
-            if planes is not None or fit.relative < target:
-                return _slimmed(fit, setting, planes or m, n_fits)
+            if fit.relative < target or (planes is not None and fit.relative < how.left_over):
+                return _slimmed(fit, planes or m, setting, n_fits)
+            if planes is not None:
+                doubted, champion = (fit, planes), fit
+                break
             stuck = 0 if champion is None or fit.rss < options.progress * champion.rss else stuck + 1
             champion = fit if champion is None or fit.rss < champion.rss else champion
             if stuck >= patience:
@@ -102,7 +110,8 @@ def guess_widths(samples: Samples, setting: Setting, depth: int) -> Guess:
         if setting.deadline.passed:
             break
     assert best is not None
-    return replace(_slimmed(best, setting, best.student.widths[0], n_fits), clear=depth == 1)
+    fit, planes = doubted or (best, best.student.widths[0])
+    return replace(_slimmed(fit, planes, setting, n_fits), clear=depth == 1 or doubted is not None)
 
 
 def _sizes(samples: Samples, setting: Setting, depth: int) -> Iterator[int]:
@@ -138,10 +147,10 @@ def n_planes(point: Point, split: float) -> int | None:
 
 def slim(fit: Fit, setting: Setting) -> Fit:
     """Return an exact fit with as few units as the criterion leaves it."""
-    return _slimmed(fit, setting, fit.student.widths[0]).fit
+    return _slimmed(fit, fit.student.widths[0], setting).fit
 
 
-def _slimmed(fit: Fit, setting: Setting, first: int, n_fits: int = 1) -> Guess:
+def _slimmed(fit: Fit, first: int, setting: Setting, n_fits: int = 1) -> Guess:
     """Narrow the first layer to `first` units, then all of them to the least criterion."""
     samples, options, how = fit.point.samples, setting.options.fit, setting.options.widths
     depth, last_drop = fit.student.depth, 0.0
