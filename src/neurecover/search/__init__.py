@@ -73,7 +73,8 @@ class WidthOptions:
     fits: int = 3  # wide fits without progress before the next size, for one layer
     hops: int = 4  # the same for several, whose first fits show no planes
     split: float = 16.0  # ratio of two neighbouring costs that divides planes from spare units: jumps enter squared
-    left_over: float = 1e-4  # Σr²/Σy² beyond which planes wait for twice the units: noise, or too few units (measured)
+    left_over: float = 1e-4  # Σr²/Σy² beyond which planes do not end the search: noise, or too few units (measured)
+    runs: int = 8  # candidates at widths that may still be too wide, where no two fits to noisy samples agree
     narrow_steps: int = 6  # of descent after each unit that goes
     path_steps: int = 30  # the same where several layers are slimmed unit by unit, and each Σr² counts
     fit_steps: int = 100  # at the widths that are left
