@@ -70,6 +70,7 @@ ROWS = {
     "20-10-10-1 20x": Row((20, 10, 10, 1), load=20),
     "8-6-5-4-1 60x": Row((8, 6, 5, 4, 1), load=60),
     "6-5-4-1 100x noise": Row((6, 5, 4, 1), load=100, noise=0.05),
+    "6-5-4-1 100x noise widths open": Row((6, 5, 4, 1), load=100, noise=0.05, told=False),
     "10-8-6-1 40x widths open": Row((10, 8, 6, 1), load=40, told=False),
     "10-10-1 n=600 affine": Row((10, 10, 1), 600, affine=True),
     "10-8-6-1 25x affine": Row((10, 8, 6, 1), load=25, affine=True),

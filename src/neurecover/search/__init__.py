@@ -73,6 +73,8 @@ class WidthOptions:
     fits: int = 3  # wide fits without progress before the next size, for one layer
     hops: int = 4  # the same for several, whose first fits show no planes
     split: float = 16.0  # ratio of two neighbouring costs that divides planes from spare units: jumps enter squared
+    left_over: float = 1e-4  # Σr²/Σy² beyond which planes do not end the search: noise, or too few units (measured)
+    runs: int = 8  # candidates at widths that may still be too wide, where no two fits to noisy samples agree
     narrow_steps: int = 6  # of descent after each unit that goes
     path_steps: int = 30  # the same where several layers are slimmed unit by unit, and each Σr² counts
     fit_steps: int = 100  # at the widths that are left
@@ -90,6 +92,7 @@ class SearchOptions:
     wider_outputs: float = 1.15  # the same where one layer has as many outputs as units, which tell units apart
     load: float = 0.5  # parameters of the student per equation, at the most: beyond, fits say nothing of the teacher
     equations: float = 8.0  # per parameter of the wide student that the search looks at; the last fit sees all
+    equations_deep: float = 5.0  # the same for several layers: 10-10-10-1, he, 4 of 4 as with 8, in 0.36 of the time
     patience: int = 8  # hops without progress before a fresh start
     progress: float = 0.97  # Σr² of a hop, as a share of the best before it, that is progress
     nearly: float = 1e-7  # Σr²/Σy² at which a large student has all units of a noiseless teacher (measured)

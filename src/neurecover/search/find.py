@@ -91,7 +91,7 @@ def search(
     for number, candidate in enumerate(_best_of_two_first(found, level), start=1):
         settled = None
         # With its skips a student fits its samples at least as well as the network that it leads to.
-        if runs is None or candidate.fit.rss <= least:
+        if runs is None or _rss_on(part, candidate.fit) <= least:
             settled = settled_on(samples, candidate.fit.point.samples, candidate, setting)
         if settled is not None:
             setting.tell("settle", settled.fit.relative)
@@ -118,7 +118,7 @@ def _best_of_two_first(found: Iterator[Candidate], level: float) -> Iterator[Can
     """
     for first in found:
         others = () if first.fit.relative < level else islice(found, 1)
-        yield from sorted((first, *others), key=lambda one: one.fit.rss)
+        yield from sorted((first, *others), key=lambda one: one.fit.relative)
         yield from found
 
 

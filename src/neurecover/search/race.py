@@ -77,7 +77,8 @@ def part_of(samples: Samples, widths: tuple[int, ...], options: SearchOptions, r
     """Return the samples that the search looks at: `equations` for every parameter of the wide student."""
     p = samples.Y.shape[1]
     size = n_weights(samples.F.shape[1], wider(samples, widths, options), p)[1]
-    return samples.some(max(int(options.equations * size / p), 1), rng)
+    equations = options.equations if len(widths) == 1 else options.equations_deep
+    return samples.some(max(int(equations * size / p), 1), rng)
 
 
 def empty(samples: Samples, setting: Setting, depth: int) -> Student:

@@ -1,8 +1,8 @@
 """The widths of the hidden layers, where nobody gives them.
 
-Wide students of m units in every layer are fitted for m = 6, 12, 24, … until one is exact, until the costs of its first
-layer's units fall into two groups, the planes of the teacher and the spare ones, or until twice the units are not worth
-it. Then units are taken away one at a time. Worth is the Bayesian information criterion,
+Wide students of m units in every layer are fitted for m = 6, 12, 24, … until one is exact, until little is left over
+and the costs of its first layer's units fall into two groups, the planes of the teacher and the spare ones, or until
+twice the units are not worth it. Then units are taken away one at a time. Worth is the Bayesian information criterion,
 
     N·log Σr² + (parameters)·log N,        Σr² no less than what counts as exact,
 
@@ -48,8 +48,12 @@ def find_network(samples: Samples, setting: Setting, depth: int) -> tuple[Runs, 
     setting.tell(f"widths {fit.student.widths}", fit.relative)
     first = Candidate(fit, fit, -1, guess.n_fits, fit.point.share)
     noiseless = fit.relative < part.level(setting.task.level)
-    best = search(part, setting, fit.student.widths, noiseless=noiseless, first=first)
+    best = search(part, setting, fit.student.widths, setting.options.widths.runs, noiseless, first)
     best = _one_unit_less(part, setting, replace(best, last_drop=guess.last_drop))
+    if not (best.exact or best.agreements):  # with a unit too many no two fits agree; without it they may
+        known = Candidate(best.fit, best.fit, -1, best.n_fits, best.fit.point.share)
+        best = replace(search(part, setting, best.fit.student.widths, first=known), last_drop=best.last_drop)
+        best = _one_unit_less(part, setting, best)
     note = f"The widths {best.fit.student.widths} are the narrowest found to solve the problem."
     if setting.deadline.passed:
         note = f"Time ran out before narrower widths than {best.fit.student.widths} were ruled out."
@@ -80,7 +84,7 @@ def guess_widths(samples: Samples, setting: Setting, depth: int) -> Guess:
     """Return a bound of the widths from above, with the fit that shows it."""
     options, how = setting.options, setting.options.widths
     exact, n_fits = samples.level(setting.task.level), 0
-    best: Fit | None = None
+    best, clear = None, depth == 1
     for m in _sizes(samples, setting, depth):
         large = depth == 1 and m * samples.F.shape[1] > options.fit.dense
         target = max(exact, options.nearly) if large else exact
@@ -88,21 +92,22 @@ def guess_widths(samples: Samples, setting: Setting, depth: int) -> Guess:
         stuck, patience = 0, how.fits if depth == 1 else how.hops
         for _, fit in race(samples, setting, (m,) * depth, (m,) * depth, 1e-26):
             n_fits += 1
-            planes = None if depth == 1 else n_planes(fit.point, how.split)
+            planes = n_planes(fit.point, how.split) if depth > 1 and fit.relative < how.left_over else None
             if planes is not None or fit.relative < target:
-                return _slimmed(fit, setting, planes or m, n_fits)
+                return _slimmed(fit, planes or m, setting, n_fits)
             stuck = 0 if champion is None or fit.rss < options.progress * champion.rss else stuck + 1
             champion = fit if champion is None or fit.rss < champion.rss else champion
             if stuck >= patience:
                 break
         assert champion is not None
-        if best is not None and depth == 1 and criterion(champion, setting) >= criterion(best, setting):
+        if best is not None and criterion(champion, setting) >= criterion(best, setting):
+            clear = True
             break
         best = champion if best is None or champion.rss < best.rss else best
         if setting.deadline.passed:
             break
     assert best is not None
-    return replace(_slimmed(best, setting, best.student.widths[0], n_fits), clear=depth == 1)
+    return replace(_slimmed(best, best.student.widths[0], setting, n_fits), clear=clear)
 
 
 def _sizes(samples: Samples, setting: Setting, depth: int) -> Iterator[int]:
@@ -138,10 +143,10 @@ def n_planes(point: Point, split: float) -> int | None:
 
 def slim(fit: Fit, setting: Setting) -> Fit:
     """Return an exact fit with as few units as the criterion leaves it."""
-    return _slimmed(fit, setting, fit.student.widths[0]).fit
+    return _slimmed(fit, fit.student.widths[0], setting).fit
 
 
-def _slimmed(fit: Fit, setting: Setting, first: int, n_fits: int = 1) -> Guess:
+def _slimmed(fit: Fit, first: int, setting: Setting, n_fits: int = 1) -> Guess:
     """Narrow the first layer to `first` units, then all of them to the least criterion."""
     samples, options, how = fit.point.samples, setting.options.fit, setting.options.widths
     depth, last_drop = fit.student.depth, 0.0
