@@ -26,8 +26,6 @@ from neurecover.search.race import Setting
 from neurecover.search.settle import settle
 from neurecover.search.units import narrowest
 
-STEPS = 15  # that a fit of the other units takes when the right samples are set aside
-
 
 def with_units_of_few_rows(fit: Fit, setting: Setting, options: GateOptions = DEFAULT) -> Fit | None:
     """Return an exact fit of so many units to all samples, where a wide fit to some lacks nothing but such units."""
@@ -51,7 +49,7 @@ def with_units_of_few_rows(fit: Fit, setting: Setting, options: GateOptions = DE
     if np.mean(aside) > options.most_aside:
         return None
     rest = Samples(samples.F[~aside], samples.Y[~aside], samples.bias)
-    away = descend(rest, others, fit.point.options, deadline, steps=STEPS)
+    away = descend(rest, others, fit.point.options, deadline, steps=options.away_steps)
     if away.relative >= EXACT:
         return None
     away = narrowest(away)

@@ -102,7 +102,7 @@ def with_levels(levels: Levels, state: State) -> State | None:
         # Rows that have to have one set of gates come first: with them the constant is known, and choices are few.
         for i, block in enumerate(levels.blocks(replace(state, c=c) if choices else state)):
             if not found.explained[block.rows].all() and 0.0 < np.mean(gates[i][:, 0] < 0) < options.untold:
-                gates[i] = by_exclusion(block, gates[i], A, found.Z[block.rows] > 0.0, state.floor, choices)
+                gates[i] = by_exclusion(block, gates[i], A, found.Z[block.rows] > 0.0, state.floor, choices, options)
     return best
 
 
@@ -138,7 +138,7 @@ def turn_units(levels: Levels, state: State, most: int) -> tuple[float, State]:
     votes, sets, agree = np.zeros(len(state.V)), all_sets(len(state.V), (0, 1, -1)), list[np.ndarray]()
     for block in levels.blocks(state, most):
         agree.append(np.zeros(len(block.rows), dtype=bool))
-        for s, own in agreeing(block, state.A, sets, state.floor, 4):
+        for s, own in agreeing(block, state.A, sets, state.floor, state.options.level_agree):
             votes, agree[-1][own] = votes + sets[s] * len(own), True
     turned = replace(state, V=state.V * np.where(votes < 0, -1.0, 1.0)[:, None])
     return float(np.mean(np.concatenate(agree))), turned
