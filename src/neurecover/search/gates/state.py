@@ -50,6 +50,7 @@ class GateOptions:
     voting: int = 12  # levels that say which way round units are
     kinks_once: int = 6  # kinks seen in one level that may be units …
     kinks_more: int = 3  # … and how many of them at a time, 42 choices
+    between: int = 3  # choices of signs tried with a unit that no level shows
     covered: float = 0.5  # share of rows that agree if most units are right; by chance none do
     nearly_all: float = 0.98  # share explained that ends the search in levels; a missing unit leaves more
     untold: float = 0.2  # share of a level's rows that may agree with none: with more a unit is missing
