@@ -94,6 +94,8 @@ def by_span(state: State) -> State | None:
     if len(rows) > 1 and new.n_explained <= state.n_explained:  # one of them is wrong
         ones = [state.with_values(rows[[i]], H[[i]]) for i in range(min(len(rows), state.options.alone))]
         new = max(ones, key=lambda one: one.n_explained)
+        # A row that explains no other has said nothing, and one after the other would be believed.
+        return new if new.explained.all() or new.n_explained > state.n_explained + 1 else None
     return new
 
 
