@@ -172,6 +172,15 @@ def test_a_unit_that_switches_in_no_level_is_found_between_them(p: int) -> None:
     assert right >= 2
 
 
+@pytest.mark.parametrize("told", [1, 3])
+def test_levels_without_any_kink_say_nothing(told: int) -> None:
+    """A function that is affine in every level: there are no units to begin with, told or not."""
+    _, X, _, level_of = _table(0)
+    levels = _levels(X, X[:, :1] + X[:, 1:2], level_of)
+    task = Task(teacher(2, 1, random_state=0).activation, NUMBERS, 1, len(X), True, told)
+    assert from_levels(levels, task, np.random.default_rng(0), Deadline()) is None
+
+
 def test_rows_of_a_level_that_agree_give_gates_biases_and_the_constant() -> None:
     """Known are directions and heights alone; more than 19 of 20 rows of 6 networks are explained by their levels."""
     for seed in range(6):

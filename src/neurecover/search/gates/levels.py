@@ -89,8 +89,9 @@ def from_levels(levels: Levels, task: Task, rng: np.random.Generator, deadline: 
             best = _better(levels, best, _choices(levels, kinks, k, task.n_hidden is not None))
         if deadline.passed or (best is not None and np.mean(best.explained) > options.nearly_all):
             break
-    if best is None and task.n_hidden == k and slopes:
-        for whole in _between(levels, [kink for kink in kinks if len(kink.seen) > 1][: k - 1], slopes):
+    sure = [kink for kink in kinks if len(kink.seen) > 1]
+    if best is None and task.n_hidden == k and 0 < len(sure) == k - 1:
+        for whole in _between(levels, sure, slopes):
             best = _better(levels, best, iter([whole]))
     return best or _better(levels, None, _choices(levels, kinks, k, False))
 
