@@ -152,6 +152,35 @@ def test_units_come_back_from_levels_the_right_way_round(p: int, told: int | Non
     assert right >= 4
 
 
+@pytest.mark.parametrize("p", [1, 2])
+def test_a_unit_that_switches_in_no_level_is_found_between_them(p: int) -> None:
+    """It is on in all rows of some levels and off in all of others; all rows are explained in 2 of 3 at least."""
+    right = 0
+    for seed in range(3):
+        truth, X, _, level_of = _table(seed, p)
+        W = truth.W.copy()
+        W[0, NUMBERS:] = np.where(np.arange(LEVELS) < LEVELS // 3, -2.0, 2.0) * X[:, NUMBERS:].std(axis=0)
+        truth = Network(W, truth.b, truth.A, truth.c)
+        on = X @ truth.W[0] + truth.b[0] > 0.0
+        inside = [np.mean(on[level_of == g]) for g in range(LEVELS)]
+        assert 0.0 < np.mean(on) < 1.0
+        assert all(share in (0.0, 1.0) for share in inside)
+        task = Task(truth.activation, NUMBERS, p, len(X), True, UNITS)
+        with side_by_side():
+            state = from_levels(_levels(X, truth(X), level_of), task, np.random.default_rng(seed), Deadline())
+        right += state is not None and bool(np.mean(state.explained) > 0.98)
+    assert right >= 2
+
+
+@pytest.mark.parametrize("told", [1, 3])
+def test_levels_without_any_kink_say_nothing(told: int) -> None:
+    """A function that is affine in every level: there are no units to begin with, told or not."""
+    _, X, _, level_of = _table(0)
+    levels = _levels(X, X[:, :1] + X[:, 1:2], level_of)
+    task = Task(teacher(2, 1, random_state=0).activation, NUMBERS, 1, len(X), True, told)
+    assert from_levels(levels, task, np.random.default_rng(0), Deadline()) is None
+
+
 def test_rows_of_a_level_that_agree_give_gates_biases_and_the_constant() -> None:
     """Known are directions and heights alone; more than 19 of 20 rows of 6 networks are explained by their levels."""
     for seed in range(6):

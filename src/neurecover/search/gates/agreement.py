@@ -19,7 +19,7 @@ from itertools import product
 import numpy as np
 from scipy.optimize import linprog
 
-from neurecover.search.gates.state import GateOptions, State, equal_runs, move_apart, null_space
+from neurecover.search.gates.state import DEFAULT, GateOptions, State, equal_runs, move_apart, null_space
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ def solve(
     x = np.linalg.lstsq(left, np.concatenate(values), rcond=options.rounding)[0]
     free = null_space(left, options.rounding)
     moves = sides @ free.T
-    moving = np.abs(moves).max(axis=1, initial=0.0) > 1e3 * options.rounding
+    moving = np.abs(moves).max(axis=1, initial=0.0) > options.solved * options.rounding
     if moving.any():
         size = float(np.std(np.concatenate([block.Z.ravel() for block in blocks])))
         x = x + move_apart((sides @ x - np.concatenate(edges))[moving], moves[moving], size, options.near) @ free
@@ -105,7 +105,13 @@ def solve(
 
 
 def by_exclusion(
-    block: Block, gates: np.ndarray, A: np.ndarray, begun: np.ndarray, floor: float, choices: int
+    block: Block,
+    gates: np.ndarray,
+    A: np.ndarray,
+    begun: np.ndarray,
+    floor: float,
+    choices: int,
+    options: GateOptions = DEFAULT,
 ) -> np.ndarray:
     """Return gates for rows that agree with no other: sets that equations and inequalities of all others allow.
 
@@ -114,14 +120,16 @@ def by_exclusion(
     choice that leaves another row without any is taken back. With no `choices` to make c need not be known, and only
     rows with one set are told.
     """
-    sets, best = all_sets(A.shape[1]), gates
+    best = gates
     constant = np.eye(len(A))[:, : len(A) * (choices == 0)] / block.tau
 
     def search(gates: np.ndarray, most: int) -> bool:
         nonlocal best, choices
         left = np.flatnonzero(gates[:, 0] < 0)
         best = gates if len(left) < np.count_nonzero(best[:, 0] < 0) else best
-        allowed = {int(i): _allowed(block, gates, int(i), A, constant, sets, floor) for i in left[:8]}
+        allowed = {
+            int(i): _allowed(block, gates, int(i), A, constant, floor, options) for i in left[: options.excluding]
+        }
         row = min(allowed, key=lambda i: len(allowed[i]), default=-1)
         if row < 0 or len(allowed[row]) > most:
             return True
@@ -133,24 +141,24 @@ def by_exclusion(
                 return True
         return False
 
-    search(gates, len(sets) if choices else 1)
+    search(gates, 2 ** A.shape[1] if choices else 1)
     return best
 
 
 def _allowed(
-    block: Block, gates: np.ndarray, i: int, A: np.ndarray, constant: np.ndarray, sets: np.ndarray, floor: float
+    block: Block, gates: np.ndarray, i: int, A: np.ndarray, constant: np.ndarray, floor: float, options: GateOptions
 ) -> list[np.ndarray]:
     """Return the sets that row i may have beside the gates of the others, where A_S t_S + constant·c is known."""
     told, first = np.unique(gates, axis=0, return_index=True)
     rows, found = np.append(first[told[:, 0] >= 0], i), []
-    for S in sets:
+    for S in all_sets(A.shape[1]):
         low, high = block.bounds(np.where(np.arange(len(gates))[:, None] == i, S, gates))
         if np.any(low > high):
             continue
         own = np.vstack([gates[rows[:-1]], S])
         M, m = np.vstack([np.hstack([A * each, constant]) for each in own]), block.sums(A, rows, own).ravel()
-        t = np.linalg.lstsq(M, m, rcond=1e-9)[0]
-        if np.linalg.norm(M @ t - m) > 10.0 * floor / block.tau:
+        t = np.linalg.lstsq(M, m, rcond=options.rounding)[0]
+        if np.linalg.norm(M @ t - m) > options.summed * floor / block.tau:
             continue
         inside = np.all((low <= t[: len(low)]) & (t[: len(low)] <= high))
         limits = [*zip(low, high), *[(None, None)] * constant.shape[1]]

@@ -110,14 +110,14 @@ class Table:
         first = given.source.collect()[0]
         shown = np.count_nonzero(np.median(first, axis=0) != first, axis=0)
         rare = (shown <= (1.0 - options.rare) * len(first)) & (shown > 0)
-        category = rare.any() and task.rectified and _levels(first[:, rare]).max() < options.levels
+        category = rare.any() and task.rectified and _levels(first[:, rare], options.alike).max() < options.levels
         rare = rare if category else rare & (shown < options.many)
         if not rare.any() or rare.all() or not task.bias:
             return None
         (white, Y), d, p = given.train.collect(), len(rare), task.n_outputs
         back = given.whitening.matrix.T @ given.moments.covariance[:d, :d]  # E[z (x − mean)ᵀ], and E[z zᵀ] = 1
         X = white @ back + given.whitening.mean
-        level_of, usual = _levels(X[:, rare]), np.zeros(d)
+        level_of, usual = _levels(X[:, rare], options.alike), np.zeros(d)
         usual[rare] = X[np.argmax(level_of == np.argmax(np.bincount(level_of)))][rare]
         same = rare & (np.abs(X - usual) <= options.rounding * np.maximum(np.ptp(X, axis=0), 1e-300))
         extended = np.hstack([np.ones((len(X), 1)), np.where(same, 0.0, X - usual)])
@@ -155,9 +155,9 @@ class Table:
         return row_space(self.back[:, ~self.rare].T, self.plain.options.rounding).T
 
 
-def _levels(X: np.ndarray) -> np.ndarray:
+def _levels(X: np.ndarray, alike: float) -> np.ndarray:
     """Number (n,) the combinations of values that the rows have."""
-    grid = np.rint(X / (1e-6 * np.maximum(np.ptp(X, axis=0), 1e-300)))
+    grid = np.rint(X / (alike * np.maximum(np.ptp(X, axis=0), 1e-300)))
     return np.unique(grid, axis=0, return_inverse=True)[1].ravel()
 
 

@@ -92,14 +92,16 @@ def by_span(state: State) -> State | None:
         return None
     new = state.with_values(rows, H)
     if len(rows) > 1 and new.n_explained <= state.n_explained:  # one of them is wrong
-        ones = [state.with_values(rows[[i]], H[[i]]) for i in range(min(len(rows), 6))]
+        ones = [state.with_values(rows[[i]], H[[i]]) for i in range(min(len(rows), state.options.alone))]
         new = max(ones, key=lambda one: one.n_explained)
+        # A row that explains no other has said nothing, and one after the other would be believed.
+        return new if new.explained.all() or new.n_explained > state.n_explained + 1 else None
     return new
 
 
 def _values(state: State, units: np.ndarray, rest: np.ndarray) -> np.ndarray:
     """Return h (n, k) ≥ 0 of independent units that gives `rest` (n, p); nan in rows where there is none."""
-    A, floor = state.A[:, units], 1e3 * state.floor
+    A, floor = state.A[:, units], state.options.solved * state.floor
     h = np.linalg.lstsq(A, rest.T, rcond=None)[0].T
     wrong = (np.linalg.norm(h @ A.T - rest, axis=1) > state.floor) | (h.min(axis=1, initial=0.0) < -floor)
     H = np.zeros((len(rest), state.A.shape[1]))
@@ -140,9 +142,11 @@ def with_new_unit(state: State, n_hidden: int) -> State | None:
 
 def _one_direction(state: State, rest: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the most rows of `rest` (m, p) that have one direction a, by number, a itself, and h with rest = h a."""
-    size = np.linalg.norm(rest, axis=1)
+    options, size = state.options, np.linalg.norm(rest, axis=1)
     ways = rest / np.maximum(size, 1e-300)[:, None]
-    alike = (np.linalg.norm(ways - way, axis=1) <= state.options.alike for way in ways[size > state.floor][:200])
+    alike = (
+        np.linalg.norm(ways - way, axis=1) <= options.alike for way in ways[size > state.floor][: options.directions]
+    )
     own = np.flatnonzero(max(alike, key=np.count_nonzero, default=np.zeros(0, dtype=bool)))
     a = ways[own].mean(axis=0) if len(own) else np.ones(rest.shape[1])
     return own, a / np.linalg.norm(a), size[own]
@@ -182,12 +186,12 @@ def by_kink(state: State, explain: Callable[[State], State]) -> State | None:
 
 def _turned(state: State, u: int, rows: np.ndarray, eta: np.ndarray, free: np.ndarray) -> State:
     """Give unit u its open weights, its side and its kink from its values η in some rows."""
-    floor = 10.0 * state.floor / float(np.linalg.norm(state.A[:, u]))
+    floor = state.options.summed * state.floor / float(np.linalg.norm(state.A[:, u]))
     V, A, T = state.V.copy(), state.A.copy(), state.X[rows]
     runs = equal_runs(eta[None], floor)
     off = np.isin(np.arange(len(rows)), runs[0][1]) if runs else np.zeros(len(rows), dtype=bool)
     if len(free) and not off.all():
-        V[u] = V[u] + _fit_most(T[~off] @ free.T, (eta - T @ V[u])[~off]) @ free
+        V[u] = V[u] + _fit_most(T[~off] @ free.T, (eta - T @ V[u])[~off], state.options.reweighted) @ free
     if not off.any():  # one row may be off by itself
         off = np.abs(eta - T @ V[u]) > floor
     if not off.any() or np.ptp(eta[off]) > floor:
@@ -199,17 +203,15 @@ def _turned(state: State, u: int, rows: np.ndarray, eta: np.ndarray, free: np.nd
     return replace(state, V=V, A=A, c=state.c + state.A[:, u] * kappa)
 
 
-def _fit_most(T: np.ndarray, values: np.ndarray) -> np.ndarray:
+def _fit_most(T: np.ndarray, values: np.ndarray, times: int) -> np.ndarray:
     """Return w (c,) with T w = values in most rows: Σ|r| made least, by least squares weighted anew."""
     weight, smallest = np.ones(len(T)), 1e-12 * np.abs(values).max(initial=1e-300)
-    for _ in range(30):
+    for _ in range(times):
         w = np.linalg.lstsq(weight[:, None] * T, weight * values, rcond=None)[0]
         weight = 1.0 / np.sqrt(np.maximum(np.abs(values - T @ w), smallest))
     return w
 
 
-FARTHEST = (2.0, 20.0)  # M over the largest value of a unit in E: the larger, the less the solver sees through it
-TOLERANCE = 1e-7  # of the largest output, to which equations are met: about that of the solver
 INFEASIBLE = 2  # the status that `scipy.optimize.milp` gives
 
 
@@ -260,7 +262,9 @@ def _with_gates(state: State, rows: np.ndarray, sure: bool, deadline: Deadline) 
         return on.reshape(z.size, -1), np.einsum("ok,rkt->rot", state.A, on).reshape(values.size, -1)
 
     # A solver goes on to where a unit has z = 0, so one that is there may be on as well.
-    wanted, told = map(np.linalg.matrix_rank, gated(-10.0 * TOLERANCE * float(np.abs(z).max())))
+    wanted, told = map(
+        np.linalg.matrix_rank, gated(-state.options.summed * state.options.tolerance * float(np.abs(z).max()))
+    )
     if sure and (told < wanted or told == values.size):
         return None
     theta = theta + np.linalg.lstsq(gated(0.0)[1], (values - np.maximum(z, 0.0) @ state.A.T).ravel(), rcond=rounding)[0]
@@ -279,12 +283,12 @@ def _solution(
     """Return θ, if the solver finds one within its nodes, and within the deadline if there is one."""
     n, t = start.size, slope.shape[2]
     values, largest = (state.Y[rows] - state.c).ravel(), float(state.Z[state.explained].max(initial=1e-300))
-    slack = TOLERANCE * float(np.abs(values).max(initial=1e-300))
+    slack = state.options.tolerance * float(np.abs(values).max(initial=1e-300))
     one, above = sparse.identity(n), sparse.kron(sparse.identity(len(rows)), state.A)
     limits: dict[str, float] = {"node_limit": state.options.nodes}
     if deadline.moment is not None:
         limits["time_limit"] = deadline.seconds_left
-    for M in (farther * largest for farther in FARTHEST):
+    for M in (farther * largest for farther in state.options.farthest):
         blocks = [  # of θ, h, s and g
             [sparse.csr_matrix(-slope.reshape(n, t)), one, -one, None],
             [None, one, None, -M * one],

@@ -23,10 +23,7 @@ from neurecover.fit.samples import Samples
 from neurecover.search.gates.explain import explain_all
 from neurecover.search.gates.state import DEFAULT, GateOptions, State
 from neurecover.search.race import Setting
-from neurecover.search.settle import settle
 from neurecover.search.units import narrowest
-
-STEPS = 15  # that a fit of the other units takes when the right samples are set aside
 
 
 def with_units_of_few_rows(fit: Fit, setting: Setting, options: GateOptions = DEFAULT) -> Fit | None:
@@ -51,12 +48,10 @@ def with_units_of_few_rows(fit: Fit, setting: Setting, options: GateOptions = DE
     if np.mean(aside) > options.most_aside:
         return None
     rest = Samples(samples.F[~aside], samples.Y[~aside], samples.bias)
-    away = descend(rest, others, fit.point.options, deadline, steps=STEPS)
+    away = descend(rest, others, fit.point.options, deadline, steps=options.away_steps)
     if away.relative >= EXACT:
         return None
-    away = narrowest(away)
-    found = explain_aside(away, whole, setting.task.n_hidden, options)
-    return found or explain_aside(settle(away, setting).fit, whole, setting.task.n_hidden, options)
+    return explain_aside(narrowest(away), whole, setting.task.n_hidden, options)
 
 
 def explain_aside(away: Fit, whole: Samples, n_hidden: int, options: GateOptions) -> Fit | None:

@@ -5,10 +5,17 @@ Within a level g the function is a network of the common columns alone, and from
     y = Σ_j a_j relu(w_j·x + β_jg) + c,        β_jg = b_j + w_j^R·r_g,        r_g the values of the rare columns.
 
 A level shows the units that switch in it, each by the direction w and the height a of its kink, up to its sign. A kink
-that comes back in a second level is that of a unit. Whether k kinks are all units, and which way round they are, shows
-by agreement: for the right signs e and gates, y − Σ e_j a_j (w_j·x) is one number for all rows of a level with the same
-gates. Then the rows of a level differ from what is known in one direction, x̃ = (0, x, 0) + (1, 0, r_g), and `agreement`
-gives gates, biases and the weights of the rare columns.
+that comes back in a second level is that of a unit. One that switches in no level shows between them: away from kinks a
+level has the slope of the units S that are on there,
+
+    Σ_{j ∈ S} a_j w_jᵀ        or        Σ_{j ∈ S} a_j w_jᵀ + a wᵀ,
+
+and a wᵀ is what most levels leave when some set S of the units known is taken away.
+
+Whether k kinks are all units, and which way round they are, shows by agreement: for the right signs e and gates,
+y − Σ e_j a_j (w_j·x) is one number for all rows of a level with the same gates. Then the rows of a level differ from
+what is known in one direction, x̃ = (0, x, 0) + (1, 0, r_g), and `agreement` gives gates, biases and the weights of the
+rare columns.
 """
 
 from __future__ import annotations
@@ -25,7 +32,7 @@ from neurecover.fit.samples import Samples
 from neurecover.models import Network
 from neurecover.search import Task
 from neurecover.search.gates.agreement import Block, agreeing, all_sets, by_exclusion, gates_of, solve
-from neurecover.search.gates.state import State, row_space
+from neurecover.search.gates.state import State, equal_runs, row_space
 from neurecover.search.race import Setting, race, wider
 from neurecover.search.units import narrowest
 from neurecover.solve import Deadline
@@ -70,17 +77,43 @@ class Levels:
 
 def from_levels(levels: Levels, task: Task, rng: np.random.Generator, deadline: Deadline) -> State | None:
     """Return the state of units that levels show, the largest levels searched first; None where they show none."""
-    options, kinks, best = levels.plain.options, list[Kink](), None
+    options, kinks, slopes, best = levels.plain.options, list[Kink](), dict[int, np.ndarray](), None
     k = min(task.n_hidden or options.level_units, options.level_units)
     for number in range(len(levels.rows)):
-        new = _kinks_of(levels, number, task, rng, deadline)
+        slope, new = _kinks_of(levels, number, task, rng, deadline)
+        if slope is not None:
+            slopes[number] = slope
         for kink in new:
             kinks = _with_kink(kinks, kink, options.alike)
         if new:
             best = _better(levels, best, _choices(levels, kinks, k, task.n_hidden is not None))
         if deadline.passed or (best is not None and np.mean(best.explained) > options.nearly_all):
             break
+    sure = [kink for kink in kinks if len(kink.seen) > 1]
+    if best is None and task.n_hidden == k and 0 < len(sure) == k - 1:
+        for whole in _between(levels, sure, slopes):
+            best = _better(levels, best, iter([whole]))
     return best or _better(levels, None, _choices(levels, kinks, k, False))
+
+
+def _between(levels: Levels, kinks: list[Kink], slopes: dict[int, np.ndarray]) -> Iterator[list[Kink]]:
+    """Yield the kinks with one more that no level shows, either way round, where all slopes (p, c) are told by it."""
+    options, slope = levels.plain.options, np.array(list(slopes.values()))
+    p, c = slope.shape[1:]
+    each = np.array([np.outer(kink.a, kink.w).ravel() for kink in kinks]).reshape(len(kinks), p * c)
+    near, side = options.alike * float(np.abs(slope).max()), np.random.default_rng(p * c).standard_normal(p * c)
+    found = list[tuple[int, np.ndarray]]()
+    for signs in all_sets(len(kinks), (1, -1)):
+        rest = slope.reshape(-1, 1, p * c) - all_sets(len(kinks)) @ (signs[:, None] * each)
+        told = (np.abs(rest).max(axis=2) <= near).any(axis=1)
+        others, level_of = rest[~told].reshape(-1, p * c), np.repeat(np.flatnonzero(~told), rest.shape[1])
+        for _, own in equal_runs((others @ side)[None], near)[:1]:
+            found.append((int(told.sum()) + len(set(level_of[own])), others[own].mean(axis=0)))
+    for score, step in sorted(found, key=lambda pair: -pair[0])[: options.between]:
+        left, sizes, right = np.linalg.svd(step.reshape(p, c))
+        if score >= options.nearly_all * len(slope) and sizes[1:].max(initial=0.0) <= near:
+            for way in (1.0, -1.0):
+                yield [*kinks, Kink(way * right[0], way * sizes[0] * left[:, 0], tuple(slopes), 0)]
 
 
 def with_levels(levels: Levels, state: State) -> State | None:
@@ -102,7 +135,7 @@ def with_levels(levels: Levels, state: State) -> State | None:
         # Rows that have to have one set of gates come first: with them the constant is known, and choices are few.
         for i, block in enumerate(levels.blocks(replace(state, c=c) if choices else state)):
             if not found.explained[block.rows].all() and 0.0 < np.mean(gates[i][:, 0] < 0) < options.untold:
-                gates[i] = by_exclusion(block, gates[i], A, found.Z[block.rows] > 0.0, state.floor, choices)
+                gates[i] = by_exclusion(block, gates[i], A, found.Z[block.rows] > 0.0, state.floor, choices, options)
     return best
 
 
@@ -138,36 +171,43 @@ def turn_units(levels: Levels, state: State, most: int) -> tuple[float, State]:
     votes, sets, agree = np.zeros(len(state.V)), all_sets(len(state.V), (0, 1, -1)), list[np.ndarray]()
     for block in levels.blocks(state, most):
         agree.append(np.zeros(len(block.rows), dtype=bool))
-        for s, own in agreeing(block, state.A, sets, state.floor, 4):
+        for s, own in agreeing(block, state.A, sets, state.floor, state.options.level_agree):
             votes, agree[-1][own] = votes + sets[s] * len(own), True
     turned = replace(state, V=state.V * np.where(votes < 0, -1.0, 1.0)[:, None])
     return float(np.mean(np.concatenate(agree))), turned
 
 
-def _kinks_of(levels: Levels, number: int, task: Task, rng: np.random.Generator, deadline: Deadline) -> list[Kink]:
-    """Return the planes on which the slope changes in one level, with more rows on each side than they have weights."""
+def _kinks_of(
+    levels: Levels, number: int, task: Task, rng: np.random.Generator, deadline: Deadline
+) -> tuple[np.ndarray | None, list[Kink]]:
+    """Return the slope (p, c) of one level where most of its rows are, None without an exact fit, and the planes on
+    which it changes, with more rows on each side than they have weights.
+    """
     rows, options = levels.rows[number], levels.plain.options
     X, Y = levels.plain.X[rows][:, levels.common], levels.plain.Y[rows]
     if Y.size < options.equations * (task.n_hidden or 1) * (X.shape[1] + 1 + Y.shape[1]):
-        return []
+        return None, []
     whitening = Whitening.of(X.mean(axis=0), np.atleast_2d(np.cov(X.T, bias=True)))
     if whitening.rank < X.shape[1]:
-        return []
+        return None, []
     smaller = replace(task, n_inputs=X.shape[1], n_samples=len(X))
     samples, setting = Samples.of(ArraySource(whitening.inputs(X), Y), True), Setting.plain(smaller, rng, deadline)
     widths = smaller.widths or (options.level_units,)
     fits = race(samples, setting, widths, wider(samples, widths, setting.options), EXACT)
     fit = next((fit for _, fit in islice(fits, options.level_descents) if fit.relative < samples.level()), None)
     if fit is None:
-        return []
+        return None, []
     student = narrowest(fit).student
-    network = unwhiten(Network(student.V[0][:, 1:], student.V[0][:, 0], student.top.T), whitening)
+    C = student.theta[1 : student.reads(1)[0]].T
+    network = unwhiten(Network(student.V[0][:, 1:], student.V[0][:, 0], student.top.T, C=C), whitening)
     assert isinstance(network, Network)
+    assert network.C is not None
     size = np.maximum(np.linalg.norm(network.W, axis=1), 1e-300)
     W, b, A = network.W / size[:, None], network.b / size, network.A * size
     on = np.count_nonzero(X @ W.T + b > 0.0, axis=0)
-    lesser = np.minimum(on, len(X) - on)
-    return [Kink(W[j], A[:, j], (number,), int(lesser[j])) for j in np.flatnonzero(lesser > X.shape[1] + 1)]
+    lesser, most = np.minimum(on, len(X) - on), 2 * on > len(X)
+    slope = network.C + A[:, most] @ W[most]
+    return slope, [Kink(W[j], A[:, j], (number,), int(lesser[j])) for j in np.flatnonzero(lesser > X.shape[1] + 1)]
 
 
 def _with_kink(kinks: list[Kink], new: Kink, alike: float) -> list[Kink]:

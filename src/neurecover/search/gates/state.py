@@ -26,11 +26,18 @@ class GateOptions:
     """The numbers that decide something here; shares are of samples, sizes relative to the largest value at hand."""
 
     rounding: float = 1e-9  # values computed in double precision that differ by less are equal
+    solved: float = 1e3  # times rounding: what solving equations may leave of a zero
+    summed: float = 10.0  # times rounding: what adding up several values may leave of one
     alike: float = 1e-6  # directions of one unit differ by less: they are quotients of small residuals
+    directions: int = 200  # rows whose direction is compared with all: a unit that is missing is in most of them
+    alone: int = 6  # rows tried by themselves where all together are not explained: one of them is wrong
+    reweighted: int = 30  # times, until Σ|r| is least: it falls by half or more each time
     most_sets: int = 100_000  # sets of units compared with a row: a second of work, and 16 units with ten outputs
     gates: int = 320  # of a mixed-integer program that still ends
     nodes: int = 2_000  # of its tree: most end within 100, ten rows of 16 units within 600 to 1,400 (digits)
     programs: int = 4  # kinds of rows that are tried with one
+    farthest: tuple[float, ...] = (2.0, 20.0)  # M over the largest value in E: the larger, the less the solver sees
+    tolerance: float = 1e-7  # of the largest output, to which it meets equations: about that of the solver
     rare: float = 0.9  # share with a column's usual value
     many: int = 100  # samples that show a column well enough for the search itself (measured: counts, sparse, pixels)
     base: float = 0.3  # share with all usual values that suffices to begin there; a category of many levels has less
@@ -39,15 +46,19 @@ class GateOptions:
     levels: int = 200  # of a category at the most
     level_units: int = 9  # 3^9 sets are compared with the rows of a level
     level_descents: int = 12  # of a search in one level
+    level_agree: int = 4  # rows that agree with a sign: with 3^k sets pairs do by chance
     voting: int = 12  # levels that say which way round units are
     kinks_once: int = 6  # kinks seen in one level that may be units …
     kinks_more: int = 3  # … and how many of them at a time, 42 choices
+    between: int = 3  # choices of signs tried with a unit that no level shows
     covered: float = 0.5  # share of rows that agree if most units are right; by chance none do
     nearly_all: float = 0.98  # share explained that ends the search in levels; a missing unit leaves more
     untold: float = 0.2  # share of a level's rows that may agree with none: with more a unit is missing
-    exclusions: int = 40  # choices of gates tried for the rows of one level
+    exclusions: int = 40  # choices of gates tried for the rows of one level …
+    excluding: int = 8  # … of which so many are looked at for the one with the fewest
     nearly: float = 1e-6  # Σ r² / Σ y² of a wide student that may lack nothing but units of few samples
     worst: float = 0.05  # share that such a student fits worst, set aside with the samples of these units
+    away_steps: int = 15  # that a fit of the other units takes when the right samples are set aside
     most_aside: float = 0.25  # share that units of few samples may be on in, all together
     near: float = 0.1  # of the spread of values in levels: a row so near to its plane may be on the other side of it
     largest: int = 2_000_000  # rows times columns of a linear program
@@ -118,7 +129,9 @@ class State:
 
     def _moves(self, T: np.ndarray, free: np.ndarray) -> np.ndarray:
         """Tell in which rows of T the directions of `free` are more than rounding."""
-        return np.linalg.norm(T @ free.T, axis=1) > 1e3 * self.options.rounding * np.linalg.norm(T, axis=1)
+        return np.linalg.norm(T @ free.T, axis=1) > self.options.solved * self.options.rounding * np.linalg.norm(
+            T, axis=1
+        )
 
     def with_values(self, rows: np.ndarray, H: np.ndarray) -> State:
         """Move units within what is open so that they have the values H (m, k) in these rows, 0 where they are off."""
