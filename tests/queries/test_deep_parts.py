@@ -15,9 +15,9 @@ from neurecover.queries.deep.boundaries.check import boundary_holds
 from neurecover.queries.deep.boundaries.points import draw_points, find_boundary_points
 from neurecover.queries.deep.boundaries.tracing import trace
 from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.deep.fits.output import fit_output
+from neurecover.queries.deep.fits.polish import choose_polishing_points, polish
 from neurecover.queries.deep.options import DeepOptions
-from neurecover.queries.deep.output import fit_output
-from neurecover.queries.deep.polish import choose_polishing_points, polish
 from neurecover.queries.deep.signs import apply_signs, find_signs_by_moving, find_signs_from_above
 from neurecover.queries.deep.span import find_gradient_span, lift
 from neurecover.queries.shallow.extract import SeveralLayersError, extract_shallow

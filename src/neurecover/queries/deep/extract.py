@@ -17,9 +17,9 @@ from neurecover.models import DeepNetwork
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.deep.boundaries.ascent import find_extreme_points
 from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.deep.fits.output import answer_sizes
+from neurecover.queries.deep.fits.polish import choose_polishing_points, polish
 from neurecover.queries.deep.layers import EmptyLayerError, Plan, Progress, Solution, solve_layers
-from neurecover.queries.deep.output import answer_sizes
-from neurecover.queries.deep.polish import choose_polishing_points, polish
 from neurecover.queries.deep.span import find_gradient_span, lift
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.shallow.extract import extract_shallow

@@ -15,12 +15,12 @@ import numpy as np
 
 from neurecover.exceptions import UnsolvableError
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.deep.answers import Answers
 from neurecover.queries.deep.bends import find_straight_units, is_straight
 from neurecover.queries.deep.cells import KnownLayers
-from neurecover.queries.deep.fitting import Fit, fit_on_top
+from neurecover.queries.deep.fits.answers import Answers
+from neurecover.queries.deep.fits.fitting import Fit, fit_on_top
+from neurecover.queries.deep.fits.output import Output, fit_output
 from neurecover.queries.deep.level import Level, add_unit, fill_unseen_weights, refine_rows, scan_parts, search_line
-from neurecover.queries.deep.output import Output, fit_output
 from neurecover.queries.deep.record import Record
 from neurecover.queries.deep.signs import apply_signs, find_signs_by_moving, find_signs_from_above
 from neurecover.solve.deadline import Deadline

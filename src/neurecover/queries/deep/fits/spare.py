@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from neurecover.models import DeepNetwork
-from neurecover.queries.deep.answers import Answers
-from neurecover.queries.deep.output import find_failures
-from neurecover.queries.deep.polish import polish
+from neurecover.queries.deep.fits.answers import Answers
+from neurecover.queries.deep.fits.output import find_failures
+from neurecover.queries.deep.fits.polish import polish
 from neurecover.solve.deadline import Deadline
 
 

@@ -8,8 +8,8 @@ from neurecover.queries.box.black_box import Box
 from neurecover.queries.deep.boundaries.ascent import find_extreme_points
 from neurecover.queries.deep.boundaries.points import draw_points
 from neurecover.queries.deep.cells import KnownLayers
-from neurecover.queries.deep.output import answer_sizes
-from neurecover.queries.deep.polish import find_points_beside
+from neurecover.queries.deep.fits.output import answer_sizes
+from neurecover.queries.deep.fits.polish import find_points_beside
 from neurecover.queries.deep.units import Unit
 
 

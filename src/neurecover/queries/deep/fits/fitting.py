@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.models import DeepNetwork
-from neurecover.queries.deep.answers import Answers
-from neurecover.queries.deep.faint import find_faint_unit
+from neurecover.queries.deep.fits.answers import Answers
+from neurecover.queries.deep.fits.faint import find_faint_unit
+from neurecover.queries.deep.fits.output import Output, find_failures, fit_output, n_answers_needed
+from neurecover.queries.deep.fits.polish import polish
+from neurecover.queries.deep.fits.spare import are_forgiven, drop_spare_units
 from neurecover.queries.deep.level import Level
 from neurecover.queries.deep.lines import draw_extreme_line
-from neurecover.queries.deep.output import Output, find_failures, fit_output, n_answers_needed
-from neurecover.queries.deep.polish import polish
-from neurecover.queries.deep.spare import are_forgiven, drop_spare_units
 from neurecover.queries.deep.units import Unit
 from neurecover.solve.deadline import Deadline
 

@@ -23,8 +23,8 @@ from neurecover.queries.box.limits import Limits
 from neurecover.queries.deep.boundaries.ascent import find_jointly_active
 from neurecover.queries.deep.boundaries.points import draw_points, find_boundary_points
 from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.deep.fits.output import answer_sizes
 from neurecover.queries.deep.options import DeepOptions
-from neurecover.queries.deep.output import answer_sizes
 from neurecover.solve import Damping, Deadline, DenseSystem, Loop, Tolerances
 
 _BLOCK = 2**22  # numbers of a Jacobian in memory at a time: 32 MB

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.models import DeepNetwork
-from neurecover.queries.deep.answers import Answers
 from neurecover.queries.deep.boundaries.boundary import Boundary, triangle
+from neurecover.queries.deep.fits.answers import Answers
 from neurecover.queries.deep.options import DeepOptions
 from neurecover.queries.deep.units import Unit
 
