@@ -166,7 +166,9 @@ def _finish(
         return _Found(network, measure_residual(box, network, rng), polished, output.always_on)
     network = weighted.fitted.normal_form()
     residual = measure_residual(box, network, rng, weighted)
-    return _Found(network, residual, weighted.errors_of_rows(), output.always_on, weighted)
+    # A unit without a boundary of its own, found by the fit alone, may change at some queries all the same.
+    always_on = int(np.count_nonzero((network.hidden(X)[-1] > 0.0).all(axis=0)))
+    return _Found(network, residual, weighted.errors_of_rows(), always_on, weighted)
 
 
 def _polish_at(
