@@ -15,9 +15,9 @@ from neurecover.queries.deep.boundaries.check import boundary_holds
 from neurecover.queries.deep.boundaries.points import draw_points, find_boundary_points
 from neurecover.queries.deep.boundaries.tracing import trace
 from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.deep.fits.output import fit_output
+from neurecover.queries.deep.fits.polish import choose_polishing_points, polish
 from neurecover.queries.deep.options import DeepOptions
-from neurecover.queries.deep.output import fit_output
-from neurecover.queries.deep.polish import choose_polishing_points, polish
 from neurecover.queries.deep.signs import apply_signs, find_signs_by_moving, find_signs_from_above
 from neurecover.queries.deep.span import find_gradient_span, lift
 from neurecover.queries.shallow.extract import SeveralLayersError, extract_shallow
@@ -78,9 +78,12 @@ def test_tracing_reads_off_every_weight_behind_open_signs():
         x = boundary_of_unit(known, theta, unit)
         cell = known.cell_at(x)
         normal = cell.Phi.T @ theta
-        boundary, gap = start_boundary(cell, x, normal / np.linalg.norm(normal))
-        assert gap < 1e-10
-        boundary = trace(Box(network, 5), known, boundary, x, rng)
+        box = Box(network, 5)
+        sigma = known.options.least_slope
+        normal /= np.linalg.norm(normal)
+        boundary, gap = start_boundary(cell, x, normal, box.growth, sigma, 1e-12, known.options)
+        assert gap < 10.0
+        boundary = trace(box, known, boundary, x, rng)
         if boundary.complete:
             traced.append(boundary.theta)
             assert aligned(boundary.theta, theta) < 1e-6
@@ -88,7 +91,8 @@ def test_tracing_reads_off_every_weight_behind_open_signs():
     signs = find_signs_from_above(known, np.array(traced))
     assert signs is not None
     assert np.array_equal(signs, flips)
-    closed, rows = apply_signs(known, signs, np.array(traced))
+    closed, T = apply_signs(known, signs)
+    rows = np.array(traced) @ T.T
     assert np.allclose(closed.layers[0][0], W)
     assert min(aligned(rows[0], np.append(v, k)) for v, k in zip(V, c)) < 1e-6
 
@@ -161,8 +165,8 @@ def test_a_boundary_holds_or_is_refuted_where_the_box_is_not_flat():
         for row in np.column_stack(network.layers[layer]):
             where = find_boundary_points(known, row, 40, rng, np.zeros(8))
             moved = find_boundary_points(known, row + 0.1 * rng.standard_normal(len(row)), 40, rng, np.zeros(8))
-            held += boundary_holds(box, where)
-            refuted += not boundary_holds(box, moved)
+            held += boundary_holds(box, where, np.zeros(len(where.points)))
+            refuted += not boundary_holds(box, moved, np.zeros(len(moved.points)))
     assert held == 9
     assert refuted == 9
 

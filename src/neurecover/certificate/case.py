@@ -357,7 +357,9 @@ class Case:
         """[ATV21, eq. 5], layer by layer, against the covariance of the weights."""
         if self.convention:
             return SignChoices(1, convention=True)
-        layers = rivals_of_layers(self.normal, self.errors, self.options)
+        errors = self.errors
+        covariance = None if errors.half is None else errors.covariance
+        layers = rivals_of_layers(self.normal, errors.variances, covariance, self.options)
         return SignChoices.of(layers, max(self.evidence.sign_choices, 1))
 
     @cached_property

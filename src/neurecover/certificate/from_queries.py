@@ -24,10 +24,10 @@ from neurecover.certificate.checks import determined, errors, held_out, network,
 from neurecover.certificate.checks.facts import Row, run_checks
 from neurecover.certificate.evidence import Evidence, LeftOut
 from neurecover.certificate.information.matrix import Information
-from neurecover.certificate.information.normal_form import by_name
+from neurecover.certificate.information.normal_form import by_name, hidden_names
 from neurecover.certificate.options import DEFAULTS, CertificateOptions
 from neurecover.certificate.signs.ambiguity import sign_ambiguities
-from neurecover.certificate.signs.rivals import SignChoices, sign_rivals
+from neurecover.certificate.signs.rivals import SignChoices, rivals_of_layers
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays
 from neurecover.models import DeepNetwork, Network
 from neurecover.statistics import Residuals
@@ -39,7 +39,7 @@ class WeightedFit(Protocol):
     """A fit through rounded answers, as `queries.weighted` makes it, with the errors of its weights."""
 
     @property
-    def network(self) -> Network: ...
+    def network(self) -> Network | DeepNetwork: ...
     @property
     def information(self) -> Information: ...
     @property
@@ -52,7 +52,7 @@ class WeightedFit(Protocol):
     def chi2(self) -> float: ...
     @property
     def converged(self) -> bool: ...
-    def noise(self, X: np.ndarray) -> np.ndarray: ...
+    def deviations(self, X: np.ndarray) -> np.ndarray: ...
     def covariance(self, own: np.ndarray) -> np.ndarray: ...
 
 
@@ -153,10 +153,7 @@ class QueriedCase:
         """[ATV21, eq. 5], layer by layer; with error bars, against these."""
         fit = self.asked.weighted
         if fit is not None:
-            k, d = fit.network.W.shape
-            own = np.r_[: k * d, k * d + k : k * d + k + fit.network.A.size]
-            rivals = sign_rivals(fit.network, fit.variances[own], lambda: fit.covariance(own), self.options)
-            return SignChoices.of([rivals])
+            return SignChoices.of(rivals_of_layers(fit.network, fit.variances, fit.covariance, self.options))
         count, complete, widest = 1, True, 0
         for (W, b), (A, c) in pairwise(self.model.layers):
             layer = Network(W, b, A, c, self.model.activation)
@@ -174,8 +171,9 @@ class RoundedCase(QueriedCase):
         """Return the tests of noise of a queried network."""
         assert case.asked.fresh is not None
         X, Y = case.asked.fresh
-        fresh = Residuals(lambda X: fit.network(X) / fit.noise(X), fit.network.n_outputs, fit.network.n_hidden)
-        fresh.update(X, Y / fit.noise(X))
+        n_units, expected = int(np.sum(fit.network.n_hidden)), fit.deviations(X)
+        fresh = Residuals(lambda X: fit.network(X) / expected, fit.network.n_outputs, n_units)
+        fresh.update(X, Y / expected)
         agreed, wanted = int(case.asked.at_rounding), case.evidence.asked
         return cls(case.model, case.asked, fresh, Evidence(wanted, agreements=agreed, converged=fit.converged))
 
@@ -189,7 +187,7 @@ class RoundedCase(QueriedCase):
         """The residuals of fresh answers over their standard deviations, (n, p)."""
         assert self.asked.fresh is not None
         X, Y = self.asked.fresh
-        return np.asarray((Y - self.fit.network(X)) / self.fit.noise(X))
+        return np.asarray((Y - self.fit.network(X)) / self.fit.deviations(X))
 
     @property
     def n_samples(self) -> int:
@@ -209,16 +207,18 @@ class RoundedCase(QueriedCase):
 
     @property
     def widest(self) -> float:
-        return float(self.errors["W"].max(initial=0.0))
+        return max(float(self.errors[name].max(initial=0.0)) for name in hidden_names(self.fit.network)[::2])
 
     @property
     def largest_error(self) -> float:
-        return max(self.widest, float(self.errors["b"].max(initial=0.0)))
+        return max(float(self.errors[name].max(initial=0.0)) for name in hidden_names(self.fit.network))
 
     @property
     def strength(self) -> np.ndarray:
-        spread = np.maximum(np.linalg.norm(self.errors["A"], axis=0), 1e-300)
-        return np.asarray(np.linalg.norm(self.fit.network.A, axis=0) / spread)
+        """The length of the weights that every unit has above it, in standard errors."""
+        above = tuple(self.fit.network.arrays)[2::2]
+        arrays = [(self.fit.network.arrays[name], np.maximum(self.errors[name], 1e-300)) for name in above]
+        return np.concatenate([np.linalg.norm(W, axis=0) / np.linalg.norm(e, axis=0) for W, e in arrays])
 
     @property
     def carried_by(self) -> float:
@@ -254,7 +254,7 @@ def certify_queried(
     """Return the certificate; `holdout` are the residuals on queries that had no part in the extraction."""
     case = QueriedCase(model, asked, holdout, Evidence(wanted), options)
     made, variance, bars = run_checks(CHECKS, case), None, None
-    if asked.weighted is None or isinstance(model, DeepNetwork):
+    if asked.weighted is None:
         made = (*made, *run_checks((Row(errors.digits),), case))
     else:
         rounded = RoundedCase.of(case, asked.weighted)

@@ -189,6 +189,7 @@ def _extract_straight(
     from neurecover.queries.deep.extract import extract_deep
     from neurecover.queries.lines.scan import NotPiecewiseLinearError
     from neurecover.queries.shallow.extract import extract_shallow
+    from neurecover.queries.shallow.search import SeveralLayersError
 
     found: Extraction | None = None
     reason = ""
@@ -208,8 +209,8 @@ def _extract_straight(
         except (NotPiecewiseLinearError, RefusedError):
             raise  # several layers would not help
         except UnsolvableError as error:
-            reason = str(error)
-            run.clock.stage("one hidden layer", reason)
+            run.clock.stage("one hidden layer", str(error))
+            reason = "" if isinstance(error, SeveralLayersError) else str(error)
     if depth == 1 or str(activation) != "relu" or (found is not None and found.exact):
         if found is None:
             raise UnsolvableError(reason)
@@ -219,7 +220,7 @@ def _extract_straight(
     except RefusedError:
         raise
     except UnsolvableError as error:
-        # Coarse answers do not show several layers, so the first reason is the better one.
+        # Where coarse answers do not show several layers, the first reason is the better one.
         raise UnsolvableError(reason if box.coarse and reason else str(error)) from None
     run.clock.stage("several hidden layers", _stage_sentence(deep))
     return deep

@@ -1,17 +1,18 @@
 """One weighted fit through all answers of a box that rounds them, and the error bars of its weights.
 
 An answer y = f(x; θ) + e is rounded where it is added up and where it is handed over. Float32 arithmetic errs by its
-relative precision times the size of the terms, of which there are three kinds, a grid of digits by its width:
+relative precision times the size of the terms, of which there are those of every hidden layer l, with values h_l and
+G_l = ∂y/∂z_l, and those of the output, where u(y) is the power of two below |y|; a grid of digits errs by its width:
 
-    Var e = β₀ + β₁ (y² + c²) + β₂ Σ_j A_j² act'(z_j)² (Σ_i w_ji² x_i² + b_j² + z_j²) + β₃ (Σ_j |A_j act(z_j)|)²,
+    Var e = β₀ + β₁ u(y)² + Σ_l β_l Σ_j G_lj² (Σ_i W_ji² h_i² + b_j² + z_j²) + β₃ (Σ_j |A_j h_j|)²,
 
 and logits of rounded probabilities by β₄ times the square of what this rounding makes of them.
 The β ≥ 0 are read off the residuals. With weights 1/Var e, F = Σ JᵀJ / Var e is the information and T F⁻¹ its inverse
 in normal form. The variances Σ (T F⁻¹ Jᵀ r)² of the weights hold even where the model of the noise does not
-[White 1980].
+[White 1980]; the outputs of one query, which share the rounding of the layers below, are added before they are squared.
 
 Rounding is not random, and the part of it that is the same in many answers does not average out: it acts as a change of
-the weights themselves, by a part of ρ = √(β₁ + β₂ + β₃). That part is added to their variances.
+the weights themselves, by a part of ρ = √(β₁ + … + β₃). That part is added to their variances.
 
 Terms have the size that they have in the inputs x, where the box adds them up. The fit itself is done in coordinates z
 in which the inputs are alike, x − mean being small beside the mean of some.
@@ -21,6 +22,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.optimize import nnls
@@ -28,7 +30,9 @@ from scipy.optimize import nnls
 from neurecover.certificate.information.matrix import Information
 from neurecover.certificate.information.normal_form import ToNormalForm, aligned
 from neurecover.data import Whitening
-from neurecover.models import Network, jacobian, parameters, with_parameters
+from neurecover.models import DeepNetwork, Network, jacobian, parameters, with_parameters
+
+Layers = Network | DeepNetwork
 
 Rounding = Callable[[np.ndarray], np.ndarray]
 
@@ -50,13 +54,14 @@ class Weighted:
     """The fitted network in normal form, and what is known of its parameters, in the order of `models.parameters`.
 
     `fitted` is the same network in the coordinates of the fit, which `whitening` leads to; the information is there.
-    `variances` (P,) are those of the parameters, `moves` (P, P) is T F⁻¹ and `information` F. `model` (5,) are the β.
+    `variances` (P,) are those of the parameters, `moves` (P, P) is T F⁻¹ and `information` F. `model` are the β, that of
+    rounding known beforehand last.
     `chi2` is Σ r² / Var e over the freedom: one where the model of the noise is right. `converged` is
     whether the last step was nothing beside the errors. `rounding` is that of answers (n, p), if known beforehand.
     """
 
-    network: Network
-    fitted: Network
+    network: Any
+    fitted: Any
     whitening: Whitening
     information: Information
     moves: np.ndarray
@@ -79,14 +84,33 @@ class Weighted:
         return float(self.noise(self.whitening.mean + np.ones((1, len(spread))) @ spread).mean() ** 2)
 
     def errors_of_rows(self) -> np.ndarray:
-        """The errors (k,) to expect of the rows of W, relative to their lengths."""
-        W = self.network.W
-        squares = self.variances[: W.size].reshape(W.shape).sum(axis=1)
-        return np.sqrt(squares) / np.maximum(np.linalg.norm(W, axis=1), 1e-300)
+        """Return the errors (k,) to expect of the hidden rows, layer after layer, relative to their lengths."""
+        errors, first = [], 0
+        for W, b in self.network.layers[:-1]:
+            squares = self.variances[first : first + W.size].reshape(W.shape).sum(axis=1)
+            errors.append(np.sqrt(squares) / np.maximum(np.linalg.norm(W, axis=1), 1e-300))
+            first += W.size + b.size
+        return np.concatenate(errors)
 
     def noise(self, X: np.ndarray) -> np.ndarray:
         """The standard deviations (n, p) to expect of the answers to X."""
         return _deviations(self.network, X, self.model, self.rounding)
+
+    def deviations(self, X: np.ndarray) -> np.ndarray:
+        """Return the standard deviations (n, p) to expect of y − f̂(x) at queries with no part in the fit.
+
+        Beside the rounding of the answer it has the error of the weights, J F⁻¹ Jᵀ, and the part that does not average
+        out.
+        """
+        found = np.empty((len(X), self.network.n_outputs))
+        sizes = np.sqrt(self.model[1:-1].sum()) * _REPEATED * _sizes_of_weights(self.network)
+        Z = self.whitening.inputs(X)
+        for part in _parts(self.network, X):
+            J = jacobian(self.fitted, Z[part])
+            spread = np.einsum("npi,npi->np", J @ self.information.inverse, J)
+            repeated = np.einsum("npi,i->np", jacobian(self.network, X[part]) ** 2, sizes**2)
+            found[part] = np.sqrt(spread + repeated + self.noise(X[part]) ** 2)
+        return found
 
     def covariance(self, own: np.ndarray) -> np.ndarray:
         """The covariance of the parameters `own`, scaled to their variances."""
@@ -99,7 +123,7 @@ class Weighted:
 
 
 def fit_weighted(
-    network: Network,
+    network: Layers,
     X: np.ndarray,
     Y: np.ndarray,
     whitening: Whitening | None = None,
@@ -126,26 +150,26 @@ def fit_weighted(
         model = _noise_model(normal, X, Y, rounding)
     moves = ToNormalForm(information.model, information.free, normal, whitening)(information.inverse)
     variances, total = _variances(network, information, moves, Z, Y, _deviations(normal, X, model, rounding))
-    variances += model[1:4].sum() * (_REPEATED * _sizes_of_weights(normal)) ** 2
+    variances += model[1:-1].sum() * (_REPEATED * _sizes_of_weights(normal)) ** 2
     chi2 = total / max(Y.size - information.n_determinable, 1)
     return Weighted(normal, network, whitening, information, moves, variances, model, Y.size, chi2, converged, rounding)
 
 
-def _both(network: Network, whitening: Whitening) -> tuple[Network, Network]:
+def _both(network: Layers, whitening: Whitening) -> tuple[Layers, Layers]:
     """The network on z with the scales of its normal form on x, and that."""
     on_z, on_x = aligned(network, whitening)
-    assert isinstance(on_z, Network)
-    assert isinstance(on_x, Network)
+    assert isinstance(on_z, Network | DeepNetwork)
+    assert isinstance(on_x, Network | DeepNetwork)
     return on_z, on_x
 
 
-def _deviations(network: Network, X: np.ndarray, model: np.ndarray, rounding: Rounding | None) -> np.ndarray:
+def _deviations(network: Layers, X: np.ndarray, model: np.ndarray, rounding: Rounding | None) -> np.ndarray:
     """The standard deviations (n, p) of the answers."""
     return np.sqrt(_sizes(network, X, rounding) @ model)
 
 
 def _variances(
-    network: Network, information: Information, moves: np.ndarray, X: np.ndarray, Y: np.ndarray, sigma: np.ndarray
+    network: Layers, information: Information, moves: np.ndarray, X: np.ndarray, Y: np.ndarray, sigma: np.ndarray
 ) -> tuple[np.ndarray, float]:
     """Σ (T F⁻¹ Jᵀ r)² (P,), with residuals as large as they would be without the answer itself, and Σ r²."""
     variances, total = np.zeros(len(moves)), 0.0
@@ -154,13 +178,16 @@ def _variances(
         own = np.flatnonzero(J.any(axis=0))
         J = J[:, own]
         leverage = np.einsum("ij,ij->i", J @ information.inverse[np.ix_(own, own)], J)
-        moved = (J * (r / np.sqrt(np.clip(1.0 - leverage, 1e-3, 1.0)))[:, None]) @ moves[:, own].T
+        wider = r / np.sqrt(np.clip(1.0 - leverage, 1e-3, 1.0))
+        # Outputs of one query are rounded together below the output layer.
+        summed = (J * wider[:, None]).reshape(-1, network.n_outputs, len(own)).sum(axis=1)
+        moved = summed @ moves[:, own].T
         variances += np.einsum("ij,ij->j", moved, moved)
         total += float(r @ r)
     return variances, total
 
 
-def _information(network: Network, X: np.ndarray, Y: np.ndarray, sigma: np.ndarray) -> Information:
+def _information(network: Layers, X: np.ndarray, Y: np.ndarray, sigma: np.ndarray) -> Information:
     P = network.n_parameters
     F, score = np.zeros((P, P)), np.zeros(P)
     for part in _parts(network, X):
@@ -175,14 +202,14 @@ def _information(network: Network, X: np.ndarray, Y: np.ndarray, sigma: np.ndarr
     return Information(network, np.arange(P), F, np.zeros((P, 0)), np.zeros((0, 0)), score)
 
 
-def _equations(network: Network, X: np.ndarray, Y: np.ndarray, sigma: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _equations(network: Layers, X: np.ndarray, Y: np.ndarray, sigma: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The Jacobian (n·p, P) and the residuals (n·p,) over the standard deviations of the answers."""
     J = jacobian(network, X) / sigma[:, :, None]
     return J.reshape(-1, J.shape[2]), ((Y - network(X)) / sigma).ravel()
 
 
-def _noise_model(network: Network, X: np.ndarray, Y: np.ndarray, rounding: Rounding | None) -> np.ndarray:
-    """β (5,) with r² = Var e in the mean, every answer weighted by what is expected of its square."""
+def _noise_model(network: Layers, X: np.ndarray, Y: np.ndarray, rounding: Rounding | None) -> np.ndarray:
+    """β with r² = Var e in the mean, every answer weighted by what is expected of its square."""
     sizes, squares = _sizes(network, X, rounding).reshape(Y.size, -1), ((Y - network(X)) ** 2).ravel()
     # Where all terms vanish an answer is still not infinitely more certain than the others.
     least = max(_CERTAIN * float(squares.mean()), 1e-300)
@@ -193,27 +220,43 @@ def _noise_model(network: Network, X: np.ndarray, Y: np.ndarray, rounding: Round
         rows = sizes / expected[:, None]
         scale = np.maximum(np.linalg.norm(rows, axis=0), 1e-300)
         model = nnls(rows / scale, squares / expected)[0] / scale
-    return np.maximum(model, [least, 0.0, 0.0, 0.0, 0.0])
+    return np.maximum(model, [least, *[0.0] * (len(model) - 1)])
 
 
-def _sizes(network: Network, X: np.ndarray, rounding: Rounding | None) -> np.ndarray:
-    """What the β multiply, (n, p, 5)."""
-    z = X @ network.W.T + network.b
-    H, slope = network.activation(z), network.activation.derivative(z)
-    terms = X**2 @ (network.W**2).T + network.b**2 + z**2
-    Y = H @ network.A.T + network.c
-    units = (slope**2 * terms) @ (network.A**2).T
-    terms = (np.abs(H) @ np.abs(network.A).T) ** 2
+def _sizes(network: Layers, X: np.ndarray, rounding: Rounding | None) -> np.ndarray:
+    """What the β multiply, (n, p, L + 4) for L hidden layers."""
+    act, H = network.activation, X
+    slopes, terms = [], []
+    for W, b in network.layers[:-1]:
+        z = H @ W.T + b
+        terms.append(H**2 @ (W**2).T + b**2 + z**2)
+        slopes.append(act.derivative(z))
+        H = act(z)
+    A, c = network.layers[-1]
+    Y, G = H @ A.T + c, np.broadcast_to(A, (len(X), *A.shape))
+    units: list[np.ndarray] = []
+    for number in range(len(terms) - 1, -1, -1):
+        G = G * slopes[number][:, None, :]  # ∂y/∂z_l
+        units.insert(0, np.einsum("npk,nk->np", G**2, terms[number]))
+        G = G @ network.layers[number][0]
     known = np.zeros_like(Y) if rounding is None else rounding(Y) ** 2
-    return np.stack([np.ones_like(Y), Y**2 + network.c**2, units, terms, known], axis=2)
+    return np.stack([np.ones_like(Y), _binade(Y) ** 2, *units, (np.abs(H) @ np.abs(A).T) ** 2, known], axis=2)
 
 
-def _sizes_of_weights(network: Network) -> np.ndarray:
+def _binade(Y: np.ndarray) -> np.ndarray:
+    """Return the powers of two, |y| rounded down, that the spacing of floating-point numbers is in proportion to."""
+    return np.asarray(np.ldexp(0.5, np.frexp(Y)[1]) * (Y != 0.0))
+
+
+def _sizes_of_weights(network: Layers) -> np.ndarray:
     """What a relative change of the weights moves every parameter by; a bias goes with its whole row."""
-    b = np.sqrt(np.sum(network.W**2, axis=1) + network.b**2)
-    return np.abs(np.concatenate([network.W.ravel(), b, network.A.ravel(), network.c]))
+    sizes = []
+    for W, b in network.layers[:-1]:
+        sizes += [W.ravel(), np.sqrt(np.sum(W**2, axis=1) + b**2)]
+    A, c = network.layers[-1]
+    return np.abs(np.concatenate([*sizes, A.ravel(), c]))
 
 
-def _parts(network: Network, X: np.ndarray) -> list[slice]:
+def _parts(network: Layers, X: np.ndarray) -> list[slice]:
     rows = max(1, _BLOCK // (network.n_parameters * network.n_outputs))
     return [slice(start, start + rows) for start in range(0, len(X), rows)]

@@ -18,7 +18,6 @@ from functools import partial
 import numpy as np
 from scipy.special import chdtrc, chdtri
 
-from neurecover.certificate.information.standard_errors import Errors
 from neurecover.certificate.options import DEFAULTS, CertificateOptions
 from neurecover.certificate.signs.ambiguity import sign_ambiguities
 from neurecover.models import Composite, Layered, Model, Network
@@ -124,8 +123,16 @@ class SignChoices:
         return cls(count, p_value, all(one.complete for one in layers), n_units)
 
 
-def rivals_of_layers(normal: Model, errors: Errors, options: CertificateOptions) -> list[SignRivals]:
-    """Return the rivals of every hidden layer, with the weights above it as a network of one hidden layer."""
+def rivals_of_layers(
+    normal: Model,
+    variances: np.ndarray,
+    covariance: Callable[[np.ndarray], np.ndarray] | None,
+    options: CertificateOptions,
+) -> list[SignRivals]:
+    """Return the rivals of every hidden layer, with the weights above it as a network of one hidden layer.
+
+    variances are those of all parameters, and covariance(own) is the matrix of some of them, if it is known.
+    """
     rivals: list[SignRivals] = []
     if isinstance(normal, Composite):
         # Below a polynomial the signs of units show in what is not linear in them. A threshold is a bias reversed.
@@ -142,6 +149,6 @@ def rivals_of_layers(normal: Model, errors: Errors, options: CertificateOptions)
         (W, b), (A, c) = layers[number], layers[number + 1]
         own = np.r_[starts[number] : starts[number] + W.size, starts[number + 1] : starts[number + 1] + A.size]
         layer = normal if isinstance(normal, Network) else Network(W, b, A, c, act)
-        covariance = partial(errors.covariance, own) if errors.half is not None else None
-        rivals.append(sign_rivals(layer, errors.variances[own], covariance, options))
+        of_own = None if covariance is None else partial(covariance, own)
+        rivals.append(sign_rivals(layer, variances[own], of_own, options))
     return rivals

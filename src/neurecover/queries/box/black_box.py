@@ -74,7 +74,9 @@ class Box:
 
     def round_queries(self, Z: np.ndarray) -> np.ndarray:
         """Return the queries as the oracle sees them, after its inputs have been rounded."""
-        return Z if self.whitening is None or not self._single else self.whitening.inputs(self.inputs(Z))
+        if not self._single:
+            return Z
+        return self.inputs(Z) if self.whitening is None else self.whitening.inputs(self.inputs(Z))
 
     @property
     def n_outputs(self) -> int:
@@ -116,9 +118,24 @@ class Box:
         The terms of an answer grow with ‖x‖ even where they cancel, by the spread of the answers to x ~ N(0, I). At the
         origin they are as large as the biases.
         """
-        terms = self.scale + self.growth * np.linalg.norm(X, axis=1) / np.sqrt(self.n_inputs)
-        noise = self.resolution * np.maximum(np.abs(Y).max(axis=1, initial=0.0), terms)
+        noise = np.maximum(self.resolution * np.abs(Y).max(axis=1, initial=0.0), self.noise_at(X))
         return noise if self.rounding is None else np.maximum(noise, self.rounding(Y).max(axis=1))
+
+    def noise_at(self, X: np.ndarray) -> np.ndarray:
+        """Return the rounding (n,) to expect of answers to X (n, d) before they come: ρ (scale + growth ‖x‖/√d)."""
+        return self.resolution * (self.scale + self.growth * np.linalg.norm(X, axis=1) / np.sqrt(self.n_inputs))
+
+    def clear_radius(self, X: np.ndarray, jump: float | None = None) -> np.ndarray:
+        """Return the radius r (n,) around X (n, d) over which a kink stands out from rounding, r = clear·e(x) / ‖jump‖.
+
+        `jump` is the length of the gradient's jump. Answers to x ~ N(0, I) differ by `growth`, which is about the
+        length of a gradient, and a usual unit changes it by a part of that.
+        """
+        options = self.options.box
+        size = 1.0 + np.linalg.norm(X, axis=1)
+        jump = options.usual_jump * self.growth if jump is None else jump
+        radius = options.clear * self.noise_at(X) / max(jump, 1e-300)
+        return np.clip(radius, options.nearest * size, options.widest * size)
 
     def _answer(self, X: np.ndarray) -> np.ndarray:
         """Send one batch; return its answers (n, p), checked."""

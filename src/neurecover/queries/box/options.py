@@ -20,6 +20,12 @@ class BoxOptions:
     repeat: float = 1e-13  # relative difference of two answers to one query that another order of summation explains
     half_range: float = 6.0  # inputs up to which an oracle in half precision is queried: its largest number is 65504
 
+    # Radius of local queries.
+    clear: float = 1e3  # roundings by which a kink stands out: its place is then known to a thousandth of the radius
+    nearest: float = 1e-4  # least radius, relative to the point: other kinks are farther, and float64 resolves it
+    widest: float = 0.05  # largest radius, relative to the point: beyond, other kinks are met
+    usual_jump: float = 0.2  # of the answers' spread: the jump of the gradient at a usual unit
+
     # Curvature.
     curve_lengths: tuple[float, ...] = (1e-3, 1e-2, 1e-1)  # of segments; only the first if answers are not coarse
     curve_segments: int = 4  # three of four have to bend; two straight ones decide against it

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.deep.boundaries.check import boundary_holds
+from neurecover.queries.deep.boundaries.check import boundary_errors, boundary_holds
 from neurecover.queries.deep.boundaries.points import find_boundary_points
 from neurecover.queries.deep.level import Level
 
@@ -24,6 +24,6 @@ def is_straight(box: Box, level: Level, unit: int, rng: np.random.Generator) -> 
     """Return whether the boundary of one unit is where the level says, tested all over it."""
     options = box.options.deep
     n = options.bend_points_inside if box.limits else options.bend_points
-    return boundary_holds(
-        box, find_boundary_points(level.known, level.theta[unit], n, rng, level.points[unit], level.unseen[unit])
-    )
+    boundary, unseen = level.units[unit].boundary, level.units[unit].unseen
+    where = find_boundary_points(level.known, level.units[unit].theta, n, rng, level.units[unit].point, unseen)
+    return boundary_holds(box, where, boundary_errors(level.known, boundary, unseen, where.points), boundary.jump)

@@ -39,7 +39,8 @@ class Cell:
 class KnownLayers:
     """Known layers (W, b), and at most one further layer, `unsigned`, whose rows are known up to sign.
 
-    `limits` say where the oracle may be queried, and `options` how.
+    `limits` say where the oracle may be queried, and `options` how. `errors` (units,) are the standard errors of the
+    features that the highest known layer adds, relative to the size 1 + ‖x‖ of a point; without them there are none.
     """
 
     n_inputs: int
@@ -47,6 +48,20 @@ class KnownLayers:
     unsigned: Layer | None = None
     limits: Limits = EVERYWHERE
     options: DeepOptions = field(default_factory=DeepOptions)
+    errors: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+    @property
+    def error(self) -> float:
+        """The root mean square of the errors of the features."""
+        return float(np.sqrt(np.mean(self.errors**2))) if len(self.errors) else 0.0
+
+    def spread(self, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Return the standard errors (n,) of θ·φ(x) that come from those of the known layers."""
+        if not len(self.errors):
+            return np.zeros(len(X))
+        k = len(self.errors)
+        active = self.features(X)[:, :k] != 0.0
+        return np.sqrt(active @ (theta[:k] * self.errors) ** 2) * (1.0 + np.linalg.norm(X, axis=1))
 
     @property
     def n_units(self) -> int:

@@ -17,12 +17,13 @@ from neurecover.models import DeepNetwork
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.deep.boundaries.ascent import find_extreme_points
 from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.deep.fits.output import answer_sizes
+from neurecover.queries.deep.fits.polish import choose_polishing_points, polish
 from neurecover.queries.deep.layers import EmptyLayerError, Plan, Progress, Solution, solve_layers
-from neurecover.queries.deep.output import answer_sizes
-from neurecover.queries.deep.polish import choose_polishing_points, polish
 from neurecover.queries.deep.span import find_gradient_span, lift
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.shallow.extract import extract_shallow
+from neurecover.queries.weighted import Weighted, fit_weighted
 from neurecover.solve.deadline import Deadline
 
 
@@ -48,8 +49,8 @@ def extract_deep(
         raise ValueError(f"expected at least one hidden layer of at least one unit. Got {n_hidden}, {depth} instead.")
     plan = Plan(n_hidden, depth if n_hidden is None else len(n_hidden))
     found = _try_repeatedly(box, plan, rng, deadline, progress or _silent)
-    if found.network.depth == 1 and found.always_on:
-        # One hidden layer with more units than inputs: the methods for one layer find its signs.
+    if found.network.depth == 1 and (found.always_on or box.coarse):
+        # The methods for one layer find the signs of more units than inputs, and need fewer coarse answers.
         return extract_shallow(box, rng=rng, deadline=deadline, progress=progress)
     network: Any = found.network
     return Extraction(
@@ -57,21 +58,37 @@ def extract_deep(
         queries=box.queries,
         residual=found.residual,
         resolution=box.resolution,
-        exact=found.residual < max(options.exact_roundings * box.resolution, 1e-12),
+        exact=found.residual < _explained_by_rounding(box),
         errors=found.errors,
-        unreached=_describe_unreached(found, n_hidden, options.determined),
-        notes=_describe_residual(found, options.solved),
+        unreached=_describe_unreached(found, n_hidden, options.badly if box.coarse else options.determined),
+        notes=_describe_residual(found, max(options.solved, _explained_by_rounding(box))),
+        weighted=found.weighted,
     )
+
+
+def _explained_by_rounding(box: Box) -> float:
+    """Return the residual that rounding explains, relative to the answers.
+
+    Coarse answers are each held against their own standard deviation, in units of the resolution.
+    """
+    options = box.options.deep
+    if box.coarse:
+        return options.coarse_roundings * box.resolution
+    return max(options.exact_roundings * box.resolution, 1e-12)
 
 
 @dataclass(frozen=True, eq=False)
 class _Found:
-    """A network, its residual on held-out queries, the errors of its rows, and the number of always-active units."""
+    """A network, its residual on held-out queries, the errors of its rows, and the number of always-active units.
+
+    `weighted` is the fit with error bars, for coarse answers.
+    """
 
     network: DeepNetwork
     residual: float
     errors: np.ndarray
     always_on: int
+    weighted: Weighted | None = None
 
 
 def _silent(stage: str, figure: float) -> None:
@@ -85,12 +102,14 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
     span = find_gradient_span(box, rng)
     if span.shape[1] == 0:
         raise UnsolvableError("The oracle gives the same answer to every query, so no hidden unit is visible.")
-    # Within limits, some points are reached only along directions that do not matter.
-    reduced = span.shape[1] < box.n_inputs and not box.limits
-    inner = Box(lambda X: box(X @ span.T), span.shape[1], options=box.options) if reduced else box
+    inner = _reduce(box, span)
     best: _Found | None = None
     failure, barren = "", 0
     for attempt in range(options.attempts):
+        if inner is not box and attempt:
+            # A unit that the first gradients missed spoils everything after it.
+            span = find_gradient_span(box, rng, span)
+            inner = inner if span.shape[1] == inner.n_inputs else _reduce(box, span)
         try:
             eager = replace(plan, patience=plan.patience * (attempt + 1))
             solution = solve_layers(inner, eager, rng, deadline, tell)
@@ -109,11 +128,21 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
         tell("residual", found.residual)
         if best is None or found.residual < best.residual:
             best = found
-        if best.residual < options.solved or deadline.passed:
+        if best.residual < max(options.solved, _explained_by_rounding(box) if box.coarse else 0.0) or deadline.passed:
             break
     if best is None:
         raise UnsolvableError(failure)
     return best
+
+
+def _reduce(box: Box, span: np.ndarray) -> Box:
+    """Return the oracle as a function of the directions that matter, or as it is if all of them do.
+
+    Within limits, some points are reached only along directions that do not matter.
+    """
+    if span.shape[1] == box.n_inputs or box.limits:
+        return box
+    return Box(lambda X: box(X @ span.T), span.shape[1], options=box.options)
 
 
 def _finish(
@@ -121,33 +150,73 @@ def _finish(
 ) -> _Found:
     """Polish the network, express it in all inputs, and measure its residual."""
     options, output = box.options.deep, solution.output
-    n = int(1.3 * output.network.n_parameters / box.n_outputs) + 50
-    X = choose_polishing_points(output.network, solution.anchors, n, rng, box.limits, options)
-    polished = polish(output.network, X, inner(X), options, deadline)
-    network = polished.network
-    if inner is not box:
+    lifted = inner is not box
+    anchors = tuple(points[:k] for points, k in zip(solution.anchors, output.network.n_hidden))
+    per_weight = 1.3 if not box.coarse else options.answers_per_weight if lifted else options.polish_answers
+    network, polished, X, Y = _polish_at(inner, output.network, anchors, per_weight, rng, deadline)
+    if lifted:
         network = lift(box, network, span, rng)
-    return _Found(network, measure_residual(box, network, rng), polished.errors, output.always_on)
+        if box.coarse and network.n_parameters <= box.options.weighted_parameters:
+            anchors = tuple(points @ span.T for points in anchors)
+            network, polished, X, Y = _polish_at(box, network, anchors, options.polish_answers, rng, deadline)
+    weighted = None
+    if box.coarse and network.n_parameters <= box.options.weighted_parameters and not deadline.passed:
+        weighted = fit_weighted(network, box.inputs(X), Y, box.whitening)
+    if weighted is None:
+        return _Found(network, measure_residual(box, network, rng), polished, output.always_on)
+    network = weighted.fitted.normal_form()
+    residual = measure_residual(box, network, rng, weighted)
+    # A unit without a boundary of its own, found by the fit alone, may change at some queries all the same.
+    always_on = int(np.count_nonzero((network.hidden(X)[-1] > 0.0).all(axis=0)))
+    return _Found(network, residual, weighted.errors_of_rows(), always_on, weighted)
 
 
-def measure_residual(box: Box, network: DeepNetwork, rng: np.random.Generator) -> float:
+def _polish_at(
+    box: Box,
+    network: DeepNetwork,
+    anchors: tuple[np.ndarray, ...],
+    per_weight: float,
+    rng: np.random.Generator,
+    deadline: Deadline,
+) -> tuple[DeepNetwork, np.ndarray, np.ndarray, np.ndarray]:
+    """Query well-chosen points and fit all weights to them; return the network, its rows' errors, and X and Y."""
+    options = box.options.deep
+    n = int(per_weight * network.n_parameters / box.n_outputs) + 50
+    X = box.round_queries(choose_polishing_points(network, anchors, n, rng, box.limits, options))
+    Y = box(X)
+    polished = polish(network, X, Y, options, deadline, box.noise(X, Y) if box.coarse else None, box.coarse)
+    return polished.network, polished.errors, X, Y
+
+
+def measure_residual(
+    box: Box, network: DeepNetwork, rng: np.random.Generator, weighted: Weighted | None = None
+) -> float:
     """Return the largest |f̂(x) − f(x)|, relative to the answers' size, over held-out queries.
 
     There are as many queries as weights per output, at least 200: a third each near the origin, at the distance of
     standard Gaussian inputs, and far out. Further queries are made where the values of some layer are extreme, because
-    a missed unit above it that hardly ever changes does so there.
+    a missed unit above it that hardly ever changes does so there, and very far out, where a unit that is inactive at
+    all usual points may be active. Coarse answers are held against the standard deviations that `weighted` expects,
+    else against their rounding, in units of the resolution.
     """
     options = box.options.deep
     n = max(200, -(-network.n_parameters // network.n_outputs))
     X = rng.standard_normal((n, network.n_inputs)) * np.resize([0.3, 1.0, 5.0], n)[:, None]
+    if box.coarse:
+        X = np.vstack([X, options.very_far * rng.standard_normal((options.held_out_far, network.n_inputs))])
     X = box.limits.pull_inside(X)
     for number in range(1, network.depth):
         known = KnownLayers(network.n_inputs, network.layers[:number], limits=box.limits, options=options)
         X = np.vstack([X, find_extreme_points(known, options.held_out_extremes, rng)])
     if box.limits:
         X = np.vstack([X, box.limits.corners(options.held_out_corners, rng)])
+    X = box.round_queries(X)
     Y = box(X)
-    return float((np.abs(network(X) - Y).max(axis=1) / answer_sizes(Y)).max())
+    if weighted is not None:
+        left = np.abs(weighted.network(box.inputs(X)) - Y) / weighted.deviations(box.inputs(X))
+        return float(left.max()) * box.resolution
+    size = box.noise(X, Y) / box.resolution if box.coarse else answer_sizes(Y)
+    return float((np.abs(network(X) - Y).max(axis=1) / size).max())
 
 
 def _describe_unreached(found: _Found, n_hidden: tuple[int, ...] | None, determined: float) -> tuple[str, ...]:

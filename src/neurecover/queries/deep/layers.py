@@ -16,13 +16,12 @@ import numpy as np
 from neurecover.exceptions import UnsolvableError
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.deep.bends import find_straight_units, is_straight
-from neurecover.queries.deep.boundaries.ascent import find_extreme_points
-from neurecover.queries.deep.boundaries.points import draw_points
 from neurecover.queries.deep.cells import KnownLayers
-from neurecover.queries.deep.level import Level, add_unit, fill_unseen_weights, search_line
-from neurecover.queries.deep.lines import draw_extreme_line
-from neurecover.queries.deep.output import Output, find_failures, fit_output, n_answers_needed
-from neurecover.queries.deep.polish import polish
+from neurecover.queries.deep.fits.answers import Answers
+from neurecover.queries.deep.fits.fitting import Fit, fit_on_top
+from neurecover.queries.deep.fits.output import Output, fit_output
+from neurecover.queries.deep.level import Level, add_unit, fill_unseen_weights, refine_rows, scan_parts, search_line
+from neurecover.queries.deep.record import Record
 from neurecover.queries.deep.signs import apply_signs, find_signs_by_moving, find_signs_from_above
 from neurecover.solve.deadline import Deadline
 
@@ -53,30 +52,6 @@ class Plan:
         return self.depth is None or number == self.depth
 
 
-class Answers:
-    """Random queries and their answers, made once and used for every fit."""
-
-    def __init__(self, box: Box, rng: np.random.Generator) -> None:
-        self._box, self._rng = box, rng
-        self.X, self.Y = np.zeros((0, box.n_inputs)), np.zeros((0, box.n_outputs))
-        self._extremes: set[int] = set()
-
-    def ensure(self, n: int, known: KnownLayers) -> None:
-        """Query random points until there are at least n answers."""
-        missing = n - len(self.X)
-        if missing > 0:
-            self._add(draw_points(known, missing, self._rng))
-
-    def ensure_extremes(self, n: int, known: KnownLayers) -> None:
-        """Query n points where the values of the highest known layer are extreme, once for every such layer."""
-        if known.layers and len(known.layers) not in self._extremes:
-            self._extremes.add(len(known.layers))
-            self._add(find_extreme_points(known, n, self._rng))
-
-    def _add(self, X: np.ndarray) -> None:
-        self.X, self.Y = np.vstack([self.X, X]), np.vstack([self.Y, self._box(X)])
-
-
 @dataclass(frozen=True, eq=False)
 class Solution:
     """The network before polishing, and the levels it was found by, from the first layer up."""
@@ -101,8 +76,10 @@ class Stage:
 def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> Solution:
     """Find the network of the oracle; raise UnsolvableError if some layer cannot be found."""
     options = box.options.deep
-    answers = Answers(box, rng)
-    levels = [Level.above(KnownLayers(box.n_inputs, limits=box.limits, options=box.options.deep))]
+    answers, record = Answers(box, rng), Record()
+    levels = [Level(KnownLayers(box.n_inputs, limits=box.limits, options=options), record)]
+    for _ in range(options.first_lines if box.coarse else 0):
+        scan_parts(box, levels[0].known, record, rng)
     returns = barren = units_below = 0
     while True:
         number = len(levels)
@@ -122,10 +99,11 @@ def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadl
         missing = stage.level.missing
         if missing is not None:
             where = number - 1 - missing.down
-            larger = add_unit(levels[where], missing.unit, missing.point)
+            larger = add_unit(levels[where], missing.unit)
             returns += 1
             if (
                 returns > options.returns
+                or larger.n_units == levels[where].n_units
                 or larger.n_units == 1
                 or not is_straight(box, larger, larger.n_units - 1, rng)
             ):
@@ -137,7 +115,12 @@ def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadl
         tell(f"units of hidden layer {number}", float(stage.level.n_units))
         if stage.output is not None:
             return Solution(stage.output, tuple(level for level in (*levels[:-1], stage.level) if level.n_units))
-        levels[-1] = replace(_drop_bent(box, stage.level, rng), closed=True)
+        refined = _drop_worst(box, refine_rows(box, stage.level, rng))
+        if refined.n_units < stage.level.n_units and returns < options.returns:
+            returns += 1
+            levels[-1] = replace(refined, closed=True)
+            continue
+        levels[-1] = replace(_drop_bent(box, refined, rng), closed=True)
         if number == (plan.depth or plan.deepest):
             raise UnsolvableError(f"No output layer fits on {number} hidden layers.")
         levels.append(_next_level(box, levels[-1], rng))
@@ -148,13 +131,20 @@ def _drop_bent(box: Box, level: Level, rng: np.random.Generator) -> Level:
     options = box.options.deep
     if not 1 < level.n_units <= options.few:
         return level
-    straight = find_straight_units(box, level, rng)
-    return replace(level, theta=level.theta[straight], points=level.points[straight], unseen=level.unseen[straight])
+    return level.keep(find_straight_units(box, level, rng))
+
+
+def _drop_worst(box: Box, level: Level) -> Level:
+    """Remove rows that are known far worse than the others, which would spoil the layer above, to find them again."""
+    if level.n_units < 2:
+        return level
+    worst = max(box.options.deep.worst * float(np.median(level.errors)), 100.0 * box.resolution, box.options.deep.poor)
+    return level.keep(level.errors <= worst)
 
 
 def _next_level(box: Box, level: Level, rng: np.random.Generator) -> Level:
     """Return the empty level above this one."""
-    return replace(Level.above(_close(box, level, rng)), below=level)
+    return Level(_close(box, level, rng), level.record, below=level)
 
 
 def _search_layer(
@@ -171,7 +161,7 @@ def _search_layer(
     want, last = plan.width(number), plan.depth == number
     needed = options.again if level.closed else 1
     level = replace(level, stale=0, closed=False)
-    fit, tried = _Fit(), -1
+    fit, tried = Fit(), -1
     while level.stale < plan.patience * (1 if want is None and not last else 4):
         if deadline.passed:
             raise UnsolvableError(
@@ -182,8 +172,14 @@ def _search_layer(
         if level.missing is not None:
             return Stage(level, None)
         if plan.may_be_last(number) and level.known.unsigned is None and (_n_weights(level) > tried or fit.ends):
-            fit = _fit_on_top(level, answers, rng, fit if _n_weights(level) == tried else _Fit(), deadline)
+            fit = fit_on_top(level, answers, rng, fit if _n_weights(level) == tried else Fit(), deadline)
             tried = _n_weights(level)
+            if fit.faint is not None:
+                unit, network = fit.faint
+                larger = add_unit(level, unit)
+                if larger.n_units > level.n_units:
+                    rest = np.zeros((level.known.n_features - 1, network.n_outputs))
+                    return Stage(larger, Output(network, 0.0, 0, rest, network))
             if fit.output is not None and fit.ends is None:
                 return _complete(box, level, answers, fit.output, rng)
         if fit.ends is not None or level.known.unsigned is not None or last:
@@ -203,56 +199,8 @@ def _complete(box: Box, level: Level, answers: Answers, output: Output, rng: np.
     if not level.unseen.any():
         return Stage(level, output)
     level = fill_unseen_weights(box, level, rng)
-    again = fit_output(level.known, level.theta, answers.X, answers.Y, level.unseen)
+    again = fit_output(level.known, level.theta, answers.X, answers.Y, level.unseen, answers.exact)
     return Stage(level, output if again is None or again.always_on > output.always_on else again)
-
-
-@dataclass(frozen=True, eq=False)
-class _Fit:
-    """An output layer that fits most answers, or all if `exact`; `ends` of a line that may cross a missing unit."""
-
-    output: Output | None = None
-    exact: bool = False
-    ends: tuple[np.ndarray, np.ndarray] | None = None
-    chases: int = 0
-
-
-def _fit_on_top(level: Level, answers: Answers, rng: np.random.Generator, before: _Fit, deadline: Deadline) -> _Fit:
-    """Fit the output layer on top of this level; return it if it fits at least most answers.
-
-    A fit to few answers does not miss a unit that hardly ever changes. Further answers show it: those that the network
-    does not reproduce lie on the other side of its boundary. If the network reproduces all, but only with units that
-    are always active, lines are drawn to where these would change.
-    """
-    options = level.known.options
-    known = level.known
-    answers.ensure(n_answers_needed(known, level.n_units), known)
-    output = fit_output(known, level.theta, answers.X, answers.Y, level.unseen)
-    if output is None:
-        return _Fit()
-    answers.ensure(output.network.n_parameters // output.network.n_outputs + 100, known)
-    answers.ensure_extremes(options.extremes, known)
-    if output.always_on and level.unseen.any():
-        # The unseen weight of an active unit looks like a unit that is always active.
-        polished = polish(output.bare, answers.X, answers.Y, options, deadline).network
-        if not find_failures(polished, answers.X, answers.Y, options.exact).any():
-            return _Fit(Output(polished, output.residual, 0, np.zeros_like(output.rest), polished), True)
-    wrong = find_failures(output.network, answers.X, answers.Y, options.exact)
-    if wrong.any():
-        # Weights measured where they hardly matter leave small errors although no unit is missing.
-        polished = polish(output.network, answers.X, answers.Y, options, deadline).network
-        if not find_failures(polished, answers.X, answers.Y, options.exact).any():
-            output, wrong = replace(output, network=polished), np.zeros(len(wrong), dtype=bool)
-    if 3 * np.count_nonzero(wrong) > len(wrong):
-        return _Fit()
-    if wrong.any():
-        ends = answers.X[rng.choice(np.flatnonzero(~wrong))], answers.X[rng.choice(np.flatnonzero(wrong))]
-        return _Fit(output, ends=ends)
-    if output.always_on and before.chases < options.chases:
-        slope = output.rest[:, int(np.abs(output.rest).sum(axis=0).argmax())]
-        ends = draw_extreme_line(known, slope if before.chases % 2 else -slope, rng)
-        return _Fit(output, True, ends, before.chases + 1)
-    return _Fit(output, True)
 
 
 def _n_weights(level: Level) -> int:
@@ -267,8 +215,13 @@ def _close_below(level: Level) -> Level:
     signs = find_signs_from_above(level.known, level.theta)
     if signs is None:
         return level
-    known, theta = apply_signs(level.known, signs, level.theta)
-    return replace(level, known=known, theta=theta, unseen=np.zeros(theta.shape, dtype=bool))
+    known, T = apply_signs(level.known, signs)
+    least = known.options.least_slope
+    units = tuple(
+        replace(unit, boundary=unit.boundary.mapped(T, least), unseen=np.zeros(len(T), dtype=bool))
+        for unit in level.units
+    )
+    return replace(level, known=known, units=units)
 
 
 def _is_consistent(box: Box, level: Level, rng: np.random.Generator) -> bool:
@@ -282,10 +235,17 @@ def _close(box: Box, level: Level, rng: np.random.Generator) -> KnownLayers:
     """Return the known layers with this one on top, with its signs if moving single units gives them."""
     theta = level.theta / np.linalg.norm(level.theta[:, :-1], axis=1, keepdims=True)
     W, b = theta[:, :-1], theta[:, -1]
-    known = level.known
+    known = replace(level.known, errors=_carry_errors(level))
     if level.n_units <= box.n_inputs:
-        signs = find_signs_by_moving(box, known, theta, level.points, rng)
+        signs = find_signs_by_moving(box, level.known, theta, level.points, rng)
         if signs.decided:
             s = signs.signs
             return replace(known, layers=(*known.layers, (s[:, None] * W, s * b)), unsigned=None)
     return replace(known, unsigned=(W, b))
+
+
+def _carry_errors(level: Level) -> np.ndarray:
+    """Return the errors (k,) of the level's values, from those of its rows and those of the values below."""
+    rows = level.theta / np.linalg.norm(level.theta[:, :-1], axis=1, keepdims=True)
+    below = level.known.errors
+    return np.hypot(level.errors, np.linalg.norm(rows[:, : len(below)] * below, axis=1))

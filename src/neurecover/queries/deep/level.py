@@ -1,9 +1,4 @@
-"""The units of the next layer, from every kink on random lines that the known layers do not explain.
-
-The jump of the gradient at the kink gives a first piece of the boundary θ·φ(x) = 0 (`boundaries.boundary`), tracing it
-through the cells of the known layers gives the rest (`boundaries.tracing`), and distant points show whether it holds
-everywhere (`boundaries.check`).
-"""
+"""The units of the next layer, from every kink on lines that the known layers do not explain."""
 
 from __future__ import annotations
 
@@ -13,64 +8,75 @@ from itertools import pairwise
 import numpy as np
 
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.box.gradients import draw_basis, measure_gradients
 from neurecover.queries.box.limits import Limits
-from neurecover.queries.deep.boundaries.boundary import Boundary, start_boundary
+from neurecover.queries.deep.boundaries.ascent import slopes_at
 from neurecover.queries.deep.boundaries.check import correct_boundary
 from neurecover.queries.deep.boundaries.points import find_boundary_points
-from neurecover.queries.deep.boundaries.tracing import trace
 from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.deep.jumps import Jump
 from neurecover.queries.deep.lines import draw_line
-from neurecover.queries.lines.kinks import Kinks, find_kinks
-from neurecover.queries.lines.segments import find_normal
-
-
-@dataclass(frozen=True, eq=False)
-class Unit:
-    """θ (f,), zero where `unseen` (f,)."""
-
-    theta: np.ndarray
-    unseen: np.ndarray
+from neurecover.queries.deep.record import Record
+from neurecover.queries.deep.units import Unit, fill_unseen, find_unit_at
+from neurecover.queries.lines.kinks import find_kinks
+from neurecover.queries.lines.scanned import Scanned
 
 
 @dataclass(frozen=True, eq=False)
 class MissingUnit:
-    """A newly found unit `down` layers below, with a point on its boundary."""
+    """A newly found unit `down` layers below."""
 
     unit: Unit
-    point: np.ndarray
     down: int
 
 
 @dataclass(frozen=True, eq=False)
 class Level:
-    """The boundaries `theta` (k, f) found so far above `known`, with a point (k, d) on each.
+    """The units found so far above `known`; `record` has the lines searched for all levels.
 
-    `unseen` (k, f) marks weights that could not be measured, because the boundary was never met with that unit active.
     `below` is the level underneath, and `missing` a unit of it, or of a lower one, that a line showed. `lines` counts
-    the lines searched and `stale` those since the last new unit; `closed` says that the layer was taken to be complete.
+    the lines searched and `stale` those since the last new unit; `reused` counts those of the record that were gone
+    through. `closed` says that the layer was taken to be complete.
     """
 
     known: KnownLayers
-    theta: np.ndarray
-    points: np.ndarray
-    unseen: np.ndarray
+    record: Record
+    units: tuple[Unit, ...] = ()
     lines: int = 0
     stale: int = 0
+    reused: int = 0
     closed: bool = False
     below: Level | None = None
     missing: MissingUnit | None = None
 
-    @classmethod
-    def above(cls, known: KnownLayers) -> Level:
-        """Return the empty level above the known layers."""
-        shape = (0, known.n_features)
-        return cls(known, np.zeros(shape), np.zeros((0, known.n_inputs)), np.zeros(shape, dtype=bool))
-
     @property
     def n_units(self) -> int:
         """The number of units found."""
-        return len(self.theta)
+        return len(self.units)
+
+    @property
+    def theta(self) -> np.ndarray:
+        """The boundaries (k, f), zero where unseen."""
+        return np.array([unit.theta for unit in self.units]).reshape(-1, self.known.n_features)
+
+    @property
+    def points(self) -> np.ndarray:
+        """A point (k, d) on each boundary."""
+        return np.array([unit.point for unit in self.units]).reshape(-1, self.known.n_inputs)
+
+    @property
+    def unseen(self) -> np.ndarray:
+        """Weights (k, f) that were not measured, because the boundary was never met with that unit active."""
+        masks = np.array([unit.unseen for unit in self.units], dtype=bool)
+        return masks.reshape(-1, self.known.n_features)
+
+    @property
+    def errors(self) -> np.ndarray:
+        """The standard errors (k,) of the rows, relative to their lengths."""
+        return np.array([unit.error for unit in self.units])
+
+    def keep(self, kept: np.ndarray) -> Level:
+        """Return the level with some of its units, by a mask (k,)."""
+        return replace(self, units=tuple(unit for unit, stays in zip(self.units, kept) if stays))
 
 
 def search_line(
@@ -82,12 +88,28 @@ def search_line(
 ) -> Level:
     """Try all kinks of one more line, up to `want` units in all; return the level with the units found.
 
-    The line is random, or the segment between two `ends`.
+    The line is the segment between two `ends`, or one that was searched for a layer below, or a random one.
     """
+    before, lines = level.n_units, level.record.lines
+    if ends is None and level.reused < len(lines):
+        level = _search_parts(box, replace(level, reused=level.reused + 1), lines[level.reused], rng, want)
+        return replace(level, stale=0) if level.n_units > before else level
+    level = _search_parts(box, level, scan_parts(box, level.known, level.record, rng, ends), rng, want)
+    level = replace(level, reused=len(lines))
+    return replace(level, lines=level.lines + 1, stale=0 if level.n_units > before else level.stale + 1)
+
+
+def scan_parts(
+    box: Box,
+    known: KnownLayers,
+    record: Record,
+    rng: np.random.Generator,
+    ends: tuple[np.ndarray, np.ndarray] | None = None,
+) -> list[Scanned]:
+    """Search one more line for kinks, the segment between two `ends` or a random one; record and return its parts."""
     options = box.options.deep
-    before = level.n_units
     if ends is None:
-        x, v = draw_line(level.known, rng)
+        x, v = draw_line(known, rng)
         # Both ends may lie where the oracle is constant, so a line is searched in parts.
         parts = [(-options.reach, -options.middle), (-options.middle, options.middle), (options.middle, options.reach)]
     else:
@@ -98,13 +120,11 @@ def search_line(
     x = x - shift * v
     if ends is not None:
         parts = [(start + shift, stop + shift) for start, stop in parts]
-    elif level.known.limits:
-        parts = _split_inside(level.known.limits, x, v, shift)
-    for start, stop in parts:
-        if level.missing is not None:
-            break
-        level = _search_part(box, level, x, v, find_kinks(box, x, v, start, stop, most=options.line_queries), rng, want)
-    return replace(level, lines=level.lines + 1, stale=0 if level.n_units > before else level.stale + 1)
+    elif known.limits:
+        parts = _split_inside(known.limits, x, v, shift)
+    found = [Scanned.of(x, v, find_kinks(box, x, v, *part, most=options.line_queries)) for part in parts]
+    record.add(found)
+    return found
 
 
 def _split_inside(limits: Limits, x: np.ndarray, v: np.ndarray, shift: float) -> list[tuple[float, float]]:
@@ -114,26 +134,34 @@ def _split_inside(limits: Limits, x: np.ndarray, v: np.ndarray, shift: float) ->
     return list(pairwise(edges.tolist()))
 
 
-def _search_part(
-    box: Box, level: Level, x: np.ndarray, v: np.ndarray, kinks: Kinks, rng: np.random.Generator, want: int | None
-) -> Level:
+def _search_parts(box: Box, level: Level, parts: list[Scanned], rng: np.random.Generator, want: int | None) -> Level:
+    """Try the unexplained kinks of a line; return the level with the units found."""
+    for part in parts:
+        if level.missing is None:
+            level = _search_part(box, level, part, rng, want)
+    return level
+
+
+def _search_part(box: Box, level: Level, line: Scanned, rng: np.random.Generator, want: int | None) -> Level:
     """Try the unexplained kinks of one part of a line; return the level with the units found."""
-    options = box.options.deep
-    points = x + kinks.positions[:, None] * v
-    gaps = np.minimum(kinks.widths[:-1], kinks.widths[1:]) * np.linalg.norm(v)
-    clear = kinks.resolved & (gaps > options.narrow * (1.0 + np.linalg.norm(points, axis=1)))
-    regions = _LineGradients(box, x, v, kinks, rng)
-    tried = np.flatnonzero(clear & ~_is_explained(level, points))
+    options, kinks = box.options.deep, line.kinks
+    points = line.x + kinks.positions[:, None] * line.v
+    speed = float(np.linalg.norm(line.v))
+    gaps = np.minimum(kinks.widths[:-1], kinks.widths[1:]) * speed
+    narrow = 2.0 * box.clear_radius(points) if box.coarse else options.narrow * (1.0 + np.linalg.norm(points, axis=1))
+    clear = kinks.resolved & (gaps > narrow)
+    jumps, sigma = level.record.jumps(box, line, rng), speed * line.sigma
+    tried = np.flatnonzero(clear & ~_is_explained(level, points, sigma))
     # Wide regions give better gradients, so they come first.
     for i in tried[np.argsort(-gaps[tried])]:
         if want is not None and level.n_units >= want:
             break
-        if _is_explained(level, points[i : i + 1])[0]:
+        if _is_explained(level, points[i : i + 1], sigma[i : i + 1])[0]:
             continue
-        jump = regions.jump(int(i))
-        unit = _find_unit_at(box, level.known, points[i], jump, rng)
+        jump = jumps.jump(int(i))
+        unit = find_unit_at(box, level.known, level.record, points[i], jump, rng)
         if unit is not None:
-            level = add_unit(level, unit, points[i])
+            level = add_unit(level, unit)
             continue
         missing = _find_missing_below(box, level, points[i], jump, rng)
         if missing is not None:
@@ -142,119 +170,110 @@ def _search_part(
 
 
 def _find_missing_below(
-    box: Box, level: Level, x: np.ndarray, jump: np.ndarray | None, rng: np.random.Generator
+    box: Box, level: Level, x: np.ndarray, jump: Jump | None, rng: np.random.Generator
 ) -> MissingUnit | None:
     """Return the unknown unit of a lower layer whose boundary passes through x; None if there is none."""
     below, down = level.below, 1
     while below is not None:
-        unit = _find_unit_at(box, below.known, x, jump, rng)
+        unit = find_unit_at(box, below.known, level.record, x, jump, rng)
         if unit is not None:
-            return MissingUnit(unit, x, down)
+            return MissingUnit(unit, down)
         below, down = below.below, down + 1
     return None
 
 
-class _LineGradients:
-    """Gradients in the linear pieces of a line, measured when first needed."""
-
-    def __init__(self, box: Box, x: np.ndarray, v: np.ndarray, kinks: Kinks, rng: np.random.Generator) -> None:
-        self._box, self._x, self._v, self._kinks, self._rng = box, x, v, kinks, rng
-        self._basis = draw_basis(rng, len(x))
-        self._known: dict[int, np.ndarray | None] = {}
-
-    def jump(self, kink: int) -> np.ndarray | None:
-        """Return the gradient's jump (d, p) at a kink; None if a region beside it is too narrow."""
-        left, right = self._gradient(kink), self._gradient(kink + 1)
-        return None if left is None or right is None else right - left
-
-    def _gradient(self, piece: int) -> np.ndarray | None:
-        """Return the gradient (d, p) in a piece; None if the region is too narrow."""
-        if piece not in self._known:
-            kinks = self._kinks
-            point = self._x + kinks.centres[piece] * self._v
-            # The region may be narrow to the sides. The digits that a short step costs are restored by distant
-            # kinks.
-            step = min(
-                0.03 * kinks.widths[piece] * float(np.linalg.norm(self._v)), 1e-4 * (1.0 + float(np.linalg.norm(point)))
-            )
-            measured = measure_gradients(self._box, point[None], self._basis, np.array([step]), rng=self._rng)
-            self._known[piece] = measured.full()[0].T if measured.sound[0] else None
-        return self._known[piece]
-
-
-def _is_explained(level: Level, points: np.ndarray) -> np.ndarray:
-    """Return whether each point lies on the boundary of a known unit, (n,)."""
+def _is_explained(level: Level, points: np.ndarray, sigma: np.ndarray) -> np.ndarray:
+    """Return whether each point, known to sigma (n,), lies on the boundary of a known unit, (n,)."""
     options = level.known.options
-    size = options.same * (1.0 + np.linalg.norm(points, axis=1))
     result = np.zeros(len(points), dtype=bool)
+    theta = level.theta
     for i, x in enumerate(points):
-        cell = level.known.cell_at(x)
-        slopes = np.vstack([cell.Q, level.theta @ cell.Phi])
-        values = np.concatenate([cell.Q @ x + cell.q0, level.theta @ (cell.Phi @ x + cell.phi0)])
-        steep = np.linalg.norm(slopes, axis=1)
-        result[i] = bool(np.any((np.abs(values) < size[i] * steep) & (steep > 0.0)))
+        size, cell = 1.0 + float(np.linalg.norm(x)), level.known.cell_at(x)
+        phi = cell.Phi @ x + cell.phi0
+        steep = np.linalg.norm(np.vstack([cell.Q, theta @ cell.Phi]), axis=1)
+        values = np.concatenate([cell.Q @ x + cell.q0, theta @ phi])
+        own = [float(u.boundary.spread(np.where(u.unseen, 0.0, phi)[None])[0]) for u in level.units]
+        spread = np.concatenate([level.known.error * size * steep[: len(cell.Q)], own])
+        error = options.sure_same * np.hypot(spread, sigma[i] * steep)
+        allowed = options.same * size * steep + np.minimum(error, options.near_same * size * steep)
+        result[i] = bool(np.any((np.abs(values) < allowed) & (steep > 0.0)))
     return result
 
 
-def add_unit(level: Level, unit: Unit, x: np.ndarray) -> Level:
+def add_unit(level: Level, unit: Unit) -> Level:
     """Return the level with one more unit, or with its new weights added to the same unit found before."""
-    for j, theta in enumerate(level.theta):
-        shared = ~level.unseen[j] & ~unit.unseen
-        ours, other = theta[shared], unit.theta[shared]
-        lengths = np.linalg.norm(ours) * np.linalg.norm(other)
-        if not lengths > 0.0 or not abs(ours @ other) > (1.0 - 1e-9) * lengths:
+    for j, old in enumerate(level.units):
+        factor = _same_unit(old, unit)
+        if factor is None:
             continue
-        new = level.unseen[j] & ~unit.unseen
-        if not new.any():
+        if not np.any(old.unseen & ~unit.unseen):
             return level
-        merged, unseen = level.theta.copy(), level.unseen.copy()
-        merged[j, new] = unit.theta[new] * ((ours @ other) / (other @ other))
-        unseen[j] &= unit.unseen
-        return replace(level, theta=merged, unseen=unseen)
-    return replace(
-        level,
-        theta=np.vstack([level.theta, unit.theta]),
-        points=np.vstack([level.points, x]),
-        unseen=np.vstack([level.unseen, unit.unseen]),
-    )
+        both = Unit(old.boundary.merged(unit.boundary, factor), old.unseen & unit.unseen, old.point)
+        return replace(level, units=(*level.units[:j], both, *level.units[j + 1 :]))
+    if _shares_boundary(level, unit):
+        return level
+    return replace(level, units=(*level.units, unit))
 
 
-def _find_unit_at(
-    box: Box, known: KnownLayers, x: np.ndarray, jump: np.ndarray | None, rng: np.random.Generator
-) -> Unit | None:
-    """Return the unit whose boundary passes through x, if it belongs to the layer just above the known ones."""
-    if jump is None or not np.any(jump):
+def _same_unit(old: Unit, new: Unit) -> float | None:
+    """Return c with θ_new = c θ_old in the weights that both have, if they are one unit; else None."""
+    options = old.boundary.options
+    shared = ~old.unseen & ~new.unseen
+    ours, other = old.theta[shared], new.theta[shared]
+    a, b = float(np.linalg.norm(ours)), float(np.linalg.norm(other))
+    if not a * b > 0.0:
         return None
-    boundary, gap = start_boundary(known.cell_at(x), x, find_normal(jump))
-    if gap > known.options.fits_cell:
+    error = float(np.hypot(old.boundary.error(~shared), new.boundary.error(~shared)))
+    apart = min(float(np.linalg.norm(ours / a - sign * other / b)) for sign in (1.0, -1.0))
+    alike = options.alike_coarse if error > options.row_error else options.alike
+    if apart > max(alike, options.sure_same * error) or error > options.faint:
         return None
-    if not boundary.complete:
-        boundary = trace(box, known, boundary, x, rng)
-    unseen = boundary.unseen(known.options.unseen)
-    if not boundary.complete and not _is_nearly_complete(known, boundary, unseen):
-        return None
-    theta = correct_boundary(box, known, np.where(unseen, 0.0, boundary.theta), unseen, x, rng)
-    return None if theta is None else Unit(theta, unseen)
+    return float(ours @ other) / a**2
+
+
+def _shares_boundary(level: Level, unit: Unit) -> bool:
+    """Return whether much of the unit's boundary is that of one found before: then a few of its weights are wrong."""
+    options, known = level.known.options, level.known
+    if not level.n_units or not known.n_units or unit.error < options.row_error:
+        return False
+    rng = np.random.default_rng(0)
+    X = find_boundary_points(known, unit.theta, options.shared_points, rng, unit.point, unit.unseen).points
+    if len(X) < 10:
+        return False
+    phi, size = known.features(X), 1.0 + np.linalg.norm(X, axis=1)
+    own = unit.boundary.spread(np.where(unit.unseen, 0.0, phi))
+    for old in level.units:
+        steep = np.maximum(slopes_at(known, old.theta, X), 1e-300)
+        near = options.same * size + 10.0 * (old.boundary.spread(phi) + own) / steep
+        near = np.minimum(near, options.near_same * size)
+        if np.mean(np.abs(phi @ old.theta) / steep < near) > options.shared:
+            return True
+    return False
 
 
 def fill_unseen_weights(box: Box, level: Level, rng: np.random.Generator) -> Level:
     """Return the level with unseen weights measured by tracing from many points of the boundaries."""
-    options = box.options.deep
-    theta, unseen = level.theta.copy(), level.unseen.copy()
-    for j in np.flatnonzero(unseen.any(axis=1)):
-        boundary = Boundary(theta[j], np.eye(theta.shape[1])[:, unseen[j]])
-        for x in find_boundary_points(level.known, theta[j], options.restarts, rng, level.points[j], unseen[j]).points:
-            boundary = trace(box, level.known, boundary, x, rng, patience=10)
-            if boundary.complete:
-                break
-        left = boundary.unseen(options.unseen)
-        grown = correct_boundary(box, level.known, np.where(left, 0.0, boundary.theta), left, level.points[j], rng)
-        if grown is not None:
-            theta[j], unseen[j] = grown, left
-    return replace(level, theta=theta, unseen=unseen)
+    return replace(
+        level,
+        units=tuple(fill_unseen(box, level.known, u, rng) if u.unseen.any() else u for u in level.units),
+    )
 
 
-def _is_nearly_complete(known: KnownLayers, boundary: Boundary, unseen: np.ndarray) -> bool:
-    """Return whether only a few weights are missing, of units below that are never active together with this one."""
-    count = int(np.count_nonzero(unseen))
-    return known.unsigned is None and count <= max(1, known.n_top // 4) and count == boundary.free.shape[1]
+def refine_rows(box: Box, level: Level, rng: np.random.Generator) -> Level:
+    """Return the level with rows that are known worse than the others measured again, and none of them twice."""
+    options, units = box.options.deep, list(level.units)
+    for _ in range(options.refinements):
+        errors = np.array([unit.error for unit in units])
+        usual = float(np.median(errors)) if len(errors) else 0.0
+        worse = np.flatnonzero(errors > max(3.0 * usual, 30.0 * box.resolution, options.row_error))
+        for j in worse:
+            unit = units[j]
+            better = correct_boundary(box, level.known, unit.boundary, unit.unseen, unit.point, rng)
+            if better is not None and better.boundary.error(unit.unseen) < unit.error:
+                units[j] = replace(unit, boundary=better.boundary)
+        if not len(worse):
+            break
+    once = replace(level, units=())
+    for unit in sorted(units, key=lambda unit: unit.error):
+        once = add_unit(once, unit)
+    return replace(level, units=tuple(units)) if once.n_units == level.n_units else once

@@ -77,7 +77,12 @@ def _count_votes(
     X, U, room = X[:6], U[:6], room[:6]
     if not len(X):
         return np.zeros(3, dtype=int)
-    radius = np.minimum(options.sign_radius * (1.0 + np.linalg.norm(X, axis=1)), 0.7 * room)
+    radius = options.sign_radius * (1.0 + np.linalg.norm(X, axis=1))
+    part, most, still = options.sign_part, options.sign_clear, options.sign_still
+    if box.coarse:
+        radius = np.maximum(radius, options.sign_radius_coarse * box.clear_radius(X))
+        part, most, still = options.sign_part_coarse, options.sign_clear_coarse, options.sign_still_coarse
+    radius = np.minimum(radius, 0.7 * room)
     steps = np.array([-1.0, -0.5, 0.5, 1.0])
     points = (X[:, None, :] + (radius[:, None] * steps)[:, :, None] * U[:, None, :]).reshape(-1, X.shape[1])
     Y = box(points)
@@ -85,9 +90,9 @@ def _count_votes(
     f = Y.reshape(len(X), 4, Y.shape[1])
     minus, plus = np.abs(f[:, 1] - f[:, 0]).max(axis=1), np.abs(f[:, 3] - f[:, 2]).max(axis=1)
     larger = np.maximum(minus, plus)
-    clear = larger > 1e3 * noise
-    off_below = clear & (minus < 1e-3 * larger + 20.0 * noise)
-    off_above = clear & (plus < 1e-3 * larger + 20.0 * noise)
+    clear = larger > most * noise
+    off_below = clear & (minus < part * larger + still * noise)
+    off_above = clear & (plus < part * larger + still * noise)
     neither = clear & ~off_below & ~off_above
     return np.array([off_below.sum(), off_above.sum(), neither.sum()])
 
@@ -138,14 +143,15 @@ def find_signs_from_above(known: KnownLayers, theta: np.ndarray) -> np.ndarray |
     return np.sign(solution)
 
 
-def apply_signs(known: KnownLayers, signs: np.ndarray, theta: np.ndarray) -> tuple[KnownLayers, np.ndarray]:
-    """Give the unsigned layer its signs; return the known layers and the boundaries above them.
+def apply_signs(known: KnownLayers, signs: np.ndarray) -> tuple[KnownLayers, np.ndarray]:
+    """Give the unsigned layer its signs; return the known layers and the map T (k + 1, f) of the boundaries above them.
 
-    In terms of the signed layer's values, θ = (2v, β − Σ s_i v_i b_i).
+    In terms of the signed layer's values, T θ = (2v, β − Σ s_i v_i b_i).
     """
     assert known.unsigned is not None
     W, b = known.unsigned
     k = len(b)
-    V, beta = theta[:, :k], theta[:, -1]
-    closed = replace(known, layers=(*known.layers, (signs[:, None] * W, signs * b)), unsigned=None)
-    return closed, np.column_stack([2.0 * V, beta - V @ (signs * b)])
+    T = np.zeros((k + 1, known.n_features))
+    T[:k, :k] = 2.0 * np.eye(k)
+    T[k, :k], T[k, -1] = -signs * b, 1.0
+    return replace(known, layers=(*known.layers, (signs[:, None] * W, signs * b)), unsigned=None), T

@@ -16,19 +16,20 @@ import numpy as np
 
 from neurecover.models import DeepNetwork
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.box.gradients import draw_basis, measure_gradients
+from neurecover.queries.box.gradients import choose_steps, draw_basis, measure_gradients
 from neurecover.queries.deep.cells import KnownLayers
 
 
-def find_gradient_span(box: Box, rng: np.random.Generator) -> np.ndarray:
+def find_gradient_span(box: Box, rng: np.random.Generator, before: np.ndarray | None = None) -> np.ndarray:
     """Find an orthonormal basis (d, r) of the span of the oracle's gradients; r = d if they span everything.
 
-    Gradients are added until four in a row bring no new direction. Where the oracle is constant there is none to add.
+    Gradients are added to those `before` until a few in a row bring no new direction. Where the oracle is constant
+    there is none to add.
     """
     options = box.options.deep
     d = box.n_inputs
     basis = draw_basis(rng, d)
-    span = np.zeros((d, 0))
+    span = np.zeros((d, 0)) if before is None else before
     idle = flat = 0
     while idle < options.spare_gradients and flat < options.flat and span.shape[1] < d:
         X = box.limits.pull_inside(rng.standard_normal((1, d)) * rng.choice([0.5, 1.0, 3.0]), box.options.box.inside)
@@ -36,16 +37,23 @@ def find_gradient_span(box: Box, rng: np.random.Generator) -> np.ndarray:
         if np.array_equal(*box(np.vstack([X, X + 1e-3 * box.limits.shorten(X, u, 1e-3)]))):
             flat += 1
             continue
-        measured = measure_gradients(box, X, basis, np.full(1, 1e-3 * np.sqrt(d)), rng=rng)
+        steps, values = np.full(1, options.span_step * np.sqrt(d)), None
+        if box.coarse:
+            values, longest = box(X), np.full(1, options.span_step_coarse * np.sqrt(d))
+            steps = choose_steps(box, X, values, basis, longest, rng=rng)
+        measured = measure_gradients(box, X, basis, steps, rng=rng, values=values)
         if not measured.sound[0]:
             flat += 1
             continue
         grown = span
-        for g in measured.full()[0]:
-            size = np.linalg.norm(g)
-            rest = g - grown @ (grown.T @ g)
+        # What rounding leaves in a gradient of d components, and the gradients in the order of their sizes: what is
+        # left of a small one is not taken for a new direction.
+        rounding = float(measured.noise[0]) * np.sqrt(2.0 * np.sum(measured.steps[0] ** -2.0))
+        _, sizes, directions = np.linalg.svd(measured.full()[0], full_matrices=False)
+        for size, u in zip(sizes, directions):
+            rest = u - grown @ (grown.T @ u)
             rest -= grown @ (grown.T @ rest)
-            if size > 0.0 and np.linalg.norm(rest) > options.rank * size:
+            if size > 0.0 and np.linalg.norm(rest) > max(options.rank, options.new_direction * rounding / size):
                 grown = np.column_stack([grown, rest / np.linalg.norm(rest)])
         idle = 0 if grown.shape[1] > span.shape[1] else idle + 1
         span = grown

@@ -38,6 +38,7 @@ from neurecover.queries.shallow.from_samples import fit_from_samples
 from neurecover.queries.shallow.line_units import find_units_on_line
 from neurecover.queries.shallow.options import ShallowOptions
 from neurecover.queries.shallow.planes import Planes, orient
+from neurecover.queries.shallow.search import SeveralLayersError
 from neurecover.queries.shallow.single_units import refine_single_units
 from neurecover.queries.weighted import Weighted, fit_weighted
 from neurecover.solve import Deadline
@@ -61,8 +62,12 @@ def extract_coarse(
     deadline: Deadline,
     farther: float,
     tell: Callable[[str, float], object],
+    maybe_deep: bool = False,
 ) -> CoarseNetwork:
-    """Find the network behind an oracle with coarse answers; raise UnsolvableError if none fits them to rounding."""
+    """Find the network behind an oracle with coarse answers; raise UnsolvableError if none fits them to rounding.
+
+    With `maybe_deep`, raise SeveralLayersError if most hyperplanes are not met again on later lines.
+    """
     options = box.options.shallow
     units = _Candidates.empty(box)
     source: ArraySource | None = None
@@ -74,6 +79,8 @@ def extract_coarse(
         new = find_units_on_line(box, line.x, line.v, line.kinks, units.planes, rng=rng)
         units = units.with_line(new.seen, new.planes)
         tell("units", float(len(units.planes)))
+        if maybe_deep and units.mostly_end(options.ending, options.ending_least):
+            raise SeveralLayersError("Most hyperplanes end: on other lines they have no kink, as with several layers.")
         confirmed = _drop_duplicates(units.confirmed())
         most = max(most, len(line.kinks.positions))
         if units.lines == options.coarse_lines_least and most == 0:
@@ -149,6 +156,12 @@ class _Candidates:
             np.concatenate([self.seen + seen, zeros]),
             self.lines + 1,
         )
+
+    def mostly_end(self, share: float, least: int) -> bool:
+        """Return whether more than a share of the units that a later line could show, and `least`, were not seen."""
+        expected = self.chances > 0
+        gone = int(np.count_nonzero(expected & (self.seen == 0)))
+        return gone >= least and gone > share * int(np.count_nonzero(expected))
 
     def confirmed(self) -> Planes:
         """Return the units that were seen again, and those that no later line could show."""

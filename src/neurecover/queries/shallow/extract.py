@@ -191,7 +191,7 @@ def _search_coarse(
     box: Box, target: _Target, rng: np.random.Generator, deadline: Deadline, tell: Progress
 ) -> _Candidate:
     """Find the network from coarse answers."""
-    coarse = extract_coarse(box, target.activation, rng, deadline, target.farther, tell)
+    coarse = extract_coarse(box, target.activation, rng, deadline, target.farther, tell, target.maybe_deep)
     return _Candidate(coarse.network, coarse.errors, coarse.weighted)
 
 

@@ -65,6 +65,8 @@ class ShallowOptions:
     # Coarse answers.
     coarse_lines: int = 12  # in all
     coarse_lines_least: int = 3  # before units are believed
+    ending: float = 0.5  # of the units not met again from which layers are several: of one layer up to a third are not
+    ending_least: int = 4  # such units: fewer are chance
     visible: float = 1e-3  # resolution beyond which lines show no kinks
     guess: int = 8  # units assumed then
     answers_least: float = 4.0  # per parameter of a fit

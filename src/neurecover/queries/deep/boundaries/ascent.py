@@ -105,3 +105,10 @@ def feature_gradients(known: KnownLayers, theta: np.ndarray, X: np.ndarray) -> n
     for (W, _), mask in zip(reversed(known.layers), reversed(on)):
         G = (G * mask) @ W
     return G
+
+
+def slopes_at(known: KnownLayers, theta: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """Return the lengths (n,) of the gradients of θ·φ at X (n, d)."""
+    if known.unsigned is None:
+        return np.asarray(np.linalg.norm(feature_gradients(known, theta, X), axis=1))
+    return np.array([np.linalg.norm(known.cell_at(x).Phi.T @ theta) for x in X])

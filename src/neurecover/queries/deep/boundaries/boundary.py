@@ -1,71 +1,131 @@
 """What is known so far about the boundary θ·φ(x) = 0 of one unit above the known layers.
 
-Every answer gives linear equations for θ (f,). They are stored as a particular solution θ̂ and an orthonormal basis N
-of all directions that no equation constrains yet,
+Every answer gives linear equations for θ (f,), each with a standard error. They are stored as square-root information,
 
-    θ ∈ { θ̂ + N u }.
+    R θ = z + ε,   ε ~ N(0, I):    θ̂ = R⁻¹ z,    Cov θ = R⁻¹ R⁻ᵀ,
 
-The boundary is known in the cells where Nᵀ φ vanishes; once N is empty, it is known everywhere. The scale of θ is fixed
-by giving the normal at the first point length one.
+beginning with R = I / wide. The scale of θ is fixed by giving the normal at the first point length one, and means
+nothing: the errors of a row are taken across θ̂.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
 from neurecover.queries.deep.cells import Cell
+from neurecover.queries.deep.options import DeepOptions
+
+
+def triangle(A: np.ndarray) -> np.ndarray:
+    """Return the upper triangular R of A = Q R."""
+    return np.asarray(np.linalg.qr(A, mode="r"))
 
 
 @dataclass(frozen=True, eq=False)
 class Boundary:
-    """θ̂ (f,) and N (f, m)."""
+    """R (f, f), upper triangular, and z (f,); `jump` is the length of the gradient's jump at the boundary."""
 
-    theta: np.ndarray
-    free: np.ndarray
+    R: np.ndarray
+    z: np.ndarray
+    jump: float
+    options: DeepOptions
+
+    @classmethod
+    def unknown(cls, f: int, jump: float, options: DeepOptions) -> Boundary:
+        """Return a boundary of which nothing is known."""
+        return cls(np.eye(f) / options.wide, np.zeros(f), jump, options)
+
+    @cached_property
+    def theta(self) -> np.ndarray:
+        """θ̂ (f,)."""
+        return np.asarray(solve_triangular(self.R, self.z))
+
+    @cached_property
+    def root(self) -> np.ndarray:
+        """K (f, f) with K Kᵀ the covariance of θ."""
+        return np.asarray(solve_triangular(self.R, np.eye(len(self.z))))
+
+    @cached_property
+    def errors(self) -> np.ndarray:
+        """The standard errors (f,) of the weights across θ̂, relative to its length."""
+        size = max(float(np.linalg.norm(self.theta)), 1e-300)
+        along = self.theta / size
+        across = self.root - np.outer(along, along @ self.root)
+        return np.asarray(np.linalg.norm(across, axis=1) / size)
+
+    def error(self, unseen: np.ndarray) -> float:
+        """Return the standard error of the row without its unseen weights, relative to its length."""
+        return float(np.linalg.norm(self.errors[~unseen]))
+
+    @cached_property
+    def unseen(self) -> np.ndarray:
+        """Which weights (f,) the equations do not determine; the bias follows from any one point."""
+        mask = np.asarray(np.linalg.norm(self.root, axis=1) > self.options.unseen)
+        mask[-1] = False
+        return mask
 
     @property
     def complete(self) -> bool:
         """Whether every weight is known."""
-        return self.free.shape[1] == 0
+        return not self.unseen.any()
 
     def normal(self, cell: Cell) -> np.ndarray:
         """Return the gradient of θ·φ in a cell where the boundary is known."""
         return cell.Phi.T @ self.theta
 
-    def unknown(self, phi: np.ndarray) -> float:
-        """Return the fraction of the direction φ that no equation constrains, between 0 and 1."""
-        size = float(np.linalg.norm(phi))
-        return float(np.linalg.norm(self.free.T @ phi)) / size if size > 0.0 else 0.0
+    def spread(self, phi: np.ndarray) -> np.ndarray:
+        """Return the standard errors (n,) of φ·θ for rows φ (n, f)."""
+        return np.asarray(np.linalg.norm(phi @ self.root, axis=1))
 
-    def unseen(self, tolerance: float) -> np.ndarray:
-        """Return which weights (f,) have more than `tolerance` in the unconstrained directions."""
-        return np.asarray(np.linalg.norm(self.free, axis=1) > tolerance)
+    def knows(self, phi: np.ndarray) -> bool:
+        """Return whether φ·θ is known for the change φ (f,) of the features along a unit direction."""
+        return float(self.spread(phi[None])[0]) < self.options.known
 
-    def with_equation(self, row: np.ndarray, value: float) -> Boundary:
-        """Return the boundary after the equation row·θ = value, which must constrain a new direction."""
-        seen = self.free.T @ row
-        theta = self.theta + self.free @ (seen * ((value - row @ self.theta) / (seen @ seen)))
-        # A reflection that maps `seen` to the first axis leaves the other m − 1 axes unconstrained.
-        mirror = seen.copy()
-        mirror[0] += np.copysign(np.linalg.norm(seen), seen[0])
-        mirror /= np.linalg.norm(mirror)
-        free = self.free - 2.0 * np.outer(self.free @ mirror, mirror)
-        return Boundary(theta, free[:, 1:])
+    def with_equations(self, rows: np.ndarray, values: np.ndarray, sigma: np.ndarray) -> Boundary:
+        """Return the boundary after the equations rows (n, f)·θ = values (n,), with standard errors sigma (n,)."""
+        f = len(self.z)
+        new = np.column_stack([rows, values]) / sigma[:, None]
+        T = triangle(np.vstack([np.column_stack([self.R, self.z]), new]))
+        return replace(self, R=T[:f, :f], z=T[:f, f])
+
+    def loosened(self, weaken: np.ndarray, sure: float) -> Boundary:
+        """Return the boundary with its columns of information weakened by factors (f,), and its scale kept."""
+        R, size = self.R * weaken, float(np.linalg.norm(self.theta))
+        return replace(self, R=R, z=R @ self.theta).with_equations(
+            self.theta[None] / size, np.array([size]), np.array([sure * size])
+        )
+
+    def merged(self, other: Boundary, factor: float) -> Boundary:
+        """Return what both say together, the other one's θ being `factor` times this one's."""
+        f = len(self.z)
+        ours, theirs = np.column_stack([self.R, self.z]), np.column_stack([factor * other.R, other.z])
+        T = triangle(np.vstack([ours, theirs]))
+        return replace(self, R=T[:f, :f], z=T[:f, f])
+
+    def mapped(self, T: np.ndarray, least: float) -> Boundary:
+        """Return the boundary of θ' = T θ, with T (g, f); `least` is a standard error that every weight has."""
+        K = T @ self.root
+        root = triangle(np.hstack([K, least * np.eye(len(T))]).T)  # Cov = rootᵀ root
+        R = triangle(np.linalg.inv(root.T))
+        return replace(self, R=R, z=R @ (T @ self.theta))
 
 
-def start_boundary(cell: Cell, x: np.ndarray, normal: np.ndarray) -> tuple[Boundary, float]:
+def start_boundary(
+    cell: Cell, x: np.ndarray, normal: np.ndarray, jump: float, sigma: float, place: float, options: DeepOptions
+) -> tuple[Boundary, float]:
     """Return the boundary given its unit normal at one point x, and how far normal and point disagree with the cell.
 
-    The equations are Φᵀθ = normal and φ(x)·θ = 0.
+    The equations are Φᵀθ = normal and φ(x)·θ = 0, with standard errors `sigma` of the normal's components and `place`
+    of the point. The disagreement is the root mean square of the residuals over these.
     """
     phi = cell.Phi @ x + cell.phi0
     # A distant point has no more weight than the normal.
-    weight = 1.0 / max(1.0, float(np.linalg.norm(phi)))
-    rows = np.vstack([cell.Phi.T, weight * phi])
-    values = np.append(normal, 0.0)
-    U, s, Vt = np.linalg.svd(rows, full_matrices=True)
-    rank = int(np.count_nonzero(s > 1e-9 * s[0]))
-    theta = Vt[:rank].T @ ((U[:, :rank].T @ values) / s[:rank])
-    return Boundary(theta, Vt[rank:].T), float(np.linalg.norm(rows @ theta - values))
+    size = max(1.0, float(np.linalg.norm(phi)))
+    rows, values = np.vstack([cell.Phi.T, phi / size]), np.append(normal, 0.0)
+    sigmas = np.append(np.full(len(normal), sigma), max(place, options.least_sigma) / size)
+    boundary = Boundary.unknown(len(phi), jump, options).with_equations(rows, values, sigmas)
+    return boundary, float(np.sqrt(np.mean(((rows @ boundary.theta - values) / sigmas) ** 2)))

@@ -5,8 +5,9 @@ unit bends at unknown units, so at distant points of θ·φ(x) = 0 its kink is g
 the boundary the oracle must have a kink. Units above may hide it, but only if all of them are inactive, and then the
 oracle is constant: a point where it is linear but not constant is evidence against the boundary.
 
-The kinks found on the way lie at x* with φ(x*)·θ = 0, exact to rounding and far apart: f of them determine θ better
-than the gradients it was first computed from.
+The kinks found on the way lie at x* with φ(x*)·θ = 0, each with its own standard error, and far apart: they determine θ
+better than the gradients it was first computed from. Points are chosen for what θ is still uncertain about, by a
+pivoted QR factorisation of φ K / σ with K Kᵀ = Cov θ, where the kink is expected within the radius of a segment.
 """
 
 from __future__ import annotations
@@ -14,163 +15,192 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.linalg import qr
 
 from neurecover.queries.box.black_box import Box
+from neurecover.queries.deep.boundaries.ascent import slopes_at
+from neurecover.queries.deep.boundaries.boundary import Boundary
+from neurecover.queries.deep.boundaries.estimate import estimate
 from neurecover.queries.deep.boundaries.points import BoundaryPoints, find_boundary_points
 from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.lines.segments import find_local_kinks
 
 
 @dataclass(frozen=True, eq=False)
-class _Evidence:
-    """φ (n, f) at the kinks found, of length one, and their offsets relative to the size of the point.
+class Evidence:
+    """Kinks of a boundary: their features φ (n, f) and the standard errors σ (n,) of φ·θ.
 
     `against` counts the points without a kink where the oracle is not constant.
     """
 
     phi: np.ndarray
-    offsets: np.ndarray
-    against: int
+    sigma: np.ndarray
+    against: int = 0
 
-    def take(self, index: np.ndarray) -> _Evidence:
-        """Return the evidence of some kinks."""
-        return _Evidence(self.phi[index], self.offsets[index], self.against)
+    @classmethod
+    def none(cls, f: int) -> Evidence:
+        """Return no evidence about a boundary of f weights."""
+        return cls(np.zeros((0, f)), np.zeros(0))
+
+    def __add__(self, other: Evidence) -> Evidence:
+        phi, sigma = np.vstack([self.phi, other.phi]), np.append(self.sigma, other.sigma)
+        return Evidence(phi, sigma, self.against + other.against)
+
+
+@dataclass(frozen=True, eq=False)
+class Corrected:
+    """A boundary corrected by its kinks, and how many of them show each weight, `shown` (f,).
+
+    That is Σ(φ/σ)² over its largest term: where one kink outweighs the others, these do not tell whether it is right.
+    """
+
+    boundary: Boundary
+    shown: np.ndarray
+
+    @classmethod
+    def of(cls, boundary: Boundary, seen: Evidence) -> Corrected:
+        """Return the boundary with the number of kinks that agree with it."""
+        off = np.abs(seen.phi @ boundary.theta) / seen.sigma
+        kept = off <= boundary.options.outlying * max(1.0, 2.0 * float(np.median(off)))
+        weight = (seen.phi[kept] / seen.sigma[kept, None]) ** 2
+        return cls(boundary, weight.sum(axis=0) / np.maximum(weight.max(axis=0, initial=0.0), 1e-300))
 
 
 def correct_boundary(
-    box: Box, known: KnownLayers, theta: np.ndarray, unseen: np.ndarray, x: np.ndarray, rng: np.random.Generator
-) -> np.ndarray | None:
-    """Return θ corrected by the kinks on its boundary; None if there are too few, or points contradict it.
+    box: Box,
+    known: KnownLayers,
+    boundary: Boundary,
+    unseen: np.ndarray,
+    x: np.ndarray,
+    rng: np.random.Generator,
+    given: Evidence | None = None,
+) -> Corrected | None:
+    """Return the boundary corrected by the kinks on it; None if there are too few, or points contradict it.
 
-    x is a point of the boundary. Where features `unseen` (f,) are not zero, θ is not known and not tested.
+    x is a point of the boundary. Where features `unseen` (f,) are not zero, θ is not known and not tested. `given` are
+    kinks seen before. Kinks are asked for until the row has the error `row_error`, up to `kinks_per_weight` of them for
+    a weight.
     """
-    options = known.options
-    theta = theta / np.linalg.norm(theta)
-    seen = _Evidence(np.zeros((0, known.n_features)), np.zeros(0), 0)
-    for count in (4, 8, 16):
-        seen = _join(seen, _observe(box, known, find_boundary_points(known, theta, count, rng, x, unseen)))
-        if seen.against:
-            return None
-        if count > 4 and len(seen.phi) >= options.kinks_least:
+    options, start = box.options.deep, boundary
+    n_seen = len(unseen) - int(np.count_nonzero(unseen))
+    least, most = n_seen + 3, int(np.ceil(options.kinks_per_weight * n_seen)) + 4
+    seen = given or Evidence.none(len(unseen))
+    boundary = estimate(start, seen.phi, seen.sigma)
+    for number in range(options.rounds):
+        hits = len(seen.sigma)
+        if number < len(options.first_kinks):
+            take = options.first_kinks[number]
+        elif hits >= most or (hits >= options.kinks_least and boundary.error(unseen) <= options.row_error):
             break
-    if len(seen.phi) < options.kinks_least:
-        return None
-    if not known.n_units and np.median(seen.offsets) < options.accurate:
-        return theta
-    choice = find_boundary_points(known, theta, 4 * known.n_features + 20, rng, x, unseen)
-    corrected = _correct_throughout(box, known, theta, seen, choice)
-    if corrected is None:
-        return None
-    corrected = np.where(unseen, 0.0, corrected)
-    # A few kinks that agree by chance may have moved the boundary to a wrong place.
-    again = _observe(box, known, find_boundary_points(known, corrected, options.looks_again, rng, x, unseen))
-    return corrected if len(again.phi) and not again.against else None
-
-
-def _correct_throughout(
-    box: Box, known: KnownLayers, theta: np.ndarray, seen: _Evidence, choice: BoundaryPoints
-) -> np.ndarray | None:
-    """Return θ from kinks that determine it as far as any point of the boundary does; None if they are not there.
-
-    A wrong weight shows only where the unit it belongs to is active, so points are chosen for what the kinks so far do
-    not determine: the first columns of a pivoted QR factorisation of the rest of φ.
-    """
-    options = known.options
-    from scipy.linalg import qr
-
-    phi = _unit_rows(known.features(choice.points))
-    left = np.arange(len(phi))
-    for _ in range(options.rounds):
-        # A second kink nearby falsifies a position by far more than the error of θ.
-        seen = seen.take(seen.offsets <= options.outlying * max(float(np.median(seen.offsets)), options.accurate))
-        basis, triangle, _ = qr(seen.phi.T, mode="economic", pivoting=True)
-        covered = basis[:, np.abs(np.diag(triangle)) > options.informative]
-        rest = phi[left] - (phi[left] @ covered) @ covered.T
-        triangle, order = qr(rest.T, mode="r", pivoting=True) if len(left) else (np.zeros((0, 0)), left)
-        missing = int(np.count_nonzero(np.abs(np.diag(triangle)) > options.informative))
-        if not _is_few(box, seen.against, len(seen.phi)):
+        else:
+            take = max(8, (least if hits < least else most) - hits + 2)
+        new = _observe(box, known, boundary, unseen, x, take, rng)
+        if new is None:
             return None
-        if not missing and len(seen.phi) >= covered.shape[1] + 3:
-            return _correct(theta, seen.phi, options.agree)
-        if not len(left):
+        seen = seen + new
+        if len(seen.sigma) + seen.against >= options.kinks_tested and not _is_few(box, seen.against, len(seen.sigma)):
             return None
-        seen = _join(seen, _observe(box, known, choice.take(left[order[: missing + 4]])))
-        left = np.delete(left, order[: missing + 4])
-    return None
+        boundary = estimate(start, seen.phi, seen.sigma)
+    enough = max(options.kinks_least, n_seen // 2 if boundary.error(unseen) > options.row_error else 0)
+    if len(seen.sigma) < enough or not _is_few(box, seen.against, len(seen.sigma)):
+        return None
+    return Corrected.of(boundary, seen)
+
+
+def _observe(
+    box: Box,
+    known: KnownLayers,
+    boundary: Boundary,
+    unseen: np.ndarray,
+    x: np.ndarray,
+    take: int,
+    rng: np.random.Generator,
+) -> Evidence | None:
+    """Look for kinks at `take` well-chosen points of the boundary; return the evidence, None if it has no points."""
+    options = box.options.deep
+    theta = np.where(unseen, 0.0, boundary.theta)
+    choice = find_boundary_points(known, theta, 4 * take + 20, rng, x, unseen)
+    if not len(choice.points):
+        return None
+    phi = np.where(unseen, 0.0, known.features(choice.points))
+    steep = np.maximum(slopes_at(known, theta, choice.points), 1e-300)
+    std = boundary_errors(known, boundary, unseen, choice.points)
+    radius, size = box.clear_radius(choice.points, boundary.jump), 1.0 + np.linalg.norm(choice.points, axis=1)
+    need = np.maximum(radius, options.sure * std / options.near)
+    # Kinks of other units are met by chance where the place of this one is not well known: near ones come first.
+    widest = np.maximum(options.certain * size, 2.0 * radius)
+    usable = np.flatnonzero((need < 0.7 * choice.room) & (need < widest))
+    if len(usable) < options.kinks_tested:
+        usable = np.argsort(need / np.minimum(0.7 * choice.room, widest))[: options.kinks_tested]
+    noise = 1e-3 * steep[usable] * radius[usable]
+    order = qr(((phi[usable] @ boundary.root) / noise[:, None]).T, mode="r", pivoting=True)[1]
+    pick = usable[order[:take]]
+    where = choice.take(pick)
+    found = probe_kinks(box, where, std[pick], boundary.jump)
+    kinks = where.points[found.hit] + found.position[found.hit, None] * where.normals[found.hit]
+    rows = np.where(unseen, 0.0, known.features(kinks))
+    sigma = np.hypot(steep[pick][found.hit] * found.sigma[found.hit], known.spread(theta, kinks))
+    sigma = np.maximum(sigma, options.least_sigma * np.linalg.norm(rows, axis=1))
+    return Evidence(rows, sigma, int(np.count_nonzero(found.none)))
+
+
+def boundary_errors(known: KnownLayers, boundary: Boundary, unseen: np.ndarray, X: np.ndarray) -> np.ndarray:
+    """Return the standard errors (n,) of the boundary's place at points X (n, d), along its normal."""
+    theta = np.where(unseen, 0.0, boundary.theta)
+    phi = np.where(unseen, 0.0, known.features(X))
+    steep = np.maximum(slopes_at(known, theta, X), 1e-300)
+    return np.hypot(boundary.spread(phi), known.spread(theta, X)) / steep
 
 
 @dataclass(frozen=True, eq=False)
 class KinkTest:
-    """Whether the oracle has the predicted kink at each point or clearly none, and its position along the normal."""
+    """Whether the oracle has the predicted kink at each point or clearly none; its place along the normal, and σ."""
 
     hit: np.ndarray
     none: np.ndarray
     position: np.ndarray
+    sigma: np.ndarray
 
 
-def probe_kinks(box: Box, where: BoundaryPoints) -> KinkTest:
-    """Test points of a boundary for the predicted kink, with four queries per point."""
+def probe_kinks(box: Box, where: BoundaryPoints, std: np.ndarray, jump: float | None = None) -> KinkTest:
+    """Test points of a boundary for the predicted kink, within a few standard errors `std` (n,) of its place.
+
+    A faint kink shows on a longer segment, and one that has another beside it on a shorter one.
+    """
     options = box.options.deep
-    size = 1.0 + np.linalg.norm(where.points, axis=1)
-    radius = np.minimum(options.radius * size, 0.7 * where.room)
+    needed = options.sure * std / options.near
+    clear = box.clear_radius(where.points, jump)
+    radius = np.minimum(np.maximum(clear, needed), 0.7 * where.room)
+    allowed = np.maximum(options.near * radius, options.sure * std)
     found = find_local_kinks(box, where.points, where.normals, radius)
-    hit = found.visible & (np.abs(found.position) < options.near * radius)
-    return KinkTest(hit, found.straight & ~found.flat, found.position)
+    hit = found.visible & found.clean & (np.abs(found.position) < options.near * radius)
+    none = found.straight & ~found.flat & (radius > 0.99 * needed) & (radius > 0.5 * clear)
+    position, sigma = found.position.copy(), found.sigma.copy()
+    for factor in options.other_radii if box.coarse else ():
+        other = factor * radius
+        open_ = ~hit & (other < 0.7 * where.room) & (other > 0.99 * needed)
+        pick = np.flatnonzero(open_ & ~found.straight if factor < 1.0 else open_)
+        if not len(pick):
+            continue
+        again = find_local_kinks(box, where.points[pick], where.normals[pick], other[pick])
+        away = np.abs(again.position) > allowed[pick]
+        good = again.visible & again.clean & ~away
+        hit[pick[good]] = True
+        position[pick[good]], sigma[pick[good]] = again.position[good], again.sigma[good]
+        if factor > 1.0:
+            none[pick] &= again.straight | away
+    return KinkTest(hit, none & ~hit, position, sigma)
 
 
-def boundary_holds(box: Box, where: BoundaryPoints) -> bool:
+def boundary_holds(box: Box, where: BoundaryPoints, std: np.ndarray, jump: float | None = None) -> bool:
     """Return whether nearly all points of a boundary have the predicted kink."""
-    found = probe_kinks(box, where)
+    found = probe_kinks(box, where, std, jump)
     return _is_few(box, int(np.count_nonzero(found.none)), int(np.count_nonzero(found.hit)))
 
 
 def _is_few(box: Box, against: int, hits: int) -> bool:
     """Return whether the points without a kink are few enough to be ignored."""
     options = box.options.deep
+    if box.coarse:
+        return options.kinks_per_miss_coarse * (against - 1) <= hits
     return (options.kinks_per_miss_inside if box.limits else options.kinks_per_miss) * against <= hits
-
-
-def _observe(box: Box, known: KnownLayers, where: BoundaryPoints) -> _Evidence:
-    """Look for kinks at points of a boundary; return the evidence."""
-    found = probe_kinks(box, where)
-    points, offsets = where.points[found.hit], found.position[found.hit]
-    kinks = points + offsets[:, None] * where.normals[found.hit]
-    size = 1.0 + np.linalg.norm(points, axis=1)
-    return _Evidence(_unit_rows(known.features(kinks)), np.abs(offsets) / size, int(np.count_nonzero(found.none)))
-
-
-def _join(a: _Evidence, b: _Evidence) -> _Evidence:
-    """Return the evidence of both."""
-    return _Evidence(np.vstack([a.phi, b.phi]), np.append(a.offsets, b.offsets), a.against + b.against)
-
-
-def _unit_rows(phi: np.ndarray) -> np.ndarray:
-    """Scale the rows to length one."""
-    return phi / np.linalg.norm(phi, axis=1, keepdims=True)
-
-
-def _correct(theta: np.ndarray, phi: np.ndarray, agree: float) -> np.ndarray | None:
-    """Return θ + δ with the smallest δ ⟂ θ such that φ·(θ + δ) = 0, as far as the kinks determine it.
-
-    A second kink near a point falsifies its position. Such points are dropped one by one until the others agree; None
-    if they never do while there are more of them than unknowns.
-    """
-    determined = np.linalg.matrix_rank(phi - np.outer(phi @ theta, theta), tol=1e-6)
-    while True:
-        across = phi - np.outer(phi @ theta, theta)
-        change = np.linalg.lstsq(across, -(phi @ theta), rcond=1e-9)[0]
-        left = np.abs(phi @ (theta + change))
-        if len(phi) <= determined:
-            return None
-        if left.max() < agree:
-            break
-        phi = np.delete(phi, _worst_equation(across, left), axis=0)
-    theta = theta + change
-    return theta / np.linalg.norm(theta)
-
-
-def _worst_equation(rows: np.ndarray, left: np.ndarray) -> int:
-    """Return the equation with the largest residual, relative to what its leverage in the fit lets through."""
-    Q = np.linalg.qr(rows)[0]
-    share = np.sum(Q * Q, axis=1)
-    return int(np.argmax(left / np.sqrt(np.maximum(1.0 - share, 1e-6))))

@@ -38,7 +38,7 @@ def find_meeting_points(
     where = find_boundary_points(below, row, options.meeting_points, rng, near).points
     heights = known.features(where) @ boundary.theta
     # θ·φ is meaningful only where no other feature is unknown.
-    unseen = boundary.unseen(options.unseen)
+    unseen = boundary.unseen.copy()
     unseen[unit] = False
     usable = ~np.any(known.features(where)[:, unseen] > 0.0, axis=1)
     above, under = where[usable & (heights > 0.0)], where[usable & (heights < 0.0)]

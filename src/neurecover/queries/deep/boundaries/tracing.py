@@ -7,7 +7,7 @@ but its derivative changes by ψ mᵀ, m being the gradient of q_i: the new norm
 
 and α is the one new number. It is measured close behind c: in the direction n = J − (J·m) m / (m·m), along which q_i is
 constant, the boundary lies at t = −α q_i / (J·n). If ψ·θ follows from the equations so far, the crossing needs no
-queries.
+queries. A kink before c and one behind it, at a distance s, give ψ·θ with the standard error ‖J‖ √(σ² + σ'²) / s.
 """
 
 from __future__ import annotations
@@ -20,7 +20,11 @@ from neurecover.queries.box.black_box import Box
 from neurecover.queries.deep.boundaries.boundary import Boundary
 from neurecover.queries.deep.boundaries.meeting import find_meeting_points
 from neurecover.queries.deep.cells import KnownLayers
-from neurecover.queries.lines.segments import confirm_kinks, find_local_kinks
+from neurecover.queries.lines.segments import LocalKinks, confirm_kinks, find_local_kinks
+
+
+class _NothingToLearnError(Exception):
+    """A crossing at which nothing can be measured, which says nothing about the boundary."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +65,11 @@ def trace(
             idle += 1
             continue
         position, crossing = reached
-        grown, arrived = walk.learn(position, crossing)
+        try:
+            grown, arrived = walk.learn(position, crossing)
+        except _NothingToLearnError:
+            idle += 1
+            continue
         if grown is None:
             lost += 1
             idle += 1
@@ -75,7 +83,7 @@ def _fill_gaps(box: Box, known: KnownLayers, boundary: Boundary, rng: np.random.
     """Return the boundary with the weights that no walk reached, measured where it meets their units."""
     if boundary.complete or known.unsigned is not None:
         return boundary
-    for unit in np.flatnonzero(boundary.unseen(known.options.unseen)[: known.n_top]):
+    for unit in np.flatnonzero(boundary.unseen[: known.n_top]):
         index = known.n_units - known.n_top + int(unit)
         for point in find_meeting_points(known, boundary, int(unit), rng):
             walk = _Walk(box, known, boundary, rng)
@@ -106,7 +114,7 @@ class _Walk:
             flipped = here.positive.copy()
             flipped[crossing.unit] ^= True
             cell = self.known.cell(flipped)
-            if not self.boundary.unknown(cell.Phi @ crossing.direction) < options.known:
+            if not self.boundary.knows(cell.Phi @ crossing.direction):
                 return here, crossing
             here_next = self._step_behind(crossing, flipped)
             if here_next is None:
@@ -122,28 +130,50 @@ class _Walk:
         old, new = self.known.cell(here.positive), self.known.cell(flipped)
         m, J, c, u = old.Q[crossing.unit], self.boundary.normal(old), crossing.point, crossing.direction
         n = J - m * ((J @ m) / (m @ m))
-        size = float(np.linalg.norm(n))
-        if not size > 1e-6 * float(np.linalg.norm(J)):
-            return None, None
-        n /= size
+        length, coarse = float(np.linalg.norm(J)), self.box.coarse
+        if not float(np.linalg.norm(n)) > (options.oblique_coarse if coarse else options.oblique) * length:
+            raise _NothingToLearnError
+        n /= np.linalg.norm(n)
+        radius = float(self.box.clear_radius(c[None], self.boundary.jump)[0])
         for bends in options.bends:
             # How far to look along n for the largest bend, in units of the distance behind c.
-            reach = bends * abs(m @ u) * float(np.linalg.norm(J)) / (float(np.linalg.norm(m)) * abs(J @ n))
-            way = self._free_way(old.Q, old.Q @ c + old.q0, new.Q, u, n, reach, crossing)
-            way = min(way, options.behind * (1.0 + float(np.linalg.norm(c))) / max(1.0, reach / 4.0))
-            if way * reach < 1e-8 * (1.0 + float(np.linalg.norm(c))):
-                return None, None
-            before = self._find_kink(c - way * u, n, 0.5 * way * reach)
-            if before is None:
-                return None, None
-            behind = self._find_kink(before + 2.0 * way * u, n, way * reach)
-            if behind is None:
-                continue
-            row = (self.known.features(behind[None]) - self.known.features(before[None]))[0] / way
-            if self.boundary.unknown(row) < options.new:
-                return None, None
-            return self.boundary.with_equation(row, 0.0), _Position(behind, flipped)
+            reach = bends * abs(m @ u) * length / (float(np.linalg.norm(m)) * abs(J @ n))
+            room = self._free_way(old.Q, old.Q @ c + old.q0, new.Q, u, n, reach, crossing)
+            for behind in options.behind_coarse if coarse else options.behind:
+                way = min(room, behind * radius / max(1.0, reach / 4.0))
+                if way * reach < (options.shortest_coarse if coarse else options.shortest) * radius:
+                    raise _NothingToLearnError
+                kinks = self._find_pair(c, u, n, way, reach)
+                if kinks is None:
+                    continue
+                (first, sigma), (second, other) = kinks
+                row = (self.known.features(second[None]) - self.known.features(first[None]))[0] / way
+                # What the known layers are off by changes with the slope of the features between the two.
+                error = max(length * float(np.hypot(sigma, other)) / way + self.known.error, options.least_slope)
+                if self.boundary.spread(row[None])[0] < 3.0 * error:
+                    raise _NothingToLearnError
+                grown = self.boundary.with_equations(row[None], np.zeros(1), np.array([error]))
+                return grown, _Position(second, flipped)
         return None, None
+
+    def _find_pair(
+        self, c: np.ndarray, u: np.ndarray, n: np.ndarray, way: float, reach: float
+    ) -> tuple[tuple[np.ndarray, float], tuple[np.ndarray, float]] | None:
+        """Return the kinks before the crossing c and behind it, with their errors; None if one is not there."""
+        before = self._find_kink(c - way * u, n, 0.5 * way * reach)
+        if before is None:
+            return None
+        first, kink = before
+        behind = self._find_kink(first + 2.0 * way * u, n, way * reach)
+        if behind is None:
+            return None
+        second, other = behind
+        # n lies along q_i = 0, so the unit bends the oracle by the same on either side.
+        change = float(np.linalg.norm(other.jump[0] - kink.jump[0]))
+        noise = self.box.options.deep.same_bend if self.box.coarse else np.inf
+        if change > noise * float(np.linalg.norm(kink.jump[0])):
+            return None
+        return (first, float(kink.sigma[0])), (second, float(other.sigma[0]))
 
     def learn_at(self, point: np.ndarray, unit: int) -> Boundary | None:
         """Measure α at a point where the boundary meets the unit."""
@@ -151,16 +181,19 @@ class _Walk:
         positive[unit] = False
         cell = self.known.cell(positive)
         m, J = cell.Q[unit], self.boundary.normal(cell)
-        if not self.boundary.unknown(cell.Phi @ J) < self.known.options.known or not J @ J > 0.0:
+        if not J @ J > 0.0 or not self.boundary.knows(cell.Phi @ J / np.linalg.norm(J)):
             return None
         u = m - J * ((J @ m) / (J @ J))
         if not np.linalg.norm(u) > 1e-6 * np.linalg.norm(m):
             return None
         crossing = _Crossing(unit, point, u / np.linalg.norm(u), np.inf)
-        return self.learn(_Position(point, positive), crossing)[0]
+        try:
+            return self.learn(_Position(point, positive), crossing)[0]
+        except _NothingToLearnError:
+            return None
 
-    def _find_kink(self, x: np.ndarray, n: np.ndarray, radius: float) -> np.ndarray | None:
-        """Return the kink on the segment x + t n, |t| ≤ radius; None if there is not exactly one."""
+    def _find_kink(self, x: np.ndarray, n: np.ndarray, radius: float) -> tuple[np.ndarray, LocalKinks] | None:
+        """Return the kink on the segment x + t n, |t| ≤ radius, and its place; None if there is not exactly one."""
         options = self.known.options
         X, V, R = x[None], n[None], np.array([radius])
         if not self.known.limits.contains(np.vstack([x - radius * n, x + radius * n])).all():
@@ -168,7 +201,7 @@ class _Walk:
         found = find_local_kinks(self.box, X, V, R, options.arm)
         if found.straight[0] or not confirm_kinks(self.box, X, V, R, found, options.arm)[0]:
             return None
-        return x + found.position[0] * n
+        return x + found.position[0] * n, found
 
     @staticmethod
     def _free_way(
@@ -188,7 +221,7 @@ class _Walk:
             return None
         if kind < 0.3:
             return int(self.rng.integers(self.known.n_units))
-        unseen = np.flatnonzero(self.boundary.unseen(self.known.options.unseen)[: self.known.n_top])
+        unseen = np.flatnonzero(self.boundary.unseen[: self.known.n_top])
         if not unseen.size:
             return None
         return self.known.n_units - self.known.n_top + int(self.rng.choice(unseen))
@@ -208,6 +241,8 @@ class _Walk:
         with np.errstate(divide="ignore", invalid="ignore"):
             times = np.where((q > 0.0) == (speed < 0.0), -q / speed, np.inf)
         times[~(times > 0.0)] = np.inf
+        if not len(times):
+            return None
         order = np.argsort(times)[:2]
         first = float(times[order[0]])
         second = float(times[order[1]]) if len(order) > 1 else np.inf

@@ -16,7 +16,6 @@ import numpy as np
 
 from neurecover.models import DeepNetwork
 from neurecover.queries.deep.cells import KnownLayers
-from neurecover.queries.deep.options import DeepOptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,22 +40,30 @@ def n_answers_needed(known: KnownLayers, n_units: int) -> int:
 
 
 def fit_output(
-    known: KnownLayers, rows: np.ndarray, X: np.ndarray, Y: np.ndarray, unseen: np.ndarray | None = None
+    known: KnownLayers,
+    rows: np.ndarray,
+    X: np.ndarray,
+    Y: np.ndarray,
+    unseen: np.ndarray | None = None,
+    exact: float | None = None,
 ) -> Output | None:
     """Return the network whose last hidden layer has the given rows (k, k_m + 1) up to sign; None if it is not exact.
+
+    `exact` is the relative residual that may be left, by default that of rows measured to float64.
 
     Weights `unseen` (k, k_m + 1) are zero in the rows because the unit never changes where the one below is active. If
     it is always active there, they appear as a linear term in h_i and are computed from it.
     """
     options = known.options
+    exact = options.exact if exact is None else exact
     unseen = np.zeros(rows.shape, dtype=bool) if unseen is None else unseen
     rows = rows / np.linalg.norm(rows[:, :-1], axis=1, keepdims=True)
     W, b, k = rows[:, :-1], rows[:, -1], len(rows)
     H = known.hidden(X)
     Z = H @ W.T + b
     basis = np.column_stack([0.5 * np.abs(Z), H, np.ones(len(X))])
-    solution, residual = _robust_fit(basis, Y, options)
-    if not residual < options.exact:
+    solution, residual = _robust_fit(basis, Y, exact, options.reweightings)
+    if not residual < exact:
         return None
     a, beta, gamma = solution[:k], solution[k:-1], solution[-1]
     if k == 0 and known.layers:
@@ -67,16 +74,18 @@ def fit_output(
     c = gamma - 0.5 * (a * (signs * b)[:, None]).sum(axis=0)
     layer = (signs[:, None] * W, signs * b)
     for i in np.flatnonzero(unseen[:, :-1].any(axis=0)):
-        share = a[unseen[:, i]]
-        layer[0][unseen[:, i], i] = np.linalg.lstsq(share.T, rest[i], rcond=None)[0]
-        rest[i] -= layer[0][unseen[:, i], i] @ share
+        # Inactive units add nothing where the one below is active: their weights stay unknown.
+        active = np.mean(signs * Z[H[:, i] > 0.0] > 0.0, axis=0) > 0.5 if np.any(H[:, i] > 0.0) else np.zeros(k)
+        own = unseen[:, i] & (active > 0.0)
+        layer[0][own, i] = np.linalg.lstsq(a[own].T, rest[i], rcond=None)[0]
+        rest[i] -= layer[0][own, i] @ a[own]
     bare = DeepNetwork([*known.layers, layer, (a.T, c)])
-    if np.abs(rest).max(initial=0.0) < 1e-5 * np.abs(beta).max(initial=1e-300):
+    if np.abs(rest).max(initial=0.0) < 10.0 * exact * np.abs(beta).max(initial=1e-300):
         return Output(bare, residual, 0, np.zeros_like(rest), bare)
-    return _add_linear_part(bare, rest, residual)
+    return _add_linear_part(bare, rest, residual, 1e-3 * exact)
 
 
-def _robust_fit(basis: np.ndarray, Y: np.ndarray, options: DeepOptions) -> tuple[np.ndarray, float]:
+def _robust_fit(basis: np.ndarray, Y: np.ndarray, exact: float, reweightings: int) -> tuple[np.ndarray, float]:
     """Return coefficients that are exact for most answers, and the largest relative residual among these.
 
     A missing unit that is always active, or inactive, except for a few answers leaves the others exact. The smallest
@@ -90,16 +99,24 @@ def _robust_fit(basis: np.ndarray, Y: np.ndarray, options: DeepOptions) -> tuple
     basis = basis / scale
     most = max(basis.shape[1] + 10, int(0.7 * len(Y)))
     solution = np.linalg.lstsq(basis, Y, rcond=1e-13)[0]
-    for _ in range(options.reweightings):
+    left = np.abs(basis @ solution - Y).max(axis=1)
+    if left.max() < exact:
+        return solution / scale[:, None], float(np.sort(left)[:most].max())
+    best, idle = 0, 0
+    for _ in range(reweightings):
         left = np.abs(basis @ solution - Y).max(axis=1)
-        if np.sort(left)[:most].max() < options.exact:
+        good = int(np.count_nonzero(left < exact))
+        idle = 0 if good > best else idle + 1
+        best = max(best, good)
+        # Answers on the rarer side of a unit are few, and come last.
+        if good == len(Y) or (good >= most and idle > 5):
             break
-        root = 1.0 / np.sqrt(left + max(1e-3 * float(np.median(left)), 1e-3 * options.exact))
+        root = 1.0 / np.sqrt(left + max(1e-3 * float(np.median(left)), 1e-3 * exact))
         solution = np.linalg.lstsq(root[:, None] * basis, root[:, None] * Y, rcond=1e-13)[0]
     kept = np.argsort(np.abs(basis @ solution - Y).max(axis=1))[:most]
     solution = np.linalg.lstsq(basis[kept], Y[kept], rcond=1e-13)[0]
     left = np.abs(basis @ solution - Y).max(axis=1)
-    good = left < options.exact
+    good = left < exact
     if np.count_nonzero(good) >= most:
         solution = np.linalg.lstsq(basis[good], Y[good], rcond=1e-13)[0]
     return solution / scale[:, None], float(np.sort(left)[:most].max())
@@ -114,9 +131,9 @@ def answer_sizes(Y: np.ndarray) -> np.ndarray:
     return np.asarray(size + (np.median(size[size > 0.0]) if size.any() else 1.0))
 
 
-def find_failures(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, exact: float) -> np.ndarray:
-    """Return which answers (n,) the network does not reproduce to a relative residual of `exact`."""
-    return np.abs(network(X) - Y).max(axis=1) > exact * answer_sizes(Y)
+def find_failures(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, allowed: np.ndarray) -> np.ndarray:
+    """Return which answers (n,) the network does not reproduce within `allowed` (n,)."""
+    return np.asarray(np.abs(network(X) - Y).max(axis=1) > allowed)
 
 
 def _solve_signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray, sure: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -129,17 +146,38 @@ def _solve_signs(W: np.ndarray, a: np.ndarray, beta: np.ndarray, sure: np.ndarra
     if np.count_nonzero(sure) * beta.shape[1] < k:
         sure = np.ones_like(sure)
     solution = np.linalg.lstsq(terms[:, sure].reshape(k, beta[sure].size).T, beta[sure].ravel(), rcond=None)[0]
-    signs = np.where(solution > 0.0, 1.0, -1.0)
+    signs = _improve_signs(
+        terms[:, sure].reshape(k, beta[sure].size), beta[sure].ravel(), np.where(solution > 0.0, 1.0, -1.0)
+    )
     return signs, beta - np.einsum("j,jip->ip", signs, terms)
 
 
-def _add_linear_part(bare: DeepNetwork, rest: np.ndarray, residual: float) -> Output:
+def _improve_signs(terms: np.ndarray, beta: np.ndarray, signs: np.ndarray) -> np.ndarray:
+    """Return signs s (k,) with a ‖β − Σ s_j t_j‖² that changing one or two of them does not lessen.
+
+    The rounded solution of the linear system may be wrong where that is nearly singular.
+    """
+    gram = terms @ terms.T
+    for _ in range(4 * len(terms)):  # a turn each, and some taken back
+        # Changing s_j adds 2 s_j t_j to what is left of β.
+        one = 4.0 * (signs * (terms @ (beta - signs @ terms)) + np.diag(gram))
+        two = one[:, None] + one + 8.0 * (signs[:, None] * signs) * gram
+        np.fill_diagonal(two, one)
+        i, j = np.unravel_index(int(np.argmin(two)), two.shape)
+        if two[i, j] >= -1e-9 * float(beta @ beta):
+            break
+        signs = signs.copy()
+        signs[[i, j]] = -signs[[i, j]]
+    return signs
+
+
+def _add_linear_part(bare: DeepNetwork, rest: np.ndarray, residual: float, least: float) -> Output:
     """Add ρ·h as always-active units: h ≥ 0 allows relu(ρ⁺·h) − relu(ρ⁻·h), at most two units per output.
 
-    Inputs may be negative; for them it is relu(ρ·x) − relu(−ρ·x).
+    Inputs may be negative; for them it is relu(ρ·x) − relu(−ρ·x). Parts below `least` of the largest are rounding.
     """
     *known, (W, b), (A, c) = bare.layers
-    small = 1e-9 * np.abs(rest).max()
+    small = min(least, 1e-3) * np.abs(rest).max()
     extra, columns = [], []
     for output, rho in enumerate(rest.T):
         for sign in (1.0, -1.0):

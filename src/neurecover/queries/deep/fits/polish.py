@@ -23,8 +23,8 @@ from neurecover.queries.box.limits import Limits
 from neurecover.queries.deep.boundaries.ascent import find_jointly_active
 from neurecover.queries.deep.boundaries.points import draw_points, find_boundary_points
 from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.deep.fits.output import answer_sizes
 from neurecover.queries.deep.options import DeepOptions
-from neurecover.queries.deep.output import answer_sizes
 from neurecover.solve import Damping, Deadline, DenseSystem, Loop, Tolerances
 
 _BLOCK = 2**22  # numbers of a Jacobian in memory at a time: 32 MB
@@ -41,14 +41,31 @@ class Polished:
     errors: np.ndarray
 
 
-def polish(network: DeepNetwork, X: np.ndarray, Y: np.ndarray, options: DeepOptions, deadline: Deadline) -> Polished:
-    """Take a few Gauss–Newton steps from `network`, while they improve it; return the best network."""
-    start = _Point(network.normal_form(), X, Y, 1.0 / answer_sizes(Y))
-    tolerances = Tolerances(rounding=1e-32, promise=options.promise, gain=options.gain)
-    loop = Loop(start, tolerances, Damping(options.ridge, smallest=options.ridge))
-    end = loop.advance(options.polish_steps, deadline).point
-    error = np.sqrt(end.loss / Y.size)
-    return Polished(end.network, _row_errors(end, max(error, np.finfo(float).eps), options.ridge))
+def polish(
+    network: DeepNetwork,
+    X: np.ndarray,
+    Y: np.ndarray,
+    options: DeepOptions,
+    deadline: Deadline,
+    sizes: np.ndarray | None = None,
+    coarse: bool = False,
+    steps: int | None = None,
+) -> Polished:
+    """Take a few Gauss–Newton steps from `network`, while they improve it; return the best network.
+
+    Residuals are divided by `sizes` (n,), by default the sizes of the answers. With `coarse` answers the start is
+    rough: there are more steps, damped at first, and the loss ends at rounding instead of at zero.
+    """
+    start = _Point(network.normal_form(), X, Y, 1.0 / (answer_sizes(Y) if sizes is None else sizes))
+    if coarse:
+        tolerances = Tolerances(rounding=1e-32, promise=options.gain_coarse, gain=options.gain_coarse)
+        damping, least, most = Damping(options.damping, smallest=options.ridge_coarse), 1.0, options.polish_steps_coarse
+    else:
+        tolerances = Tolerances(rounding=1e-32, promise=options.promise, gain=options.gain)
+        damping, least = Damping(options.ridge, smallest=options.ridge), float(np.finfo(float).eps)
+        most = options.polish_steps
+    end = Loop(start, tolerances, damping).advance(steps or most, deadline).point
+    return Polished(end.network, _row_errors(end, max(np.sqrt(end.loss / Y.size), least), options.ridge))
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,7 +158,7 @@ def choose_polishing_points(
         needed = 3 * theta.shape[1]
         rare = np.minimum(on.sum(axis=0), (~on).sum(axis=0))[: len(points)]
         beside = [
-            _find_beside(known, theta[j], needed - rare[j], rng, points[j]) for j in np.flatnonzero(rare < needed)
+            find_points_beside(known, theta[j], needed - rare[j], rng, points[j]) for j in np.flatnonzero(rare < needed)
         ]
         X = np.vstack([X, *beside])
         if number:
@@ -173,7 +190,9 @@ def _find_pairs(
     return found
 
 
-def _find_beside(known: KnownLayers, theta: np.ndarray, n: int, rng: np.random.Generator, x: np.ndarray) -> np.ndarray:
+def find_points_beside(
+    known: KnownLayers, theta: np.ndarray, n: int, rng: np.random.Generator, x: np.ndarray
+) -> np.ndarray:
     """Return 2 n points, half of them on either side of a boundary and spread out over that side."""
     where = find_boundary_points(known, theta, n, rng, x)
     way = np.minimum(0.5 * where.room, 0.3 * (1.0 + np.linalg.norm(where.points, axis=1)))

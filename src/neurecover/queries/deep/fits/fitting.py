@@ -1,0 +1,140 @@
+"""The output layer on top of the rows found so far, and where to look for a unit that it misses.
+
+A fit to few answers does not miss a unit that hardly ever changes. Further answers show it: those that the network does
+not reproduce lie on the other side of its boundary. If the network reproduces all, but only with units that are always
+active, lines are drawn to where these would change.
+
+With coarse answers the rows are rough, and a fit on top of them leaves more than rounding. All weights are then fitted
+with the smallest sum of absolute residuals, which a few wrong answers do not rule; what these leave may be one more
+unit (`faint`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from neurecover.models import DeepNetwork
+from neurecover.queries.deep.fits.answers import Answers
+from neurecover.queries.deep.fits.faint import find_faint_unit
+from neurecover.queries.deep.fits.output import Output, find_failures, fit_output, n_answers_needed
+from neurecover.queries.deep.fits.polish import polish
+from neurecover.queries.deep.fits.spare import are_forgiven, drop_spare_units
+from neurecover.queries.deep.level import Level
+from neurecover.queries.deep.lines import draw_extreme_line
+from neurecover.queries.deep.units import Unit
+from neurecover.solve.deadline import Deadline
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """An output layer that fits most answers, or all if `exact`; `ends` of a line that may cross a missing unit.
+
+    `faint` is one more unit, with the network that has it and fits all answers.
+    """
+
+    output: Output | None = None
+    exact: bool = False
+    ends: tuple[np.ndarray, np.ndarray] | None = None
+    chases: int = 0
+    faint: tuple[Unit, DeepNetwork] | None = None
+
+
+def fit_on_top(level: Level, answers: Answers, rng: np.random.Generator, before: Fit, deadline: Deadline) -> Fit:
+    """Fit the output layer on top of this level; return it if it fits at least most answers."""
+    options, known, coarse = level.known.options, level.known, answers.box.coarse
+    if coarse and before.exact and before.output is not None:
+        return _chase(before.output, level, before.chases, rng)
+    few = n_answers_needed(known, level.n_units)
+    answers.ensure(options.fit_answers * few if coarse else few, known)
+    if coarse:
+        answers.ensure_sides(options.fit_sides, known, level.units)
+    output = fit_output(known, level.theta, answers.X, answers.Y, level.unseen, answers.exact)
+    if output is None:
+        return Fit()
+    per_weight = options.answers_per_weight if coarse else 1.0
+    answers.ensure(int(per_weight * output.network.n_parameters) // output.network.n_outputs + 100, known)
+    answers.ensure_extremes(options.extremes, known)
+    wrong, faint = find_failures(output.network, answers.X, answers.Y, answers.allowed), None
+    if output.always_on and (level.unseen.any() or (coarse and level.n_units)):
+        # A weight that is unseen, or off, looks like a unit that is always active.
+        polished, left = _polish_on_most(output.bare, answers, deadline)
+        if not left.any():
+            return Fit(Output(polished, output.residual, 0, np.zeros_like(output.rest), polished), True)
+    if wrong.any():
+        # Weights measured where they hardly matter leave small errors although no unit is missing.
+        polished, left = _polish_on_most(output.network, answers, deadline)
+        if coarse or not left.any():
+            output, wrong = replace(output, network=polished), left
+        if coarse and wrong.any() and not output.always_on and level.n_units:
+            faint = _find_faint(level, polished, answers, deadline)
+    if coarse and not wrong.any() and level.n_units and output.always_on:
+        network = drop_spare_units(output.network, answers, deadline)
+        output = replace(output, network=network, always_on=network.n_hidden[-1] - level.n_units)
+    if np.count_nonzero(wrong) > options.most_wrong * len(wrong):
+        return Fit(faint=faint)
+    if wrong.any():
+        ends = answers.X[rng.choice(np.flatnonzero(~wrong))], answers.X[rng.choice(np.flatnonzero(wrong))]
+        return Fit(output, ends=ends, faint=faint)
+    return _chase(output, level, before.chases, rng)
+
+
+def _chase(output: Output, level: Level, chases: int, rng: np.random.Generator) -> Fit:
+    """Return the exact fit, with a line to where its always-active units would change, if there are any."""
+    if not output.always_on or chases >= level.known.options.chases:
+        return Fit(output, True)
+    slope = output.rest[:, int(np.abs(output.rest).sum(axis=0).argmax())]
+    return Fit(output, True, draw_extreme_line(level.known, slope if chases % 2 else -slope, rng), chases + 1)
+
+
+def _polish(network: DeepNetwork, answers: Answers, deadline: Deadline) -> DeepNetwork:
+    """Return the network fitted to all answers."""
+    box = answers.box
+    return polish(network, answers.X, answers.Y, box.options.deep, deadline, answers.sizes, box.coarse).network
+
+
+def _polish_on_most(network: DeepNetwork, answers: Answers, deadline: Deadline) -> tuple[DeepNetwork, np.ndarray]:
+    """Return the network fitted to most answers, and which it does not reproduce; a few of them are forgiven.
+
+    Least absolute residuals, by weights 1/|r| down to what is usual.
+    """
+    options, X, Y = answers.box.options.deep, answers.X, answers.Y
+    if not answers.box.coarse:
+        network = _polish(network, answers, deadline)
+        return network, find_failures(network, X, Y, answers.allowed)
+    noise, allowed = answers.noise, answers.allowed
+    best, wrong = network, np.ones(len(X), dtype=bool)
+    for number in range(options.most_rounds):
+        off = np.abs(network(X) - Y).max(axis=1) / noise
+        usual = max(1.0, float(np.quantile(off, 0.4)))
+        sizes = noise * np.sqrt(np.maximum(off, usual) / usual)
+        network = polish(network, X, Y, options, deadline, sizes, True, steps=options.most_steps).network
+        now = find_failures(network, X, Y, allowed)
+        if np.count_nonzero(now) < np.count_nonzero(wrong):
+            best, wrong = network, now
+        elif number > 3:
+            break
+        if not wrong.any() or deadline.passed:
+            break
+    return best, np.zeros(len(wrong), dtype=bool) if are_forgiven(best, answers, wrong) else wrong
+
+
+def _find_faint(
+    level: Level, network: DeepNetwork, answers: Answers, deadline: Deadline
+) -> tuple[Unit, DeepNetwork] | None:
+    """Return one more unit with which all answers are reproduced, and the network with it; None if there is none."""
+    options = answers.box.options.deep
+    off = np.abs(network(answers.X) - answers.Y).max(axis=1) / answers.noise
+    if np.median(off) > options.faint_within:
+        return None
+    for part in options.faint_parts:
+        found = find_faint_unit(network, answers, part, options)
+        if found is None:
+            continue
+        unit, larger = found
+        larger = _polish(larger, answers, deadline)
+        wrong = find_failures(larger, answers.X, answers.Y, answers.allowed)
+        if are_forgiven(larger, answers, wrong):
+            return unit, larger
+    return None

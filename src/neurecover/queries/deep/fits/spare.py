@@ -1,0 +1,80 @@
+"""Units of the last hidden layer that are active at every answer, and that the answers do not call for.
+
+An affine part of the output layer is written as always-active units. Each is left out in turn, or all are replaced by
+one, the others fitted anew: if every answer is still reproduced, the network without it is kept. A unit that is
+inactive at every answer is never left out: no answer says anything about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from neurecover.models import DeepNetwork
+from neurecover.queries.deep.fits.answers import Answers
+from neurecover.queries.deep.fits.output import find_failures
+from neurecover.queries.deep.fits.polish import polish
+from neurecover.solve.deadline import Deadline
+
+
+def _always(network: DeepNetwork, X: np.ndarray) -> np.ndarray:
+    """Return which units (k,) of the last hidden layer are active at every point."""
+    return np.asarray((network.hidden(X)[-1] > 0.0).all(axis=0))
+
+
+def are_forgiven(network: DeepNetwork, answers: Answers, wrong: np.ndarray) -> bool:
+    """Return whether the answers `wrong` (n,) are few, and off by no more than those beside kinks."""
+    options = answers.box.options.deep
+    if np.count_nonzero(wrong) > options.forgiven * len(wrong):
+        return False
+    off = np.abs(network(answers.X[wrong]) - answers.Y[wrong]).max(axis=1) / answers.noise[wrong]
+    return float(off.max(initial=0.0)) < options.forgiven_most
+
+
+def drop_spare_units(network: DeepNetwork, answers: Answers, deadline: Deadline) -> DeepNetwork:
+    """Return the network without the always-active units that the answers do not call for."""
+    options, X, Y = answers.box.options.deep, answers.X, answers.Y
+    for _ in range(options.spare_rounds):
+        for trial in _candidates(network, X, options.spare_rank):
+            if deadline.passed:
+                return network
+            fitted = polish(trial, X, Y, options, deadline, answers.noise, True, steps=options.spare_steps).network
+            if are_forgiven(fitted, answers, find_failures(fitted, X, Y, answers.allowed)):
+                network = fitted
+                break
+        else:
+            return network
+    return network
+
+
+def _candidates(network: DeepNetwork, X: np.ndarray, rounding: float) -> Iterator[DeepNetwork]:
+    """Yield the network without its always-active units, with fewer for all of them, and without each, faintest first.
+
+    `rounding` is the relative size of what counts as none.
+    """
+    *below, (W, b), (A, c) = network.layers
+    always = np.flatnonzero(_always(network, X))
+    if not len(always) or len(b) == 1:
+        return
+    hidden = network.hidden(X)
+    others = np.setdiff1d(np.arange(len(b)), always)
+    if len(always) > 1:
+        if len(others):
+            yield DeepNetwork([*below, (W[others], b[others]), (A[:, others], c)])
+        # Together they add M h + m, which as many units as the rank of M can do.
+        U, s, Vt = np.linalg.svd(A[:, always] @ W[always], full_matrices=False)
+        rank = int(np.count_nonzero(s > rounding * s[0]))
+        if rank < len(always):
+            V, values = Vt[:rank], (hidden[-2] if network.depth > 1 else X) @ Vt[:rank].T
+            sign = np.where(values.mean(axis=0) > 0.0, 1.0, -1.0)
+            # Biases that keep the units active at every answer, taken off again above.
+            lift = np.maximum(0.0, 0.05 * np.ptp(values, axis=0) - (sign * values).min(axis=0))
+            columns = U[:, :rank] * (s[:rank] * sign)
+            top = (np.vstack([W[others], sign[:, None] * V]), np.append(b[others], lift))
+            out = (np.hstack([A[:, others], columns]), c + A[:, always] @ b[always] - columns @ lift)
+            yield DeepNetwork([*below, top, out])
+    size = np.abs(A).max(axis=0) * hidden[-1].std(axis=0)
+    for j in always[np.argsort(size[always])]:
+        rest = np.delete(np.arange(len(b)), j)
+        yield DeepNetwork([*below, (W[rest], b[rest]), (A[:, rest], c)])
