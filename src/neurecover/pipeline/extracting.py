@@ -292,6 +292,7 @@ def _certify(
         found.unreached,
         weighted,
         None if weighted is None else (box.inputs(noisy), box(noisy)),
+        found.signs_proved,
     )
     return network, certify_queried(network, evidence, holdout, n_hidden)
 
