@@ -144,7 +144,7 @@ def _reach(query: Callable[[np.ndarray], np.ndarray], read: Probabilities, d: in
     reach = options.inside * float(low.min())
     if reach == 0.0:
         raise UnsolvableError(
-            "The probabilities are 0 and 1 to all their digits around the inputs: query where the classes are in "
-            "doubt, with like=X."
+            "The probabilities are 0 and 1, or clipped, around the inputs: query where the classes are in doubt, with "
+            "like=X. If they were calibrated by isotonic regression, query the model before that."
         )
     return reach

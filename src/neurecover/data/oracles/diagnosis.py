@@ -16,10 +16,11 @@ _FAR = (1e3, 1e6)  # times the spread of the inputs: two distances at which clip
 
 def diagnose_labels(source: Source) -> str | None:
     """Return a sentence if the outputs are labels or probabilities, not what a network computes, else None."""
-    return _classes(next(source.blocks(_ROWS))[1])
+    return describe_classes(next(source.blocks(_ROWS))[1])
 
 
-def _classes(Y: np.ndarray) -> str | None:
+def describe_classes(Y: np.ndarray) -> str | None:
+    """Return a sentence if the outputs (n, p) are labels or probabilities, else None."""
     if len(Y) < _FEWEST:
         return None
     values = np.unique(Y)
@@ -64,7 +65,7 @@ def diagnose_oracle(oracle: Oracle, homogeneous: bool = True) -> str | None:
     near = _answers(oracle, a, 0.5 * (a + b), b)
     if near is None:
         return "The model refuses queries between those that it has answered."
-    told = _classes(near.reshape(-1, near.shape[2])) or _between(near.reshape(-1, near.shape[2]))
+    told = describe_classes(near.reshape(-1, near.shape[2])) or _between(near.reshape(-1, near.shape[2]))
     if told is not None:
         return told
     level = _STRAIGHT * float(np.abs(near).max())
