@@ -83,6 +83,12 @@ def extract(
         tell = Teller(box, oracle, run)
         with listening(tell.pulse):
             network, certificate = _search(box, oracle, read, widths, depth, accuracy, act, n_hidden, run, tell)
+            for _ in range(box.options.classifier.nearer):
+                nearer = None if certificate.verdict in ("exact", "statistical") else read.nearer()
+                if nearer is None:
+                    break
+                read, box.limits = nearer, nearer.limits
+                network, certificate = _search(box, oracle, read, widths, depth, accuracy, act, n_hidden, run, tell)
         told = read.check()
         if told is not None:
             certificate = replace(certificate, checks=(*certificate.checks, told))

@@ -26,6 +26,7 @@ class ClassifierOptions:
     halvings: int = 10  # of the distance to each
     farthest: float = 1e4  # distance at which that begins
     inside: float = 0.9  # of the smallest distance: other corners are a little nearer
+    nearer: int = 4  # times that the range is halved if a query met probabilities that show no logits
 
 
 @dataclass(frozen=True)
