@@ -101,7 +101,7 @@ def read_classifier(
         if read.clipped(Y):
             # Where probabilities end, their logits have kinks that no unit has.
             beyond.append(reach)
-            raise RefusedError("Probabilities are 0 or 1 to all their digits within the range: query nearer, with like=X.")
+            raise RefusedError("Probabilities are 0 or 1 to all digits within the range: query nearer, with like=X.")
         return read.logits(Y)
 
     return Classifier(ask, read, within, asked, reach, beyond=beyond)
