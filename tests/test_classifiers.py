@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.special import expit, softmax
-from sklearn.datasets import load_breast_cancer, load_iris
+from sklearn.datasets import load_breast_cancer, load_iris, load_wine
 from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -39,6 +39,15 @@ def test_a_scikit_learn_classifier_behind_a_scaler(load: Callable[..., tuple[np.
         assert found.certificate.verdict == "exact", found.summary()
         assert nr.compare(found.network, nr.Network.from_sklearn(model)).weight_error < 1e-8
         assert any(check.name == "probabilities" and "logits" in check.sentence for check in found.certificate.checks)
+
+
+def test_where_probabilities_end_is_no_unit() -> None:
+    # A corner of the range beyond the smallest number, where the logarithm was cut off, looked like a ninth unit.
+    model = make_pipeline(StandardScaler(), MLPClassifier((8,), max_iter=400, random_state=70003))
+    model.fit(*load_wine(return_X_y=True))
+    found = nr.extract(nr.oracle(model), random_state=70003)
+    assert int(np.sum(found.network.n_hidden)) == 8
+    assert found.certificate.verdict == "exact", found.summary()
 
 
 @pytest.mark.parametrize("kind", ["softmax", "log_softmax", "sigmoid"])

@@ -49,6 +49,33 @@ def test_one_hidden_layer_from_fewer_questions_than_samples_would_take(dims: tup
         assert box.queries - 2 == found.n_queries  # the oracle itself asked twice to learn the number of outputs
 
 
+def normal(d: int, k: int, seed: int) -> nr.Network:
+    rng = np.random.default_rng(seed)
+    parts = rng.standard_normal((k, d)), rng.standard_normal(k), rng.standard_normal((1, k)), rng.standard_normal(1)
+    return nr.Network(*parts)
+
+
+def test_many_more_units_than_inputs_with_signs_proved_unique() -> None:
+    truth = normal(10, 50, 7)
+    found = nr.extract(nr.oracle(truth, 10), random_state=7)
+    assert found.certificate.verdict == "exact", found.summary()
+    assert nr.compare(found.network, truth).weight_error < 1e-8
+    assert found.n_queries is not None
+    assert found.n_queries <= 40 * 50
+
+
+def test_where_signs_stay_open_the_function_is_returned_with_an_affine_term() -> None:
+    # Three equations of about 45 bits do not tell the signs of 60 units.
+    truth = normal(2, 60, 3)
+    found = nr.extract(nr.oracle(truth, 2), depth=1, random_state=0)
+    assert found.certificate.verdict == "approximate", found.summary()
+    assert found.network.n_hidden == 60
+    assert found.network.C is not None
+    assert any("No signs of the 60 units were found" in reason for reason in found.certificate.reasons)
+    X = np.random.default_rng(0).standard_normal((100, 2))
+    assert np.abs(found.network(X) - truth(X)).max() < 1e-8 * np.abs(truth(X)).max()
+
+
 def test_more_accuracy_takes_more_questions() -> None:
     truth = shallow((210, 12, 1), 0)
     usual, fine = (nr.extract(nr.oracle(truth, 210), accuracy=wish, random_state=0) for wish in (1e-9, 1e-13))

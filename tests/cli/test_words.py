@@ -54,7 +54,7 @@ def test_a_column_of_text_is_named() -> None:
 
 def test_three_values_are_no_labels() -> None:
     """A count is an output like any other."""
-    assert looks._classes(np.repeat([[0.0], [1.0], [2.0]], 20, axis=0)) is None
+    assert looks.describe_classes(np.repeat([[0.0], [1.0], [2.0]], 20, axis=0)) is None
 
 
 @pytest.mark.parametrize(("name", "mark"), [("a.csv", ";"), ("a.csv", "\t"), ("a.tsv", "\t"), ("a.csv", ",")])

@@ -106,7 +106,8 @@ def test_pairs_that_do_not_bend_are_never_claimed() -> None:
         A = np.hstack([plain.A, [[1.0, -1.0]]])
         truth = nr.Network(np.vstack([plain.W, v, -v]), np.append(plain.b, [0.2, -0.2]), A, plain.c)
         found = nr.extract(nr.oracle(truth, 6), random_state=seed, depth=1)
-        assert found.certificate.verdict == "failed"
-        assert "affine part" in found.certificate.reasons[0]
+        assert found.certificate.verdict == "approximate"
+        assert any("affine part" in reason for reason in found.certificate.reasons)
+        assert found.network.C is not None
     one = nr.Network([[1.0], [-1.0], [2.0]], [0.3, -0.3, -1.0], [[1.0, 2.0, 0.5]])
     assert nr.extract(nr.oracle(one, 1), random_state=0).certificate.verdict in ("approximate", "failed")

@@ -15,7 +15,6 @@ from neurecover.queries.lines.scan import scan_line
 from neurecover.queries.shallow.centres import Centres, choose_clear_steps
 from neurecover.queries.shallow.design import add_regions, expected_errors
 from neurecover.queries.shallow.joint import measure_offsets, measure_output_weights, refine_jointly
-from neurecover.queries.shallow.lattice import reduce_lattice, subset_by_lattice
 from neurecover.queries.shallow.line_units import find_units_on_line, match_kinks
 from neurecover.queries.shallow.options import ShallowOptions
 from neurecover.queries.shallow.planes import Planes, orient, slopes_of
@@ -43,7 +42,7 @@ def test_signs_are_solved_for(activation: str, d: int, k: int, p: int):
     planes = planes_of(network, rng.random(k) < 0.5)
     X = rng.standard_normal((50, d))
     np.testing.assert_allclose(planes(X), network(X), atol=1e-12)
-    found = orient(planes, get(activation), 1e-8, ShallowOptions())
+    found = orient(planes, get(activation), 1e-8).network
     np.testing.assert_allclose(found(X), network(X), atol=1e-12)
     assert compare(found, network).weight_error < 1e-12
 
@@ -52,31 +51,9 @@ def test_an_affine_part_that_is_no_units_is_refused():
     planes = planes_of(a_network(2, 12, 9), np.zeros(9, dtype=bool))
     odd = Planes(planes.W, planes.b, planes.J, planes.L + 0.1, planes.c, planes.error)
     with pytest.raises(UnsolvableError, match="affine part"):
-        orient(odd, get("relu"), 1e-6, ShallowOptions())
+        orient(odd, get("relu"), 1e-6)
     with pytest.raises(ValueError, match="two linear pieces"):
         slopes_of(get("square"))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_the_lattice_finds_a_subset_sum(seed: int):
-    rng = np.random.default_rng(seed)
-    columns = rng.standard_normal((6, 30))
-    bits = rng.random(30) < 0.5
-    target = columns @ bits + 1e-11 * rng.standard_normal(6)
-    np.testing.assert_array_equal(subset_by_lattice(columns, target, 1e-11, ShallowOptions()), bits)
-
-
-def test_reduction_keeps_the_lattice_and_shortens_it():
-    rng = np.random.default_rng(0)
-    basis = rng.integers(-1000, 1000, (8, 8)).astype(float)
-    reduced = reduce_lattice(basis, ShallowOptions())
-    change = np.linalg.solve(basis, reduced)
-    # The new basis is the old one times an integer matrix of determinant ±1.
-    np.testing.assert_allclose(change, np.rint(change), atol=1e-6)
-    assert abs(abs(np.linalg.det(change)) - 1.0) < 1e-6
-    assert np.linalg.norm(reduced, axis=0).max() < np.linalg.norm(basis, axis=0).max()
-    # The first vector is at most 2^{(n−1)/2·½} det^{1/n} long [LLL 1982, (1.9)], with δ = 3/4.
-    assert np.linalg.norm(reduced[:, 0]) <= 2 ** (7 / 4) * abs(np.linalg.det(basis)) ** (1 / 8)
 
 
 @pytest.mark.parametrize(("d", "k"), [(20, 12), (6, 14)])

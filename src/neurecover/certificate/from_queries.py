@@ -63,7 +63,8 @@ class Asked:
     residual is the largest on fresh queries, relative to the answers, and at_rounding says whether rounding explains
     it. largest_error is that expected of a hidden unit's weight; resolution the relative rounding of an answer.
     unreached has a sentence for what could not be seen. For coarse answers `weighted` is the fit with error bars, and
-    `fresh` are queries (n, d) and answers (n, p) for the tests of noise.
+    `fresh` are queries (n, d) and answers (n, p) for the tests of noise. `signs_proved` says that a complete search
+    found no other signs of the units.
     """
 
     n_queries: int
@@ -74,6 +75,7 @@ class Asked:
     unreached: tuple[str, ...]
     weighted: WeightedFit | None = None
     fresh: tuple[np.ndarray, np.ndarray] | None = None
+    signs_proved: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,6 +154,8 @@ class QueriedCase:
     def sign_choices(self) -> SignChoices:
         """[ATV21, eq. 5], layer by layer; with error bars, against these."""
         fit = self.asked.weighted
+        if self.asked.signs_proved:
+            return SignChoices(1, 0.0, True, self.n_units)
         if fit is not None:
             return SignChoices.of(rivals_of_layers(fit.network, fit.variances, fit.covariance, self.options))
         count, complete, widest = 1, True, 0

@@ -7,8 +7,9 @@ every unit only up to the sign of (w, b). The function has no affine part of its
 
 k unknown bits and p·d equations. The constant c follows and gives no equation, because c is a parameter of the
 network too. If the matrices A_j w_jᵀ are linearly independent one least-squares solution gives the bits. If not, as
-for one output and k > d, the bits that the equations leave free are enumerated (up to 2^16 of them), or the
-two halves of the subset sum meet in the middle (up to k = 40).
+for one output and k > d, the bits that the equations leave free are enumerated (up to 2^16 of them), the two halves of
+the subset sum meet in the middle (up to k = 40), or the solutions are listed in a reduced lattice (`subset_lattice`),
+as far as the equations have many more digits than there are bits.
 
 A unit that is on for every sample is in the affine part as a whole, and L − m Σ_j s_j A_j w_jᵀ = A_u w_uᵀ is of
 rank one. All s are tried where they are few. Else it is found with s in turns: the nearest matrix of
@@ -21,6 +22,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import qr
+
+from neurecover.models.subset_lattice import lattice_subsets
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,9 @@ def find_subsets(
         flips = _enumerate_free(columns, target, pivots[:rank], pivots[rank:])
     else:
         met = _meet_in_the_middle(columns, target, tolerance * scale) if k <= DEFAULTS.meet else None
-        flips, complete = (_rounded(columns, target), False) if met is None else (met, True)
+        met = lattice_subsets(columns, target, tolerance * scale) if met is None else met
+        complete = met is not None
+        flips = _rounded(columns, target) if met is None or not len(met) else met.astype(float)
     misfit = np.linalg.norm(flips @ columns.T - target, axis=1) / scale
     order = np.argsort(misfit, kind="stable")
     keep = order[: max(1, min(max_solutions, np.count_nonzero(misfit <= tolerance)))]

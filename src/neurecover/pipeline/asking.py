@@ -12,6 +12,7 @@ from neurecover.pipeline.classifying import Classifier, read_classifier
 from neurecover.pipeline.running import Run
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.limits import EVERYWHERE, Limits, choose_frame
+from neurecover.queries.diagnosis import diagnose_steps
 from neurecover.queries.options import QueryOptions
 
 
@@ -41,6 +42,27 @@ def make_box(oracle: Oracle, budget: int | None, options: QueryOptions) -> tuple
     if box.budget is not None and box.budget > 2 * options.certificate_queries:
         box.reserved = options.certificate_queries
     return box, read
+
+
+def find_steps(oracle: Oracle, box: Box) -> str | None:
+    """Return a sentence if the oracle's own answers, before logits are taken of them, are steps; None if not."""
+    limits = EVERYWHERE if oracle.bounds is None else box.limits
+    left = None if box.budget is None else box.budget - box.queries
+    if left is not None and left < 1:
+        return None
+    own = Box(
+        oracle.ask_as_it_is,
+        box.n_inputs,
+        budget=left,
+        frame=box.frame,
+        single=oracle.single,
+        limits=limits,
+        options=box.options,
+    )
+    try:
+        return diagnose_steps(own)
+    finally:
+        box.queries += own.queries
 
 
 def smaller(first: float | None, second: float | None) -> int | None:

@@ -7,7 +7,7 @@ digits, so queries stay in a cube around the data at whose corners they are not.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from neurecover.queries.options import ClassifierOptions
 class Classifier:
     """How the answers are read: as they come, or as `probabilities` within `limits`; `ask` gives their logits.
 
-    `failure` says why this could not be found out.
+    `failure` says why this could not be found out; `beyond` notes that a query met probabilities that show no logits.
     """
 
     ask: Callable[[np.ndarray], np.ndarray]
@@ -39,12 +39,21 @@ class Classifier:
     queries: int
     reach: float = np.inf
     failure: str | None = None
+    beyond: list[float] = field(default_factory=list)
 
     @property
     def rounding(self) -> Callable[[np.ndarray], np.ndarray] | None:
         """The rounding of logits, if the probabilities lie on a grid."""
         read = self.probabilities
         return None if read is None or not read.grid.any() else read.rounding
+
+    def nearer(self) -> Classifier | None:
+        """Return the same within half the range if a query went too far, None if none did or bounds were given."""
+        if not self.beyond or np.isinf(self.reach):
+            return None
+        self.beyond.clear()
+        limits = Limits(2.0 * self.limits.rows, self.limits.options)
+        return replace(self, limits=limits, reach=0.5 * self.reach)
 
     def check(self) -> Check | None:
         """Return a check that says what the outputs of the network are, None if they are those of the model."""
@@ -85,7 +94,17 @@ def read_classifier(
     except UnsolvableError as error:
         return Classifier(oracle.ask, None, limits, asked, failure=str(error))
     within = limits or Limits.cube(d, reach, limits.options)
-    return Classifier(lambda X: read.logits(oracle.ask_as_it_is(X)), read, within, asked, reach)
+    beyond: list[float] = []
+
+    def ask(X: np.ndarray) -> np.ndarray:
+        Y = oracle.ask_as_it_is(X)
+        if read.clipped(Y):
+            # Where probabilities end, their logits have kinks that no unit has.
+            beyond.append(reach)
+            raise RefusedError("Probabilities are 0 or 1 to all digits within the range: query nearer, with like=X.")
+        return read.logits(Y)
+
+    return Classifier(ask, read, within, asked, reach, beyond=beyond)
 
 
 def _recognise(
@@ -144,7 +163,7 @@ def _reach(query: Callable[[np.ndarray], np.ndarray], read: Probabilities, d: in
     reach = options.inside * float(low.min())
     if reach == 0.0:
         raise UnsolvableError(
-            "The probabilities are 0 and 1 to all their digits around the inputs: query where the classes are in "
-            "doubt, with like=X."
+            "The probabilities are 0 and 1, or clipped, around the inputs: query where the classes are in doubt, with "
+            "like=X. If they were calibrated by isotonic regression, query the model before that."
         )
     return reach

@@ -10,18 +10,19 @@ import numpy as np
 
 from neurecover import activations
 from neurecover.activations import Activation
-from neurecover.certificate import Certificate, certify_nothing
+from neurecover.certificate import Certificate, Check, certify_nothing
 from neurecover.certificate.from_queries import Asked, certify_queried
 from neurecover.data import Oracle, unwhiten
 from neurecover.data.oracles.calls import listening
 from neurecover.exceptions import OutOfTimeError, RefusedError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import DeepNetwork, Network
-from neurecover.pipeline.asking import Teller, make_box, resumable, smaller
+from neurecover.pipeline.asking import Teller, find_steps, make_box, resumable, smaller
 from neurecover.pipeline.classifying import Classifier
 from neurecover.pipeline.progress import Progress
 from neurecover.pipeline.running import Run, add_diagnosis, running
 from neurecover.queries.box.black_box import Box
+from neurecover.queries.diagnosis import diagnose_inputs
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.options import QueryOptions
 from neurecover.random import RandomStateLike
@@ -82,6 +83,12 @@ def extract(
         tell = Teller(box, oracle, run)
         with listening(tell.pulse):
             network, certificate = _search(box, oracle, read, widths, depth, accuracy, act, n_hidden, run, tell)
+            for _ in range(box.options.classifier.nearer):
+                nearer = None if certificate.verdict in ("exact", "statistical") else read.nearer()
+                if nearer is None:
+                    break
+                read, box.limits = nearer, nearer.limits
+                network, certificate = _search(box, oracle, read, widths, depth, accuracy, act, n_hidden, run, tell)
         told = read.check()
         if told is not None:
             certificate = replace(certificate, checks=(*certificate.checks, told))
@@ -106,9 +113,10 @@ def _search(
     p = oracle.n_outputs if read.probabilities is None else read.probabilities.n_logits
     constant = Network(np.zeros((0, box.n_inputs)), None, np.zeros((p, 0)), None, activation or _RELU)
     try:
-        if read.failure is not None:
-            raise UnsolvableError(read.failure)
         with time_limit(run.deadline.moment, run.deadline.watch):
+            stranger = find_steps(oracle, box) or read.failure
+            if stranger is not None:
+                return constant, _certify_constant(constant, stranger, box.queries)
             found = _to_input_units(_extract(box, widths, depth, accuracy, activation, run, tell), box)
         box.reserved = 0
         with run.overtime(box.options.late):
@@ -120,6 +128,10 @@ def _search(
     if read.probabilities is None and box.affordable >= box.options.diagnosis:
         with suppress(OutOfTimeError), run.overtime(box.options.late):
             certificate = add_diagnosis(certificate, oracle, network.activation)
+    if certificate.verdict not in ("exact", "statistical"):
+        with suppress(UnsolvableError), run.overtime(box.options.late):
+            checks = tuple(Check("box", False, None, None, text) for text in diagnose_inputs(box))
+            certificate = replace(certificate, checks=(*certificate.checks, *checks))
     return network, certificate
 
 
@@ -293,6 +305,7 @@ def _certify(
         found.unreached,
         weighted,
         None if weighted is None else (box.inputs(noisy), box(noisy)),
+        found.signs_proved,
     )
     return network, certify_queried(network, evidence, holdout, n_hidden)
 

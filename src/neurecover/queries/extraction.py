@@ -19,7 +19,7 @@ class Extraction:
     rounding, of the answers and of the weights computed from them, explains the residual. `errors` (k,) are the
     expected errors of the hidden rows, scaled to length one. `unreached` has one sentence for each kind of unit that
     the queries could not determine, `notes` has further remarks. `weighted` is the fit that gives error bars when
-    answers are coarse.
+    answers are coarse. `signs_proved` says that a complete search found no other signs of the units.
     """
 
     network: Network | DeepNetwork
@@ -31,3 +31,4 @@ class Extraction:
     unreached: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     weighted: Weighted | None = None
+    signs_proved: bool = False

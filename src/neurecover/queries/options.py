@@ -26,6 +26,26 @@ class ClassifierOptions:
     halvings: int = 10  # of the distance to each
     farthest: float = 1e4  # distance at which that begins
     inside: float = 0.9  # of the smallest distance: other corners are a little nearer
+    nearer: int = 4  # times that the range is halved if a query met probabilities that show no logits
+
+
+@dataclass(frozen=True)
+class DiagnosisOptions:
+    """How an oracle that is no network is told from one, within a few hundred queries."""
+
+    repeat: float = 1e-3  # relative difference of two answers to one query that no arithmetic explains
+    pairs: int = 4  # of neighbours: most of those of a piecewise constant model have the same answer
+    near: float = 1e-3  # distance of two neighbours
+    same: float = 0.7  # of the pairs that make a further look worth its queries
+    segments: int = 16  # along which jumps are looked for
+    points: int = 16  # on each
+    steps: int = 12  # halvings of an interval in which the answers change: a slope leaves 2^-12 of the change
+    jump: float = 0.02  # of the change that is left if it has a jump: eighty times what a slope leaves
+    jumps: float = 0.6  # of the segments that show one
+    moves: int = 6  # points at which every input is moved by itself
+    most_inputs: int = 150  # up to which that is done
+    order: float = 0.85  # rank correlation of an input's place and its effect, as of a window that is read in order
+    decay: float = 5.0  # effect of the last inputs over that of the first ones
 
 
 @dataclass(frozen=True)
@@ -38,6 +58,7 @@ class QueryOptions:
     deep: DeepOptions = field(default_factory=DeepOptions)
     saturating: SaturatingOptions = field(default_factory=SaturatingOptions)
     classifier: ClassifierOptions = field(default_factory=ClassifierOptions)
+    looks: DiagnosisOptions = field(default_factory=DiagnosisOptions)
     weighted_parameters: int = 3_000  # of a weighted fit, whose cost is n P²: beyond, it is left out
     held_out: int = 8  # queries of the certificate at each distance
     distances: tuple[float, ...] = (0.3, 1.0, 10.0)  # of them, in units of √d

@@ -27,10 +27,11 @@ OPTIONS = DiagnosisOptions()
 
 def diagnose_labels(source: Source) -> str | None:
     """Return a sentence if the outputs are labels or probabilities, not what a network computes, else None."""
-    return _classes(next(source.blocks(OPTIONS.rows))[1])
+    return describe_classes(next(source.blocks(OPTIONS.rows))[1])
 
 
-def _classes(Y: np.ndarray) -> str | None:
+def describe_classes(Y: np.ndarray) -> str | None:
+    """Return a sentence if the outputs (n, p) are labels or probabilities, else None."""
     if len(Y) < OPTIONS.fewest:
         return None
     values = np.unique(Y)
@@ -75,7 +76,7 @@ def diagnose_oracle(oracle: Oracle, homogeneous: bool = True) -> str | None:
     near = _answers(oracle, a, 0.5 * (a + b), b)
     if near is None:
         return "The model refuses queries between those that it has answered."
-    told = _classes(near.reshape(-1, near.shape[2])) or _between(near.reshape(-1, near.shape[2]))
+    told = describe_classes(near.reshape(-1, near.shape[2])) or _between(near.reshape(-1, near.shape[2]))
     if told is not None:
         return told
     level = OPTIONS.straight * float(np.abs(near).max())

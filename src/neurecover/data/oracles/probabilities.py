@@ -68,6 +68,10 @@ class Probabilities:
         """Return which answers (n,) show all logits."""
         return np.asarray(np.all(self.classes(Y) > self.least, axis=1))
 
+    def clipped(self, Y: np.ndarray) -> bool:
+        """Return whether some probability is so small that it says nothing about its logit."""
+        return bool(np.any(self.classes(Y) < np.where(self.grid > 0.0, self.grid, self.least)))
+
 
 def are_probabilities(Y: np.ndarray) -> bool:
     """Return whether the answers (n, p) of several columns add up to one, or their exponentials do."""

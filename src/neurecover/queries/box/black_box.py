@@ -50,7 +50,7 @@ class Box:
         self.options = options or QueryOptions()
         self.budget, self.reserved = budget, 0  # reserved are queries kept back for what comes after the search
         self.whitening = None if frame is None else frame.whitening
-        self._frame, self._single = frame, single
+        self.frame, self._single = frame, single
         self.queries = 0
         self._ask, self._affordable, self.rounding = ask, affordable, rounding
         self._batch = batch
@@ -69,7 +69,7 @@ class Box:
 
     def inputs(self, Z: np.ndarray) -> np.ndarray:
         """Return the inputs x (n, d) that are sent for the queries Z."""
-        X = Z if self._frame is None else self._frame.inputs(Z)
+        X = Z if self.frame is None else self.frame.inputs(Z)
         return X.astype(np.float32).astype(float) if self._single else X
 
     def round_queries(self, Z: np.ndarray) -> np.ndarray:
@@ -163,7 +163,7 @@ class Box:
             self._resolution = self._measure_once()
             if self._resolution.single and not self._single:
                 self._single = True
-                if self._frame is not None:
+                if self.frame is not None:
                     # Far from zero, rounded inputs cost more digits than rounded answers: measure again with both.
                     self._resolution = self._measure_once()
         return self._resolution

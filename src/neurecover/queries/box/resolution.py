@@ -21,6 +21,11 @@ PLACES = np.array([0.0, 0.71, 1.87, 3.14, 3.9, 5.0])
 # The rounding of one number in double, single and half precision.
 DOUBLE, SINGLE, HALF = 2.0**-52, 2.0**-24, 2.0**-11
 
+DIFFERENT = (
+    "The oracle gives different answers to the same query. If dropout was left on, put the model in its mode for "
+    "inference. A network behind noise is found from samples: neurecover.recover(oracle, n_samples=2000)."
+)
+
 Query = Callable[[np.ndarray], np.ndarray]
 
 
@@ -92,10 +97,7 @@ def _check_repeatable(query: Query, X: np.ndarray, Y: np.ndarray, repeat: float)
     apart = np.abs(again - Y).max(axis=1) > repeat * max(float(np.abs(Y).max()), 1e-300)
     # Threads may sum a few answers in another order, but not most of them.
     if np.count_nonzero(apart) > len(X) // 2:
-        raise UnsolvableError(
-            "The oracle gives different answers to the same query. A network behind noise is found "
-            "from samples: neurecover.recover(oracle, n_samples=2000)."
-        )
+        raise UnsolvableError(DIFFERENT)
 
 
 def _varies(Y: np.ndarray) -> np.ndarray:

@@ -25,15 +25,17 @@ from neurecover.queries.shallow.joint import CORRECTIONS, measure_output_weights
 from neurecover.queries.shallow.planes import Planes, slopes_of
 
 
-def refine_affine(box: Box, planes: Planes, regions: Regions, accuracy: float, rng: np.random.Generator) -> Planes:
-    """Fit the hyperplanes and their affine part to the gradients of many regions; return them with their errors."""
+def refine_affine(
+    box: Box, planes: Planes, regions: Regions, accuracy: float, rng: np.random.Generator
+) -> tuple[Planes, Regions]:
+    """Fit the hyperplanes and their affine part to the gradients of many regions; return both, with their errors."""
     options = box.options.shallow
     if box.n_outputs > 1:
         planes = _fit(_measure_jumps(box, planes, rng), regions)
         planes = _measure_jumps(box, planes, rng)
     most = int(np.ceil(options.regions * len(planes) / box.n_outputs)) + options.affine_regions
     regions = add_regions(box, _bending_part(planes), regions, accuracy, most, rng=rng)
-    return _fit(planes, regions)
+    return _fit(planes, regions), regions
 
 
 def _bending_part(planes: Planes) -> Network:

@@ -91,7 +91,7 @@ def extract_coarse(
         fitted, left = _fit_pruned(box, source, confirmed, deadline)
         tell("fit", left)
         if is_rounding(box, left):
-            network = orient(fitted, activation, 1e-2, options)
+            network = orient(fitted, activation, 1e-2).network
             return _finish(box, source, network, fitted.error, rng, deadline)
     if farther > 1.0:
         raise UnsolvableError(_UNFIT)  # the samples would be the same

@@ -29,7 +29,15 @@ from neurecover.queries.shallow.coarse import extract_coarse
 from neurecover.queries.shallow.design import add_regions, expected_errors
 from neurecover.queries.shallow.joint import measure_offsets, measure_output_weights, refine_jointly
 from neurecover.queries.shallow.opposite_units import resolve_opposite_units
-from neurecover.queries.shallow.planes import AffinePartError, Planes, orient, slopes_of
+from neurecover.queries.shallow.planes import (
+    AffinePartError,
+    Planes,
+    affine_error,
+    has_many_units,
+    orient,
+    slopes_of,
+    with_affine_term,
+)
 from neurecover.queries.shallow.search import SeveralLayersError, add_affine_part, expected_misfit, find_units
 from neurecover.queries.weighted import Weighted
 from neurecover.solve import Deadline
@@ -53,13 +61,14 @@ class _Target:
 class _Candidate:
     """A network, the expected errors (k,) of its rows of length one, and what the queries could not show.
 
-    `weighted` is the weighted fit to coarse answers.
+    `weighted` is the weighted fit to coarse answers; `signs_proved` says that no other signs of the units are possible.
     """
 
     network: Network
     errors: np.ndarray
     weighted: Weighted | None = None
     unreached: tuple[str, ...] = ()
+    signs_proved: bool = False
 
     def expected_residual(self, box: Box) -> float:
         """Return what the errors δw_j add to an answer, |A_j| ‖δw_j‖ ‖x‖ each, relative to the size of the terms."""
@@ -98,6 +107,7 @@ def extract_shallow(
             "samples: neurecover.recover(oracle, n_samples=2000)."
         )
     best: Extraction | None = None
+    straight: _Candidate | None = None
     reason = "Time ran out before a network was found: give a larger time_budget."
     search = _search_coarse if box.coarse else _search_fine
     for farther in options.farther:
@@ -113,6 +123,8 @@ def extract_shallow(
             break
         except UnsolvableError as error:
             reason = str(error)
+            if isinstance(error, AffinePartError) and isinstance(error.candidate, _Candidate):
+                straight = error.candidate
             continue
         extraction = _check(box, found, n_hidden, rng)
         tell("residual", extraction.residual)
@@ -120,6 +132,10 @@ def extract_shallow(
             best = extraction
         if extraction.exact:
             break
+    if best is None and straight is not None:
+        best = _check(box, straight, n_hidden, rng)
+        if not best.exact:
+            raise UnsolvableError(reason)
     if best is None:
         raise UnsolvableError(reason)
     return best if best.exact else _add_warning(best)
@@ -141,10 +157,20 @@ def _search_fine(box: Box, target: _Target, rng: np.random.Generator, deadline: 
     if not len(regions):
         raise UnsolvableError("The oracle has no kinks along a line, so no hidden unit is visible.")
     planes = add_affine_part(known, regions)
+    tolerance = expected_misfit(planes)
+    if has_many_units(planes):
+        # The signs are bits that all digits of a few equations tell.
+        planes, regions = refine_affine(box, planes, regions, _wanted(box, target, planes), rng)
+        tolerance = max(options.many_errors * affine_error(planes), options.many_finest)
     try:
-        network = orient(planes, target.activation, expected_misfit(planes), options)
+        oriented = orient(planes, target.activation, tolerance)
     except AffinePartError as error:
+        error.candidate = _Candidate(with_affine_term(planes, target.activation), planes.error, None, (str(error),))
         return _explain_affine_part(box, planes, regions, target, error, rng)
+    network = oriented.network
+    if has_many_units(planes):
+        network = refine_jointly(network, regions)
+        return _Candidate(network, expected_errors(network, regions), signs_proved=oriented.unique)
     if box.n_outputs > 1:
         network = refine_jointly(measure_output_weights(box, network, rng), regions)
         network = measure_output_weights(box, network, rng)
@@ -154,6 +180,11 @@ def _search_fine(box: Box, target: _Target, rng: np.random.Generator, deadline: 
     if box.n_inputs >= options.many_inputs:
         network = measure_offsets(box, network, rng)
     return _Candidate(network, expected_errors(network, regions))
+
+
+def _wanted(box: Box, target: _Target, planes: Planes) -> float:
+    """Return the wanted error of a row of the network of these hyperplanes."""
+    return _target_accuracy(box, target, len(planes) * (box.n_inputs + 1 + box.n_outputs))
 
 
 def _target_accuracy(box: Box, target: _Target, n_parameters: int) -> float:
@@ -169,8 +200,7 @@ def _explain_affine_part(
     options = box.options.shallow
     if resolve_opposite_units(planes, target.activation, expected_misfit(planes), options) is None and not box.limits:
         raise error
-    n_parameters = len(planes) * (box.n_inputs + 1 + box.n_outputs)
-    planes = refine_affine(box, planes, regions, _target_accuracy(box, target, n_parameters), rng)
+    planes = refine_affine(box, planes, regions, _wanted(box, target, planes), rng)[0]
     opposite = resolve_opposite_units(
         planes, target.activation, max(options.refined, options.refined_errors * float(planes.error.max())), options
     )
@@ -217,7 +247,16 @@ def _check(box: Box, found: _Candidate, n_hidden: int | None, rng: np.random.Gen
     expected = min(found.expected_residual(box), max(options.uncertain, options.uncertain_coarse * box.resolution))
     exact = residual < options.residual * (box.resolution + expected)
     return Extraction(
-        network, box.queries, residual, box.resolution, exact, found.errors, unreached, notes, found.weighted
+        network,
+        box.queries,
+        residual,
+        box.resolution,
+        exact,
+        found.errors,
+        unreached,
+        notes,
+        found.weighted,
+        found.signs_proved,
     )
 
 

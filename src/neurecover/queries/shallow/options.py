@@ -53,14 +53,13 @@ class ShallowOptions:
     negligible: float = 1e-9  # of the jumps: an affine part that is rounding
     refined: float = 1e-9  # misfit of hyperplanes that were fitted together
     refined_errors: float = 30.0  # the same in units of their largest error
+    many_errors: float = 1.5  # misfit of many units, in units of the one expected, which counts rounding twice
+    many_finest: float = 1e-14  # the least misfit: rounding of sums over the units
     pair_independent: float = 1e-3  # smallest over largest singular value of rows that determine pairs
     pairs: int = 2  # opposite pairs tried if rows are dependent
     pair_choices: int = 500  # sets of them: each is a search for signs
     pair_planes: int = 16  # hyperplanes beyond which none is tried: a deeper network shows many
     spare_bits: int = 20  # of the equations beyond the unknowns: a million to one against chance
-    lattice_bits: int = 30  # of an entry; fewer if the equations are less accurate
-    lattice_delta: float = 0.99  # of Lovász' condition: nearly the strongest reduction
-    lattice_swaps: int = 200_000  # after which a reduction is given up
 
     # Coarse answers.
     coarse_lines: int = 12  # in all

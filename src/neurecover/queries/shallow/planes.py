@@ -24,12 +24,12 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network
 from neurecover.models.signs import DEFAULTS as SIGNS
 from neurecover.models.signs import find_flips
-from neurecover.queries.shallow.lattice import subset_by_lattice
-from neurecover.queries.shallow.options import ShallowOptions
 
 
 class AffinePartError(UnsolvableError):
-    """No signs of the units explain the affine part."""
+    """No signs of the units explain the affine part; `candidate` is the network that has one beside its units."""
+
+    candidate: object = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +87,15 @@ def slopes_of(activation: Activation) -> tuple[float, float]:
     return alpha, kappa
 
 
-def orient(planes: Planes, activation: Activation, tolerance: float, options: ShallowOptions) -> Network:
+@dataclass(frozen=True, eq=False)
+class Oriented:
+    """A network without an affine part; `unique` says that all signs were searched and no others leave none."""
+
+    network: Network
+    unique: bool
+
+
+def orient(planes: Planes, activation: Activation, tolerance: float) -> Oriented:
     """Return the network of these hyperplanes, with signs of the units for which no affine part remains.
 
     `tolerance` is the relative misfit ‖L − Σ …‖ up to which an assignment of signs is accepted.
@@ -97,30 +105,41 @@ def orient(planes: Planes, activation: Activation, tolerance: float, options: Sh
     excess = alpha * (A @ planes.W) - planes.L
     size = max(float(np.linalg.norm(A, axis=0).sum()), float(np.linalg.norm(planes.L)), 1e-300)
     if m == 0.0:
-        flips = np.zeros(len(planes), dtype=bool)
+        flips, unique = np.zeros(len(planes), dtype=bool), False
         misfit = float(np.linalg.norm(excess)) / size
     else:
-        flips = _find_flips(A, planes.W, excess, m, tolerance, float(planes.error.max(initial=0.0)), options)
+        search = find_flips(A, planes.W, excess, m, tolerance)
+        flips, unique = search.flips[0], search.complete and len(search.flips) == 1
         misfit = float(np.linalg.norm(m * (A * flips) @ planes.W - excess)) / size
     if misfit > tolerance:
         raise AffinePartError(
-            f"No signs of the {len(planes)} units make the oracle a network with one hidden layer of {activation}: "
-            f"an affine part of relative size {misfit:.1e} remains, as from units whose kinks are too far away, or "
-            "from two units on one hyperplane with opposite directions."
+            f"No signs of the {len(planes)} units were found that make the oracle a network with one hidden layer of "
+            f"{activation}: an affine part of relative size {misfit:.1e} remains, as from units whose kinks are too "
+            "far away, from two units on one hyperplane with opposite directions, or from more units than the digits "
+            "of the answers tell apart."
         )
     sign = np.where(flips, -1.0, 1.0)
     # To κ relu(z) a unit adds α z as it stands, and −(α + κ) z when reversed.
     extra = A * np.where(flips, -(alpha + kappa), alpha)
     c = planes.c - extra @ planes.b
-    return Network(planes.W * sign[:, None], planes.b * sign, A, c, activation)
+    return Oriented(Network(planes.W * sign[:, None], planes.b * sign, A, c, activation), unique)
 
 
-def _find_flips(
-    A: np.ndarray, W: np.ndarray, excess: np.ndarray, m: float, tolerance: float, error: float, options: ShallowOptions
-) -> np.ndarray:
-    """Return which units (k,) have to be reversed: by search, or by lattice reduction if there are many."""
-    k, equations = len(W), A.shape[0] * W.shape[1]
-    if k <= equations + SIGNS.enumerated or k <= SIGNS.meet // 2:
-        return find_flips(A, W, excess, m, tolerance).flips[0]
-    columns = m * np.einsum("oj,jd->odj", A, W).reshape(-1, k)
-    return subset_by_lattice(columns, excess.ravel(), error, options)
+def has_many_units(planes: Planes) -> bool:
+    """Return whether there are so many more units than equations that their signs take all digits of the equations."""
+    return len(planes) > planes.L.size + SIGNS.enumerated
+
+
+def affine_error(planes: Planes) -> float:
+    """Return the error √(Σ_j ‖J_j‖² δ_j²) of Σ_j s_j J_j w_jᵀ, with those of the rows, relative to the size of J."""
+    size = np.linalg.norm(planes.J, axis=0)
+    return float(np.linalg.norm(size * planes.error)) / max(float(np.linalg.norm(size)), 1e-300)
+
+
+def with_affine_term(planes: Planes, activation: Activation) -> Network:
+    """Return the hyperplanes as units of either sign beside an affine term C x, where their signs are not known."""
+    alpha, kappa = slopes_of(activation)
+    A = planes.J / kappa
+    # act(z) = α z + κ relu(z), so that α z is subtracted again.
+    C, c = planes.L - alpha * A @ planes.W, planes.c - alpha * A @ planes.b
+    return Network(planes.W, planes.b, A, c, activation, C=C)
