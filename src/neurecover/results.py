@@ -108,6 +108,8 @@ class Recovery(Generic[M_co]):
         if self.n_queries is not None:
             ratio = self.n_queries / max(self.network.n_parameters, 1)
             rows.append(("queries", f"{self.n_queries:,}, {ratio:.2f} per parameter"))
+        if self.stages and self.stages[0].name == "read":
+            rows.append(("samples", self.stages[0].detail))
         held_out = f"mean squared error {certificate.holdout_mse:.3g} on {certificate.n_holdout} of "
         rows.append(("held out", f"{held_out}{certificate.n_samples} samples"))
         tips = advice(certificate)

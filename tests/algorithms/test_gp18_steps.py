@@ -11,6 +11,7 @@ from neurecover.algorithms.gp18.layers.step_two import Boundary, boundary
 from neurecover.algorithms.gp18.layers.tan_alpha import estimate_tan_alpha, refine_estimate, turn_estimate
 from neurecover.algorithms.gp18.layers.upper import Hidden, fit_polynomial
 from neurecover.algorithms.gp18.layers.whole import explained_variance, fit_jointly, fit_upper
+from neurecover.algorithms.gp18.options import LayerOptions
 from neurecover.algorithms.gp18.union.fit import fit_union
 from neurecover.algorithms.gp18.union.splits import splits
 from neurecover.data import ArraySource, reduce
@@ -176,7 +177,7 @@ def test_a_layer_that_predicts_too_little_activity_is_not_certain() -> None:
         agreement = float(np.mean(active == (seen.of(truth(X)) > 0.5)))
         end = Boundary(truth.W[:k], truth.threshold[:k], np.zeros(k), agreement, len(X), ())
         notes: list[str] = []
-        assert lowest_layer._certain(seen, end, notes) == certain
+        assert lowest_layer._certain(seen, end, notes, LayerOptions()) == certain
         assert any("less than a correct layer reaches" in note for note in notes) != certain
 
 

@@ -48,7 +48,7 @@ def test_labels_in_words_point_to_halfspaces(labels: np.ndarray) -> None:
 
 def test_a_column_of_text_is_named() -> None:
     table = pd.DataFrame({"size": X[:, 0], "colour": np.where(SIDE, "red", "blue")})
-    with pytest.raises(ValueError, match=r"column 'colour': expected real numbers\. Got '(red|blue)'"):
+    with pytest.raises(ValueError, match=r"expected columns of numbers.* Got 'colour' \("):
         nr.recover(table, X[:, 1])
 
 
@@ -89,7 +89,7 @@ def test_inputs_too_small_are_not_called_constant() -> None:
     ("call", "near"),
     [
         (lambda: nr.recover(X, X[:, 0], activation="rellu"), "relu"),
-        (lambda: nr.recover(X, X[:, 0], activation="Tanh"), "tanh"),
+        (lambda: nr.recover(X, X[:, 0], activation="Tahn"), "tanh"),
         (lambda: nr.simulate.teacher(3, 2, kind="orthonormall"), "orthonormal"),
         (lambda: nr.simulate.sample(nr.simulate.teacher(3, 2), 9, inputs="gausian"), "gaussian"),
     ],

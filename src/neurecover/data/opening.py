@@ -153,16 +153,17 @@ def _check_frame(X: Any, Y: Any) -> None:
 
 def _numbers(values: Any) -> Any:
     """Return the values as an array; booleans beside numbers in a data frame are 0 and 1."""
-    mixed = hasattr(values, "dtypes") and hasattr(values, "to_numpy") and np.asarray(values).dtype == object
+    mixed = hasattr(values, "columns") and hasattr(values, "to_numpy") and np.asarray(values).dtype == object
     return values.to_numpy(dtype=np.float64) if mixed else _plain(values)
 
 
 def _with_names(source: ArraySource, X: Any, Y: Any) -> ArraySource:
     """Return the source with the names of the columns of a data frame X, and of a frame or series Y."""
-    if hasattr(X, "columns") and len(X.columns) == source.n_inputs:
-        source.input_names = tuple(map(str, X.columns))
-    if hasattr(Y, "columns") and len(Y.columns) == source.n_outputs:
-        source.output_names = tuple(map(str, Y.columns))
+    names = [getattr(table, "column_names", getattr(table, "columns", ())) for table in (X, Y)]  # Arrow has the former
+    if len(names[0]) == source.n_inputs:
+        source.input_names = tuple(map(str, names[0]))
+    if len(names[1]) == source.n_outputs:
+        source.output_names = tuple(map(str, names[1]))
     elif getattr(Y, "name", None) is not None and source.n_outputs == 1:
         source.output_names = (str(Y.name),)
     return source

@@ -54,8 +54,8 @@ class Weighted:
     """The fitted network in normal form, and what is known of its parameters, in the order of `models.parameters`.
 
     `fitted` is the same network in the coordinates of the fit, which `whitening` leads to; the information is there.
-    `variances` (P,) are those of the parameters, `moves` (P, P) is T F⁻¹ and `information` F. `model` are the β, the last
-    that of rounding known beforehand.
+    `variances` (P,) are those of the parameters, `moves` (P, P) is T F⁻¹ and `information` F. `model` are the β, of
+    which the last is that of rounding known beforehand.
     `chi2` is Σ r² / Var e over the freedom: one where the model of the noise is right. `converged` is
     whether the last step was nothing beside the errors. `rounding` is that of answers (n, p), if known beforehand.
     """
