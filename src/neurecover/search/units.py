@@ -143,7 +143,8 @@ def narrow(point: Point, widths: tuple[int, ...], steps: int = 0) -> tuple[Point
         surplus = [layer for layer, k in enumerate(widths) if point.student.widths[layer] > k]
         if not surplus:
             return point, dearest
-        steps = 0 if deadline.passed else steps
+        if deadline.passed:
+            return Point(samples, _cut(point, widths), options, deadline), np.inf
         cost, student = one_less(point, surplus)
         dearest = max(dearest, cost)
         if steps:
@@ -158,6 +159,17 @@ def one_less(point: Point, layers: list[int]) -> tuple[float, Student]:
     layer = min(layers, key=lambda layer: float(worths[layer].cost.min()))
     unit = int(np.argmin(worths[layer].cost))
     return float(worths[layer].cost[unit]), without(point.student, layer, unit, worths[layer].beta[:, unit])
+
+
+def _cut(point: Point, widths: tuple[int, ...]) -> Student:
+    """Return the student at these widths by what its units are worth now, nothing taking their place."""
+    student = point.student
+    for layer, k in enumerate(widths):
+        spare = max(student.widths[layer] - k, 0)
+        for unit in sorted(np.argsort(worth(point, layer).cost)[:spare], reverse=True):
+            columns = student.n_base + student.own(layer).stop if student.skips else len(student.theta)
+            student = without(student, layer, int(unit), np.zeros(columns))
+    return student
 
 
 def with_fresh(student: Student, widths: tuple[int, ...], draw: Draw) -> Student:
