@@ -69,6 +69,7 @@ def extract_coarse(
     With `maybe_deep`, raise SeveralLayersError if most hyperplanes are not met again on later lines.
     """
     options = box.options.shallow
+    maybe_deep = maybe_deep and box.resolution < options.ending_resolution
     units = _Candidates.empty(box)
     source: ArraySource | None = None
     most = 0
