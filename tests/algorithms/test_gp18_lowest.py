@@ -38,7 +38,7 @@ def test_a_smooth_upper_layer_is_certified(top: str, width: int, n: int) -> None
 
 @pytest.mark.slow
 def test_three_smooth_units_above_are_certified_where_the_fit_converges() -> None:
-    """About one set of samples in three: the others end in a flat valley, and are never claimed."""
+    """The fit converged on one of three sets of samples that were tried; the others are not to be claimed."""
     truth = composite_teacher(6, 3, tower(3, (3,), activation="sigmoid", random_state=1), random_state=54)
     for seed in range(6):
         r = recovered(truth, 40_000, seed, upper="network", n_upper=3, upper_activation="sigmoid")

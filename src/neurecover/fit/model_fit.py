@@ -30,9 +30,7 @@ from neurecover.solve import Damping, Deadline, DenseSystem, Loop, Outcome, Tole
 from neurecover.statistics import InformationSums, Residuals
 
 M = TypeVar("M", bound=Network | DeepNetwork | Composite)
-MOST_STEPS = (
-    300  # from a start that is near; flat valleys below smooth units take up to 300 (measured), kinks below 100
-)
+MOST_STEPS = 300  # from a start that is near: 100 were too few below three sigmoid units, on a set that 300 solve
 ROUNDING = 1e-29  # Σ r² / Σ y² at which double precision has nothing left to give
 SMALL = 1e-4  # of one equation's share of Σ r²: a full step that gains less has reached the optimum
 START = 1e-6  # damping of the first step: the start is taken to be near
