@@ -2,27 +2,27 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
 
-import numpy as np
 from rich import box
 from rich.console import Console
 from rich.panel import Panel
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from neurecover.algorithms import Algorithm
-from neurecover.certificate import Verification
-from neurecover.matching import Comparison
-from neurecover.models import DeepNetwork, Model, Network
-from neurecover.results import Recovery
-
+# Types only, so that `--help` does not wait for the numerical libraries.
 if TYPE_CHECKING:
+    from neurecover.algorithms import Algorithm
+    from neurecover.certificate import Verification
     from neurecover.experiment import Experiment, Track
+    from neurecover.matching import Comparison
+    from neurecover.models import DeepNetwork, Model, Network
+    from neurecover.results import Recovery
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ def units_table(found: Network | DeepNetwork, truth: Network, comparison: Compar
         if j < 0:
             table.add_row(str(i), a, "–", b, "–", "–")
             continue
-        distance = float(np.linalg.norm(W[j] - truth.W[i]))
+        distance = math.dist(W[j], truth.W[i])
         table.add_row(str(i), a, f"{A[0, j]:.9f}", b, f"{b_found[j]:.9f}", f"{distance:.1e}")
     return table
 
@@ -164,7 +164,7 @@ def _table(*headers: str, right: tuple[str, ...] = ()) -> Table:
 
 def _r2(unexplained: float) -> str:
     """Format R² so that its nines are not rounded up to 1."""
-    if np.isnan(unexplained):
+    if math.isnan(unexplained):
         return "constant"
     return f"1 − {unexplained:.1e}" if unexplained < 1e-4 else f"{1 - unexplained:.6f}"
 

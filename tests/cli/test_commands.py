@@ -19,10 +19,11 @@ import typer
 import neurecover as nr
 from neurecover import cli, terminal
 from neurecover.certificate.verification import verify
-from neurecover.cli import measuring
+from neurecover.cli import measuring, planning
 from neurecover.data import ArraySource
 from neurecover.experiment import Experiment, Row, Track
 from neurecover.models import write_npz
+from neurecover.simulate import names, teachers
 
 COMMAND = [sys.executable, "-m", "neurecover"]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"}
@@ -614,3 +615,15 @@ def test_a_terminal_without_the_letters_gets_question_marks(tmp_path: Path) -> N
     )
     assert (done.returncode, done.stderr) == (0, b"")
     assert b"weights" in done.stdout
+
+
+def test_help_waits_for_no_numerical_library() -> None:
+    """`--help` answers within half a second: NumPy alone would take half of it."""
+    shown = "import sys; from neurecover.cli import main; print(sorted({'numpy', 'scipy'} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", shown], capture_output=True, text=True, env=ENVIRONMENT)
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+
+
+def test_the_help_of_simulate_names_what_there_is() -> None:
+    assert tuple(names.NAMES) == planning.NAMES
+    assert teachers.KINDS == planning.KINDS

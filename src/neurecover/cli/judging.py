@@ -1,7 +1,9 @@
 """The commands about a network that was found: verify, compare, report, export."""
 
+from __future__ import annotations
+
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,8 +21,6 @@ from neurecover.cli.options import (
     load_network,
     open_samples,
 )
-from neurecover.models import Model
-from neurecover.models.formats.files import write_whole
 from neurecover.terminal import say, working
 
 FORMS = (".onnx", ".json", ".npz")
@@ -148,6 +148,8 @@ def export(
     if suffix == ".npz":
         net.save(out)
     elif suffix == ".json":
+        from neurecover.models.formats.files import write_whole
+
         text = machine.as_json(machine.network_facts(net) or {}) + "\n"
         write_whole(out, lambda target: target.write_text(text, encoding="utf-8"))
     elif isinstance(net, nr.Composite):
@@ -157,7 +159,7 @@ def export(
     say(f"Wrote the network to {out}.")
 
 
-def _recovery(path: Path) -> nr.Recovery[Model] | None:
+def _recovery(path: Path) -> nr.Recovery[Any] | None:
     """Read what `recover` or `extract` wrote; return None for a network without a certificate."""
     load_network(path)
     try:

@@ -1,13 +1,13 @@
 """The commands for high thresholds: lowest-layer and halfspaces [GP18]."""
 
+from __future__ import annotations
+
 from typing import Annotated, Any
 
-import numpy as np
 import typer
 
 import neurecover as nr
 from neurecover import terminal
-from neurecover.certificate import advice
 from neurecover.cli import machine
 from neurecover.cli.app import STATUS, app
 from neurecover.cli.options import (
@@ -107,6 +107,10 @@ def halfspaces(
       neurecover halfspaces labels.csv --outputs label
       neurecover halfspaces labels.csv --outputs label --intersection --number 3 --json
     """
+    import numpy as np
+
+    from neurecover.certificate import advice
+
     source = open_samples(samples, inputs, outputs)
     if source.n_outputs != 1:
         raise ValueError(

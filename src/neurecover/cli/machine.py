@@ -1,5 +1,7 @@
 """Answers for programs: one JSON object on standard output, with null for every number that is not finite."""
 
+from __future__ import annotations
+
 import ctypes
 import dataclasses
 import json
@@ -9,13 +11,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 import neurecover as nr
-from neurecover.certificate import advice
-from neurecover.models import Model
+
+if TYPE_CHECKING:
+    from neurecover.models import Model
 
 
 def answer(facts: Mapping[str, Any]) -> None:
@@ -52,6 +53,8 @@ def as_json(facts: Mapping[str, Any]) -> str:
 
 def recovery_facts(recovery: nr.Recovery[Model], out: Path | None) -> dict[str, Any]:
     """Return what a `Recovery` holds, except the excerpt of its samples."""
+    from neurecover.certificate import advice
+
     certificate = recovery.certificate
     return {
         "verdict": certificate.verdict,
@@ -89,7 +92,7 @@ def plain(value: Any) -> Any:
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, Mapping):
         return {str(name): plain(entry) for name, entry in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
+    if hasattr(value, "tolist"):  # an array or a number of NumPy
         return plain(value.tolist())
     if isinstance(value, list | tuple):
         return [plain(entry) for entry in value]

@@ -13,7 +13,6 @@ import neurecover as nr
 from neurecover import terminal
 from neurecover.cli.app import BAD_INPUT, OK, app
 from neurecover.cli.options import among, check_folder
-from neurecover.exceptions import did_you_mean
 from neurecover.terminal import complain, say
 
 if TYPE_CHECKING:
@@ -97,6 +96,8 @@ def run_experiments(what: str, known: "dict[str, Experiment]", name: str | None,
         terminal.out.print(terminal.experiments_table(known))
         return
     if name != "all" and name not in known:
+        from neurecover.exceptions import did_you_mean
+
         hint = did_you_mean(name, known)
         raise ValueError(f"There is no {what} {name!r}.{hint} Known are {', '.join([*known, 'all'])}.")
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,17 +1,21 @@
 """Options that several commands share, and how they are read: columns, widths, files to read and to write."""
 
+from __future__ import annotations
+
 import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 import neurecover as nr
-from neurecover.data import Source
+
+if TYPE_CHECKING:
+    from neurecover.data import Source
 
 
 def among(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:

@@ -10,10 +10,11 @@ from neurecover import terminal
 from neurecover.cli import machine
 from neurecover.cli.app import app
 from neurecover.cli.options import Activation, Json, NoBias, Seed, among, check_memory, check_target, load_network
-from neurecover.models import write_npz
-from neurecover.simulate.names import NAMES
-from neurecover.simulate.teachers import KINDS
 from neurecover.terminal import say, working
+
+# Named here as well, so that `--help` does not wait for the numerical libraries; a test compares.
+KINDS = ("sphere", "gaussian", "orthonormal", "conditioned", "near_parallel")
+NAMES = ("gaussian", "mixture", "uniform", "laplace", "student", "rademacher", "exponential", "skewed")
 
 
 @app.command()
@@ -59,6 +60,8 @@ def simulate(
         affine=affine,
         random_state=seed,
     )
+    from neurecover.models import write_npz
+
     with working("simulate"):
         X, Y = nr.simulate.sample(network, samples, inputs=distribution, noise=noise, random_state=seed)
         write_npz(out, {"X": X, "Y": Y})

@@ -1,9 +1,10 @@
 """The commands that find a network: demo, recover, extract, estimate."""
 
-from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from __future__ import annotations
 
-import numpy as np
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+
 import typer
 
 import neurecover as nr
@@ -32,10 +33,12 @@ from neurecover.cli.options import (
     parse_widths,
 )
 from neurecover.cli.wording import as_options
-from neurecover.data import CommandModel
-from neurecover.data.oracles.libraries import as_function
-from neurecover.models import Model
 from neurecover.terminal import say
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from neurecover.models import Model
 
 Out = Annotated[Path | None, typer.Option("--out", "-o", help="The .npz file for the network and its certificate.")]
 
@@ -178,6 +181,9 @@ def extract(
       neurecover extract --url http://localhost:8000/predict --inputs 10 --keep answers.bin --time-budget 60
       neurecover extract --url https://… --inputs 10 --header 'Authorization: Bearer ${TOKEN}' --per-second 50
     """
+    from neurecover.data import CommandModel
+    from neurecover.data.oracles.libraries import as_function
+
     if sum(way is not None for way in (command, model, url)) != 1:
         raise ValueError(
             "extract needs one model to query: the file of a network, --command with a program, or --url with an "
@@ -282,6 +288,8 @@ def _read_model(path: Path) -> Any:
 def _read_inputs(path: Path, n_inputs: int | None) -> np.ndarray:
     """Return the inputs in a file of samples: all its columns if these are as many as the model has inputs."""
     X, Y = open_samples([path]).collect()
+    import numpy as np
+
     return np.hstack([X, Y]) if X.shape[1] + Y.shape[1] == n_inputs else X
 
 
