@@ -51,10 +51,10 @@ def complain(text: str) -> None:
     err.print("error: " + " ".join(text.splitlines()), soft_wrap=True)
 
 
-def recovery_panel(recovery: Recovery[Model], reword: Callable[[str], str] = str) -> Panel:
+def recovery_panel(recovery: Recovery[Model], reword: Callable[[str], str] = str, verbose: bool = False) -> Panel:
     """Return the summary of a recovery, each sentence passed through `reword`."""
     verdict = recovery.certificate.verdict
-    grid = summary_grid([(label, reword(text)) for label, text in recovery.rows()])
+    grid = summary_grid([(label, reword(text)) for label, text in recovery.rows(verbose)])
     return Panel(grid, title=verdict, title_align="left", border_style=COLOURS[verdict], expand=False)
 
 

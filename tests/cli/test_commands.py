@@ -1,5 +1,6 @@
 """The command line: what it prints, writes and returns, and that nothing ends in a traceback."""
 
+import io
 import json
 import os
 import pty
@@ -20,10 +21,12 @@ import neurecover as nr
 from neurecover import cli, terminal
 from neurecover.certificate.verification import verify
 from neurecover.cli import measuring, planning
+from neurecover.cli.app import best_so_far
 from neurecover.data import ArraySource
 from neurecover.experiment import Experiment, Row, Track
 from neurecover.models import write_npz
 from neurecover.simulate import names, teachers
+from neurecover.solve import interrupt
 
 COMMAND = [sys.executable, "-m", "neurecover"]
 ENVIRONMENT = os.environ | {"OMP_NUM_THREADS": "1", "COLUMNS": "100"}
@@ -108,7 +111,7 @@ def test_without_a_command_there_is_help(run: Run) -> None:
         assert re.search(rf"^  {command} ", outcome.out, re.MULTILINE)
 
 
-def test_the_examples_of_every_help_run(run: Run) -> None:
+def test_the_examples_of_every_help_run(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """In one folder, in the order that makes the files; programs and measurements of hours are left out."""
     pytest.importorskip("matplotlib")
     pytest.importorskip("onnxruntime")
@@ -139,6 +142,9 @@ def test_the_examples_of_every_help_run(run: Run) -> None:
             )
             if words[:2] in left_out:
                 continue
+            if "<" in words:
+                words, source = words[: words.index("<")], words[-1]
+                monkeypatch.setattr(sys, "stdin", io.StringIO(Path(source).read_text()))
             if command == "simulate":
                 words = [word.replace("samples.npz", "drawn.npz").replace("truth.npz", "drawer.npz") for word in words]
             outcome = run(*words)
@@ -505,7 +511,8 @@ def test_a_defect_is_one_line_too(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     assert re.fullmatch(r"error: AttributeError in terminal.py, line \d+: .* please report it\.\n", outcome.err)
 
 
-def test_ctrl_c_leaves_one_line_and_no_file(tmp_path: Path) -> None:
+def test_ctrl_c_leaves_the_best_network_so_far(tmp_path: Path) -> None:
+    """The first Ctrl-C ends the search; what was found is shown, certified and written, and the certificate says so."""
     X = np.random.default_rng(0).standard_normal((4000, 10))
     np.savez(tmp_path / "hard.npz", X=X, Y=np.sin(3 * X).sum(axis=1))
     ours, theirs = pty.openpty()
@@ -523,9 +530,9 @@ def test_ctrl_c_leaves_one_line_and_no_file(tmp_path: Path) -> None:
             shown += os.read(ours, 4096)
         child.send_signal(signal.SIGINT)
         shown += read_all(ours)
-        assert child.wait(30) == 130
+        assert child.wait(120) == 130
         assert child.stdout is not None
-        assert child.stdout.read() == b""
+        assert "The search was interrupted" in " ".join(child.stdout.read().decode().replace("│", "").split())
     finally:
         child.kill()
         child.wait()
@@ -534,7 +541,60 @@ def test_ctrl_c_leaves_one_line_and_no_file(tmp_path: Path) -> None:
             child.stdout.close()
     assert shown.endswith(b"interrupted\r\n")
     assert b"Traceback" not in shown
-    assert [path.name for path in tmp_path.iterdir()] == ["hard.npz"]
+    assert nr.Recovery.load(tmp_path / "net.npz").certificate.verdict in ("approximate", "failed")
+
+
+def test_a_second_ctrl_c_ends_at_once() -> None:
+    def twice() -> None:
+        signal.raise_signal(signal.SIGINT)
+        assert interrupt.is_set()
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), best_so_far() as asked:
+        twice()
+    assert asked.is_set()
+    assert not interrupt.is_set()
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_table_from_standard_input_without_some_columns_and_rows(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Categories become columns of 0 and 1 in their place, so that the last column is still the output."""
+    rng = np.random.default_rng(3)
+    X, kind = rng.standard_normal((400, 2)), rng.integers(0, 3, 400)
+    y = np.maximum(X @ [1.0, -2.0] + 0.3, 0.0) + np.maximum(X @ [0.5, 1.0] + 0.8 * (kind == 2) - 0.2, 0.0)
+    rows = zip(kind, X.tolist(), y.tolist())
+    lines = ["id,kind,a,b,y", *(f"r{i},{'uvw'[k]},{a!r},{b!r},{out!r}" for i, (k, (a, b), out) in enumerate(rows))]
+    lines[7] = "r6,u,,0.5,1.0"
+    monkeypatch.setattr(sys, "stdin", io.StringIO("\n".join(lines) + "\n"))
+    outcome = run("recover", "-", "--drop", "id", "--dropna", "--one-hot", "--hidden", "2", "--json")
+    answer = json.loads(outcome.out)
+    assert (outcome.status, answer["verdict"]) == (0, "exact")
+    assert (answer["network"]["n_inputs"], answer["n_samples"]) == (4, 399)  # v, w, a, b
+    assert np.abs(np.array(answer["network"]["W"])[:, 0]).max() < 1e-8  # v is as u
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("recover", "table.csv", "--drop", "ie"), "--drop needs columns of the table: id, y. Got ie"),
+        (("recover", "table.csv", "--dropna"), "--dropna leaves no row"),
+        (("recover", "samples.npz", "--dropna"), "change tables: .csv, .tsv or .parquet"),
+    ],
+)
+def test_what_a_table_cannot_be_changed_into(run: Run, arguments: tuple[str, ...], words: str) -> None:
+    Path("table.csv").write_text("id,y\n1,\n,2\n")
+    save_samples("samples.npz")
+    outcome = run(*arguments)
+    assert (outcome.status, outcome.out) == (2, "")
+    assert words in outcome.err
+    assert len(outcome.err.splitlines()) == 1
+
+
+def test_verbose_shows_every_stage(run: Run) -> None:
+    save_samples("samples.npz")
+    assert "last fit" not in run("recover", "samples.npz", "--hidden", "2").out
+    assert "last fit" in run("recover", "samples.npz", "--hidden", "2", "--verbose").out
 
 
 def read_all(descriptor: int) -> bytes:

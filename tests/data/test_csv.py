@@ -58,3 +58,14 @@ def test_csv_lines_wider_than_the_usual_piece_are_read(tmp_path: Path) -> None:
     np.savetxt(tmp_path / "wide.csv", X, fmt="%.17g", delimiter=",")
     got, last = data.open(tmp_path / "wide.csv").collect()
     np.testing.assert_array_equal(np.hstack([got, last]), X)
+
+
+def test_true_and_false_are_numbers(tmp_path: Path) -> None:
+    file = tmp_path / "flags.csv"
+    file.write_text("flag,x,y\nTrue,1.5,2\nfalse,2.5,3\n")
+    X, Y = data.open(file).collect()
+    np.testing.assert_array_equal(X, [[1.0, 1.5], [0.0, 2.5]])
+    np.testing.assert_array_equal(Y, [[2.0], [3.0]])
+    file.write_text("flag,x,y\nTrue,1.5,2\nmaybe,2.5,3\n")
+    with pytest.raises(ValueError, match=r"line 3, column 'flag': expected True or False. Got 'maybe' instead"):
+        data.open(file).collect()

@@ -171,3 +171,15 @@ def test_zarr_stores_that_are_no_samples(tmp_path: Path) -> None:
     group.create_array("Z", data=X)
     with pytest.raises(ValueError, match=r"expected arrays X and Y in the group. Got Z"):
         nr.open(tmp_path / "other.zarr")
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_the_index_of_a_frame_is_no_input(written: bool, tmp_path: Path) -> None:
+    """Rows chosen from a frame keep their numbers as an index, which Arrow and Parquet list among the columns."""
+    frame = pd.DataFrame({"a": [1.0, 2.0, 3.0], "y": [4.0, 5.0, 6.0]}).drop(index=1)
+    if written:
+        frame.to_parquet(tmp_path / "rows.parquet")
+    source = nr.open(tmp_path / "rows.parquet" if written else frame)
+    assert (source.input_names, source.output_names) == (("a",), ("y",))
+    unnamed = nr.open(frame.rename(columns={"y": "b"}))
+    assert (unnamed.input_names, unnamed.output_names) == (("a",), ("b",))

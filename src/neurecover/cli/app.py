@@ -1,8 +1,12 @@
 """The application that the commands belong to, its exit statuses, and how it ends."""
 
 import io
+import signal
 import sys
+import threading
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -49,6 +53,30 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ‖ or ² gets a question mark
     sys.exit(_status(arguments))
+
+
+@contextmanager
+def best_so_far() -> Iterator[threading.Event]:
+    """Let the first Ctrl-C inside end the search with the best result so far, and the second end the program.
+
+    The event says whether the first one came.
+    """
+    from neurecover.solve import interrupt
+
+    asked = threading.Event()
+
+    def end(signal_number: int, frame: object) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        interrupt.set()
+        asked.set()
+        terminal.err.print("Ending with the best network so far; Ctrl-C again ends at once.")
+
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        yield asked
+    finally:
+        signal.signal(signal.SIGINT, before)
+        interrupt.clear()
 
 
 def _status(arguments: list[str] | None) -> int:

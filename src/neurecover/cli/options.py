@@ -8,11 +8,12 @@ import tempfile
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 import neurecover as nr
+from neurecover.cli.tables import read_table
 
 if TYPE_CHECKING:
     from neurecover.data import Source
@@ -25,7 +26,10 @@ def among(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
 
 Samples = Annotated[
     list[Path],
-    typer.Argument(help="An .npz, .npy, .csv, .tsv, .parquet or .zarr file, a folder of Parquet, or X.npy Y.npy."),
+    typer.Argument(
+        help="An .npz, .npy, .csv, .tsv, .parquet or .zarr file, a folder of Parquet, X.npy Y.npy, or - for a table in "
+        "CSV from standard input."
+    ),
 ]
 Inputs = Annotated[str | None, typer.Option(help="Input columns of a table, as names or positions: x1,x2 or 0,1.")]
 Outputs = Annotated[
@@ -60,16 +64,34 @@ ActivationOrAuto = Annotated[
 TimeBudget = Annotated[float | None, typer.Option(help="Seconds after which no new work is started.")]
 NoBias = Annotated[bool, typer.Option("--no-bias", help="Fix all biases and the offset at zero.")]
 Affine = Annotated[bool, typer.Option("--affine", help="Seek a linear term C x beside the hidden units.")]
+Drop = Annotated[str | None, typer.Option(help="Columns of a table to leave out, by name: id,date.")]
+DropNa = Annotated[bool, typer.Option("--dropna", help="Leave out rows of a table that lack a value.")]
+OneHot = Annotated[
+    bool, typer.Option("--one-hot", help="Turn each column of text into one of 0 and 1 per value but the first.")
+]
+Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show every reason and the stages of the run.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON object on standard output.")]
 
 
 def open_samples(
-    samples: list[Path], inputs: str | None = None, outputs: str | None = None, weight: str | None = None
+    samples: list[Path],
+    inputs: str | None = None,
+    outputs: str | None = None,
+    weight: str | None = None,
+    *,
+    drop: str | None = None,
+    dropna: bool = False,
+    one_hot: bool = False,
 ) -> Source:
-    """Open the samples of a file or of a pair of files."""
-    for path in samples if len(samples) <= 2 else ():
+    """Open the samples of a file, a pair of files, or a table on standard input; the last three change a table."""
+    standard = str(samples[0]) == "-"
+    for path in samples if len(samples) <= 2 and not standard else ():
         check_exists(path)
-    where = samples[0] if len(samples) == 1 else tuple(samples)
+    where: Any = samples[0] if len(samples) == 1 else tuple(samples)
+    if standard or drop is not None or dropna or one_hot:
+        if len(samples) > 1:
+            raise ValueError(f"Expected one table. Got {', '.join(map(str, samples))} instead.")
+        where = read_table(samples[0], drop, dropna, one_hot)
     try:
         return nr.open(where, inputs=_columns(inputs), outputs=_columns(outputs), weight=_column(weight))
     except ValueError as error:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
@@ -10,20 +12,24 @@ import typer
 import neurecover as nr
 from neurecover import terminal
 from neurecover.cli import machine
-from neurecover.cli.app import FAILED, OK, STATUS, app
+from neurecover.cli.app import FAILED, INTERRUPTED, OK, STATUS, app, best_so_far
 from neurecover.cli.options import (
     Activation,
     ActivationOrAuto,
     Affine,
+    Drop,
+    DropNa,
     Inputs,
     Json,
     Method,
     NoBias,
+    OneHot,
     Outputs,
     OwnMethod,
     Samples,
     Seed,
     TimeBudget,
+    Verbose,
     Weight,
     Widths,
     check_exists,
@@ -77,6 +83,9 @@ def recover(
     inputs: Inputs = None,
     outputs: Outputs = None,
     weight: Weight = None,
+    drop: Drop = None,
+    dropna: DropNa = False,
+    one_hot: OneHot = False,
     method: Method = "auto",
     activation: ActivationOrAuto = "relu",
     no_bias: NoBias = False,
@@ -86,17 +95,19 @@ def recover(
     checkpoint: Annotated[
         Path | None, typer.Option(help="A folder for the state of the run: an interrupted run continues from it.")
     ] = None,
+    verbose: Verbose = False,
     json: Json = False,
 ) -> None:
     """Recover a network from samples, with a certificate.
 
     Exit status: 0 if the verdict is exact or statistical, 3 if approximate, 4 if failed. The network is written in
-    every case.
+    every case. Ctrl-C ends the search with the best network so far (status 130).
 
     \b
     Examples:
       neurecover recover samples.npz --out net.npz
       neurecover recover table.csv --outputs y --hidden 4
+      neurecover recover - --outputs y --dropna < table.csv
       neurecover recover counted.csv --outputs y --weight w --hidden 4
       neurecover recover samples.npz --hidden 4 --time-budget 60 --json
       neurecover recover samples.npz --hidden 4 --affine
@@ -104,9 +115,11 @@ def recover(
     """
     if out is not None:
         check_target(out, others=samples)
-    with machine.libraries_to_stderr():
+    # With a checkpoint the whole state is kept, and Ctrl-C ends at once.
+    stopping = nullcontext(threading.Event()) if checkpoint is not None else best_so_far()
+    with machine.libraries_to_stderr(), stopping as stopped:
         recovery = nr.recover(
-            open_samples(samples, inputs, outputs, weight),
+            open_samples(samples, inputs, outputs, weight, drop=drop, dropna=dropna, one_hot=one_hot),
             n_hidden=parse_widths(hidden),
             method=method,
             activation=activation,
@@ -118,7 +131,7 @@ def recover(
             progress=terminal.err.is_terminal,
             checkpoint=checkpoint,
         )
-    show(recovery, out, json)
+    show(recovery, out, json, verbose, stopped.is_set())
 
 
 @app.command()
@@ -166,6 +179,7 @@ def extract(
     activation: Annotated[str, typer.Option(help="auto, or the hidden units' function: relu, tanh, …")] = "auto",
     seed: Seed = 0,
     time_budget: TimeBudget = None,
+    verbose: Verbose = False,
     json: Json = False,
 ) -> None:
     """Extract a network by queries, with a certificate.
@@ -227,7 +241,7 @@ def extract(
             raise
     else:
         recovery = nr.recover(oracle, n_samples=samples, depth=depth or 1, **shared)
-    show(recovery, out, json)
+    show(recovery, out, json, verbose)
 
 
 @app.command()
@@ -311,14 +325,16 @@ def _parse_bounds(text: str) -> tuple[float, float]:
     return low, high
 
 
-def show(recovery: nr.Recovery[Model], out: Path | None, json: bool) -> NoReturn:
+def show(
+    recovery: nr.Recovery[Model], out: Path | None, json: bool, verbose: bool = False, interrupted: bool = False
+) -> NoReturn:
     """Show the summary, save the network and its certificate, and exit with the status of the verdict."""
     if out is not None:
         recovery.save(out)
     if json:
         machine.answer(machine.recovery_facts(recovery, out))
     else:
-        terminal.out.print(terminal.recovery_panel(recovery, as_options))
+        terminal.out.print(terminal.recovery_panel(recovery, as_options, verbose))
         if out is not None:
             say(f"Wrote the network and its certificate to {out}.")
-    raise typer.Exit(STATUS[recovery.certificate.verdict])
+    raise typer.Exit(INTERRUPTED if interrupted else STATUS[recovery.certificate.verdict])

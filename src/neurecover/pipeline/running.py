@@ -49,7 +49,7 @@ from neurecover.pipeline.progress import Progress, Reporter, display_progress
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.results import Estimate, Recovery, Stage
 from neurecover.search import Task
-from neurecover.solve import FLOPS, Deadline, time_limit
+from neurecover.solve import FLOPS, Deadline, interrupt, time_limit
 from neurecover.statistics import Residuals
 
 M = TypeVar("M", bound=Model)
@@ -86,6 +86,7 @@ class Run:
 
     def overtime(self, most: float = np.inf) -> AbstractContextManager[None]:
         """Limit the work that is done even after the deadline, such as the certificate; `most` are seconds for it."""
+        interrupt.clear()  # what was asked to end is the search
         moment = self.deadline.moment
         return time_limit(None if moment is None else moment + min(self.late, most))
 
@@ -99,7 +100,9 @@ class Run:
     ) -> Recovery[M]:
         """Return the result, with the stages so far and a check that says so if time ended the search."""
         if self.deadline.watch.ended:
-            certificate = replace(certificate, checks=(*certificate.checks, search_ended()))
+            certificate = replace(
+                certificate, checks=(*certificate.checks, search_ended(self.deadline.watch.interrupted))
+            )
         clock, seconds = self.clock, time.monotonic() - self.clock.began
         return Recovery(network, certificate, method, tuple(clock.stages), seconds, found, n_queries, clock.excerpt)
 

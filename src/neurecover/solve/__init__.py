@@ -1,7 +1,7 @@
 """Damped least squares, and the time there is for it. Nothing here knows of networks, tensors or samples."""
 
 from neurecover.solve.conjugate import ConjugateSystem, conjugate_gradients
-from neurecover.solve.deadline import Deadline, Watch, within
+from neurecover.solve.deadline import Deadline, Watch, interrupt, within
 from neurecover.solve.dense import DenseSystem, damping_diagonal
 from neurecover.solve.limits import FLOPS, afford, limit, steps_within, time_limit
 from neurecover.solve.loop import Damping, Direction, Loop, Outcome, Point, Tolerances
@@ -21,6 +21,7 @@ __all__ = [
     "afford",
     "conjugate_gradients",
     "damping_diagonal",
+    "interrupt",
     "limit",
     "steps_within",
     "time_limit",

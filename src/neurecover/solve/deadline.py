@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -9,12 +10,15 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+interrupt = threading.Event()  # set where the user asks for the best result so far: every deadline has passed then
+
 
 @dataclass
 class Watch:
-    """Whether work was ended by the clock, told by the deadlines that share it."""
+    """Whether work was ended by the clock or by the user, told by the deadlines that share it."""
 
     ended: bool = False
+    interrupted: bool = False
 
 
 @dataclass
@@ -44,14 +48,22 @@ class Deadline:
 
     @property
     def seconds_left(self) -> float:
+        if self._interrupted:
+            return 0.0
         return float("inf") if self.moment is None else max(self.moment - time.monotonic(), 0.0)
 
     @property
     def passed(self) -> bool:
-        if self.moment is not None and time.monotonic() >= self.moment:
+        if self._interrupted or (self.moment is not None and time.monotonic() >= self.moment):
             self.watch.ended = True
             return True
         return self.allowance is not None and self.allowance.left <= 0
+
+    @property
+    def _interrupted(self) -> bool:
+        """Whether the user asked for an end; remembered for this run after the request is over."""
+        self.watch.interrupted |= interrupt.is_set()
+        return self.watch.interrupted
 
     def share(self, part: float) -> Deadline:
         """Return the deadline after part of the time that is left; itself if there is no end."""

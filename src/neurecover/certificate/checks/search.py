@@ -63,9 +63,11 @@ def rivals(case: Facts) -> Check:
     return Check("agreement", alone, None, None, sentence, OTHER_OPTIMA)
 
 
-def search_ended() -> Check:
-    """Return the check that says that time ended the search."""
+def search_ended(interrupted: bool = False) -> Check:
+    """Return the check that says that time, or the user, ended the search."""
     sentence = "Time ended the search before it was through: give a larger time_budget, or none."
+    if interrupted:
+        sentence = "The search was interrupted before it was through: run it again for a complete one."
     return Check("time", False, None, None, sentence)
 
 

@@ -12,6 +12,7 @@ Column = str | SupportsIndex
 Columns = Column | Iterable[Column]
 
 _OUTPUT = re.compile(r"[yY](_?[0-9]+)?")
+_INDEX = re.compile(r"__index_level_[0-9]+__")  # how pandas names an index that it writes beside the columns
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,8 @@ def choose(names: Sequence[str], inputs: Columns | None, outputs: Columns | None
     """Resolve names and positions; a negative position counts from the last column.
 
     Outputs default to the columns named y, y0, y1, … or y_0, y_1, …, or else to the last column;
-    inputs default to all that is left. Columns named as inputs are never outputs by default.
+    inputs default to all that is left, without the index of a pandas frame. Columns named as inputs are never
+    outputs by default.
     """
     check_columns(len(names), origin)
     chosen_inputs = [] if inputs is None else _positions(names, inputs, "inputs", origin)
@@ -69,7 +71,8 @@ def _distinct(names: Sequence[str]) -> list[str]:
 
 
 def _left(names: Sequence[str], taken: Iterable[int]) -> list[int]:
-    return sorted(set(range(len(names))) - set(taken))
+    index = {j for j, name in enumerate(names) if _INDEX.fullmatch(name)}
+    return sorted(set(range(len(names))) - set(taken) - index)
 
 
 def _positions(names: Sequence[str], wanted: Columns, what: str, origin: str) -> list[int]:

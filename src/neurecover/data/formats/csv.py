@@ -1,6 +1,7 @@
 """Samples in a CSV file, streamed through pyarrow.
 
-Every chosen column is read as float64, so an integer-looking column may turn fractional later on.
+Every chosen column is read as float64, so an integer-looking column may turn fractional later on; one that begins with
+True or False is read as booleans, 1 and 0.
 pyarrow parses fast but does not say where it stopped; the search for the faulty line is a second,
 slow pass, made on failure alone.
 """
@@ -42,10 +43,12 @@ class CsvSource(Source):
         line, fields = next(self._lines(), (0, []))
         if not fields:
             raise ValueError(f"{path}: expected comma-separated numbers. Got an empty file instead.")
-        self._header_line = 0 if all(_is_number(field) for field in fields) else line
+        self._header_line = 0 if all(_is_number(field) or _is_boolean(field) for field in fields) else line
         names = [field.strip() for field in fields] if self._header_line else [str(j) for j in range(len(fields))]
         self._choice = choose(names, inputs, outputs, self.origin)
         self._names = names
+        first = next(self._records(), (0, []))[1]
+        self._booleans = {j for j, field in enumerate(first) if _is_boolean(field)}
         self.input_names = self._choice.input_names
         self.output_names = self._choice.output_names
 
@@ -67,6 +70,7 @@ class CsvSource(Source):
         # Positions serve as names for pyarrow, which would refuse a header that repeats one.
         columns = [str(j) for j in range(len(self._names))]
         chosen = [str(j) for j in self._choice.inputs + self._choice.outputs]
+        types = {j: pa.bool_() if int(j) in self._booleans else pa.float64() for j in chosen}
         return pc.open_csv(
             self._path,
             read_options=pc.ReadOptions(
@@ -75,7 +79,7 @@ class CsvSource(Source):
                 block_size=max(_PIECE, _FIELD * len(columns)),
             ),
             parse_options=pc.ParseOptions(delimiter=self._delimiter),
-            convert_options=pc.ConvertOptions(include_columns=chosen, column_types=dict.fromkeys(chosen, pa.float64())),
+            convert_options=pc.ConvertOptions(include_columns=chosen, column_types=types),
         )
 
     def _where(self, row: int) -> str:
@@ -85,19 +89,22 @@ class CsvSource(Source):
         return f"row {row}"
 
     def _first_fault(self) -> str | None:
-        expected = len(self._names)
+        width = len(self._names)
         for line, fields in self._records():
-            if len(fields) != expected:
-                return f"{self.origin}, line {line}: expected {expected} fields. Got {len(fields)} instead."
+            if len(fields) != width:
+                return f"{self.origin}, line {line}: expected {width} fields. Got {len(fields)} instead."
             for j in self._choice.inputs + self._choice.outputs:
-                if fields[j] and not _is_number(fields[j]):
+                boolean = j in self._booleans
+                readable = _is_boolean(fields[j]) or fields[j] in "01" if boolean else _is_number(fields[j])
+                if fields[j] and not readable:
                     hint = "correct it, or choose other inputs and outputs"
                     if re.fullmatch(r"[-+]?\d+,\d+", fields[j]):
                         hint = "write decimals with a point"
                     elif j in self._choice.outputs:
                         hint += f". If these are labels: {LABELS_SHOW}"
+                    expected = "True or False" if boolean else "a number"
                     return (
-                        f"{self.origin}, line {line}, column {self._names[j]!r}: expected a number. "
+                        f"{self.origin}, line {line}, column {self._names[j]!r}: expected {expected}. "
                         f"Got {fields[j]!r} instead; {hint}."
                     )
         return None
@@ -122,13 +129,18 @@ class CsvSource(Source):
 
 def _matrix(batch: Any, positions: tuple[int, ...]) -> np.ndarray:
     # A missing value becomes nan here and is refused, with its line, by Source.blocks.
-    return np.column_stack([batch.column(str(j)).to_numpy(zero_copy_only=False) for j in positions])
+    columns = [batch.column(str(j)).to_numpy(zero_copy_only=False) for j in positions]
+    return np.column_stack([column.astype(np.float64) for column in columns])  # None among booleans is nan
 
 
 def _delimiter(path: Path) -> str:
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         first = file.readline(_LINE)
     return next((mark for mark in ("," if "," in first else "", "\t", ";") if mark and mark in first), ",")
+
+
+def _is_boolean(text: str) -> bool:
+    return text in ("True", "False", "true", "false", "TRUE", "FALSE")
 
 
 def _is_number(text: str) -> bool:
