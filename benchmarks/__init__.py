@@ -18,6 +18,7 @@ MODULES = (
     "tables",
     "extract",
     "published",
+    "rare_units",
     "trained",
     "torture",
     "peers.shallow",
