@@ -190,7 +190,19 @@ def test_tables_sort_by_value_and_back(folder: Path, browser: Any) -> None:
         assert values() == sorted(before, reverse=True)
         assert table.locator("[aria-sort]").count() == 1
     checks = page.locator("#checks table")
+    assert not checks.is_visible()  # folded until they are asked for
+    page.locator("#checks summary").click()
     checks.locator("th button", has_text="check").first.click()
     names = checks.locator("tbody tr td:first-child").all_inner_texts()
     assert names == sorted(names)
+    page.close()
+
+
+def test_what_is_folded_is_printed(folder: Path, browser: Any) -> None:
+    page = browser.new_page()
+    page.goto((folder / "statistical.html").as_uri())
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    page.emulate_media(media="print")
+    assert page.locator("#checks table").is_visible()
+    assert not page.locator("#checks summary").is_visible()
     page.close()

@@ -27,7 +27,7 @@ from neurecover.report.figures import (
 from neurecover.report.layers import LayerTable, recovery_tables
 from neurecover.report.templating import environment
 from neurecover.report.units import unit_tables
-from neurecover.results import describe
+from neurecover.results import REASONS, describe
 
 if TYPE_CHECKING:
     from neurecover.results import Recovery
@@ -71,6 +71,7 @@ def report_page(recovery: Recovery[Model], truth: Model | None = None, X: Any = 
         "layers": [(table, _weights(table, number)) for number, table in enumerate(tables)],
         "units": unit_tables(recovery, truth, comparison),
         "shown_units": SHOWN_UNITS,
+        "shown_reasons": REASONS,
         "test_samples": test_samples(recovery),
         "pictures": _pictures(recovery, tables),
         "errors": None if comparison is None else comparison.rows(),

@@ -33,6 +33,7 @@ def environment() -> Any:
         "prose": prose,
         "bound": bound,
         "share": share,
+        "chance": chance,
         "shade": shade,
         "zip": zip,
         "abs_max": largest_of,
@@ -69,6 +70,11 @@ def share(value: float | None) -> str:
     if 0.0 < value < 0.001:
         return "< 0.1 %"
     return "> 99.9 %" if 0.999 < value < 1.0 else f"{100 * value:.1f} %"
+
+
+def chance(p: float) -> str:
+    """Format a p-value: digits of a very small one say nothing."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def shade(value: float, largest: float) -> str:

@@ -16,3 +16,6 @@ for (const button of document.querySelectorAll("table.sortable th button")) {
     heading.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
   });
 }
+
+// What is folded on the screen is printed.
+addEventListener("beforeprint", () => { for (const folded of document.querySelectorAll("details")) folded.open = true; });
