@@ -61,23 +61,46 @@ class LayerComparison:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The errors of a network against the truth, both in normal form and, for one hidden layer, without spare units.
+    """The errors of a network against the truth, both in normal form and without spare units.
 
-    `permutation[i]` is the unit of the network that is paired with unit i of the truth, −1 where there is
-    none; `signs[i]` is −1 if that unit's mirror image is the near one. Of several equal units the first
-    stands for all. `unmatched` lists the units of the network, then of the truth, that found no partner. These three
-    are about the first hidden layer; `layers` has them, and its own errors, for every one.
+    Attributes
+    ----------
+    weight_error, bias_error, max_angle : float
+        The largest ‖ŵ − w‖, abs(b̂ − b) and angle in radians over the paired units of all hidden layers. Units without
+        a partner do not count; infinite if one network has units and the other has none.
+    output_weight_error : float
+        ‖Â − A‖_F / ‖A‖_F, where an absent partner has a = 0.
+    offset_error : float
+        ‖ĉ − c‖ / ‖(A, c)‖_F, so that c = 0 is no special case.
+    affine_error : float or None
+        ‖Ĉ − C‖_F / ‖(A, C)‖_F, with zeros for a missing C; None where neither network has one. Where units are
+        mirrored, Ĉ and ĉ are what that leaves.
+    output_mse : float
+        The mean of (f̂(x) − f(x))² over inputs and outputs.
+    population_risk : float or None
+        Its mean over all standard Gaussian inputs; None for more than one layer, or an activation without an exact
+        form.
+    permutation, signs : ndarray of int
+        The unit of the network that is paired with unit i of the truth, −1 where there is none, and −1 in `signs` if
+        its mirror image is the near one; of the first hidden layer.
+    unmatched : tuple of two tuples of int
+        The units of the network, then of the truth, without a partner; of the first hidden layer.
+    layers : tuple of LayerComparison
+        The same for every hidden layer.
 
-    `weight_error`, `bias_error` and `max_angle` are the largest ‖ŵ − w‖, abs(b̂ − b) and angle in radians over
-    the pairs of all hidden layers: they say nothing about unmatched units, and are infinite when one network has units
-    and the other has none. `output_weight_error` is ‖Â − A‖_F / ‖A‖_F, an absent partner having a = 0, and
-    `offset_error` is ‖ĉ − c‖ / ‖(A, c)‖_F; so neither depends on the scale of the outputs, and c = 0 is no
-    special case. For a `Composite` they are those of the upper parts, the coefficients of a polynomial or the weights
-    of a network, and nan where these are of two kinds or of none of these. `affine_error` is ‖Ĉ − C‖_F / ‖(A, C)‖_F,
-    with zeros for the C of a network that has none, and None where neither has one; where units are mirrored, Ĉ and ĉ
-    are what that leaves. `output_mse` is the mean of (f̂(x) − f(x))² over samples and outputs, `population_risk` its
-    mean over all standard Gaussian inputs
-    [ATV21, Prop. 3.6]; None for more than one layer, or an activation without a form that reaches its accuracy.
+    Notes ----- For a `Composite`, output_weight_error and offset_error are those of the upper parts: the coefficients
+    of a polynomial or the weights of a network; nan where these are of two kinds.
+
+    References
+    ----------
+    .. [ATV21] Proposition 3.6, for the population risk.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> truth = nr.simulate.teacher(3, 2, random_state=0)
+    >>> nr.compare(truth, truth).weight_error
+    0.0
     """
 
     permutation: NDArray[np.intp]
@@ -119,17 +142,34 @@ class Comparison:
 
 
 def compare(network: Model, truth: Model, *, up_to_sign: bool = False, X: ArrayLike | None = None) -> Comparison:
-    """Return the errors of `network` against `truth`, after pairing their units.
+    """Return the errors of a network against the truth, after pairing their units.
 
     A network of tanh is compared with one of sigmoid as what it is in terms of it, sigmoid(z) = (1 + tanh(z/2))/2.
-    Both have as many hidden layers, or both are composites, whose first layers are compared. Units of several layers
-    are paired from the first layer up, each in terms of the pairs below it.
+    Units of several layers are paired from the first layer up, each in terms of the pairs below it.
 
-    up_to_sign=True lets a unit be paired with a mirror image that has another function, as relu(−z) has, and
-    leaves A and c as they are: the sense in which a method recovers units "up to sign" [ATV21]. Where the
-    mirror image is the same function it is always allowed, and A and c follow, as C does where either network has one.
+    Parameters
+    ----------
+    network, truth : Network, DeepNetwork or Composite
+        Both have as many hidden layers, or both are composites, whose first layers are compared.
+    up_to_sign : bool, default=False
+        Let a unit be paired with a mirror image that has another function, as relu(−z) has, and leave A and c as they
+        are: the sense in which a method recovers units "up to sign" [ATV21]. Where the mirror image is the same
+        function it is always allowed, and A and c follow, as C does where either network has one.
+    X : array_like of shape (n, d) or None, default=None
+        The inputs for `output_mse`; None for 10,000 standard Gaussian ones, the same every time.
 
-    X (n, d) are the inputs for `output_mse`; without it, 10,000 standard Gaussian ones, the same every time.
+    Returns
+    -------
+    Comparison
+        Errors of weights, biases and outputs, and which unit is whose partner.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> truth = nr.Network([[1.0, 0.0], [0.0, 1.0]], None, [[1.0, 2.0]])
+    >>> found = nr.Network([[0.0, 2.0], [1.0, 0.0]], None, [[1.0, 1.0]])  # the other order, another scale
+    >>> nr.compare(found, truth).weight_error, nr.compare(found, truth).permutation
+    (0.0, array([1, 0]))
     """
     network = _in_terms_of(network, truth)
     _check_comparable(network, truth)

@@ -53,11 +53,30 @@ OPTIONS = PlanOptions()
 
 @dataclass(frozen=True)
 class Plan:
-    """`n_samples` is the answer, and `because` says which of its needs decides; `needs` has the number for each.
+    """How many samples a recovery takes, and why.
 
-    error is the root mean square of ‖ŵ − w‖ to be expected of the worst unit with so many samples, 0.0 without noise.
-    For a method, `curve` has the median error of its estimate at every number of samples that was tried, and `bounds`
-    what its paper asks for with every constant at one, which decides nothing.
+    Attributes
+    ----------
+    n_samples : int
+        The answer.
+    because : str
+        Which of the needs decides.
+    needs : dict of str to int
+        The number of samples for each need.
+    error : float
+        The root mean square of ‖ŵ − w‖ to be expected of the worst unit with so many samples; 0.0 without noise.
+    noise, n_parameters : float, int
+        What was planned for.
+    curve : tuple of (int, float)
+        For a method, the median error of its estimate at every number of samples that was tried.
+    bounds : dict of str to float
+        For a method, what its paper asks for with every constant at one. These decide nothing.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> nr.samples_needed(n_inputs=5, n_hidden=3, random_state=0).n_samples > 3 * 7
+    True
     """
 
     n_samples: int
@@ -108,15 +127,39 @@ def samples_needed(
 
     Parameters
     ----------
-    network : the network, or one like it; None for random ones of n_inputs, n_hidden and n_outputs: their median.
-    bias : whether b and c are free.
-    noise : the standard deviation of the noise on every output.
-    error : the wanted root mean square of ‖ŵ − w‖ for the worst unit row; None for what a `statistical` verdict takes.
-    inputs : the distribution of the inputs, by name or as a callable (rng, n, d) → (n, d).
-    told : whether recovery will be told the number of units.
-    method, form : plan for that algorithm's own estimate instead, as `estimate` returns it; None for `recover`. Its
-        error is measured on simulated samples, which takes a few runs of the algorithm.
-    random_state : of the networks and inputs on which the information is taken.
+    network : Network or None, default=None
+        The network, or one like it; None for random ones of the sizes below, of which the median is taken.
+    n_inputs, n_hidden, n_outputs : int
+        The sizes, where there is no network.
+    bias : bool, default=True
+        Whether b and c are free.
+    noise : float, default=0.0
+        The standard deviation of the noise on every output.
+    error : float or None, default=None
+        The wanted root mean square of ‖ŵ − w‖ for the worst unit row; None for what a `statistical` verdict takes.
+    inputs : str or callable, default="gaussian"
+        The distribution of the inputs, by name or as a callable (rng, n, d) → (n, d).
+    told : bool, default=True
+        Whether recovery will be told the number of units.
+    method : str or None, default=None
+        Plan for this algorithm's own estimate, as `estimate` returns it; None for `recover`. Its error is measured on
+        simulated samples, which takes a few runs of the algorithm.
+    form : str, default="best"
+        The form of the method.
+    random_state : int, Generator, RandomState or None, default=None
+        The seed of the networks and inputs on which the information is taken.
+
+    Returns
+    -------
+    Plan
+        The number of samples, and which need decides.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> noisy = nr.samples_needed(n_inputs=5, n_hidden=3, noise=0.1, error=0.05, random_state=0)
+    >>> noisy.n_samples > nr.samples_needed(n_inputs=5, n_hidden=3, random_state=0).n_samples
+    True
     """
     if not (np.isfinite(noise) and noise >= 0.0):
         raise ValueError(f"noise needs to be a standard deviation, 0 or more. Got {noise!r} instead.")

@@ -33,7 +33,23 @@ __all__ = ["Certificate", "Check", "Estimate", "Excerpt", "Recovery", "Stage", "
 
 @dataclass(frozen=True)
 class Stage:
-    """One step of a recovery: what was done, how long it took, what came out."""
+    """One step of a recovery.
+
+    Attributes
+    ----------
+    name : str
+        What was done.
+    seconds : float
+        How long it took.
+    detail : str
+        What came out.
+
+    Examples
+    --------
+    >>> from neurecover import Stage
+    >>> Stage("read", 0.1, "500 samples").name
+    'read'
+    """
 
     name: str
     seconds: float
@@ -42,12 +58,34 @@ class Stage:
 
 @dataclass(frozen=True)
 class Estimate:
-    """An algorithm's own answer, before any refinement: a network, or None, and sentences with its figures.
+    """An algorithm's own answer, before any refinement.
 
-    `details` is the algorithm's own record, a frozen dataclass with named fields: tensors, spectra, masks, ratios, as
-    far as it has them, in whitened coordinates z (zero mean, unit covariance). `starts` are further hidden weights (m,
-    D) worth a descent each, in the same coordinates. `whitening` is the way to them: z = (x − mean) matrix, so that
-    W_x = W_z matrixᵀ; None where the samples were taken as they are.
+    Attributes
+    ----------
+    network : Network, DeepNetwork, Composite or None
+        What was found; None if nothing was.
+    notes : tuple of str
+        Its figures, or why there is no network.
+    details : object
+        The algorithm's own record, a frozen dataclass with named fields (tensors, spectra, masks, ratios), in whitened
+        coordinates z of zero mean and unit covariance.
+    starts : tuple of ndarray of shape (m, D)
+        Further hidden weights worth a descent each, in the same coordinates.
+    whitening : Whitening or None
+        The way to them: z = (x − mean) matrix, so that W_x = W_z matrixᵀ; None where the samples were taken as they
+        are.
+    method, form : str
+        Which algorithm, and in which of its forms.
+    seconds : float
+        How long it took.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> truth = nr.simulate.teacher(4, 2, random_state=0)
+    >>> found = nr.estimate(*nr.simulate.sample(truth, 20_000, random_state=0), n_hidden=2, random_state=0)
+    >>> found.method, found.network.n_hidden
+    ('hermite', 2)
     """
 
     network: Model | None
@@ -76,9 +114,36 @@ class Estimate:
 class Recovery(Generic[M_co]):
     """The answer of `recover`, `recover_lowest_layer` and `extract`.
 
-    `estimate` is the algorithm's own answer before refinement, or None if no algorithm ran; its details are not saved.
-    `n_queries` is the number of queries to an oracle, None for given samples. `excerpt` has the samples that pictures
-    show, None if nothing was fitted; `versions` are those of the libraries used.
+    Attributes
+    ----------
+    network : Network, DeepNetwork or Composite
+        What was found, in normal form.
+    certificate : Certificate
+        How far it can be trusted: the verdict, the reasons, the checks, standard errors.
+    method : str
+        How it was found.
+    stages : tuple of Stage
+        The steps of the run.
+    seconds : float
+        How long it took.
+    estimate : Estimate or None
+        The algorithm's own answer before refinement; None if no algorithm ran. Its details are not saved.
+    n_queries : int or None
+        The number of queries to an oracle; None for given samples.
+    excerpt : Excerpt or None
+        The samples that pictures show; None if nothing was fitted.
+    versions : dict of str to str
+        Those of the libraries used.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> truth = nr.simulate.teacher(3, 2, random_state=0)
+    >>> r = nr.recover(*nr.simulate.sample(truth, 500, random_state=0), n_hidden=2, random_state=0)
+    >>> r.method
+    'least_squares'
+    >>> r.predict([[0.0, 0.0, 0.0]]).shape
+    (1, 1)
     """
 
     network: M_co

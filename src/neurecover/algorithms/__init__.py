@@ -30,7 +30,19 @@ __all__ = ["Algorithm", "Call", "get_method", "methods"]
 
 
 def methods() -> tuple[Algorithm, ...]:
-    """Every algorithm: its name, its paper and what it assumes."""
+    """Return every algorithm: its name, its paper, what it assumes and in which forms it comes.
+
+    Returns
+    -------
+    tuple of Algorithm
+        In the order in which `recover` considers them.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> "hermite" in [method.name for method in nr.methods()]
+    True
+    """
     return tuple(get_method(name) for name in _MODULES)
 
 

@@ -88,10 +88,28 @@ ALWAYS_SAID = (
 
 @dataclass(frozen=True)
 class Check:
-    """One check: the measured `figure`, the `limit` it was compared with, and a sentence that says the result.
+    """One check of a certificate: what was measured, what it was compared with, and what that means.
 
-    figure and limit are None where the check is a plain fact. `remedy` says what to do where it failed and more samples
-    are not what it takes; `n_wanted` is how many samples would have met the limit, 0 where their number does not.
+    Attributes
+    ----------
+    name : str
+        Its name, one word or two.
+    passed : bool
+        Whether the limit was met.
+    figure, limit : float or None
+        What was measured, and the bound; None where the check is a plain fact.
+    sentence : str
+        The result in words.
+    remedy : str
+        What to do where it failed and more samples are not what it takes.
+    n_wanted : float
+        How many samples would have met the limit, 0 where their number does not decide.
+
+    Examples
+    --------
+    >>> from neurecover import Check
+    >>> Check("units", True, 3, 1, "Hidden units were found.").passed
+    True
     """
 
     name: str
@@ -166,10 +184,38 @@ class Likelihood:
 class Certificate:
     """How far the weights can be trusted.
 
-    `verdict` and `reasons` follow from the checks. noise_variance is None where the residual is not shown to be noise,
-    and standard_errors are there for the verdicts exact and statistical. They are there too where some weights are
-    open, infinite, and the others exact. covariance_root is R of the covariance R Rᵀ of all weights, for the verdict
-    statistical and not too many weights; likelihood is there where the residual was tested as noise.
+    The verdict and its reasons are functions of the checks and of nothing else.
+
+    Attributes
+    ----------
+    verdict : {"exact", "statistical", "approximate", "failed"}
+        What may be relied on; see the page on the certificate.
+    reasons : tuple of str
+        Why, the most important first.
+    checks : tuple of Check
+        Everything that was measured.
+    holdout_mse : float
+        The mean squared error on held-out samples.
+    noise_variance : float or None
+        None where the residual is not shown to be noise.
+    n_samples, n_holdout : int
+        How many samples there were, and how many of them were held out.
+    standard_errors : object with the arrays W, b, A, c or None
+        For the verdicts exact and statistical; infinite for weights that are not determined.
+    covariance_root : ndarray or None
+        R of the covariance R Rᵀ of all weights, for the verdict statistical and not too many weights.
+    likelihood : Likelihood or None
+        Where the residual was tested as noise.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> truth = nr.simulate.teacher(3, 2, random_state=0)
+    >>> r = nr.recover(*nr.simulate.sample(truth, 500, random_state=0), n_hidden=2, random_state=0)
+    >>> r.certificate.verdict
+    'exact'
+    >>> next(check.passed for check in r.certificate.checks if check.name == "rounding")
+    True
     """
 
     checks: tuple[Check, ...]

@@ -19,10 +19,27 @@ from neurecover.statistics import Residuals
 
 @dataclass(frozen=True, eq=False)
 class Verification:
-    """The figures per output, each (p,).
+    """How well a network predicts samples, per output.
 
-    `mse` is E[r²], `unexplained` is 1 − R² = E[r²]/Var[y] (nan for a constant output), `largest` is max |r|, and
-    `rounding` the root mean square of r that rounding alone may leave.
+    Attributes
+    ----------
+    n_samples : int
+        The number of samples.
+    mse : ndarray of shape (p,)
+        The mean of r², r = y − f(x).
+    unexplained : ndarray of shape (p,)
+        1 − R² = E[r²]/Var[y]; nan for a constant output.
+    largest : ndarray of shape (p,)
+        The largest abs(r).
+    rounding : ndarray of shape (p,)
+        The root mean square of r that rounding alone may leave.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> truth = nr.simulate.teacher(3, 2, random_state=0)
+    >>> bool(nr.verify(truth, *nr.simulate.sample(truth, 100, random_state=0)).largest[0] < 1e-12)
+    True
     """
 
     n_samples: int
@@ -55,7 +72,29 @@ class Verification:
 
 
 def verify(network: Model, X: Any, Y: Any = None) -> Verification:
-    """Return the residuals of a network on samples: arrays X (n, d) and Y, or X alone as a path or a data source."""
+    """Measure how well a network predicts samples.
+
+    Parameters
+    ----------
+    network : Network, DeepNetwork or Composite
+        The network.
+    X : array_like of shape (n, d), path or data source
+        The inputs; or samples with their outputs.
+    Y : array_like of shape (n,) or (n, p) or None, default=None
+        The outputs, where X is an array.
+
+    Returns
+    -------
+    Verification
+        Mean squared error, 1 − R² and largest residual per output, and what rounding may leave.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> net = nr.Network([[1.0]], None, [[2.0]])
+    >>> nr.verify(net, [[1.0], [-1.0]], [2.0, 0.5]).mse
+    array([0.125])
+    """
     source = as_source(X, Y)
     ours, theirs = (network.n_inputs, network.n_outputs), (source.n_inputs, source.n_outputs)
     if ours != theirs:

@@ -41,17 +41,35 @@ def open(
 ) -> Source:
     """Open the samples of a file, a folder, a table or a Dask collection as a source.
 
-    A path is opened by its suffix: .npz, .npy, .csv, .tsv, .parquet or .pq, a folder of Parquet files, a Zarr store.
-    An .npz archive or a Zarr group holds X and Y, and so does a pair of files ("X.npy", "Y.npy") or of Dask arrays.
-    Tables are pandas and polars frames, Arrow tables, and objects with `__dataframe__`. Of the others, inputs and
-    outputs are lists of column names or positions; the outputs default to the columns named y, y0, y_1, …, or else to
-    the last one, the inputs to all that is left.
+    A path is opened by its suffix: .npz, .npy, .csv, .tsv, .parquet or .pq, a folder of Parquet files, a Zarr store. An
+    .npz archive or a Zarr group holds X and Y, and so does a pair of files ("X.npy", "Y.npy") or of Dask arrays. Tables
+    are pandas and polars frames, Arrow tables, and objects with `__dataframe__`.
 
     Parameters
     ----------
-    weight : the name or position of the column that holds the weights of the rows, from 0 on; see `recover`. Where X
-        and Y are apart, the name of the member or array (n,) beside them, or beside a pair of files a third, "w.npy".
-    client : a `distributed.Client` on whose workers a Dask collection is reduced; None for Dask's own choice.
+    data : path, pair of paths, table or Dask collection
+        Where the samples are.
+    inputs, outputs : str, int, list of these or None, default=None
+        Columns by name or position, where X and Y are not apart. The outputs default to the columns named y, y0, y_1,
+        …, or else to the last one; the inputs to all that is left.
+    weight : str, int, path or None, default=None
+        The column that holds the weights of the rows, from 0 on; see `recover`. Where X and Y are apart, the name of
+        the array (n,) beside them, or beside a pair of files a third, "w.npy".
+    client : distributed.Client or None, default=None
+        On whose workers a Dask collection is reduced; None for Dask's own choice.
+
+    Returns
+    -------
+    Source
+        What `recover`, `estimate` and `verify` take in place of arrays; it is read in blocks.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> import neurecover as nr
+    >>> source = nr.open(pd.DataFrame({"dose": [1.0, 2.0], "age": [30, 40], "response": [0.1, 0.3]}))
+    >>> source.input_names, source.output_names
+    (('dose', 'age'), ('response',))
     """
     if weight is not None:
         return _with_column(

@@ -99,7 +99,32 @@ class Or:
 
 @dataclass(frozen=True, eq=False, init=False)
 class Composite:
-    """y = upper(u(W x − t)). The arrays are float64 and read-only; `threshold` may be one number for all units."""
+    """A first layer with thresholds and any function above it: y = upper(u(W x − t)).
+
+    Parameters
+    ----------
+    W : array_like of shape (k, d)
+        The weights of the first layer.
+    threshold : float or array_like of shape (k,)
+        The thresholds t, one number for all units or one each.
+    upper : Polynomial, Network, DeepNetwork or callable
+        What is above the first layer.
+    activation : str or Activation, default="relu"
+        The function u of the first layer.
+
+    References
+    ----------
+    .. [GP18] The model of the paper.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neurecover as nr
+    >>> net = nr.Composite(np.eye(2), 1.0, nr.Network(np.eye(2), None, [[1.0, 2.0]]))
+    >>> net([[3.0, 0.0], [3.0, 2.0]])
+    array([[2.],
+           [4.]])
+    """
 
     W: NDArray[np.float64]
     threshold: NDArray[np.float64]

@@ -21,9 +21,26 @@ from neurecover.models.network import Network
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class DeepNetwork(Layered):
-    """Layers (W, b), the last one (A, c) without activation, and an affine term C x of the inputs in the outputs.
+    """A network of any depth: h_l = act(W_l h_{l−1} + b_l), y = A h_L + C x + c.
 
-    The arrays are float64 and read-only; b may be None for zeros, and C for no such term.
+    The arrays are float64 and read-only.
+
+    Parameters
+    ----------
+    layers : sequence of pairs of array_like
+        (W, b) from the inputs up, the last one (A, c) without activation; b may be None for zeros.
+    activation : str or Activation, default="relu"
+        The function of the hidden units.
+    C : array_like of shape (p, d) or None, default=None
+        The affine term C x; None for a network without one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neurecover as nr
+    >>> net = nr.DeepNetwork([(np.eye(2), None), (np.ones((3, 2)), None), (np.ones((1, 3)), [0.5])])
+    >>> net.n_hidden, net([[1.0, -1.0]])
+    ((2, 3), array([[3.5]]))
     """
 
     layers: tuple[Layer, ...]

@@ -20,9 +20,33 @@ from neurecover.models.layered import Layer, Layered
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Network(Layered):
-    """y = A · act(W x + b) + C x + c. The arrays are float64 and read-only; `b` and `c` default to zero, `C` to None.
+    """A network of one hidden layer: y = A · act(W x + b) + C x + c.
 
-    None is a network without an affine term; a C of zeros is a term that is free and happens to be zero.
+    The arrays are float64 and read-only.
+
+    Parameters
+    ----------
+    W : array_like of shape (k, d)
+        The hidden weights.
+    b : array_like of shape (k,) or None
+        The biases; None for zeros.
+    A : array_like of shape (p, k)
+        The output weights.
+    c : array_like of shape (p,) or None, default=None
+        The offset; None for zeros.
+    activation : str or Activation, default="relu"
+        The function of the hidden units: "relu", "leaky_relu(0.1)", "tanh", "gelu", …
+    C : array_like of shape (p, d) or None, default=None
+        The affine term; None for a network without one. A C of zeros is a term that is free and happens to be zero.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> net = nr.Network([[1.0, 0.0], [0.0, 1.0]], [0.0, -1.0], [[1.0, 2.0]])
+    >>> net([[3.0, 2.0]])
+    array([[5.]])
+    >>> net.n_inputs, net.n_hidden, net.n_outputs, net.n_parameters
+    (2, 2, 1, 9)
     """
 
     W: NDArray[np.float64]

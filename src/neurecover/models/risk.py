@@ -37,10 +37,34 @@ Kernel = Callable[[Activation, Terms, Terms], Callable[[int, int], np.ndarray]]
 def population_risk(network: Network, truth: Network) -> float:
     """Return E[(f(x) − g(x))²] for x ~ N(0, I), the mean over outputs [ATV21, Prop. 3.6].
 
-    The error is about 1e-15 of the squared size of the terms that f − g consists of: the units of both, less what near
-    units have in common. The midpoint rule adds some 1e-6 of the risk. For powers other than 0 … 6 only equal
-    units are taken together. ValueError where the series of a rough activation does not reach 1e-9 of the squared size;
-    `risk_bounds` then gives what is known.
+    Parameters
+    ----------
+    network, truth : Network
+        f and g, of the same activation.
+
+    Returns
+    -------
+    float
+        The risk. Its error is about 1e-15 of the squared size of the terms that f − g consists of: the units of both,
+        less what near units have in common; the midpoint rule adds some 1e-6 of the risk. For powers other than 0 … 6
+        only equal units are taken together.
+
+    Raises
+    ------
+    ValueError
+        Where the series of a rough activation does not reach 1e-9 of the squared size; `models.risk.risk_bounds` then
+        gives what is known.
+
+    References
+    ----------
+    .. [ATV21] Proposition 3.6.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> relu = nr.Network([[1.0]], None, [[1.0]])
+    >>> round(nr.population_risk(relu, nr.Network([[1.0]], None, [[0.0]])), 12)  # E[relu(g)²]
+    0.5
     """
     change = difference(network, truth)
     act = change.act

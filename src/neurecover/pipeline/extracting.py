@@ -50,20 +50,40 @@ def extract(
 
     Parameters
     ----------
-    oracle : `neurecover.oracle(model)`.
-    n_hidden : the number of hidden units, or one number per hidden layer; None finds it.
-    depth : the number of hidden layers; None takes it from n_hidden, or finds it.
-    query_budget : the largest number of queries; None for as many as it takes.
-    accuracy : the wanted error of a unit's weights, relative to their size, in one hidden layer of piecewise linear
-        units. The smaller, the more queries, up to about twice as many. None aims at 5e-10 in a large network and at
-        less in a small one.
-    activation : "auto" takes relu for a piecewise linear oracle, with one hidden layer or several, and tanh for one
-        that bends smoothly and levels off. Or one of relu, leaky_relu, abs, tanh and sigmoid; only relu in several
-        layers. (sigmoid(z) = (1 + tanh(z/2))/2, so that a network of one is a network of the other.)
-    random_state, time_budget, progress : as in `neurecover.recover`.
-    options : the numbers that decide how the oracle is queried, for experiments; None for the defaults.
+    oracle : Oracle
+        `neurecover.oracle(model)` or `neurecover.endpoint(url)`.
+    n_hidden : int, tuple of int or None, default=None
+        The number of hidden units, or one number per hidden layer; None finds it.
+    depth : int or None, default=None
+        The number of hidden layers; None takes it from n_hidden, or finds it.
+    query_budget : int or None, default=None
+        The largest number of queries; None for as many as it takes.
+    accuracy : float or None, default=None
+        The wanted error of a unit's weights, relative to their size, in one hidden layer of piecewise linear units. The
+        smaller, the more queries, up to about twice as many. None aims at 5e-10 in a large network and at less in a
+        small one.
+    activation : str or Activation, default="auto"
+        "auto" takes relu for a piecewise linear oracle, with one hidden layer or several, and tanh for one that bends
+        smoothly and levels off. Or one of relu, leaky_relu, abs, tanh and sigmoid; only relu in several layers.
+        (sigmoid(z) = (1 + tanh(z/2))/2, so that a network of one is a network of the other.)
+    random_state, time_budget, progress
+        As in `neurecover.recover`.
+    options : QueryOptions or None, default=None
+        The numbers that decide how the oracle is queried, for experiments.
 
-    An oracle that is not such a network gives a `Recovery` whose verdict says so.
+    Returns
+    -------
+    Recovery
+        The network, its certificate and the number of queries. An oracle that is not such a network gives one whose
+        verdict says so.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> model = nr.simulate.teacher(5, 3, random_state=0)
+    >>> r = nr.extract(nr.oracle(model, n_inputs=5), random_state=0)
+    >>> r.certificate.verdict, nr.compare(r.network, model).weight_error < 1e-9
+    ('exact', True)
     """
     if not isinstance(oracle, Oracle):
         raise ValueError(

@@ -47,17 +47,46 @@ def recover_lowest_layer(
     progress: bool | Progress = False,
     n_samples: int | None = None,
 ) -> Recovery[Model]:
-    """Recover the first layer and the upper part of y = upper(act(W x − t)) [GP18]: a `Composite`, with a certificate.
+    """Recover the first layer and the upper part of y = upper(act(W x − t)), with a certificate [GP18].
 
     Parameters
     ----------
-    X, Y : Gaussian inputs (n, d) and outputs (n,) or (n, 1); or X alone as a path, a data source or an oracle.
-    n_hidden : the units of the first layer, at most d; None finds them.
-    upper : "polynomial", sparse and of degree up to max_degree; "network", one hidden layer of n_upper units (None
-        finds them); or "deep", hidden layers of the widths n_upper, peeled one after the other from the lowest up.
-    method : how the first layer is found, a name from `neurecover.methods()` that finds a composite.
+    X : array_like of shape (n, d), path, data source or oracle
+        Gaussian inputs; or samples with their outputs.
+    Y : array_like of shape (n,) or (n, 1) or None, default=None
+        The outputs, where X is an array.
+    n_hidden : int or None, default=None
+        The units of the first layer, at most d; None finds them.
+    upper : {"polynomial", "network", "deep"}, default="polynomial"
+        A sparse polynomial of degree up to max_degree; one hidden layer of n_upper units (None finds them); or hidden
+        layers of the widths n_upper, found one after the other from the lowest up.
+    method : str, default="lowest_layer"
+        How the first layer is found, a name from `neurecover.methods()` that finds a composite.
+    activation, upper_activation : str or Activation, default="relu"
+        The function of the first layer and of those above it.
+    n_upper : int, tuple of int or None, default=None
+        The units above the first layer.
+    max_degree : int, default=3
+        The largest degree of a polynomial.
+    random_state, time_budget, progress, n_samples
+        As in `recover`.
 
-    The other parameters are those of `recover`.
+    Returns
+    -------
+    Recovery
+        Its network is a `Composite`.
+
+    References
+    ----------
+    .. [GP18] Theorems 1 to 4.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> truth = nr.simulate.composite_teacher(4, 2, nr.simulate.products(2), random_state=0)
+    >>> X, Y = nr.simulate.sample(truth, 10_000, random_state=0)
+    >>> nr.recover_lowest_layer(X, Y, n_hidden=2, random_state=0).certificate.verdict
+    'exact'
     """
     act = activations.get(activation)
     check_width(n_hidden)

@@ -87,31 +87,65 @@ def recover(
 
     Parameters
     ----------
-    X, Y : arrays (n, d) and (n,) or (n, p), X perhaps sparse; or X alone as a path, a data source or an oracle.
-    n_hidden : the number of hidden units, or one number per hidden layer, (20, 10); None finds it.
-    method : "auto", or a name from `neurecover.methods()`.
-    activation : the hidden units' function, as in `neurecover.Network`; "auto" finds the likeliest of those with names.
-    bias : whether b and c are free; False fixes both at zero.
-    affine : whether there is a linear term C x beside the hidden units; "auto" keeps one where the samples call for it.
-    depth : the number of hidden layers, where n_hidden does not say it.
-    random_state : int, numpy Generator or RandomState, or None. Same seed, same answer (unless time runs out).
-    time_budget : seconds after which no new work is started; None for a fixed number of descents. If time ended the
-        search, the certificate says so; without a budget the same seed gives the same answer on a busy machine too.
-    progress : True for a line on standard error, or a callable progress(stage, residual) that is called several times a
+    X : array_like of shape (n, d), path, table, data source or oracle
+        The inputs, perhaps sparse; or samples with their outputs, in which case Y is left out.
+    Y : array_like of shape (n,) or (n, p) or None, default=None
+        The outputs.
+    n_hidden : int, tuple of int or None, default=None
+        The number of hidden units, or one number per hidden layer, (20, 10); None finds it.
+    method : str, default="auto"
+        "auto", or a name from `neurecover.methods()`.
+    activation : str or Activation, default="relu"
+        The hidden units' function, as in `neurecover.Network`; "auto" finds the likeliest of those with names.
+    bias : bool, default=True
+        Whether b and c are free; False fixes both at zero.
+    affine : bool or "auto", default=False
+        Whether there is a linear term C x beside the hidden units; "auto" keeps one where the samples call for it.
+    depth : int, default=1
+        The number of hidden layers, where n_hidden does not say it.
+    random_state : int, Generator, RandomState or None, default=None
+        Same seed, same answer, on a busy machine too, unless a time budget runs out.
+    time_budget : float or None, default=None
+        Seconds after which no new work is started; None for a fixed number of descents. If time ended the search, the
+        certificate says so.
+    progress : bool or callable, default=False
+        True for a line on standard error, or a callable progress(stage, residual) that is called several times a
         second; residual is √(Σ r² / Σ y²) of the current fit, nan if there is none yet.
-    n_samples : the number of queries, when X is an oracle.
-    checkpoint : a folder in which a run on more samples than memory holds saves its state. The same call after an
-        interruption continues from there and returns the same network to the last bit.
-    sample_weight : weights w ≥ 0 of the rows, (n,): the fit minimises Σ w‖y − f(x)‖². Only their ratios matter, and a
-        row of weight zero has no effect. Standard errors hold for any weights and are smallest for w = 1/variance of
-        the noise. Without weights every row is an observation, though copies of a row are no further evidence for an
-        exact network. With weights identical rows (x, y) are one, with the sum of their weights: one row of weight 3
-        equals three rows of weight 1, with the same errors.
-    loss : "squared", or "huber" or "tukey", which bound the influence of outliers: M-estimates with errors of their
-        own, and rows far off are named by the certificate. For samples in memory.
-    options : the numbers that decide how samples, work and time are divided, for experiments; None for the defaults.
+    n_samples : int or None, default=None
+        The number of queries, when X is an oracle.
+    checkpoint : path or None, default=None
+        A folder in which a run on more samples than memory holds saves its state. The same call after an interruption
+        continues from there and returns the same network to the last bit.
+    sample_weight : array_like of shape (n,) or None, default=None
+        Weights w ≥ 0 of the rows: the fit minimises Σ w‖y − f(x)‖². Only their ratios matter, and a row of weight zero
+        has no effect. Standard errors hold for any weights and are smallest for w = 1/variance of the noise. Without
+        weights every row is an observation, though copies of a row are no further evidence for an exact network. With
+        weights identical rows (x, y) are one, with the sum of their weights: one row of weight 3 equals three rows of
+        weight 1, with the same errors.
+    loss : {"squared", "huber", "tukey"}, default="squared"
+        The robust ones bound the influence of outliers: M-estimates with errors of their own, and the certificate names
+        the rows far off. For samples in memory.
+    options : PipelineOptions or None, default=None
+        The numbers that decide how samples, work and time are divided, for experiments.
 
-    Data that cannot be solved gives a `Recovery` whose verdict says so. Data that is not data raises ValueError.
+    Returns
+    -------
+    Recovery
+        The network and its certificate. Data that cannot be solved gives one whose verdict says so.
+
+    Raises
+    ------
+    ValueError
+        For data that is not data: values that are not finite, shapes that do not fit, unknown columns.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> truth = nr.simulate.teacher(n_inputs=4, n_hidden=3, random_state=0)
+    >>> X, Y = nr.simulate.sample(truth, 600, random_state=0)
+    >>> r = nr.recover(X, Y, random_state=0)
+    >>> r.certificate.verdict, r.network.n_hidden, nr.compare(r.network, truth).weight_error < 1e-10
+    ('exact', 3, True)
     """
     if loss != "squared":
         if loss not in LOSSES:
@@ -195,12 +229,33 @@ def estimate(
     sample_weight: ArrayLike | None = None,
     options: object = None,
 ) -> Estimate:
-    """Run one algorithm and return its own estimate, before any refinement, with its record as `details`.
+    """Run one algorithm and return its own estimate, before any refinement.
 
-    form is "best", the algorithm as it is used here, "paper", as it is printed, or another of the method's forms.
-    options are those of the form, such as the thresholds of a paper's algorithm; None for the defaults. The other
-    parameters are those of `recover`. Data that the algorithm cannot solve gives an `Estimate` without a network whose
-    notes say why.
+    Parameters
+    ----------
+    X, Y, n_hidden, activation, bias, random_state, time_budget, n_samples, progress, sample_weight
+        As in `recover`.
+    method : str, default="hermite"
+        A name from `neurecover.methods()`.
+    form : str, default="best"
+        "best", the algorithm as it is used here; "paper", as it is printed; or another of the method's forms.
+    options : object, default=None
+        Those of the form, such as the thresholds of a paper's algorithm; None for the defaults.
+
+    Returns
+    -------
+    Estimate
+        The network, and the algorithm's own record as `details`. Data that the algorithm cannot solve gives one without
+        a network whose notes say why.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> truth = nr.simulate.teacher(4, 2, random_state=0)
+    >>> X, Y = nr.simulate.sample(truth, 20_000, random_state=0)
+    >>> found = nr.estimate(X, Y, n_hidden=2, random_state=0)
+    >>> nr.compare(found.network, truth).weight_error < 0.1
+    True
     """
     act = activations.get(activation)
     check_width(n_hidden)

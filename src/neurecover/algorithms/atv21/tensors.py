@@ -22,15 +22,63 @@ from neurecover.tensors.packing import symmetric_power
 
 
 def hermite_coefficients(activation: str | Activation, b: ArrayLike, degree: int) -> NDArray[np.float64]:
-    """Return h_j(b) = E[act(g + b) He_j(g)], g ~ N(0, 1), j = 0 to `degree`, along the first axis.
+    """Return the Hermite coefficients h_j(b) = E[act(g + b) He_j(g)], g ~ N(0, 1).
 
-    For relu h_0 = b Φ(b) + φ(b), h_1 = Φ(b), and h_j = (−1)^j He_{j−2}(b) φ(b) from 2 on [ATV21, Lemma 3.5].
+    For relu h_0 = b Φ(b) + φ(b), h_1 = Φ(b), and h_j = (−1)^j He_{j−2}(b) φ(b) from 2 on.
+
+    Parameters
+    ----------
+    activation : str or Activation
+        The function.
+    b : array_like
+        The biases.
+    degree : int
+        The largest j.
+
+    Returns
+    -------
+    ndarray of shape (degree + 1, …)
+        j along the first axis, then the shape of b.
+
+    References
+    ----------
+    .. [ATV21] Lemma 3.5.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> nr.hermite_coefficients("relu", 0.0, 2).round(4)
+    array([0.3989, 0.5   , 0.3989])
     """
     return np.asarray(activations.get(activation).hermite(np.asarray(b, dtype=float), degree))
 
 
 def hermite_tensors(network: Network, degree: int) -> dict[int, NDArray[np.float64]]:
-    """Return T_j = E[f(x) He_j(x)], x ~ N(0, I), by order j = 0 to `degree`: (p,), (p, d), (p, d, d), … [Lemma 3.5]."""
+    """Return the Hermite coefficient tensors T_j = E[f(x) He_j(x)], x ~ N(0, I), of a network.
+
+    Parameters
+    ----------
+    network : Network
+        f.
+    degree : int
+        The largest order.
+
+    Returns
+    -------
+    dict of int to ndarray
+        By order j = 0 to `degree`: shapes (p,), (p, d), (p, d, d), …
+
+    References
+    ----------
+    .. [ATV21] Lemma 3.5.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> net = nr.Network([[1.0, 0.0]], None, [[2.0]])
+    >>> nr.hermite_tensors(net, 1)[1]
+    array([[1., 0.]])
+    """
     packed = population_coefficients(network, tuple(range(degree + 1)))
     return {j: unpack(T, network.n_inputs, j) for j, T in packed.items()}
 
@@ -41,11 +89,37 @@ def units_from_tensors(
     activation: str | Activation = "relu",
     random_state: RandomStateLike = None,
 ) -> Network:
-    """Return the units behind exact tensors T_j = E[f(x) He_j(x)], each (d, …, d) or (p, d, …, d) [ATV21, Alg. 1].
+    """Return the units behind exact tensors T_j = E[f(x) He_j(x)] [ATV21, Alg. 1].
 
-    Orders ℓ to ℓ + 3, 2ℓ + 1 and 2ℓ + 2 are needed, for ℓ = 1 that is 1 to 4; T_0 gives c if it is there. None takes
-    the largest ℓ that they allow. Up to C(d + ℓ − 1, ℓ) units are found; for ℓ = 1 with their signs, else (w, b) of
-    every unit up to its sign, as `sign_ambiguities` lists them, and no c.
+    Parameters
+    ----------
+    tensors : mapping of int to array_like
+        By order, each (d, …, d) or (p, d, …, d). Orders ℓ to ℓ + 3, 2ℓ + 1 and 2ℓ + 2 are needed, for ℓ = 1 that is 1
+        to 4; T_0 gives c if it is there.
+    ell : int or None, default=None
+        ℓ; None for the largest that the orders allow. Up to C(d + ℓ − 1, ℓ) units are found.
+    activation : str or Activation, default="relu"
+        The function of the units.
+    random_state : int, Generator, RandomState or None, default=None
+        The seed of the random combinations.
+
+    Returns
+    -------
+    Network
+        For ℓ = 1 with the units' signs; else (w, b) of every unit up to its sign, as `sign_ambiguities` lists them, and
+        no c.
+
+    References
+    ----------
+    .. [ATV21] Algorithm 1.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> truth = nr.simulate.teacher(4, 3, random_state=0)
+    >>> found = nr.units_from_tensors(nr.hermite_tensors(truth, 4), random_state=0)
+    >>> nr.compare(found, truth).weight_error < 1e-8
+    True
     """
     orders = sorted(tensors)
     if ell is None:
@@ -73,7 +147,31 @@ def units_from_tensors(
 def power_singular_value(network: Network | ArrayLike, ell: int | None = None) -> float:
     """Return s_m(W^⊙ℓ), the least singular value of the matrix of all w_i^{⊗ℓ}, rows at unit length.
 
-    Zero where they are dependent, as they are for m > C(d + ℓ − 1, ℓ). None takes the least ℓ with room for them.
+    All bounds of [ATV21] are stated in it. It is zero where the powers are dependent, as they are for m > C(d + ℓ − 1,
+    ℓ).
+
+    Parameters
+    ----------
+    network : Network or array_like of shape (m, d)
+        The network, or its hidden weights.
+    ell : int or None, default=None
+        ℓ; None for the least one with room for m units.
+
+    Returns
+    -------
+    float
+        The singular value.
+
+    References
+    ----------
+    .. [ATV21] Theorem 3.2.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neurecover as nr
+    >>> round(nr.power_singular_value(np.eye(3)), 12)
+    1.0
     """
     W = network.W if isinstance(network, Network) else np.atleast_2d(np.asarray(network, dtype=float))
     W = W / np.linalg.norm(W, axis=1, keepdims=True)

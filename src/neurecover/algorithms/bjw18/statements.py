@@ -11,10 +11,35 @@ DIRECTIONS = 2_000  # random ones, and through pairs of means: an upper bound of
 
 
 def least_share(X: ArrayLike, random_state: RandomStateLike = None) -> float:
-    """Return an upper bound of inf_v Pr[v·x > 0] over the inputs X (n, d) [BJW18, Corollary 1].
+    """Return an upper bound of inf_v Pr[v·x > 0] over the inputs [BJW18, Corollary 1].
 
     The corollary asks for k log(1/δ)/n of Algorithms 1 and 2. It is ½ for symmetric inputs and 0 where all lie on one
-    side of a plane; the infimum is taken over random directions, each improved by moving against the mean of its side.
+    side of a plane.
+
+    Parameters
+    ----------
+    X : array_like of shape (n, d)
+        The inputs.
+    random_state : int, Generator, RandomState or None, default=None
+        The seed of the directions: the infimum is taken over random ones, each improved by moving against the mean of
+        its side.
+
+    Returns
+    -------
+    float
+        The bound.
+
+    References
+    ----------
+    .. [BJW18] Corollary 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neurecover as nr
+    >>> X = np.random.default_rng(0).standard_normal((1000, 2))
+    >>> bool(0.4 < nr.least_share(X, random_state=0) <= 0.5)
+    True
     """
     X = np.asarray(X, dtype=float)
     rng = as_generator(random_state, "least_share")
@@ -33,15 +58,62 @@ def least_share(X: ArrayLike, random_state: RandomStateLike = None) -> float:
 
 
 def halfspace_direction(X: ArrayLike, labels: ArrayLike) -> NDArray[np.float64]:
-    """Return w = Σ y x/‖Σ y x‖ for labels y (n,) of ±1: the programme of [BJW18, Alg. 8, step 3c] in closed form."""
+    """Return w = Σ y x/‖Σ y x‖, the direction behind labels of ±1 [BJW18, Alg. 8, step 3c].
+
+    Parameters
+    ----------
+    X : array_like of shape (n, d)
+        The inputs.
+    labels : array_like of shape (n,)
+        The labels, 1 and −1.
+
+    Returns
+    -------
+    ndarray of shape (d,)
+        The solution of the paper's convex program in closed form, of unit length.
+
+    References
+    ----------
+    .. [BJW18] Algorithm 8.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neurecover as nr
+    >>> X = np.random.default_rng(0).standard_normal((2000, 3))
+    >>> bool(nr.halfspace_direction(X, np.sign(X[:, 0]))[0] > 0.99)
+    True
+    """
     total = np.asarray(labels, dtype=float) @ np.asarray(X, dtype=float)
     return np.asarray(total / max(float(np.linalg.norm(total)), 1e-300))
 
 
 def halfspace_error_bound(n: int, d: int, noise: float, omega: float) -> float:
-    """Return √ω ‖G‖_F/√n (√(d/n) + n^{−1/4} + log ω/ω), a bound of ‖ŵ − w‖² but for a constant [BJW18, Theorem 12].
+    """Return √ω ‖G‖_F/√n (√(d/n) + n^{−1/4} + log ω/ω), which bounds ‖ŵ − w‖² up to a constant [BJW18, Theorem 12].
 
-    noise is ‖G‖_F/√n, the root mean square of what is added to relu(w·x), and B has ‖B‖_F ≤ √n/ω.
+    Parameters
+    ----------
+    n, d : int
+        Samples and inputs.
+    noise : float
+        ‖G‖_F/√n, the root mean square of what is added to relu(w·x).
+    omega : float
+        ω, where the error matrix has ‖B‖_F ≤ √n/ω.
+
+    Returns
+    -------
+    float
+        The bound without its constant.
+
+    References
+    ----------
+    .. [BJW18] Theorem 12.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> nr.halfspace_error_bound(10**6, 10, 0.1, 100.0) < nr.halfspace_error_bound(10**4, 10, 0.1, 100.0)
+    True
     """
     if n < 1 or d < 1 or noise < 0.0 or omega <= 1.0:
         raise ValueError(f"The bound needs n, d ≥ 1, noise ≥ 0 and ω > 1. Got {n}, {d}, {noise} and {omega} instead.")
@@ -49,10 +121,33 @@ def halfspace_error_bound(n: int, d: int, noise: float, omega: float) -> float:
 
 
 def incoherence(M: ArrayLike, rank: int | None = None) -> float:
-    """Return the least μ for which M (n, p) of this rank is μ-incoherent [BJW18, Definition 13]; 1 is the best.
+    """Return the least μ for which a matrix is μ-incoherent; 1 is the best [BJW18, Definition 13].
 
     With M = P Σ Q, μ k/n and μ k/p bound the leverages of rows and columns, and √(μ k/(n p)) the entries of P Q. A
     matrix is told from sparse errors (Theorem 14) where k ≤ p/(μ log² n), up to a constant.
+
+    Parameters
+    ----------
+    M : array_like of shape (n, p)
+        The matrix.
+    rank : int or None, default=None
+        Its rank k; None for the numerical one.
+
+    Returns
+    -------
+    float
+        μ.
+
+    References
+    ----------
+    .. [BJW18] Definition 13, Lemma 24.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neurecover as nr
+    >>> round(nr.incoherence(np.ones((4, 4))), 6)
+    1.0
     """
     M = np.asarray(M, dtype=float)
     P, s, Q = np.linalg.svd(M, full_matrices=False)

@@ -58,10 +58,32 @@ def distinguish(network: Network, source: Source) -> Distinguishing | None:
 
 
 def distinguishing_matrix(W: NDArray[np.float64], X: NDArray[np.float64] | None = None) -> NDArray[np.float64]:
-    """M of hidden weights W (k, d): N, a column for every pair of units, with E[x ⊗ x] beside it [GKLW19, Def. 1].
+    """Return the distinguishing matrix M of hidden weights [GKLW19, Def. 1].
 
-    The means are over the inputs X (n, d), or over x ~ N(0, I) in closed form without them. The shape is
-    (d(d + 1)/2, k(k − 1)/2 + 1), and `M[:, :-1]` is N. Singular values are those of the paper's d² rows.
+    M is N, a column for every pair of units, with E[x ⊗ x] beside it. The method needs its columns to be independent.
+
+    Parameters
+    ----------
+    W : ndarray of shape (k, d)
+        The hidden weights.
+    X : ndarray of shape (n, d) or None, default=None
+        The inputs over which means are taken; None for x ~ N(0, I), in closed form.
+
+    Returns
+    -------
+    ndarray of shape (d(d + 1)/2, k(k − 1)/2 + 1)
+        M; `M[:, :-1]` is N. Its singular values are those of the paper's d² rows.
+
+    References
+    ----------
+    .. [GKLW19] Definition 1.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neurecover as nr
+    >>> np.linalg.matrix_rank(nr.distinguishing_matrix(np.eye(3)))
+    np.int64(4)
     """
     W = np.atleast_2d(np.asarray(W, dtype=float))
     if X is None:

@@ -48,12 +48,37 @@ def sign_ambiguities(
 ) -> SignAmbiguities:
     """Find the ways to reverse units that do not change the function [ATV21, eq. 5].
 
-    offset says that c is free and takes up the constant. Without it, as in the paper's model f(x) = aᵀσ(Wx + b),
-    Σ_S A_j b_j = 0 is asked as well, and fewer ways are left.
+    Some ways do not count: to turn a unit that is its own mirror image up to A and c (sigmoid, abs), or whose A_j w_jᵀ
+    is zero; to let two opposite units of the same A take each other's place; and any where a free C takes up the
+    difference.
 
-    tolerance is relative to the size of the A_j w_jᵀ, and up to `most` ways are listed. Some ways do not count: to turn
-    a unit that is its own mirror image up to A and c (sigmoid, abs), or whose A_j w_jᵀ is zero; to let two opposite
-    units of the same A take each other's place; and any where a free C takes up the difference.
+    Parameters
+    ----------
+    network : Network
+        The network.
+    tolerance : float, default=1e-9
+        Relative to the size of the A_j w_jᵀ.
+    most : int, default=4096
+        How many ways are listed at most.
+    offset : bool, default=True
+        Whether c is free and takes up the constant. Without it, as in the paper's model f(x) = aᵀσ(Wx + b), Σ_S A_j b_j
+        = 0 is asked as well, and fewer ways are left.
+
+    Returns
+    -------
+    SignAmbiguities
+        The sets of units that may be reversed together.
+
+    References
+    ----------
+    .. [ATV21] Equation (5), Theorem 3.4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import neurecover as nr
+    >>> nr.sign_ambiguities(nr.simulate.teacher(4, 3, random_state=0)).unique
+    True
     """
     k, m = network.n_hidden, network.activation.odd_slope if network.C is None else None
     size = np.linalg.norm(network.A, axis=0) * np.linalg.norm(network.W, axis=1)

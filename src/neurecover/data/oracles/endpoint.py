@@ -126,21 +126,45 @@ def endpoint(
 
     Parameters
     ----------
-    url : where requests are posted.
-    n_inputs : the number of inputs; None takes it from like.
-    form : "inputs" posts {"inputs": rows} and reads {"outputs": rows}, "instances" posts {"instances": rows} and reads
+    url : str
+        Where requests are posted.
+    n_inputs : int or None, default=None
+        The number of inputs; None takes it from like.
+    form : {"inputs", "instances"}, default="inputs"
+        "inputs" posts {"inputs": rows} and reads {"outputs": rows}, "instances" posts {"instances": rows} and reads
         {"predictions": rows}.
-    request, response : functions in place of a form, from rows (n, d) to what is posted as JSON, and from the decoded
-        answer to rows (n,) or (n, p).
-    headers : names and values; ${NAME} in a value is taken from the environment.
-    timeout : seconds that a call may take.
-    retries : how often a call is repeated after a failure, after 0.5, 1, 2, … s, or as long as Retry-After says.
-    batch : rows per call.
-    in_flight : calls at the same time.
-    queries_per_second : the largest number of rows asked per second.
-    max_queries, max_seconds : the largest number of queries, and the largest time of a run.
-    keep : a file that saves every answer as it comes: no query is made twice, in this run or a later one.
-    output, like, bounds, n_samples, random_state : as in `neurecover.oracle`.
+    request, response : callable or None, default=None
+        Functions in place of a form, from rows (n, d) to what is posted as JSON, and from the decoded answer to rows
+        (n,) or (n, p).
+    headers : mapping of str to str or None, default=None
+        Names and values; ${NAME} in a value is taken from the environment.
+    timeout : float, default=30.0
+        Seconds that a call may take.
+    retries : int, default=5
+        How often a call is repeated after a failure, after 0.5, 1, 2, … s, or as long as Retry-After says.
+    batch : int, default=100
+        Rows per call.
+    in_flight : int, default=4
+        Calls at the same time.
+    queries_per_second : float or None, default=None
+        The largest number of rows asked per second.
+    max_queries, max_seconds : int, float or None, default=None
+        The largest number of queries, and the largest time of a run.
+    keep : path or None, default=None
+        A file that saves every answer as it comes: no query is made twice, in this run or a later one.
+    output, like, bounds, n_samples, random_state
+        As in `neurecover.oracle`.
+
+    Returns
+    -------
+    Oracle
+        For `extract`, or for `recover` with n_samples.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> oracle = nr.endpoint("http://localhost:8000/predict", n_inputs=10, keep="answers.bin")  # doctest: +SKIP
+    >>> r = nr.extract(oracle, query_budget=20_000, random_state=0)  # doctest: +SKIP
     """
     model = Endpoint(
         url, form=form, request=request, response=response, headers=headers, timeout=timeout, in_flight=in_flight

@@ -32,23 +32,45 @@ class Oracle(Source):
 
     Parameters
     ----------
-    model : a callable X -> Y; a scikit-learn estimator or pipeline; a torch.nn.Module, asked in its own precision, in
-        eval mode and without gradients; an onnxruntime session, or the path of an .onnx file.
-    n_inputs : the number of inputs; None where the model tells it.
-    output : None for the answers as they come; "logit" for a model that answers with probabilities: log p/(1 − p), or
+    model : callable, scikit-learn estimator or pipeline, torch.nn.Module, onnxruntime session or path of an .onnx file
+        A function X → Y, or what has one. A torch module is asked in its own precision, in eval mode and without
+        gradients.
+    n_inputs : int or None, default=None
+        The number of inputs; None where the model tells it.
+    output : {None, "logit"}, default=None
+        None for the answers as they come; "logit" for a model that answers with probabilities: log p/(1 − p), or
         log p_j/p_1 of several classes. A classifier of scikit-learn is asked for its logits in any case.
-    like : samples X (n, d) around which to query, with their mean and covariance. A pipeline with a scaler in front is
-        queried around the data of the scaler; any other model around zero, with unit variance.
-    bounds : (low, high), numbers or one per input: no query leaves this range.
-    n_samples : the number of rows, for `recover`.
-    distribution : distribution(rng, n, d) -> (n, d) draws the rows, in place of the Gaussian.
-    batch : the number of rows per call of the model.
-    keep : a file that saves the answers: no query is made twice, in this run or a later one.
-    retries : how often a query is repeated after a failure that may be temporary (OSError, TimeoutError).
-    in_flight : the number of calls at the same time, for a model that may be called from several threads.
-    queries_per_second : the largest number of rows asked per second.
-    max_queries, max_seconds : the largest number of queries, of all runs together, and the largest time of a run.
-    random_state : the seed of the rows.
+    like : array_like of shape (n, d) or None, default=None
+        Samples around which to query, with their mean and covariance. A pipeline with a scaler in front is queried
+        around the data of the scaler; any other model around zero, with unit variance.
+    bounds : tuple (low, high) or None, default=None
+        Numbers or one per input: no query leaves this range.
+    n_samples : int or None, default=None
+        The number of rows, for `recover`.
+    distribution : callable or None, default=None
+        distribution(rng, n, d) → (n, d) draws the rows, in place of the Gaussian.
+    batch : int or None, default=None
+        The number of rows per call of the model.
+    keep : path or None, default=None
+        A file that saves the answers: no query is made twice, in this run or a later one.
+    retries : int, default=2
+        How often a query is repeated after a failure that may be temporary (OSError, TimeoutError).
+    in_flight : int, default=1
+        The number of calls at the same time, for a model that may be called from several threads.
+    queries_per_second : float or None, default=None
+        The largest number of rows asked per second.
+    max_queries, max_seconds : int, float or None, default=None
+        The largest number of queries, of all runs together, and the largest time of a run.
+    random_state : int, Generator, RandomState or None, default=None
+        The seed of the rows.
+
+    Examples
+    --------
+    >>> import neurecover as nr
+    >>> model = nr.simulate.teacher(5, 3, random_state=0)
+    >>> r = nr.extract(nr.oracle(model, n_inputs=5), random_state=0)
+    >>> r.certificate.verdict, r.n_queries < 1000
+    ('exact', True)
     """
 
     def __init__(

@@ -22,9 +22,30 @@ KINDS: dict[str, type[Network] | type[DeepNetwork] | type[Composite]] = {
 
 
 def load(path: str | Path, activation: Activation | None = None) -> Model:
-    """Read a network that `save` wrote, a network's own or a recovery's; or the one in an `.onnx` file.
+    """Read a network from a file.
 
-    A file holds the name of the activation: one made by `Activation.from_function` needs to be given.
+    Parameters
+    ----------
+    path : str or Path
+        What `save` wrote, a network's own or a recovery's; or an `.onnx` file. Nothing is unpickled.
+    activation : Activation or None, default=None
+        The function of the hidden units, where the file has one made by `Activation.from_function`, which it knows by
+        name alone.
+
+    Returns
+    -------
+    Network, DeepNetwork or Composite
+        The network.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import neurecover as nr
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     nr.Network([[1.0]], None, [[2.0]]).save(Path(folder) / "net.npz")
+    ...     nr.load(Path(folder) / "net.npz")([[3.0]])
+    array([[6.]])
     """
     if Path(path).suffix.lower() == ".onnx":
         return Network.from_onnx(path)
