@@ -1,7 +1,5 @@
 """Halfspace classifiers: noisy labels, the number of halfspaces, errors that cover."""
 
-import doctest
-
 import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -13,7 +11,6 @@ from neurecover.algorithms.gp18.union.search import find_union
 from neurecover.certificate import ParameterArrays
 from neurecover.certificate.from_labels import certify_labelled
 from neurecover.data import ArraySource, Whitening
-from neurecover.interop import halfspaces
 from neurecover.interop.halfspaces import HalfspaceIntersection, HalfspaceUnion
 from neurecover.matching import compare
 from neurecover.models import Composite, Or
@@ -240,10 +237,6 @@ def test_the_posterior_of_a_threshold_is_the_one_that_can_be_written_down() -> N
     # 24 chains of 20 steps, each drawn anew from the whole line: 480 independent draws of variance 0.4²/12.
     assert found.threshold[0] == pytest.approx(0.2, abs=4 * 0.4 / np.sqrt(12 * 480))
     assert np.sqrt(found.covariance[0, 1, 1]) == pytest.approx(0.4 / np.sqrt(12), rel=0.15)
-
-
-def test_the_examples_of_the_docstrings() -> None:
-    assert doctest.testmod(halfspaces).failed == 0
 
 
 def test_parameters_that_are_none() -> None:

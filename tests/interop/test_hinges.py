@@ -1,6 +1,5 @@
 """HingeRegression is a scikit-learn regressor, and says breaks, slopes and how far they can be trusted."""
 
-import doctest
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import neurecover as nr
-from neurecover.interop import hinges
 
 
 def kinked(seed: int, n: int = 100, noise: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
@@ -169,7 +167,3 @@ def test_plot_shows_breaks() -> None:
     X, y = kinked(1)
     figure = nr.HingeRegression().fit(pd.DataFrame(X, columns=["dose"]), y).plot()
     assert figure.axes[0].get_xlabel() == "dose"
-
-
-def test_example() -> None:
-    assert doctest.testmod(hinges).failed == 0

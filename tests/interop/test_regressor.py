@@ -1,6 +1,5 @@
 """NetworkRecovery is a scikit-learn regressor like any other, and says how far its weights can be trusted."""
 
-import doctest
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import neurecover as nr
 from neurecover.exceptions import NotRecoveredWarning
-from neurecover.interop import regressor
 from neurecover.interop.prediction_errors import PredictionErrors
 
 TRUTH = nr.simulate.teacher(3, 2, 2, random_state=0)
@@ -160,10 +158,6 @@ def test_errors_are_rounding_for_exact_weights_and_infinite_where_nothing_is_kno
     model = nr.NetworkRecovery(n_hidden=1, random_state=0).fit(X[:40], noise)
     assert model.certificate_.verdict == "failed"
     assert np.isinf(model.predict(X, return_std=True)[1]).all()
-
-
-def test_the_example_of_the_docstring() -> None:
-    assert doctest.testmod(regressor).failed == 0
 
 
 def test_names_of_a_frame_and_a_series_are_kept() -> None:
