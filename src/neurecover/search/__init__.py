@@ -113,7 +113,6 @@ class SearchOptions:
     sign_steps: int = 10  # after which hopeless choices of signs are given up
     sign_hopeless: float = 2.0  # times the least Σr² among them at which they are
     sign_near: float = 1.1  # the same once one is as good as the student with skips
-    sign_close: float = 1e-10  # Σr²/Σy² of a start that solves the equations of signs beside a unit always on
     unlikely: float = 3.0  # times the least W, or its mean for the right signs: W is right to second order alone
     doubt: float = 10.0  # degrees of freedom: odds of e⁵ between two choices of signs under Gaussian noise
     covariance_weights: int = 1_500  # whose covariance is formed; beyond, the equations of the signs count alike

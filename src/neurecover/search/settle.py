@@ -8,7 +8,7 @@ equations decide. With noise the likeliest signs (`covariance`) are tried on the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -19,12 +19,13 @@ from neurecover.fit.descent import PATIENT, Fit, descend
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.models import as_network, as_student
-from neurecover.models.signs import find_subsets, nearest_subsets
+from neurecover.models.signs import find_subsets, flips_beside_steady, nearest_subsets
 from neurecover.models.student import Student
 from neurecover.models.turning import Turning, without_skips
 from neurecover.search import SearchOptions
 from neurecover.search.race import Setting
-from neurecover.search.signs import Covariance, beside_always_on
+from neurecover.search.signs import Covariance
+from neurecover.search.units import narrowest
 from neurecover.solve import within
 
 Choices = tuple[np.ndarray, np.ndarray]  # of units to be turned (s, k), and their misfits (s,), the least first
@@ -45,49 +46,45 @@ class Settled:
 def settle(fit: Fit, setting: Setting) -> Settled:
     """Choose the signs of a student with skips and fit the network that they give to the end."""
     point, options, deadline, samples = fit.point, setting.options, setting.deadline, fit.point.samples
-    exact, slow = fit.relative < samples.level(), 1.0 - options.settled / samples.n_equations
     if not fit.student.skips:
         done = descend(samples, fit.student, options.fit, deadline, slow=PATIENT)
         return Settled(done, (), 1)
-    affine = setting.task.affine
-    solved = not exact or samples.root is not None or _equations_have_solutions(point, affine, options)
-    if not solved and (beside := list(_beside_always_on(fit, setting))):
-        return best_of(beside, setting)
-    students = networks_behind(point, affine, options)
+    students = networks_behind(point, setting.task.affine, options)
     starts = sorted((Point(samples, one, options.fit, deadline) for one in students), key=lambda one: one.loss)
     begun = [
         descend(samples, start.student, options.fit, deadline, steps=options.sign_steps)
         for start in within(deadline, starts[: options.fitted + 1])
     ]
-    least = min(one.rss for one in begun)
+    least, slow = min(one.rss for one in begun), 1.0 - options.settled / samples.n_equations
     near = options.sign_near if least <= options.sign_near * fit.rss else options.sign_hopeless
     fits = [
         one if one.converged else descend(samples, one.student, options.fit, deadline, slow=slow)
         for one in begun
         if one.rss <= near * least
     ]
-    if exact and solved and samples.root is None and min(one.relative for one in fits) >= samples.level():
-        fits += list(_beside_always_on(fit, setting))
+    if fit.relative < samples.level() <= min(one.relative for one in fits) and setting.task.rectified:
+        fits += _beside_always_on(fit, setting)
     return best_of(fits, setting)
 
 
-def _equations_have_solutions(point: Point, affine: bool, options: SearchOptions) -> bool:
-    """Tell whether the equations of the signs of an exact fit have solutions in every layer."""
-    turnings = (Turning.of(point.student, layer, affine) for layer in range(point.student.depth))
-    return all(len(_solutions(turning, options)[0]) for turning in turnings)
+def _beside_always_on(fit: Fit, setting: Setting) -> list[Fit]:
+    """Return the network of an exact fit with one more unit, on in all rows, if there is one.
 
-
-def _beside_always_on(fit: Fit, setting: Setting) -> Iterator[Fit]:
-    """Yield exact fits in which a unit is off for very few samples, or on for all."""
-    samples, options, deadline = fit.point.samples, setting.options.fit, setting.deadline
-    students = beside_always_on(fit, setting.task.n_hidden) if setting.task.rectified else ()
-    for student in students:
-        if deadline.passed:
-            return
-        if Point(samples, student, options, deadline).relative < setting.options.sign_close:
-            done = descend(samples, student, options, deadline, slow=PATIENT)
-            if done.relative < samples.level():
-                yield done
+    Such a unit is in the affine part as a whole, and what the signs of the others leave of that is of rank one.
+    """
+    few = narrowest(fit)
+    student, samples, most = few.student, few.point.samples, setting.task.n_hidden
+    turning = Turning.of(student, 0, affine=False)
+    linear = turning.target.reshape(len(turning.rows), -1)
+    W = turning.V[:, turning.kept :]
+    found = flips_beside_steady(turning.A, W, linear, turning.slope, setting.options.sign_misfit)
+    if found is None or samples.root is not None or student.widths[0] >= (most or np.inf):
+        return []
+    flips, a, w = found
+    rows, V = turning.turned(flips)
+    unit = np.append(1.0 + float((samples.F[:, 1:] @ w).max()), -w)
+    student = replace(student, V=(np.vstack([V, unit]),), theta=np.vstack([rows.T, a]), skips=False)
+    return [descend(samples, student, setting.options.fit, setting.deadline, slow=PATIENT)]
 
 
 def best_of(fits: Iterable[Fit], setting: Setting) -> Settled:
