@@ -30,10 +30,18 @@ from neurecover.solve import Damping, Deadline, DenseSystem, Loop, Outcome, Tole
 from neurecover.statistics import InformationSums, Residuals
 
 M = TypeVar("M", bound=Network | DeepNetwork | Composite)
-MOST_STEPS = 300  # from a start that is near: 100 were too few below three sigmoid units, on a set that 300 solve
-ROUNDING = 1e-29  # Σ r² / Σ y² at which double precision has nothing left to give
-SMALL = 1e-4  # of one equation's share of Σ r²: a full step that gains less has reached the optimum
-START = 1e-6  # damping of the first step: the start is taken to be near
+
+
+@dataclass(frozen=True)
+class ModelFitOptions:
+    """How far a fit from a start that is near goes."""
+
+    steps: int = 300  # 100 were too few below three sigmoid units, on a set that 300 solve
+    small: float = 1e-4  # of one equation's share of Σ r²: a full step that gains less has reached the optimum
+    damping: float = 1e-6  # of the first step: the start is taken to be near
+
+
+DEFAULTS = ModelFitOptions()
 
 
 @dataclass(frozen=True)
@@ -69,17 +77,17 @@ def fit_model(
     source: Source,
     model: M,
     deadline: Deadline | None = None,
-    max_steps: int = MOST_STEPS,
+    max_steps: int = DEFAULTS.steps,
     *,
     bias: bool = True,
-    damping: float = START,
+    damping: float = DEFAULTS.damping,
 ) -> ModelFit[M]:
     """The network after damped Gauss–Newton on the samples of the source; bias=False leaves biases as they are."""
     nothing = reduce(source, Residuals(lambda X: np.zeros((len(X), model.n_outputs)), model.n_outputs))
     total = float(nothing.sums["residual_squared"].sum())
-    small = SMALL / max(nothing.n * model.n_outputs, 1)
+    small = DEFAULTS.small / max(nothing.n * model.n_outputs, 1)
     start = _Point(source, model, bias, model_rss(source, model), total)
-    loop = Loop(start, Tolerances(ROUNDING, promise=small, gain=small), Damping(damping)).advance(max_steps, deadline)
+    loop = Loop(start, Tolerances(promise=small, gain=small), Damping(damping)).advance(max_steps, deadline)
     end = loop.point
     return ModelFit(end.model, end.loss, total, loop.outcome, end.weakest())
 

@@ -25,13 +25,12 @@ from neurecover.models import DeepNetwork, Network, away_from_samples, free_para
 from neurecover.solve import Damping, DenseSystem, Loop, Outcome, Tolerances
 from neurecover.statistics import Divided, InformationSums, PreactivationRange, Residuals
 
-LARGEST = 6_000  # parameters whose curvature is formed: 288 MB
-
 
 @dataclass(frozen=True)
 class PassOptions:
-    """When passes end."""
+    """Where passes are made, and when they end."""
 
+    largest: int = 6_000  # parameters whose curvature is formed: 288 MB
     steps: int = 8  # tried, with a pass each but for one that is trusted; two are usual
     small: float = 0.01  # the promise of a step that need not be taken: a tenth of the standard errors
     # At first λ changes nothing but keeps a singular curvature from being factorised; a pass is too dear to be made

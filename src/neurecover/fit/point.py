@@ -22,16 +22,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
 
-from neurecover.fit import FitOptions
+from neurecover.fit import DEFAULTS, FitOptions
 from neurecover.fit.samples import Samples
 from neurecover.models.student import Student, Values
-from neurecover.solve import Deadline, DenseSystem, Direction
+from neurecover.solve import Deadline, DenseSystem, Direction, damping_diagonal
 from neurecover.statistics.fits.gate_pairs import add_gate_pairs, feature_products, gated_products, no_pairs
 
 if TYPE_CHECKING:
     from neurecover.fit.products import UnitBlocks
-
-SINGLE_RANGE = 1e9  # whose fourth power, as of sums of squares of products, single precision still holds
 
 
 class Readout:
@@ -41,7 +39,7 @@ class Readout:
         scale = np.sqrt(gram.diagonal())
         self.scale = np.where(scale > 0.0, scale, 1.0)
         scaled = gram / self.scale / self.scale[:, None]
-        ridge = 1e-13 * max(len(gram), 1)
+        ridge = DEFAULTS.equal * max(len(gram), 1)
         while True:
             matrix = scaled.copy()
             matrix.flat[:: len(matrix) + 1] += ridge
@@ -124,7 +122,7 @@ class Point:
         """Whether products of what is computed stay within the range of single precision, as e^z may not."""
         gates = max((float(np.abs(gate).max(initial=0.0)) for gate in self.values.gates), default=0.0)
         largest = max(float(np.abs(self.values.H).max(initial=0.0)), gates, float(np.abs(self.student.theta).max()))
-        return largest * max(float(np.abs(self.samples.F).max(initial=0.0)), 1.0) < SINGLE_RANGE
+        return largest * max(float(np.abs(self.samples.F).max(initial=0.0)), 1.0) < self.options.single_range
 
     @property
     def large(self) -> bool:
@@ -145,7 +143,7 @@ class Point:
         return trial if np.isfinite(trial.loss) else None
 
 
-BLOCK_BYTES = 2**22  # of the rows of J formed at a time: what is multiplied stays near
+BLOCK_BYTES = 2**22  # of the rows of J formed at a time, so that what is multiplied stays near: speed alone
 
 
 def dense_system(point: Point) -> DenseSystem:
@@ -171,8 +169,8 @@ def dense_system(point: Point) -> DenseSystem:
         weights, width = student.top @ student.top.T, student.V[0].shape[1]
         S.reshape(len(weights), width, len(weights), width)[...] *= weights[:, None, :, None]
         D *= np.repeat(weights.diagonal(), width)
-    D = np.maximum(D, (1e-6 if single else 1e-10) * D.max(initial=1e-300))
-    return DenseSystem(S.T, point.gradient, D, least=1e-6 if single else 1e-14)
+    least = point.options.single if single else point.options.least
+    return DenseSystem(S.T, point.gradient, damping_diagonal(D, max(least, point.options.diagonal)), least=least)
 
 
 def curvature_sums(point: Point, student: Student, values: Values) -> tuple[np.ndarray, np.ndarray]:

@@ -24,19 +24,16 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from neurecover.fit.point import Point, Readout
-from neurecover.solve import ConjugateSystem
+from neurecover.solve import ConjugateSystem, damping_diagonal
 from neurecover.solve.conjugate import Operator
 
-RESOLVED = 1e-6  # squared length, relative to its parts, of a combination of units that single precision resolves
-FLOOR = 1e-4  # of the preconditioner's eigenvalues, relative to the diagonal: below, independence is no guide
-RIDGE = 1e-6  # of the diagonal of a unit's block: what single precision leaves of a sum of products
-ROWS = 1_024  # at a time: what is multiplied stays in the cache
+ROWS = 1_024  # at a time, so that what is multiplied stays in the cache: speed alone
 
 
 class Products:
     """S at a point, its diagonal and its preconditioner.
 
-    T is as large as RESOLVED^(−½), and of features in single precision leaves 1e-4 where there is nothing; with
+    T is as large as `single`^(−½), and of features in single precision leaves 1e-4 where there is nothing; with
     `double` Q is formed from those in double precision, so that it shows no direction that no sample shows.
     """
 
@@ -48,7 +45,10 @@ class Products:
         self._project()
         self._units = [self._unit_factor(layer) for layer in range(self.student.depth)]
         self.diagonal = np.concatenate(
-            [np.outer(scale, _sizes(self._moments[layer])).ravel() for layer, (_, scale) in enumerate(self._units)]
+            [
+                np.outer(scale, _sizes(moments, point.options.single)).ravel()
+                for moments, (_, scale) in zip(self._moments, self._units)
+            ]
         )
 
     def rows(self) -> Iterator[slice]:
@@ -69,7 +69,7 @@ class Products:
         scale = np.sqrt(gram.diagonal()[base:])
         scale = np.where(scale > 0.0, scale, 1.0)
         sizes, vectors = np.linalg.eigh(left / scale / scale[:, None])
-        kept = sizes > RESOLVED
+        kept = sizes > self.point.options.single
         T = vectors[:, kept] / np.sqrt(sizes[kept]) / scale[:, None]
         self.base, self.inverse, self._T, self._B = base, inverse.astype(np.float32), T, B
         if not self._double:
@@ -117,7 +117,7 @@ class Products:
                 second, means = second + (u.T @ u).astype(np.float64), means + n * np.outer(mean, mean)
             factor = second - means if self.student.skips else second
         scale = second.diagonal()
-        return factor, np.maximum(scale, 1e-8 * scale.max(initial=1e-300))
+        return factor, np.maximum(scale, self.point.options.unused * scale.max(initial=1e-300))
 
     @cached_property
     def _moments(self) -> list[np.ndarray]:
@@ -137,8 +137,8 @@ class Products:
         """Return R with RRᵀ = E[c cᵀ]⁻¹ of what a layer reads, but for a small ridge."""
         if layer == 0:
             return self.point.samples.inverse_root
-        moments = self._moments[layer]
-        return np.linalg.inv(np.linalg.cholesky(moments + 1e-6 * np.diag(_sizes(moments)))).T
+        moments, single = self._moments[layer], self.point.options.single
+        return np.linalg.inv(np.linalg.cholesky(moments + single * np.diag(_sizes(moments, single)))).T
 
     @cached_property
     def _inverse_moments(self) -> list[np.ndarray]:
@@ -184,7 +184,7 @@ class Products:
         factor, scale = self._units[layer]
         root = 1.0 / np.sqrt(scale)
         values, vectors = np.linalg.eigh(factor * root * root[:, None] + damping * np.eye(len(root)))
-        return root[:, None] * vectors / np.sqrt(np.maximum(values, max(FLOOR, damping)))
+        return root[:, None] * vectors / np.sqrt(np.maximum(values, max(self.point.options.floor, damping)))
 
     def preconditioner(self, damping: float) -> Operator:
         """Return C⁻¹ for a C near S + λD."""
@@ -204,10 +204,9 @@ class Products:
         return factor / scale / scale[:, None]
 
 
-def _sizes(moments: np.ndarray) -> np.ndarray:
+def _sizes(moments: np.ndarray, least: float) -> np.ndarray:
     """Return E[c²] of every column, more than nothing for a unit below that is never on."""
-    sizes = moments.diagonal()
-    return np.maximum(sizes, 1e-6 * sizes.max(initial=1e-300))
+    return damping_diagonal(moments.diagonal(), least)
 
 
 class UnitBlocks:
@@ -276,12 +275,12 @@ class UnitBlocks:
 
     def preconditioner(self, products: Products, damping: float) -> Operator:
         """Return C⁻¹, for the K and the D of these products."""
-        diagonals, parts = products.student.split(products.diagonal), []
+        diagonals, parts, options = products.student.split(products.diagonal), [], products.point.options
         for layer, (blocks, diagonal) in enumerate(zip(self.blocks, diagonals)):
-            ridge = max(damping, RIDGE) * diagonal
+            ridge = max(damping, options.single) * diagonal
             inverse = np.array([_inverse_root(block, extra) for block, extra in zip(blocks, ridge)], dtype=np.float32)
             values, vectors = np.linalg.eigh(products.unit_correlations(layer))
-            parts.append((inverse, (vectors / np.maximum(values, FLOOR) @ vectors.T).astype(np.float32)))
+            parts.append((inverse, (vectors / np.maximum(values, options.floor) @ vectors.T).astype(np.float32)))
 
         def apply(v: np.ndarray) -> np.ndarray:
             out = []

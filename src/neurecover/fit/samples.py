@@ -9,10 +9,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from neurecover.data import Source
-from neurecover.fit import EXACT
+from neurecover.fit import DEFAULTS, EXACT
 from neurecover.models import Student, with_constant
-
-ROUNDING = 1e-28  # of Σy² as they stand: 10⁴ times u², for sums over units
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +38,7 @@ class Samples:
         """Return the same outputs on other base features: FᵀF/n = L Lᵀ and T = L⁻ᵀ, so that all but the first,
         constant, have zero mean and unit covariance."""
         gram = features.T @ features / len(features)
-        ridge = 1e-13 * len(gram) * np.diag(np.diag(gram))
+        ridge = DEFAULTS.equal * len(gram) * np.diag(np.diag(gram))
         T = np.linalg.inv(np.linalg.cholesky(gram + ridge)).T
         return Samples(features @ T, self.Y, self.bias, self.root, T)
 
@@ -56,7 +54,7 @@ class Samples:
 
     def some(self, n: int, rng: np.random.Generator) -> Samples:
         """Return n rows at random, or all where there are hardly more."""
-        if n >= 0.9 * len(self.F):
+        if n >= DEFAULTS.some * len(self.F):
             return self
         rows = np.sort(rng.choice(len(self.F), n, replace=False))
         return Samples(self.F[rows], self.Y[rows], self.bias, None if self.root is None else self.root[rows], self.T)
@@ -86,7 +84,9 @@ class Samples:
 
     def level(self, share: float = 0.0) -> float:
         """Return Σr²/total at which only rounding is left; `share` is Σr²/Σy² that outputs of few digits leave."""
-        return max(EXACT, max(ROUNDING, share if share > EXACT else 0.0) * self.squares / max(self.total, 1e-300))
+        return max(
+            EXACT, max(DEFAULTS.outputs, share if share > EXACT else 0.0) * self.squares / max(self.total, 1e-300)
+        )
 
     @cached_property
     def moments(self) -> np.ndarray:
@@ -103,5 +103,5 @@ class Samples:
     def inverse_root(self) -> np.ndarray:
         """R with RRᵀ = E[c₀c₀ᵀ]⁻¹ but for a small ridge."""
         moments = self.moments / len(self.F)
-        ridge = 1e-9 * np.trace(moments) / len(moments) * np.eye(len(moments))
+        ridge = DEFAULTS.whitened * np.trace(moments) / len(moments) * np.eye(len(moments))
         return solve_triangular(np.linalg.cholesky(moments + ridge), np.eye(len(moments)), lower=True).T

@@ -22,15 +22,10 @@ from scipy.special import chdtri
 
 from neurecover.fit.descent import Fit
 from neurecover.fit.samples import Samples
+from neurecover.search import SearchOptions
 from neurecover.search.candidates import Candidate, candidates
 from neurecover.search.race import Setting, part_of
 from neurecover.search.settle import Settled, on_more, settle
-
-SAME, NEAR = 0.1, 1.0  # of a share: Σr² of one optimum, and of what may be one by its outputs
-CLOSE = 0.01  # of P σ²
-DENT = (
-    50.0  # shares of Σr² that one dent of an optimum may lie above another on the samples of the search (measured: 30)
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,15 +53,16 @@ class Runs:
         return self.exact and self.best.sign_choices > 0
 
 
-def one_optimum(a: Fit, b: Fit) -> bool:
+def one_optimum(a: Fit, b: Fit, how: SearchOptions) -> bool:
     """Tell whether two fits to the same noisy samples are one optimum."""
     if a.student.widths != b.student.widths:
         return False
     share, apart = b.rss / b.point.samples.n_equations, abs(a.rss - b.rss)
-    if apart <= SAME * share:
+    if apart <= how.same * share:
         return True
     between = a.point.R - b.point.R
-    return apart <= NEAR * share and float(np.vdot(between, between)) <= CLOSE * b.student.n_parameters * share
+    near = float(np.vdot(between, between)) <= how.outputs * b.student.n_parameters * share
+    return near and apart <= how.alike * share
 
 
 def search(
@@ -96,10 +92,10 @@ def search(
         if settled is not None:
             setting.tell("settle", settled.fit.relative)
             exact = settled.fit.relative < level
-            runs, agreed = _with(runs, settled, candidate, start_of_best, exact, options.noise)
+            runs, agreed = _with(runs, settled, candidate, start_of_best, exact, options)
             if runs.best is settled:
                 start_of_best = candidate.start
-                least = max(_rss_on(part, settled.fit) * (1.0 + DENT / part.n_equations), level * part.total)
+                least = max(_rss_on(part, settled.fit) * (1.0 + options.dent / part.n_equations), level * part.total)
             # A wide student that fits exactly and leads to no network says that none may be told.
             unsettled += (exact or candidate.wide.relative < level) and not (exact and settled.sign_choices)
             if agreed and not noiseless and not exact:
@@ -128,7 +124,7 @@ def settled_on(samples: Samples, part: Samples, candidate: Candidate, setting: S
     An affine part that no signs explain stays, with no choice of signs: giving it up may cost what noise lets Σr²/σ²
     grow by, χ² with as many degrees of freedom as it has weights, and no more.
     """
-    fit = candidate.fit
+    fit, how = candidate.fit, setting.options.signs
     settled = settle(fit, setting)
     # As many outputs as units tell the signs by themselves: what is left then is no affine part but another misfit.
     told = not fit.relative < part.level(setting.task.level) and fit.student.n_outputs >= fit.student.widths[0]
@@ -136,7 +132,7 @@ def settled_on(samples: Samples, part: Samples, candidate: Candidate, setting: S
         freedom = (fit.student.n_base - fit.student.bias) * fit.student.n_outputs
         weight = None if part.root is None else part.root[:, 0] ** 2
         design = 1.0 if weight is None else len(weight) * float(weight @ weight) / float(weight.sum()) ** 2
-        growth = max(4.0 * freedom, float(chdtri(freedom, 1e-6))) * design
+        growth = max(how.growth * freedom, float(chdtri(freedom, how.chance))) * design
         most = max(part.level(setting.task.level) * part.total, fit.rss * (1.0 + growth / len(part.F)))
         if settled.fit.rss > most:
             settled = Settled(fit, (), 0)
@@ -144,15 +140,15 @@ def settled_on(samples: Samples, part: Samples, candidate: Candidate, setting: S
 
 
 def _with(
-    runs: Runs | None, settled: Settled, candidate: Candidate, start_of_best: int, exact: bool, noise: float
+    runs: Runs | None, settled: Settled, candidate: Candidate, start_of_best: int, exact: bool, how: SearchOptions
 ) -> tuple[Runs, bool]:
     """Return the runs with one more candidate, and whether it agrees with the best before it."""
     new = Runs(settled, 1, candidate.number, 0, exact)
     if runs is None:
         return new, False
     independent = settled.fit.student.depth == 1 or candidate.start != start_of_best
-    agreed = independent and one_optimum(settled.fit, runs.fit)
-    agreed = agreed and settled.fit.point.share <= noise * candidate.least
+    agreed = independent and one_optimum(settled.fit, runs.fit, how)
+    agreed = agreed and settled.fit.point.share <= how.noise * candidate.least
     if runs.exact and exact:
         better = not runs.best.sign_choices and bool(settled.sign_choices)
     else:

@@ -22,14 +22,13 @@ from neurecover.models import as_network, as_student
 from neurecover.models.signs import find_subsets, flips_beside_steady, nearest_subsets
 from neurecover.models.student import Student
 from neurecover.models.turning import Turning, without_skips
-from neurecover.search import SearchOptions
+from neurecover.search import SignOptions
 from neurecover.search.race import Setting
 from neurecover.search.signs import Covariance
 from neurecover.search.units import narrowest
 from neurecover.solve import within
 
 Choices = tuple[np.ndarray, np.ndarray]  # of units to be turned (s, k), and their misfits (s,), the least first
-REVERSED = 0.5  # of a unit's size: how far away one that is not the same is at the least
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,18 +44,18 @@ class Settled:
 
 def settle(fit: Fit, setting: Setting) -> Settled:
     """Choose the signs of a student with skips and fit the network that they give to the end."""
-    point, options, deadline, samples = fit.point, setting.options, setting.deadline, fit.point.samples
+    options, how, deadline, samples = setting.options, setting.options.signs, setting.deadline, fit.point.samples
     if not fit.student.skips:
         done = descend(samples, fit.student, options.fit, deadline, slow=PATIENT)
         return Settled(done, (), 1)
-    students = networks_behind(point, setting.task.affine, options)
+    students = networks_behind(fit.point, setting.task.affine, how)
     starts = sorted((Point(samples, one, options.fit, deadline) for one in students), key=lambda one: one.loss)
     begun = [
-        descend(samples, start.student, options.fit, deadline, steps=options.sign_steps)
-        for start in within(deadline, starts[: options.fitted + 1])
+        descend(samples, start.student, options.fit, deadline, steps=how.steps)
+        for start in within(deadline, starts[: how.fitted + 1])
     ]
-    least, slow = min(one.rss for one in begun), 1.0 - options.settled / samples.n_equations
-    near = options.sign_near if least <= options.sign_near * fit.rss else options.sign_hopeless
+    least, slow = min(one.rss for one in begun), 1.0 - how.settled / samples.n_equations
+    near = how.near if least <= how.near * fit.rss else how.hopeless
     fits = [
         one if one.converged else descend(samples, one.student, options.fit, deadline, slow=slow)
         for one in begun
@@ -77,7 +76,7 @@ def _beside_always_on(fit: Fit, setting: Setting) -> list[Fit]:
     turning = Turning.of(student, 0, affine=False)
     linear = turning.target.reshape(len(turning.rows), -1)
     W = turning.V[:, turning.kept :]
-    found = flips_beside_steady(turning.A, W, linear, turning.slope, setting.options.sign_misfit)
+    found = flips_beside_steady(turning.A, W, linear, turning.slope, setting.options.signs.misfit)
     if found is None or samples.root is not None or student.widths[0] >= (most or np.inf):
         return []
     flips, a, w = found
@@ -93,9 +92,9 @@ def best_of(fits: Iterable[Fit], setting: Setting) -> Settled:
     best = min(fits, key=lambda one: one.rss)
     samples = best.point.samples
     if best.relative < samples.level():
-        return Settled(best, (), count_signs(best.student, setting.task.affine, setting.options))
-    doubt = best.rss * (1.0 + setting.options.doubt / samples.n_equations)
-    rivals = tuple(one for one in fits if one.rss <= doubt and not same_units(one, best))
+        return Settled(best, (), count_signs(best.student, setting.task.affine, setting.options.signs))
+    doubt = best.rss * (1.0 + setting.options.signs.doubt / samples.n_equations)
+    rivals = tuple(one for one in fits if one.rss <= doubt and not same_units(one, best, setting.options.signs))
     return Settled(best, rivals, 1 + len(rivals))
 
 
@@ -109,28 +108,28 @@ def on_more(samples: Samples, settled: Settled, setting: Setting) -> Settled:
     return again if settled.sign_choices else replace(again, sign_choices=0)
 
 
-def networks_behind(point: Point, affine: bool, options: SearchOptions) -> list[Student]:
+def networks_behind(point: Point, affine: bool, how: SignOptions) -> list[Student]:
     """Return the networks that a student with skips may be, the likeliest first.
 
     An exact student gives the solutions of the equations of its signs. Where they have none, because noise moved the
     skips or because the samples leave some of them open, signs are chosen by their likelihood.
     """
-    student, count, floor = point.student, options.likely, 0.0
+    student, count, floor = point.student, how.likely, 0.0
     turnings = [Turning.of(student, layer, affine) for layer in range(student.depth)]
     covariance, choices = None, list[Choices]()
     if point.relative < point.samples.level():
-        choices = [_solutions(turning, options) for turning in turnings]
+        choices = [_solutions(turning, how) for turning in turnings]
     if not choices or not all(len(flips) for flips, _ in choices):
-        count = options.likely if student.depth == 1 else options.likely_deep
-        if student.n_parameters <= options.covariance_weights and any(turning.open for turning in turnings):
-            covariance = Covariance(point)
+        count = how.likely if student.depth == 1 else how.likely_deep
+        if student.n_parameters <= how.weights and any(turning.open for turning in turnings):
+            covariance = Covariance(point, how)
             floor = float(sum(turning.target.size for turning in turnings))
         choices = [_likely(turning, covariance, count) for turning in turnings]
     ranked = sorted(
         (sum(float(misfit[i]) for i, (_, misfit) in zip(chosen, choices)), chosen)
         for chosen in product(*(range(len(flips)) for flips, _ in choices))
     )
-    most = options.unlikely * max(ranked[0][0], floor, options.sign_misfit)
+    most = how.unlikely * max(ranked[0][0], floor, how.misfit)
     signs = [
         [flips[i] for i, (flips, _) in zip(chosen, choices)] for misfit, chosen in ranked[:count] if misfit <= most
     ]
@@ -139,12 +138,12 @@ def networks_behind(point: Point, affine: bool, options: SearchOptions) -> list[
     return [without_skips(covariance.nearest_without(flips, affine), flips, affine) for flips in signs]
 
 
-def _solutions(turning: Turning, options: SearchOptions) -> Choices:
+def _solutions(turning: Turning, how: SignOptions) -> Choices:
     """Return the choices of signs that solve a layer's equations, and their misfits; none where there are none."""
     if not turning.open:
         return _as_they_are(turning)
-    found = find_subsets(turning.columns, turning.target, options.sign_misfit)
-    solved = found.misfit <= options.sign_misfit
+    found = find_subsets(turning.columns, turning.target, how.misfit)
+    solved = found.misfit <= how.misfit
     return found.flips[solved], found.misfit[solved]
 
 
@@ -162,7 +161,7 @@ def _as_they_are(turning: Turning) -> Choices:
     return np.zeros((1, len(turning.V)), dtype=bool), np.zeros(1)
 
 
-def count_signs(student: Student, affine: bool, options: SearchOptions) -> int:
+def count_signs(student: Student, affine: bool, how: SignOptions) -> int:
     """Return how many choices of signs give a network's function: 1 where they are determined, 0 for too many to
     search.
 
@@ -178,17 +177,17 @@ def count_signs(student: Student, affine: bool, options: SearchOptions) -> int:
         rows = student.theta.T if layer == student.depth - 1 else student.V[layer + 1]
         A, W = rows[:, rows.shape[1] - len(V) :], V[:, student.bias :]
         columns = slope * np.einsum("rj,ji->rij", A, W).reshape(A.shape[0] * W.shape[1], len(V))
-        search = find_subsets(columns, np.zeros(len(columns)), options.sign_misfit)
-        count *= int(np.count_nonzero(search.misfit <= options.sign_misfit)) if search.complete else 0
+        search = find_subsets(columns, np.zeros(len(columns)), how.misfit)
+        count *= int(np.count_nonzero(search.misfit <= how.misfit)) if search.complete else 0
     return count
 
 
-def same_units(a: Fit, b: Fit) -> bool:
+def same_units(a: Fit, b: Fit, how: SignOptions) -> bool:
     """Tell whether two networks have the same units, but for their order: a reversed one is twice its size away."""
     first = normal_form(a.student)
     second = in_order_of(first, normal_form(b.student))
     apart = [np.linalg.norm(V - W, axis=1) / np.linalg.norm(V, axis=1) for V, W in zip(first.V, second.V)]
-    return max(np.concatenate(apart), default=0.0) <= REVERSED
+    return max(np.concatenate(apart), default=0.0) <= how.turned
 
 
 def normal_form(student: Student) -> Student:

@@ -22,23 +22,22 @@ from neurecover.fit.point import Point, curvature_sums
 from neurecover.models.signs import nearest_subsets
 from neurecover.models.student import Student
 from neurecover.models.turning import Turning
-
-RIDGE = 1e-10  # on H scaled to unit diagonal: between its rounding and the least curvature that samples show
-ROUNDS = 4  # of signs for a covariance and the covariance for those signs, and of steps to where skips vanish
+from neurecover.search import SignOptions
 
 
 class Covariance:
     """Σ = σ²H⁻¹ of a fitted student; φ as `Student.weights`."""
 
-    def __init__(self, point: Point) -> None:
-        student = self.student = point.student
+    def __init__(self, point: Point, how: SignOptions) -> None:
+        student, self.how = point.student, how
+        self.student = student
         H = self.information(point)
         diagonal = H.diagonal()
-        scale = np.sqrt(np.maximum(diagonal, RIDGE * diagonal.max(initial=1e-300)))
+        scale = np.sqrt(np.maximum(diagonal, how.ridge * diagonal.max(initial=1e-300)))
         N = _scales(student) * scale[:, None]
         N /= np.maximum(np.linalg.norm(N, axis=0), 1e-300)
-        factor = cho_factor(H / scale / scale[:, None] + N @ N.T + RIDGE * np.eye(len(H)), lower=True)
-        variance = max(point.loss, 1e-30 * point.scale) / max(point.R.size, 1)
+        factor = cho_factor(H / scale / scale[:, None] + N @ N.T + how.ridge * np.eye(len(H)), lower=True)
+        variance = max(point.loss, point.options.rounding * point.scale) / max(point.R.size, 1)
         self.matrix = variance * cho_solve(factor, np.eye(len(H))) / scale / scale[:, None]
 
     @staticmethod
@@ -66,7 +65,7 @@ class Covariance:
         columns, target = turning.columns, turning.target
         known: dict[bytes, tuple[np.ndarray, float]] = {}
         flip = nearest_subsets(columns, target, 1)[0]
-        for _ in range(ROUNDS):
+        for _ in range(self.how.rounds):
             root = self._root(self._by(turning, flip))
             near = nearest_subsets(_whitened(root, columns), _whitened(root, target), count)
             fresh = [other for other in (flip, *near) if other.tobytes() not in known]
@@ -83,7 +82,7 @@ class Covariance:
     def nearest_without(self, flips: list[np.ndarray], affine: bool) -> Student:
         """Return the likeliest student whose skips vanish, all but rounding, when these units are turned."""
         student = self.student
-        for _ in range(ROUNDS):
+        for _ in range(self.how.rounds):
             turnings = [Turning.of(student, layer, affine) for layer in range(student.depth)]
             D = np.vstack([self._by(turning, flip) for turning, flip in zip(turnings, flips)])
             b = np.concatenate([turning.columns @ flip - turning.target for turning, flip in zip(turnings, flips)])
@@ -109,7 +108,7 @@ class Covariance:
     def _root(self, by: np.ndarray) -> np.ndarray:
         """Return the Cholesky factor of D Σ Dᵀ."""
         covariance = by @ self.matrix @ by.T
-        covariance.flat[:: len(covariance) + 1] *= 1.0 + 1e-10
+        covariance.flat[:: len(covariance) + 1] *= 1.0 + self.how.ridge
         return np.linalg.cholesky(covariance)
 
 

@@ -21,6 +21,7 @@ from neurecover.fit.descent import Fit, descend
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.models import as_network, as_student
+from neurecover.search import WidthOptions
 from neurecover.search.candidates import Candidate, without_superfluous
 from neurecover.search.find import Runs, search, settled_on
 from neurecover.search.race import Setting, n_weights, race
@@ -90,9 +91,9 @@ def guess_widths(samples: Samples, setting: Setting, depth: int) -> Guess:
         target = max(exact, options.nearly) if large else exact
         champion: Fit | None = None
         stuck, patience = 0, how.fits if depth == 1 else how.hops
-        for _, fit in race(samples, setting, (m,) * depth, (m,) * depth, 1e-26):
+        for _, fit in race(samples, setting, (m,) * depth, (m,) * depth, options.enough):
             n_fits += 1
-            planes = n_planes(fit.point, how.split) if depth > 1 and fit.relative < how.left_over else None
+            planes = n_planes(fit.point, how) if depth > 1 and fit.relative < how.left_over else None
             if planes is not None or fit.relative < target:
                 return _slimmed(fit, planes or m, setting, n_fits)
             stuck = 0 if champion is None or fit.rss < options.progress * champion.rss else stuck + 1
@@ -124,7 +125,7 @@ def _sizes(samples: Samples, setting: Setting, depth: int) -> Iterator[int]:
         yield m
 
 
-def n_planes(point: Point, split: float) -> int | None:
+def n_planes(point: Point, how: WidthOptions) -> int | None:
     """Return how many units of the first layer stand above the widest gap between their costs, if it is wide.
 
     Spare units make up for one another, so all below the gap together cost no more than the fit has left over.
@@ -135,10 +136,10 @@ def n_planes(point: Point, split: float) -> int | None:
         costs.append(cost)
         point = Point(point.samples, student, point.options, point.deadline)
     costs.append(float(worth(point, 0).cost.min()))
-    steps = np.maximum(np.array(costs), 1e-18 * max(costs))
+    steps = np.maximum(np.array(costs), how.free * max(costs))
     ratios = steps[1:] / np.maximum.accumulate(steps)[:-1]
-    ratios[np.cumsum(steps)[:-1] > max(left_over, 1e-12 * max(costs))] = 0.0
-    return len(ratios) - int(np.argmax(ratios)) if ratios.max(initial=0.0) >= split else None
+    ratios[np.cumsum(steps)[:-1] > max(left_over, how.nothing * max(costs))] = 0.0
+    return len(ratios) - int(np.argmax(ratios)) if ratios.max(initial=0.0) >= how.split else None
 
 
 def slim(fit: Fit, setting: Setting) -> Fit:

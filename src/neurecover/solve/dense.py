@@ -34,6 +34,6 @@ class DenseSystem:
         return float(step @ (self.g + max(damping, self.least) * self.D * step)) + self.offset
 
 
-def damping_diagonal(diagonal: np.ndarray) -> np.ndarray:
-    """Return D from the diagonal of the curvature: an unknown that hardly matters is damped like one of 1e-10."""
-    return np.maximum(diagonal, 1e-10 * diagonal.max(initial=1e-300))
+def damping_diagonal(diagonal: np.ndarray, least: float = 1e-10) -> np.ndarray:
+    """Return D from the diagonal of the curvature: an unknown that hardly matters is damped like one of `least`."""
+    return np.maximum(diagonal, least * diagonal.max(initial=1e-300))
