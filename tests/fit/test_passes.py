@@ -10,7 +10,7 @@ from neurecover.data.passes import count_passes
 from neurecover.data.views.weights import with_weights
 from neurecover.fit import EXACT, FitOptions
 from neurecover.fit.descent import PATIENT, descend
-from neurecover.fit.passes import PassOptions, fit_in_passes
+from neurecover.fit.model_fit import PassOptions, fit_in_passes
 from neurecover.fit.samples import Samples
 from neurecover.models import DeepNetwork, Network, as_network, as_student
 from students import network

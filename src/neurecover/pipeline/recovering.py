@@ -30,7 +30,7 @@ from neurecover.data import (
 )
 from neurecover.data.views.weights import moderate_weights, without_weights
 from neurecover.fit import EXACT
-from neurecover.fit.passes import PassOptions, fit_in_passes
+from neurecover.fit.model_fit import PassOptions, fit_in_passes
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.checkpoints import Folder, begin_records, choose_seed, resume_search
 from neurecover.pipeline.choosing import add_hint, choose_activation, keep_time_for_hint
