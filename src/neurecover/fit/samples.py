@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -59,9 +60,16 @@ class Samples:
         rows = np.sort(rng.choice(len(self.F), n, replace=False))
         return Samples(self.F[rows], self.Y[rows], self.bias, None if self.root is None else self.root[rows], self.T)
 
-    def weigh(self, values: np.ndarray) -> np.ndarray:
-        """Return √w times the rows of an array."""
-        return values if self.root is None else self.root.astype(values.dtype, copy=False) * values
+    def weigh(self, values: np.ndarray, rows: slice = slice(None)) -> np.ndarray:
+        """Return √w times the rows of an array, which are these."""
+        return values if self.root is None else self.root[rows].astype(values.dtype, copy=False) * values
+
+    def seeds(self, dtype: type = np.float64) -> Iterator[np.ndarray]:
+        """Yield √w for one output after the other, (n, p) each: what is handed down for the derivatives of one."""
+        for output in range(self.Y.shape[1]):
+            G: np.ndarray = np.zeros(self.Y.shape, dtype=dtype)
+            G[:, output] = 1.0 if self.root is None else self.root[:, 0]
+            yield G
 
     @property
     def n_equations(self) -> int:

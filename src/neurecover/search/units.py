@@ -52,9 +52,7 @@ def worth(point: Point, layer: int) -> Worth:
         return Worth(np.sum(theta**2, axis=1) / inverse.diagonal()[own], beta)
     columns = np.hstack([point.values.F, point.values.H[:, : student.own(layer).stop]])
     size, (n, q) = np.zeros((len(columns), m)), columns.shape
-    for output in range(student.n_outputs):
-        G = np.zeros((n, student.n_outputs))
-        G[:, output] = 1.0 if point.samples.root is None else point.samples.root[:, 0]
+    for G in point.samples.seeds():
         size += np.square(student.by_values(point.values, G)[:, student.own(layer)])
     cost, beta = np.zeros(m), np.zeros((q, m))
     for unit, omega in enumerate(size.T):
