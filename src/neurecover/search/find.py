@@ -30,13 +30,12 @@ from neurecover.search.settle import Settled, on_more, settle
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """The best network of so many candidates, and whether two of them ended at its optimum.
+    """The best network of some candidates, after so many wide fits, and whether two of them ended at its optimum.
 
-    `n_fits` counts wide fits. `unrivalled` says that no other optimum does as well.
+    `unrivalled` says that no other optimum does as well.
     """
 
     best: Settled
-    n_runs: int
     n_fits: int
     agreements: int
     exact: bool
@@ -71,41 +70,38 @@ def search(
     widths: tuple[int, ...],
     max_runs: int | None = None,
     noiseless: bool = False,
-    first: Candidate | None = None,
+    first: Fit | None = None,
 ) -> Runs:
     """Return the best network of these widths, sought on part of the samples and fitted to all.
 
-    On samples known to be noiseless, candidates that agree do not end the search. `first` is a candidate on all samples
-    that is known already.
+    On samples known to be noiseless, candidates that agree do not end the search. `first` is a fit at these widths to
+    all samples that is known already.
     """
     options, deadline = setting.options, setting.deadline
     max_runs = options.max_candidates if max_runs is None else max_runs
     part, level = part_of(samples, widths, options, setting.rng), samples.level(setting.task.level)
-    known = () if first is None else (first,)
+    known = () if first is None else (Candidate(first, first, -1, 0, first.point.share),)
     found = islice(chain(known, candidates(part, setting, widths)), max_runs)
-    runs, start_of_best, least, unsettled = None, -1, np.inf, 0
-    for number, candidate in enumerate(_best_of_two_first(found, level), start=1):
-        settled = None
+    runs, start_of_best, least, unsettled, n_fits = None, -1, np.inf, 0, 0
+    for candidate in _best_of_two_first(found, level):
         # With its skips a student fits its samples at least as well as the network that it leads to.
         if runs is None or _rss_on(part, candidate.fit) <= least:
-            settled = settled_on(samples, candidate.fit.point.samples, candidate, setting)
-        if settled is not None:
+            settled = settled_on(samples, candidate.fit, setting)
             setting.tell("settle", settled.fit.relative)
             exact = settled.fit.relative < level
-            runs, agreed = _with(runs, settled, candidate, start_of_best, exact, options)
-            if runs.best is settled:
-                start_of_best = candidate.start
+            agreed = runs is not None and not (noiseless or exact) and _agree(settled.fit, runs.fit, candidate, options)
+            agreed = agreed and (len(widths) == 1 or candidate.start != start_of_best)
+            if runs is None or _is_better(settled, exact, runs):
+                runs, start_of_best = Runs(settled, 0, 0, exact), candidate.start
                 least = max(_rss_on(part, settled.fit) * (1.0 + options.dent / part.n_equations), level * part.total)
+            runs = replace(runs, agreements=int(agreed))
             # A wide student that fits exactly and leads to no network says that none may be told.
             unsettled += (exact or candidate.wide.relative < level) and not (exact and settled.sign_choices)
-            if agreed and not noiseless and not exact:
-                return replace(runs, n_runs=number, n_fits=candidate.number, agreements=1)
-        assert runs is not None
-        runs = replace(runs, n_runs=number, n_fits=max(candidate.number, runs.n_fits))
-        if runs.solved or unsettled > options.unsettled or deadline.passed:
+        n_fits = max(n_fits, candidate.number)
+        if runs.agreements or runs.solved or unsettled > options.unsettled or deadline.passed:
             break
     assert runs is not None
-    return runs
+    return replace(runs, n_fits=n_fits)
 
 
 def _best_of_two_first(found: Iterator[Candidate], level: float) -> Iterator[Candidate]:
@@ -118,14 +114,13 @@ def _best_of_two_first(found: Iterator[Candidate], level: float) -> Iterator[Can
         yield from found
 
 
-def settled_on(samples: Samples, part: Samples, candidate: Candidate, setting: Setting) -> Settled:
-    """Return a candidate's network fitted to all samples.
+def settled_on(samples: Samples, fit: Fit, setting: Setting) -> Settled:
+    """Return the network of a fit to a part of the samples, or to all, fitted to all.
 
     An affine part that no signs explain stays, with no choice of signs: giving it up may cost what noise lets Σr²/σ²
     grow by, χ² with as many degrees of freedom as it has weights, and no more.
     """
-    fit, how = candidate.fit, setting.options.signs
-    settled = settle(fit, setting)
+    part, how, settled = fit.point.samples, setting.options.signs, settle(fit, setting)
     # As many outputs as units tell the signs by themselves: what is left then is no affine part but another misfit.
     told = not fit.relative < part.level(setting.task.level) and fit.student.n_outputs >= fit.student.widths[0]
     if fit.student.skips and fit.student.depth == 1 and not setting.task.affine and not told:
@@ -139,21 +134,16 @@ def settled_on(samples: Samples, part: Samples, candidate: Candidate, setting: S
     return settled if samples is part else on_more(samples, settled, setting)
 
 
-def _with(
-    runs: Runs | None, settled: Settled, candidate: Candidate, start_of_best: int, exact: bool, how: SearchOptions
-) -> tuple[Runs, bool]:
-    """Return the runs with one more candidate, and whether it agrees with the best before it."""
-    new = Runs(settled, 1, candidate.number, 0, exact)
-    if runs is None:
-        return new, False
-    independent = settled.fit.student.depth == 1 or candidate.start != start_of_best
-    agreed = independent and one_optimum(settled.fit, runs.fit, how)
-    agreed = agreed and settled.fit.point.share <= how.noise * candidate.least
+def _agree(fit: Fit, best: Fit, candidate: Candidate, how: SearchOptions) -> bool:
+    """Tell whether a candidate ended at the optimum of the best, and no wide student does much better."""
+    return fit.point.share <= how.noise * candidate.least and one_optimum(fit, best, how)
+
+
+def _is_better(settled: Settled, exact: bool, runs: Runs) -> bool:
+    """Tell which of two is lower, or, where both are exact, which one's signs were found."""
     if runs.exact and exact:
-        better = not runs.best.sign_choices and bool(settled.sign_choices)
-    else:
-        better = settled.fit.rss < runs.fit.rss
-    return (new if better else runs), agreed
+        return not runs.best.sign_choices and bool(settled.sign_choices)
+    return settled.fit.rss < runs.fit.rss
 
 
 def _rss_on(samples: Samples, fit: Fit) -> float:

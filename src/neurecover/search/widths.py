@@ -22,7 +22,7 @@ from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.models import as_network, as_student
 from neurecover.search import WidthOptions
-from neurecover.search.candidates import Candidate, without_superfluous
+from neurecover.search.candidates import without_superfluous
 from neurecover.search.find import Runs, search, settled_on
 from neurecover.search.race import Setting, n_weights, race
 from neurecover.search.settle import Settled
@@ -47,13 +47,12 @@ def find_network(samples: Samples, setting: Setting, depth: int) -> tuple[Runs, 
     guess = guess_widths(part, setting, depth)
     fit = guess.fit
     setting.tell(f"widths {fit.student.widths}", fit.relative)
-    first = Candidate(fit, fit, -1, guess.n_fits, fit.point.share)
     noiseless = fit.relative < part.level(setting.task.level)
-    best = search(part, setting, fit.student.widths, setting.options.widths.runs, noiseless, first)
-    best = _one_unit_less(part, setting, replace(best, last_drop=guess.last_drop))
+    best = search(part, setting, fit.student.widths, setting.options.widths.runs, noiseless, fit)
+    best = _one_unit_less(part, setting, replace(best, last_drop=guess.last_drop, n_fits=best.n_fits + guess.n_fits))
     if not (best.exact or best.agreements):  # with a unit too many no two fits agree; without it they may
-        known = Candidate(best.fit, best.fit, -1, best.n_fits, best.fit.point.share)
-        best = replace(search(part, setting, best.fit.student.widths, first=known), last_drop=best.last_drop)
+        again = search(part, setting, best.fit.student.widths, first=best.fit)
+        best = replace(again, last_drop=best.last_drop, n_fits=best.n_fits + again.n_fits)
         best = _one_unit_less(part, setting, best)
     note = f"The widths {best.fit.student.widths} are the narrowest found to solve the problem."
     if setting.deadline.passed:
@@ -61,8 +60,8 @@ def find_network(samples: Samples, setting: Setting, depth: int) -> tuple[Runs, 
     elif not guess.clear:
         note = "No width showed the planes of a first layer, so the widths are a guess."
     if part is not samples:
-        again = settled_on(samples, part, replace(first, fit=best.fit), setting)
-        best = replace(best, best=again, exact=again.fit.relative < samples.level(setting.task.level))
+        whole = settled_on(samples, best.fit, setting)
+        best = replace(best, best=whole, exact=whole.fit.relative < samples.level(setting.task.level))
     return best, note
 
 
@@ -179,8 +178,7 @@ def _one_unit_less(samples: Samples, setting: Setting, best: Runs) -> Runs:
         if criterion(other.fit, setting) >= criterion(best.fit, setting):
             break
         setting.tell(f"widths {other.fit.student.widths}", other.fit.relative)
-        drop, count = _price(best.fit, other.fit, setting), best.n_runs + other.n_runs
-        best = replace(other, last_drop=drop, n_runs=count)
+        best = replace(other, last_drop=_price(best.fit, other.fit, setting))
     return best
 
 
@@ -199,6 +197,6 @@ def _shrunk(samples: Samples, setting: Setting, runs: Runs, widths: tuple[int, .
     fit = _narrowed(point, widths, setting, None if runs.exact else setting.options.widths.slow)
     # With its skips a student fits at least as well as the network that it leads to.
     if criterion(fit, setting, setting.task.n_parameters(widths)) >= criterion(runs.fit, setting):
-        return Runs(Settled(fit, (), 0), 1, runs.n_fits, 0, False)
-    settled = settled_on(samples, samples, Candidate(fit, fit, -1, 0, fit.point.share), setting)
-    return Runs(settled, 1, runs.n_fits, 0, settled.fit.relative < samples.level(setting.task.level))
+        return Runs(Settled(fit, (), 0), runs.n_fits, 0, False)
+    settled = settled_on(samples, fit, setting)
+    return Runs(settled, runs.n_fits, 0, settled.fit.relative < samples.level(setting.task.level))
