@@ -17,8 +17,7 @@ from neurecover.models.student import Student
 from neurecover.models.turning import Turning, without_skips
 from neurecover.search import SearchOptions, Task
 from neurecover.search.race import Setting
-from neurecover.search.settle import best_of, count_signs, networks_behind, on_more, same_units, settle
-from neurecover.search.signs import Covariance
+from neurecover.search.settle import Covariance, best_of, count_signs, networks_behind, on_more, same_units, settle
 from neurecover.simulate import sign_ambiguous
 from neurecover.solve import Deadline
 from students import at, features, network

@@ -20,47 +20,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
 
-from neurecover.fit import DEFAULTS, FitOptions
+from neurecover.fit import FitOptions
 from neurecover.fit.samples import Samples
 from neurecover.models.student import Student, Values
-from neurecover.solve import Deadline, DenseSystem, Direction, damping_diagonal
+from neurecover.solve import Deadline, DenseSystem, Direction, Readout, damping_diagonal
 from neurecover.statistics.fits.gate_pairs import add_gate_pairs, feature_products, gated_products, no_pairs
 
 if TYPE_CHECKING:
     from neurecover.fit.products import UnitBlocks
-
-
-class Readout:
-    """F with F Fᵀ = BᵀB, columns scaled to one size; a ridge at the level of rounding tames equal columns."""
-
-    def __init__(self, gram: np.ndarray) -> None:
-        scale = np.sqrt(gram.diagonal())
-        self.scale = np.where(scale > 0.0, scale, 1.0)
-        scaled = gram / self.scale / self.scale[:, None]
-        ridge = DEFAULTS.equal * max(len(gram), 1)
-        while True:
-            matrix = scaled.copy()
-            matrix.flat[:: len(matrix) + 1] += ridge
-            self.factor, failed = dpotrf(matrix, lower=1, overwrite_a=1, clean=1)
-            if not failed:
-                break
-            ridge *= 100.0
-
-    def solve(self, right: np.ndarray) -> np.ndarray:
-        """Return (BᵀB)⁻¹ right."""
-        return dpotrs(self.factor, right / self.scale[:, None], lower=1)[0] / self.scale[:, None]
-
-    def whiten(self, right: np.ndarray) -> np.ndarray:
-        """Return F⁻¹ right."""
-        return dtrtrs(self.factor, right / self.scale[:, None], lower=1)[0]
-
-    @cached_property
-    def inverse(self) -> np.ndarray:
-        """(BᵀB)⁻¹ for columns scaled to one size."""
-        lower = np.tril(dpotri(self.factor, lower=1)[0])
-        return lower + np.tril(lower, -1).T
 
 
 class Point:
@@ -89,7 +57,7 @@ class Point:
             self.gram[base:, base:] = H.T @ H
             if not np.isfinite(self.gram).all():
                 return
-            self.readout = Readout(self.gram)
+            self.readout = Readout(self.gram, options.equal)
             R = samples.weigh(samples.Y) - F @ student.theta[:base] - H @ student.theta[base:]
             step = self.readout.solve(np.vstack([F.T @ R, H.T @ R]))
             R -= F @ step[:base]

@@ -23,8 +23,8 @@ from functools import cached_property, partial
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from neurecover.fit.point import Point, Readout
-from neurecover.solve import ConjugateSystem, damping_diagonal
+from neurecover.fit.point import Point
+from neurecover.solve import ConjugateSystem, Readout, damping_diagonal
 from neurecover.solve.conjugate import Operator
 
 ROWS = 1_024  # at a time, so that what is multiplied stays in the cache: speed alone

@@ -24,8 +24,7 @@ from neurecover.fit.point import Point
 from neurecover.models.student import Student
 from neurecover.search.find import Runs, one_optimum
 from neurecover.search.race import Setting
-from neurecover.search.settle import in_order_of, normal_form, same_units
-from neurecover.search.signs import Covariance
+from neurecover.search.settle import Covariance, in_order_of, normal_form, same_units
 from neurecover.search.units import without, worth
 from neurecover.solve import within
 

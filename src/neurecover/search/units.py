@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.fit.descent import Fit, descend
-from neurecover.fit.point import Point, Readout
+from neurecover.fit.point import Point
 from neurecover.models.student import Student
+from neurecover.solve import Readout
 
 Draw = Callable[[int, int, int], np.ndarray]  # (layer, how many, columns read) → rows of V
 
