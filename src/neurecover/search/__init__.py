@@ -81,6 +81,7 @@ class WidthOptions:
     slow: float = 0.98  # fall of Σr² over a window of such a descent at which it ends
     fallen: float = 4.0  # Σr² over the best at which slimming several layers is given up,
     lost: float = 1e-2  # beside this much of Σy², by which an exact fit may grow
+    more: int = 4  # fresh units tried in every layer beside those of the best network
     rows: int = 20_000  # that the search for several widths looks at
     free: float = 1e-18  # of the dearest unit: what costs less costs nothing,
     nothing: float = 1e-12  # and all of those together no more than this, or than the fit has left over
