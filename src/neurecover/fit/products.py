@@ -231,13 +231,6 @@ class UnitBlocks:
         if student.depth == 1 and products.base == student.n_base:
             self._take_explained(products, size)
 
-    @staticmethod
-    def fit_in(products: Products) -> bool:
-        """Tell whether there is room for them."""
-        student = products.student
-        needed = sum(8 * V.shape[0] * V.shape[1] ** 2 for V in student.V)
-        return needed <= products.point.options.block_bytes
-
     def _add(self, products: Products, layer: int, omega: np.ndarray) -> None:
         base, below = products.student.reads(layer)
         for rows in products.rows():
@@ -310,7 +303,8 @@ class ProductSystem:
     def solve(self, damping: float) -> np.ndarray | None:
         """Return the step; where the Kronecker product leads nowhere, with blocks, which later steps keep."""
         step = self.equations.solve(damping)
-        if self.equations.cut_short and not self._fresh and UnitBlocks.fit_in(self.products):
+        needed = sum(8 * V.shape[0] * V.shape[1] ** 2 for V in self.products.student.V)
+        if self.equations.cut_short and not self._fresh and needed <= self.point.options.block_bytes:
             self.point.blocks, self._fresh = UnitBlocks(self.products), True
             self.equations.preconditioner = partial(self.point.blocks.preconditioner, self.products)
             step = self.equations.solve(damping)  # from where it ended

@@ -89,8 +89,13 @@ def search(
             settled = settled_on(samples, candidate.fit, setting)
             setting.tell("settle", settled.fit.relative)
             exact = settled.fit.relative < level
-            agreed = runs is not None and not (noiseless or exact) and _agree(settled.fit, runs.fit, candidate, options)
-            agreed = agreed and (len(widths) == 1 or candidate.start != start_of_best)
+            alone = len(widths) > 1 and candidate.start == start_of_best
+            agreed = (
+                runs is not None
+                and not (noiseless or exact or alone)
+                and settled.fit.point.share <= options.noise * candidate.least
+                and one_optimum(settled.fit, runs.fit, options)
+            )
             if runs is None or _is_better(settled, exact, runs):
                 runs, start_of_best = Runs(settled, 0, 0, exact), candidate.start
                 least = max(_rss_on(part, settled.fit) * (1.0 + options.dent / part.n_equations), level * part.total)
@@ -132,11 +137,6 @@ def settled_on(samples: Samples, fit: Fit, setting: Setting) -> Settled:
         if settled.fit.rss > most:
             settled = Settled(fit, (), 0)
     return settled if samples is part else on_more(samples, settled, setting)
-
-
-def _agree(fit: Fit, best: Fit, candidate: Candidate, how: SearchOptions) -> bool:
-    """Tell whether a candidate ended at the optimum of the best, and no wide student does much better."""
-    return fit.point.share <= how.noise * candidate.least and one_optimum(fit, best, how)
 
 
 def _is_better(settled: Settled, exact: bool, runs: Runs) -> bool:

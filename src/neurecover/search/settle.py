@@ -127,14 +127,20 @@ def networks_behind(point: Point, affine: bool, how: SignOptions) -> list[Studen
     student, count, floor = point.student, how.likely, 0.0
     turnings = [Turning.of(student, layer, affine) for layer in range(student.depth)]
     covariance, choices = None, list[Choices]()
+
+    def as_they_are(turning: Turning) -> Choices:
+        return np.zeros((1, len(turning.V)), dtype=bool), np.zeros(1)
+
     if point.relative < point.samples.level():
-        choices = [_solutions(turning, how) for turning in turnings]
+        choices = [_solutions(turning, how) if turning.open else as_they_are(turning) for turning in turnings]
     if not choices or not all(len(flips) for flips, _ in choices):
         count = how.likely if student.depth == 1 else how.likely_deep
         if student.n_parameters <= how.weights and any(turning.open for turning in turnings):
             covariance = Covariance(point, how)
             floor = float(sum(turning.target.size for turning in turnings))
-        choices = [_likely(turning, covariance, count) for turning in turnings]
+        choices = [
+            _likely(turning, covariance, count) if turning.open else as_they_are(turning) for turning in turnings
+        ]
     ranked = sorted(
         (sum(float(misfit[i]) for i, (_, misfit) in zip(chosen, choices)), chosen)
         for chosen in product(*(range(len(flips)) for flips, _ in choices))
@@ -150,8 +156,6 @@ def networks_behind(point: Point, affine: bool, how: SignOptions) -> list[Studen
 
 def _solutions(turning: Turning, how: SignOptions) -> Choices:
     """Return the choices of signs that solve a layer's equations, and their misfits; none where there are none."""
-    if not turning.open:
-        return _as_they_are(turning)
     found = find_subsets(turning.columns, turning.target, how.misfit)
     solved = found.misfit <= how.misfit
     return found.flips[solved], found.misfit[solved]
@@ -159,16 +163,10 @@ def _solutions(turning: Turning, how: SignOptions) -> Choices:
 
 def _likely(turning: Turning, covariance: Covariance | None, count: int) -> Choices:
     """Return the likeliest choices of signs and their misfits; without a covariance all equations count alike."""
-    if not turning.open:
-        return _as_they_are(turning)
     if covariance is not None:
         return covariance.likely(turning, count)
     flips = nearest_subsets(turning.columns, turning.target, count)
     return flips, np.sum((flips @ turning.columns.T - turning.target) ** 2, axis=1)
-
-
-def _as_they_are(turning: Turning) -> Choices:
-    return np.zeros((1, len(turning.V)), dtype=bool), np.zeros(1)
 
 
 def count_signs(student: Student, affine: bool, how: SignOptions) -> int:

@@ -14,7 +14,7 @@ tried with one unit less and one more in every layer, as long as that is worth i
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,24 +30,15 @@ from neurecover.search.settle import Settled, settle
 from neurecover.search.units import narrow, one_less, with_fresh, worth
 
 
-@dataclass(frozen=True, eq=False)
-class Guess:
-    """A wide fit with its units gone one by one, and whether planes or rounding showed how many there are."""
-
-    path: list[Fit]
-    clear: bool
-    n_fits: int
-
-
 def find_network(samples: Samples, setting: Setting, depth: int) -> tuple[Runs, str]:
     """Return the narrowest network that solves the problem, as far as was tried, and a sentence about its widths."""
     part = samples if depth == 1 else samples.some(setting.options.widths.rows, setting.rng)
-    guess = guess_widths(part, setting, depth)
-    fit, last_drop = best_on(guess.path, setting)
+    path, clear, n_fits = guess_widths(part, setting, depth)
+    fit, last_drop = best_on(path, setting)
     setting.tell(f"widths {fit.student.widths}", fit.relative)
     noiseless = fit.relative < part.level(setting.task.level)
     best = search(part, setting, fit.student.widths, setting.options.widths.runs, noiseless, fit)
-    best = to_neighbours(part, setting, replace(best, last_drop=last_drop, n_fits=best.n_fits + guess.n_fits))
+    best = to_neighbours(part, setting, replace(best, last_drop=last_drop, n_fits=best.n_fits + n_fits))
     if not (best.exact or best.agreements):  # with a unit too many no two fits agree; without it they may
         again = search(part, setting, best.fit.student.widths, first=best.fit)
         best = replace(again, last_drop=best.last_drop, n_fits=best.n_fits + again.n_fits)
@@ -55,7 +46,7 @@ def find_network(samples: Samples, setting: Setting, depth: int) -> tuple[Runs, 
     note = f"The widths {best.fit.student.widths} are the narrowest found to solve the problem."
     if setting.deadline.passed:
         note = f"Time ran out before narrower widths than {best.fit.student.widths} were ruled out."
-    elif not guess.clear:
+    elif not clear:
         note = "No width showed the planes of a first layer, so the widths are a guess."
     if part is not samples:
         whole = settled_on(samples, best.fit, setting)
@@ -78,8 +69,10 @@ def _price(before: Fit, after: Fit, setting: Setting) -> float:
     return (criterion(after, setting, same) - criterion(before, setting, same)) / gone
 
 
-def guess_widths(samples: Samples, setting: Setting, depth: int) -> Guess:
-    """Return a bound of the widths from above, with the fit that shows it."""
+def guess_widths(samples: Samples, setting: Setting, depth: int) -> tuple[list[Fit], bool, int]:
+    """Return a wide fit with its units gone one by one, whether planes or rounding showed how many there are, and the
+    number of wide fits.
+    """
     options, how = setting.options, setting.options.widths
     exact, n_fits = samples.level(setting.task.level), 0
     best, clear = None, depth == 1
@@ -92,7 +85,7 @@ def guess_widths(samples: Samples, setting: Setting, depth: int) -> Guess:
             n_fits += 1
             planes = n_planes(fit.point, how) if depth > 1 and fit.relative < how.left_over else None
             if planes is not None or fit.relative < target:
-                return Guess(_slimmed(fit, planes or m, setting), True, n_fits)
+                return _slimmed(fit, planes or m, setting), True, n_fits
             stuck = 0 if champion is None or fit.rss < options.progress * champion.rss else stuck + 1
             champion = fit if champion is None or fit.rss < champion.rss else champion
             if stuck >= patience:
@@ -105,7 +98,7 @@ def guess_widths(samples: Samples, setting: Setting, depth: int) -> Guess:
         if setting.deadline.passed:
             break
     assert best is not None
-    return Guess(_slimmed(best, best.student.widths[0], setting), clear, n_fits)
+    return _slimmed(best, best.student.widths[0], setting), clear, n_fits
 
 
 def _sizes(samples: Samples, setting: Setting, depth: int) -> Iterator[int]:
