@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from neurecover.data import ArraySource, Prepared, prepare_samples
+from neurecover.data.passes import count_passes
 from neurecover.data.views.weights import with_weights
 from neurecover.fit import EXACT, FitOptions
 from neurecover.fit.descent import PATIENT, descend
-from neurecover.fit.passes import PassOptions, fit_in_passes
+from neurecover.fit.model_fit import PassOptions, fit_in_passes
 from neurecover.fit.samples import Samples
 from neurecover.models import DeepNetwork, Network, as_network, as_student
 from students import network
@@ -78,9 +79,10 @@ def _held(given: Prepared) -> tuple[ArraySource, ArraySource]:
 @every_case
 def test_the_network_is_that_of_a_fit_in_memory(case: Case) -> None:
     given, start = case.given(0.1)
-    streamed = fit_in_passes(given, start, case.bias)
+    with count_passes(lambda stage, figure: None) as passes:
+        streamed = fit_in_passes(given, start, case.bias)
     assert streamed.converged
-    assert streamed.passes <= 4
+    assert passes.made <= 4
     whole, train = _held(given)
     expected, apart = case.fitted(whole, start), case.fitted(train, start)
     X, Y = whole.collect()
@@ -104,10 +106,11 @@ def test_the_network_is_that_of_a_fit_in_memory(case: Case) -> None:
 @pytest.mark.parametrize("name", ["one layer", "two layers, weights, affine term"])
 def test_without_noise_the_fit_is_exact_after_a_pass_or_two(name: str) -> None:
     given, start = CASES[name].given(0.0)
-    streamed = fit_in_passes(given, start, True)
+    with count_passes(lambda stage, figure: None) as passes:
+        streamed = fit_in_passes(given, start, True)
     assert streamed.converged
     assert streamed.relative_rss < EXACT
-    assert streamed.passes <= 2
+    assert 1 <= passes.made <= 2
 
 
 def test_a_start_from_afar_goes_downhill_and_says_where_passes_end() -> None:
@@ -115,9 +118,10 @@ def test_a_start_from_afar_goes_downhill_and_says_where_passes_end() -> None:
     given, start = case.given(0.1)
     layers = [(1.3 * W, b + 0.2) for W, b in start.layers]
     far = start.with_layers(layers, None)
-    once = fit_in_passes(given, far, True, PassOptions(most=1))
+    with count_passes(lambda stage, figure: None) as passes:
+        once = fit_in_passes(given, far, True, PassOptions(steps=0))
     assert not once.converged
-    assert once.passes == 1
+    assert passes.made == 1
     later = fit_in_passes(given, far, True)
     assert later.rss < once.rss
 
@@ -127,7 +131,7 @@ def test_units_that_no_row_switches_are_moved_away() -> None:
     given, start = case.given(0.1)
     (W, b), (A, c) = start.layers
     always = start.with_layers([(np.vstack([W, W[:1]]), np.append(b, 30.0)), (np.hstack([A, 0.1 * A[:, :1]]), c)], None)
-    moved = fit_in_passes(given, always, True, PassOptions(most=1)).network
+    moved = fit_in_passes(given, always, True, PassOptions(steps=0)).network
     X = given.samples.collect()[0]
     np.testing.assert_allclose(moved(X), always(X), atol=1e-9)
     assert moved.layers[0][1][3] > 50.0

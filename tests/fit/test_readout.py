@@ -9,9 +9,10 @@ import pytest
 from neurecover.activations import get
 from neurecover.data import ArraySource
 from neurecover.fit import EXACT
-from neurecover.fit.point import Readout, dense_system
+from neurecover.fit.point import dense_system
 from neurecover.fit.samples import Samples
 from neurecover.models.student import Student
+from neurecover.solve import Readout
 from students import Shape, at, features, readout_columns, samples_of
 
 SHAPES = [

@@ -9,7 +9,7 @@ from neurecover.activations import get
 from neurecover.fit import FitOptions
 from neurecover.fit.descent import descend
 from neurecover.fit.point import Point
-from neurecover.fit.products import RIDGE, Products, ProductSystem, UnitBlocks
+from neurecover.fit.products import Products, ProductSystem, UnitBlocks
 from neurecover.fit.samples import Samples
 from neurecover.models.student import Student
 from neurecover.solve import conjugate_gradients
@@ -23,6 +23,8 @@ SHAPES = [
     Shape("tanh", (3, 2), p=2, skips=False),
 ]
 LAMBDA = 1e-3
+
+RIDGE = FitOptions().single
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)

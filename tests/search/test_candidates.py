@@ -169,8 +169,8 @@ def test_a_narrower_student_may_lose_what_its_parameters_are_worth() -> None:
     net = network((4, 3, 1))
     fit = descend(_samples(net, 500, noise=0.1), _spare(net, _samples(net, 10), 2), FitOptions(), steps=20)
     few = lean(fit, _setting(net), (3,))
-    assert few.rss <= allowed(fit.point, (3,))
-    assert allowed(fit.point, (3,)) < 1.1 * fit.rss
+    assert few.rss <= allowed(fit.point, (3,), SearchOptions())
+    assert allowed(fit.point, (3,), SearchOptions()) < 1.1 * fit.rss
 
 
 def test_planes_are_clear_where_spare_units_are_cheap_and_others_dear() -> None:

@@ -17,8 +17,7 @@ from neurecover.models.student import Student
 from neurecover.models.turning import Turning, without_skips
 from neurecover.search import SearchOptions, Task
 from neurecover.search.race import Setting
-from neurecover.search.settle import best_of, count_signs, networks_behind, on_more, same_units, settle
-from neurecover.search.signs import Covariance
+from neurecover.search.settle import Covariance, best_of, count_signs, networks_behind, on_more, same_units, settle
 from neurecover.simulate import sign_ambiguous
 from neurecover.solve import Deadline
 from students import at, features, network
@@ -62,7 +61,7 @@ def test_every_equally_good_choice_of_signs_is_listed() -> None:
         turned = Network(np.where(flip[:, None], -net.W, net.W), None, net.A)
         np.testing.assert_allclose(turned(X), net(X), atol=1e-10)
     np.testing.assert_allclose(other(X), net(X), atol=1e-12)
-    assert count_signs(as_student(net, True), False, OPTIONS) == len(search.flips)
+    assert count_signs(as_student(net, True), False, OPTIONS.signs) == len(search.flips)
 
 
 def test_the_nearest_subsets_are_in_order_and_the_first_is_the_best_of_all() -> None:
@@ -115,22 +114,22 @@ def test_skips_turn_into_signs(sizes: tuple[int, ...], activation: str, bias: bo
         flips = [rng.random(m) < 0.5 for m in sizes[1:-1]]
         student = _turned(net, flips, bias)
         np.testing.assert_allclose(student(features(X, bias)), net(X), atol=1e-10)
-        found = networks_behind(at(exact, student), affine, OPTIONS)[0]
+        found = networks_behind(at(exact, student), affine, OPTIONS.signs)[0]
         assert not found.skips
         assert found.affine == affine
         np.testing.assert_allclose(found(features(X, bias)), net(X), atol=1e-9)
         if not affine or len(sizes) > 3:  # with an affine term the signs of one layer are a convention
-            assert len(networks_behind(at(exact, student), affine, OPTIONS)) == 1
+            assert len(networks_behind(at(exact, student), affine, OPTIONS.signs)) == 1
             assert compare(as_network(found), net).weight_error < 1e-9
-    assert count_signs(as_student(net, bias), affine, OPTIONS) == 1
+    assert count_signs(as_student(net, bias), affine, OPTIONS.signs) == 1
 
 
 def test_signs_that_are_open_are_counted() -> None:
     # The first layer's two units are opposite ways of one plane's complement: w₁ + w₂ = 0 for whatever reads both.
     net = DeepNetwork([([[1.0, 0.0], [-1.0, 0.0], [0.3, 1.0]], None), ([[1.0, 1.0, 0.5]], None), ([[2.0]], None)])
-    assert count_signs(as_student(net, True), False, OPTIONS) == 2
+    assert count_signs(as_student(net, True), False, OPTIONS.signs) == 2
     smooth = network((3, 2, 1), activation="tanh")
-    assert count_signs(as_student(smooth, True), False, OPTIONS) == 1
+    assert count_signs(as_student(smooth, True), False, OPTIONS.signs) == 1
 
 
 def _noisy(net: Network | DeepNetwork, n: int, seed: int, noise: float = 0.05) -> tuple[Samples, np.random.Generator]:
@@ -157,7 +156,7 @@ def test_the_likeliest_signs_under_noise_are_the_right_ones_and_their_distance_i
         samples, rng = _noisy(net, 2_500, seed)
         flips = [rng.random(m) < 0.5 for m in sizes[1:-1]]
         fit = descend(samples, _turned(net, flips, True), OPTIONS.fit, steps=30)
-        covariance = Covariance(fit.point)
+        covariance = Covariance(fit.point, OPTIONS.signs)
         turnings = [Turning.of(fit.student, layer, False) for layer in range(len(flips))]
         likely = [covariance.likely(turning, 4) for turning in turnings]
         if not all(np.array_equal(found[0], flip) for (found, _), flip in zip(likely, flips)):
@@ -165,7 +164,7 @@ def test_the_likeliest_signs_under_noise_are_the_right_ones_and_their_distance_i
         right += 1
         ratios.append(sum(float(misfit[0]) for _, misfit in likely) / sum(one.target.size for one in turnings))
         assert all(np.all(np.diff(misfit) >= 0.0) for _, misfit in likely)
-        first = as_network(networks_behind(fit.point, False, OPTIONS)[0])
+        first = as_network(networks_behind(fit.point, False, OPTIONS.signs)[0])
         if activation == "relu":
             assert compare(first, net).weight_error < 0.5
     # A unit that is hardly ever off, or on, leaves its sign open, and what is not determined has no χ² distribution.
@@ -209,8 +208,8 @@ def test_networks_of_other_signs_that_do_as_well_are_rivals_and_the_same_ones_ar
     )
     other = replace(student, V=(-student.V[0],))
     again, turned = (descend(samples, one, OPTIONS.fit, steps=0) for one in (same, other))
-    assert same_units(fit, again)
-    assert not same_units(fit, turned)
+    assert same_units(fit, again, OPTIONS.signs)
+    assert not same_units(fit, turned, OPTIONS.signs)
     settled = best_of([fit, again, turned], setting)
     assert settled.fit in (fit, again)
     assert settled.rivals == ()
@@ -259,10 +258,10 @@ def test_skips_that_the_samples_leave_open_do_not_hide_the_signs() -> None:
     fit = descend(samples, replace(student, V=(student.V[0], V), theta=theta), OPTIONS.fit, steps=0)
     assert fit.relative < 1e-25
     top = Turning.of(fit.student, 1, affine=False)
-    assert find_subsets(top.columns, top.target, OPTIONS.sign_misfit).misfit[0] > 1e-3
+    assert find_subsets(top.columns, top.target, OPTIONS.signs.misfit).misfit[0] > 1e-3
     # The nearest student without skips is far nearer to the network than the one whose skips are dropped.
     dropped = at(samples, without_skips(fit.student, [np.array([False, True, True]), np.array([True, False])], False))
-    nearest = at(samples, networks_behind(fit.point, False, OPTIONS)[0])
+    nearest = at(samples, networks_behind(fit.point, False, OPTIONS.signs)[0])
     assert nearest.loss < 0.01 * dropped.loss
     settled = settle(fit, _setting(net))
     assert settled.fit.relative < 1e-25

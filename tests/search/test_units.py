@@ -10,7 +10,7 @@ from neurecover.fit import FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.models.student import Student
-from neurecover.search.units import EVERYWHERE, most_useful, narrow, random_units, with_fresh, without, worth
+from neurecover.search.units import most_useful, narrow, random_units, with_fresh, without, worth
 from students import Shape, at, readout_columns, samples_of
 
 SHAPES = [Shape("relu", (4,), p=2), Shape("leaky_relu(0.2)", (4, 3), p=2, bias=0), Shape("tanh", (4, 3, 3))]
@@ -182,7 +182,7 @@ def test_a_unit_that_is_on_wherever_outputs_depend_on_it_goes_at_no_cost() -> No
     point = Point(Samples(F, student(F), 1), student, FitOptions())
     assert point.relative < 1e-25
     found = worth(point, 0)
-    assert found.cost[0] < 10.0 * EVERYWHERE * point.scale  # what rows that do not count are given
+    assert found.cost[0] < 10.0 * FitOptions().everywhere * point.scale  # what rows that do not count are given
     assert found.cost[1] > 1e-3 * point.scale
     narrower = without(point.student, 0, 0, found.beta[:, 0])
     assert Point(point.samples, narrower, FitOptions()).relative < 1e-12

@@ -101,6 +101,37 @@ def test_with_noise_it_goes_down_and_ends_where_the_gradient_vanishes(solver: st
     assert np.linalg.norm(J.T @ r) <= 1e-5 * np.linalg.norm(J) * np.linalg.norm(r)
 
 
+def test_a_trusted_step_is_not_looked_at_and_ends_near_the_optimum() -> None:
+    looked: list[np.ndarray] = []
+
+    class _Watched(_Exponentials):
+        @property
+        def loss(self) -> float:
+            if not any(self.theta is other for other in looked):
+                looked.append(self.theta)
+            return super().loss
+
+        def moved(self, step: np.ndarray) -> _Watched | None:
+            return _Watched(self.t, self.y, self.theta + step)
+
+    plain, trusted = _exponentials(0.01, "dense"), 1e-6
+    start = _Watched(plain.t, plain.y, np.array([0.4, 2.3]))
+    loop = Loop(start, Tolerances(trusted=trusted), Damping(1e-12, smallest=1e-12)).advance(50)
+    assert loop.outcome is Outcome.CONVERGED
+    assert loop.ahead is not None
+    assert not any(loop.ahead.theta is theta for theta in looked)
+    assert len(looked) == loop.iterations  # the start and every trial but the last
+    best = Loop(plain).advance(200).point
+    assert best.loss <= loop.ahead.loss * (1.0 + 1e-12) <= best.loss * (1.0 + trusted)
+
+
+def test_a_rejected_step_comes_again_with_a_damping_that_changes_it() -> None:
+    loop = Loop(_Wall(), Tolerances(), Damping(1e-12, retry=1e-3)).advance(1)
+    assert loop.damping.value == 1e-3
+    assert loop.advance(1).damping.value == 4e-3
+    assert Damping(1e-3, smallest=1e-12, fall=0.01).after_gain(1.0).value == pytest.approx(1e-5)
+
+
 def test_a_run_advanced_in_parts_is_the_same_run() -> None:
     whole = Loop(_exponentials(0.01, "dense")).advance(9)
     parts = Loop(_exponentials(0.01, "dense")).advance(4).advance(5)

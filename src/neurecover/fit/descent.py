@@ -10,9 +10,7 @@ from neurecover.fit.samples import Samples
 from neurecover.models.student import Student
 from neurecover.solve import Damping, Deadline, Loop, Outcome, Tolerances
 
-ROUNDING = 1e-30  # Σr²/Σy² at which double precision has nothing left to give
 PATIENT = 1.0  # as `slow`: go on until nothing is gained, as under noise, where Σr² hardly falls near its optimum
-CLOSE = 1e-9  # Σr²/Σy² at which dense steps end what conjugate gradients bring to an end slowly
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +43,7 @@ def descend(
     deadline: Deadline | None = None,
     *,
     steps: int | None = None,
-    target: float = ROUNDING,
+    target: float = 0.0,
     slow: float | None = None,
 ) -> Fit:
     """Go downhill from a student's hidden weights; at least its readout is solved.
@@ -67,7 +65,7 @@ def descend(
         late = len(history) > 2 * options.window
         if late and history[-1] > slow * history[-1 - options.window]:
             break
-        if late and not loop.point.dense and loop.point.large and loop.point.relative < CLOSE:
+        if late and not loop.point.dense and loop.point.large and loop.point.relative < options.close:
             loop.point.dense = True
             if not loop.point.large:
                 loop = _loop(loop.point, target)
@@ -75,6 +73,5 @@ def descend(
 
 
 def _loop(point: Point, target: float) -> Loop[Point]:
-    # Products in single precision say nothing of curvatures below their rounding.
-    damping = Damping(smallest=1e-7) if point.large else Damping()
-    return Loop(point, Tolerances(rounding=max(target, ROUNDING), promise=1e-13, gain=1e-12), damping)
+    damping = Damping(smallest=point.options.single_damping) if point.large else Damping()
+    return Loop(point, Tolerances(max(target, point.options.rounding)), damping)

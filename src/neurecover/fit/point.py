@@ -20,49 +20,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
 
 from neurecover.fit import FitOptions
 from neurecover.fit.samples import Samples
 from neurecover.models.student import Student, Values
-from neurecover.solve import Deadline, DenseSystem, Direction
+from neurecover.solve import Deadline, DenseSystem, Direction, Readout, damping_diagonal
 from neurecover.statistics.fits.gate_pairs import add_gate_pairs, feature_products, gated_products, no_pairs
 
 if TYPE_CHECKING:
     from neurecover.fit.products import UnitBlocks
-
-SINGLE_RANGE = 1e9  # whose fourth power, as of sums of squares of products, single precision still holds
-
-
-class Readout:
-    """F with F Fᵀ = BᵀB, columns scaled to one size; a ridge at the level of rounding tames equal columns."""
-
-    def __init__(self, gram: np.ndarray) -> None:
-        scale = np.sqrt(gram.diagonal())
-        self.scale = np.where(scale > 0.0, scale, 1.0)
-        scaled = gram / self.scale / self.scale[:, None]
-        ridge = 1e-13 * max(len(gram), 1)
-        while True:
-            matrix = scaled.copy()
-            matrix.flat[:: len(matrix) + 1] += ridge
-            self.factor, failed = dpotrf(matrix, lower=1, overwrite_a=1, clean=1)
-            if not failed:
-                break
-            ridge *= 100.0
-
-    def solve(self, right: np.ndarray) -> np.ndarray:
-        """Return (BᵀB)⁻¹ right."""
-        return dpotrs(self.factor, right / self.scale[:, None], lower=1)[0] / self.scale[:, None]
-
-    def whiten(self, right: np.ndarray) -> np.ndarray:
-        """Return F⁻¹ right."""
-        return dtrtrs(self.factor, right / self.scale[:, None], lower=1)[0]
-
-    @cached_property
-    def inverse(self) -> np.ndarray:
-        """(BᵀB)⁻¹ for columns scaled to one size."""
-        lower = np.tril(dpotri(self.factor, lower=1)[0])
-        return lower + np.tril(lower, -1).T
 
 
 class Point:
@@ -91,7 +57,7 @@ class Point:
             self.gram[base:, base:] = H.T @ H
             if not np.isfinite(self.gram).all():
                 return
-            self.readout = Readout(self.gram)
+            self.readout = Readout(self.gram, options.equal)
             R = samples.weigh(samples.Y) - F @ student.theta[:base] - H @ student.theta[base:]
             step = self.readout.solve(np.vstack([F.T @ R, H.T @ R]))
             R -= F @ step[:base]
@@ -124,7 +90,7 @@ class Point:
         """Whether products of what is computed stay within the range of single precision, as e^z may not."""
         gates = max((float(np.abs(gate).max(initial=0.0)) for gate in self.values.gates), default=0.0)
         largest = max(float(np.abs(self.values.H).max(initial=0.0)), gates, float(np.abs(self.student.theta).max()))
-        return largest * max(float(np.abs(self.samples.F).max(initial=0.0)), 1.0) < SINGLE_RANGE
+        return largest * max(float(np.abs(self.samples.F).max(initial=0.0)), 1.0) < self.options.single_range
 
     @property
     def large(self) -> bool:
@@ -145,7 +111,7 @@ class Point:
         return trial if np.isfinite(trial.loss) else None
 
 
-BLOCK_BYTES = 2**22  # of the rows of J formed at a time: what is multiplied stays near
+BLOCK_BYTES = 2**22  # of the rows of J formed at a time, so that what is multiplied stays near: speed alone
 
 
 def dense_system(point: Point) -> DenseSystem:
@@ -171,8 +137,8 @@ def dense_system(point: Point) -> DenseSystem:
         weights, width = student.top @ student.top.T, student.V[0].shape[1]
         S.reshape(len(weights), width, len(weights), width)[...] *= weights[:, None, :, None]
         D *= np.repeat(weights.diagonal(), width)
-    D = np.maximum(D, (1e-6 if single else 1e-10) * D.max(initial=1e-300))
-    return DenseSystem(S.T, point.gradient, D, least=1e-6 if single else 1e-14)
+    least = point.options.single if single else point.options.least
+    return DenseSystem(S.T, point.gradient, damping_diagonal(D, max(least, point.options.diagonal)), least=least)
 
 
 def curvature_sums(point: Point, student: Student, values: Values) -> tuple[np.ndarray, np.ndarray]:

@@ -23,41 +23,37 @@ from functools import cached_property, partial
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from neurecover.fit.point import Point, Readout
-from neurecover.solve import ConjugateSystem
+from neurecover.fit.point import Point
+from neurecover.solve import ConjugateSystem, Readout, damping_diagonal
 from neurecover.solve.conjugate import Operator
 
-RESOLVED = 1e-6  # squared length, relative to its parts, of a combination of units that single precision resolves
-FLOOR = 1e-4  # of the preconditioner's eigenvalues, relative to the diagonal: below, independence is no guide
-RIDGE = 1e-6  # of the diagonal of a unit's block: what single precision leaves of a sum of products
-ROWS = 1_024  # at a time: what is multiplied stays in the cache
+ROWS = 1_024  # at a time, so that what is multiplied stays in the cache: speed alone
 
 
 class Products:
     """S at a point, its diagonal and its preconditioner.
 
-    T is as large as RESOLVED^(−½), and of features in single precision leaves 1e-4 where there is nothing; with
+    T is as large as `single`^(−½), and of features in single precision leaves 1e-4 where there is nothing; with
     `double` Q is formed from those in double precision, so that it shows no direction that no sample shows.
     """
 
     def __init__(self, point: Point, double: bool = False) -> None:
-        self.point, samples, self._double = point, point.samples, double
+        self.point, samples, self._double, self.weigh = point, point.samples, double, point.samples.weigh
         self.student = point.student.cast(np.float32)
         self.values = point.values.cast(samples.single)
-        self.root = None if samples.root is None else samples.root.astype(np.float32)
         self._project()
         self._units = [self._unit_factor(layer) for layer in range(self.student.depth)]
         self.diagonal = np.concatenate(
-            [np.outer(scale, _sizes(self._moments[layer])).ravel() for layer, (_, scale) in enumerate(self._units)]
+            [
+                np.outer(scale, _sizes(moments, point.options.single)).ravel()
+                for moments, (_, scale) in zip(self._moments, self._units)
+            ]
         )
 
     def rows(self) -> Iterator[slice]:
         """Yield the samples, as many at a time as stay in the cache."""
         n = len(self.values.F)
         return (slice(start, start + ROWS) for start in range(0, n, ROWS))
-
-    def _weigh(self, values: np.ndarray, rows: slice) -> np.ndarray:
-        return values if self.root is None else self.root[rows] * values
 
     def _project(self) -> None:
         """Form Q and (XᵀX)⁻¹."""
@@ -69,7 +65,7 @@ class Products:
         scale = np.sqrt(gram.diagonal()[base:])
         scale = np.where(scale > 0.0, scale, 1.0)
         sizes, vectors = np.linalg.eigh(left / scale / scale[:, None])
-        kept = sizes > RESOLVED
+        kept = sizes > self.point.options.single
         T = vectors[:, kept] / np.sqrt(sizes[kept]) / scale[:, None]
         self.base, self.inverse, self._T, self._B = base, inverse.astype(np.float32), T, B
         if not self._double:
@@ -78,7 +74,7 @@ class Products:
         values = self.point.values if self._double else self.values
         for rows in self.rows():
             rest = values.H[rows, hidden] - values.F[rows, :base] @ B
-            self.Q[rows] = self._weigh(rest, rows) @ T
+            self.Q[rows] = self.weigh(rest, rows) @ T
 
     @cached_property
     def explained(self) -> float:
@@ -88,25 +84,21 @@ class Products:
             return 1.0
         along = np.zeros((self.Q.shape[1], D))
         for rows in self.rows():
-            along += self.Q[rows].T @ self._weigh(self.values.F[rows], rows)
+            along += self.Q[rows].T @ self.weigh(self.values.F[rows], rows)
         return min((float(np.sum((along @ self.point.samples.inverse_root) ** 2)) / n + self.base) / D, 1.0)
 
     def by_outputs(self) -> Iterator[list[np.ndarray]]:
         """Yield u_l of every layer, √w included, output by output."""
-        n, p = len(self.values.F), self.student.n_outputs
-        for output in range(p):
-            G = np.zeros((n, p), dtype=np.float32)
-            G[:, output] = 1.0 if self.root is None else self.root[:, 0]
-            yield self.student.backward(self.values, G)
+        return (self.student.backward(self.values, G) for G in self.point.samples.seeds(np.float32))
 
     def _unit_factor(self, layer: int) -> tuple[np.ndarray, np.ndarray]:
         """Return the units' factor of the Kronecker product of a layer (m, m), and the scale of its diagonal (m,)."""
         n = len(self.values.F)
         if self.student.depth == 1:
             gates, top = self.values.gates[0], self.point.student.top
-            gates = gates if self.root is None else self.root * gates
+            gates = self.weigh(gates)
             weights, gram = top @ top.T, (gates.T @ gates).astype(np.float64)
-            mean = (gates if self.root is None else self.root * gates).mean(axis=0, dtype=np.float64)
+            mean = self.weigh(gates).mean(axis=0, dtype=np.float64)
             second = weights * gram
             factor = second - self.explained * weights * (n * np.outer(mean, mean))
         else:
@@ -117,7 +109,7 @@ class Products:
                 second, means = second + (u.T @ u).astype(np.float64), means + n * np.outer(mean, mean)
             factor = second - means if self.student.skips else second
         scale = second.diagonal()
-        return factor, np.maximum(scale, 1e-8 * scale.max(initial=1e-300))
+        return factor, np.maximum(scale, self.point.options.unused * scale.max(initial=1e-300))
 
     @cached_property
     def _moments(self) -> list[np.ndarray]:
@@ -128,7 +120,7 @@ class Products:
             width = base + below.stop - below.start
             total = np.zeros((width, width))
             for rows in self.rows():
-                c = self._weigh(np.hstack([self.values.F[rows, :base], self.values.H[rows, below]]), rows)
+                c = self.weigh(np.hstack([self.values.F[rows, :base], self.values.H[rows, below]]), rows)
                 total += c.T @ c
             moments.append(total / n)
         return moments
@@ -137,8 +129,8 @@ class Products:
         """Return R with RRᵀ = E[c cᵀ]⁻¹ of what a layer reads, but for a small ridge."""
         if layer == 0:
             return self.point.samples.inverse_root
-        moments = self._moments[layer]
-        return np.linalg.inv(np.linalg.cholesky(moments + 1e-6 * np.diag(_sizes(moments)))).T
+        moments, single = self._moments[layer], self.point.options.single
+        return np.linalg.inv(np.linalg.cholesky(moments + single * np.diag(_sizes(moments, single)))).T
 
     @cached_property
     def _inverse_moments(self) -> list[np.ndarray]:
@@ -153,25 +145,25 @@ class Products:
         """Return u (n, p), by how much outputs change for a small step of the hidden weights, in any shape."""
         parts = self.student.split(step.ravel())
         return np.vstack(
-            [self._weigh(self.student.tangent(self.values.rows(rows), parts), rows) for rows in self.rows()]
+            [self.weigh(self.student.tangent(self.values.rows(rows), parts), rows) for rows in self.rows()]
         )
 
     def backward(self, u: np.ndarray) -> np.ndarray:
         """Return the transpose of `forward`, flat."""
         total = np.zeros(self.student.size, dtype=np.float32)
         for rows in self.rows():
-            total += self.student.gradient(self.values.rows(rows), self._weigh(u[rows], rows))
+            total += self.student.gradient(self.values.rows(rows), self.weigh(u[rows], rows))
         return total
 
     def _along(self, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return Xᵀu and Qᵀu."""
-        weighed = self._weigh(u, slice(None))  # in the shape in which the long side is copied least
+        weighed = self.weigh(u)  # in the shape in which the long side is copied least
         return (weighed.T @ self.values.F[:, : self.base]).T, (u.T @ self.Q).T
 
     def unexplained(self, u: np.ndarray) -> np.ndarray:
         """Return (I − P) u (n, p): what no readout explains."""
         base, units = self._along(u)
-        return u - self._weigh(self.values.F[:, : self.base] @ (self.inverse @ base), slice(None)) - self.Q @ units
+        return u - self.weigh(self.values.F[:, : self.base] @ (self.inverse @ base)) - self.Q @ units
 
     def readout_of(self, u: np.ndarray) -> np.ndarray:
         """Return the readout (q, p) that fits u (n, p) best."""
@@ -184,7 +176,7 @@ class Products:
         factor, scale = self._units[layer]
         root = 1.0 / np.sqrt(scale)
         values, vectors = np.linalg.eigh(factor * root * root[:, None] + damping * np.eye(len(root)))
-        return root[:, None] * vectors / np.sqrt(np.maximum(values, max(FLOOR, damping)))
+        return root[:, None] * vectors / np.sqrt(np.maximum(values, max(self.point.options.floor, damping)))
 
     def preconditioner(self, damping: float) -> Operator:
         """Return C⁻¹ for a C near S + λD."""
@@ -204,10 +196,9 @@ class Products:
         return factor / scale / scale[:, None]
 
 
-def _sizes(moments: np.ndarray) -> np.ndarray:
+def _sizes(moments: np.ndarray, least: float) -> np.ndarray:
     """Return E[c²] of every column, more than nothing for a unit below that is never on."""
-    sizes = moments.diagonal()
-    return np.maximum(sizes, 1e-6 * sizes.max(initial=1e-300))
+    return damping_diagonal(moments.diagonal(), least)
 
 
 class UnitBlocks:
@@ -229,7 +220,7 @@ class UnitBlocks:
         self.blocks = [np.zeros((*V.shape, V.shape[1])) for V in student.V]
         if student.depth == 1:
             size = np.sum(student.top.astype(np.float64) ** 2, axis=1)
-            squares = [np.square(self._gates(products)) * size.astype(np.float32)]
+            squares = [np.square(products.weigh(products.values.gates[0])) * size.astype(np.float32)]
         else:
             squares = [np.zeros((len(products.values.F), m), dtype=np.float32) for m in student.widths]
             for by_layer in products.by_outputs():
@@ -239,18 +230,6 @@ class UnitBlocks:
             self._add(products, layer, omega)
         if student.depth == 1 and products.base == student.n_base:
             self._take_explained(products, size)
-
-    @staticmethod
-    def fit_in(products: Products) -> bool:
-        """Tell whether there is room for them."""
-        student = products.student
-        needed = sum(8 * V.shape[0] * V.shape[1] ** 2 for V in student.V)
-        return needed <= products.point.options.block_bytes
-
-    @staticmethod
-    def _gates(products: Products) -> np.ndarray:
-        gates = products.values.gates[0]
-        return gates if products.root is None else products.root * gates
 
     def _add(self, products: Products, layer: int, omega: np.ndarray) -> None:
         base, below = products.student.reads(layer)
@@ -265,23 +244,22 @@ class UnitBlocks:
     def _take_explained(self, products: Products, size: np.ndarray) -> None:
         """Take away what the readout explains of every unit's block."""
         inverse, F = np.linalg.inv(products.point.samples.moments), products.values.F
-        gates = self._gates(products)
+        gates = products.weigh(products.values.gates[0])
         for block, gate, weight in zip(self.blocks[0], gates.T, size):
             cross = np.zeros_like(block)
             for rows in products.rows():
                 part = gate[rows, None] * F[rows]
-                left = F[rows] if products.root is None else products.root[rows] * F[rows]
-                cross += left.T @ part
+                cross += products.weigh(F[rows], rows).T @ part
             block -= weight * (cross.T @ inverse @ cross)
 
     def preconditioner(self, products: Products, damping: float) -> Operator:
         """Return C⁻¹, for the K and the D of these products."""
-        diagonals, parts = products.student.split(products.diagonal), []
+        diagonals, parts, options = products.student.split(products.diagonal), [], products.point.options
         for layer, (blocks, diagonal) in enumerate(zip(self.blocks, diagonals)):
-            ridge = max(damping, RIDGE) * diagonal
+            ridge = max(damping, options.single) * diagonal
             inverse = np.array([_inverse_root(block, extra) for block, extra in zip(blocks, ridge)], dtype=np.float32)
             values, vectors = np.linalg.eigh(products.unit_correlations(layer))
-            parts.append((inverse, (vectors / np.maximum(values, FLOOR) @ vectors.T).astype(np.float32)))
+            parts.append((inverse, (vectors / np.maximum(values, options.floor) @ vectors.T).astype(np.float32)))
 
         def apply(v: np.ndarray) -> np.ndarray:
             out = []
@@ -325,7 +303,8 @@ class ProductSystem:
     def solve(self, damping: float) -> np.ndarray | None:
         """Return the step; where the Kronecker product leads nowhere, with blocks, which later steps keep."""
         step = self.equations.solve(damping)
-        if self.equations.cut_short and not self._fresh and UnitBlocks.fit_in(self.products):
+        needed = sum(8 * V.shape[0] * V.shape[1] ** 2 for V in self.products.student.V)
+        if self.equations.cut_short and not self._fresh and needed <= self.point.options.block_bytes:
             self.point.blocks, self._fresh = UnitBlocks(self.products), True
             self.equations.preconditioner = partial(self.point.blocks.preconditioner, self.products)
             step = self.equations.solve(damping)  # from where it ended

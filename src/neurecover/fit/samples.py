@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -9,10 +10,8 @@ import numpy as np
 from scipy.linalg import solve_triangular
 
 from neurecover.data import Source
-from neurecover.fit import EXACT
+from neurecover.fit import DEFAULTS, EXACT
 from neurecover.models import Student, with_constant
-
-ROUNDING = 1e-28  # of Σy² as they stand: 10⁴ times u², for sums over units
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +39,7 @@ class Samples:
         """Return the same outputs on other base features: FᵀF/n = L Lᵀ and T = L⁻ᵀ, so that all but the first,
         constant, have zero mean and unit covariance."""
         gram = features.T @ features / len(features)
-        ridge = 1e-13 * len(gram) * np.diag(np.diag(gram))
+        ridge = DEFAULTS.equal * len(gram) * np.diag(np.diag(gram))
         T = np.linalg.inv(np.linalg.cholesky(gram + ridge)).T
         return Samples(features @ T, self.Y, self.bias, self.root, T)
 
@@ -56,14 +55,21 @@ class Samples:
 
     def some(self, n: int, rng: np.random.Generator) -> Samples:
         """Return n rows at random, or all where there are hardly more."""
-        if n >= 0.9 * len(self.F):
+        if n >= DEFAULTS.some * len(self.F):
             return self
         rows = np.sort(rng.choice(len(self.F), n, replace=False))
         return Samples(self.F[rows], self.Y[rows], self.bias, None if self.root is None else self.root[rows], self.T)
 
-    def weigh(self, values: np.ndarray) -> np.ndarray:
-        """Return √w times the rows of an array."""
-        return values if self.root is None else self.root.astype(values.dtype, copy=False) * values
+    def weigh(self, values: np.ndarray, rows: slice = slice(None)) -> np.ndarray:
+        """Return √w times the rows of an array, which are these."""
+        return values if self.root is None else self.root[rows].astype(values.dtype, copy=False) * values
+
+    def seeds(self, dtype: type = np.float64) -> Iterator[np.ndarray]:
+        """Yield √w for one output after the other, (n, p) each: what is handed down for the derivatives of one."""
+        for output in range(self.Y.shape[1]):
+            G: np.ndarray = np.zeros(self.Y.shape, dtype=dtype)
+            G[:, output] = 1.0 if self.root is None else self.root[:, 0]
+            yield G
 
     @property
     def n_equations(self) -> int:
@@ -86,7 +92,9 @@ class Samples:
 
     def level(self, share: float = 0.0) -> float:
         """Return Σr²/total at which only rounding is left; `share` is Σr²/Σy² that outputs of few digits leave."""
-        return max(EXACT, max(ROUNDING, share if share > EXACT else 0.0) * self.squares / max(self.total, 1e-300))
+        return max(
+            EXACT, max(DEFAULTS.outputs, share if share > EXACT else 0.0) * self.squares / max(self.total, 1e-300)
+        )
 
     @cached_property
     def moments(self) -> np.ndarray:
@@ -103,5 +111,5 @@ class Samples:
     def inverse_root(self) -> np.ndarray:
         """R with RRᵀ = E[c₀c₀ᵀ]⁻¹ but for a small ridge."""
         moments = self.moments / len(self.F)
-        ridge = 1e-9 * np.trace(moments) / len(moments) * np.eye(len(moments))
+        ridge = DEFAULTS.whitened * np.trace(moments) / len(moments) * np.eye(len(moments))
         return solve_triangular(np.linalg.cholesky(moments + ridge), np.eye(len(moments)), lower=True).T

@@ -28,9 +28,9 @@ class WarmUp:
     rate: float = 0.3  # η₀ as a fraction of the size 1/√D of a unit's weights: as large as it can be (measured)
     last: float = 3e-3  # of η₀, at the end
     steps_per_unit: float = 53.0  # batches for each unit of the student, over √p: outputs tell units apart (measured)
-
-
-BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # as published
+    beta_1: float = 0.9  # as published, like the next two
+    beta_2: float = 0.999
+    epsilon: float = 1e-8
 
 
 def warm_up(
@@ -66,12 +66,12 @@ def warm_up(
         error *= np.float32(2.0 / error.size)
         readout = np.vstack([values.F[:, :base].T @ error, values.H[:, hidden].T @ error])
         gradient = np.concatenate([moving.gradient(values, error), readout.ravel()])
-        mean_of += np.float32(1.0 - BETA_1) * (gradient - mean_of)
+        mean_of += np.float32(1.0 - how.beta_1) * (gradient - mean_of)
         gradient *= gradient
-        square += np.float32(1.0 - BETA_2) * (gradient - square)
+        square += np.float32(1.0 - how.beta_2) * (gradient - square)
         t = step + 1
         rate = first_rate * (how.last + (1.0 - how.last) * 0.5 * (1.0 + np.cos(np.pi * t / n_steps)))
-        rate *= np.sqrt(1.0 - BETA_2**t) / (1.0 - BETA_1**t)
-        flat -= np.float32(rate) * mean_of / (np.sqrt(square) + np.float32(EPSILON))
+        rate *= np.sqrt(1.0 - how.beta_2**t) / (1.0 - how.beta_1**t)
+        flat -= np.float32(rate) * mean_of / (np.sqrt(square) + np.float32(how.epsilon))
     V = tuple(view.astype(np.float64) for view in views[:-1])
     return replace(student, V=V, theta=np.zeros_like(student.theta))

@@ -18,7 +18,7 @@ from neurecover.data import Source
 from neurecover.fit.descent import Fit
 from neurecover.fit.samples import Samples
 from neurecover.search import Task
-from neurecover.search.candidates import Candidate, complete
+from neurecover.search.candidates import complete
 from neurecover.search.find import settled_on
 from neurecover.search.race import Setting, n_weights, race, wider
 from neurecover.search.widths import slim
@@ -118,7 +118,7 @@ def _judged(fit: Fit, unseen: Samples, setting: Setting) -> Contestant:
     level = samples.level(task.level)
     if fit.relative < level:
         few = slim(fit, setting) if task.widths is None else complete(fit, setting, task.widths)
-        settled = settled_on(samples, samples, Candidate(few, fit, 0, 0, few.point.share), setting)
+        settled = settled_on(samples, few, setting)
         solved = settled.fit.relative < level and settled.sign_choices > 0
         student = few.student
     with np.errstate(over="ignore", invalid="ignore"):  # exp, far from the samples of the fit

@@ -14,7 +14,6 @@ from neurecover.fit import FitOptions
 from neurecover.pipeline.activations import Contestant, RaceOptions, race_activations
 from neurecover.pipeline.running import Run
 from neurecover.search import SearchOptions, Task
-from neurecover.search.network import biases_last
 from neurecover.search.race import n_weights
 from neurecover.solve import Watch, steps_within
 
@@ -29,7 +28,7 @@ def choose_activation(sample: Source, task: Task, run: Run) -> tuple[Task, list[
     best = order[0] if order else Contestant(task.activation, np.inf, np.empty((0, 0)), False)
     sentence = f"The activation was found: {best.activation} {_lead(best, order[1:])}."
     run.clock.stage("activation", sentence)
-    starts = [biases_last(best.units) if task.bias else best.units] if best.solved and task.depth == 1 else []
+    starts = [np.roll(best.units, -int(task.bias), axis=1)] if best.solved and task.depth == 1 else []
     return replace(task, activation=best.activation), starts, Check("activation", True, None, None, sentence)
 
 

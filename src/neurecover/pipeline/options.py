@@ -37,7 +37,7 @@ class PipelineOptions:
     unknown_width: int = 64  # units per layer for which a stream's sample has to suffice if n_hidden is None
     min_search_rows: int = 2_000  # rows of a stream that a search is made on, at the least
     start_load: int = (
-        100  # samples per parameter that bring the search close enough for two steps on all (`fit.passes`)
+        100  # samples per parameter that bring the search close enough for two steps on all (`fit.model_fit`)
     )
     passes: int = 4  # over streamed samples: moments and a sample of rows, two steps, the certificate
     max_joined: int = 10  # times that held-out samples may join the fit: each closes a direction the others leave open

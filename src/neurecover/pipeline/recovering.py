@@ -30,7 +30,7 @@ from neurecover.data import (
 )
 from neurecover.data.views.weights import moderate_weights, without_weights
 from neurecover.fit import EXACT
-from neurecover.fit.passes import LARGEST, fit_in_passes
+from neurecover.fit.model_fit import PassOptions, fit_in_passes
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.checkpoints import Folder, begin_records, choose_seed, resume_search
 from neurecover.pipeline.choosing import add_hint, choose_activation, keep_time_for_hint
@@ -429,7 +429,7 @@ def _search_and_polish(prepared: Prepared, task: Task, starts: Iterable[np.ndarr
         found = polish(train, found, task, deadline)
         clock.stage("refine", f"{_residual(found)} on {train.count()} samples")
     run.report("last fit", np.nan)
-    if prepared.stream is not None and found.network.n_parameters <= LARGEST:
+    if prepared.stream is not None and found.network.n_parameters <= PassOptions().largest:
         streamed = fit_in_passes(prepared, found.network, task.bias)
         final = replace(
             found,

@@ -81,7 +81,33 @@ class WidthOptions:
     slow: float = 0.98  # fall of Σr² over a window of such a descent at which it ends
     fallen: float = 4.0  # Σr² over the best at which slimming several layers is given up,
     lost: float = 1e-2  # beside this much of Σy², by which an exact fit may grow
+    more: int = 4  # fresh units tried in every layer beside those of the best network
     rows: int = 20_000  # that the search for several widths looks at
+    free: float = 1e-18  # of the dearest unit: what costs less costs nothing,
+    nothing: float = 1e-12  # and all of those together no more than this, or than the fit has left over
+
+
+@dataclass(frozen=True)
+class SignOptions:
+    """Which choices of signs are tried, and when one is right."""
+
+    misfit: float = 1e-6  # relative, of the equations of signs of an exact fit
+    likely: int = 24  # choices tried on noisy samples
+    likely_deep: int = 4  # the same in every layer where there are several
+    unlikely: float = 3.0  # times the least W, or its mean for the right signs: W is right to second order alone
+    fitted: int = 3  # of them, how many are fitted to the end
+    steps: int = 10  # after which hopeless choices are given up
+    hopeless: float = 2.0  # times the least Σr² among them at which they are
+    near: float = 1.1  # the same once one is as good as the student with skips
+    doubt: float = 10.0  # degrees of freedom: odds of e⁵ between two choices under Gaussian noise
+    settled: float = 0.01  # of a degree of freedom's share of Σr², gained in a window: less tells no optima apart
+    weights: int = 1_500  # whose covariance is formed; beyond, the equations of the signs count alike
+    ridge: float = 1e-10  # on H scaled to unit diagonal: between its rounding and the least curvature samples show
+    rounds: int = 4  # of signs for a covariance and the covariance for those signs, and of steps without skips
+    turned: float = 0.5  # of a unit's size, that another is away at the least: a reversed one is twice its size away
+    # Σr²/σ² that giving up an affine part may cost: so many times its degrees of freedom, or the quantile of χ².
+    growth: float = 4.0
+    chance: float = 1e-6
 
 
 @dataclass(frozen=True)
@@ -90,6 +116,7 @@ class SearchOptions:
 
     wider: float = 1.5  # student units per unit sought, and one more: 2 of 4 solved at 1.0 for two layers, 4 at 1.5
     wider_outputs: float = 1.15  # the same where one layer has as many outputs as units, which tell units apart
+    widenings: int = 11  # widths between that and the teacher's that are tried, the widest first, where
     load: float = 0.5  # parameters of the student per equation, at the most: beyond, fits say nothing of the teacher
     equations: float = 8.0  # per parameter of the wide student that the search looks at; the last fit sees all
     equations_deep: float = 5.0  # the same for several layers: 10-10-10-1, he, 4 of 4 as with 8, in 0.36 of the time
@@ -106,18 +133,22 @@ class SearchOptions:
     max_fits: int = 400  # wide fits of a search without a time budget
     max_candidates: int = 24  # students taken to the end
     unsettled: int = 4  # exact fits whose signs stay open before one is returned as it is
-    likely: int = 24  # choices of signs tried on noisy samples
-    fitted: int = 3  # of them, how many are fitted to the end
+    enough: float = 1e-26  # Σr²/Σy² at which a wide fit ends: nothing is left but the rounding of sums over units
+    first_steps: int = 3  # of descent after each unit of the first layer that goes,
+    lower_steps: int = 6  # once it has its width,
+    upper_steps: int = 4  # after each unit above it,
+    joint_steps: int = 100  # and of all layers together,
+    joint_slow: float = 0.96  # as long as Σr² falls by as much in a window
+    lean_steps: int = 20  # after each unit of one layer, where all at once costs too much,
+    lean_slow: float = 0.98  # and the fall of Σr² at which the last fit ends then
+    spare: float = 2.0  # shares of noise that each parameter of a spare unit may have taken up
+    same: float = 0.1  # of a degree of freedom's share: Σr² of one optimum,
+    alike: float = 1.0  # and of what may be one by its outputs,
+    outputs: float = 0.01  # which are this close then, of P σ²
+    dent: float = (
+        50.0  # shares that one dent of an optimum may lie above another on a part of the samples (30 measured)
+    )
     noise: float = 1.5  # times the wide student's Σr² per degree of freedom beyond which what is left is no noise
-    likely_deep: int = 4  # the same in every layer where there are several
-    sign_steps: int = 10  # after which hopeless choices of signs are given up
-    sign_hopeless: float = 2.0  # times the least Σr² among them at which they are
-    sign_near: float = 1.1  # the same once one is as good as the student with skips
-    sign_close: float = 1e-10  # Σr²/Σy² of a start that solves the equations of signs beside a unit always on
-    unlikely: float = 3.0  # times the least W, or its mean for the right signs: W is right to second order alone
-    doubt: float = 10.0  # degrees of freedom: odds of e⁵ between two choices of signs under Gaussian noise
-    covariance_weights: int = 1_500  # whose covariance is formed; beyond, the equations of the signs count alike
-    settled: float = 0.01  # of a degree of freedom's share of Σr², gained in a window: less tells no optima apart
-    sign_misfit: float = 1e-6  # relative misfit of the equations of signs of an exact fit
     fit: FitOptions = field(default_factory=FitOptions)
     widths: WidthOptions = field(default_factory=WidthOptions)
+    signs: SignOptions = field(default_factory=SignOptions)

@@ -18,6 +18,7 @@ import numpy as np
 from neurecover.fit.descent import Fit, descend
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
+from neurecover.search import SearchOptions
 from neurecover.search.gates.few_rows import with_units_of_few_rows
 from neurecover.search.race import Setting, n_weights, race, wider
 from neurecover.search.units import most_useful, n_useful, narrow, worth
@@ -47,7 +48,7 @@ def candidates(samples: Samples, setting: Setting, widths: tuple[int, ...], leve
     wide = wider(samples, widths, options)
     size = n_weights(samples.F.shape[1], wide, samples.Y.shape[1])[0]
     exact = samples.level(setting.task.level)
-    enough = options.nearly if depth == 1 and size > options.fit.dense else 1e-26
+    enough = options.nearly if depth == 1 and size > options.fit.dense else options.enough
     level = max(exact, enough, level)
     best: Fit | None = None
     least, last, found, ended, number = np.inf, 0, list[float](), -1, 0
@@ -89,13 +90,11 @@ def planes_are_clear(point: Point, setting: Setting, n_planes: int) -> bool:
     return float(worth(few, 0).cost.min()) > setting.options.clear**2 * dearest
 
 
-def allowed(point: Point, widths: tuple[int, ...]) -> float:
-    """Return Σr² of a student of these widths that lost nothing but parameters, each with at most twice its share of
-    noise.
-    """
+def allowed(point: Point, widths: tuple[int, ...], options: SearchOptions) -> float:
+    """Return Σr² of a student of these widths that lost nothing but parameters, each with its share of noise."""
     spare = sum(point.student.widths) - sum(widths)
     columns = len(point.student.theta) + point.R.shape[1]
-    return max(point.loss * (1.0 + 2.0 * spare * columns / point.R.size), point.options.fitted * point.scale)
+    return max(point.loss * (1.0 + options.spare * spare * columns / point.R.size), point.options.fitted * point.scale)
 
 
 def complete(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
@@ -105,12 +104,15 @@ def complete(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
     samples, options, deadline = fit.point.samples, setting.options, setting.deadline
 
     def fitted(point: Point) -> Fit:
-        return descend(samples, point.student, options.fit, deadline, steps=100, slow=0.96)
+        return descend(
+            samples, point.student, options.fit, deadline, steps=options.joint_steps, slow=options.joint_slow
+        )
 
-    lower = narrow(fit.point, (widths[0], *fit.student.widths[1:]), 3)[0]
-    lower = descend(samples, lower.student, options.fit, deadline, steps=6, target=options.fit.fitted).point
-    best = fitted(narrow(lower, widths, 4)[0])
-    limit = allowed(lower, widths)
+    lower = narrow(fit.point, (widths[0], *fit.student.widths[1:]), options.first_steps)[0]
+    target, steps = options.fit.fitted, options.lower_steps
+    lower = descend(samples, lower.student, options.fit, deadline, steps=steps, target=target).point
+    best = fitted(narrow(lower, widths, options.upper_steps)[0])
+    limit = allowed(lower, widths, options)
     if best.rss <= limit or deadline.passed:
         return best
     V = lower.student.V[0]
@@ -134,15 +136,15 @@ def lean(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
 
     An exact fit may need fewer units than these.
     """
-    point, options, deadline = fit.point, setting.options.fit, setting.deadline
+    point, options, deadline = fit.point, setting.options, setting.deadline
     few = without_superfluous(fit, setting, widths[0])
     if few.student.widths[0] <= widths[0]:
         return few
-    few = descend(point.samples, narrow(point, widths)[0].student, options, deadline)
-    if few.rss <= max(allowed(point, widths), point.samples.level() * point.scale) or deadline.passed:
+    few = descend(point.samples, narrow(point, widths)[0].student, options.fit, deadline)
+    if few.rss <= max(allowed(point, widths, options), point.samples.level() * point.scale) or deadline.passed:
         return few
-    one_by_one = narrow(point, widths, 20)[0]
-    return descend(point.samples, one_by_one.student, options, deadline, slow=0.98)
+    one_by_one = narrow(point, widths, options.lean_steps)[0]
+    return descend(point.samples, one_by_one.student, options.fit, deadline, slow=options.lean_slow)
 
 
 def without_superfluous(fit: Fit, setting: Setting, most: int | None = None) -> Fit:

@@ -22,26 +22,20 @@ from scipy.special import chdtri
 
 from neurecover.fit.descent import Fit
 from neurecover.fit.samples import Samples
+from neurecover.search import SearchOptions
 from neurecover.search.candidates import Candidate, candidates
 from neurecover.search.race import Setting, part_of
 from neurecover.search.settle import Settled, on_more, settle
 
-SAME, NEAR = 0.1, 1.0  # of a share: Σr² of one optimum, and of what may be one by its outputs
-CLOSE = 0.01  # of P σ²
-DENT = (
-    50.0  # shares of Σr² that one dent of an optimum may lie above another on the samples of the search (measured: 30)
-)
-
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """The best network of so many candidates, and whether two of them ended at its optimum.
+    """The best network of some candidates, after so many wide fits, and whether two of them ended at its optimum.
 
-    `n_fits` counts wide fits. `unrivalled` says that no other optimum does as well.
+    `unrivalled` says that no other optimum does as well.
     """
 
     best: Settled
-    n_runs: int
     n_fits: int
     agreements: int
     exact: bool
@@ -58,15 +52,16 @@ class Runs:
         return self.exact and self.best.sign_choices > 0
 
 
-def one_optimum(a: Fit, b: Fit) -> bool:
+def one_optimum(a: Fit, b: Fit, how: SearchOptions) -> bool:
     """Tell whether two fits to the same noisy samples are one optimum."""
     if a.student.widths != b.student.widths:
         return False
     share, apart = b.rss / b.point.samples.n_equations, abs(a.rss - b.rss)
-    if apart <= SAME * share:
+    if apart <= how.same * share:
         return True
     between = a.point.R - b.point.R
-    return apart <= NEAR * share and float(np.vdot(between, between)) <= CLOSE * b.student.n_parameters * share
+    near = float(np.vdot(between, between)) <= how.outputs * b.student.n_parameters * share
+    return near and apart <= how.alike * share
 
 
 def search(
@@ -75,41 +70,43 @@ def search(
     widths: tuple[int, ...],
     max_runs: int | None = None,
     noiseless: bool = False,
-    first: Candidate | None = None,
+    first: Fit | None = None,
 ) -> Runs:
     """Return the best network of these widths, sought on part of the samples and fitted to all.
 
-    On samples known to be noiseless, candidates that agree do not end the search. `first` is a candidate on all samples
-    that is known already.
+    On samples known to be noiseless, candidates that agree do not end the search. `first` is a fit at these widths to
+    all samples that is known already.
     """
     options, deadline = setting.options, setting.deadline
     max_runs = options.max_candidates if max_runs is None else max_runs
     part, level = part_of(samples, widths, options, setting.rng), samples.level(setting.task.level)
-    known = () if first is None else (first,)
+    known = () if first is None else (Candidate(first, first, -1, 0, first.point.share),)
     found = islice(chain(known, candidates(part, setting, widths)), max_runs)
-    runs, start_of_best, least, unsettled = None, -1, np.inf, 0
-    for number, candidate in enumerate(_best_of_two_first(found, level), start=1):
-        settled = None
+    runs, start_of_best, least, unsettled, n_fits = None, -1, np.inf, 0, 0
+    for candidate in _best_of_two_first(found, level):
         # With its skips a student fits its samples at least as well as the network that it leads to.
         if runs is None or _rss_on(part, candidate.fit) <= least:
-            settled = settled_on(samples, candidate.fit.point.samples, candidate, setting)
-        if settled is not None:
+            settled = settled_on(samples, candidate.fit, setting)
             setting.tell("settle", settled.fit.relative)
             exact = settled.fit.relative < level
-            runs, agreed = _with(runs, settled, candidate, start_of_best, exact, options.noise)
-            if runs.best is settled:
-                start_of_best = candidate.start
-                least = max(_rss_on(part, settled.fit) * (1.0 + DENT / part.n_equations), level * part.total)
+            alone = len(widths) > 1 and candidate.start == start_of_best
+            agreed = (
+                runs is not None
+                and not (noiseless or exact or alone)
+                and settled.fit.point.share <= options.noise * candidate.least
+                and one_optimum(settled.fit, runs.fit, options)
+            )
+            if runs is None or _is_better(settled, exact, runs):
+                runs, start_of_best = Runs(settled, 0, 0, exact), candidate.start
+                least = max(_rss_on(part, settled.fit) * (1.0 + options.dent / part.n_equations), level * part.total)
+            runs = replace(runs, agreements=int(agreed))
             # A wide student that fits exactly and leads to no network says that none may be told.
             unsettled += (exact or candidate.wide.relative < level) and not (exact and settled.sign_choices)
-            if agreed and not noiseless and not exact:
-                return replace(runs, n_runs=number, n_fits=candidate.number, agreements=1)
-        assert runs is not None
-        runs = replace(runs, n_runs=number, n_fits=max(candidate.number, runs.n_fits))
-        if runs.solved or unsettled > options.unsettled or deadline.passed:
+        n_fits = max(n_fits, candidate.number)
+        if runs.agreements or runs.solved or unsettled > options.unsettled or deadline.passed:
             break
     assert runs is not None
-    return runs
+    return replace(runs, n_fits=n_fits)
 
 
 def _best_of_two_first(found: Iterator[Candidate], level: float) -> Iterator[Candidate]:
@@ -122,42 +119,31 @@ def _best_of_two_first(found: Iterator[Candidate], level: float) -> Iterator[Can
         yield from found
 
 
-def settled_on(samples: Samples, part: Samples, candidate: Candidate, setting: Setting) -> Settled:
-    """Return a candidate's network fitted to all samples.
+def settled_on(samples: Samples, fit: Fit, setting: Setting) -> Settled:
+    """Return the network of a fit to a part of the samples, or to all, fitted to all.
 
     An affine part that no signs explain stays, with no choice of signs: giving it up may cost what noise lets Σr²/σ²
     grow by, χ² with as many degrees of freedom as it has weights, and no more.
     """
-    fit = candidate.fit
-    settled = settle(fit, setting)
+    part, how, settled = fit.point.samples, setting.options.signs, settle(fit, setting)
     # As many outputs as units tell the signs by themselves: what is left then is no affine part but another misfit.
     told = not fit.relative < part.level(setting.task.level) and fit.student.n_outputs >= fit.student.widths[0]
     if fit.student.skips and fit.student.depth == 1 and not setting.task.affine and not told:
         freedom = (fit.student.n_base - fit.student.bias) * fit.student.n_outputs
         weight = None if part.root is None else part.root[:, 0] ** 2
         design = 1.0 if weight is None else len(weight) * float(weight @ weight) / float(weight.sum()) ** 2
-        growth = max(4.0 * freedom, float(chdtri(freedom, 1e-6))) * design
+        growth = max(how.growth * freedom, float(chdtri(freedom, how.chance))) * design
         most = max(part.level(setting.task.level) * part.total, fit.rss * (1.0 + growth / len(part.F)))
         if settled.fit.rss > most:
             settled = Settled(fit, (), 0)
     return settled if samples is part else on_more(samples, settled, setting)
 
 
-def _with(
-    runs: Runs | None, settled: Settled, candidate: Candidate, start_of_best: int, exact: bool, noise: float
-) -> tuple[Runs, bool]:
-    """Return the runs with one more candidate, and whether it agrees with the best before it."""
-    new = Runs(settled, 1, candidate.number, 0, exact)
-    if runs is None:
-        return new, False
-    independent = settled.fit.student.depth == 1 or candidate.start != start_of_best
-    agreed = independent and one_optimum(settled.fit, runs.fit)
-    agreed = agreed and settled.fit.point.share <= noise * candidate.least
+def _is_better(settled: Settled, exact: bool, runs: Runs) -> bool:
+    """Tell which of two is lower, or, where both are exact, which one's signs were found."""
     if runs.exact and exact:
-        better = not runs.best.sign_choices and bool(settled.sign_choices)
-    else:
-        better = settled.fit.rss < runs.fit.rss
-    return (new if better else runs), agreed
+        return not runs.best.sign_choices and bool(settled.sign_choices)
+    return settled.fit.rss < runs.fit.rss
 
 
 def _rss_on(samples: Samples, fit: Fit) -> float:

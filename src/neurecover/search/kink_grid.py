@@ -25,6 +25,7 @@ class GridOptions:
     rows: int = 2_000  # that the grid looks at
     rounds: int = 10  # of exchanges
     most: int = 12  # units: beyond, a grid says little
+    own: float = 1e-9  # of a column, squared, that the chosen ones do not explain: less is rounding
 
 
 def grid_start(X: np.ndarray, Y: np.ndarray, task: Task, options: GridOptions | None = None) -> np.ndarray | None:
@@ -43,24 +44,23 @@ def grid_start(X: np.ndarray, Y: np.ndarray, task: Task, options: GridOptions | 
     H = np.maximum(X @ planes[:, :d].T + planes[:, d], 0.0)
     chosen: list[int] = []
     for _ in range(min(K, len(planes))):
-        chosen.append(_best(H, X, Y, chosen)[0])
+        chosen.append(_best(H, X, Y, chosen, options))
     for _ in range(options.rounds):
         before = list(chosen)
         for place in range(len(chosen)):
             others = chosen[:place] + chosen[place + 1 :]
-            chosen[place] = _best(H, X, Y, others)[0]
+            chosen[place] = _best(H, X, Y, others, options)
         if chosen == before:
             break
     return planes[chosen]
 
 
-def _best(H: np.ndarray, X: np.ndarray, Y: np.ndarray, chosen: list[int]) -> tuple[int, float]:
-    """Return the column that lowers Σr² most beside the affine part and the chosen ones, and by how much."""
+def _best(H: np.ndarray, X: np.ndarray, Y: np.ndarray, chosen: list[int], options: GridOptions) -> int:
+    """Return the column that lowers Σr² most beside the affine part and the chosen ones."""
     Q = np.linalg.qr(np.column_stack([np.ones(len(X)), X, H[:, chosen]]))[0]
     R = Y - Q @ (Q.T @ Y)
     left = H - Q @ (Q.T @ H)
     size = np.einsum("ij,ij->j", left, left)
-    own = size > 1e-9 * np.einsum("ij,ij->j", H, H)
+    own = size > options.own * np.einsum("ij,ij->j", H, H)
     gain = np.where(own, np.sum((left.T @ R) ** 2, axis=1) / np.where(own, size, 1.0), 0.0)
-    best = int(np.argmax(gain))
-    return best, float(gain[best])
+    return int(np.argmax(gain))

@@ -13,7 +13,7 @@ from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.models import DeepNetwork, Network, as_network, as_student, away_from_samples
 from neurecover.search import SearchOptions, Task
-from neurecover.search.find import Runs, search
+from neurecover.search.find import search
 from neurecover.search.race import Setting
 from neurecover.search.rivals import seek_rivals
 from neurecover.search.units import Draw
@@ -73,45 +73,25 @@ def search_network(
     def tell(stage: str, relative_rss: float) -> None:
         progress(stage, share * relative_rss)
 
-    bias_first = (biases_first(units) if task.bias else units for units in starts)
-    setting = replace(
-        Setting.plain(task, rng, deadline, options),
-        starts=iter(bias_first),
-        tell=tell,
-        whole=samples,
-    )
-    if draw is not None:
-        setting = replace(setting, draw=draw)
+    plain = Setting.plain(task, rng, deadline, options)
+    bias_first = (np.roll(units, int(task.bias), axis=1) for units in starts)
+    setting = replace(plain, starts=bias_first, tell=tell, whole=samples, draw=draw or plain.draw)
     notes: tuple[str, ...] = ()
     if task.widths is None:
         runs, note = find_network(samples, setting, task.depth)
         notes = (note,) if task.depth > 1 else ()
     else:
         runs = search(samples, setting, task.widths)
-    return _found(seek_rivals(runs, setting), task, notes)
-
-
-def biases_first(units: np.ndarray) -> np.ndarray:
-    """Return units (m, d + 1) with the bias moved from the last column to the first."""
-    return np.hstack([units[:, -1:], units[:, :-1]])
-
-
-def biases_last(units: np.ndarray) -> np.ndarray:
-    """Return units (m, d + 1) with the bias moved from the first column to the last."""
-    return np.hstack([units[:, 1:], units[:, :1]])
-
-
-def _found(runs: Runs, task: Task, notes: tuple[str, ...]) -> Found:
-    fit = runs.fit
+    runs = seek_rivals(runs, setting)
     return Found(
-        network=fitted_network(fit.point),
-        rss=fit.rss,
-        relative_rss=fit.relative,
-        level=fit.point.samples.level(task.level),
+        fitted_network(runs.fit.point),
+        runs.fit.rss,
+        runs.fit.relative,
+        samples.level(task.level),
         sign_choices=runs.best.sign_choices,
         descents=runs.n_fits,
         agreements=runs.agreements,
-        converged=fit.converged,
+        converged=runs.fit.converged,
         last_drop=runs.last_drop,
         unrivalled=runs.unrivalled,
         notes=notes,

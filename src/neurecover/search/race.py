@@ -66,7 +66,7 @@ def wider(samples: Samples, widths: tuple[int, ...], options: SearchOptions) -> 
     """Return the student's widths: `wider` times the teacher's and one more, or as many as `load` leaves room for."""
     p = samples.Y.shape[1]
     most = options.wider_outputs if len(widths) == 1 and p >= widths[-1] else options.wider
-    for factor in np.linspace(most, 1.0, 11):
+    for factor in np.linspace(most, 1.0, options.widenings):
         wide = tuple(int(np.ceil(factor * k)) + (factor > 1.0) for k in widths)
         if n_weights(samples.F.shape[1], wide, p)[1] <= options.load * samples.n_equations:
             break
@@ -96,7 +96,7 @@ def wide_fit(samples: Samples, student: Student, setting: Setting, enough: float
     if student.size > options.warm and not student.theta.any():
         student = warm_up(samples, student, setting.rng, setting.deadline)
     if student.depth > 1:
-        steps, target = options.wide_steps, 1e-18
+        steps, target = options.wide_steps, options.fit.fitted
     else:
         steps, target = None, enough
     fit = descend(samples, student, options.fit, setting.deadline, steps=steps, target=target)

@@ -24,8 +24,7 @@ from neurecover.fit.point import Point
 from neurecover.models.student import Student
 from neurecover.search.find import Runs, one_optimum
 from neurecover.search.race import Setting
-from neurecover.search.settle import in_order_of, normal_form, same_units
-from neurecover.search.signs import Covariance
+from neurecover.search.settle import Covariance, in_order_of, normal_form, same_units
 from neurecover.search.units import without, worth
 from neurecover.solve import within
 
@@ -50,6 +49,7 @@ class RivalOptions:
     first_steps: int = 10  # of such a fit, after which
     hopeless: float = 50.0  # times σ² above the best is too much to go on
     rows: int = 20_000  # on which random units are compared
+    seen: float = 1e-12  # of the largest curvature, or of a unit's own size: less is rounding
 
 
 def seek_rivals(runs: Runs, setting: Setting, how: RivalOptions | None = None) -> Runs:
@@ -62,7 +62,7 @@ def seek_rivals(runs: Runs, setting: Setting, how: RivalOptions | None = None) -
     best = descend(runs.fit.point.samples, normal, setting.options.fit, setting.deadline, steps=0)
     agreed, unrivalled = bool(runs.agreements), False
     for _ in range(how.rounds):
-        around = Around.of(best)
+        around = Around.of(best, how)
         tried = [*_from_afar(best, around, setting, how), *_with_other_faint_units(best, around, setting, how)]
         if setting.deadline.passed:
             break
@@ -71,7 +71,9 @@ def seek_rivals(runs: Runs, setting: Setting, how: RivalOptions | None = None) -
             near = [fit for fit in tried if fit.rss <= best.rss + how.as_deep * around.variance]
             unrivalled = all(around.distance(fit.student) <= how.elsewhere for fit in near)
             break
-        agreed = any(one_optimum(fit, lowest) for fit in tried if fit is not lowest)  # it has to be found again
+        agreed = any(
+            one_optimum(fit, lowest, setting.options) for fit in tried if fit is not lowest
+        )  # it has to be found again
         best = lowest
     return replace(runs, best=replace(runs.best, fit=best), agreements=int(agreed), unrivalled=unrivalled)
 
@@ -86,10 +88,10 @@ class Around:
     root: np.ndarray
 
     @classmethod
-    def of(cls, fit: Fit) -> Around:
+    def of(cls, fit: Fit, how: RivalOptions) -> Around:
         """Return the parabola at a fit in normal form."""
         values, vectors = np.linalg.eigh(Covariance.information(fit.point))
-        seen = values > 1e-12 * values[-1]
+        seen = values > how.seen * values[-1]
         roots = np.sqrt(values[seen])
         freedom = max(fit.point.samples.n_equations - int(np.count_nonzero(seen)), 1)
         return cls(fit.student, fit.rss / freedom, vectors[:, seen] * roots, vectors[:, seen] / roots)
@@ -139,7 +141,7 @@ def _with_other_faint_units(best: Fit, around: Around, setting: Setting, how: Ri
             if fit.rss > best.rss + how.hopeless * around.variance:
                 continue
             fit = fit if fit.converged else descend(samples, fit.student, options, deadline, slow=PATIENT)
-            if fit.rss < best.rss or not same_units(fit, best):
+            if fit.rss < best.rss or not same_units(fit, best, setting.options.signs):
                 yield fit
 
 
@@ -155,5 +157,5 @@ def _other_units(best: Fit, unit: int, rng: np.random.Generator, how: RivalOptio
     H, B = part.weigh(student.activation(inner.F @ V.T)), part.weigh(less.student.columns(less.values))
     squares = np.sum(H**2, axis=0)
     beside = squares - np.sum(less.readout.whiten(B.T @ H) ** 2, axis=0)
-    gain = np.sum((H.T @ less.R) ** 2, axis=1) / np.maximum(beside, 1e-12 * squares + 1e-300)
+    gain = np.sum((H.T @ less.R) ** 2, axis=1) / np.maximum(beside, how.seen * squares + 1e-300)
     return V[np.argsort(-gain)[: how.fitted]]

@@ -3,32 +3,42 @@
 With act(z) − act(−z) = m z, a unit that looks the wrong way is made up for by the skips around it. One layer after the
 other from the top, whatever reads h_l and c_{l−1} with rows (A, B) is free of B when B = −m Σ_j s_j A_j v_jᵀ, s_j = 1
 for the units that are turned; the constant becomes a bias, and an affine term keeps x in the readout. Without noise the
-equations decide. With noise the likeliest signs (`covariance`) are tried on the samples.
+equations decide.
+
+With noise the likeliest signs are tried on the samples. With B_s the skips that are left when the units s are turned, H
+= Σ JᵀJ over all weights φ of the student and Σ = σ²H⁻¹ their covariance, B_s = 0 is as far away as
+
+    W(s) = b_sᵀ (D_s Σ D_sᵀ)⁻¹ b_s,        b_s = B_s row by row,    D_s = ∂b_s/∂φ,        [Wald 1943]
+
+which is also what Σr²/σ² is going to grow by, to second order, when the skips are taken away. The student that is
+nearest among those without skips is φ − Σ D_sᵀ (D_s Σ D_sᵀ)⁻¹ b_s. Directions in which H says nothing, as where a unit
+above never bends within the samples that a unit below is on for, have a variance without bound: skips along them count
+for nothing and go at no cost. The scales that a unit can hand to those above are held where they are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import product
 
 import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import linear_sum_assignment
 
 from neurecover.fit.descent import PATIENT, Fit, descend
-from neurecover.fit.point import Point
+from neurecover.fit.point import Point, curvature_sums
 from neurecover.fit.samples import Samples
 from neurecover.models import as_network, as_student
-from neurecover.models.signs import find_subsets, nearest_subsets
+from neurecover.models.signs import find_subsets, flips_beside_steady, nearest_subsets
 from neurecover.models.student import Student
 from neurecover.models.turning import Turning, without_skips
-from neurecover.search import SearchOptions
+from neurecover.search import SignOptions
 from neurecover.search.race import Setting
-from neurecover.search.signs import Covariance, beside_always_on
+from neurecover.search.units import narrowest
 from neurecover.solve import within
 
 Choices = tuple[np.ndarray, np.ndarray]  # of units to be turned (s, k), and their misfits (s,), the least first
-REVERSED = 0.5  # of a unit's size: how far away one that is not the same is at the least
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,50 +54,46 @@ class Settled:
 
 def settle(fit: Fit, setting: Setting) -> Settled:
     """Choose the signs of a student with skips and fit the network that they give to the end."""
-    point, options, deadline, samples = fit.point, setting.options, setting.deadline, fit.point.samples
-    exact, slow = fit.relative < samples.level(), 1.0 - options.settled / samples.n_equations
+    options, how, deadline, samples = setting.options, setting.options.signs, setting.deadline, fit.point.samples
     if not fit.student.skips:
         done = descend(samples, fit.student, options.fit, deadline, slow=PATIENT)
         return Settled(done, (), 1)
-    affine = setting.task.affine
-    solved = not exact or samples.root is not None or _equations_have_solutions(point, affine, options)
-    if not solved and (beside := list(_beside_always_on(fit, setting))):
-        return best_of(beside, setting)
-    students = networks_behind(point, affine, options)
+    students = networks_behind(fit.point, setting.task.affine, how)
     starts = sorted((Point(samples, one, options.fit, deadline) for one in students), key=lambda one: one.loss)
     begun = [
-        descend(samples, start.student, options.fit, deadline, steps=options.sign_steps)
-        for start in within(deadline, starts[: options.fitted + 1])
+        descend(samples, start.student, options.fit, deadline, steps=how.steps)
+        for start in within(deadline, starts[: how.fitted + 1])
     ]
-    least = min(one.rss for one in begun)
-    near = options.sign_near if least <= options.sign_near * fit.rss else options.sign_hopeless
+    least, slow = min(one.rss for one in begun), 1.0 - how.settled / samples.n_equations
+    near = how.near if least <= how.near * fit.rss else how.hopeless
     fits = [
         one if one.converged else descend(samples, one.student, options.fit, deadline, slow=slow)
         for one in begun
         if one.rss <= near * least
     ]
-    if exact and solved and samples.root is None and min(one.relative for one in fits) >= samples.level():
-        fits += list(_beside_always_on(fit, setting))
+    if fit.relative < samples.level() <= min(one.relative for one in fits) and setting.task.rectified:
+        fits += _beside_always_on(fit, setting)
     return best_of(fits, setting)
 
 
-def _equations_have_solutions(point: Point, affine: bool, options: SearchOptions) -> bool:
-    """Tell whether the equations of the signs of an exact fit have solutions in every layer."""
-    turnings = (Turning.of(point.student, layer, affine) for layer in range(point.student.depth))
-    return all(len(_solutions(turning, options)[0]) for turning in turnings)
+def _beside_always_on(fit: Fit, setting: Setting) -> list[Fit]:
+    """Return the network of an exact fit with one more unit, on in all rows, if there is one.
 
-
-def _beside_always_on(fit: Fit, setting: Setting) -> Iterator[Fit]:
-    """Yield exact fits in which a unit is off for very few samples, or on for all."""
-    samples, options, deadline = fit.point.samples, setting.options.fit, setting.deadline
-    students = beside_always_on(fit, setting.task.n_hidden) if setting.task.rectified else ()
-    for student in students:
-        if deadline.passed:
-            return
-        if Point(samples, student, options, deadline).relative < setting.options.sign_close:
-            done = descend(samples, student, options, deadline, slow=PATIENT)
-            if done.relative < samples.level():
-                yield done
+    Such a unit is in the affine part as a whole, and what the signs of the others leave of that is of rank one.
+    """
+    few = narrowest(fit)
+    student, samples, most = few.student, few.point.samples, setting.task.n_hidden
+    turning = Turning.of(student, 0, affine=False)
+    linear = turning.target.reshape(len(turning.rows), -1)
+    W = turning.V[:, turning.kept :]
+    found = flips_beside_steady(turning.A, W, linear, turning.slope, setting.options.signs.misfit)
+    if found is None or samples.root is not None or student.widths[0] >= (most or np.inf):
+        return []
+    flips, a, w = found
+    rows, V = turning.turned(flips)
+    unit = np.append(1.0 + float((samples.F[:, 1:] @ w).max()), -w)
+    student = replace(student, V=(np.vstack([V, unit]),), theta=np.vstack([rows.T, a]), skips=False)
+    return [descend(samples, student, setting.options.fit, setting.deadline, slow=PATIENT)]
 
 
 def best_of(fits: Iterable[Fit], setting: Setting) -> Settled:
@@ -96,9 +102,9 @@ def best_of(fits: Iterable[Fit], setting: Setting) -> Settled:
     best = min(fits, key=lambda one: one.rss)
     samples = best.point.samples
     if best.relative < samples.level():
-        return Settled(best, (), count_signs(best.student, setting.task.affine, setting.options))
-    doubt = best.rss * (1.0 + setting.options.doubt / samples.n_equations)
-    rivals = tuple(one for one in fits if one.rss <= doubt and not same_units(one, best))
+        return Settled(best, (), count_signs(best.student, setting.task.affine, setting.options.signs))
+    doubt = best.rss * (1.0 + setting.options.signs.doubt / samples.n_equations)
+    rivals = tuple(one for one in fits if one.rss <= doubt and not same_units(one, best, setting.options.signs))
     return Settled(best, rivals, 1 + len(rivals))
 
 
@@ -112,28 +118,34 @@ def on_more(samples: Samples, settled: Settled, setting: Setting) -> Settled:
     return again if settled.sign_choices else replace(again, sign_choices=0)
 
 
-def networks_behind(point: Point, affine: bool, options: SearchOptions) -> list[Student]:
+def networks_behind(point: Point, affine: bool, how: SignOptions) -> list[Student]:
     """Return the networks that a student with skips may be, the likeliest first.
 
     An exact student gives the solutions of the equations of its signs. Where they have none, because noise moved the
     skips or because the samples leave some of them open, signs are chosen by their likelihood.
     """
-    student, count, floor = point.student, options.likely, 0.0
+    student, count, floor = point.student, how.likely, 0.0
     turnings = [Turning.of(student, layer, affine) for layer in range(student.depth)]
     covariance, choices = None, list[Choices]()
+
+    def as_they_are(turning: Turning) -> Choices:
+        return np.zeros((1, len(turning.V)), dtype=bool), np.zeros(1)
+
     if point.relative < point.samples.level():
-        choices = [_solutions(turning, options) for turning in turnings]
+        choices = [_solutions(turning, how) if turning.open else as_they_are(turning) for turning in turnings]
     if not choices or not all(len(flips) for flips, _ in choices):
-        count = options.likely if student.depth == 1 else options.likely_deep
-        if student.n_parameters <= options.covariance_weights and any(turning.open for turning in turnings):
-            covariance = Covariance(point)
+        count = how.likely if student.depth == 1 else how.likely_deep
+        if student.n_parameters <= how.weights and any(turning.open for turning in turnings):
+            covariance = Covariance(point, how)
             floor = float(sum(turning.target.size for turning in turnings))
-        choices = [_likely(turning, covariance, count) for turning in turnings]
+        choices = [
+            _likely(turning, covariance, count) if turning.open else as_they_are(turning) for turning in turnings
+        ]
     ranked = sorted(
         (sum(float(misfit[i]) for i, (_, misfit) in zip(chosen, choices)), chosen)
         for chosen in product(*(range(len(flips)) for flips, _ in choices))
     )
-    most = options.unlikely * max(ranked[0][0], floor, options.sign_misfit)
+    most = how.unlikely * max(ranked[0][0], floor, how.misfit)
     signs = [
         [flips[i] for i, (flips, _) in zip(chosen, choices)] for misfit, chosen in ranked[:count] if misfit <= most
     ]
@@ -142,56 +154,42 @@ def networks_behind(point: Point, affine: bool, options: SearchOptions) -> list[
     return [without_skips(covariance.nearest_without(flips, affine), flips, affine) for flips in signs]
 
 
-def _solutions(turning: Turning, options: SearchOptions) -> Choices:
+def _solutions(turning: Turning, how: SignOptions) -> Choices:
     """Return the choices of signs that solve a layer's equations, and their misfits; none where there are none."""
-    if not turning.open:
-        return _as_they_are(turning)
-    found = find_subsets(turning.columns, turning.target, options.sign_misfit)
-    solved = found.misfit <= options.sign_misfit
+    found = find_subsets(turning.columns, turning.target, how.misfit)
+    solved = found.misfit <= how.misfit
     return found.flips[solved], found.misfit[solved]
 
 
 def _likely(turning: Turning, covariance: Covariance | None, count: int) -> Choices:
     """Return the likeliest choices of signs and their misfits; without a covariance all equations count alike."""
-    if not turning.open:
-        return _as_they_are(turning)
     if covariance is not None:
         return covariance.likely(turning, count)
     flips = nearest_subsets(turning.columns, turning.target, count)
     return flips, np.sum((flips @ turning.columns.T - turning.target) ** 2, axis=1)
 
 
-def _as_they_are(turning: Turning) -> Choices:
-    return np.zeros((1, len(turning.V)), dtype=bool), np.zeros(1)
-
-
-def count_signs(student: Student, affine: bool, options: SearchOptions) -> int:
+def count_signs(student: Student, affine: bool, how: SignOptions) -> int:
     """Return how many choices of signs give a network's function: 1 where they are determined, 0 for too many to
     search.
 
     Units of a layer may be reversed together when Σ_j s_j A_j w_jᵀ = 0 for what reads them, biases taking up the
     constant. Not turning any is always one solution. With an affine term the signs of one layer are a convention.
     """
-    count, slope = 1, student.activation.odd_slope or 0.0
-    if not slope:
-        return 1
-    for layer, V in enumerate(student.V):
-        if affine and student.depth == 1:
-            break
-        rows = student.theta.T if layer == student.depth - 1 else student.V[layer + 1]
-        A, W = rows[:, rows.shape[1] - len(V) :], V[:, student.bias :]
-        columns = slope * np.einsum("rj,ji->rij", A, W).reshape(A.shape[0] * W.shape[1], len(V))
-        search = find_subsets(columns, np.zeros(len(columns)), options.sign_misfit)
-        count *= int(np.count_nonzero(search.misfit <= options.sign_misfit)) if search.complete else 0
+    count, beside = 1, as_student(as_network(student), bool(student.bias), skips=True)
+    for turning in (Turning.of(beside, layer, affine) for layer in range(student.depth)):
+        if turning.open:
+            search = find_subsets(turning.columns, turning.target, how.misfit)
+            count *= int(np.count_nonzero(search.misfit <= how.misfit)) if search.complete else 0
     return count
 
 
-def same_units(a: Fit, b: Fit) -> bool:
+def same_units(a: Fit, b: Fit, how: SignOptions) -> bool:
     """Tell whether two networks have the same units, but for their order: a reversed one is twice its size away."""
     first = normal_form(a.student)
     second = in_order_of(first, normal_form(b.student))
     apart = [np.linalg.norm(V - W, axis=1) / np.linalg.norm(V, axis=1) for V, W in zip(first.V, second.V)]
-    return max(np.concatenate(apart), default=0.0) <= REVERSED
+    return max(np.concatenate(apart), default=0.0) <= how.turned
 
 
 def normal_form(student: Student) -> Student:
@@ -208,3 +206,108 @@ def in_order_of(student: Student, other: Student) -> Student:
         parts[layer] = parts[layer][order]
         parts[layer + 1] = parts[layer + 1][:, np.r_[:at, at + order]]
     return replace(other, V=tuple(parts[:-1]), theta=parts[-1].T)
+
+
+class Covariance:
+    """Σ = σ²H⁻¹ of a fitted student; φ as `Student.weights`."""
+
+    def __init__(self, point: Point, how: SignOptions) -> None:
+        student, self.how = point.student, how
+        self.student = student
+        H = self.information(point)
+        diagonal = H.diagonal()
+        scale = np.sqrt(np.maximum(diagonal, how.ridge * diagonal.max(initial=1e-300)))
+        N = _scales(student) * scale[:, None]
+        N /= np.maximum(np.linalg.norm(N, axis=0), 1e-300)
+        factor = cho_factor(H / scale / scale[:, None] + N @ N.T + how.ridge * np.eye(len(H)), lower=True)
+        variance = max(point.loss, point.options.rounding * point.scale) / max(point.R.size, 1)
+        self.matrix = variance * cho_solve(factor, np.eye(len(H))) / scale / scale[:, None]
+
+    @staticmethod
+    def information(point: Point) -> np.ndarray:
+        """Return H at a student with or without skips."""
+        student = point.student
+        (q, p), P = student.theta.shape, student.size
+        H = np.zeros((P + q * p, P + q * p))
+        for output in range(p):
+            part = replace(student, theta=student.theta[:, output : output + 1])
+            JJ, BJ = curvature_sums(point, part, point.values)
+            own = slice(P + output * q, P + (output + 1) * q)
+            H[:P, :P] += JJ
+            H[own, own] = point.gram
+            H[own, :P] = BJ
+            H[:P, own] = BJ.T
+        return H
+
+    def likely(self, turning: Turning, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return the likeliest choices of a layer's units to be turned, (s, k), and W of each, the least first.
+
+        The covariance depends on the signs, and the signs that are nearest by it are found among all: in turns. For the
+        right choice W has a χ² distribution of as many degrees of freedom as there are skips.
+        """
+        columns, target = turning.columns, turning.target
+        known: dict[bytes, tuple[np.ndarray, float]] = {}
+        flip = nearest_subsets(columns, target, 1)[0]
+        for _ in range(self.how.rounds):
+            root = self._root(self._by(turning, flip))
+            near = nearest_subsets(_whitened(root, columns), _whitened(root, target), count)
+            fresh = [other for other in (flip, *near) if other.tobytes() not in known]
+            for other in fresh:
+                left = _whitened(self._root(self._by(turning, other)), columns @ other - target)
+                known[other.tobytes()] = other, float(left @ left)
+            best = min(known.values(), key=lambda pair: pair[1])[0]
+            if np.array_equal(best, flip) or not fresh:
+                break
+            flip = best
+        flips, misfits = zip(*sorted(known.values(), key=lambda pair: pair[1])[:count])
+        return np.array(flips), np.array(misfits)
+
+    def nearest_without(self, flips: list[np.ndarray], affine: bool) -> Student:
+        """Return the likeliest student whose skips vanish, all but rounding, when these units are turned."""
+        student = self.student
+        for _ in range(self.how.rounds):
+            turnings = [Turning.of(student, layer, affine) for layer in range(student.depth)]
+            D = np.vstack([self._by(turning, flip) for turning, flip in zip(turnings, flips)])
+            b = np.concatenate([turning.columns @ flip - turning.target for turning, flip in zip(turnings, flips)])
+            root = self._root(D)
+            step = _whitened(root, D @ self.matrix).T @ _whitened(root, b)
+            student = student.with_weights(student.weights - step)
+        return student
+
+    def _by(self, turning: Turning, flip: np.ndarray) -> np.ndarray:
+        """Return D_s (equations, P)."""
+        starts = np.cumsum([0, *(V.size for V in self.student.V)])
+        (k, D), (r, width) = turning.V.shape, turning.rows.shape
+        kept, start, layer = turning.kept, turning.start, turning.layer
+        turned = turning.slope * flip
+        row, unit, column = np.ogrid[:r, :k, : start - kept]
+        by = np.zeros((r, start - kept, len(self.matrix)))
+        above = starts[layer + 1] + row * width  # where the rows that read the layer begin in φ
+        by[row[:, 0], column[0], above[:, 0] + kept + column[0]] = 1.0
+        by[row, column, above + start + unit] = turned[unit] * turning.V[unit, kept + column]
+        by[row, column, starts[layer] + unit * D + kept + column] = turned[unit] * turning.A[row, unit]
+        return by.reshape(-1, len(self.matrix))
+
+    def _root(self, by: np.ndarray) -> np.ndarray:
+        """Return the Cholesky factor of D Σ Dᵀ."""
+        covariance = by @ self.matrix @ by.T
+        covariance.flat[:: len(covariance) + 1] *= 1.0 + self.how.ridge
+        return np.linalg.cholesky(covariance)
+
+
+def _whitened(root: np.ndarray, right: np.ndarray) -> np.ndarray:
+    return solve_triangular(root, right, lower=True)
+
+
+def _scales(student: Student) -> np.ndarray:
+    """Return the directions of φ, one per unit, along which its row grows and the columns that read it shrink."""
+    units, row, column = np.arange(sum(student.widths)), list[np.ndarray](), list[np.ndarray]()
+    if student.activation.homogeneity is None:  # as softplus, whose slope is a weight like any other
+        units = units[:0]
+    for layer, rows in enumerate((*student.V, student.theta.T)):
+        base, below = student.reads(layer)
+        own = np.arange(len(rows)) + (student.own(layer).start if layer < student.depth else len(units))
+        row.append(np.repeat(own, rows.shape[1]))
+        column.append(np.tile(np.r_[np.full(base, -1), below], len(rows)))
+    signs = (np.concatenate(row)[:, None] == units).astype(float) - (np.concatenate(column)[:, None] == units)
+    return student.weights[:, None] * signs

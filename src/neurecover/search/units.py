@@ -17,11 +17,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.fit.descent import Fit, descend
-from neurecover.fit.point import Point, Readout
+from neurecover.fit.point import Point
 from neurecover.models.student import Student
-
-EVERYWHERE = 1e-8  # weight, of the mean, of rows in which outputs do not depend on a unit: small, and above rounding
-REDUNDANT = 1e-10  # Σr²/Σy² that dropping a duplicate may cost by a path computed with a ridge
+from neurecover.solve import Readout
 
 Draw = Callable[[int, int, int], np.ndarray]  # (layer, how many, columns read) → rows of V
 
@@ -55,20 +53,18 @@ def worth(point: Point, layer: int) -> Worth:
         return Worth(np.sum(theta**2, axis=1) / inverse.diagonal()[own], beta)
     columns = np.hstack([point.values.F, point.values.H[:, : student.own(layer).stop]])
     size, (n, q) = np.zeros((len(columns), m)), columns.shape
-    for output in range(student.n_outputs):
-        G = np.zeros((n, student.n_outputs))
-        G[:, output] = 1.0 if point.samples.root is None else point.samples.root[:, 0]
+    for G in point.samples.seeds():
         size += np.square(student.by_values(point.values, G)[:, student.own(layer)])
     cost, beta = np.zeros(m), np.zeros((q, m))
     for unit, omega in enumerate(size.T):
         # Where outputs do not depend on the unit any replacement will do, and the plain regression is taken.
         everywhere = max(float(omega.mean()), 1e-300)
-        weighed = np.sqrt(omega + EVERYWHERE * everywhere)[:, None] * columns
+        weighed = np.sqrt(omega + point.options.everywhere * everywhere)[:, None] * columns
         readout, own = Readout(weighed.T @ weighed), q - m + unit
         inverse, scale = readout.inverse, readout.scale
         beta[:, unit] = -inverse[:, own] / inverse[own, own] * scale[own] / scale
         rows = n * everywhere**2 / max(float(np.mean(omega**2)), 1e-300)  # that count, of which q are fitted
-        cost[unit] = scale[own] ** 2 / inverse[own, own] * rows / max(rows - q, 1e-3 * rows)
+        cost[unit] = scale[own] ** 2 / inverse[own, own] * rows / max(rows - q, point.options.freedom * rows)
     return Worth(cost, beta)
 
 
@@ -113,7 +109,7 @@ def most_useful(point: Point, n_keep: int) -> tuple[Student, np.ndarray]:
 def n_useful(point: Point) -> int:
     """Return how many units of the top layer are left when those have gone whose loss costs nothing."""
     path = most_useful(point, 0)[1]
-    return len(path) - int(np.count_nonzero(path <= REDUNDANT * point.scale))
+    return len(path) - int(np.count_nonzero(path <= point.options.redundant * point.scale))
 
 
 def narrowest(fit: Fit) -> Fit:

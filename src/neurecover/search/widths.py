@@ -6,14 +6,15 @@ twice the units are not worth it. Then units are taken away one at a time. Worth
 
     N·log Σr² + (parameters)·log N,        Σr² no less than what counts as exact,
 
-and its least value on that path bounds the widths from above. So the network at those widths is tried with one unit
-less, as long as that is worth it.
+of the networks that the students on this path lead to: skips stand in for units, so that a student may do with fewer
+than its network. It fits at least as well, which says of most that they need not be tried. Then the best network is
+tried with one unit less and one more in every layer, as long as that is worth it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,47 +22,35 @@ from neurecover.fit.descent import Fit, descend
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.models import as_network, as_student
-from neurecover.search.candidates import Candidate, without_superfluous
+from neurecover.search import WidthOptions
+from neurecover.search.candidates import without_superfluous
 from neurecover.search.find import Runs, search, settled_on
 from neurecover.search.race import Setting, n_weights, race
-from neurecover.search.settle import Settled
-from neurecover.search.units import narrow, one_less, worth
-
-
-@dataclass(frozen=True, eq=False)
-class Guess:
-    """A wide fit with its surplus units gone, whether planes or rounding showed how many there are, and what the last
-    unit that went was worth in units of its parameters' noise.
-    """
-
-    fit: Fit
-    clear: bool
-    last_drop: float
-    n_fits: int
+from neurecover.search.settle import Settled, settle
+from neurecover.search.units import narrow, one_less, with_fresh, worth
 
 
 def find_network(samples: Samples, setting: Setting, depth: int) -> tuple[Runs, str]:
     """Return the narrowest network that solves the problem, as far as was tried, and a sentence about its widths."""
     part = samples if depth == 1 else samples.some(setting.options.widths.rows, setting.rng)
-    guess = guess_widths(part, setting, depth)
-    fit = guess.fit
+    path, clear, n_fits = guess_widths(part, setting, depth)
+    fit, last_drop = best_on(path, setting)
     setting.tell(f"widths {fit.student.widths}", fit.relative)
-    first = Candidate(fit, fit, -1, guess.n_fits, fit.point.share)
     noiseless = fit.relative < part.level(setting.task.level)
-    best = search(part, setting, fit.student.widths, setting.options.widths.runs, noiseless, first)
-    best = _one_unit_less(part, setting, replace(best, last_drop=guess.last_drop))
+    best = search(part, setting, fit.student.widths, setting.options.widths.runs, noiseless, fit)
+    best = to_neighbours(part, setting, replace(best, last_drop=last_drop, n_fits=best.n_fits + n_fits))
     if not (best.exact or best.agreements):  # with a unit too many no two fits agree; without it they may
-        known = Candidate(best.fit, best.fit, -1, best.n_fits, best.fit.point.share)
-        best = replace(search(part, setting, best.fit.student.widths, first=known), last_drop=best.last_drop)
-        best = _one_unit_less(part, setting, best)
+        again = search(part, setting, best.fit.student.widths, first=best.fit)
+        best = replace(again, last_drop=best.last_drop, n_fits=best.n_fits + again.n_fits)
+        best = to_neighbours(part, setting, best)
     note = f"The widths {best.fit.student.widths} are the narrowest found to solve the problem."
     if setting.deadline.passed:
         note = f"Time ran out before narrower widths than {best.fit.student.widths} were ruled out."
-    elif not guess.clear:
+    elif not clear:
         note = "No width showed the planes of a first layer, so the widths are a guess."
     if part is not samples:
-        again = settled_on(samples, part, replace(first, fit=best.fit), setting)
-        best = replace(best, best=again, exact=again.fit.relative < samples.level(setting.task.level))
+        whole = settled_on(samples, best.fit, setting)
+        best = replace(best, best=whole, exact=whole.fit.relative < samples.level(setting.task.level))
     return best, note
 
 
@@ -80,8 +69,10 @@ def _price(before: Fit, after: Fit, setting: Setting) -> float:
     return (criterion(after, setting, same) - criterion(before, setting, same)) / gone
 
 
-def guess_widths(samples: Samples, setting: Setting, depth: int) -> Guess:
-    """Return a bound of the widths from above, with the fit that shows it."""
+def guess_widths(samples: Samples, setting: Setting, depth: int) -> tuple[list[Fit], bool, int]:
+    """Return a wide fit with its units gone one by one, whether planes or rounding showed how many there are, and the
+    number of wide fits.
+    """
     options, how = setting.options, setting.options.widths
     exact, n_fits = samples.level(setting.task.level), 0
     best, clear = None, depth == 1
@@ -90,11 +81,11 @@ def guess_widths(samples: Samples, setting: Setting, depth: int) -> Guess:
         target = max(exact, options.nearly) if large else exact
         champion: Fit | None = None
         stuck, patience = 0, how.fits if depth == 1 else how.hops
-        for _, fit in race(samples, setting, (m,) * depth, (m,) * depth, 1e-26):
+        for _, fit in race(samples, setting, (m,) * depth, (m,) * depth, options.enough):
             n_fits += 1
-            planes = n_planes(fit.point, how.split) if depth > 1 and fit.relative < how.left_over else None
+            planes = n_planes(fit.point, how) if depth > 1 and fit.relative < how.left_over else None
             if planes is not None or fit.relative < target:
-                return _slimmed(fit, planes or m, setting, n_fits)
+                return _slimmed(fit, planes or m, setting), True, n_fits
             stuck = 0 if champion is None or fit.rss < options.progress * champion.rss else stuck + 1
             champion = fit if champion is None or fit.rss < champion.rss else champion
             if stuck >= patience:
@@ -107,7 +98,7 @@ def guess_widths(samples: Samples, setting: Setting, depth: int) -> Guess:
         if setting.deadline.passed:
             break
     assert best is not None
-    return replace(_slimmed(best, best.student.widths[0], setting, n_fits), clear=clear)
+    return _slimmed(best, best.student.widths[0], setting), clear, n_fits
 
 
 def _sizes(samples: Samples, setting: Setting, depth: int) -> Iterator[int]:
@@ -124,7 +115,7 @@ def _sizes(samples: Samples, setting: Setting, depth: int) -> Iterator[int]:
         yield m
 
 
-def n_planes(point: Point, split: float) -> int | None:
+def n_planes(point: Point, how: WidthOptions) -> int | None:
     """Return how many units of the first layer stand above the widest gap between their costs, if it is wide.
 
     Spare units make up for one another, so all below the gap together cost no more than the fit has left over.
@@ -135,32 +126,50 @@ def n_planes(point: Point, split: float) -> int | None:
         costs.append(cost)
         point = Point(point.samples, student, point.options, point.deadline)
     costs.append(float(worth(point, 0).cost.min()))
-    steps = np.maximum(np.array(costs), 1e-18 * max(costs))
+    steps = np.maximum(np.array(costs), how.free * max(costs))
     ratios = steps[1:] / np.maximum.accumulate(steps)[:-1]
-    ratios[np.cumsum(steps)[:-1] > max(left_over, 1e-12 * max(costs))] = 0.0
-    return len(ratios) - int(np.argmax(ratios)) if ratios.max(initial=0.0) >= split else None
+    ratios[np.cumsum(steps)[:-1] > max(left_over, how.nothing * max(costs))] = 0.0
+    return len(ratios) - int(np.argmax(ratios)) if ratios.max(initial=0.0) >= how.split else None
 
 
 def slim(fit: Fit, setting: Setting) -> Fit:
     """Return an exact fit with as few units as the criterion leaves it."""
-    return _slimmed(fit, fit.student.widths[0], setting).fit
+    return best_on(_slimmed(fit, fit.student.widths[0], setting), setting)[0]
 
 
-def _slimmed(fit: Fit, first: int, setting: Setting, n_fits: int = 1) -> Guess:
-    """Narrow the first layer to `first` units, then all of them to the least criterion."""
-    samples, options, how = fit.point.samples, setting.options.fit, setting.options.widths
-    depth, last_drop = fit.student.depth, 0.0
+def best_on(path: list[Fit], setting: Setting) -> tuple[Fit, float]:
+    """Return the fit whose network is worth most, and what the last unit that went before it was worth in units of its
+    parameters' noise; one layer's skips are an affine part, which is worth the same beside any number of units.
+    """
+    values = [criterion(fit, setting) for fit in path]
+    best = max(number for number, value in enumerate(values) if value == min(values))
+    if path[0].student.depth > 1:
+        bounds = [criterion(fit, setting, setting.task.n_parameters(fit.student.widths)) for fit in path]
+        least = np.inf
+        for number in sorted(range(len(path)), key=lambda number: bounds[number]):
+            if bounds[number] >= least or setting.deadline.passed:
+                break
+            value = criterion(settle(path[number], setting).fit, setting)
+            best, least = (number, value) if value < least else (best, least)
+    return path[best], _price(path[best - 1], path[best], setting) if best else 0.0
+
+
+def _slimmed(fit: Fit, first: int, setting: Setting) -> list[Fit]:
+    """Narrow the first layer to `first` units, then all of them unit by unit until the criterion has clearly risen."""
+    samples, options, how, depth = fit.point.samples, setting.options.fit, setting.options.widths, fit.student.depth
     if first < fit.student.widths[0]:
         fit = _narrowed(fit.point, (first, *fit.student.widths[1:]), setting, how.slow)
     best = fit = without_superfluous(fit, setting) if depth == 1 else fit
+    path = [fit]
     while sum(fit.student.widths) > depth and not setting.deadline.passed:
         _, student = one_less(fit.point, [layer for layer, m in enumerate(fit.student.widths) if m > 1])
         fit = descend(samples, student, options, setting.deadline, steps=None if depth == 1 else how.path_steps)
+        path.append(fit)
         if criterion(fit, setting) <= criterion(best, setting):
-            last_drop, best = _price(best, fit, setting), fit
+            best = fit
         elif depth == 1 or fit.rss > how.fallen * best.rss + how.lost * samples.total:
             break
-    return Guess(best, True, last_drop, n_fits)
+    return path
 
 
 def _narrowed(point: Point, widths: tuple[int, ...], setting: Setting, slow: float | None) -> Fit:
@@ -170,34 +179,42 @@ def _narrowed(point: Point, widths: tuple[int, ...], setting: Setting, slow: flo
     return descend(point.samples, student, point.options, setting.deadline, steps=how.fit_steps, slow=slow)
 
 
-def _one_unit_less(samples: Samples, setting: Setting, best: Runs) -> Runs:
-    """Return the best network of those with ever fewer units, as long as the criterion says so."""
+def to_neighbours(samples: Samples, setting: Setting, best: Runs) -> Runs:
+    """Return the best network of those with a unit less in a layer, or a unit more, as long as the criterion says so.
+
+    Less is tried first. An exact network needs no more.
+    """
+    how, worth_of = setting.options.widths, criterion(best.fit, setting)
     while not setting.deadline.passed:
-        fewer = [_shrunk(samples, setting, best, widths) for widths in _fewer(best.fit.student.widths)]
-        other = min(fewer, key=lambda one: criterion(one.fit, setting), default=best)
-        if criterion(other.fit, setting) >= criterion(best.fit, setting):
+        widths = best.fit.student.widths
+        found = [_changed(samples, setting, best, way) for way in _ways(widths, -1)]
+        if min((criterion(one.fit, setting) for one in found), default=np.inf) >= worth_of and not best.exact:
+            found += [_changed(samples, setting, best, way) for way in _ways(widths, 1) for _ in range(how.more)]
+        other = min(found, key=lambda one: criterion(one.fit, setting), default=best)
+        if criterion(other.fit, setting) >= worth_of:
             break
         setting.tell(f"widths {other.fit.student.widths}", other.fit.relative)
-        drop, count = _price(best.fit, other.fit, setting), best.n_runs + other.n_runs
-        best = replace(other, last_drop=drop, n_runs=count)
+        fewer = sum(other.fit.student.widths) < sum(widths)
+        best = replace(other, last_drop=_price(best.fit, other.fit, setting) if fewer else 0.0)
+        worth_of = criterion(best.fit, setting)
     return best
 
 
-def _fewer(widths: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Return every way to take one unit away, the top layer first."""
-    ways = (tuple(k - (layer == chosen) for layer, k in enumerate(widths)) for chosen in range(len(widths)))
+def _ways(widths: tuple[int, ...], change: int) -> list[tuple[int, ...]]:
+    """Return every way to take one unit away or to add one, the top layer first."""
+    ways = (tuple(k + change * (layer == chosen) for layer, k in enumerate(widths)) for chosen in range(len(widths)))
     return [way for way in ways if min(way) > 0][::-1]
 
 
-def _shrunk(samples: Samples, setting: Setting, runs: Runs, widths: tuple[int, ...]) -> Runs:
-    """Return the network with the units that are worth least taken away, fitted anew."""
+def _changed(samples: Samples, setting: Setting, runs: Runs, widths: tuple[int, ...]) -> Runs:
+    """Return the network with fresh units, or without those that are worth least, fitted anew."""
     student = runs.fit.student
     if not student.skips and (setting.task.can_be_affine or student.depth > 1):
         student = as_student(as_network(student), bool(student.bias), skips=True)
-    point = Point(samples, student, setting.options.fit, setting.deadline)
+    point = Point(samples, with_fresh(student, widths, setting.draw), setting.options.fit, setting.deadline)
     fit = _narrowed(point, widths, setting, None if runs.exact else setting.options.widths.slow)
     # With its skips a student fits at least as well as the network that it leads to.
     if criterion(fit, setting, setting.task.n_parameters(widths)) >= criterion(runs.fit, setting):
-        return Runs(Settled(fit, (), 0), 1, runs.n_fits, 0, False)
-    settled = settled_on(samples, samples, Candidate(fit, fit, -1, 0, fit.point.share), setting)
-    return Runs(settled, 1, runs.n_fits, 0, settled.fit.relative < samples.level(setting.task.level))
+        return Runs(Settled(fit, (), 0), runs.n_fits, 0, False)
+    settled = settled_on(samples, fit, setting)
+    return Runs(settled, runs.n_fits, 0, settled.fit.relative < samples.level(setting.task.level))

@@ -2,7 +2,7 @@
 
 from neurecover.solve.conjugate import ConjugateSystem, conjugate_gradients
 from neurecover.solve.deadline import Deadline, Watch, interrupt, within
-from neurecover.solve.dense import DenseSystem, damping_diagonal
+from neurecover.solve.dense import DenseSystem, Readout, damping_diagonal
 from neurecover.solve.limits import FLOPS, afford, limit, steps_within, time_limit
 from neurecover.solve.loop import Damping, Direction, Loop, Outcome, Point, Tolerances
 
@@ -16,6 +16,7 @@ __all__ = [
     "Loop",
     "Outcome",
     "Point",
+    "Readout",
     "Tolerances",
     "Watch",
     "afford",

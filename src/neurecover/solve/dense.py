@@ -1,11 +1,12 @@
-"""(S + λD) δ = g with S formed: one Cholesky factorisation per λ, time q³/3 for q unknowns."""
+"""(S + λD) δ = g with S formed: one Cholesky factorisation per λ, time q³/3 for q unknowns. Linear least squares."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
-from scipy.linalg.lapack import dpotrf, dpotrs
+from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,37 @@ class DenseSystem:
         return float(step @ (self.g + max(damping, self.least) * self.D * step)) + self.offset
 
 
-def damping_diagonal(diagonal: np.ndarray) -> np.ndarray:
-    """Return D from the diagonal of the curvature: an unknown that hardly matters is damped like one of 1e-10."""
-    return np.maximum(diagonal, 1e-10 * diagonal.max(initial=1e-300))
+def damping_diagonal(diagonal: np.ndarray, least: float = 1e-10) -> np.ndarray:
+    """Return D from the diagonal of the curvature: an unknown that hardly matters is damped like one of `least`."""
+    return np.maximum(diagonal, least * diagonal.max(initial=1e-300))
+
+
+class Readout:
+    """F with F Fᵀ = BᵀB, columns scaled to one size; a ridge, per column, at the level of rounding tames equal ones."""
+
+    def __init__(self, gram: np.ndarray, ridge: float = 1e-13) -> None:
+        scale = np.sqrt(gram.diagonal())
+        self.scale = np.where(scale > 0.0, scale, 1.0)
+        scaled = gram / self.scale / self.scale[:, None]
+        ridge *= max(len(gram), 1)
+        while True:
+            matrix = scaled.copy()
+            matrix.flat[:: len(matrix) + 1] += ridge
+            self.factor, failed = dpotrf(matrix, lower=1, overwrite_a=1, clean=1)
+            if not failed:
+                break
+            ridge *= 100.0
+
+    def solve(self, right: np.ndarray) -> np.ndarray:
+        """Return (BᵀB)⁻¹ right."""
+        return dpotrs(self.factor, right / self.scale[:, None], lower=1)[0] / self.scale[:, None]
+
+    def whiten(self, right: np.ndarray) -> np.ndarray:
+        """Return F⁻¹ right."""
+        return dtrtrs(self.factor, right / self.scale[:, None], lower=1)[0]
+
+    @cached_property
+    def inverse(self) -> np.ndarray:
+        """(BᵀB)⁻¹ for columns scaled to one size."""
+        lower = np.tril(dpotri(self.factor, lower=1)[0])
+        return lower + np.tril(lower, -1).T

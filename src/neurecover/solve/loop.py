@@ -9,6 +9,9 @@ a step is taken, by the gain  ρ = (L(θ) − L(θ + δ)) / predicted(δ),  and 
 
     taken:      λ ← λ·max(1/5, 1 − (2 min(ρ, 1) − 1)³),   ν ← 2
     rejected:   λ ← λ·ν,                                  ν ← 2ν.
+
+Where L costs a pass over many samples the last step need not be looked at. Relative promises e = predicted/L of steps
+without damping fall as e₁, e₂, e₃ ≈ e₂·(e₂/e₁): once the next is to be small, a step is taken as it is (`trusted`).
 """
 
 from __future__ import annotations
@@ -72,29 +75,42 @@ class Tolerances:
 
     L itself, a sum of N squares, carries a relative error of √N·u to N·u: a promise or a gain smaller than that
     cannot be told from rounding. `promise` ends the loop after a rejected step that promised no more, and `gain` after
-    an accepted one that brought no more although the model was right (ρ > 1/2).
+    an accepted one that brought no more although the model was right (ρ > 1/2). `trusted` is the next promise of a
+    step without damping at which it is taken without L being computed; 0 for never.
     """
 
     rounding: float = 1e-29
     promise: float = 1e-13
     gain: float = 1e-12
+    trusted: float = 0.0
 
 
 @dataclass(frozen=True)
 class Damping:
-    """λ and ν. D is the diagonal of S, so λ lies between the rounding of S and steps that change nothing."""
+    """λ and ν. D is the diagonal of S, so λ lies between the rounding of S and steps that change nothing.
+
+    `fall` is the most that λ falls by, and `retry` what it is at the least after a rejected step: where every trial is
+    dear, a λ at which the same step would come again is left out.
+    """
 
     value: float = 1e-2
     growth: float = 2.0
     smallest: float = 1e-13
     largest: float = 1e12
+    fall: float = 0.2
+    retry: float = 0.0
 
     def after_gain(self, gain: float) -> Damping:
-        factor = max(0.2, 1.0 - (2.0 * min(gain, 1.0) - 1.0) ** 3)
+        factor = max(self.fall, 1.0 - (2.0 * min(gain, 1.0) - 1.0) ** 3)
         return replace(self, value=max(self.value * factor, self.smallest), growth=2.0)
 
     def after_rejection(self) -> Damping:
-        return replace(self, value=self.value * self.growth, growth=2.0 * self.growth)
+        return replace(self, value=max(self.value * self.growth, self.retry), growth=2.0 * self.growth)
+
+    @property
+    def absent(self) -> bool:
+        """Whether λ changes no step of equations that can be solved: their scaled condition is below 1/√u."""
+        return self.value <= sqrt(np.finfo(float).eps)
 
     @property
     def exhausted(self) -> bool:
@@ -104,14 +120,17 @@ class Damping:
 class Loop(Generic[P]):
     """One run from a start, advanced a few iterations at a time so that runs can be raced.
 
-    `point` is where it is, `iterations` how many steps were tried, `outcome` whether it can go on.
+    `point` is where it is, `iterations` how many steps were tried, `outcome` whether it can go on, and `ahead` where a
+    trusted step has led.
     """
 
     def __init__(self, start: P, tolerances: Tolerances | None = None, damping: Damping | None = None) -> None:
         self.tolerances = tolerances or Tolerances()
         self.damping = damping or Damping()
         self.point, self.iterations = start, 0
+        self.ahead: P | None = None
         self._direction: Direction | None = None
+        self._promised = 0.0  # by the last step that was taken, relative to L
         self.outcome = Outcome.RUNNING
         self._look_for_rounding()
 
@@ -135,6 +154,9 @@ class Loop(Generic[P]):
             self._reject()
             return
         predicted = self._direction.predicted_decrease(step, self.damping.value)
+        if self._trusts(predicted):
+            self.ahead, self.outcome = trial, Outcome.CONVERGED
+            return
         if trial.loss < self.point.loss:
             self._accept(trial, predicted)
             return
@@ -142,12 +164,19 @@ class Loop(Generic[P]):
         if predicted <= self.tolerances.promise * self.point.loss:
             self.outcome = Outcome.CONVERGED
 
+    def _trusts(self, predicted: float) -> bool:
+        """Tell whether a step is the last, by what the one after it is going to promise."""
+        promised = predicted / max(self.point.loss, 1e-300)
+        rate = min(promised / self._promised, 1.0) if self._promised > 0.0 else 1.0
+        return self.damping.absent and promised * rate < self.tolerances.trusted
+
     def _accept(self, trial: P, predicted: float) -> None:
         decrease = self.point.loss - trial.loss
         gain = decrease / predicted if predicted > 0.0 else 1.0
         if decrease <= self.tolerances.gain * self.point.loss and gain > 0.5:
             self.outcome = Outcome.CONVERGED
         self.damping = self.damping.after_gain(gain)
+        self._promised = predicted / max(self.point.loss, 1e-300)
         self.point, self._direction = trial, None
         self._look_for_rounding()
 

@@ -37,10 +37,10 @@ from neurecover.certificate import Check
 from neurecover.data import Mapped, Oracle, Source, Whitening, reduce, split
 from neurecover.data.oracles.reflected import with_reflections
 from neurecover.exceptions import UnsolvableError
-from neurecover.fit.point import Readout
 from neurecover.models import Model, Network, Student, as_student
 from neurecover.results import Estimate
 from neurecover.search import Task
+from neurecover.solve import Readout
 from neurecover.statistics import Moments, ReadoutSums, Residuals
 from neurecover.statistics.fits.hidden_gradient import HiddenGradient
 
