@@ -42,7 +42,7 @@ def explain(state: State, n_hidden: int, deadline: Deadline) -> State:
         program,
         lambda state: by_program(state, deadline, sure=False),
     )
-    return _changed(state, changes, deadline)
+    return _changed(state.balanced, changes, deadline)
 
 
 def _changed(state: State, changes: tuple[Change, ...], deadline: Deadline) -> State:
@@ -247,11 +247,9 @@ def _with_gates(state: State, rows: np.ndarray, sure: bool, deadline: Deadline) 
         moving = np.abs(moves).max(axis=1, initial=0.0) > rounding
         planes.append(moves[moving])
         edges.append(-(off @ state.V[u])[moving])
-    used = np.abs(slope).max(axis=(0, 1), initial=0.0) > rounding
-    if not used.any():
+    if np.abs(slope).max(initial=0.0) <= rounding:
         return None
-    slope, sides = slope[:, :, used], np.vstack(planes)[:, used]
-    theta = _solution(state, rows, start, slope, sides, np.concatenate(edges), deadline)
+    theta = _solution(state, rows, start, slope, np.vstack(planes), np.concatenate(edges), deadline)
     if theta is None:
         return None
     z, values = start + slope @ theta, state.Y[rows] - state.c

@@ -133,6 +133,12 @@ class State:
             T, axis=1
         )
 
+    @property
+    def balanced(self) -> State:
+        """The same function with ‖a_u‖ = 1: a solver's tolerance is one number for all units."""
+        size = np.maximum(np.linalg.norm(self.A, axis=0), 1e-300)
+        return replace(self, V=self.V * size[:, None], A=self.A / size)
+
     def with_values(self, rows: np.ndarray, H: np.ndarray) -> State:
         """Move units within what is open so that they have the values H (m, k) in these rows, 0 where they are off."""
         V = self.V.copy()
