@@ -107,6 +107,19 @@ def test_a_program_finds_the_units_of_rows_that_do_not_tell() -> None:
     assert by_program(noisy, Deadline()) is None  # noise is no network
 
 
+def test_a_program_moves_a_unit_in_directions_that_its_rows_do_not_show() -> None:
+    """The row that is left switches unit 0 on by its third weight, and a row of E, that off by its fourth."""
+    rng = np.random.default_rng(0)
+    X = np.hstack([rng.standard_normal((60, 2)), np.zeros((60, 2))])
+    X[0], X[1] = (0.0, 0.0, 1.0, 0.0), (0.0, 0.0, 1.0, 1.0)
+    truth = Network([[1.0, 0.5, 4.0, -9.0], [-0.5, 1.0, 0.0, 0.0]], [-1.0, 0.3], [[1.0, 0.2], [0.4, -1.0]])
+    known = State.of(replace(truth, W=np.where(np.arange(4) < 2, truth.W, 0.0)), X, truth(X))
+    assert known.left.tolist() == [0]
+    state = by_program(known, Deadline(), sure=False)
+    assert state is not None
+    assert state.explained.all()
+
+
 def test_more_units_than_a_program_takes_are_left_alone() -> None:
     many = teacher(3, 400, 2, random_state=0)
     X = np.random.default_rng(0).standard_normal((4, 3))
