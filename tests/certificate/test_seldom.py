@@ -58,8 +58,8 @@ def test_a_unit_that_is_alone_and_seldom_on_ends_in_an_answer(p: int) -> None:
 def _on_in_one(a: list[float]) -> tuple[np.ndarray, nr.Network, nr.Network]:
     """Inputs, a network whose second unit is on in one of them, and one with the first unit turned beside it.
 
-    With z₁ = −30 and z₂ = 1 in that row, A₁ relu(z₁) = A₁ relu(−z₁) + A₁ (z₁ + 29) − 29 A₁ in all others, and the second
-    unit may be z₁ + 29, off where it was on, if `a`, its column, is the column of the first.
+    With z₁ = −30 and z₂ = 1 in that row, A₁ relu(z₁) = A₁ relu(−z₁) + A₁ (z₁ + 29) − 29 A₁ in all others, and the
+    second unit may be z₁ + 29, off where it was on, if `a`, its column, is the column of the first.
     """
     X = np.vstack([np.random.default_rng(0).standard_normal((400, 3)), [-30.1, 31.0, 0.4]])
     column = np.array([1.0, 0.5, -0.5])

@@ -12,7 +12,15 @@ from neurecover.fit.descent import descend
 from neurecover.fit.samples import Samples
 from neurecover.models import Network, as_student
 from neurecover.search import Task
-from neurecover.search.gates.explain import by_kink, by_program, by_span, explain, explain_all, with_new_unit
+from neurecover.search.gates.explain import (
+    by_kink,
+    by_program,
+    by_span,
+    explain,
+    explain_all,
+    with_new_unit,
+    with_unit_of_one_row,
+)
 from neurecover.search.gates.few_rows import explain_aside, with_units_of_few_rows
 from neurecover.search.gates.state import GateOptions, State, least_move, move_apart, null_space
 from neurecover.search.race import Setting
@@ -71,6 +79,22 @@ def test_a_unit_that_is_on_in_rare_rows_alone_is_found_from_them(seed: int) -> N
     state = explain(replace(known, V=known.V[:3], A=known.A[:, :3]), 4, Deadline())
     assert state.explained.all()
     assert len(state.V) == 4
+
+
+def test_a_unit_of_two_rows_that_leave_two_directions_is_found_from_one_of_them() -> None:
+    """In the other row a unit with an open weight is on as well: the new unit's column is known from the first."""
+    rng = np.random.default_rng(1)
+    X = np.hstack([rng.standard_normal((80, 3)), np.zeros((80, 1))])
+    X[0], X[1] = (9.0, 0.0, 0.0, 0.0), (8.0, 1.0, 0.0, 1.0)
+    W = [[0.3, 1.0, 0.0, 2.0], [0.0, -0.5, 1.0, 0.5], [1.0, 0.0, 0.0, 0.0]]
+    truth = Network(W, [0.2, -0.1, -6.0], rng.standard_normal((4, 3)), np.ones(4))
+    known = State.of(Network(np.where(np.arange(4) < 3, W, 0.0)[:2], truth.b[:2], truth.A[:, :2], truth.c), X, truth(X))
+    assert known.left.tolist() == [0, 1]
+    assert with_new_unit(known, 3) is None
+    state = with_unit_of_one_row(known, 3)
+    assert state is not None
+    assert state.explained.all()
+    assert with_unit_of_one_row(known, 2) is None
 
 
 def test_a_unit_open_in_all_its_weights_is_told_by_rare_rows_too() -> None:

@@ -13,10 +13,11 @@ kink itself counts on neither side.
 The mirror case is one unit that is *off* in few samples S (`others_may_turn`): where it is on it can take up L_T x + β,
 and off in S it does not show if L_T x is the same for all of them.
 
-**Several outputs** tell more, of any number of such units R, each on or off in few samples S. Another network of as many
-units has the others up to the signs of T, and |R| more with weights A′. What these add away from S is what T and the
-units of R that are on there leave, an affine function whose slopes span the columns A_T and A_on of the two if their
-rows w_j are independent; and in a sample of S they add that and g(x) = Σ_R A_u (the unit less its affine form). So
+**Several outputs** tell more, of any number of such units R, each on or off in few samples S. Another network of as
+many units has the others up to the signs of T, and |R| more with weights A′. What these add away from S is what T and
+the units of R that are on there leave, an affine function whose slopes span the columns A_T and A_on of the two if
+their rows w_j are independent; and in a sample of S they add that and g(x) = Σ_R A_u (the unit less its affine form).
+So
 
     span A_T + B ⊂ span A′,        B = span A_on + span {g(x) : x in S},
 
@@ -89,7 +90,8 @@ def seen_of_others(
     X, Y = (np.asarray(part, dtype=np.float64) for part in inputs.collect())
     Z = X @ normal.W.T + normal.b
     near = options.at_kink * np.abs(Z).max(axis=0)
-    low = few & (np.count_nonzero(Z > near, axis=0) > np.count_nonzero(Z < -near, axis=0))
+    n_on, n_off = (np.count_nonzero(sign * Z - near > 0.0, axis=0) for sign in (1.0, -1.0))
+    low = few & (n_on > n_off)
     side = np.where(low, -1.0, 1.0)
     away = (side * Z < -near)[:, few].all(axis=1)
     # A unit that is on away from S stays, as the affine function that it is there, unless C has it.

@@ -124,8 +124,11 @@ class State:
     @cached_property
     def open(self) -> np.ndarray:
         """Where (n, k) the equations of a unit do not say its value."""
-        apart = [self._moves(self.X, N) for N in self.free]
-        return np.array(apart).reshape(len(self.V), len(self.X)).T
+        return self.open_in(self.X)
+
+    def open_in(self, X: np.ndarray) -> np.ndarray:
+        """Tell in which of some rows X (m, D) a unit is open, (m, k)."""
+        return np.array([self._moves(X, N) for N in self.free]).reshape(len(self.V), len(X)).T
 
     def _moves(self, T: np.ndarray, free: np.ndarray) -> np.ndarray:
         """Tell in which rows of T the directions of `free` are more than rounding."""
