@@ -339,3 +339,16 @@ def test_rooms_are_shared_and_bounded() -> None:
     assert theta[1] == pytest.approx(1.3)
     torn = move_apart(np.array([0.1, 0.1, 0.5]), np.array([[1.0], [1.0], [-1.0]]), 1.0, 0.1)
     assert np.count_nonzero(np.array([0.1, 0.1, 0.5]) + np.array([1.0, 1.0, -1.0]) * torn[0] <= 1e-9) == 2
+
+
+def test_rows_that_rest_on_one_row_alone_are_not_told() -> None:
+    """Of two weights that rare rows show, one is shown by one row: what others of its kind say is not certain."""
+    rng = np.random.default_rng(0)
+    X = np.hstack([rng.standard_normal((40, 2)), np.zeros((40, 2))])
+    X[0, 2], X[1:4, 3] = 5.0, 5.0
+    truth = Network([[1.0, 0.5, 2.0, 2.0]], [0.1], [[1.0]])
+    state = State.of(truth, X, truth(X))
+    rows = np.array([[1.0, 0.3, 0.2, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0, 1.0]])
+    assert state.told(rows).tolist() == [True, False, True]
+    never = State.of(replace(truth, b=np.array([-99.0])), X, np.zeros((40, 1)))
+    assert not never.told(rows).any()

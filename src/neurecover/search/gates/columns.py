@@ -86,11 +86,11 @@ def fit_again(
 def told_rows(
     given: Prepared, task: Task, network: Network, X: np.ndarray, options: GateOptions = DEFAULT
 ) -> np.ndarray:
-    """Tell in which rows X (m, d) of whitened inputs the training samples leave no unit of a network open."""
+    """Tell in which rows X (m, d) of whitened inputs the training samples, two or more, say every unit of a network."""
     if not _is_table(task, options):
         return np.ones(len(X), dtype=bool)
     state = State.of(network, *given.train.collect(), options)
-    return np.asarray(~state.open_in(np.hstack([np.ones((len(X), 1)), X])).any(axis=1))
+    return state.told(np.hstack([np.ones((len(X), 1)), X]))
 
 
 def _is_table(task: Task, options: GateOptions) -> bool:
