@@ -6,8 +6,9 @@ A row outside E needs a set S of units, those that are open in it, with
 
 `by_span` finds S where |S| < p: no other set of fewer than p columns of A in general position has the left side in its
 span. `by_kink` gives a unit its side from rows in which it is off. `with_new_unit` takes what several rows leave for a
-unit that is not there yet, one direction times h > 0, `with_unit_of_one_row` what one row leaves, if that tells another.
-What is left is a mixed-integer program (`by_program`): a unit has z = x̃·(v + N θ), N spanning what is open, and for every row that is left and every unit
+unit that is not there yet, one direction times h > 0, `with_unit_of_one_row` what one row leaves, if that tells others.
+What is left is a mixed-integer program (`by_program`): a unit has z = x̃·(v + N θ), N spanning what is open, and for
+every row that is left and every unit
 
     h − s = z,    0 ≤ h ≤ M g,    0 ≤ s ≤ M (1 − g),    g in {0, 1},    A h = y − c,
 
