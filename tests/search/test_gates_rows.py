@@ -12,7 +12,15 @@ from neurecover.fit.descent import descend
 from neurecover.fit.samples import Samples
 from neurecover.models import Network, as_student
 from neurecover.search import Task
-from neurecover.search.gates.explain import by_kink, by_program, by_span, explain, explain_all, with_new_unit
+from neurecover.search.gates.explain import (
+    by_kink,
+    by_program,
+    by_span,
+    explain,
+    explain_all,
+    with_new_unit,
+    with_unit_of_one_row,
+)
 from neurecover.search.gates.few_rows import explain_aside, with_units_of_few_rows
 from neurecover.search.gates.state import GateOptions, State, least_move, move_apart, null_space
 from neurecover.search.race import Setting
@@ -73,6 +81,22 @@ def test_a_unit_that_is_on_in_rare_rows_alone_is_found_from_them(seed: int) -> N
     assert len(state.V) == 4
 
 
+def test_a_unit_of_two_rows_that_leave_two_directions_is_found_from_one_of_them() -> None:
+    """In the other row a unit with an open weight is on as well: the new unit's column is known from the first."""
+    rng = np.random.default_rng(1)
+    X = np.hstack([rng.standard_normal((80, 3)), np.zeros((80, 1))])
+    X[0], X[1] = (9.0, 0.0, 0.0, 0.0), (8.0, 1.0, 0.0, 1.0)
+    W = [[0.3, 1.0, 0.0, 2.0], [0.0, -0.5, 1.0, 0.5], [1.0, 0.0, 0.0, 0.0]]
+    truth = Network(W, [0.2, -0.1, -6.0], rng.standard_normal((4, 3)), np.ones(4))
+    known = State.of(Network(np.where(np.arange(4) < 3, W, 0.0)[:2], truth.b[:2], truth.A[:, :2], truth.c), X, truth(X))
+    assert known.left.tolist() == [0, 1]
+    assert with_new_unit(known, 3) is None
+    state = with_unit_of_one_row(known, 3)
+    assert state is not None
+    assert state.explained.all()
+    assert with_unit_of_one_row(known, 2) is None
+
+
 def test_a_unit_open_in_all_its_weights_is_told_by_rare_rows_too() -> None:
     """A unit that is on in two of the usual rows, and one that fits those: rare rows give the other equations."""
     X = _rows(0, 12)
@@ -105,6 +129,19 @@ def test_a_program_finds_the_units_of_rows_that_do_not_tell() -> None:
     np.testing.assert_allclose(state.network.W, truth.W, atol=1e-8)
     noisy = replace(known, Y=known.Y + np.where(X[:, [3]] > 0.0, rng.standard_normal((60, 2)), 0.0))
     assert by_program(noisy, Deadline()) is None  # noise is no network
+
+
+def test_a_program_moves_a_unit_in_directions_that_its_rows_do_not_show() -> None:
+    """The row that is left switches unit 0 on by its third weight, and a row of E, that off by its fourth."""
+    rng = np.random.default_rng(0)
+    X = np.hstack([rng.standard_normal((60, 2)), np.zeros((60, 2))])
+    X[0], X[1] = (0.0, 0.0, 1.0, 0.0), (0.0, 0.0, 1.0, 1.0)
+    truth = Network([[1.0, 0.5, 4.0, -9.0], [-0.5, 1.0, 0.0, 0.0]], [-1.0, 0.3], [[1.0, 0.2], [0.4, -1.0]])
+    known = State.of(replace(truth, W=np.where(np.arange(4) < 2, truth.W, 0.0)), X, truth(X))
+    assert known.left.tolist() == [0]
+    state = by_program(known, Deadline(), sure=False)
+    assert state is not None
+    assert state.explained.all()
 
 
 def test_more_units_than_a_program_takes_are_left_alone() -> None:
@@ -302,3 +339,16 @@ def test_rooms_are_shared_and_bounded() -> None:
     assert theta[1] == pytest.approx(1.3)
     torn = move_apart(np.array([0.1, 0.1, 0.5]), np.array([[1.0], [1.0], [-1.0]]), 1.0, 0.1)
     assert np.count_nonzero(np.array([0.1, 0.1, 0.5]) + np.array([1.0, 1.0, -1.0]) * torn[0] <= 1e-9) == 2
+
+
+def test_rows_that_rest_on_one_row_alone_are_not_told() -> None:
+    """Of two weights that rare rows show, one is shown by one row: what others of its kind say is not certain."""
+    rng = np.random.default_rng(0)
+    X = np.hstack([rng.standard_normal((40, 2)), np.zeros((40, 2))])
+    X[0, 2], X[1:4, 3] = 5.0, 5.0
+    truth = Network([[1.0, 0.5, 2.0, 2.0]], [0.1], [[1.0]])
+    state = State.of(truth, X, truth(X))
+    rows = np.array([[1.0, 0.3, 0.2, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0, 1.0]])
+    assert state.told(rows).tolist() == [True, False, True]
+    never = State.of(replace(truth, b=np.array([-99.0])), X, np.zeros((40, 1)))
+    assert not never.told(rows).any()

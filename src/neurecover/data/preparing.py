@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -147,19 +148,28 @@ def prepare_samples(
     return prepared
 
 
-def with_misfits(prepared: Prepared, model: Model, exact: float, options: PrepareOptions = DEFAULTS) -> Prepared | None:
+def with_misfits(
+    prepared: Prepared,
+    model: Model,
+    exact: float,
+    options: PrepareOptions = DEFAULTS,
+    told: Callable[[np.ndarray], np.ndarray] = lambda X: np.ones(len(X), dtype=bool),
+) -> Prepared | None:
     """Move held-out samples that a model on whitened inputs predicts wrongly to those to be fitted.
 
     `exact` is Σ r² / Σ y² of a sample that is predicted to rounding. Some held-out samples stay sealed: nothing looks
-    at them, and they alone judge afterwards. Return None if no other sample is wrong, if so many are that the model is
-    wrong, or if there are too few to seal some.
+    at them, and they alone judge afterwards. `told` says of which inputs (n, d) those to be fitted determine the
+    answer: these are sealed first, the others being no fault of a model. Return None if no other sample is wrong, if so
+    many are that the model is wrong, or if there are too few to seal some.
     """
     (X, Y), (Z, known), sealed = prepared.train.collect(), prepared.holdout.collect(), prepared.sealed
     if prepared.holdout.weighted:
         return None
     if sealed is None:
         count = max(options.fewest, min(options.sealed, len(Z) // 10))
-        kept = np.isin(np.arange(len(Z)), np.linspace(0, len(Z) - 1, min(count, len(Z))).astype(int))
+        judges = np.flatnonzero(told(Z))
+        judges = judges if len(judges) >= count else np.arange(len(Z))
+        kept = np.isin(np.arange(len(Z)), judges[np.linspace(0, len(judges) - 1, min(count, len(Z))).astype(int)])
         sealed = Block(Z[kept], known[kept], prepared.samples)
         Z, known = Z[~kept], known[~kept]
     apart = np.sum((model(Z) - known) ** 2, axis=1) > exact * np.mean(np.sum(Y**2, axis=1))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -480,7 +481,8 @@ def _join_rare_samples(prepared: Prepared, task: Task, found: Found, run: Run) -
     """
     for _ in range(run.options.max_joined if isinstance(found.network, Network) and not task.affine else 0):
         assert isinstance(found.network, Network)
-        enlarged = with_misfits(prepared, found.network, EXACT, run.options.prepare)
+        told = partial(columns.told_rows, prepared, task, found.network)
+        enlarged = with_misfits(prepared, found.network, EXACT, run.options.prepare, told)
         if enlarged is None or run.deadline.passed:
             break
         again = columns.fit_again(enlarged, task, found, run.deadline)

@@ -1,4 +1,4 @@
-"""What samples determine of the other units where one is on in fewer samples than it has weights.
+"""What samples determine of the other units where some are on, or off, in fewer samples than they have weights.
 
 Away from the samples S with that unit u on, the others are a network by themselves, and what is determined there is
 determined. Any network of as many units that fits all samples has the same units up to sign away from S, and one more.
@@ -12,6 +12,17 @@ kink itself counts on neither side.
 
 The mirror case is one unit that is *off* in few samples S (`others_may_turn`): where it is on it can take up L_T x + β,
 and off in S it does not show if L_T x is the same for all of them.
+
+**Several outputs** tell more, of any number of such units R, each on or off in few samples S. Another network of as
+many units has the others up to the signs of T, and |R| more with weights A′. What these add away from S is what T and
+the units of R that are on there leave, an affine function whose slopes span the columns A_T and A_on of the two if
+their rows w_j are independent; and in a sample of S they add that and g(x) = Σ_R A_u (the unit less its affine form).
+So
+
+    span A_T + B ⊂ span A′,        B = span A_on + span {g(x) : x in S},
+
+and if B has |R| dimensions, B = span A′, no column of another unit being in B says that T is empty (`outputs_tell`).
+Where a unit of R is on away from S the constant c is open as well.
 
 Beside a free affine term both are one case. The others are determined away from S, up to signs that are a convention,
 and as the unit u may be on away from S, whatever its weights are, C and c are open.
@@ -48,13 +59,13 @@ def exact_part(
     if normal.activation.name == "exp" or normal.n_parameters > options.open.most:
         return None
     affine = normal.C is not None
-    # On or off, what too few samples tell from an affine function hides in C.
-    low = few if affine else few & seldom_off
-    one_rare = few.sum() == 1 < len(few) and (affine or not low.any())
-    if isinstance(normal, Network) and normal.activation.name == "relu" and one_rare:
+    rectified = isinstance(normal, Network) and normal.activation.name == "relu"
+    if rectified and few.any() and not few.all() and (few.sum() == 1 or not affine):
+        assert isinstance(normal, Network)
         seen = seen_of_others(normal, inputs, bias, level, few, int(np.max(needed)), options)
     else:
-        seen = seen_weights(normal, inputs, bias, level, few, low, options)
+        # On or off, what too few samples tell from an affine function hides in C.
+        seen = seen_weights(normal, inputs, bias, level, few, few if affine else few & seldom_off, options)
         if not signs_are_determined(normal, seen.errors, options.same):
             return None
     # What failed a check without any weight being open for it is not vouched for weight by weight either.
@@ -70,32 +81,82 @@ def seen_of_others(
     fewest: int,
     options: CertificateOptions = DEFAULTS,
 ) -> Seen:
-    """Return which weights are seen of all units but the one in `few` (k,), which is seldom on; none if signs are open.
+    """Return which weights are seen of all units but those in `few` (k,), on or off in few samples; none if signs are
+    open.
 
-    Beside an affine term that unit may be seldom off as well. Every other unit needs `fewest` samples on either side of
-    its kink, away from S.
+    Beside an affine term there is one such unit. Every other unit needs `fewest` samples on either side of its kink,
+    away from S.
     """
-    unit = int(np.flatnonzero(few)[0])
     X, Y = (np.asarray(part, dtype=np.float64) for part in inputs.collect())
-    z = X @ normal.W[unit] + normal.b[unit]
-    near = options.at_kink * np.abs(z).max()
-    on, away = z > near, z < -near
-    if normal.C is not None and np.count_nonzero(on) > np.count_nonzero(away):
-        on, away = away, on
-    others = _without(normal, unit)
+    Z = X @ normal.W.T + normal.b
+    near = options.at_kink * np.abs(Z).max(axis=0)
+    n_on, n_off = (np.count_nonzero(sign * Z - near > 0.0, axis=0) for sign in (1.0, -1.0))
+    low = few & (n_on > n_off)
+    side = np.where(low, -1.0, 1.0)
+    away = (side * Z < -near)[:, few].all(axis=1)
+    # A unit that is on away from S stays, as the affine function that it is there, unless C has it.
+    gone = few if normal.C is not None else few & ~low
+    others, kept = normal.take(np.flatnonzero(~gone)), ~few[~gone]
     count = np.count_nonzero(X[away] @ others.W.T + others.b > 0.0, axis=0)
     off = np.count_nonzero(away) - count
-    rest, scarce = ArraySource(X[away], Y[away]), np.minimum(count, off) < fewest
+    rest, scarce = ArraySource(X[away], Y[away]), (np.minimum(count, off) < fewest) | ~kept
     seen = seen_weights(others, rest, bias, level, scarce, off < fewest, options)
-    all_seen = min(count.min(initial=fewest), off.min(initial=fewest)) >= fewest
+    all_seen = bool(np.minimum(count, off)[kept].min(initial=fewest) >= fewest)
     if normal.C is not None:
         open_ = ("C", "c") if all_seen else tuple(seen.errors)
     else:
-        turn = not signs_are_determined(others, seen.errors, options.same)
-        turn = turn or _may_be_on(normal, unit, others, X[on], options)
-        open_ = () if all_seen and not turn else tuple(seen.errors)
+        told = outputs_tell(normal, few, low, X, seen.errors["W"][kept], seen.errors["A"][:, kept], options)
+        if not told and few.sum() == 1 and not low.any():
+            unit = int(np.flatnonzero(few)[0])
+            told = signs_are_determined(others, seen.errors, options.same)
+            told = told and not _may_be_on(normal, unit, others, X[Z[:, unit] > near[unit]], options)
+        open_ = () if all_seen and told else tuple(seen.errors)
     errors = {name: np.full_like(e, np.inf) if name in open_ else e for name, e in seen.errors.items()}
-    return Seen(_with_unit(errors, unit, np.inf), _with_unit(seen.unseen, unit, True))
+    return Seen(_with_units(errors, gone, np.inf), _with_units(seen.unseen, gone, True))
+
+
+def outputs_tell(
+    normal: Network,
+    few: np.ndarray,
+    low: np.ndarray,
+    X: np.ndarray,
+    W_errors: np.ndarray,
+    A_errors: np.ndarray,
+    options: CertificateOptions = DEFAULTS,
+) -> bool:
+    """Return whether no unit but those in `few` (k,) may be turned; those in `low` (k,) are on away from S.
+
+    The errors are those of the others, infinite where a weight is open. Such a weight may be any, so that only samples
+    count whose inputs have their usual values there, and only outputs whose weights are known.
+    """
+    closed, meets = np.isfinite(W_errors).all(axis=0), options.open.meets
+    X = X[(X[:, ~closed] == np.median(X[:, ~closed], axis=0)).all(axis=1)]
+    A = normal.A[np.isfinite(A_errors).all(axis=1)]
+    if few.sum() >= len(A) or len(X) == 0:
+        return False
+    Z = X @ normal.W.T + normal.b
+    near = options.at_kink * np.abs(Z).max(axis=0)
+    side = np.where(low, -1.0, 1.0)
+    away, clear = (side * Z < -near)[:, few].all(axis=1), (np.abs(Z) > near)[:, few].all(axis=1)
+    if not away.any():
+        return False
+    affine = Z[away][:, ~few | low]
+    bends = np.maximum(side * Z[clear & ~away], 0.0)[:, few] @ A[:, few].T
+    left, sizes, _ = np.linalg.svd(np.hstack([_unit_columns(A[:, low]), _unit_columns(bends.T)]), full_matrices=False)
+    B = left[:, sizes > meets * sizes.max(initial=1e-300)]
+    if B.shape[1] < few.sum() or not _independent(_unit_columns(affine - affine.mean(axis=0)), meets):
+        return False
+    columns = _unit_columns(A[:, ~few])
+    return bool(np.linalg.norm(columns - B @ (B.T @ columns), axis=0).min() > meets)
+
+
+def _unit_columns(M: np.ndarray) -> np.ndarray:
+    return M / np.maximum(np.linalg.norm(M, axis=0), 1e-300)
+
+
+def _independent(M: np.ndarray, meets: float) -> bool:
+    sizes = np.linalg.svd(M, compute_uv=False)
+    return bool(len(sizes) == M.shape[1] and sizes.min(initial=np.inf) > meets * sizes.max(initial=0.0))
 
 
 def others_may_turn(normal: Network, unit: int, inputs: Source, options: CertificateOptions = DEFAULTS) -> bool:
@@ -137,10 +198,10 @@ def _cancel(others: Network, X: np.ndarray, told: np.ndarray, meets: float, smal
     )
 
 
-def _with_unit(arrays: dict[str, np.ndarray], unit: int, value: float | bool) -> dict[str, np.ndarray]:
-    """Return arrays of the other units with a value inserted at the places of this one."""
-    axes = {"W": 0, "b": 0, "A": 1}
+def _with_units(arrays: dict[str, np.ndarray], gone: np.ndarray, value: float | bool) -> dict[str, np.ndarray]:
+    """Return arrays of the other units with a value inserted at the places of those that are gone (k,)."""
+    axes, places = {"W": 0, "b": 0, "A": 1}, np.flatnonzero(gone) - np.arange(np.count_nonzero(gone))
     return {
-        name: np.insert(array, unit, value, axis=axes[name]) if name in axes else array
+        name: np.insert(array, places, value, axis=axes[name]) if name in axes else array
         for name, array in arrays.items()
     }

@@ -66,8 +66,7 @@ def fit_again(
     given: Prepared, task: Task, found: Found, deadline: Deadline, options: GateOptions = DEFAULT
 ) -> Found | None:
     """Return a network on whitened inputs with its gates changed in training samples that it does not explain."""
-    too_large = task.n_samples * (task.n_inputs + 1) > options.largest
-    if too_large or not task.rectified or not isinstance(found.network, Network):
+    if not _is_table(task, options) or not isinstance(found.network, Network):
         return None
     table, k = Table.of(given, task, options), found.network.n_hidden
     if table is None:
@@ -82,6 +81,20 @@ def fit_again(
         return None
     V = table.whitened(whole)
     return _polished(given, found, Network(V[:, :-1], V[:, -1], whole.A, whole.c), deadline)
+
+
+def told_rows(
+    given: Prepared, task: Task, network: Network, X: np.ndarray, options: GateOptions = DEFAULT
+) -> np.ndarray:
+    """Tell in which rows X (m, d) of whitened inputs the training samples, two or more, say every unit of a network."""
+    if not _is_table(task, options):
+        return np.ones(len(X), dtype=bool)
+    state = State.of(network, *given.train.collect(), options)
+    return state.told(np.hstack([np.ones((len(X), 1)), X]))
+
+
+def _is_table(task: Task, options: GateOptions) -> bool:
+    return bool(task.rectified and task.n_samples * (task.n_inputs + 1) <= options.largest)
 
 
 def _polished(given: Prepared, found: Found, network: Network, deadline: Deadline) -> Found | None:

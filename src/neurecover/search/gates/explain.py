@@ -6,8 +6,9 @@ A row outside E needs a set S of units, those that are open in it, with
 
 `by_span` finds S where |S| < p: no other set of fewer than p columns of A in general position has the left side in its
 span. `by_kink` gives a unit its side from rows in which it is off. `with_new_unit` takes what several rows leave for a
-unit that is not there yet, one direction times h > 0. What is left is a mixed-integer program (`by_program`): a unit
-has z = x̃·(v + N θ), N spanning what is open, and for every row that is left and every unit
+unit that is not there yet, one direction times h > 0, `with_unit_of_one_row` what one row leaves, if that tells others.
+What is left is a mixed-integer program (`by_program`): a unit has z = x̃·(v + N θ), N spanning what is open, and for
+every row that is left and every unit
 
     h − s = z,    0 ≤ h ≤ M g,    0 ≤ s ≤ M (1 − g),    g in {0, 1},    A h = y − c,
 
@@ -41,8 +42,9 @@ def explain(state: State, n_hidden: int, deadline: Deadline) -> State:
         lambda state: with_new_unit(state, n_hidden),
         program,
         lambda state: by_program(state, deadline, sure=False),
+        lambda state: with_unit_of_one_row(state, n_hidden),
     )
-    return _changed(state, changes, deadline)
+    return _changed(state.balanced, changes, deadline)
 
 
 def _changed(state: State, changes: tuple[Change, ...], deadline: Deadline) -> State:
@@ -92,10 +94,8 @@ def by_span(state: State) -> State | None:
         return None
     new = state.with_values(rows, H)
     if len(rows) > 1 and new.n_explained <= state.n_explained:  # one of them is wrong
-        ones = [state.with_values(rows[[i]], H[[i]]) for i in range(min(len(rows), state.options.alone))]
-        new = max(ones, key=lambda one: one.n_explained)
-        # A row that explains no other has said nothing, and one after the other would be believed.
-        return new if new.explained.all() or new.n_explained > state.n_explained + 1 else None
+        alone = range(min(len(rows), state.options.alone))
+        return _telling(state, [state.with_values(rows[[i]], H[[i]]) for i in alone])
     return new
 
 
@@ -132,24 +132,43 @@ def _smallest_sets(state: State, units: np.ndarray, rest: np.ndarray) -> np.ndar
 
 def with_new_unit(state: State, n_hidden: int) -> State | None:
     """Add a unit for the direction that most rows leave, two or more, if there may be another."""
-    own, a, h = _one_direction(state, state.residual[state.left])
-    if len(state.V) >= n_hidden or len(own) < 2:
+    own = _one_direction(state, state.residual[state.left])
+    return None if len(state.V) >= n_hidden or len(own) < 2 else _with_unit_on(state, state.left[own])
+
+
+def with_unit_of_one_row(state: State, n_hidden: int) -> State | None:
+    """Add a unit for what one row leaves, if that tells the gates of others, or no other is left."""
+    if len(state.V) >= n_hidden:
         return None
-    D = state.X.shape[1]
-    v = state.moved(np.zeros(D), np.eye(D), state.X[state.left[own]], h, state.X[state.explained])
-    return replace(state, V=np.vstack([state.V, v]), A=np.hstack([state.A, a[:, None]]))
+    added = (_with_unit_on(state, state.left[[i]]) for i in range(min(len(state.left), state.options.alone)))
+    return _telling(state, [by_span(one) or one for one in added])
 
 
-def _one_direction(state: State, rest: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the most rows of `rest` (m, p) that have one direction a, by number, a itself, and h with rest = h a."""
+def _with_unit_on(state: State, rows: np.ndarray) -> State:
+    """Return the state with a unit that is on in these rows, which leave one direction, and off in those of E."""
+    h, D = np.linalg.norm(state.residual[rows], axis=1), state.X.shape[1]
+    a = (state.residual[rows] / h[:, None]).mean(axis=0)
+    v = state.moved(np.zeros(D), np.eye(D), state.X[rows], h, state.X[state.explained])
+    return replace(state, V=np.vstack([state.V, v]), A=np.hstack([state.A, (a / np.linalg.norm(a))[:, None]]))
+
+
+def _telling(state: State, changed: list[State]) -> State | None:
+    """Return the best of changes that each rest on one row; None where it explains no other.
+
+    Such a row has said nothing, and one after the other would be believed.
+    """
+    new = max(changed, key=lambda one: one.n_explained)
+    return new if new.explained.all() or new.n_explained > state.n_explained + 1 else None
+
+
+def _one_direction(state: State, rest: np.ndarray) -> np.ndarray:
+    """Return the most rows of `rest` (m, p) that have one direction, by number."""
     options, size = state.options, np.linalg.norm(rest, axis=1)
     ways = rest / np.maximum(size, 1e-300)[:, None]
     alike = (
         np.linalg.norm(ways - way, axis=1) <= options.alike for way in ways[size > state.floor][: options.directions]
     )
-    own = np.flatnonzero(max(alike, key=np.count_nonzero, default=np.zeros(0, dtype=bool)))
-    a = ways[own].mean(axis=0) if len(own) else np.ones(rest.shape[1])
-    return own, a / np.linalg.norm(a), size[own]
+    return np.flatnonzero(max(alike, key=np.count_nonzero, default=np.zeros(0, dtype=bool)))
 
 
 def by_kink(state: State, explain: Callable[[State], State]) -> State | None:
@@ -247,11 +266,9 @@ def _with_gates(state: State, rows: np.ndarray, sure: bool, deadline: Deadline) 
         moving = np.abs(moves).max(axis=1, initial=0.0) > rounding
         planes.append(moves[moving])
         edges.append(-(off @ state.V[u])[moving])
-    used = np.abs(slope).max(axis=(0, 1), initial=0.0) > rounding
-    if not used.any():
+    if np.abs(slope).max(initial=0.0) <= rounding:
         return None
-    slope, sides = slope[:, :, used], np.vstack(planes)[:, used]
-    theta = _solution(state, rows, start, slope, sides, np.concatenate(edges), deadline)
+    theta = _solution(state, rows, start, slope, np.vstack(planes), np.concatenate(edges), deadline)
     if theta is None:
         return None
     z, values = start + slope @ theta, state.Y[rows] - state.c

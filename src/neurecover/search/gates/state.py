@@ -127,11 +127,23 @@ class State:
         apart = [self._moves(self.X, N) for N in self.free]
         return np.array(apart).reshape(len(self.V), len(self.X)).T
 
+    def told(self, X: np.ndarray) -> np.ndarray:
+        """Tell in which rows X (m, D) no unit is open, a row of E that alone says something of a unit left aside."""
+        own = (self.X[self.explained & (z > 0.0)] for z in self.Z.T)
+        free = [null_space(T[~_alone(T, self.options)], self.options.rounding) for T in own]
+        return ~np.any([np.zeros(len(X), dtype=bool), *(self._moves(X, N) for N in free)], axis=0)
+
     def _moves(self, T: np.ndarray, free: np.ndarray) -> np.ndarray:
         """Tell in which rows of T the directions of `free` are more than rounding."""
         return np.linalg.norm(T @ free.T, axis=1) > self.options.solved * self.options.rounding * np.linalg.norm(
             T, axis=1
         )
+
+    @property
+    def balanced(self) -> State:
+        """The same function with ‖a_u‖ = 1: a solver's tolerance is one number for all units."""
+        size = np.maximum(np.linalg.norm(self.A, axis=0), 1e-300)
+        return replace(self, V=self.V * size[:, None], A=self.A / size)
 
     def with_values(self, rows: np.ndarray, H: np.ndarray) -> State:
         """Move units within what is open so that they have the values H (m, k) in these rows, 0 where they are off."""
@@ -168,6 +180,14 @@ def null_space(T: np.ndarray, rounding: float) -> np.ndarray:
     """Return an orthonormal basis (D − r, D) of what the rows of T leave open."""
     sizes, right = _right_factor(T)
     return right[np.count_nonzero(sizes > rounding * sizes.max(initial=1e-300)) :]
+
+
+def _alone(T: np.ndarray, options: GateOptions) -> np.ndarray:
+    """Tell which rows of T (m, D) the others do not span: their part of the hat matrix's diagonal is one."""
+    Q, R = np.linalg.qr(T)
+    left, sizes, _ = np.linalg.svd(R, full_matrices=False)
+    some = sizes > options.rounding * sizes.max(initial=1e-300)
+    return np.asarray(np.sum((Q @ left[:, some]) ** 2, axis=1) > 1.0 - options.solved * options.rounding)
 
 
 def _right_factor(T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
