@@ -28,11 +28,13 @@ _WORDS = (
     (r"Give n_inputs\b", "Give --inputs"),
     (r"\bdepth=(\d+)", r"--depth \1"),
     (r"\baffine=True", "--affine"),
+    (r"\bloss='(\w+)'", r"--loss \1"),
+    (r"\bn_hidden\b", "--hidden"),
     (r"\bactivation='([^']+)'", r"--activation \1"),
     (r"\btime_budget\b", "--time-budget"),
     (r"\bquery_budget\b", "--budget"),
     (r"\brandom_state\b", "--seed"),
-    (r"neurecover\.HalfspaceUnion", "neurecover.HalfspaceUnion in Python"),
+    (r"neurecover\.HalfspaceUnion", "`neurecover halfspaces`"),
 )
 
 

@@ -206,7 +206,7 @@ def _floating(block: np.ndarray) -> np.ndarray:
     return block.astype(kind, copy=False)
 
 
-LABELS_SHOW = "labels show no weights but those of halfspaces: see neurecover.HalfspaceUnion"
+LABELS_SHOW = "class labels show no weights but those of halfspaces; try neurecover.HalfspaceUnion"
 
 
 def check_real(dtype: np.dtype, what: str, labels: bool = False) -> None:

@@ -56,13 +56,16 @@ def race_activations(
     rng: np.random.Generator,
     deadline: Deadline,
     *,
-    without: Iterable[Activation] = (),
+    also: Iterable[Activation] = (),
     options: RaceOptions | None = None,
     progress: Callable[[str, float], object] = lambda stage, relative_rss: None,
 ) -> list[Contestant]:
-    """Return those that came to a fit in time, the best first; the race ends with the first that solves it."""
+    """Return those that came to a fit in time, the best first; the race ends with the first that solves it.
+
+    `also` are activations besides the candidates.
+    """
     options, samples, unseen = options or RaceOptions(), Samples.of(fit, task.bias), Samples.of(other, task.bias)
-    acts = [act for act in map(get, CANDIDATES) if act not in tuple(without)]
+    acts = list(dict.fromkeys((*map(get, CANDIDATES), *also)))
     settings = {act: Setting.plain(replace(task, activation=act), rng, deadline) for act in acts}
     runs: dict[tuple[Activation, tuple[int, ...]], Iterator[tuple[int, Fit]]] = {}
     best: dict[Activation, Contestant] = {}

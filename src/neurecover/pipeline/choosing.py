@@ -35,9 +35,10 @@ def choose_activation(sample: Source, task: Task, run: Run) -> tuple[Task, list[
 def add_hint(
     certificate: Certificate, draw: Callable[[], Source], prepared: Prepared, task: Task, run: Run
 ) -> Certificate:
-    """Add a check that names a better activation, if the fit is poor and there is one.
+    """Add a check that names a better activation, or asks for more units, if the fit is poor and one of them helps.
 
-    `draw` returns the samples to search on.
+    Students of the race are wider than what was sought, so another activation is held against a student of the given
+    one that is as wide. `draw` returns the samples to search on.
     """
     options = run.options.activation
     enough = [("rounding",), ("structure", "generalisation")]  # nothing is left, or nothing but noise
@@ -54,19 +55,29 @@ def add_hint(
         task_of_sample,
         run.rng,
         deadline.within_steps(min(_steps(task_of_sample, options.hint_work), most)),
-        without=(task.activation,),
+        also=(task.activation,),
         options=RaceOptions(rounds=options.hint_rounds),
         progress=_report(run),
     )
     run.clock.stage("other activations", ", ".join(f"{one.activation} {np.sqrt(one.mse):.2g}" for one in order[:3]))
-    ratio_worth = options.better if order and order[0].solved else options.clearly
-    if not order or order[0].mse * ratio_worth > certificate.holdout_mse:
+    mses = {one.activation: one.mse for one in order}
+    wider = mses.get(task.activation, np.inf)
+    others = [one for one in order if one.activation != task.activation]
+    ours = min(certificate.holdout_mse, wider)
+    if others and others[0].mse * (options.better if others[0].solved else options.clearly) <= ours:
+        best = others[0].activation
+        ratio = np.sqrt(ours / max(others[0].mse, 1e-300))
+        which = f"activation='{best}'" if others[0].solved else f"activation='{best}', or 'auto'"
+        how = "to rounding, unlike" if others[0].solved else f"{float(f'{ratio:.1g}'):,g} times better than"
+        sentence = f"{best} fits these samples {how} {task.activation}: try {which}."
+    elif task.widths is not None and wider * options.clearly <= certificate.holdout_mse:
+        ratio = np.sqrt(certificate.holdout_mse / max(wider, 1e-300))
+        sentence = (
+            f"More units fit these samples {float(f'{ratio:.1g}'):,g} times better: give a larger n_hidden, or try "
+            "n_hidden=None."
+        )
+    else:
         return certificate
-    best = order[0].activation
-    ratio = np.sqrt(certificate.holdout_mse / max(order[0].mse, 1e-300))
-    which = f"activation='{best}'" if order[0].solved else f"activation='{best}', or 'auto'"
-    how = "to rounding, unlike" if order[0].solved else f"{float(f'{ratio:.1g}'):,g} times better than"
-    sentence = f"{best} fits these samples {how} {task.activation}: try {which}."
     return replace(certificate, checks=(*certificate.checks, Check("activation", True, float(ratio), None, sentence)))
 
 

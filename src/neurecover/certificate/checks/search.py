@@ -7,9 +7,9 @@ import numpy as np
 from neurecover.certificate.checks.facts import Facts
 from neurecover.certificate.verdict import Check
 
-MORE_TIME = "Give it more time: a larger time_budget, or none."
+MORE_TIME = "Give a larger time_budget if you gave one; else try another random_state."
 SAY_WIDTH = "Say how many units there are, if you know it: n_hidden."
-OTHER_OPTIMA = "Give more samples, or more time to compare the fits that these do not tell apart."
+OTHER_OPTIMA = "Use more samples, or a larger time_budget if you gave one."
 
 
 def spare_unit(case: Facts) -> Check:
@@ -57,8 +57,8 @@ def rivals(case: Facts) -> Check:
     sentence = "Fits that begin a few standard errors away end at this optimum, or the errors are too small to ask."
     if not alone:
         sentence = (
-            "Fits that begin a few standard errors away, or with another faint unit, end at other optima, which these "
-            "samples do not tell from this one: it takes more of them, or more time to compare."
+            "Fits that begin nearby, or with another faint unit, end at different optima that these samples cannot tell "
+            "apart."
         )
     return Check("agreement", alone, None, None, sentence, OTHER_OPTIMA)
 
