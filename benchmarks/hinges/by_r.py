@@ -21,7 +21,7 @@ for (s in unique(d$set)) { e <- d[d$set == s, ]; began <- cpu(); took <- NA
     try(confint(f, method = "score"), silent = TRUE); took <- cpu() - began
     g <- confint(f, method = "gradient"); w <- slope(f)$x
     c(f$psi[, "Est."], g[, 2], g[, 3], w[, 4], w[, 5]) }, error = function(x) rep(NA, 5 * K + 2))
-  cat(s, r, took, "\\n") }
+  cat("set", s, r, took, "\\n") }
 """
 COUNT = """
 suppressMessages(library(segmented)); a <- commandArgs(TRUE); d <- read.csv(a[1])
@@ -29,7 +29,7 @@ for (s in unique(d$set)) { e <- d[d$set == s, ]
   k <- tryCatch({ o <- lm(y ~ x, data = e)
     f <- suppressWarnings(selgmented(o, seg.Z = ~x, Kmax = 5, type = "bic", msg = FALSE))
     if (is.null(f$psi)) 0 else nrow(f$psi) }, error = function(x) NA)
-  cat(s, k, "\\n") }
+  cat("set", s, k, "\\n") }
 """
 TABLES = """
 suppressMessages(library(segmented)); data(stagnant); data(plant)
@@ -52,7 +52,8 @@ def ask_r(script: str, sets: list[Samples], *arguments: object) -> dict[int, np.
         text = run_r(script, data, *arguments)
     if text is None:
         return None
-    lines = (line.split() for line in text.splitlines() if line.strip())
+    # selgmented says things of its own.
+    lines = (line.split()[1:] for line in text.splitlines() if line.startswith("set "))
     return {int(first): np.array([float(word.replace("NA", "nan")) for word in words]) for first, *words in lines}
 
 

@@ -55,8 +55,8 @@ def measure(sets: list[Samples], K: int, noise: float, track: Track, label: str)
         covered.append([line.low <= place <= line.high for line, place in zip(own, truth)])
         widths.append([(line.high - line.low) / 3.92 / c for line, c in zip(own, cr)])
         of_slopes.append([line.low <= value <= line.high for line, value in zip(told, slopes)])
-    made = [np.array(values) for values in (off, squares, covered, of_slopes, widths)]
-    return Measured(*made, seconds=seconds / len(sets))
+    a, b, c, d, e = (np.array(values) for values in (off, squares, covered, of_slopes, widths))
+    return Measured(a, b, c, d, e, seconds / len(sets))
 
 
 def _breaks(track: Track) -> Iterator[Row]:

@@ -387,7 +387,7 @@ def test_affine_seeks_a_linear_term(run: Run) -> None:
     plain = run("recover", "samples.npz", "--hidden", "2", "--time-budget", "5")
     assert plain.status == 3
     assert "--affine" in plain.out
-    outcome = run("recover", "samples.npz", "--hidden", "2", "--affine", "--out", "net.npz", "--json")
+    outcome = run("recover", "samples.npz", "--hidden", "2", "--affine", "yes", "--out", "net.npz", "--json")
     assert outcome.status == 0
     assert np.shape(json.loads(outcome.out)["network"]["C"]) == (1, 3)
     assert nr.compare(nr.load("net.npz"), truth).affine_error < 1e-10

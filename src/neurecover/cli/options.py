@@ -19,6 +19,8 @@ def among(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
     return lambda incomplete: [word for word in known() if word.startswith(incomplete)]
 
 
+AFFINE: dict[str, bool | str] = {"yes": True, "no": False, "auto": "auto"}
+LOSSES = ("squared", "huber", "tukey")
 Samples = Annotated[
     list[Path],
     typer.Argument(help="An .npz, .npy, .csv, .tsv, .parquet or .zarr file, a folder of Parquet, or X.npy Y.npy."),
@@ -55,19 +57,46 @@ ActivationOrAuto = Annotated[
 ]
 TimeBudget = Annotated[float | None, typer.Option(help="Seconds after which no new work is started.")]
 NoBias = Annotated[bool, typer.Option("--no-bias", help="Fix all biases and the offset at zero.")]
-Affine = Annotated[bool, typer.Option("--affine", help="Seek a linear term C x beside the hidden units.")]
+Affine = Annotated[
+    str,
+    typer.Option(
+        help="yes, no, or auto: a linear term C x beside the hidden units, where the samples call for one.",
+        autocompletion=among(lambda: AFFINE),
+    ),
+]
+Loss = Annotated[
+    str,
+    typer.Option(help="squared, or huber or tukey, which bound outliers.", autocompletion=among(lambda: LOSSES)),
+]
+Missing = Annotated[
+    str,
+    typer.Option(help="Rows that lack a value: refuse or drop.", autocompletion=among(lambda: ("refuse", "drop"))),
+]
 Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON object on standard output.")]
 
 
+def parse_affine(text: str) -> bool | str:
+    """Return whether there is a linear term, or "auto"."""
+    if text not in AFFINE:
+        raise ValueError(f"--affine needs to be yes, no or auto. Got {text!r} instead.")
+    return AFFINE[text]
+
+
 def open_samples(
-    samples: list[Path], inputs: str | None = None, outputs: str | None = None, weight: str | None = None
+    samples: list[Path],
+    inputs: str | None = None,
+    outputs: str | None = None,
+    weight: str | None = None,
+    missing: str = "refuse",
 ) -> Source:
     """Open the samples of a file or of a pair of files."""
     for path in samples if len(samples) <= 2 else ():
         check_exists(path)
     where = samples[0] if len(samples) == 1 else tuple(samples)
     try:
-        return nr.open(where, inputs=_columns(inputs), outputs=_columns(outputs), weight=_column(weight))
+        return nr.open(
+            where, inputs=_columns(inputs), outputs=_columns(outputs), weight=_column(weight), missing=missing
+        )
     except ValueError as error:
         if re.search(r"expected members X and Y\. Got .*\bactivation\b", str(error)):
             raise ValueError(

@@ -16,7 +16,9 @@ from neurecover.cli.options import (
     Affine,
     Inputs,
     Json,
+    Loss,
     Method,
+    Missing,
     NoBias,
     Outputs,
     OwnMethod,
@@ -29,6 +31,7 @@ from neurecover.cli.options import (
     check_target,
     load_network,
     open_samples,
+    parse_affine,
     parse_widths,
 )
 from neurecover.cli.wording import as_options
@@ -77,7 +80,9 @@ def recover(
     method: Method = "auto",
     activation: ActivationOrAuto = "relu",
     no_bias: NoBias = False,
-    affine: Affine = False,
+    affine: Affine = "no",
+    loss: Loss = "squared",
+    missing: Missing = "refuse",
     seed: Seed = 0,
     time_budget: TimeBudget = None,
     checkpoint: Annotated[
@@ -96,19 +101,21 @@ def recover(
       neurecover recover table.csv --outputs y --hidden 4
       neurecover recover counted.csv --outputs y --weight w --hidden 4
       neurecover recover samples.npz --hidden 4 --time-budget 60 --json
-      neurecover recover samples.npz --hidden 4 --affine
+      neurecover recover samples.npz --hidden 4 --affine auto
+      neurecover recover table.csv --outputs y --loss tukey --missing drop
       neurecover recover samples.npz --hidden 4 --checkpoint records
     """
     if out is not None:
         check_target(out, others=samples)
     with machine.libraries_to_stderr():
         recovery = nr.recover(
-            open_samples(samples, inputs, outputs, weight),
+            open_samples(samples, inputs, outputs, weight, missing),
             n_hidden=parse_widths(hidden),
             method=method,
             activation=activation,
             bias=not no_bias,
-            affine=affine,
+            affine=parse_affine(affine),
+            loss=loss,
             depth=depth,
             random_state=seed,
             time_budget=time_budget,

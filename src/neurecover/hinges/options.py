@@ -28,6 +28,7 @@ class HingeOptions:
     serial: float = 0.01  # p-value below which neighbours are said to go together
     ahead: float = 10.0  # in BIC, by which another shape is named as a rival: odds of 150 to 1, as the best of a dozen
     rounded: float = 4.5  # likelihood ratio at which corners are said to be rounded: chance reaches it in 3 %
+    fewer: float = 2.0  # in BIC, by which one hinge fewer with rounded corners is named: it has one number less
     outlier: float = 0.01  # chance of naming any row as an outlier where there is none
 
 

@@ -16,7 +16,7 @@ from scipy.special import gammaincinv
 from neurecover.hinges.options import DEFAULTS, HingeOptions
 from neurecover.hinges.points import Points
 from neurecover.hinges.projection import Projection, hinge_columns
-from neurecover.hinges.search import BrokenLine
+from neurecover.hinges.search import BrokenLine, best_breaks
 
 _DEGREES, _KNOTS = range(2, 6), range(3, 7)
 _WIDTHS = np.array([0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5])  # half-widths of a rounded corner, of half the range
@@ -55,6 +55,11 @@ def best_rival(fit: BrokenLine, floor: float, options: HingeOptions = DEFAULTS) 
         ahead = n * float(np.log(max(fit.rss, floor) / max(_rounded(fit), floor)))
         if ahead > options.rounded:
             rivals.append(Rival("hinges with rounded corners", ahead, options.rounded, "n·log Σr²"))
+    if len(fit.breaks) > 1:  # two breaks side by side follow one corner that is rounded
+        fewer = best_breaks(points, len(fit.breaks) - 1, options)
+        left = n * float(np.log(max(_rounded(fewer), floor) / n)) + float(np.log(n)) * (fewer.n_parameters + 1)
+        if own - left > options.fewer:
+            rivals.append(Rival("one hinge fewer with rounded corners", own - left, options.fewer))
     return max(rivals, key=lambda rival: rival.ahead - rival.limit, default=None)
 
 
