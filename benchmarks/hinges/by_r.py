@@ -28,7 +28,7 @@ suppressMessages(library(segmented)); a <- commandArgs(TRUE); d <- read.csv(a[1]
 for (s in unique(d$set)) { e <- d[d$set == s, ]
   k <- tryCatch({ o <- lm(y ~ x, data = e)
     f <- suppressWarnings(selgmented(o, seg.Z = ~x, Kmax = 5, type = "bic", msg = FALSE))
-    if (is.null(f$psi)) 0 else nrow(f$psi) }, error = function(x) NA)
+    if (inherits(f, "segmented")) nrow(f$psi) else 0 }, error = function(x) NA)
   cat("set", s, k, "\\n") }
 """
 TABLES = """
