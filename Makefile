@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
 
-.PHONY: demo test test-rounding test-oldest coverage lint format bench docs clean
+.PHONY: demo test test-rounding test-oldest coverage lint format bench r-segmented docs clean
 
 demo: $(VENV)/.core
 	$(BIN)/neurecover demo
@@ -37,8 +37,17 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix src tests benchmarks docs stubs .ci
 	$(BIN)/ruff format src tests benchmarks docs stubs .ci
 
-bench: $(VENV)/.peers
+bench: $(VENV)/.peers r-segmented
 	$(BIN)/neurecover bench all --out results
+
+# R with its package segmented, a peer of `bench hinges`: installed where that can be done, else left out.
+r-segmented:
+	@if Rscript -e 'library(segmented)' >/dev/null 2>&1; then :; \
+	elif [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+	  apt-get update -qq && apt-get install -y -qq --no-install-recommends r-base-core r-cran-segmented; \
+	else \
+	  echo "R's package segmented is not installed, which takes root and apt-get: bench hinges runs without it."; \
+	fi
 
 # Figures from the saved tables, pictures from the gallery's own examples, the site from the pages and the docstrings.
 docs: $(VENV)/.dev

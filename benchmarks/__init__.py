@@ -1,7 +1,7 @@
 """Everything that measures the library and is not a paper's own figure: what `neurecover bench` runs in a checkout.
 
-Accuracy stands here side by side; `hostile/` has the problems of `torture`, `peers/` other tools on the same data,
-`resources/` time and memory, `papers/` the published methods beyond what their papers state. `against.py` is a program
+Accuracy stands here side by side; `hinges/` has segmented regression, `hostile/` the problems of `torture`, `peers/`
+other tools on the same data, `resources/` time and memory, `papers/` the published methods beyond what their papers state. `against.py` is a program
 of its own: an older checkout against this one.
 """
 
@@ -11,7 +11,10 @@ MODULES = (
     "finisher",
     "choices",
     "coverage",
-    "hinges",
+    "hinges.lines",
+    "hinges.choices",
+    "hinges.planes",
+    "hinges.samples",
     "activations",
     "large",
     "layers",

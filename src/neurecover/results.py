@@ -166,6 +166,7 @@ class Recovery(Generic[M_co]):
         """
         certificate = self.certificate
         rows = [
+            *(("columns", stage.detail) for stage in self.stages if stage.name == "columns"),
             ("verdict", certificate.verdict),
             ("network", describe(self.network)),
             ("method", f"{self.method}, {self.seconds:.2f} s"),

@@ -9,7 +9,7 @@ from neurecover.certificate import Evidence, advice
 from neurecover.certificate.certifying import CHECKS
 from neurecover.certificate.checks import alternatives, determined, errors, held_out, network, residual, search, signs
 from neurecover.certificate.evidence import LeftOut
-from neurecover.certificate.residuals.alternatives import Nested
+from neurecover.certificate.residuals.nested import Nested
 from neurecover.certificate.sides import Sides
 from neurecover.certificate.signs.rivals import SignChoices
 from neurecover.certificate.signs.twins import Twins

@@ -394,7 +394,7 @@ def test_affine_seeks_a_linear_term(run: Run) -> None:
     plain = run("recover", "samples.npz", "--hidden", "2", "--time-budget", "5")
     assert plain.status == 3
     assert "--affine" in plain.out
-    outcome = run("recover", "samples.npz", "--hidden", "2", "--affine", "--out", "net.npz", "--json")
+    outcome = run("recover", "samples.npz", "--hidden", "2", "--affine", "yes", "--out", "net.npz", "--json")
     assert outcome.status == 0
     assert np.shape(json.loads(outcome.out)["network"]["C"]) == (1, 3)
     assert nr.compare(nr.load("net.npz"), truth).affine_error < 1e-10
@@ -578,8 +578,7 @@ def test_a_table_from_standard_input_without_some_columns_and_rows(run: Run, mon
     ("arguments", "words"),
     [
         (("recover", "table.csv", "--drop", "ie"), "--drop needs columns of the table: id, y. Got ie"),
-        (("recover", "table.csv", "--dropna"), "--dropna leaves no row"),
-        (("recover", "samples.npz", "--dropna"), "change tables: .csv, .tsv or .parquet"),
+        (("recover", "samples.npz", "--one-hot"), "change tables: .csv, .tsv or .parquet"),
     ],
 )
 def test_what_a_table_cannot_be_changed_into(run: Run, arguments: tuple[str, ...], words: str) -> None:
@@ -589,6 +588,16 @@ def test_what_a_table_cannot_be_changed_into(run: Run, arguments: tuple[str, ...
     assert (outcome.status, outcome.out) == (2, "")
     assert words in outcome.err
     assert len(outcome.err.splitlines()) == 1
+
+
+def test_a_table_without_a_header_is_the_same_from_standard_input(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    X, Y = save_samples("samples.npz")
+    np.savetxt("table.csv", np.column_stack([X, Y]), delimiter=",", fmt="%.17g")
+    monkeypatch.setattr(sys, "stdin", io.StringIO(Path("table.csv").read_text()))
+    file, standard = (json.loads(run("recover", where, "--hidden", "2", "--json").out) for where in ("table.csv", "-"))
+    assert standard["n_samples"] == len(X)
+    for same in ("network", "n_samples", "n_holdout", "holdout_mse"):
+        assert file[same] == standard[same]
 
 
 def test_verbose_shows_every_stage(run: Run) -> None:

@@ -52,3 +52,40 @@ def test_bad_columns_and_methods_are_said(table: Path, capsys: pytest.CaptureFix
     assert status("segmented", table, "--x", "dose", "--y", "response", "--intervals", "guess") == 2
     assert "posterior, profile, wald" in capsys.readouterr().err
     assert status("segmented", table, "--x", "nothing", "--y", "response") == 2
+
+
+def test_what_nobody_said_stands_in_the_first_line(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last column is the output where none is named or called y, and a row without a value is left out if asked."""
+    text = table.read_text().splitlines()
+    table.write_text("\n".join([*text[:5], "1.0,,2.0", *text[5:]]))
+    assert status("segmented", table, "--x", "response") == 2
+    assert "line 6, column 'response'" in capsys.readouterr().err
+    status("segmented", table, "--x", "response", "--dropna")
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first.startswith("The last column, 'dose', was taken as the output. 1 of 201 rows lack")
+    assert status("segmented", table, "--x", "dose", "--y", "response", "--dropna", "--json") == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["assumed"] == "1 of 201 rows lack a value and were left out."
+
+
+def test_the_table_fits_a_terminal(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert status("segmented", table, "--x", "dose", "--y", "response") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("break1") and line.count(".") == 4 for line in lines)
+
+
+def test_recover_takes_auto_and_robust_losses(table: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line beside the kink is found, and twelve gross outliers are named under tukey."""
+    data = np.loadtxt(table, delimiter=",", skiprows=1)
+    data[::17, 1] += 60.0
+    np.savetxt(table, data[:, [2, 1]], delimiter=",", header="dose,response", comments="")
+    status("recover", table, "--hidden", "1", "--affine", "auto", "--loss", "tukey", "--json")
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["network"]["C"] is not None
+    assert abs(-answer["network"]["b"][0] * answer["network"]["W"][0][0] - 4.0) < 0.6
+    (said,) = (check["sentence"] for check in answer["checks"] if check["name"] == "outliers")
+    assert "12 rows" in said
+    assert {stage["name"]: stage["detail"] for stage in answer["stages"]}["columns"].startswith("The last column")
+    for option, words in (("--affine", "yes, no or auto"), ("--loss", "squared, huber, tukey")):
+        assert status("recover", table, option, "maybe") == 2
+        assert words in capsys.readouterr().err

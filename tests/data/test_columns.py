@@ -83,3 +83,30 @@ def test_the_last_column_is_the_output_where_no_name_tells(tmp_path: Path) -> No
     np.save(tmp_path / "t.npy", table)
     assert data.open(tmp_path / "t.npy").output_names == ("3",)
     np.testing.assert_array_equal(data.open(tmp_path / "t.npy", [3, 0], [2]).collect()[0], table[:, [3, 0]])
+
+
+def test_rows_that_lack_a_value_are_left_out_if_asked(tmp_path: Path) -> None:
+    """The other rows are those of the file without them, with weights too, and what was done is said."""
+    text = "a,b,w\n1,2,1\n,3,1\n4,,2\n5,6,3\n7,8,\n"
+    path = tmp_path / "data.csv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="line 3, column 'a'"):
+        data.open(path, outputs="b").collect()
+    found = data.open(path, outputs="b", weight="w", missing="drop")
+    X, Y = found.collect()
+    np.testing.assert_array_equal(np.hstack([X, Y]), [[1.0, 2.0], [5.0, 6.0]])
+    np.testing.assert_array_equal(found.weights(), [1.0, 3.0])
+    assert found.base.assumed == "3 of 5 rows lack a value and were left out."
+    assert data.open(path, inputs="a", missing="drop").base.assumed.startswith("The last column, 'w', was taken")
+    with pytest.raises(ValueError, match="refuse, drop"):
+        data.open(path, missing="fill")
+    path.write_text("a,b\n1,\n,2\n")
+    with pytest.raises(ValueError, match="Got none of 2"):
+        data.open(path, missing="drop")
+
+
+def test_a_named_output_is_no_guess(tmp_path: Path) -> None:
+    path = tmp_path / "data.csv"
+    path.write_text("y,x\n1,2\n3,4\n")
+    assert data.open(path).base.assumed == ""
+    assert data.open(path, outputs=["x"]).base.assumed == ""

@@ -168,3 +168,18 @@ def test_more_than_three_breaks_are_sampled() -> None:
     mean = over.weight @ over.breaks
     spread = np.sqrt(over.weight @ (over.breaks - mean) ** 2)
     np.testing.assert_allclose((points.x(mean) - [2.0, 4.0, 6.0, 8.0]) / (points.size * spread), 0.0, atol=4.0)
+
+
+def test_two_breaks_at_a_rounded_corner_have_a_rival() -> None:
+    """A corner that is a parabola over 4 of 10 is followed by two breaks, and said to be one that is rounded."""
+    rng = np.random.default_rng(0)
+    x = rng.uniform(0.0, 10.0, 200)
+    corner = 2.0 * np.clip((x - 3.0) / 4.0, 0.0, 1.0) ** 2 + np.maximum(x - 7.0, 0.0)
+    y = 2.0 * corner + 0.1 * rng.standard_normal(200)
+    points = Points.of(x, y)
+    rival = best_rival(best_breaks(points, 2), rounding_floor(points))
+    assert rival is not None
+    assert rival.name == "one hinge fewer with rounded corners"
+    x, y = draw(0, 2, 200, 0.3)
+    points = Points.of(x, y)
+    assert best_rival(best_breaks(points, 2), rounding_floor(points)) is None

@@ -22,8 +22,8 @@ from neurecover.certificate.information.normal_form import aligned, hidden_names
 from neurecover.certificate.information.sole_equations import sole_equations
 from neurecover.certificate.information.standard_errors import Errors, drawn_errors, standard_errors
 from neurecover.certificate.options import DEFAULTS, EPS, CertificateOptions
-from neurecover.certificate.residuals.alternatives import Nested, nested_tests
 from neurecover.certificate.residuals.corners import corner_test
+from neurecover.certificate.residuals.nested import Nested, nested_tests
 from neurecover.certificate.residuals.probes import probe_test
 from neurecover.certificate.residuals.resolution import Visible, visible_unit
 from neurecover.certificate.residuals.shapes import shape_test

@@ -18,7 +18,8 @@ class Segments:
 
     `no_hinge` and `further` are p-values of a straight line, and of this number of hinges, against one or two more.
     `correlation` is that of neighbouring residuals, with its z-score and p-value. `rival` names another shape that is
-    `ahead` in BIC, empty where there is none. `outliers` are rows, and `errors` those of the network's arrays.
+    `ahead` in BIC or another measure, empty where there is none. `outliers` are rows, and `errors` those of the
+    network's arrays.
     """
 
     n_rows: float
@@ -35,6 +36,7 @@ class Segments:
     correlation_p: float
     rival: str
     ahead: float
+    ahead_in: str
     outliers: tuple[int, ...]
     n_parameters: int
     errors: ParameterArrays
@@ -72,7 +74,7 @@ def certify_segments(facts: Segments) -> Certificate:
             not facts.rival,
             facts.ahead,
             facts.ahead_limit,
-            f"Another shape does better: {facts.rival}, ahead by {facts.ahead:.1f} in BIC."
+            f"Another shape does better: {facts.rival}, ahead by {facts.ahead:.1f} in {facts.ahead_in}."
             if facts.rival
             else "No other shape that was tried does better.",
         ),

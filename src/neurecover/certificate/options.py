@@ -63,18 +63,17 @@ class NestedOptions:
     pairs: int = 5  # inputs up to which all products x_i x_j are tried; beyond, squares
     squares: int = 15  # inputs up to which these are tried; of more inputs, so many
     rounding: tuple[float, ...] = (0.25, 1.0)  # widths of a rounded kink, in standard deviations of z
-    # The level of a test is that of Akaike's criterion, 2q for q columns, or as much of 1/√N where that is less. A term
-    # of some size is t = δ√N standard errors, and those between one and three harm intervals and are missed: a share of
-    # all sizes that falls like 1/√N, and the level with it. At N = 100 the linear term is 0.15: of trends that take
-    # the intervals of a break away (y = 1 + x/2 + 2 (x − 4)₊, σ = 1) 0.05 sees three in four.
-    linear: float = 1.5
-    others: float = 0.5  # the other alternatives: there are two, and the tests of structure look for the same
+    # The level of a test is that of Akaike's criterion, 2q for q columns, or 1/(2√N) where that is less. A term of some
+    # size is t = δ√N standard errors, and those between one and three harm intervals and are missed: a share of all
+    # sizes that falls like 1/√N, and the level with it. At N = 100 it is the usual 0.05.
+    share: float = 0.5
     least: float = 1e-3  # level of any of them, as of the other tests
+    refit: float = 2e9  # multiplications that the fit with a line may take, as the test of shapes
+    steps: int = 20  # of that fit, at least: from the network without a line it takes about ten
 
-    def level(self, q: int, N: int, linear: bool) -> float:
-        """Return the p-value below which q columns, of a linear term or another model, object on N equations."""
-        share = (self.linear if linear else self.others) / np.sqrt(max(N, 1))
-        return max(min(float(chdtrc(q, 2.0 * q)), share), self.least)
+    def level(self, q: int, N: int) -> float:
+        """Return the p-value below which q columns of another model object on N equations."""
+        return max(min(float(chdtrc(q, 2.0 * q)), self.share / np.sqrt(max(N, 1))), self.least)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,8 @@ def among(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
     return lambda incomplete: [word for word in known() if word.startswith(incomplete)]
 
 
+AFFINE: dict[str, bool | str] = {"yes": True, "no": False, "auto": "auto"}
+LOSSES = ("squared", "huber", "tukey")
 Samples = Annotated[
     list[Path],
     typer.Argument(
@@ -63,7 +65,17 @@ ActivationOrAuto = Annotated[
 ]
 TimeBudget = Annotated[float | None, typer.Option(help="Seconds after which no new work is started.")]
 NoBias = Annotated[bool, typer.Option("--no-bias", help="Fix all biases and the offset at zero.")]
-Affine = Annotated[bool, typer.Option("--affine", help="Seek a linear term C x beside the hidden units.")]
+Affine = Annotated[
+    str,
+    typer.Option(
+        help="yes, no, or auto: a linear term C x beside the hidden units, where the samples call for one.",
+        autocompletion=among(lambda: AFFINE),
+    ),
+]
+Loss = Annotated[
+    str,
+    typer.Option(help="squared, or huber or tukey, which bound outliers.", autocompletion=among(lambda: LOSSES)),
+]
 Drop = Annotated[str | None, typer.Option(help="Columns of a table to leave out, by name: id,date.")]
 DropNa = Annotated[bool, typer.Option("--dropna", help="Leave out rows of a table that lack a value.")]
 OneHot = Annotated[
@@ -71,6 +83,13 @@ OneHot = Annotated[
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Show every reason and the stages of the run.")]
 Json = Annotated[bool, typer.Option("--json", help="Answer with one JSON object on standard output.")]
+
+
+def parse_affine(text: str) -> bool | str:
+    """Return whether there is a linear term, or "auto"."""
+    if text not in AFFINE:
+        raise ValueError(f"--affine needs to be yes, no or auto. Got {text!r} instead.")
+    return AFFINE[text]
 
 
 def open_samples(
@@ -88,12 +107,18 @@ def open_samples(
     for path in samples if len(samples) <= 2 and not standard else ():
         check_exists(path)
     where: Any = samples[0] if len(samples) == 1 else tuple(samples)
-    if standard or drop is not None or dropna or one_hot:
+    if standard or drop is not None or one_hot:
         if len(samples) > 1:
             raise ValueError(f"Expected one table. Got {', '.join(map(str, samples))} instead.")
-        where = read_table(samples[0], drop, dropna, one_hot)
+        where = read_table(samples[0], drop, one_hot)
     try:
-        return nr.open(where, inputs=_columns(inputs), outputs=_columns(outputs), weight=_column(weight))
+        return nr.open(
+            where,
+            inputs=_columns(inputs),
+            outputs=_columns(outputs),
+            weight=_column(weight),
+            missing="drop" if dropna else "refuse",
+        )
     except ValueError as error:
         if re.search(r"expected members X and Y\. Got .*\bactivation\b", str(error)):
             raise ValueError(

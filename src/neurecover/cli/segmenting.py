@@ -11,7 +11,7 @@ import neurecover as nr
 from neurecover import terminal
 from neurecover.cli import machine
 from neurecover.cli.app import OK, STATUS, app
-from neurecover.cli.options import Json, Seed, Weight, check_target, open_samples
+from neurecover.cli.options import DropNa, Json, Loss, Seed, Weight, check_target, open_samples
 from neurecover.cli.wording import as_options
 from neurecover.terminal import say
 
@@ -25,7 +25,8 @@ def segmented(
     ] = None,
     hinges: Annotated[int | None, typer.Option(min=0, help="Hinges; found if not given.")] = None,
     weight: Weight = None,
-    loss: Annotated[str, typer.Option(help="squared, huber or tukey.")] = "squared",
+    dropna: DropNa = False,
+    loss: Loss = "squared",
     level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
     intervals: Annotated[str, typer.Option(help="posterior, profile or wald.")] = "posterior",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The .npz file for the network.")] = None,
@@ -43,7 +44,7 @@ def segmented(
     """
     if out is not None:
         check_target(out, others=samples)
-    source = open_samples(samples, x, y, weight)
+    source = open_samples(samples, x, y, weight, dropna=dropna)
     if source.n_outputs != 1:
         raise ValueError(f"segmented needs one output. Got {source.n_outputs} instead: name it with --y.")
     X, Y = source.collect()
@@ -57,11 +58,14 @@ def segmented(
     verdict = None if certificate is None else certificate.verdict
     if json:
         facts = {"inputs": source.input_names, "output": source.output_names[0], "n_hinges": model.n_hinges_}
+        facts |= {"assumed": source.base.assumed}
         table = [dataclasses.asdict(line) for line in model.estimates(level, intervals)]
         facts |= {"estimates": table, "level": level, "intervals": intervals, "verdict": verdict}
         facts |= {"reasons": () if certificate is None else certificate.reasons, "file": out}
         machine.answer(facts)
     else:
+        if source.base.assumed:
+            say(as_options(source.base.assumed))
         say(f"{source.output_names[0]} by {', '.join(source.input_names)}")
         terminal.out.print(as_options(model.summary(level, intervals)), markup=False, highlight=False)
         if out is not None:

@@ -21,6 +21,7 @@ from neurecover.cli.options import (
     DropNa,
     Inputs,
     Json,
+    Loss,
     Method,
     NoBias,
     OneHot,
@@ -36,6 +37,7 @@ from neurecover.cli.options import (
     check_target,
     load_network,
     open_samples,
+    parse_affine,
     parse_widths,
 )
 from neurecover.cli.wording import as_options
@@ -89,7 +91,8 @@ def recover(
     method: Method = "auto",
     activation: ActivationOrAuto = "relu",
     no_bias: NoBias = False,
-    affine: Affine = False,
+    affine: Affine = "no",
+    loss: Loss = "squared",
     seed: Seed = 0,
     time_budget: TimeBudget = None,
     checkpoint: Annotated[
@@ -110,7 +113,8 @@ def recover(
       neurecover recover - --outputs y --dropna < table.csv
       neurecover recover counted.csv --outputs y --weight w --hidden 4
       neurecover recover samples.npz --hidden 4 --time-budget 60 --json
-      neurecover recover samples.npz --hidden 4 --affine
+      neurecover recover samples.npz --hidden 4 --affine auto
+      neurecover recover table.csv --outputs y --loss tukey --dropna
       neurecover recover samples.npz --hidden 4 --checkpoint records
     """
     if out is not None:
@@ -124,7 +128,8 @@ def recover(
             method=method,
             activation=activation,
             bias=not no_bias,
-            affine=affine,
+            affine=parse_affine(affine),
+            loss=loss,
             depth=depth,
             random_state=seed,
             time_budget=time_budget,

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 
-from neurecover.data.formats.columns import Column, Columns
+from neurecover.data.formats.columns import Column, Columns, is_output_name
 from neurecover.data.formats.csv import CsvSource
 from neurecover.data.formats.npy import NpyPair, NpySource
 from neurecover.data.formats.npz import NpzSource
 from neurecover.data.formats.parquet import ParquetSource
 from neurecover.data.formats.zarr import ZarrSource, is_zarr, is_zarr_group
 from neurecover.data.source import Source
-from neurecover.data.sources.arrays import ArraySource
+from neurecover.data.sources.arrays import ArraySource, complete_rows
 from neurecover.data.sources.sparse import sparse_source
 from neurecover.data.sources.tables import arrow_table, is_table, table_source
 from neurecover.data.views.weights import WeightedRows, name_weight, with_weights
@@ -21,6 +21,7 @@ from neurecover.models.checks import as_dense, is_sparse
 from neurecover.models.formats.files import regular_file
 
 PathLike = str | os.PathLike[str]
+MISSING = ("refuse", "drop")
 
 _TABLES: dict[str, type[NpySource] | type[CsvSource] | type[ParquetSource] | type[ZarrSource]] = {
     ".npy": NpySource,
@@ -37,6 +38,7 @@ def open(
     outputs: Columns | None = None,
     *,
     weight: Column | os.PathLike[str] | None = None,
+    missing: str = "refuse",
     client: Any = None,
 ) -> Source:
     """Open the samples of a file, a folder, a table or a Dask collection as a source.
@@ -55,6 +57,9 @@ def open(
     weight : str, int, path or None, default=None
         The column that holds the weights of the rows, from 0 on; see `recover`. Where X and Y are apart, the name of
         the array (n,) beside them, or beside a pair of files a third, "w.npy".
+    missing : {"refuse", "drop"}, default="refuse"
+        What becomes of rows that lack a value: "refuse" raises ValueError that names the first; "drop" leaves them out,
+        for samples that fit in memory, and the answer says how many.
     client : distributed.Client or None, default=None
         On whose workers a Dask collection is reduced; None for Dask's own choice.
 
@@ -71,10 +76,20 @@ def open(
     >>> source.input_names, source.output_names
     (('dose', 'age'), ('response',))
     """
+    if missing not in MISSING:
+        raise ValueError(f"missing needs to be one of {', '.join(MISSING)}. Got {missing!r} instead.")
     if weight is not None:
-        return _with_column(
-            data, inputs, outputs, os.fspath(weight) if isinstance(weight, os.PathLike) else weight, client
-        )
+        column = os.fspath(weight) if isinstance(weight, os.PathLike) else weight
+        source: Source = WeightedRows(_complete(_with_column(data, inputs, outputs, column, client), missing))
+    else:
+        source = _complete(_open(data, inputs, outputs, client), missing)
+    if outputs is None and not any(map(is_output_name, source.output_names)):
+        taken = f"The last column, {source.output_names[0]!r}, was taken as the output."
+        source.base.assumed = " ".join(filter(None, (taken, source.base.assumed)))
+    return source
+
+
+def _open(data: Any, inputs: Columns | None = None, outputs: Columns | None = None, client: Any = None) -> Source:
     dask = is_dask(data) or (isinstance(data, tuple | list) and any(is_dask(part) for part in data))
     if dask:
         from neurecover.data.sources.dask import DaskSource
@@ -187,23 +202,28 @@ def _with_names(source: ArraySource, X: Any, Y: Any) -> ArraySource:
     return source
 
 
-def _with_column(
-    data: Any, inputs: Columns | None, outputs: Columns | None, weight: Column, client: Any
-) -> WeightedRows:
+def _with_column(data: Any, inputs: Columns | None, outputs: Columns | None, weight: Column, client: Any) -> Source:
     """Open samples with a column of weights, which is read as the last output and is none of the inputs."""
     path = Path(data) if isinstance(data, str | os.PathLike) else None
     if isinstance(data, tuple | list) or (path is not None and (path.suffix.lower() == ".npz" or is_zarr_group(path))):
-        open(data, inputs, outputs, client=client)  # refuses what is no pair, and columns of what has none
-        return WeightedRows(_weights_apart(data, weight))
+        _open(data, inputs, outputs, client)  # refuses what is no pair, and columns of what has none
+        return _weights_apart(data, weight)
     try:
-        name = open(data, outputs=weight, client=client).output_names[0]
+        name = _open(data, None, weight, client).output_names[0]
     except ValueError as error:
         raise ValueError(str(error).replace("expected outputs out of", "expected the weights to be one of")) from None
-    found = open(data, inputs, outputs, client=client)
+    found = _open(data, inputs, outputs, client)
     read_inputs, read_outputs = ([n for n in names if n != name] for names in (found.input_names, found.output_names))
     if not read_outputs:  # the weights stand last, where the output does by default
         read_inputs, read_outputs = read_inputs[:-1], read_inputs[-1:]
-    return WeightedRows(open(data, read_inputs, [*read_outputs, name], client=client))
+    return _open(data, read_inputs, [*read_outputs, name], client)
+
+
+def _complete(source: Source, missing: str) -> Source:
+    """Return the source, or the rows of it that lack no value, in memory."""
+    if missing == "refuse":
+        return source
+    return complete_rows(source)
 
 
 def _weights_apart(data: Any, weight: Column) -> Source:

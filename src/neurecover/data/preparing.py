@@ -106,9 +106,7 @@ def load_samples(source: Source, n_samples: int | None) -> Source:
             raise ValueError("n_samples is the number of queries to an oracle. Leave it out if you give the samples.")
         source = source.with_samples(n_samples)
     if not source.streams and not isinstance(source, ArraySource):
-        held = ArraySource(*source.collect(), origin=source.origin, weight=source.weights())
-        held.input_names, held.output_names = source.input_names, source.output_names
-        return held
+        return ArraySource(*source.collect(), origin=source.origin, weight=source.weights()).named_like(source)
     return source
 
 

@@ -37,6 +37,7 @@ class Source:
     held = False  # whether they are few enough to be gone through again and again, whatever their number
     elsewhere = False  # whether the source adds up its own rows, where they are (`reduced`)
     parent: Optional["Source"] = None  # the source that this one is a view of
+    assumed = ""  # what nobody said of the columns and rows: a sentence for the first line of an answer
     _piece = False  # whether this is a view of one block, checked already and possibly without any row chosen
 
     @property

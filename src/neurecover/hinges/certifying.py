@@ -40,10 +40,11 @@ def certificate_facts(found: Segmented, errors: ParameterArrays, options: HingeO
         correlation_p=found.serial.p_value,
         rival="" if rival is None else rival.name,
         ahead=0.0 if rival is None else rival.ahead,
+        ahead_in="BIC" if rival is None else rival.measure,
         outliers=tuple(int(row) for row in found.outliers),
         n_parameters=found.fit.n_parameters,
         errors=errors,
         level=options.level,
         serial_level=options.serial,
-        ahead_limit=options.ahead,
+        ahead_limit=options.ahead if rival is None else rival.limit,
     )

@@ -41,7 +41,7 @@ def count_hinges(points: Points, rows: Rows, rng: np.random.Generator, options: 
         if fits[k].rss <= floor:
             break
         tests.append(further_hinges(points, rows, fits[k].breaks, rng, options))
-        if tests[-1].p_value > options.level or k == most:
+        if tests[-1].p_value > (options.admitted if k else options.level) or k == most:
             break
         fits.append(best_breaks(points, k + 1, options))
     bic = tuple(fit.bic(floor) for fit in fits)

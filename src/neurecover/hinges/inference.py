@@ -7,14 +7,14 @@ squares, `wald` is least squares to first order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import fdtri, stdtr, stdtrit
 
 from neurecover.hinges.mixture import Mixture, break_interval, break_profile, linear
 from neurecover.hinges.projection import hinge_columns
-from neurecover.hinges.segmented import Segmented
+from neurecover.hinges.segmented import Estimated
 
 METHODS = ("posterior", "profile", "wald")
 
@@ -35,8 +35,8 @@ class Estimate:
     high: float
 
 
-def rows_of(found: Segmented) -> dict[str, np.ndarray]:
-    """Return ℓ of every linear function in the table, (T, K + 2) over the posterior's sets, by name."""
+def rows_of(found: Estimated) -> dict[str, np.ndarray]:
+    """Return ℓ of every linear function in the table by name, (K + 2,), or (T, K + 2) over the posterior's sets."""
     points, over = found.points, found.posterior
     T, K = over.breaks.shape
     h = points.size
@@ -45,15 +45,14 @@ def rows_of(found: Segmented) -> dict[str, np.ndarray]:
     rows |= {f"change{j + 1}": unit[2 + j] / h for j in range(K)}
     for k in range(K + 1):
         rows[f"slope{k + 1}"] = np.concatenate([[0.0, 1.0], np.arange(K) < k]) / h
-    out = {name: np.broadcast_to(row, (T, K + 2)) for name, row in rows.items()}
     for k in range(K + 1):  # value of segment k continued to x = 0
-        row = np.array(out["const"])
+        row = np.tile(rows["const"], (T, 1))
         row[:, 2 : 2 + k] = -points.x(over.breaks[:, :k]) / h
-        out[f"intercept{k + 1}"] = row
-    return out
+        rows[f"intercept{k + 1}"] = row
+    return rows
 
 
-def values_of(found: Segmented) -> dict[str, float]:
+def values_of(found: Estimated) -> dict[str, float]:
     """Return the reported line's own figures by the same names, and its breaks."""
     line, points = found.line, found.points
     K, h = len(line.breaks), points.size
@@ -69,7 +68,7 @@ def values_of(found: Segmented) -> dict[str, float]:
     return {name: float(value) for name, value in values.items()}
 
 
-def table(found: Segmented, level: float, method: str) -> tuple[Estimate, ...]:
+def table(found: Estimated, level: float, method: str) -> tuple[Estimate, ...]:
     """Return every parameter with its error and interval."""
     values, rows = values_of(found), rows_of(found)
     wald = _wald_errors(found) if method == "wald" else {}
@@ -101,7 +100,7 @@ def _line(name: str, value: float, error: float, low: float, high: float, dof: f
     return Estimate(name, value, error, t, float(2.0 * stdtr(dof, -abs(t))), low, high)
 
 
-def covariance(found: Segmented) -> np.ndarray:
+def covariance(found: Estimated) -> np.ndarray:
     """Return the posterior covariance (2K + 2) of const, x, the slope changes and the breaks."""
     points, over, h = found.points, found.posterior, found.points.size
     K = over.n_hinges
@@ -116,7 +115,7 @@ def covariance(found: Segmented) -> np.ndarray:
     return total
 
 
-def _wald_errors(found: Segmented) -> dict[str, tuple[float, float]]:
+def _wald_errors(found: Estimated) -> dict[str, tuple[float, float]]:
     """Return value and standard error of every figure at the least-squares fit, to first order."""
     fit, points = found.fit, found.points
     K, h = len(fit.breaks), points.size
@@ -124,7 +123,7 @@ def _wald_errors(found: Segmented) -> dict[str, tuple[float, float]]:
     J = np.column_stack([hinge_columns(x, breaks), -d * (x[:, None] > breaks)])
     J = np.sqrt(points.w)[:, None] * J
     C = np.linalg.pinv(J.T @ J) * found.noise**2
-    at_fit = Segmented(**{**vars(found), "line": fit})
+    at_fit = replace(found, line=fit)
     values = values_of(at_fit)
     eye = np.eye(2 * K + 2)
     rows = {"const": eye[0] - points.centre * eye[1], "x": eye[1]}
@@ -136,7 +135,7 @@ def _wald_errors(found: Segmented) -> dict[str, tuple[float, float]]:
     return {name: (values[name], float(np.sqrt(max(row @ C @ row, 0.0)))) for name, row in rows.items()}
 
 
-def predict_errors(found: Segmented, x: np.ndarray) -> np.ndarray:
+def predict_errors(found: Estimated, x: np.ndarray) -> np.ndarray:
     """Return the posterior's root mean square deviation (n,) from the reported line at inputs x (n,)."""
     points, over = found.points, found.posterior
     z = (x - points.centre) / points.size

@@ -13,17 +13,22 @@ class HingeOptions:
     fewest: int = 2  # of them in any case: a slope takes two places
     grid: tuple[int, ...] = (200, 60, 36)  # places for one, two, three breaks, all sets of which are tried
     starts: int = 6  # best distinct sets of the grid that are refined
-    nodes: tuple[int, ...] = (240, 64, 32)  # of the posterior's quadrature per break
+    nodes: tuple[int, ...] = (240, 64, 28)  # of the posterior's quadrature per break
     chain_nodes: int = 40  # the same beyond three breaks, where the posterior is sampled
     chains: int = 64  # side by side
     sweeps: int = 120  # of each, the first sixth of which is dropped
-    negligible: float = 1e-7  # weight of a node, relative to the largest, below which it is left out
+    negligible: float = 1e-4  # of the posterior, in the nodes that are left out
     test_grid: int = 24  # places of a further hinge in the tests; twice as many change the power by less than 0.01
     draws: int = 999  # of the noise in the tests: a p-value of 0.05 has a standard error of 0.007
     most: int = 8  # hinges that are tried where their number is sought
     level: float = 0.05  # of the test of "no hinge" where the number is sought
+    admitted: float = (
+        0.1  # of the tests of more hinges there, after which BIC chooses: right in 0.90 of 300 (0.05: 0.88)
+    )
     serial: float = 0.01  # p-value below which neighbours are said to go together
-    ahead: float = 6.0  # in BIC, by which another shape is named as a rival: odds of 20 to 1
+    ahead: float = 10.0  # in BIC, by which another shape is named as a rival: odds of 150 to 1, as the best of a dozen
+    rounded: float = 4.5  # likelihood ratio at which corners are said to be rounded: chance reaches it in 3 %
+    fewer: float = 2.0  # in BIC, by which one hinge fewer with rounded corners is named: it has one number less
     outlier: float = 0.01  # chance of naming any row as an outlier where there is none
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from neurecover.certificate import ParameterArrays
+from neurecover.hinges.plane_posterior import Draws, draw_planes
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline import recover
 from neurecover.results import Recovery
@@ -19,7 +20,10 @@ from neurecover.results import Recovery
 
 @dataclass(frozen=True, eq=False)
 class Planes:
-    """The recovery (None for a plane without hinges), the network, its covariance over `names`, and BIC by number."""
+    """The recovery (None for a plane without hinges), the network, its covariance over `names`, and BIC by number.
+
+    `rows` are the distinct inputs, the means of their outputs, the weights, and `within` Σ (y − ȳ)² inside them.
+    """
 
     recovery: Recovery[Network | DeepNetwork] | None
     network: Network
@@ -28,6 +32,14 @@ class Planes:
     dof: float
     noise: float
     bic: tuple[float, ...]
+    rows: tuple[np.ndarray, np.ndarray, np.ndarray]
+    within: float
+
+    def draws(self, rng: np.random.Generator) -> Draws | None:
+        """Return draws from the posterior; None without hinges, or where too few of them count."""
+        if self.network.n_hidden == 0 or self.noise <= 0.0:
+            return None
+        return draw_planes(self.network, self.covariance, *self.rows, self.within, rng)
 
 
 def fit_planes(
@@ -69,7 +81,8 @@ def fit_planes(
     root = np.sqrt(total)[:, None]
     covariance = arrays @ np.linalg.pinv((root * J).T @ (root * J)) @ arrays.T * rss / dof
     errors = _unflatten(np.sqrt(np.maximum(np.diag(covariance), 0.0)), network)
-    return Planes(recovery, network, covariance, errors, dof, float(np.sqrt(rss / dof)), tuple(bic))
+    rows, noise = (places, means, total), float(np.sqrt(rss / dof))
+    return Planes(recovery, network, covariance, errors, dof, noise, tuple(bic), rows, within)
 
 
 def parameter_names(network: Network, inputs: list[str]) -> list[str]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from neurecover.hinges.options import DEFAULTS, HingeOptions
 from neurecover.hinges.points import Points
-from neurecover.hinges.projection import Projection, hinge_columns, solve_sets, tangent_columns
+from neurecover.hinges.projection import HingeSums, Projection, hinge_columns, solve_sets, tangent_columns
 from neurecover.hinges.search import BrokenLine, all_sets, coarse_grid
 
 
@@ -51,7 +51,9 @@ def posterior(fit: BrokenLine, rng: np.random.Generator, options: HingeOptions =
     if K == 0:
         sets, places, log_prior = np.zeros((1, 0), dtype=int), np.zeros(0), np.zeros(1)
     else:
-        nodes = [_nodes(fit, j, base, options) for j in range(K)]
+        coarse = coarse_grid(points, options.grid[min(K, len(options.grid)) - 1], options)
+        marginals = _coarse_marginals(fit, coarse, base, options)
+        nodes = [_nodes(fit, j, coarse, marginals[j], options) for j in range(K)]
         places = np.concatenate([node.places for node in nodes])
         widths = np.concatenate([node.widths for node in nodes])
         bounds = np.cumsum([0, *(len(node.places) for node in nodes)])
@@ -74,7 +76,9 @@ def posterior(fit: BrokenLine, rng: np.random.Generator, options: HingeOptions =
         log_weight = np.append(np.full(len(sets) - 1, -np.inf), 0.0)
     weight = np.exp(log_weight - log_weight.max())
     if len(options.nodes) >= K:
-        kept = weight > options.negligible
+        order = np.argsort(weight)
+        kept = np.zeros(len(weight), dtype=bool)
+        kept[order[np.cumsum(weight[order]) > options.negligible * weight.sum()]] = True
     else:  # a chain has visited its sets as often as they weigh
         weight = np.append(np.exp(log_prior[:-1]), 0.0)
         kept = weight > 0.0
@@ -90,7 +94,7 @@ class _Nodes:
     widths: np.ndarray
 
 
-def _nodes(fit: BrokenLine, j: int, base: Projection, options: HingeOptions) -> _Nodes:
+def _nodes(fit: BrokenLine, j: int, coarse: np.ndarray, marginal: np.ndarray, options: HingeOptions) -> _Nodes:
     """Return quadrature nodes for break j: quantiles of a guess of its density, with the widths of their cells.
 
     The guess is a third each of the marginal on the coarse grid, a normal about the optimum with the asymptotic error,
@@ -100,7 +104,6 @@ def _nodes(fit: BrokenLine, j: int, base: Projection, options: HingeOptions) -> 
     gap = points.gap(options)
     low, high = points.place(np.array([gap - 1.0, len(points) - gap]))
     error = _asymptotic_errors(fit)[j]
-    coarse = coarse_grid(points, options.grid[min(K, len(options.grid)) - 1], options)
     size = options.nodes[K - 1] if len(options.nodes) >= K else options.chain_nodes
     fine = np.unique(np.concatenate([
         np.linspace(low, high, 400),
@@ -108,7 +111,6 @@ def _nodes(fit: BrokenLine, j: int, base: Projection, options: HingeOptions) -> 
     ]))  # fmt: skip
     middle = 0.5 * (fine[1:] + fine[:-1])
     cells = np.diff(fine)
-    marginal = _coarse_marginal(fit, j, coarse, base, options)
     normals = [np.exp(-0.5 * ((middle - fit.breaks[j]) / max(times * error, 1e-300)) ** 2) for times in (1.0, 3.0)]
     parts = [np.interp(middle, coarse, marginal), *normals, np.ones(len(middle))]  # nowhere none
     density = np.zeros(len(middle))
@@ -122,28 +124,35 @@ def _nodes(fit: BrokenLine, j: int, base: Projection, options: HingeOptions) -> 
     return _Nodes(0.5 * (edges[1:] + edges[:-1])[wide], widths[wide])
 
 
-def _coarse_marginal(
-    fit: BrokenLine, j: int, coarse: np.ndarray, base: Projection, options: HingeOptions
-) -> np.ndarray:
-    """Return the density of break j on the coarse grid, the others integrated out, or at their optimum beyond three."""
+def _coarse_marginals(fit: BrokenLine, coarse: np.ndarray, base: Projection, options: HingeOptions) -> list[np.ndarray]:
+    """Return every break's density on the coarse grid, the others integrated out, or at their optimum beyond three."""
     points, K = fit.points, len(fit.breaks)
     if len(options.grid) >= K:
         sums = base.hinges(coarse)
         sets = all_sets(points, sums, K, options)
-        rss0, dof = base.rss, points.n - 2.0 - K
-    else:
-        others = np.delete(fit.breaks, j)
-        rest = Projection.of(points, hinge_columns(points.z, others))
-        sums, sets = rest.hinges(coarse), np.arange(len(coarse))[:, None]
-        between = np.concatenate([[-np.inf], fit.breaks, [np.inf]])
-        sets = sets[(coarse > between[j]) & (coarse < between[j + 2])]
-        rss0, dof, j = rest.rss, points.n - 2.0 - K, 0
-    if len(sets) == 0:
-        return np.ones(len(coarse))
-    rss = np.maximum(rss0 - np.square(solve_sets(sums.A, sums.b, sets)[1]).sum(axis=0), fit.rss)
-    logs = -0.5 * dof * np.log(np.maximum(rss, np.finfo(float).tiny))
-    mass = np.bincount(sets[:, j], np.exp(logs - logs.max()), minlength=len(coarse))
-    return np.convolve(mass, [0.25, 0.5, 0.25], mode="same")
+        masses = _masses(fit, sums, sets, base.rss)
+        return [_smoothed(sets[:, j], masses, len(coarse)) for j in range(K)]
+    found, between = [], np.concatenate([[-np.inf], fit.breaks, [np.inf]])
+    for j in range(K):
+        rest = Projection.of(points, hinge_columns(points.z, np.delete(fit.breaks, j)))
+        sums = rest.hinges(coarse)
+        sets = np.flatnonzero((coarse > between[j]) & (coarse < between[j + 2]))[:, None]
+        found.append(_smoothed(sets[:, 0], _masses(fit, sums, sets, rest.rss), len(coarse)))
+    return found
+
+
+def _masses(fit: BrokenLine, sums: HingeSums, sets: np.ndarray, rss: float) -> np.ndarray:
+    """Return the weight of every set (T,), the largest one."""
+    left = np.maximum(rss - np.square(solve_sets(sums.A, sums.b, sets)[1]).sum(axis=0), fit.rss)
+    logs = -0.5 * (fit.points.n - 2.0 - len(fit.breaks)) * np.log(np.maximum(left, np.finfo(float).tiny))
+    return np.exp(logs - logs.max(initial=-np.inf))
+
+
+def _smoothed(places: np.ndarray, masses: np.ndarray, size: int) -> np.ndarray:
+    """Return the density of places (T,) of a grid, each shared with its neighbours; flat where there are none."""
+    if len(places) == 0:
+        return np.ones(size)
+    return np.convolve(np.bincount(places, masses, minlength=size), [0.25, 0.5, 0.25], mode="same")
 
 
 def _asymptotic_errors(fit: BrokenLine) -> np.ndarray:

@@ -75,7 +75,8 @@ def coarse_grid(points: Points, size: int, options: HingeOptions) -> np.ndarray:
 
 def all_sets(points: Points, sums: HingeSums, K: int, options: HingeOptions) -> np.ndarray:
     """Return the K-subsets (T, K) of the places that keep their distance."""
-    sets = np.array(list(combinations(range(len(sums.places)), K)), dtype=int).reshape(-1, K)
+    axes = np.indices((len(sums.places),) * K).reshape(K, -1)
+    sets = axes[:, (np.diff(axes, axis=0) > 0).all(axis=0)].T
     return sets[points.apart(sums.places[sets], options)]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtrit
@@ -20,27 +20,24 @@ from neurecover.hinges.search import BrokenLine, best_breaks
 
 
 @dataclass(frozen=True, eq=False)
-class Segmented:
-    """The least-squares fit, the posterior, and what was tested.
+class Estimated:
+    """The least-squares fit and the posterior.
 
     `line` is the broken line that is reported, in z: at the posterior means of the breaks, or the least-squares one.
-    `no_hinge` tests a straight line, `further` this number of hinges, both against one or two more. `outliers` are
-    rows (positions) far off the fit; `bic` that of 0, 1, … hinges where their number was sought. `exact` says that
-    the residual is rounding.
     """
 
     fit: BrokenLine
     line: BrokenLine
     posterior: Posterior
-    no_hinge: FurtherHinges
-    further: FurtherHinges
-    serial: Serial
-    rival: Rival | None
-    outliers: np.ndarray
-    bic: tuple[float, ...]
-    exact: bool
-    loss: str
-    told: bool
+
+    @classmethod
+    def of(
+        cls, fit: BrokenLine, squares: bool, rng: np.random.Generator, options: HingeOptions = DEFAULTS
+    ) -> Estimated:
+        """Add the posterior to a fit; `squares` reports the least-squares line."""
+        over = posterior(fit, rng, options)
+        line = fit if squares else BrokenLine.at(fit.points, over.weight @ over.breaks)
+        return cls(fit, line, over)
 
     @property
     def points(self) -> Points:
@@ -58,6 +55,26 @@ class Segmented:
     def noise(self) -> float:
         """The standard deviation of the noise, from the least-squares residual."""
         return float(np.sqrt(self.fit.rss / max(self.dof, 1.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Segmented(Estimated):
+    """What was estimated, and what was tested.
+
+    `no_hinge` tests a straight line, `further` this number of hinges, both against one or two more. `outliers` are
+    rows (positions) far off the fit; `bic` that of 0, 1, … hinges where their number was sought. `exact` says that
+    the residual is rounding.
+    """
+
+    no_hinge: FurtherHinges
+    further: FurtherHinges
+    serial: Serial
+    rival: Rival | None
+    outliers: np.ndarray
+    bic: tuple[float, ...]
+    exact: bool
+    loss: str
+    told: bool
 
 
 def segment(
@@ -86,8 +103,7 @@ def segment(
             break
         before = places
     found = _by_squares(x, values.y, weight, len(before), estimate, rng, options)
-    return Segmented(**{**vars(found), "outliers": np.flatnonzero(values.outliers), "loss": loss,
-                        "told": n_hinges is not None})  # fmt: skip
+    return replace(found, outliers=np.flatnonzero(values.outliers), loss=loss, told=n_hinges is not None)
 
 
 def _fitted(
@@ -128,13 +144,11 @@ def _by_squares(
     root = np.sqrt(rows.weight[order])
     residual = root * (rows.y[order] - fit(z))
     serial = serial_correlation(root[:, None] * tangent_columns(z, fit.breaks), residual)
-    over = posterior(fit, rng, options)
-    means = over.weight @ over.breaks
-    line = fit if estimate == "least_squares" or exact else BrokenLine.at(points, means)
+    made = Estimated.of(fit, estimate == "least_squares" or exact, rng, options)
     return Segmented(
-        fit,
-        line,
-        over,
+        made.fit,
+        made.line,
+        made.posterior,
         straight,
         further,
         serial if not exact else Serial(0.0, 0.0, 1.0),

@@ -18,6 +18,7 @@ from neurecover.certificate.from_segments import certify_segments
 from neurecover.hinges.certifying import as_network, certificate_facts
 from neurecover.hinges.inference import METHODS, Estimate, covariance, predict_errors, table
 from neurecover.hinges.options import DEFAULTS
+from neurecover.hinges.plane_posterior import Draws
 from neurecover.hinges.planes import Planes, fit_planes, parameter_names, parameters, prediction_errors
 from neurecover.hinges.segmented import Segmented, segment
 from neurecover.models import DeepNetwork, Network
@@ -178,6 +179,7 @@ class HingeRegression(RegressorMixin, BaseEstimator):
     def _fit_planes(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
         if self.loss != "squared":
             raise ValueError(f"A robust loss needs one input. Got {X.shape[1]} instead: use loss='squared'.")
+        self.__dict__.pop("_drawn", None)  # of an earlier fit
         self._found = fit_planes(X, y, weight, self.n_hinges, DEFAULTS.most, self.random_state)
         self.network_, self.recovery_ = self._found.network, self._found.recovery
         self.n_hinges_, self.covariance_ = self.network_.n_hidden, self._found.covariance
@@ -219,7 +221,7 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         return prediction_errors(self._found, X)
 
     def estimates(self, level: float = 0.95, method: str = "posterior") -> tuple[Estimate, ...]:
-        """Return every parameter with standard error, t, p and interval; for several inputs by least squares."""
+        """Return every parameter with standard error, t, p and interval."""
         check_is_fitted(self)
         if method not in METHODS:
             raise ValueError(f"method needs to be one of {', '.join(METHODS)}. Got {method!r} instead.")
@@ -230,12 +232,23 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         values = parameters(self.network_)
         errors = np.sqrt(np.maximum(np.diag(self.covariance_), 0.0))
         reach = stdtrit(self._found.dof, 0.5 + 0.5 * level) * errors
+        low, high = values - reach, values + reach
+        draws = self._draws() if method == "posterior" else None
+        if draws is not None:
+            errors, (low, high) = draws.errors(), draws.interval(level).T
         names = parameter_names(self.network_, self._input_names())
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.nan_to_num(values / errors, posinf=np.inf, neginf=-np.inf)
         p = 2.0 * stdtr(self._found.dof, -np.abs(t))
-        columns = zip(names, values, errors, t, p, values - reach, values + reach)
+        columns = zip(names, values, errors, t, p, low, high)
         return tuple(Estimate(name, *map(float, numbers)) for name, *numbers in columns)
+
+    def _draws(self) -> Draws | None:
+        """Draw hinge planes from the posterior, once; None where too few draws count, and least squares has to do."""
+        if not hasattr(self, "_drawn"):
+            assert isinstance(self._found, Planes)
+            self._drawn = self._found.draws(as_generator(self.random_state, "planes"))
+        return self._drawn
 
     def conf_int(self, level: float = 0.95, method: str = "posterior") -> dict[str, tuple[float, float]]:
         """Return the interval of every parameter by name.
@@ -246,7 +259,8 @@ class HingeRegression(RegressorMixin, BaseEstimator):
             The probability with which each holds the truth.
 
         method : {"posterior", "profile", "wald"}, default="posterior"
-            The posterior covers best; for several inputs all three are least squares to first order.
+            The posterior covers best. For several inputs it is drawn when it is first asked for, and the other two are
+            least squares to first order.
 
         Returns
         -------
@@ -257,11 +271,11 @@ class HingeRegression(RegressorMixin, BaseEstimator):
 
     def summary(self, level: float = 0.95, method: str = "posterior") -> str:
         """Return the table of estimates and what was checked, as text."""
-        head = f"{'':<14}{'coef':>12}{'std err':>12}{'t':>10}{'P>|t|':>9}{f'[{0.5 - 0.5 * level:.3g}':>12}"
+        head = f"{'':<12}{'coef':>12}{'std err':>12}{'t':>10}{'P>|t|':>9}{f'[{0.5 - 0.5 * level:.3g}':>12}"
         head += f"{f'{0.5 + 0.5 * level:.3g}]':>12}"
         wide = "=" * len(head)
         lines = [
-            f"Segmented regression, {self.n_hinges_} hinges, {len(self._rows[1])} rows",
+            f"Segmented regression, {self.n_hinges_} hinge{'s' * (self.n_hinges_ != 1)}, {len(self._rows[1])} rows",
             wide,
             head,
             "-" * len(head),
@@ -269,7 +283,7 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         for line in self.estimates(level, method):
             tested = ["", ""] if np.isnan(line.t) else [f"{line.t:.3f}", f"{line.p_value:.3f}"]
             numbers = f"{line.value:>12.5g}{line.error:>12.4g}{tested[0]:>10}{tested[1]:>9}"
-            lines.append(f"{line.name:<14}{numbers}{line.low:>12.5g}{line.high:>12.5g}")
+            lines.append(f"{line.name:<12}{numbers}{line.low:>12.5g}{line.high:>12.5g}")
         lines.append(wide)
         lines.append(f"noise {self._found.noise:.4g}, {self._found.dof:g} degrees of freedom")
         if self.certificate_ is not None:

@@ -50,6 +50,7 @@ from neurecover.pipeline.running import (
     diagnose,
     estimate_in_input_units,
     in_input_units,
+    in_order,
     read_samples,
     run_algorithm,
     running,
@@ -151,7 +152,10 @@ def recover(
     if loss != "squared":
         if loss not in LOSSES:
             raise ValueError(f"loss needs to be one of {', '.join(LOSSES)}. Got {loss!r} instead.")
-        source = load_samples(as_source(X, Y, sample_weight), n_samples)
+        given = as_source(X, Y, sample_weight)
+        if n_samples is None:
+            given.count()  # a file that does not say it is small is counted, or it would be a stream
+        source = load_samples(given, n_samples)
         wanted: dict[str, Any] = {"n_hidden": n_hidden, "method": method, "activation": activation, "bias": bias}
         wanted |= {"affine": affine, "depth": depth, "time_budget": time_budget, "progress": progress}
         seed = choose_seed(None, random_state)
@@ -324,7 +328,7 @@ def _finish(
 ) -> tuple[Network | DeepNetwork, Certificate, Found]:
     """Search, fit and certify; return the network on the inputs, its certificate, and what was found."""
     fitted = _search_and_fit(prepared, task, starts, run)
-    found = fitted.found
+    found = replace(fitted.found, network=in_order(fitted.found.network, prepared))
     evidence = Evidence(
         task.asked,
         found.sign_choices,

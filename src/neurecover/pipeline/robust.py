@@ -80,9 +80,7 @@ def recover_robustly(
     X, Y = np.asarray(X, dtype=np.float64), np.asarray(Y, dtype=np.float64)
 
     def with_outputs(values: np.ndarray) -> ArraySource:
-        made = ArraySource(X, values, origin=source.origin, weight=weight)
-        made.input_names, made.output_names = source.input_names, source.output_names
-        return made
+        return ArraySource(X, values, origin=source.origin, weight=weight).named_like(source)
 
     median = np.median(Y, axis=0)
     reach = options.first * np.array([scale_of(y, 0) for y in (Y - median).T])

@@ -43,7 +43,7 @@ from neurecover.data.passes import Passes, count_passes
 from neurecover.exceptions import OutOfTimeError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.fit import EXACT
-from neurecover.models import Composite, Model, Network
+from neurecover.models import Composite, DeepNetwork, Model, Network
 from neurecover.pipeline.options import PipelineOptions
 from neurecover.pipeline.progress import Progress, Reporter, display_progress
 from neurecover.random import RandomStateLike, as_generator
@@ -173,6 +173,8 @@ def read_samples(
     one, several = (None, n_hidden) if isinstance(n_hidden, tuple) else (n_hidden, None)
     task = Task(activation, *shapes, bias, one, _level(prepared, run.options.rounding), depth, affine, several)
     run.clock.stage("read", _read_sentence(prepared))
+    if source.base.assumed:
+        run.clock.stage("columns", source.base.assumed)
     n_queries = queried.queries if isinstance(queried, Oracle) else None
     reason = _reason_to_give_up(prepared, task, algorithm, run.options.prepare.fewest)
     return Problem(source, prepared, task, n_queries, reason)
@@ -322,6 +324,24 @@ def constant_network(prepared: Prepared, task: Task, reason: str) -> tuple[Netwo
     residuals = reduce(prepared.holdout, Residuals(lambda X: np.tile(c, (len(X), 1)), p, origin=c))
     constant = bool(residuals.mse <= (1e-12 * float(np.abs(c).max(initial=0.0))) ** 2)
     return network, certify_nothing(reason, residuals, constant, prepared.moments.n)
+
+
+def in_order(network: Network | DeepNetwork, prepared: Prepared) -> Network | DeepNetwork:
+    """Return the network with the units of every layer in an order that the rows of the samples have no part in.
+
+    It is that of the unit rows in the units of the inputs, then of the kinks, to six digits.
+    """
+    normal = unwhiten(network, prepared.whitening).normal_form()
+    assert not isinstance(normal, Composite)
+    own, seen = [list(layer) for layer in network.layers], [list(layer) for layer in normal.layers]
+    for level in range(network.depth):
+        keys = np.column_stack([seen[level][0], -seen[level][1]])
+        keys = np.round(keys / max(float(np.abs(keys).max(initial=0.0)), 1e-300), 6)
+        order = np.lexsort(keys.T[::-1])
+        for layers in (own, seen):
+            layers[level] = [array[order] for array in layers[level]]
+            layers[level + 1][0] = layers[level + 1][0][:, order]
+    return network.with_layers([(W, b) for W, b in own], network.C)
 
 
 def in_input_units(model: Model, prepared: Prepared, certificate: Certificate) -> Model:

@@ -182,13 +182,18 @@ def _narrowed(point: Point, widths: tuple[int, ...], setting: Setting, slow: flo
 def to_neighbours(samples: Samples, setting: Setting, best: Runs) -> Runs:
     """Return the best network of those with a unit less in a layer, or a unit more, as long as the criterion says so.
 
-    Less is tried first. An exact network needs no more.
+    Less is tried first. An exact network needs no more; nor does one hidden layer, whose skips are an affine part and
+    stand in for no unit but one that is always active.
     """
-    how, worth_of = setting.options.widths, criterion(best.fit, setting)
+    how, depth, worth_of = setting.options.widths, best.fit.student.depth, criterion(best.fit, setting)
     while not setting.deadline.passed:
         widths = best.fit.student.widths
         found = [_changed(samples, setting, best, way) for way in _ways(widths, -1)]
-        if min((criterion(one.fit, setting) for one in found), default=np.inf) >= worth_of and not best.exact:
+        if (
+            min((criterion(one.fit, setting) for one in found), default=np.inf) >= worth_of
+            and depth > 1
+            and not best.exact
+        ):
             found += [_changed(samples, setting, best, way) for way in _ways(widths, 1) for _ in range(how.more)]
         other = min(found, key=lambda one: criterion(one.fit, setting), default=best)
         if criterion(other.fit, setting) >= worth_of:

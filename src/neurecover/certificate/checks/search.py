@@ -56,10 +56,7 @@ def rivals(case: Facts) -> Check:
     alone = case.evidence.unrivalled
     sentence = "Fits that begin a few standard errors away end at this optimum, or the errors are too small to ask."
     if not alone:
-        sentence = (
-            "Fits that begin nearby, or with another faint unit, end at different optima that these samples cannot tell "
-            "apart."
-        )
+        sentence = "Fits that begin nearby end at different optima that these samples cannot tell apart."
     return Check("agreement", alone, None, None, sentence, OTHER_OPTIMA)
 
 

@@ -6,13 +6,7 @@ Each adds columns e to the readout, which the sums behind the information hold b
     curvature              x_i x_j,
     another activation     Σ_j A_j z_j (a leak),   Σ_j A_j s‖w_j‖ log(1 + exp(−|z_j|/(s‖w_j‖))) (kinks rounded over s),
 
-z_j those of the last hidden layer, inputs whitened. With S what the q columns take off Σr² beyond what the P parameters
-explain, to first order, and N equations,
-
-    F = (S/q) / ((Σr² − S)/(N − P − q))                                                    [Rao 1948]
-
-has the F distribution under noise of one variance; where it objects, scores whose covariance is summed row by row
-(`NestedScores`) have to object too, which noise that differs from row to row does not make them do.
+z_j those of the last hidden layer, inputs whitened. `nested` has the tests.
 """
 
 from __future__ import annotations
@@ -20,13 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import chdtri, chndtrinc, fdtrc
 
-from neurecover.certificate.information.matrix import Information
 from neurecover.certificate.options import NestedOptions
-from neurecover.data import Source, reduce
 from neurecover.models import Model, Network
-from neurecover.statistics import NestedScores
 
 LINEAR, CURVED, ACTIVATION = "linear term", "curvature", "another activation"
 
@@ -93,55 +83,3 @@ class Alternatives:
         if shapes:
             found[ACTIVATION] = np.column_stack(shapes)
         return found
-
-
-@dataclass(frozen=True)
-class Nested:
-    """A test against a larger model: its p-value, the level at which it objects, and how many columns were added."""
-
-    name: str
-    p_value: float
-    level: float
-    n_columns: int
-
-    @property
-    def seen(self) -> float:
-        """Σ e²/σ² of a part, beyond what parameters explain, that the test sees nine times in ten."""
-        q = max(self.n_columns, 1)
-        return float(chndtrinc(chdtri(q, self.level), q, 0.1))
-
-
-def nested_tests(
-    information: Information, alternatives: Alternatives, rss: float, N: int, samples: Source
-) -> tuple[Nested, ...]:
-    """Test a network against every alternative. rss is Σr² over N equations."""
-    columns, p = len(alternatives), alternatives.model.n_outputs
-    e = information.cross.shape[1] // p  # of every output: the probes first
-    place = np.concatenate([np.arange(o * e + e - columns, (o + 1) * e) for o in range(p)])
-    made = []
-    for name, group in alternatives.groups().items():
-        T = np.zeros((p * e, group.shape[1]))
-        T[place] = group
-        p_value, q = _f_test(information, T, rss, N)
-        level = alternatives.options.level(max(q, 1), N, name == LINEAR)
-        if p_value < level:
-            scores = NestedScores(
-                information.model, information.free, alternatives, group, information.explained[:, place] @ group
-            )
-            p_value = max(p_value, reduce(samples, scores).p_value())
-        made.append(Nested(name, p_value, level, q))
-    return tuple(made)
-
-
-def _f_test(information: Information, T: np.ndarray, rss: float, N: int) -> tuple[float, int]:
-    """Return the p-value of the columns e T, and how many of them the parameters do not make themselves."""
-    g, schur = information.unexplained(T)
-    scale = np.sqrt(np.maximum(np.einsum("ij,ik,kj->j", T, information.own, T), 1e-300))
-    values, vectors = np.linalg.eigh(schur / scale / scale[:, None])
-    kept = values > 1e-8
-    q = int(np.count_nonzero(kept))
-    left = N - information.n_determinable - q
-    if q == 0 or left < 1 or rss <= 0.0:
-        return 1.0, q
-    S = min(float(np.sum((vectors[:, kept].T @ (g / scale)) ** 2 / values[kept])), rss * (1.0 - 1e-12))
-    return float(fdtrc(q, left, (S / q) / ((rss - S) / left))), q

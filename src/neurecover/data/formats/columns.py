@@ -25,6 +25,11 @@ class Choice:
     output_names: tuple[str, ...]
 
 
+def is_output_name(name: str) -> bool:
+    """Return whether a column is an output by its name: y, y0, y_1, …"""
+    return _OUTPUT.fullmatch(name) is not None
+
+
 def choose(names: Sequence[str], inputs: Columns | None, outputs: Columns | None, origin: str) -> Choice:
     """Resolve names and positions; a negative position counts from the last column.
 
@@ -36,7 +41,7 @@ def choose(names: Sequence[str], inputs: Columns | None, outputs: Columns | None
     chosen_inputs = [] if inputs is None else _positions(names, inputs, "inputs", origin)
     if outputs is None:
         free = _left(names, chosen_inputs)
-        chosen_outputs = [j for j in free if _OUTPUT.fullmatch(names[j])] or free[-1:]
+        chosen_outputs = [j for j in free if is_output_name(names[j])] or free[-1:]
     else:
         chosen_outputs = _positions(names, outputs, "outputs", origin)
     if inputs is None:

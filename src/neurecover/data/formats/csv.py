@@ -9,6 +9,7 @@ slow pass, made on failure alone.
 import csv
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -39,14 +40,9 @@ class CsvSource(Source):
         arrow("csv")
         self.origin = str(path)
         self._path = path
-        self._delimiter = _delimiter(path)
-        line, fields = next(self._lines(), (0, []))
-        if not fields:
-            raise ValueError(f"{path}: expected comma-separated numbers. Got an empty file instead.")
-        self._header_line = 0 if all(_is_number(field) or _is_boolean(field) for field in fields) else line
-        names = [field.strip() for field in fields] if self._header_line else [str(j) for j in range(len(fields))]
-        self._choice = choose(names, inputs, outputs, self.origin)
-        self._names = names
+        header = read_header(path, self.origin)
+        self._delimiter, self._header_line, self._names = header.separator, header.line, header.names
+        self._choice = choose(self._names, inputs, outputs, self.origin)
         first = next(self._records(), (0, []))[1]
         self._booleans = {j for j, field in enumerate(first) if _is_boolean(field)}
         self.input_names = self._choice.input_names
@@ -101,7 +97,7 @@ class CsvSource(Source):
                     if re.fullmatch(r"[-+]?\d+,\d+", fields[j]):
                         hint = "write decimals with a point"
                     elif j in self._choice.outputs:
-                        hint += f". If these are labels: {LABELS_SHOW}"
+                        hint += f"; {LABELS_SHOW}"
                     expected = "True or False" if boolean else "a number"
                     return (
                         f"{self.origin}, line {line}, column {self._names[j]!r}: expected {expected}. "
@@ -110,21 +106,42 @@ class CsvSource(Source):
         return None
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
-        return (pair for pair in self._lines() if pair[0] > self._header_line)
+        return (pair for pair in _lines(self._path, self._delimiter, self.origin) if pair[0] > self._header_line)
 
-    def _lines(self) -> Iterator[tuple[int, list[str]]]:
-        """Yield the number, counted from 1, and the fields of every line that is not empty."""
-        with self._path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
-            if len(file.readline(_LINE)) == _LINE:
-                raise ValueError(f"{self.origin}: expected lines of up to {_LINE} characters. Got a longer one.")
-            file.seek(0)
-            reader = csv.reader(file, delimiter=self._delimiter)
-            try:
-                for fields in reader:
-                    if fields:
-                        yield reader.line_num, fields
-            except csv.Error as error:
-                raise ValueError(f"{self.origin}, line {reader.line_num}: not readable as CSV ({error}).") from error
+
+@dataclass(frozen=True)
+class Header:
+    """What the first line of a CSV file says: the names of the columns and the line they stand in, 0 without one."""
+
+    separator: str
+    line: int
+    names: list[str]
+
+
+def read_header(path: Path, origin: str) -> Header:
+    """Read the header: the first line, unless all its fields are numbers, True or False."""
+    separator = _delimiter(path)
+    line, fields = next(_lines(path, separator, origin), (0, []))
+    if not fields:
+        raise ValueError(f"{origin}: expected comma-separated numbers. Got an empty file instead.")
+    if all(_is_number(field) or _is_boolean(field) for field in fields):
+        return Header(separator, 0, [str(j) for j in range(len(fields))])
+    return Header(separator, line, [field.strip() for field in fields])
+
+
+def _lines(path: Path, delimiter: str, origin: str) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number, counted from 1, and the fields of every line that is not empty."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        if len(file.readline(_LINE)) == _LINE:
+            raise ValueError(f"{origin}: expected lines of up to {_LINE} characters. Got a longer one.")
+        file.seek(0)
+        reader = csv.reader(file, delimiter=delimiter)
+        try:
+            for fields in reader:
+                if fields:
+                    yield reader.line_num, fields
+        except csv.Error as error:
+            raise ValueError(f"{origin}, line {reader.line_num}: not readable as CSV ({error}).") from error
 
 
 def _matrix(batch: Any, positions: tuple[int, ...]) -> np.ndarray:

@@ -5,7 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from neurecover.data.source import LABELS_SHOW, Blocks, Source, WeightedBlocks, check_real, check_shapes, numbered
+from neurecover.data.source import (
+    IN_MEMORY,
+    LABELS_SHOW,
+    Blocks,
+    Source,
+    WeightedBlocks,
+    check_real,
+    check_shapes,
+    numbered,
+)
 
 
 class ArraySource(Source):
@@ -34,6 +43,12 @@ class ArraySource(Source):
     @property
     def streams(self) -> bool:
         return not self.weighted and super().streams  # a block of what is streamed has its weights among its outputs
+
+    def named_like(self, source: Source) -> "ArraySource":
+        """Take over the column names of a source, and what was assumed of it; return self."""
+        self.input_names, self.output_names = source.input_names, source.output_names
+        self.assumed = source.base.assumed
+        return self
 
     def select(self, rows: np.ndarray) -> "ArraySource":
         """Return the samples of these rows, with the same column names."""
@@ -102,3 +117,24 @@ class Block(ArraySource):
     def __init__(self, X: np.ndarray, Y: np.ndarray, source: Source, weight: np.ndarray | None = None) -> None:
         self.origin, self.input_names, self.output_names = source.origin, source.input_names, source.output_names
         self._X, self._Y, self._weight, self.n_samples = X, Y, weight, len(X)
+
+
+def complete_rows(source: Source) -> ArraySource:
+    """Return the rows of a source that lack no value, in memory; infinite ones are no missing values and stay."""
+    kept, rows = [], 0
+    for X, Y in source._blocks(65_536):
+        whole = ~(np.isnan(X).any(axis=1) | np.isnan(Y).any(axis=1))
+        kept.append((X[whole], Y[whole]))
+        rows += len(X)
+        if 8 * rows * (source.n_inputs + source.n_outputs) > IN_MEMORY:
+            raise ValueError(
+                f"{source.origin}: missing='drop' needs samples that fit in memory. Got more than {rows} rows instead; "
+                "write the file without those that lack a value."
+            )
+    X, Y = (np.concatenate(part) for part in zip(*kept))
+    if len(X) == 0:
+        raise ValueError(f"{source.origin}: expected a row without missing values. Got none of {rows} instead.")
+    found = ArraySource(X, Y, origin=source.origin).named_like(source)
+    if len(X) < rows:
+        found.assumed = f"{rows - len(X)} of {rows} rows lack a value and were left out."
+    return found

@@ -1,6 +1,7 @@
 """Other shapes that fit as well or better: a polynomial, a natural spline, a jump, hinges with rounded corners.
 
 Each is compared by BIC, n log RSS + log(n) · parameters; one that is ahead by more than `options.ahead` is named.
+Rounded corners are one number more than the hinges themselves, their width, and are tested by the likelihood ratio.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from scipy.special import gammaincinv
 from neurecover.hinges.options import DEFAULTS, HingeOptions
 from neurecover.hinges.points import Points
 from neurecover.hinges.projection import Projection, hinge_columns
-from neurecover.hinges.search import BrokenLine
+from neurecover.hinges.search import BrokenLine, best_breaks
 
 _DEGREES, _KNOTS = range(2, 6), range(3, 7)
 _WIDTHS = np.array([0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5])  # half-widths of a rounded corner, of half the range
@@ -23,10 +24,12 @@ _WIDTHS = np.array([0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5])  # half-widths o
 
 @dataclass(frozen=True)
 class Rival:
-    """Another shape in words, and by how much its BIC is below that of the hinges."""
+    """Another shape in words, by how much it is ahead of the hinges, from which limit that counts, and in what."""
 
     name: str
     ahead: float
+    limit: float
+    measure: str = "BIC"
 
 
 def best_rival(fit: BrokenLine, floor: float, options: HingeOptions = DEFAULTS) -> Rival | None:
@@ -47,12 +50,17 @@ def best_rival(fit: BrokenLine, floor: float, options: HingeOptions = DEFAULTS) 
         if ahead > options.ahead:
             both = max(Projection.of(points, np.column_stack([columns, H])).rss, floor)
             if n * np.log(rss / both) <= chance:
-                rivals.append(Rival(name, ahead))
+                rivals.append(Rival(name, ahead, options.ahead))
     if len(fit.breaks):
-        # One width more, judged as a test: 6 is the likelihood ratio that chance exceeds in 0.7 % on one side.
         ahead = n * float(np.log(max(fit.rss, floor) / max(_rounded(fit), floor)))
-        rivals += [Rival("hinges with rounded corners", ahead)] if ahead > options.ahead else []
-    return max(rivals, key=lambda rival: rival.ahead, default=None)
+        if ahead > options.rounded:
+            rivals.append(Rival("hinges with rounded corners", ahead, options.rounded, "n·log Σr²"))
+    if len(fit.breaks) > 1:  # two breaks side by side follow one corner that is rounded
+        fewer = best_breaks(points, len(fit.breaks) - 1, options)
+        left = n * float(np.log(max(_rounded(fewer), floor) / n)) + float(np.log(n)) * (fewer.n_parameters + 1)
+        if own - left > options.fewer:
+            rivals.append(Rival("one hinge fewer with rounded corners", own - left, options.fewer))
+    return max(rivals, key=lambda rival: rival.ahead - rival.limit, default=None)
 
 
 def _shapes(fit: BrokenLine) -> Iterator[tuple[str, np.ndarray, int]]:

@@ -38,9 +38,15 @@ class NestedScores(Statistic):
         self.sums["score"] += u.sum(axis=0)
         self.sums["covariance"] += u.T @ u
 
-    def p_value(self) -> float:
-        """Return the p-value of these scores under noise of any kind, independent from row to row."""
-        g, V, n = self.sums["score"], self.sums["covariance"], self.n
+    def p_value(self, further: np.ndarray | float = 0.0) -> float:
+        """Return the p-value of these scores under noise of any kind, independent from row to row.
+
+        Of a fit that has the columns already, Σu = 0, `further` (q,) is what Σu is without them, and Σuuᵀ grows by what
+        a mean of that size adds.
+        """
+        n = self.n
+        g = self.sums["score"] + further
+        V = self.sums["covariance"] + (np.outer(g, g) - np.outer(self.sums["score"], self.sums["score"])) / max(n, 1)
         scale = np.sqrt(np.maximum(np.diag(V), 1e-300))
         values, vectors = np.linalg.eigh(V / scale / scale[:, None])
         kept = np.flatnonzero(values > 1e-10 * len(values))[-max(n // 5, 1) :]

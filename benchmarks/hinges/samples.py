@@ -1,0 +1,121 @@
+"""Data as people have them: a line beside a kink, repeated doses, outliers, and the tables of R's `segmented`."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+
+import numpy as np
+
+import neurecover as nr
+from benchmarks.hinges.by_r import TABLES, run_r
+from neurecover.experiment import Experiment, Row, Track, fresh_seeds
+
+SETS = 200
+
+
+def with_line(seed: int, n: int, slope: float) -> tuple[np.ndarray, np.ndarray]:
+    """Draw 1 + slope·x + 2 (x − 4)₊ with noise of one."""
+    rng = np.random.default_rng([seed, n, 5])
+    x = rng.uniform(0.0, 10.0, n)
+    return x[:, None], 1.0 + slope * x + 2.0 * np.maximum(x - 4.0, 0.0) + rng.standard_normal(n)
+
+
+def _lines(track: Track) -> Iterator[Row]:
+    for n, slope, affine in ((100, 0.5, False), (400, 0.5, False), (100, 0.0, False), (100, 0.5, "auto"),
+                             (400, 0.5, "auto")):  # fmt: skip
+        statistical, covered, kept, sets = 0, [], 0, SETS if n == 100 else SETS // 2
+        for seed in track(fresh_seeds(sets), f"n = {n}, slope {slope}, affine = {affine}"):
+            X, y = with_line(seed, n, slope)
+            found = nr.recover(X, y, n_hidden=None if affine is False else 1, affine=affine, random_state=0)
+            sure = found.certificate.verdict == "statistical"
+            statistical += sure
+            kept += found.network.C is not None
+            if sure and found.network.n_hidden == 1:
+                low, high = _place(found)
+                covered.append(low <= 4.0 <= high)
+        yield {"n": n, "slope before the kink": slope, "affine": affine, "sets": sets, "line kept": kept,
+               "statistical": round(statistical / sets, 3),
+               "kink covered": round(float(np.mean(covered)), 3) if covered else ""}  # fmt: skip
+
+
+def _place(found: nr.Recovery[nr.Network | nr.DeepNetwork]) -> tuple[float, float]:
+    """Return the 95 % interval of the kink −b/w of one unit with |w| = 1."""
+    network, errors = found.network, found.certificate.standard_errors
+    assert errors is not None
+    assert isinstance(network, nr.Network)
+    place, reach = -float(network.b[0] * network.W[0, 0]), 1.96 * float(errors["b"][0])
+    return place - reach, place + reach
+
+
+def _doses(track: Track) -> Iterator[Row]:
+    for place in (4.0, 4.4):
+        for step in (0.0, 0.5):
+            one, covered, sets = 0, 0, SETS // 4
+            for seed in track(fresh_seeds(sets), f"break at {place}, steps of {step}"):
+                rng = np.random.default_rng([seed, 6])
+                x = np.repeat(np.arange(11.0), 60)
+                y = 1.0 + 0.5 * x + np.maximum(x - place, 0.0) + rng.standard_normal(len(x))
+                y = step * np.round(y / step) if step else y
+                model = nr.HingeRegression().fit(x[:, None], y)
+                one += model.n_hinges_ == 1
+                ends = nr.HingeRegression(1).fit(x[:, None], y).breakpoint_intervals_[0]
+                covered += ends[0] <= place <= ends[1]
+            yield {"data": f"11 doses × 60, break at {place}, outputs in steps of {step}", "sets": sets,
+                   "one break": round(one / sets, 3), "cover": round(float(covered) / sets, 3)}  # fmt: skip
+
+
+def _outliers(track: Track) -> Iterator[Row]:
+    for share in (0.0, 0.02, 0.1):
+        off: dict[str, list[float]] = {"squared": [], "huber": [], "tukey": []}
+        covered = dict.fromkeys(off, 0)
+        named = wrong = total = 0
+        sets = SETS // 5
+        for seed in track(fresh_seeds(sets), f"{share:.0%} outliers"):
+            rng = np.random.default_rng([seed, 7])
+            x = rng.uniform(0.0, 10.0, 600)
+            y = 1.0 + 0.5 * x + 2.0 * np.maximum(x - 4.0, 0.0) + 0.5 * rng.standard_normal(600)
+            bad = rng.choice(600, int(share * 600), replace=False)
+            y[bad] += 30.0 * rng.choice([-1.0, 1.0], len(bad))
+            for loss in off:
+                model = nr.HingeRegression(1, loss=loss).fit(x[:, None], y)
+                off[loss].append(float(model.breakpoints_[0]) - 4.0)
+                low, high = model.breakpoint_intervals_[0]
+                covered[loss] += low <= 4.0 <= high
+            named += len(np.intersect1d(model.outliers_, bad))
+            wrong += len(np.setdiff1d(model.outliers_, bad))
+            total += len(bad)
+        row: Row = {"outliers": share, "sets": sets}
+        for loss in off:
+            row |= {f"RMSE, {loss}": round(float(np.sqrt(np.mean(np.square(off[loss])))), 4)}
+            row |= {f"cover, {loss}": round(float(covered[loss]) / sets, 3)}
+        yield row | {"named": round(named / total, 4) if total else "", "good rows named": round(wrong / sets, 2)}
+
+
+def _tables(track: Track) -> Iterator[Row]:
+    text = run_r(TABLES)
+    if text is None:
+        raise ImportError("The tables come with R's package segmented: apt-get install r-base-core r-cran-segmented.")
+    for part in track(text.split("#")[1:], "tables"):
+        head, *lines = part.strip().splitlines()
+        name, K, *figures = head.split()
+        x, y = np.array([line.split() for line in lines], dtype=float).T
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the verdict says it
+            told = nr.HingeRegression(int(K), estimate="least_squares").fit(x[:, None], y)
+            free = nr.HingeRegression().fit(x[:, None], y)
+        rss = float(np.sum((y - told.predict(x[:, None])) ** 2))
+        assert free.certificate_ is not None
+        yield {"table": name, "rows": len(x), "breaks told": K,
+               "breaks": " ".join(f"{place:.5g}" for place in told.breakpoints_), "RSS": f"{rss:.6g}",
+               "R breaks": " ".join(f"{float(place):.5g}" for place in figures[:-1]),
+               "R RSS": f"{float(figures[-1]):.6g}", "breaks found": free.n_hinges_,
+               "verdict": free.certificate_.verdict}  # fmt: skip
+
+
+EXPERIMENTS = (
+    Experiment("hinges-lines", "A line beside a kink", _lines),
+    Experiment("hinges-doses", "Repeated doses and rounded outputs", _doses),
+    Experiment("hinges-outliers", "Outliers and robust losses", _outliers),
+    Experiment("hinges-tables", "Tables of R's segmented", _tables),
+)

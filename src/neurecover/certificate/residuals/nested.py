@@ -1,0 +1,117 @@
+"""Tests of a network against larger models with a name (`alternatives`).
+
+With S what the q columns take off Σr² beyond what the P parameters explain, to first order, and N equations,
+
+    F = (S/q) / ((Σr² − S)/(N − P − q))                                                    [Rao 1948]
+
+has the F distribution under noise of one variance; where it objects, scores whose covariance is summed row by row
+(`NestedScores`) have to object too, which noise that differs from row to row does not make them do.
+
+A line that is left out moves the kinks by more than first order where samples are few: of y = 1 + x/2 + 2 (x − 4)₊ with
+n = 100 and noise of one these scores see 0.70 of the lines at the level 0.05. So the network with a line is fitted too,
+S is the difference of both Σr², which sees 0.90, and where that objects the line Ĉ has to object in the covariance of
+the rows: with M the information of the line beyond what the other parameters explain and u the rows' scores for it at
+the larger fit, M Ĉ against Σ u uᵀ [White 1980].
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.special import chdtri, chndtrinc, fdtrc
+
+from neurecover.certificate.information.matrix import Information
+from neurecover.certificate.residuals.alternatives import LINEAR, Alternatives
+from neurecover.data import Source, reduce
+from neurecover.fit.model_fit import fit_model
+from neurecover.models import Network
+from neurecover.solve import limit, steps_within
+from neurecover.statistics import InformationSums, NestedScores
+
+
+@dataclass(frozen=True)
+class Nested:
+    """A test against a larger model: its p-value, the level at which it objects, and how many columns were added."""
+
+    name: str
+    p_value: float
+    level: float
+    n_columns: int
+
+    @property
+    def seen(self) -> float:
+        """Σ e²/σ² of a part, beyond what parameters explain, that the test sees nine times in ten."""
+        q = max(self.n_columns, 1)
+        return float(chndtrinc(chdtri(q, self.level), q, 0.1))
+
+
+def nested_tests(
+    information: Information, alternatives: Alternatives, rss: float, N: int, samples: Source
+) -> tuple[Nested, ...]:
+    """Test a network against every alternative. rss is Σr² over N equations."""
+    columns, p = len(alternatives), alternatives.model.n_outputs
+    e = information.cross.shape[1] // p  # of every output: the probes first
+    place = np.concatenate([np.arange(o * e + e - columns, (o + 1) * e) for o in range(p)])
+    made = []
+    for name, group in alternatives.groups().items():
+        T = np.zeros((p * e, group.shape[1]))
+        T[place] = group
+        p_value, q = _f_test(information, T, rss, N)
+        level = alternatives.options.level(max(q, 1), N)
+        refitted = _by_refit(information, alternatives, q, level, rss, N, samples) if name == LINEAR and q else None
+        if refitted is not None:
+            p_value = refitted
+        elif p_value < level:
+            scores = NestedScores(
+                information.model, information.free, alternatives, group, information.explained[:, place] @ group
+            )
+            p_value = max(p_value, reduce(samples, scores).p_value())
+        made.append(Nested(name, p_value, level, q))
+    return tuple(made)
+
+
+def _f_test(information: Information, T: np.ndarray, rss: float, N: int) -> tuple[float, int]:
+    """Return the p-value of the columns e T, and how many of them the parameters do not make themselves."""
+    g, schur = information.unexplained(T)
+    scale = np.sqrt(np.maximum(np.einsum("ij,ik,kj->j", T, information.own, T), 1e-300))
+    values, vectors = np.linalg.eigh(schur / scale / scale[:, None])
+    kept = values > 1e-8
+    q = int(np.count_nonzero(kept))
+    left = N - information.n_determinable - q
+    if q == 0 or left < 1 or rss <= 0.0:
+        return 1.0, q
+    S = min(float(np.sum((vectors[:, kept].T @ (g / scale)) ** 2 / values[kept])), rss * (1.0 - 1e-12))
+    return float(fdtrc(q, left, (S / q) / ((rss - S) / left))), q
+
+
+def _by_refit(
+    information: Information, alternatives: Alternatives, q: int, level: float, rss: float, N: int, samples: Source
+) -> float | None:
+    """Return the p-value of a line of q numbers beside a network with Σr² = rss; None where the fit is too much work.
+
+    Where there are so many samples, scores say the same.
+    """
+    white, bias = alternatives.model, len(information.free) == information.model.n_parameters
+    P, left = information.n_determinable, N - information.n_determinable - q
+    steps = steps_within(alternatives.options.refit, samples.count(), P + q, dense=True)
+    if samples.base.streams or steps < alternatives.options.steps or left < 1 or rss <= 0.0:
+        return None
+    start = replace(white, C=np.zeros((white.n_outputs, white.n_inputs)))
+    fit = fit_model(samples, start, limit(), steps, bias=bias)
+    gain = max(rss - fit.rss, 0.0)
+    p = float(fdtrc(q, left, (gain / q) / (max(rss - gain, 1e-300) / left)))
+    return p if p >= level else max(p, _by_rows(fit.network, bias, alternatives, samples))
+
+
+def _by_rows(larger: Network, bias: bool, alternatives: Alternatives, samples: Source) -> float:
+    """Return the p-value of Ĉ in the covariance of the rows; zero where the larger fit does not determine it."""
+    units = replace(larger, C=None)  # the derivatives by its other parameters, and r + Ĉx for its residual
+    line = replace(alternatives, model=units, pairs=(np.arange(0),) * 2, widths=())
+    T = line.groups()[LINEAR]
+    found = Information.of(reduce(samples, InformationSums.of(units, bias, None, line)))
+    if found.weakest <= 0.0:
+        return 0.0
+    others = np.flatnonzero(np.concatenate([np.full(own.size, name != "C") for name, own in larger.arrays.items()]))
+    scores = NestedScores(larger, others[found.free], line, T, found.explained @ T)
+    return reduce(samples, scores).p_value(found.unexplained(T)[0])
