@@ -30,12 +30,12 @@ __all__ = ["Algorithm", "Call", "get_method", "methods"]
 
 
 def methods() -> tuple[Algorithm, ...]:
-    """Every algorithm: its name, its paper and what it assumes."""
+    """Return every algorithm: its name, its paper and what it assumes."""
     return tuple(get_method(name) for name in _MODULES)
 
 
 def get_method(name: str) -> Algorithm:
-    """The algorithm of that name."""
+    """Return the algorithm of that name."""
     if name not in _MODULES:
         hint = did_you_mean(name, _MODULES)
         raise ValueError(f"method needs to be 'auto' or one of {', '.join(_MODULES)}. Got {name!r} instead.{hint}")

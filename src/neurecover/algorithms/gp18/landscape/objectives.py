@@ -29,7 +29,6 @@ from neurecover.tensors.packing import checked, unpack
 
 GAMMA = 0.01  # "e.g. c = 0.01 suffices" [GP18, Theorem 11]
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
-_SAME = 0.9  # |cos| in whitened coordinates, where distinct minima are orthogonal
 
 
 @dataclass(frozen=True)
@@ -103,7 +102,8 @@ def one_by_one(
     for _ in range(20 * r):
         y = _minimum(flat.one, point)
         direction = y / np.linalg.norm(y)
-        if not np.any(np.abs(found @ direction) > _SAME):
+        # Distinct minima are orthogonal in these coordinates.
+        if not np.any(np.abs(found @ direction) > 0.9):
             found = np.concatenate([found, direction[None]])
         if len(found) == r:
             return units_of(found @ B.T)

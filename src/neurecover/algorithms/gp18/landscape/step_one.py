@@ -21,8 +21,8 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.statistics import HermiteSums, regression_degree
 from neurecover.tensors import best_weights, decompose, span, unpack, whitened
 
+# The orders of the coefficients that each path reads.
 PATHS = {"tensor": (2, 3), "one_by_one": (2, 4), "simultaneous": (2, 4)}
-_STARTS = 10  # of the simultaneous landscape
 _TYPICAL = 2.0  # a threshold at which h₂ and h₃ of step, ReLU and sigmoid units have the signs they keep above it
 _HIGHEST = 5.0  # no unit with a larger threshold is active often enough to be seen
 
@@ -110,7 +110,7 @@ def _landscape(second: np.ndarray, fourth: np.ndarray, rng: np.random.Generator,
     if path == "one_by_one":
         return one_by_one(second, fourth, rng)
     refusal = ""
-    for _ in range(_STARTS):
+    for _ in range(10):
         try:
             return simultaneous(second, fourth, rng)
         except UnsolvableError as reason:
