@@ -24,6 +24,7 @@ class HermiteOptions:
     crowded: int = 3  # times as many starts for k > r: of 24, one in four right, all but one search in 1,000 find it
     sign_choices: int = 8  # assignments of signs that are fitted
     rough_signs: float = 0.1  # misfit of order 1, relative, up to which an assignment is considered
+    exact_signs: float = 1e-6  # the same under exact tensors: rounding of a long subset sum
     share: float = 0.3  # of the time there is; the rest is the finisher's
 
 

@@ -21,7 +21,6 @@ from neurecover.solve import Deadline
 from neurecover.tensors import n_packed
 
 NEVER = Deadline()
-EXACT_SIGNS = 1e-6  # misfit of order 1, relative, of right signs under exact tensors: rounding of a long subset sum
 
 
 @dataclass(frozen=True)
@@ -162,7 +161,7 @@ def _signs(search: Search, point: Point) -> tuple[list[Point], int]:
     if not m:
         return [point], 1
     left = _order_one(search, point) - search.coefficients.tensors[1]
-    tolerance = EXACT_SIGNS if exact else search.options.rough_signs
+    tolerance = search.options.exact_signs if exact else search.options.rough_signs
     found = find_flips(point.A, point.W, left, m, tolerance)
     points = [point.turned(np.where(flips, -1.0, 1.0)) for flips in found.flips[: search.options.sign_choices]]
     if not exact:

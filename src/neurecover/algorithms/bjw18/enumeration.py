@@ -28,10 +28,11 @@ from math import comb
 
 import numpy as np
 
+from neurecover.activations import get
 from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.bjw18.common import units_of_rank
 from neurecover.algorithms.bjw18.options import EXACT, SOLVED, EnumerationOptions
-from neurecover.algorithms.bjw18.patterns import output_span
+from neurecover.algorithms.bjw18.patterns import output_span, with_outputs
 from neurecover.algorithms.bjw18.statements import least_share
 from neurecover.certificate import Check
 from neurecover.data import Source
@@ -42,6 +43,7 @@ from neurecover.search import Task
 
 BATCH = 4_096  # null vectors at a time
 OPTIONS = EnumerationOptions()
+RELU = get("relu")
 Progress = Callable[[int, int], object]
 _log = logging.getLogger(__name__)
 
@@ -109,10 +111,7 @@ def sign_patterns(
             if len(found) == k:
                 break
     W = np.array([v for _, v in found]).reshape(-1, X.shape[1])
-    H = np.maximum(X @ W.T, 0.0)
-    A = np.linalg.lstsq(H, Y, rcond=None)[0].T
-    residual = float(np.linalg.norm(Y - H @ A.T) / np.linalg.norm(Y))
-    return PatternSearch(Network(W, None, A).normal_form(), residual, len(patterns), tuple(unique), alternatives)
+    return PatternSearch(*with_outputs(X, Y, W, RELU), len(patterns), tuple(unique), alternatives)
 
 
 def programs_of_remark_1(X: np.ndarray, Y: np.ndarray, k: int) -> PatternSearch:
@@ -129,10 +128,7 @@ def programs_of_remark_1(X: np.ndarray, Y: np.ndarray, k: int) -> PatternSearch:
         found.append(point)
         rows.append(np.maximum(X @ point, 0.0))
     W = np.array(found).reshape(-1, X.shape[1])
-    H = np.maximum(X @ W.T, 0.0)
-    A = np.linalg.lstsq(H, Y, rcond=None)[0].T
-    residual = float(np.linalg.norm(Y - H @ A.T) / np.linalg.norm(Y))
-    return PatternSearch(Network(W, None, A).normal_form(), residual, len(patterns), (False,) * len(W), 0)
+    return PatternSearch(*with_outputs(X, Y, W, RELU), len(patterns), (False,) * len(W), 0)
 
 
 def tight_patterns(Q: np.ndarray) -> list[np.ndarray]:

@@ -29,7 +29,7 @@ from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.bjw18.options import EXACT, SOLVED, PieceOptions
-from neurecover.algorithms.bjw18.patterns import null_vector
+from neurecover.algorithms.bjw18.patterns import null_vector, with_outputs
 from neurecover.data import subsample
 from neurecover.models import Network
 from neurecover.results import Estimate
@@ -104,12 +104,8 @@ def one_sparse(
         W = np.array([unit.w for unit in units])
         rest = Y - activation(X @ W.T) @ np.array([unit.column for unit in units])
     W = np.array([unit.w for unit in units]).reshape(-1, d)
-    H = activation(X @ W.T)
-    A = np.linalg.lstsq(H, Y, rcond=None)[0].T
-    residual = float(np.linalg.norm(Y - H @ A.T) / max(float(np.linalg.norm(Y)), np.finfo(np.float64).tiny))
-    return OneSparse(
-        Network(W, None, A, None, activation).normal_form(), residual, tuple(unit.n_samples for unit in units)
-    )
+    network, residual = with_outputs(X, Y, W, activation)
+    return OneSparse(network, residual, tuple(unit.n_samples for unit in units))
 
 
 def parallel_groups(

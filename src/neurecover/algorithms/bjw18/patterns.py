@@ -126,11 +126,16 @@ def exact_weights(X: np.ndarray, Y: np.ndarray, W: np.ndarray, activation: Activ
         repeated = any(other.found and _cosine(unit.w, other.w) > 1.0 - 1e-9 for other in units)
         units.append(replace(unit, found=False) if repeated else unit)
     found = np.array([unit.w for unit in units if unit.found]).reshape(-1, Z.shape[1])
-    H = activation(Z @ found.T)
+    network, residual = with_outputs(X, Y, found @ whitening.matrix.T, activation)
+    return ExactWeights(network, tuple(units), residual, W)
+
+
+def with_outputs(X: np.ndarray, Y: np.ndarray, W: np.ndarray, activation: Activation) -> tuple[Network, float]:
+    """Return the network of units W (k, d) with A by least squares, and its residual ‖Y − Ŷ‖_F / ‖Y‖_F."""
+    H = activation(X @ W.T)
     A = np.linalg.lstsq(H, Y, rcond=None)[0].T
     residual = float(np.linalg.norm(Y - H @ A.T) / max(float(np.linalg.norm(Y)), np.finfo(np.float64).tiny))
-    network = Network(found @ whitening.matrix.T, None, A, None, activation).normal_form()
-    return ExactWeights(network, tuple(units), residual, W)
+    return Network(W, None, A, None, activation).normal_form(), residual
 
 
 def null_vector(rows: np.ndarray) -> tuple[np.ndarray, float, float]:

@@ -66,6 +66,7 @@ class UnionOptions:
     rounds: int = 2  # over the units, since one's place decides which samples are another's own
     fewest: int = 200  # samples next to a boundary that are looked at
     nats: float = 30.0  # of log-likelihood per dimension between the centre and the edge of what is looked at
+    largest: float = 1.0  # the tangent of an angle, or a threshold in deviations, that nothing determines
     held_out: float = 0.1  # of either class
 
 
@@ -101,6 +102,7 @@ class ExponentialOptions:
 class SteepOptions:
     """How steep directions are scanned for, and which of them are units."""
 
+    max_inputs: int = 6  # the number of starts on the sphere grows exponentially with them
     step_widths: tuple[float, ...] = (0.3, 0.15, 0.08)  # ε of δ′, whose noise grows like ε^−3/2
     relu_widths: tuple[float, ...] = (0.3, 0.2, 0.12)  # ε of δ″, whose noise grows like ε^−5/2
     apart: float = 0.97  # |cos| above which two maxima are one

@@ -29,7 +29,6 @@ from neurecover.results import Estimate
 from neurecover.search import Task
 from neurecover.statistics.moments.hermite import hermite_features
 
-_MAX_INPUTS = 6  # the number of starts on the sphere grows exponentially with them
 _SCANNED = 32  # directions at a time
 
 
@@ -71,9 +70,10 @@ def gradient_search(
     if act.name not in ("step", "relu"):
         raise ValueError(f"The search knows step and relu units. Got {act} instead.")
     d = source.n_inputs
-    if d > _MAX_INPUTS:
+    if d > options.max_inputs:
         raise ValueError(
-            f"The directions to try grow exponentially; up to {_MAX_INPUTS} inputs are within reach. Got {d} instead."
+            f"The directions to try grow exponentially; up to {options.max_inputs} inputs are within reach. "
+            f"Got {d} instead."
         )
     order = 1 if act.name == "step" else 2
     X, Y = subsample(source, max_samples, int(rng.integers(2**31))).collect()
@@ -218,10 +218,10 @@ def _climb(
 def _refuse(task: Task) -> str | None:
     if task.n_hidden is None:
         return "steep_directions needs the number of units. Give n_hidden."
-    if task.n_inputs > _MAX_INPUTS:
+    if task.n_inputs > STEEP.max_inputs:
         return (
             f"steep_directions tries a number of directions that grows exponentially with the inputs, up to "
-            f"{_MAX_INPUTS} of them. Got {task.n_inputs} instead."
+            f"{STEEP.max_inputs} of them. Got {task.n_inputs} instead."
         )
     return refuse_unless("steep_directions", task, ("step", "relu"))
 
@@ -239,7 +239,7 @@ def _run(call: Call) -> Estimate:
 ALGORITHM = Algorithm(
     name="steep_directions",
     paper="GP18, Section 3 and C.1",
-    assumes=f"Gaussian inputs, at most {_MAX_INPUTS}; step or relu units at any threshold; no linear part needed",
+    assumes=f"Gaussian inputs, at most {STEEP.max_inputs}; step or relu units at any threshold; no linear part needed",
     refuse=_refuse,
     run=_run,
     options={BEST: SteepOptions},

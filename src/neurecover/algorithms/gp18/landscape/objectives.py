@@ -27,7 +27,6 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.tensors import whitening
 from neurecover.tensors.packing import checked, unpack
 
-GAMMA = 0.01  # "e.g. c = 0.01 suffices" [GP18, Theorem 11]
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
 
 
@@ -68,8 +67,11 @@ class Landscape:
         hessian = -12.0 * twice + 4.0 * self.weight * (excess * self.M + 2.0 * np.outer(Mz, Mz))
         return float(value), gradient, hessian
 
-    def all(self, Z: np.ndarray, gamma: float = GAMMA) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return G(Z) for rows zⱼ of Z (k, r), its gradient (k, r) and its Hessian (k·r, k·r)."""
+    def all(self, Z: np.ndarray, gamma: float = 0.01) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return G(Z) for rows zⱼ of Z (k, r), its gradient (k, r) and its Hessian (k·r, k·r).
+
+        γ = 0.01 suffices [GP18, Theorem 11].
+        """
         k, r = Z.shape
         contracted = np.einsum("abcd,jc,jd->jab", self.fourth, Z, Z, optimize=True)  # T₄(·, ·, zⱼ, zⱼ)
         others = contracted.sum(axis=0) - contracted

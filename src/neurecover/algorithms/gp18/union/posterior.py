@@ -24,8 +24,6 @@ from neurecover.algorithms.gp18.options import DEFAULTS, UnionOptions
 from neurecover.algorithms.gp18.union.fit import UnionFit
 from neurecover.data import Source
 
-_LARGEST = 1.0  # the tangent of an angle, or a threshold in standard deviations, that nothing determines
-
 
 def at_posterior_means(
     labels: Source, fit: UnionFit, rng: np.random.Generator, options: UnionOptions = DEFAULTS.union
@@ -127,9 +125,9 @@ def _near(
     cost = float(np.clip(1.0 - flips.sum(), 0.05, 1.0) * np.min(np.abs(np.unique(worth)), initial=np.inf))
     wanted = max(options.fewest, int(options.nats * len(w) / max(min(cost, 10.0), 0.01)))
     if len(X) <= wanted:
-        return _Near(margin, slope, worth, _LARGEST)
+        return _Near(margin, slope, worth, options.largest)
     order = np.argpartition(distance, wanted)[: wanted + 1]
-    reach = float(min(distance[order].max(), _LARGEST))
+    reach = float(min(distance[order].max(), options.largest))
     return _Near(margin[order], slope[order], worth[order], reach)
 
 
