@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
+# Two workers; a file's tests stay on one of them, so that what they share is made once.
+SIDE_BY_SIDE := -n 2 --dist loadfile
 
 .PHONY: demo test test-rounding test-oldest coverage lint format bench r-segmented docs clean
 
@@ -10,23 +12,23 @@ demo: $(VENV)/.core
 	$(BIN)/neurecover demo
 
 test: $(VENV)/.dev
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE)
 
 # Another processor rounds in another order: the numerical tests once more with the kernels of an older one.
 CORETYPE ?= Nehalem
 test-rounding: $(VENV)/.dev
-	OPENBLAS_CORETYPE=$(CORETYPE) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 \
+	OPENBLAS_CORETYPE=$(CORETYPE) OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) \
 	  --ignore tests/cli --ignore tests/data --ignore tests/report --ignore tests/models/test_formats.py \
 	  --ignore tests/interop/test_models.py --ignore tests/interop/test_regressor.py --ignore tests/test_docs.py \
 	  --ignore tests/test_recipes.py --ignore tests/test_imports.py --ignore tests/test_site.py --ignore tests/test_wheel.py
 
 # The quick tests with the oldest releases that pyproject.toml allows, in an environment of their own.
 test-oldest: $(OLDEST)/.dev
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest -n 2 -m "not slow"
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(OLDEST)/bin/python -m pytest $(SIDE_BY_SIDE) -m "not slow"
 
 # What share of every file the quick tests run; measuring slows them down, so `make test` does without.
 coverage: $(VENV)/.dev
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" --cov=neurecover --cov-report=term
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" --cov=neurecover --cov-report=term
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks docs stubs .ci

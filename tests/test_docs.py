@@ -42,7 +42,11 @@ every_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 @pytest.mark.parametrize(
     "page",
-    [pytest.param(page, marks=[pytest.mark.slow] * (page.name in SLOW_PAGES)) for page in PAGES],
+    [
+        pytest.param(page, marks=[pytest.mark.slow] * (page.name in SLOW_PAGES))
+        for page in PAGES
+        if page.name != "tutorial.md"  # which `test_the_tutorial_prints_what_it_says` runs
+    ],
     ids=lambda page: page.name,
 )
 def test_examples_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from sklearn.neural_network import MLPRegressor
 import neurecover as nr
 from neurecover.certificate.from_queries import Asked, certify_queried
 from neurecover.data import CommandModel
+from neurecover.data.options import CallOptions
 from neurecover.data.oracles.answers import SavedAnswers
 from neurecover.data.oracles.calls import Arrived
 from neurecover.statistics import Residuals
@@ -220,7 +221,7 @@ def test_kept_answers_survive_a_half_written_row(tmp_path: Path) -> None:
 
 
 def test_a_failure_that_passes_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("neurecover.data.oracles.calls.PAUSE", 0.0)
+    monkeypatch.setattr("neurecover.data.oracles.calls.OPTIONS", CallOptions(pause=0.0))
     truth, calls = shallow((4, 3, 1), 0), []
 
     def shaky(X: np.ndarray) -> np.ndarray:

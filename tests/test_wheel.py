@@ -1,13 +1,17 @@
 """The wheel holds all that the package needs, and works where nothing else of the repository is."""
 
+import re
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+
+import neurecover
 
 ROOT = Path(__file__).parents[1]
 
@@ -61,3 +65,12 @@ def test_it_works_in_a_clean_environment(wheel: Path, tmp_path: Path, monkeypatc
     bench = subprocess.run([command, "bench", "finisher"], capture_output=True, text=True, cwd=tmp_path)
     assert (bench.returncode, bench.stdout, bench.stderr.count("\n")) == (2, "", 1)
     assert bench.stderr.startswith("error: The benchmarks are not installed")
+
+
+def test_one_version_everywhere() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
+    newest = re.search(r"^## \[(\S+)\]", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.MULTILINE)
+    assert cited is not None
+    assert newest is not None
+    assert neurecover.__version__ == project["version"] == cited[1] == newest[1]

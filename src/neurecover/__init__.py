@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from neurecover.planning import Plan, samples_needed
     from neurecover.results import Estimate, Recovery, Stage
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Where each public name lives; a room is loaded when one of its names is asked for.
 _ROOMS = {

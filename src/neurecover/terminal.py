@@ -134,7 +134,10 @@ def rows_table(rows: list[dict[str, str]]) -> Table:
 def working(what: str) -> Iterator[None]:
     """Show a line on standard error with the time that the work takes; nothing if that is no terminal."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
+    if not err.is_terminal:  # where rich before 15 ends a disabled line with a new one
+        yield
+        return
+    with Progress(*columns, console=err, transient=True) as progress:
         progress.add_task(what, total=None)
         yield
 

@@ -74,10 +74,10 @@ def test_noise_that_no_activation_explains_gets_no_hint() -> None:
 
 @pytest.mark.slow
 def test_auto_finds_the_activation_of_several_layers() -> None:
-    """Nine of ten such teachers are found (measured on two kinds of processor), so fewer than 3 of 5 are one chance in
-    a hundred; what is named right is right in every weight."""
+    """Nine of ten such teachers are found (measured on two kinds of processor), so none of 2 is one chance in a
+    hundred; what is named right is right in every weight."""
     found = 0
-    for seed in range(5):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
         layers = [(rng.standard_normal((m, d)), rng.standard_normal(m)) for d, m in ((3, 3), (3, 2), (2, 1))]
         truth = nr.DeepNetwork(layers, "tanh")
@@ -87,7 +87,7 @@ def test_auto_finds_the_activation_of_several_layers() -> None:
         found += exact
         assert not exact or str(recovery.network.activation) == "tanh"
         assert not exact or nr.compare(recovery.network, truth).weight_error < 1e-6
-    assert found >= 3
+    assert found >= 1
 
 
 TABLE = np.linspace(0.0, 12.0, 400)

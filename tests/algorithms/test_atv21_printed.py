@@ -84,7 +84,7 @@ def test_the_order_that_more_units_than_inputs_take() -> None:
     e = estimate(X, Y, 7, method="hermite", form="paper", options=PrintedOptions(eta_1=0.0, eta_2=0.0), random_state=0)
     assert e.details.ell == 3
     assert "orders 7 and 8 (ℓ = 3)" in e.notes[-1]
-    with pytest.raises(ValueError, match="no options in the form 'best'"):
+    with pytest.raises(ValueError, match="HermiteOptions in the form 'best'"):
         estimate(X, Y, 7, method="hermite", options=PrintedOptions(), random_state=0)
 
 

@@ -123,7 +123,7 @@ def test_fixed_noise_of_the_signals_size(k: int) -> None:
 def test_every_row_of_a_left_inverse_has_a_guess_close_by() -> None:
     rng = np.random.default_rng(0)
     for k, farthest in ((1, 0.0), (2, np.pi / 180.0), (3, 0.35)):
-        directions = guesses._sphere(k, rng, guesses.OPTIONS.points(k))
+        directions = guesses._sphere(k, rng, guesses.GUESSES.points(k))
         u = rng.standard_normal((2_000, k))
         u /= np.linalg.norm(u, axis=1, keepdims=True)
         nearest = np.arccos(np.clip((u @ directions.T).max(axis=1), -1.0, 1.0))

@@ -8,6 +8,9 @@ import pytest
 import neurecover as nr
 from neurecover.activations import get
 from neurecover.algorithms import Algorithm, get_method
+from neurecover.algorithms.atv21.options import HermiteOptions
+from neurecover.algorithms.bjw18.options import EnumerationOptions, PieceOptions
+from neurecover.algorithms.gklw19.options import SymmetricOptions
 from neurecover.search import Task
 from neurecover.simulate import Exponential, SparseGross
 
@@ -88,7 +91,7 @@ def test_same_seed_same_answer(method: Algorithm) -> None:
 @pytest.mark.parametrize("damage", ["asymmetric inputs", "noise", "one unit too few", "duplicated column", "constant"])
 def test_broken_assumptions_never_end_in_a_wrong_exact(method: Algorithm, damage: str) -> None:
     truth, X, Y, options = _data(method.name)
-    options |= {"time_budget": 4}
+    options |= {"time_budget": 1.5}
     if damage == "asymmetric inputs":
         X = Exponential()(np.random.default_rng(0), *X.shape)
         Y = truth(X)
@@ -180,3 +183,19 @@ def test_a_recovery_keeps_the_estimate_it_began_with(tmp_path: Path) -> None:
     assert again is not None
     assert (again.method, again.notes) == ("exact_ica", recovery.estimate.notes)
     np.testing.assert_array_equal(again.network.W, recovery.estimate.network.W)
+
+
+def test_options_are_handed_down() -> None:
+    """Numbers that make a method give up, given as options and not patched into a module."""
+    _, X, Y, _ = _data("hermite")
+    refused = nr.estimate(X, Y, 4, "hermite", options=HermiteOptions(whole=10, most_features=10), random_state=0)
+    assert "more than the 10 that this method handles" in refused.notes[-1]
+    _, X, Y, _ = _data("sign_patterns")
+    slow = nr.estimate(X, Y, 2, "sign_patterns", bias=False, options=EnumerationOptions(seconds=0.0), random_state=0)
+    assert "budget of 0 s" in slow.notes[-1]
+    _, X, Y, _ = _data("symmetric")
+    test = nr.estimate(X, Y, 5, "symmetric", bias=False, options=SymmetricOptions(significance=1.0), random_state=0)
+    assert "not symmetric" in test.notes[0]
+    _, X, Y, _ = _data("one_sparse")
+    few = nr.estimate(X, Y, 4, "one_sparse", bias=False, options=PieceOptions(most_rows=20), random_state=0)
+    assert few.network is None

@@ -125,13 +125,13 @@ SAMPLE = (
 
 @pytest.mark.slow
 def test_a_sample_of_the_torture_has_no_false_claim() -> None:
-    """60 runs. A right `statistical` claim is counted as false with probability 1e-4, about 20 of them with 2e-3."""
+    """30 runs, every other one told the width. Of about ten right `statistical` claims one is counted as false with
+    probability 1e-3."""
     false = []
     for place, name in enumerate(SAMPLE):
-        for told in (True, False):
-            seed = 1_000 + place
-            case = hostile.draw(name, seed)
-            judged = judge(case, attempt(case, told, seed), told)
-            if judged.false:
-                false.append((name, told, seed, judged.verdict, judged.worst))
+        told, seed = place % 2 == 0, 1_000 + place
+        case = hostile.draw(name, seed)
+        judged = judge(case, attempt(case, told, seed), told)
+        if judged.false:
+            false.append((name, told, seed, judged.verdict, judged.worst))
     assert not false

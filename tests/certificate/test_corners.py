@@ -33,8 +33,8 @@ def test_noise_is_doubted_as_often_as_it_says(noise: str) -> None:
 
 @pytest.mark.parametrize("scale", [0.5, 2.0])
 def test_so_is_noise_that_a_network_was_fitted_to(scale: float) -> None:
-    """Least squares ends in creases of Σ r², with samples of one sign next to the kinks: forty seeds."""
-    doubted, runs = 0, 40
+    """Least squares ends in creases of Σ r², with samples of one sign next to the kinks: sixteen seeds."""
+    doubted, runs = 0, 16
     for seed in range(runs):
         truth = nr.simulate.teacher(10, 5, random_state=seed)
         samples = ArraySource(*nr.simulate.sample(truth, 2_000, noise=scale, random_state=seed))

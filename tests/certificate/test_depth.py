@@ -61,7 +61,7 @@ def test_outputs_are_judged_by_their_own_digits(sizes: tuple[int, ...]) -> None:
 
 def test_the_lowest_of_several_layers_is_judged_by_the_digits_of_the_outputs() -> None:
     rng = np.random.default_rng(0)
-    W, X = np.linalg.qr(rng.standard_normal((4, 4)))[0][:3], rng.standard_normal((6_000, 4))
+    W, X = np.linalg.qr(rng.standard_normal((4, 4)))[0][:3], rng.standard_normal((3_000, 4))
     rng = np.random.default_rng(2)
     V = rng.uniform(0.5, 1.5, (3, 3)) * rng.choice([-1.0, 1.0], (3, 3)) / np.sqrt(3.0)
     a = rng.uniform(0.5, 1.5, 3)

@@ -187,5 +187,5 @@ def test_without_a_client_the_partitions_are_worked_on_here() -> None:
 
     truth = nr.simulate.teacher(3, 2, random_state=0)
     X, Y = nr.simulate.sample(truth, 600, random_state=0)
-    r = nr.recover(da.from_array(X, chunks=(100, 3)), da.from_array(Y, chunks=(100, 1)), 2, random_state=0)
+    r = nr.recover(da.from_array(X, chunks=(300, 3)), da.from_array(Y, chunks=(300, 1)), 2, random_state=0)
     assert r.certificate.verdict == "exact"

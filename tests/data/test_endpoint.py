@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import neurecover as nr
+from neurecover.data.options import CallOptions
 from neurecover.data.oracles.calls import BusyError, Calls
 from neurecover.data.oracles.endpoint import _retry_after
 from neurecover.exceptions import OutOfTimeError, RefusedError
@@ -29,7 +30,7 @@ def doubled(X: np.ndarray) -> np.ndarray:
 @pytest.fixture(autouse=True)
 def _no_proxy_and_no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr("neurecover.data.oracles.calls.PAUSE", 0.01)
+    monkeypatch.setattr("neurecover.data.oracles.calls.OPTIONS", CallOptions(pause=0.01))
 
 
 @pytest.mark.parametrize("form", ["inputs", "instances"])

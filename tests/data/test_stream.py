@@ -104,7 +104,7 @@ def test_samples_without_noise_are_exact_from_a_stream(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("small_memory")
 def test_a_stream_of_another_width_is_not_certified(tmp_path: Path) -> None:
-    _, source = _pair(tmp_path, 12_000, 0.05, 4)
+    _, source = _pair(tmp_path, 6_000, 0.05, 4)
     assert nr.recover(source, n_hidden=2, random_state=0).certificate.verdict in ("approximate", "failed")
 
 

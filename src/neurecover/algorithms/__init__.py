@@ -47,7 +47,7 @@ def methods() -> tuple[Algorithm, ...]:
 
 
 def get_method(name: str) -> Algorithm:
-    """The algorithm of that name."""
+    """Return the algorithm of that name."""
     if name not in _MODULES:
         hint = did_you_mean(name, _MODULES)
         raise ValueError(f"method needs to be 'auto' or one of {', '.join(_MODULES)}. Got {name!r} instead.{hint}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
 
@@ -16,6 +17,7 @@ from neurecover.solve import Deadline
 
 BEST, PAPER = "best", "paper"
 NEVER = Deadline()
+Options = TypeVar("Options")
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,10 @@ class Call:
     deadline: Deadline = NEVER
     form: str = BEST
     options: object = None
+
+    def options_as(self, kind: type[Options]) -> Options:
+        """Return the options if they are of this class, else its defaults."""
+        return self.options if isinstance(self.options, kind) else kind()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ EPS = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class ProductOptions:
-    """How the information of more weights than a matrix is formed for is tested by its products."""
+    """How the information matrix is tested by products with vectors if it is too large to be formed."""
 
     chance: float = 1e-6  # with which a direction that is not seen is taken for one that is
     rounds: int = 8  # of conjugate gradients: single precision gains a few digits in each

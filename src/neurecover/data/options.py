@@ -1,4 +1,4 @@
-"""The numbers that decide how samples are divided into those to fit and those held out, each with its reason."""
+"""The numbers that decide how samples are divided and how long a model is waited for, each with its reason."""
 
 from __future__ import annotations
 
@@ -22,3 +22,14 @@ class PrepareOptions:
     sample_bytes: int = 32 * 2**20  # of the rows of a stream that are kept in memory
     unusual: int = 8  # one in so many more rows kept of a stream is one with unusual inputs
     first_rows: int = 4_096  # of a stream, which say what is usual
+
+
+@dataclass(frozen=True)
+class CallOptions:
+    """How long a model behind calls is waited for, in seconds."""
+
+    pause: float = 0.5  # before a failed call is repeated; twice as long every time after
+    longest: float = 30.0  # between two tries, unless the model asks for more
+    patience: float = 600.0  # that a model may ask to wait: beyond, a later run goes on with the saved answers
+    together: float = 1.0  # that a call may take where time is limited and no batch was told
+    least: float = 1.0  # that a call may take however little time is left

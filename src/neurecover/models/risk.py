@@ -232,7 +232,7 @@ def _second_moments(act: Activation, terms: Terms) -> np.ndarray:
 
 
 class _Series:
-    """K_pq = Σ_j E[act⁽ᵖ⁾ He_j] E[act⁽q⁾ He_j] ρʲ / j! for all pairs of terms [ATV21, Prop. 3.6]."""
+    """The function K(p, q) = Σ_j E[act⁽ᵖ⁾ He_j] E[act⁽q⁾ He_j] ρʲ / j!, for all pairs of terms [ATV21, Prop. 3.6]."""
 
     def __init__(self, degree: int, act: Activation, first: Terms, second: Terms) -> None:
         self._lengths = [np.linalg.norm(terms.W, axis=1) for terms in (first, second)]
@@ -274,7 +274,7 @@ def _coefficients(act: Activation, b: np.ndarray, s: np.ndarray, degree: int) ->
 
 
 class _ClosedForm:
-    """K_pq for act(z) = z₊ⁿ + λ z₋ⁿ and ‖w‖ = 1: a sum over the sides of both kinks."""
+    """The same K(p, q) for act(z) = z₊ⁿ + λ z₋ⁿ and ‖w‖ = 1, in closed form: a sum over the sides of both kinks."""
 
     def __init__(self, act: Activation, first: Terms, second: Terms) -> None:
         assert isinstance(act, SidedPower)

@@ -99,7 +99,9 @@ def recover_lowest_layer(
         if problem.reason is not None:
             return run.recovery(*constant_network(prepared, task, problem.reason), method, None, problem.n_queries)
         run.report(method, float("nan"))
-        found = run_algorithm(algorithm, Call(prepared.train, task.on(prepared.train.count()), run.rng, run.deadline))
+        of_train = task.on(prepared.train.count())
+        call = Call(prepared.train, of_train, run.rng, run.deadline, options=run.options.layer)
+        found = run_algorithm(algorithm, call)
         run.clock.stage(method, " ".join(found.notes) or "an estimate")
         if not isinstance(found.network, Composite):
             reason = " ".join(found.notes) or f"{method} found no layer."
@@ -115,8 +117,9 @@ def recover_lowest_layer(
             max_degree=max_degree,
             activation=upper_activation,
             deadline=run.deadline,
+            options=run.options.layer.upper,
         )
-        whole = fit_jointly(whole, fit, chosen, run.rng)
+        whole = fit_jointly(whole, fit, chosen, run.rng, run.options.layer.upper)
         r2 = explained_variance(whole, chosen)
         run.clock.stage("upper part", f"{upper}, R² = {r2:.6f} on samples not used for it")
         network, certificate = _fit_and_certify(prepared, whole, n_hidden, max_degree, run)

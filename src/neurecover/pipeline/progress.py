@@ -90,8 +90,10 @@ def display_progress(reporter: Reporter, deadline: Deadline) -> Iterator[None]:
     # On a narrow terminal the stage is cut, not the time.
     stage = TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1))
     columns = stage, Moving(reporter.counted), TimeElapsedColumn(Column(no_wrap=True, min_width=7)), left
-    hidden = not (console.is_terminal or console.is_jupyter)
-    with Line(SpinnerColumn(), *columns, console=console, transient=True, disable=hidden) as line:
+    if not (console.is_terminal or console.is_jupyter):  # where rich before 15 ends a disabled line with a new one
+        yield
+        return
+    with Line(SpinnerColumn(), *columns, console=console, transient=True) as line:
         task = line.add_task("read", total=None)
 
         def show(stage: str, residual: float) -> None:

@@ -18,7 +18,8 @@ from math import factorial, log, sqrt
 import numpy as np
 from scipy.special import chdtrc
 
-from neurecover.algorithms.atv21.steps import population_coefficients
+from neurecover.algorithms.atv21.options import DEFAULTS, HermiteOptions
+from neurecover.algorithms.atv21.steps import ROUNDING, population_coefficients
 from neurecover.data import Source, reduce, split
 from neurecover.models import Network
 from neurecover.statistics import HermiteSums, Moments
@@ -26,13 +27,6 @@ from neurecover.statistics.checks.normality import RadialMoments
 from neurecover.statistics.moments.hermite import n_features
 from neurecover.statistics.moments.residual import ResidualMoments
 from neurecover.tensors import Span, flatten, inner, multiplicities, n_packed, span, whitened
-
-PRIOR, GROWTH = 4.0, 1.6  # ν and g; g is measured at j = 1 and 2, and for large j the prior hardly counts
-OPERATIONS = 3e11  # multiply–adds that a pass may cost, about 20 s on one core
-MEMORY = 2**30
-FALSE_ALARM = 0.01
-ROUNDING = 1e-10
-SIGNIFICANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -52,10 +46,11 @@ class Coefficients:
     n: int
     halves: tuple[dict[int, np.ndarray], ...] = ()
     chosen_by_noise: bool = False
+    options: HermiteOptions = DEFAULTS
 
     @classmethod
     def exact(cls, network: Network, orders: Iterable[int]) -> Coefficients:
-        """Those of a network, without any error."""
+        """Return the coefficients of a network, without any error."""
         orders = tuple(orders)
         tensors = population_coefficients(network, orders)
         return cls(network.n_inputs, tensors, dict.fromkeys(orders, 0.0), np.ones(network.n_outputs), max(orders), 0)
@@ -65,7 +60,7 @@ class Coefficients:
         return not any(self.errors.values())
 
     def weights(self) -> dict[int, float]:
-        """1/σ_j², with which Σ_j weight_j ‖T_j − T̂_j‖²/j! is χ²; all 1 where there are no errors."""
+        """Return 1/σ_j², with which Σ_j weight_j ‖T_j − T̂_j‖²/j! is χ²; all 1 where there are no errors."""
         return {j: 1.0 if self.known_exactly else 1.0 / s**2 for j, s in self.errors.items()}
 
     def standardised(self, orders: Iterable[int]) -> dict[int, np.ndarray]:
@@ -76,7 +71,7 @@ class Coefficients:
         return len(self.scale) * sum(n_packed(self.r, j) for j in orders)
 
     def projected(self, basis: np.ndarray) -> Coefficients:
-        """Those of the projected inputs Bᵀx, B (r, r′) orthonormal: T_j(B, …, B)."""
+        """Return the coefficients of the projected inputs Bᵀx, B (r, r′) orthonormal: T_j(B, …, B)."""
 
         def turned(tensors: dict[int, np.ndarray]) -> dict[int, np.ndarray]:
             return {j: np.array([whitened(row, basis, j) for row in T]) if j else T for j, T in tensors.items()}
@@ -85,16 +80,17 @@ class Coefficients:
         return replace(self, r=basis.shape[1], tensors=turned(self.tensors), halves=halves)
 
     def half(self, which: int) -> Coefficients:
-        """The estimate from one half of the samples, with errors √2 times as large."""
+        """Return the estimate from one half of the samples, with errors √2 times as large."""
         errors = {j: sqrt(2.0) * s for j, s in self.errors.items()}
         return replace(self, tensors=self.halves[which], errors=errors, n=self.n // 2, halves=())
 
     def span(self, orders: Iterable[int], rank: int | None = None) -> Span:
-        """The span of the units as these orders show it."""
+        """Return the span of the units as these orders show it."""
         return span(self.standardised(orders), self.r, 0.0 if self.known_exactly else 1.0, rank=rank)
 
     def count(self, orders: Iterable[int], ell: int, rng: np.random.Generator) -> int:
-        """How many singular values of the flattenings (ℓ, j − ℓ), side by side, noise does not explain [ATV21, Alg. 4].
+        """Return how many singular values of the flattenings (ℓ, j − ℓ), side by side, noise does not explain [ATV21,
+        Alg. 4].
 
         The threshold is the mean norm of five draws of pure noise plus √(2 log 1/δ): the norm is a 1-Lipschitz
         function of the coordinates, so noise exceeds it with probability δ at most.
@@ -103,14 +99,15 @@ class Coefficients:
         values = self._singular_values(self.standardised(orders), ell)
         if self.known_exactly:
             return int(np.sum(values > ROUNDING * values[0]))
-        return int(np.sum(values > self._noise_norm(orders, ell, rng) + sqrt(2.0 * log(1.0 / FALSE_ALARM))))
+        margin = sqrt(2.0 * log(1.0 / self.options.false_alarm))
+        return int(np.sum(values > self._noise_norm(orders, ell, rng) + margin))
 
     def error_norm(self, j: int, ell: int, rng: np.random.Generator) -> float:
-        """The norm that the errors of T_j give flatten(T_j, ℓ, j − ℓ), in units of `scale`."""
+        """Return the norm that the errors of T_j give flatten(T_j, ℓ, j − ℓ), in units of `scale`."""
         return self.errors[j] * sqrt(factorial(j)) * self._noise_norm([j], ell, rng)
 
     def _noise_norm(self, orders: list[int], ell: int, rng: np.random.Generator) -> float:
-        """The mean norm of five draws of pure noise with errors σ_j = 1."""
+        """Return the mean norm of five draws of pure noise with errors σ_j = 1."""
         norms = []
         for _ in range(5):
             draw = {
@@ -137,16 +134,18 @@ def estimate_coefficients(
     *,
     projection: np.ndarray | None = None,
     regress: int | None = None,
+    options: HermiteOptions = DEFAULTS,
 ) -> Coefficients:
-    """The coefficients of Bᵀx up to a degree, B = projection (d, r), for inputs of zero mean and unit covariance.
+    """Return the coefficients of Bᵀx up to a degree, B = projection (d, r), for inputs of zero mean and unit
+    covariance.
 
     regress is the degree of the regression, −1 for the paper's plain means [ATV21, (14)]; None takes the largest that
-    samples, memory and OPERATIONS carry.
+    samples, memory and the options carry.
     """
     d, p = source.n_inputs, source.n_outputs
     r = d if projection is None else projection.shape[1]
     n = source.count()
-    q = affordable_regression(n, r, degree) if regress is None else regress
+    q = affordable_regression(n, r, degree, options) if regress is None else regress
     halves = [
         reduce(half, HermiteSums(d, p, degree, q, projection)) for half in split(source, 0.5, int(rng.integers(2**31)))
     ]
@@ -156,10 +155,12 @@ def estimate_coefficients(
     whole = halves[0].coefficients()
     tensors, *each = ({j: estimate.packed(j) for j in range(degree + 1)} for estimate in (whole, *parts))
     size = halves[0].average("output_squared")
-    return _with_errors(r, tensors, each, (n1, n2), whole.residual_variance, size, whole.freedom, q)
+    return _with_errors(r, tensors, each, (n1, n2), whole.residual_variance, size, whole.freedom, q, options)
 
 
-def low_coefficients(source: Source, rng: np.random.Generator, network: Network | None = None) -> Coefficients:
+def low_coefficients(
+    source: Source, rng: np.random.Generator, network: Network | None = None, options: HermiteOptions = DEFAULTS
+) -> Coefficients:
     """Orders 1 and 2 in any dimension, from what a network, or else a linear regression, leaves of the outputs.
 
     T_j(y) = T_j(y − f) + T_j(f) whatever f, and the error is that of the first term: the better f, the smaller.
@@ -176,11 +177,12 @@ def low_coefficients(source: Source, rng: np.random.Generator, network: Network 
     sums[0].merge(sums[1])
     tensors = {j: T + own[j] for j, T in sums[0].packed().items()}
     variance = sums[0].average("squared")
-    return _with_errors(d, tensors, parts, sizes, variance, variance, sum(sizes), 1 if network is None else 2)
+    regressed = 1 if network is None else 2
+    return _with_errors(d, tensors, parts, sizes, variance, variance, sum(sizes), regressed, options)
 
 
 def _linear_fit(source: Source) -> tuple[Callable[[np.ndarray], np.ndarray], dict[int, np.ndarray]]:
-    """x ↦ c + L x by least squares, and its coefficients of order 1 and 2."""
+    """Return x ↦ c + L x by least squares, and its coefficients of order 1 and 2."""
     d, p = source.n_inputs, source.n_outputs
     moments = reduce(source, Moments(d, p))
     covariance = moments.covariance
@@ -198,8 +200,9 @@ def _with_errors(
     size: np.ndarray,
     freedom: int,
     regressed: int,
+    options: HermiteOptions,
 ) -> Coefficients:
-    """Everything in units of each output's residual, with σ_j from the difference of the halves."""
+    """Return coefficients in units of each output's residual, with σ_j from the difference of the halves."""
     # Outputs that are explained to rounding have no residual to be measured in.
     scale = np.sqrt(np.where(variance > 1e-24 * size, variance, np.maximum(size, 1e-300)))
     base = float(np.mean(variance / scale**2)) / max(freedom, 1)
@@ -209,18 +212,19 @@ def _with_errors(
     for j in whole:
         E = (first[j] - second[j]) * sqrt(n1 * n2) / (n1 + n2)
         square = float(inner(E, E, r, j).sum()) / factorial(j)
-        prior = base * GROWTH ** min(j, 2)
-        errors[j] = max(sqrt((square + PRIOR * prior) / (E.size + PRIOR)), 1e-15)
-    return Coefficients(r, whole, errors, scale, regressed, n1 + n2, (first, second))
+        prior = base * options.growth ** min(j, 2)
+        errors[j] = max(sqrt((square + options.prior * prior) / (E.size + options.prior)), 1e-15)
+    return Coefficients(r, whole, errors, scale, regressed, n1 + n2, (first, second), options=options)
 
 
-def affordable_regression(n: int, r: int, degree: int) -> int:
-    """The largest degree of regression that each half of n samples, the memory and OPERATIONS carry; −1 for none."""
+def affordable_regression(n: int, r: int, degree: int, options: HermiteOptions = DEFAULTS) -> int:
+    """Return the largest degree of regression that n samples in two halves, memory and work allow; −1 for none."""
     F = n_features(r, degree)
     for q in range(degree, -1, -1):
         Fq = n_features(r, q)
         # Eight samples per feature in a half: with fewer the regression loses to one of lower degree.
-        if n >= 16 * Fq and 16 * Fq * (F + Fq) <= MEMORY and n * Fq * (2 * F - Fq) <= OPERATIONS:
+        affordable = 16 * Fq * (F + Fq) <= options.memory and n * Fq * (2 * F - Fq) <= options.operations
+        if n >= 16 * Fq and affordable:
             return q
     return -1
 
@@ -233,11 +237,12 @@ class GaussianTest:
     degrees: int
     p_value: float
     kurtosis: float
+    significance: float
 
     @property
     def gaussian(self) -> bool:
         """Whether the samples leave the assumption standing."""
-        return self.p_value >= SIGNIFICANCE
+        return self.p_value >= self.significance
 
     @property
     def sentence(self) -> str:
@@ -250,8 +255,8 @@ class GaussianTest:
         )
 
 
-def gaussian_test(source: Source) -> GaussianTest:
+def gaussian_test(source: Source, options: HermiteOptions = DEFAULTS) -> GaussianTest:
     """Test inputs of zero mean and unit covariance for N(0, I)."""
     third, fourth = reduce(source, RadialMoments(source.n_inputs)).deviations()
     value, degrees = third + fourth**2, source.n_inputs + 1
-    return GaussianTest(value, degrees, float(chdtrc(degrees, value)), fourth)
+    return GaussianTest(value, degrees, float(chdtrc(degrees, value)), fourth, options.significance)

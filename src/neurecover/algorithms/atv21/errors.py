@@ -17,11 +17,11 @@ from neurecover.algorithms.atv21.coefficients import Coefficients
 from neurecover.algorithms.atv21.units import HermiteFit
 from neurecover.tensors import multiplicities, network_moments
 
-STEP = 1e-5  # of a central difference: its error is 1e-10 of the third derivative, and rounding 1e-11
+STEP = float(np.cbrt(np.finfo(np.float64).eps))  # of a central difference: its error and rounding are equal
 
 
 def direction_errors(fit: HermiteFit, c: Coefficients, activation: Activation, bias: bool = True) -> np.ndarray:
-    """√E‖δw‖² (k,) of every row at unit length, in the coordinates of the coefficients; 0 where those are exact."""
+    """Return √E‖δw‖² (k,) of every row at unit length, in the coefficients' coordinates; 0 where those are exact."""
     (k, r), p = fit.W.shape, len(fit.A)
     if c.known_exactly or k == 0:
         return np.zeros(k)

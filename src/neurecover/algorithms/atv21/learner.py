@@ -17,14 +17,14 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.algorithms.atv21.coefficients import (
-    SIGNIFICANCE,
     Coefficients,
     estimate_coefficients,
     gaussian_test,
     low_coefficients,
 )
 from neurecover.algorithms.atv21.errors import direction_errors
-from neurecover.algorithms.atv21.looks import MOST_FEATURES, looks, sharper_coefficients
+from neurecover.algorithms.atv21.looks import looks, sharper_coefficients
+from neurecover.algorithms.atv21.options import DEFAULTS, HermiteOptions
 from neurecover.algorithms.atv21.printed import PrintedOptions, learn_as_printed
 from neurecover.algorithms.atv21.search import usable_orders
 from neurecover.algorithms.atv21.steps import Units, consolidate
@@ -41,9 +41,6 @@ from neurecover.statistics import Moments
 from neurecover.statistics.moments.hermite import n_features
 from neurecover.statistics.moments.truncated import TruncatedSums
 from neurecover.tensors import Span
-
-WHOLE = 3_100  # features of order 4 up to which the span is looked for in all of them
-SHARE = 0.3  # of the time there is; the rest is the finisher's
 
 
 @dataclass(frozen=True)
@@ -82,8 +79,9 @@ def learn(
     n_hidden: int | None = None,
     bias: bool = True,
     deadline: Deadline = NEVER,
+    options: HermiteOptions = DEFAULTS,
 ) -> Found:
-    """The network behind Gaussian inputs of any mean and covariance (mean zero without biases).
+    """Return the network behind Gaussian inputs of any mean and covariance (mean zero without biases).
 
     n_hidden=None finds k from the coefficients. UnsolvableError where they carry no unit or would be too large.
     """
@@ -94,16 +92,16 @@ def learn(
     else:
         whitening = Whitening.of(np.zeros(d), moments.xx)
     white = Mapped(source, whitening)
-    coefficients, basis, found_span = _coefficients(white, activation, rng, n_hidden, bias, deadline)
+    coefficients, basis, found_span = _coefficients(white, activation, rng, n_hidden, bias, deadline, options)
     fit = seen_units(coefficients, activation, rng, most=n_hidden, bias=bias, deadline=deadline)
     if len(fit.W) == 0:
         raise UnsolvableError("No Hermite coefficient of order 2 or more stands out of its error, so no unit is seen.")
     network = output_weights(white, _in_whole(fit, basis), activation, affine=fit.affine, bias=bias)
     n_looks, r = 0, coefficients.r
-    for degree in looks(coefficients.n, r, len(fit.W) > r):
+    for degree in looks(coefficients.n, r, len(fit.W) > r, options):
         if deadline.passed:
             break
-        sharper = sharper_coefficients(white, network, basis, degree, rng)
+        sharper = sharper_coefficients(white, network, basis, degree, rng, options)
         sharper = replace(sharper, chosen_by_noise=coefficients.chosen_by_noise)
         again = settled_units(sharper, activation, rng, fit, bias=bias)
         if not again.explained:
@@ -160,30 +158,37 @@ def _coefficients(
     n_hidden: int | None,
     bias: bool,
     deadline: Deadline,
+    options: HermiteOptions,
 ) -> tuple[Coefficients, np.ndarray, Span | None]:
     """Coefficients in the span of the units, an orthonormal basis of it (d, r), and how it was found."""
     d = source.n_inputs
     if n_hidden is not None and n_hidden >= d:
-        return estimate_coefficients(source, _degree(d), rng), np.eye(d), None
-    if n_features(d, 4) <= WHOLE:
-        whole = estimate_coefficients(source, 4, rng)
+        return estimate_coefficients(source, _degree(d, options), rng, options=options), np.eye(d), None
+    if n_features(d, 4) <= options.whole:
+        whole = estimate_coefficients(source, 4, rng, options=options)
         seen = _not_empty(whole.span((1, *usable_orders(activation, bias, 4)), n_hidden))
         if seen.basis.shape[1] == d:
             return whole, np.eye(d), seen
         return _marked(whole.projected(seen.basis), seen), seen.basis, seen
     # Orders 1 and 2 hold every unit of a relu (h_2 = φ(b)); where b = 0 is a root of h_2, as for sigmoids, order 3 is
     # needed.
-    third = activation.homogeneity is None and n_features(d, 3) <= MOST_FEATURES
-    low = estimate_coefficients(source, 3, rng) if third else low_coefficients(source, rng)
+    third = activation.homogeneity is None and n_features(d, 3) <= options.most_features
+    if third:
+        low = estimate_coefficients(source, 3, rng, options=options)
+    else:
+        low = low_coefficients(source, rng, options=options)
     seen = low.span([j for j in (1, 2, 3) if j in low.tensors], n_hidden)
     for refined in (False, True):
         r = _not_empty(seen).basis.shape[1]
-        coefficients = _marked(estimate_coefficients(source, _degree(r), rng, projection=seen.basis), seen)
+        degree = _degree(r, options)
+        coefficients = estimate_coefficients(source, degree, rng, projection=seen.basis, options=options)
+        coefficients = _marked(coefficients, seen)
         if refined or deadline.passed:
             break
-        fit = seen_units(coefficients, activation, rng, most=n_hidden, bias=bias, starts=4, deadline=deadline)
+        starts = options.counting_starts
+        fit = seen_units(coefficients, activation, rng, most=n_hidden, bias=bias, starts=starts, deadline=deadline)
         rough = output_weights(source, _in_whole(fit, seen.basis), activation, affine=fit.affine, bias=bias)
-        seen = low_coefficients(source, rng, rough).span((1, 2), n_hidden)
+        seen = low_coefficients(source, rng, rough, options).span((1, 2), n_hidden)
     return coefficients, seen.basis, seen
 
 
@@ -194,7 +199,7 @@ def _not_empty(seen: Span) -> Span:
 
 
 def _in_whole(fit: HermiteFit, basis: np.ndarray) -> Units:
-    """The units of a fit in r dimensions in the d whose directions `basis` (d, r) are."""
+    """Return the units of a fit in r dimensions as units in all d, with the columns of `basis` (d, r) as its axes."""
     return Units(fit.W @ basis.T, fit.b, fit.A)
 
 
@@ -203,12 +208,12 @@ def _marked(coefficients: Coefficients, seen: Span) -> Coefficients:
     return replace(coefficients, chosen_by_noise=bool(below))
 
 
-def _degree(r: int) -> int:
-    degree = next((j for j in (4, 3) if n_features(r, j) <= MOST_FEATURES), None)
+def _degree(r: int, options: HermiteOptions) -> int:
+    degree = next((j for j in (4, 3) if n_features(r, j) <= options.most_features), None)
     if degree is None:
         raise UnsolvableError(
             f"Tensors of order 3 in {r} dimensions have {n_features(r, 3)} entries per output, more than the "
-            f"{MOST_FEATURES} that this method handles. Use least_squares."
+            f"{options.most_features} that this method handles. Use least_squares."
         )
     return degree
 
@@ -229,14 +234,22 @@ def _refuse(task: Task) -> str | None:
 
 def _run(call: Call) -> Estimate:
     task, deadline = call.task, call.deadline
-    test = gaussian_test(call.source)
+    options = call.options_as(HermiteOptions)
+    test = gaussian_test(call.source, options)
     if deadline.passed:
         return Estimate(None, (test.sentence, "no time for the tensors"))
     try:
         if call.form == "paper":
             return _run_as_printed(call, test.sentence)
-        part = deadline.share(SHARE)
-        found = learn(call.source, task.activation, call.rng, n_hidden=task.n_hidden, bias=task.bias, deadline=part)
+        found = learn(
+            call.source,
+            task.activation,
+            call.rng,
+            n_hidden=task.n_hidden,
+            bias=task.bias,
+            deadline=deadline.share(options.share),
+            options=options,
+        )
     except UnsolvableError as reason:
         return Estimate(None, (test.sentence, str(reason)))
     asked = found.fit.asked
@@ -249,7 +262,7 @@ def _run_as_printed(call: Call, test: str) -> Estimate:
         raise UnsolvableError("The paper's Algorithm 5 takes the number of units, and biases are free in it.")
     if call.task.activation.homogeneity != 1.0:
         raise UnsolvableError(f"The paper's algorithms are for relu. Got {call.task.activation} instead.")
-    options = call.options if isinstance(call.options, PrintedOptions) else None
+    options = call.options_as(PrintedOptions)
     found = learn_as_printed(call.source, call.task.activation, call.rng, call.task.n_hidden, options)
     note = (
         f"{len(found.units.W)} directions of Algorithm 4 from orders {2 * found.ell + 1} and {2 * found.ell + 2} (ℓ = "
@@ -283,7 +296,7 @@ def _notes(found: Found, task: Task) -> list[str]:
 def _diagnose(network: Model, source: Source, rng: np.random.Generator) -> tuple[Check, ...]:
     """Are the inputs Gaussian?"""
     test = gaussian_test(source)
-    return (Check("Gaussian inputs", test.gaussian, test.p_value, SIGNIFICANCE, test.sentence),)
+    return (Check("Gaussian inputs", test.gaussian, test.p_value, test.significance, test.sentence),)
 
 
 ALGORITHM = Algorithm(
@@ -294,7 +307,7 @@ ALGORITHM = Algorithm(
     refuse=_refuse,
     run=_run,
     forms=("best", "paper"),
-    options={"paper": PrintedOptions},
+    options={"best": HermiteOptions, "paper": PrintedOptions},
     diagnose=_diagnose,
     reserve=True,
     weighs=True,

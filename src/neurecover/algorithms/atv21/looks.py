@@ -15,15 +15,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from neurecover.algorithms.atv21.coefficients import OPERATIONS, Coefficients, estimate_coefficients
+from neurecover.algorithms.atv21.coefficients import Coefficients, estimate_coefficients
+from neurecover.algorithms.atv21.options import DEFAULTS, HermiteOptions
 from neurecover.algorithms.atv21.steps import population_coefficients
 from neurecover.data import Source
 from neurecover.data.views.view import Seen, View
 from neurecover.models import Network
 from neurecover.statistics.moments.hermite import n_features
-
-QUICK = 3e10  # multiply–adds of a look that only sharpens: about 2 s on one core
-MOST_FEATURES = 60_000  # of one sample; beyond, the tensors are too large
 
 
 class Unexplained(View):
@@ -39,8 +37,9 @@ class Unexplained(View):
         return X, Y - self._predict(np.asarray(X, dtype=np.float64)), None
 
 
-def looks(n: int, r: int, crowded: bool) -> tuple[int, ...]:
-    """The degree of every further look that n samples in r dimensions are worth: 4, then 6 for more units than r.
+def looks(n: int, r: int, crowded: bool, options: HermiteOptions = DEFAULTS) -> tuple[int, ...]:
+    """Return the degree of every further look that n samples in r dimensions are worth: 4, then 6 for more units than
+    r.
 
     Orders 5 and 6 halve the error that noise leaves of many units; for few, order 4 says nearly all there is.
     """
@@ -48,17 +47,23 @@ def looks(n: int, r: int, crowded: bool) -> tuple[int, ...]:
     def cost(degree: int) -> float:
         return 2.0 * n * (r + 1) * n_features(r, degree)
 
-    if n_features(r, 4) > MOST_FEATURES or cost(4) > (OPERATIONS if crowded else QUICK):
+    if n_features(r, 4) > options.most_features or cost(4) > (options.operations if crowded else options.quick):
         return ()
-    six = crowded and n_features(r, 6) <= MOST_FEATURES and cost(6) <= OPERATIONS
+    six = crowded and n_features(r, 6) <= options.most_features and cost(6) <= options.operations
     return (4, 6 if six else 4)
 
 
 def sharper_coefficients(
-    source: Source, network: Network, basis: np.ndarray, degree: int, rng: np.random.Generator
+    source: Source,
+    network: Network,
+    basis: np.ndarray,
+    degree: int,
+    rng: np.random.Generator,
+    options: HermiteOptions = DEFAULTS,
 ) -> Coefficients:
-    """The coefficients of Bᵀx, B = basis (d, r), from what a network with units in that span leaves."""
-    c = estimate_coefficients(Unexplained(source, network), degree, rng, projection=basis, regress=1)
+    """Return the coefficients of Bᵀx, B = basis (d, r), from what a network with units in that span leaves."""
+    left = Unexplained(source, network)
+    c = estimate_coefficients(left, degree, rng, projection=basis, regress=1, options=options)
     inside = Network(network.W @ basis, network.b, network.A, network.c, network.activation)
     own = population_coefficients(inside, tuple(range(degree + 1)))
 

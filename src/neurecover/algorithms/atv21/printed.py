@@ -19,7 +19,7 @@ import numpy as np
 
 from neurecover.activations import Activation
 from neurecover.algorithms.atv21.coefficients import Coefficients, estimate_coefficients
-from neurecover.algorithms.atv21.looks import MOST_FEATURES
+from neurecover.algorithms.atv21.options import DEFAULTS
 from neurecover.algorithms.atv21.steps import Units, consolidate, order_one_weights, recover_scalars, tensor_directions
 from neurecover.data import Source, reduce, split
 from neurecover.exceptions import UnsolvableError
@@ -41,6 +41,7 @@ class PrintedOptions:
     radius: float | None = None  # √(8|S|) + m (1 + B)
     bound: float | None = None  # B ≥ |a_i|, |b_i|, given in the paper; here 10 times the outputs or 1
     epsilon: float = 0.01  # ε of τ, which hardly depends on it
+    most_features: int = DEFAULTS.most_features  # of one sample; beyond, the tensors are too large
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Printed:
 
 
 def least_ell(m: int, d: int) -> int:
-    """The least ℓ for which m tensors w^{⊗ℓ} can be independent: m ≤ C(d + ℓ − 1, ℓ)."""
+    """Return the least ℓ for which m tensors w^{⊗ℓ} can be independent: m ≤ C(d + ℓ − 1, ℓ)."""
     if d == 1 and m > 1:
         raise UnsolvableError(f"In one dimension all directions are the same: no order tells {m} units apart.")
     ell = 1
@@ -76,7 +77,9 @@ def algorithm_4(
     eta_2: Mapping[int, float],
     eta_3: float,
 ) -> Units:
-    """A and, up to sign, (w, b) of at most 2·`most` units; η₁ and η₂ by order, 2ℓ + 1 and 2ℓ + 2 [ATV21, Alg. 4]."""
+    """Return A and, up to sign, (w, b) of at most 2·`most` units; η₁ and η₂ by order, 2ℓ + 1 and 2ℓ + 2 [ATV21, Alg.
+    4].
+    """
     W = tensor_directions(
         tensors,
         r,
@@ -93,13 +96,13 @@ def algorithm_4(
 
 
 def algorithm_6(units: Units, T1: np.ndarray) -> Units:
-    """The units of Algorithm 4 for ℓ = 1 with the signs of Σ z_i a_i w_i = T₁ [ATV21, Alg. 6, step 2]."""
+    """Return the units of Algorithm 4 for ℓ = 1 with the signs of Σ z_i a_i w_i = T₁ [ATV21, Alg. 6, step 2]."""
     sign = np.where(order_one_weights(units, T1) < 0.0, -1.0, 1.0)
     return Units(units.W * sign[:, None], units.b * sign, units.A)
 
 
 def algorithm_5(source: Source, units: Units, activation: Activation, m: int, options: PrintedOptions) -> Network:
-    """The regression of [ATV21, Alg. 5, steps 3 and 4] on Z = ã σ(±(w̃·x + b̃)) and Z′ = (x, 1), in |S| + 2 units.
+    """Run the regression of [ATV21, Alg. 5, steps 3 and 4] on Z = ã σ(±(w̃·x + b̃)) and Z′ = (x, 1), in |S| + 2 units.
 
     Footnote 5: of the eight features of a unit two suffice, its (w, b) being known up to one sign.
     """
@@ -132,10 +135,10 @@ def learn_as_printed(
     """Run [ATV21, Alg. 5] for standard Gaussian inputs: units from one half of the samples, regression on the other."""
     options, d = options or PrintedOptions(), source.n_inputs
     ell = least_ell(m, d) if options.ell is None else options.ell
-    if n_features(d, 2 * ell + 2) > MOST_FEATURES:
+    if n_features(d, 2 * ell + 2) > options.most_features:
         raise UnsolvableError(
             f"{m} units in {d} dimensions take ℓ = {ell}, tensors of order {2 * ell + 2} with "
-            f"{n_features(d, 2 * ell + 2):,} entries, more than {MOST_FEATURES:,}."
+            f"{n_features(d, 2 * ell + 2):,} entries, more than {options.most_features:,}."
         )
     first, second = split(source, 0.5, int(rng.integers(2**31)))
     c = estimate_coefficients(first, 2 * ell + 2, rng, regress=-1)

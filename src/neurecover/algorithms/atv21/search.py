@@ -21,6 +21,7 @@ import numpy as np
 
 from neurecover.activations import Activation, scaled_hermite
 from neurecover.algorithms.atv21.coefficients import Coefficients
+from neurecover.algorithms.atv21.options import HermiteOptions
 from neurecover.exceptions import UnsolvableError
 from neurecover.solve import Deadline
 from neurecover.tensors import (
@@ -34,11 +35,8 @@ from neurecover.tensors import (
 )
 from neurecover.tensors.moment_fit import _scaled_profile
 
-HEAVY = 1.7  # χ² of a right model over its degrees of freedom reached this (measured): errors lie along the units
-GRID = np.linspace(-3.5, 3.5, 57)
-NORMS = np.geomspace(0.3, 4.0, 9)
-CROWDED = 3  # times as many starts: of 24, one in four right, all but one search in a thousand find the right one
-EXACT = 1e-22  # χ² of a fit to exact tensors, relative to that of no units
+# Biases and norms to start a unit from: beyond 3.5 a unit is nearly affine, and fits move a norm by a factor of 1.4.
+GRID, NORMS = np.linspace(-3.5, 3.5, 57), np.geomspace(0.3, 4.0, 9)
 
 
 @dataclass(frozen=True)
@@ -51,20 +49,15 @@ class Point:
     loss: float
 
     def turned(self, signs: np.ndarray) -> Point:
-        """The same point with (w, b) of every unit times its sign; its χ² is that of the orders from 2 on."""
+        """Return the same point with (w, b) of every unit times its sign; its χ² is that of the orders from 2 on."""
         return replace(self, W=self.W * signs[:, None], b=self.b * signs)
 
 
 def usable_orders(activation: Activation, bias: bool, degree: int) -> tuple[int, ...]:
-    """The orders from 2 on whose coefficient h_j does not vanish for every admissible b."""
+    """Return the orders from 2 on whose coefficient h_j does not vanish for every admissible b."""
     b = GRID if bias else np.zeros(1)
     h = np.abs(activation.hermite(b, degree)).max(axis=1)
     return tuple(j for j in range(2, degree + 1) if h[j] > 1e-9 * h.max())
-
-
-def expected_chi_squared(freedom: int) -> float:
-    """What the errors explain at the most."""
-    return HEAVY * (freedom + 3.0 * float(np.sqrt(2.0 * freedom)))
 
 
 @dataclass(frozen=True)
@@ -80,6 +73,10 @@ class Search:
     deadline: Deadline
 
     @property
+    def options(self) -> HermiteOptions:
+        return self.coefficients.options
+
+    @property
     def total(self) -> float:
         """χ² of no units at all."""
         return self.empty(self.orders).loss
@@ -89,15 +86,20 @@ class Search:
         scaled = self.activation.homogeneity is None
         return max(self.coefficients.n_coordinates(orders) - k * (r - 1 + p + self.bias + scaled), 1)
 
+    def expected(self, k: int, orders: tuple[int, ...]) -> float:
+        """Return the largest χ² of k right units: mean plus three standard deviations, times `heavy`."""
+        freedom = self.freedom(k, orders)
+        return self.options.heavy * (freedom + 3.0 * float(np.sqrt(2.0 * freedom)))
+
     def explained(self, point: Point) -> bool:
-        """Whether χ² is what the errors explain."""
+        """Return whether χ² is what the errors explain."""
         if self.coefficients.known_exactly:
-            return point.loss <= EXACT * self.total
-        return point.loss <= expected_chi_squared(self.freedom(len(point.W), self.orders))
+            return point.loss <= 1e-22 * self.total  # (1e-11)²: rounding of the tensors
+        return point.loss <= self.expected(len(point.W), self.orders)
 
     def plainly_explained(self, point: Point) -> bool:
-        """Whether χ² is that of a right model under errors that do not lie along the units."""
-        return point.loss <= expected_chi_squared(self.freedom(len(point.W), self.orders)) / HEAVY
+        """Return whether χ² is that of a right model under errors that do not lie along the units."""
+        return point.loss <= self.expected(len(point.W), self.orders) / self.options.heavy
 
     @property
     def price(self) -> float:
@@ -130,7 +132,8 @@ class Search:
         return sum(float(inner(gap, gap, c.r, j).sum()) * weights[j] / factorial(j) for j, gap in gaps.items())
 
     def best(self, k: int) -> Point:
-        """The best of several starts, until χ² is what the errors explain or the best was reached twice.
+        """Fit from several starts, until χ² is what the errors explain or the best was reached twice; return the best
+        fit.
 
         Both where there are more units than dimensions.
         """
@@ -150,7 +153,7 @@ class Search:
         return best
 
     def one_less(self, point: Point) -> Point:
-        """The best fit without one of the units, from the two choices that do least harm to start with."""
+        """Return the best fit without one of the units, from the two choices that do least harm to start with."""
         k = len(point.W)
         if k == 1:
             return self.empty(self.orders)
@@ -158,7 +161,7 @@ class Search:
         return self.best_of(others, self.orders)
 
     def best_of(self, starts: list[tuple[np.ndarray, np.ndarray]], orders: tuple[int, ...]) -> Point:
-        """The better fit from the two starts (W, b) whose own best A leaves the least."""
+        """Return the better fit from the two starts (W, b) whose own best A leaves the least."""
         left = [self.fit(W, b, orders, max_iterations=0).loss for W, b in starts]
         fits = []
         for i in np.argsort(left)[:2]:
@@ -167,7 +170,7 @@ class Search:
         return min(fits, key=lambda fit: fit.loss)
 
     def fit(self, W: np.ndarray, b: np.ndarray, orders: tuple[int, ...], max_iterations: int | None = None) -> Point:
-        """The optimum that this start leads to; under errors the search for it stops early."""
+        """Return the optimum that this start leads to; under errors the search for it stops early."""
         if max_iterations is None:
             max_iterations = 300 if self.coefficients.known_exactly else 100
         tensors = {j: self.coefficients.tensors[j] for j in orders}
@@ -208,7 +211,7 @@ class Search:
         return Point(fit.W * np.exp(fit.scalars), np.zeros(k), fit.A, fit.loss)
 
     def _directions(self, k: int) -> Iterator[np.ndarray]:
-        """Starts: the joint decomposition of all orders, of the highest alone, then random ones."""
+        """Yield starts: the joint decomposition of all orders, of the highest alone, then random ones."""
         r = self.coefficients.r
         ell = next((ell for ell in (1, 2) if n_packed(r, ell) >= k), 3)
         orders = [j for j in self.orders if j >= 2 * ell]
@@ -220,7 +223,7 @@ class Search:
                     yield decompose(scaled, r, k, self.rng).W
                 except UnsolvableError:
                     continue
-        for _ in range(max(self.starts * (CROWDED if k > r else 1) - 2, 1)):
+        for _ in range(max(self.starts * (self.options.crowded if k > r else 1) - 2, 1)):
             yield self.rng.standard_normal((k, r))
 
     def _with_scalars(self, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

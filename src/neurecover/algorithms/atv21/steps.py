@@ -21,7 +21,6 @@ from neurecover.models import Network, Student, as_network
 from neurecover.tensors import best_weights, flatten, flattening_rank, joint_diagonalise, network_moments, slices
 from neurecover.tensors.overcomplete import directions_of_powers
 
-WEAKEST = 1e-7  # terms of exact tensors below this part of the strongest are rounding
 ROUNDING = 1e-11  # singular values of exact tensors below this part of the largest are zero
 
 
@@ -35,7 +34,7 @@ class Units:
 
 
 def population_coefficients(network: Network, orders: tuple[int, ...]) -> dict[int, np.ndarray]:
-    """The exact T_j of a network, c in order 0 included [ATV21, Lemma 3.5]."""
+    """Return the exact T_j of a network, c in order 0 included [ATV21, Lemma 3.5]."""
     live = np.linalg.norm(network.W, axis=1) > 0.0
     constant = network.c + network.A[:, ~live] @ network.activation(network.b[~live])
     units = network.take(np.flatnonzero(live))
@@ -46,7 +45,7 @@ def population_coefficients(network: Network, orders: tuple[int, ...]) -> dict[i
 def algorithm_1(
     tensors: Mapping[int, np.ndarray], r: int, ell: int, activation: Activation, rng: np.random.Generator
 ) -> Units:
-    """Every unit from exact tensors of orders ℓ to ℓ + 3, 2ℓ + 1 and 2ℓ + 2 [ATV21, Alg. 1]; signs too if ℓ = 1."""
+    """Find all units from exact tensors of orders ℓ to ℓ + 3, 2ℓ + 1 and 2ℓ + 2 [ATV21, Alg. 1]; signs too if ℓ = 1."""
     W = tensor_directions(tensors, r, ell, rng)
     found = recover_scalars(W, tensors, ell, activation)
     return fix_signs(found, tensors[1], activation) if ell == 1 else found
@@ -61,16 +60,17 @@ def tensor_directions(
     threshold: Mapping[int, float] | None = None,
     most: int | None = None,
     weakest: Mapping[int, float] | None = None,
+    faint: float = 1e-7,
     same: float = 1e-2,
     pairs: int = 10,
     max_iterations: int = 100,
 ) -> np.ndarray:
-    """The directions ±w_i, unit rows, of T_{2ℓ+1} and T_{2ℓ+2} together [ATV21, Alg. 1, steps 1–4, and Alg. 4].
+    """Return the directions ±w_i, unit rows, of T_{2ℓ+1} and T_{2ℓ+2} together [ATV21, Alg. 1, steps 1–4, and Alg. 4].
 
     A unit is missing from an order where He_{j−2}(b) = 0, and never from both: He_{2ℓ−1} and He_{2ℓ} have no common
     root (Lemma 4.3). threshold[j] is η₁, the least singular value of flatten(T_j, ℓ, j − ℓ) that counts (the text
     prints ℓ + 1 for the second side of both; the sides have to add up to j); without it, rounding. Terms whose norm is
-    below weakest[j] are left out (η₂; without it 1e-7 of the strongest), and of directions that agree up to sign
+    below weakest[j] are left out (η₂; without it `faint` of the strongest), and of directions that agree up to sign
     within `same` the strongest stays (η₃). pairs=1, max_iterations=0 is Jennrich's algorithm as the paper runs it.
     """
     found, strength = [], []
@@ -85,7 +85,7 @@ def tensor_directions(
         stack = slices(T, r, j, ell)
         terms = joint_diagonalise(stack, rank, rng, pencils=pairs, polished=2, max_iterations=max_iterations)
         size = np.linalg.norm(terms.weights, axis=0)
-        kept = size >= (WEAKEST * size.max() if weakest is None else weakest[j])
+        kept = size >= (faint * size.max() if weakest is None else weakest[j])
         found.append(directions_of_powers(terms.V, r, ell)[kept])
         strength.append(size[kept] / size.max())
     if not sum(len(part) for part in found):
@@ -106,7 +106,7 @@ def distinct(W: np.ndarray, strength: np.ndarray, same: float) -> np.ndarray:
 
 
 def recover_scalars(W: np.ndarray, tensors: Mapping[int, np.ndarray], ell: int, activation: Activation) -> Units:
-    """A and, up to the signs of the rows, b for given directions [ATV21, Alg. 2].
+    """Return A and, up to the signs of the rows, b for given directions [ATV21, Alg. 2].
 
     ζ_j solves Σ_i ζ_j(i) w_i^{⊗j} = T_j. With ζ_j = (−1)^j a φ(b) He_{j−2}(b) the recurrence of He gives, for every q,
 
@@ -135,7 +135,7 @@ def recover_scalars(W: np.ndarray, tensors: Mapping[int, np.ndarray], ell: int, 
 
 
 def order_one_weights(units: Units, T1: np.ndarray) -> np.ndarray:
-    """The z (k,) of Σ_i z_i A_i ⊗ w_i = T_1 [ATV21, Alg. 3, step 1]."""
+    """Return the z (k,) of Σ_i z_i A_i ⊗ w_i = T_1 [ATV21, Alg. 3, step 1]."""
     columns = np.einsum("oi,id->odi", units.A, units.W).reshape(-1, len(units.W))
     return np.asarray(np.linalg.lstsq(columns, np.ravel(T1), rcond=None)[0])
 

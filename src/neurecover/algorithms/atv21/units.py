@@ -15,25 +15,21 @@ from scipy.special import chdtri
 
 from neurecover.activations import Activation, scaled_hermite
 from neurecover.algorithms.atv21.coefficients import Coefficients
-from neurecover.algorithms.atv21.search import HEAVY, Point, Search, expected_chi_squared, usable_orders
+from neurecover.algorithms.atv21.search import Point, Search, usable_orders
 from neurecover.models.signs import find_flips
 from neurecover.solve import Deadline
 from neurecover.tensors import n_packed
 
-STARTS = 8
-COUNTING_STARTS = 4  # while the number of units rises: too few of them have no right optimum to be found
 NEVER = Deadline()
-SIGN_CHOICES = 8  # assignments of signs that are fitted
-EXACT_SIGNS, ROUGH_SIGNS = 1e-6, 0.1  # relative misfit of order 1 up to which an assignment is considered
 
 
 @dataclass(frozen=True)
 class HermiteFit:
     """Units W (k, r), b (k,), A (p, k), the affine part L (p, r) that they leave, zero if none is seen, and c (p,).
 
-    chi_squared on `freedom` degrees. `sign_choices` assignments of signs fit order 1 equally well. `unexplained` is
-    what order 1 adds to χ² without an affine part, on p·r degrees. `asked` (m, r + 1) are rows (w, b) of a fit of all
-    the units that were asked for, where fewer are seen.
+    chi_squared on `freedom` degrees, at most `expected` for right units. `sign_choices` assignments of signs fit order
+    1 equally well. `unexplained` is what order 1 adds to χ² without an affine part, on p·r degrees. `asked` (m, r + 1)
+    are rows (w, b) of a fit of all the units that were asked for, where fewer are seen.
     """
 
     W: np.ndarray
@@ -43,6 +39,7 @@ class HermiteFit:
     c: np.ndarray
     chi_squared: float
     freedom: int
+    expected: float
     sign_choices: int
     unexplained: float
     orders: tuple[int, ...]
@@ -60,7 +57,7 @@ class HermiteFit:
     @property
     def explained(self) -> bool:
         """Whether χ² is what the errors explain."""
-        return self.chi_squared <= expected_chi_squared(self.freedom)
+        return self.chi_squared <= self.expected
 
 
 def seen_units(
@@ -70,12 +67,12 @@ def seen_units(
     *,
     most: int | None = None,
     bias: bool = True,
-    starts: int = STARTS,
+    starts: int | None = None,
     deadline: Deadline = NEVER,
 ) -> HermiteFit:
-    """The units that stand out of the errors, `most` at the most: the group G of [ATV21, (16)]."""
+    """Return the units that stand out of the errors, `most` at the most: the group G of [ATV21, (16)]."""
     orders = usable_orders(activation, bias, max(coefficients.tensors))
-    search = Search(coefficients, activation, bias, orders, rng, starts, deadline)
+    search = Search(coefficients, activation, bias, orders, rng, starts or coefficients.options.starts, deadline)
     if most is None:
         return _finish(search, count_units(search))
     everything = search.best(most)
@@ -88,20 +85,20 @@ def seen_units(
 def settled_units(
     coefficients: Coefficients, activation: Activation, rng: np.random.Generator, start: HermiteFit, *, bias: bool
 ) -> HermiteFit:
-    """The same units fitted to other coefficients, with nothing searched for."""
+    """Fit the same units to other coefficients, without a search."""
     orders = usable_orders(activation, bias, max(coefficients.tensors))
-    search = Search(coefficients, activation, bias, orders, rng, STARTS, NEVER)
+    search = Search(coefficients, activation, bias, orders, rng, coefficients.options.starts, NEVER)
     return replace(_finish(search, search.fit(start.W, start.b, orders)), asked=start.asked)
 
 
 def count_units(search: Search) -> Point:
-    """As many units as are real: upwards from the rank of the flattenings until χ² is explained, then downwards."""
+    """Find how many units are real: upwards from the rank of the flattenings until χ² is explained, then downwards."""
     c = search.coefficients
     limit = n_packed(c.r, 2) if max(search.orders) >= 6 else 2 * c.r
     k = c.count(search.orders, 1, search.rng)
     if k == c.r and max(search.orders) >= 6:
         k = max(k, c.count(search.orders, 2, search.rng))
-    few = replace(search, starts=COUNTING_STARTS)
+    few = replace(search, starts=search.options.counting_starts)
     point = few.best(min(k, limit))
     while len(point.W) < limit and not search.explained(point) and not search.deadline.passed:
         more = few.best(len(point.W) + 1)
@@ -131,7 +128,7 @@ def _finish(search: Search, point: Point) -> HermiteFit:
     orders = (1, *search.orders)
     whole = min((search.fit(start.W, start.b, orders, 60) for start in turned), key=lambda fit: fit.loss)
     whole = search.fit(whole.W, whole.b, orders)
-    allowed = HEAVY * float(chdtri(len(c.scale) * c.r, 1e-6))
+    allowed = search.options.heavy * float(chdtri(len(c.scale) * c.r, 1e-6))
     allowed = 1e-20 * search.empty(orders).loss if c.known_exactly else allowed
     if not act.odd_slope:
         return _result(search, whole, orders, choices, whole.loss - point.loss, affine=False)
@@ -144,7 +141,7 @@ def _finish(search: Search, point: Point) -> HermiteFit:
 
 
 def _affine_is_real(search: Search, whole: Point, point: Point) -> bool:
-    """Whether each half predicts the other better with an affine part of its own than without.
+    """Return whether each half predicts the other better with an affine part of its own than without.
 
     With one, the half's T_1 is its prediction for the other's.
     """
@@ -156,7 +153,7 @@ def _affine_is_real(search: Search, whole: Point, point: Point) -> bool:
 
 
 def _signs(search: Search, point: Point) -> tuple[list[Point], int]:
-    """The point with its units turned as order 1 asks, best first, and how many assignments fit [ATV21, Alg. 3].
+    """Return the point with its units turned as order 1 asks, best first, and how many assignments fit [ATV21, Alg. 3].
 
     For dependent rows, where the paper leaves the signs open, T_1 is a subset sum of the A_i w_iᵀ.
     """
@@ -164,9 +161,9 @@ def _signs(search: Search, point: Point) -> tuple[list[Point], int]:
     if not m:
         return [point], 1
     left = _order_one(search, point) - search.coefficients.tensors[1]
-    tolerance = EXACT_SIGNS if exact else ROUGH_SIGNS
+    tolerance = search.options.exact_signs if exact else search.options.rough_signs
     found = find_flips(point.A, point.W, left, m, tolerance)
-    points = [point.turned(np.where(flips, -1.0, 1.0)) for flips in found.flips[:SIGN_CHOICES]]
+    points = [point.turned(np.where(flips, -1.0, 1.0)) for flips in found.flips[: search.options.sign_choices]]
     if not exact:
         return points, 1
     return points, int(np.count_nonzero(found.misfit <= tolerance)) if found.complete else 0
@@ -215,6 +212,7 @@ def _result(
         c.scale * constant,
         point.loss,
         search.freedom(k, orders),
+        search.expected(k, orders),
         choices,
         unexplained,
         orders,

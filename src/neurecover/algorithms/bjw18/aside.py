@@ -18,48 +18,46 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import chdtrc
 
+from neurecover.algorithms.bjw18.options import CORRUPTION, CorruptionOptions
 from neurecover.certificate import CertificateOptions, Check
 from neurecover.data import Prepared, Source, subsample
 from neurecover.data.views.repaired import Repaired
 from neurecover.results import Estimate
 
-GROSS = 1e-6  # of the outputs' size: an output further from the network than this is corrupted
-MOST_ASIDE = 0.25  # share of one output's samples beyond which the rest is no evidence
-FEWEST = 5  # held-out values of an output that are not corrupted, below which nothing is left to judge by
-MANY = 5  # set-aside outputs per weight of a unit, from which the means have the power to show one
-MAX_ROWS = 100_000  # that the places are looked at on
 
-
-def set_aside(given: Prepared, found: Estimate) -> tuple[Prepared, tuple[Check, ...]]:
-    """The samples without the outputs that the network contradicts, in the fit and where it is judged.
+def set_aside(
+    given: Prepared, found: Estimate, options: CorruptionOptions = CORRUPTION
+) -> tuple[Prepared, tuple[Check, ...]]:
+    """Return the samples without the outputs that the network contradicts, both in the fit and where it is judged, and
+    a check.
 
     Such an output is replaced by what the network says, so that it adds nothing to any residual; the other outputs of
     its row stay. Where that leaves too few held-out values of an output, or what would be set aside does not look like
     errors, all stays as it was and the check says why.
     """
     assert found.network is not None
-    d = given.source.n_inputs
-    tolerance = GROSS * float(np.sqrt(np.diag(given.moments.second)[d:].max(initial=0.0)))
+    d, most = given.source.n_inputs, options.most_aside
+    tolerance = options.gross * float(np.sqrt(np.diag(given.moments.second)[d:].max(initial=0.0)))
 
     def off(source: Source) -> tuple[np.ndarray, np.ndarray]:
-        X, Y = subsample(source, MAX_ROWS, 0).collect()
+        X, Y = subsample(source, options.place_rows, 0).collect()
         assert found.network is not None
         return X, np.abs(Y - found.network(X)) > tolerance
 
     X, mask = off(given.samples)
     if not mask.any():
-        return given, (Check("corrupted outputs", True, 0.0, MOST_ASIDE, "No output is corrupted."),)
+        return given, (Check("corrupted outputs", True, 0.0, most, "No output is corrupted."),)
     share = f"{mask.mean():.1%} of the outputs are off by more than {tolerance:.1e}"
     worst = float(mask.mean(axis=0).max())
-    if worst > MOST_ASIDE:
+    if worst > most:
         sentence = f"{share}, in one of them {worst:.0%}: too many to be set aside."
-        return given, (Check("corrupted outputs", False, worst, MOST_ASIDE, sentence),)
+        return given, (Check("corrupted outputs", False, worst, most, sentence),)
     left = ~off(given.holdout)[1]
     fewest = int(left.sum(axis=0).min())
-    if fewest < FEWEST:
+    if fewest < options.fewest:
         sentence = f"{share}, and only {fewest} held-out values of one output are not: too few to judge by."
-        return given, (Check("corrupted outputs", False, fewest, FEWEST, sentence),)
-    doubt = _doubt(X, mask)
+        return given, (Check("corrupted outputs", False, fewest, options.fewest, sentence),)
+    doubt = _doubt(X, mask, options.many)
     if doubt is not None:
         sentence = f"{share}, but {doubt}, so nothing was set aside."
         return given, (Check("corrupted outputs", False, None, None, sentence),)
@@ -67,19 +65,19 @@ def set_aside(given: Prepared, found: Estimate) -> tuple[Prepared, tuple[Check, 
         f"{share} and were set aside as corrupted: where they are has nothing to do with the inputs. The network is "
         f"judged on the {int(left.sum()):,} of {left.size:,} held-out outputs that are not."
     )
-    aside = Check("corrupted outputs", True, worst, MOST_ASIDE, sentence)
+    aside = Check("corrupted outputs", True, worst, most, sentence)
     train, holdout, samples = (
         Repaired(part, found.network, tolerance) for part in (given.train, given.holdout, given.samples)
     )
     return replace(given, train=train, holdout=holdout, samples=samples, stream=None), (aside,)
 
 
-def _doubt(X: np.ndarray, mask: np.ndarray) -> str | None:
-    """Why the set-aside entries of some output are no errors, as a clause; None where nothing says so."""
+def _doubt(X: np.ndarray, mask: np.ndarray, many: int) -> str | None:
+    """Return why the set-aside entries of some output are no errors, as a clause; None where nothing says so."""
     hit = np.flatnonzero(mask.any(axis=0))
     for o in hit:
         rows = mask[:, o]
-        if rows.sum() < MANY * (X.shape[1] + 1):
+        if rows.sum() < many * (X.shape[1] + 1):
             if cut_off(X, rows):
                 return f"those of output {o} lie beyond a plane, as those of a unit would"
             continue
@@ -90,7 +88,7 @@ def _doubt(X: np.ndarray, mask: np.ndarray) -> str | None:
 
 
 def place_p_value(X: np.ndarray, rows: np.ndarray) -> float:
-    """The probability that s random rows have means of x and x² as far from those of all n as these."""
+    """Return the probability that s random rows have means of x and x² as far from those of all n as these."""
     n, s = len(X), int(rows.sum())
     features = np.hstack([X, X**2])
     centred = features - features.mean(axis=0)
@@ -101,7 +99,9 @@ def place_p_value(X: np.ndarray, rows: np.ndarray) -> float:
 
 
 def cut_off(X: np.ndarray, rows: np.ndarray) -> bool:
-    """Whether some plane has these rows on one side and all others on the other: w·x + b ≥ 1 here and ≤ −1 there."""
+    """Return whether some plane has these rows on one side and all others on the other: w·x + b ≥ 1 here and ≤ −1
+    there.
+    """
     from scipy.optimize import linprog
 
     side = np.where(rows, -1.0, 1.0)

@@ -2,41 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from neurecover.algorithms.bjw18.options import EXACT, ExactOptions
 from neurecover.algorithms.bjw18.patterns import ExactWeights, output_rank, output_span
 from neurecover.data import Source, Whitening, second_moments, subsample
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
 from neurecover.search import Task
 
-
-@dataclass(frozen=True)
-class ExactOptions:
-    """How many samples the exact methods take, and when inputs count as Gaussian."""
-
-    rows: int = 20_000  # of the exact step: enough for units at angles of 0.1, and quick for 50 of them
-    most_rows: int = 200_000  # looked through for samples with a single unit on; units at 0.01 rad have one in 600
-    gaussian: float = 6.0  # standard errors of E‖z‖⁴ from which a note says that the inputs are not Gaussian
-
-
 OPTIONS = ExactOptions()
 
 
-def samples_for_patterns(source: Source, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """At most `most_rows` samples as arrays, in random order if there are more."""
-    return subsample(source, OPTIONS.most_rows, int(rng.integers(2**31))).collect()
+def samples_for_patterns(
+    source: Source, rng: np.random.Generator, options: ExactOptions = OPTIONS
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return at most `most_rows` samples as arrays, in random order if there are more."""
+    return subsample(source, options.most_rows, int(rng.integers(2**31))).collect()
 
 
 def centred_whitening(source: Source) -> Whitening:
-    """Of the second moments about zero, for networks without biases [BJW18, Remark 3]."""
+    """Return the whitening by second moments about zero, for networks without biases [BJW18, Remark 3]."""
     return Whitening.of(np.zeros(source.n_inputs), second_moments(source, bias=False).xx)
 
 
 def as_estimate(exact: ExactWeights, notes: tuple[str, ...] = (), details: object = None) -> Estimate:
-    """The exact network, or the start where some unit could not be made exact, and the figures either way."""
+    """Return the exact network, or the start where some unit could not be made exact, and the figures either way."""
     details = exact if details is None else details
     k = len(exact.units)
     if exact.exact:
@@ -64,7 +55,7 @@ def as_estimate(exact: ExactWeights, notes: tuple[str, ...] = (), details: objec
 
 
 def units_of_rank(n_hidden: int | None, Y: np.ndarray) -> int:
-    """The width asked for, or the rank of the outputs, which it equals when A has full column rank.
+    """Return the width asked for, or the rank of the outputs, which it equals when A has full column rank.
 
     UnsolvableError where the outputs do not span that many hidden rows exactly.
     """
@@ -75,7 +66,7 @@ def units_of_rank(n_hidden: int | None, Y: np.ndarray) -> int:
 
 
 def refuse_exact(name: str, task: Task) -> str | None:
-    """What every exact method needs: no bias, a rectified activation, k ≤ min(d, p)."""
+    """Return why an exact method does not apply, or None: it needs no bias, a rectified act and k ≤ min(d, p)."""
     if task.bias:
         return f"{name} is for networks without biases: pass bias=False (--no-bias)."
     if not task.activation.rectified:
@@ -90,16 +81,16 @@ def refuse_exact(name: str, task: Task) -> str | None:
 
 
 def short_of_rank(Y: np.ndarray, k: int) -> str | None:
-    """Why the outputs do not span k hidden rows exactly, with the figure, or None."""
+    """Return why the outputs do not span k hidden rows exactly, with the figure, or None."""
     if k == 0 or k > min(Y.shape):
         return f"the outputs have rank {k} in {Y.shape[1]} dimensions, so no unit can be told from them"
     span = output_span(Y, k)
-    if span.strength <= 1e-11:
+    if span.strength <= EXACT:
         return (
             f"the outputs have rank {output_rank(Y)} where {k} units of independent output weights give {k} "
             f"(σ_{k}/σ_1 = {span.strength:.1e})"
         )
-    if span.excess > 1e-11:
+    if span.excess > EXACT:
         return (
             f"the outputs do not lie in {k} dimensions (σ_{k + 1}/σ_1 = {span.excess:.1e}): they are noisy, or there "
             f"are more than {k} units"
@@ -107,13 +98,14 @@ def short_of_rank(Y: np.ndarray, k: int) -> str | None:
     return None
 
 
-def kurtosis_notes(Z: np.ndarray) -> tuple[str, ...]:
-    """A sentence where E‖z‖⁴ is not that of a Gaussian, d(d + 2), within its standard error √(8 d (d + 2)/n)
-    [Mardia 1970]."""
+def kurtosis_notes(Z: np.ndarray, options: ExactOptions = OPTIONS) -> tuple[str, ...]:
+    """Return a sentence if E‖z‖⁴ is not that of a Gaussian, d(d + 2), within its standard error √(8 d (d + 2)/n)
+    [Mardia 1970].
+    """
     n, d = Z.shape
     whitening = Whitening.of(np.zeros(d), Z.T @ Z / n)
     fourth = float(np.mean(np.sum(whitening.inputs(Z) ** 2, axis=1) ** 2))
     expected = d * (d + 2.0)
-    if abs(fourth - expected) <= OPTIONS.gaussian * np.sqrt(8.0 * expected / n):
+    if abs(fourth - expected) <= options.gaussian * np.sqrt(8.0 * expected / n):
         return ()
     return (f"the inputs are not Gaussian: the mean of ‖z‖⁴ is {fourth:.4g} where a Gaussian gives {expected:.4g}",)

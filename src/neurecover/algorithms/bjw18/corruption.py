@@ -13,9 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.algorithms.base import Algorithm, Call
-from neurecover.algorithms.bjw18.aside import GROSS, set_aside
+from neurecover.algorithms.base import BEST, Algorithm, Call
+from neurecover.algorithms.bjw18.aside import set_aside
 from neurecover.algorithms.bjw18.common import as_estimate, kurtosis_notes, refuse_exact
+from neurecover.algorithms.bjw18.options import CORRUPTION, CorruptionOptions
 from neurecover.algorithms.bjw18.patterns import ExactWeights
 from neurecover.algorithms.bjw18.statements import incoherence
 from neurecover.algorithms.bjw18.tensor import exact_tensor
@@ -26,9 +27,6 @@ from neurecover.models import Model
 from neurecover.results import Estimate
 from neurecover.search import Task
 from neurecover.tensors.robust import LowRankSparse, separate
-
-MAX_ROWS = 10_000  # the pursuit holds about eight arrays of that many samples
-MOST_OF_ROW = 0.5  # share of corrupted entries beyond which a row has no majority to go by
 
 
 @dataclass(frozen=True)
@@ -41,12 +39,19 @@ class SparseNoise:
     notes: tuple[str, ...] = ()
 
 
-def sparse_noise(source: Source, k: int | None, activation: Activation, rng: np.random.Generator) -> SparseNoise:
-    """The network behind outputs of which some entries are arbitrarily wrong, p > k; k None: the clean outputs' rank.
+def sparse_noise(
+    source: Source,
+    k: int | None,
+    activation: Activation,
+    rng: np.random.Generator,
+    options: CorruptionOptions = CORRUPTION,
+) -> SparseNoise:
+    """Find the network behind outputs of which some entries are arbitrarily wrong, p > k; k=None takes the clean
+    outputs' rank.
 
     UnsolvableError where the outputs are not of low rank but for few entries.
     """
-    X, Y = subsample(source, MAX_ROWS, int(rng.integers(2**31))).collect()
+    X, Y = subsample(source, options.rows, int(rng.integers(2**31))).collect()
     parts = separate(Y, k, rng=rng)
     if not parts.separated:
         raise UnsolvableError(
@@ -56,11 +61,11 @@ def sparse_noise(source: Source, k: int | None, activation: Activation, rng: np.
     if parts.rank > X.shape[1]:
         raise UnsolvableError(f"the clean outputs have rank {parts.rank}, more than the {X.shape[1]} inputs")
     # A row of which most entries look corrupted has been judged by the wrong ones; the network judges them below.
-    known = parts.mask.mean(axis=1) <= MOST_OF_ROW
+    known = parts.mask.mean(axis=1) <= options.most_of_row
     exact = exact_tensor(ArraySource(X[known], parts.L[known]), parts.rank, activation, rng)
     # The network judges every entry by itself, also in rows of which too few are clean for their neighbours to judge.
     scale = float(np.sqrt(np.mean(parts.L[known] ** 2)))
-    mask = np.abs(Y - exact.network(X)) > GROSS * scale if exact.exact else parts.mask
+    mask = np.abs(Y - exact.network(X)) > options.gross * scale if exact.exact else parts.mask
     return SparseNoise(exact, mask, parts, kurtosis_notes(X))
 
 
@@ -75,7 +80,8 @@ def _refuse(task: Task) -> str | None:
 
 
 def _run(call: Call) -> Estimate:
-    found = sparse_noise(call.source, call.task.n_hidden, call.task.activation, call.rng)
+    options = call.options_as(CorruptionOptions)
+    found = sparse_noise(call.source, call.task.n_hidden, call.task.activation, call.rng, options)
     mask = found.mask
     note = f"{int(mask.sum())} of {mask.size} outputs corrupted ({mask.mean():.2%}), rank {found.parts.rank}"
     return as_estimate(found.exact, (note, *found.notes), found)
@@ -83,7 +89,7 @@ def _run(call: Call) -> Estimate:
 
 def _diagnose(network: Model, source: Source, rng: np.random.Generator) -> tuple[Check, ...]:
     """How incoherent are the clean outputs, which is what tells them from sparse errors [BJW18, Theorem 14]?"""
-    X, _ = subsample(source, MAX_ROWS, int(rng.integers(2**31))).collect()
+    X, _ = subsample(source, CORRUPTION.rows, int(rng.integers(2**31))).collect()
     mu = incoherence(network(X))
     sentence = (
         f"The clean outputs are incoherent with μ = {mu:.3g}, 1 being the best: the larger, the fewer errors "
@@ -98,6 +104,7 @@ ALGORITHM = Algorithm(
     assumes="Gaussian inputs, no biases; few outputs grossly wrong, the others exact; rectified activation; k < p, d",
     refuse=_refuse,
     run=_run,
+    options={BEST: CorruptionOptions},
     clean=set_aside,
     diagnose=_diagnose,
 )

@@ -28,9 +28,11 @@ from math import comb
 
 import numpy as np
 
+from neurecover.activations import get
 from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.bjw18.common import units_of_rank
-from neurecover.algorithms.bjw18.patterns import EXACT_RESIDUAL, output_span
+from neurecover.algorithms.bjw18.options import EXACT, SOLVED, EnumerationOptions
+from neurecover.algorithms.bjw18.patterns import output_span, with_outputs
 from neurecover.algorithms.bjw18.statements import least_share
 from neurecover.certificate import Check
 from neurecover.data import Source
@@ -39,15 +41,9 @@ from neurecover.models import Model, Network
 from neurecover.results import Estimate
 from neurecover.search import Task
 
-MAX_SECONDS = 600.0  # of enumeration, beyond which the method refuses
-SECONDS_PER_RAY = 2e-5  # and per hundred samples (measured)
-MAX_FACES = 20_000
-MAX_CHECKED = 200  # patterns looked at for other networks that fit
-MAX_SYSTEMS = 20_000  # of Lemma 1 in the printed form; each pattern then takes up to 2n programs
-DELTA = 0.05  # the probability of failure in the check of Corollary 1
-BATCH = 4_096
-ZERO = 1e-9  # of Q z, whose entries have mean square one
-
+BATCH = 4_096  # null vectors at a time
+OPTIONS = EnumerationOptions()
+RELU = get("relu")
 Progress = Callable[[int, int], object]
 _log = logging.getLogger(__name__)
 
@@ -68,36 +64,42 @@ class PatternSearch:
 
     @property
     def exact(self) -> bool:
-        return self.residual <= EXACT_RESIDUAL
+        return self.residual <= EXACT
 
     @property
     def determined(self) -> bool:
-        """Whether no other network of this width gives these outputs, as far as MAX_CHECKED patterns tell."""
+        """Whether no other network of this width gives these outputs, as far as the patterns looked at tell."""
         return self.exact and all(self.unique) and self.alternatives == 0
 
 
 def n_rays(n: int, k: int) -> int:
-    """How many null vectors are tried for n samples: C(n, k − 1)."""
+    """Return how many null vectors are tried for n samples: C(n, k − 1)."""
     return comb(n, k - 1)
 
 
-def seconds(n: int, k: int) -> float:
-    """The estimate of the time for the enumeration."""
-    return n_rays(n, k) * SECONDS_PER_RAY * max(1.0, n / 100.0)
+def seconds(n: int, k: int, options: EnumerationOptions = OPTIONS) -> float:
+    """Return about how long the enumeration takes."""
+    return n_rays(n, k) * options.seconds_per_ray * max(1.0, n / 100.0)
 
 
-def sign_patterns(X: np.ndarray, Y: np.ndarray, k: int, progress: Progress = lambda done, total: None) -> PatternSearch:
-    """A ReLU network of k units with Y = act(X Wᵀ) Aᵀ for any X (n, d), Y (n, p) of rank k.
+def sign_patterns(
+    X: np.ndarray,
+    Y: np.ndarray,
+    k: int,
+    progress: Progress = lambda done, total: None,
+    options: EnumerationOptions = OPTIONS,
+) -> PatternSearch:
+    """Find a ReLU network of k units with Y = act(X Wᵀ) Aᵀ for any X (n, d), Y (n, p) of rank k.
 
     progress(done, total) counts the null vectors tried.
     """
     Q = output_span(Y, k).Q
-    patterns = face_patterns(Q, progress)
+    patterns = face_patterns(Q, progress, options.faces)
     found: list[tuple[np.ndarray, np.ndarray]] = []
     unique: list[bool] = []
     alternatives = 0
     for count, pattern in enumerate(patterns):
-        if len(found) == k and count >= MAX_CHECKED:
+        if len(found) == k and count >= options.checked:
             break
         basis = np.array([z for z, _ in found]).reshape(-1, k)
         if len(found) == k:
@@ -109,14 +111,11 @@ def sign_patterns(X: np.ndarray, Y: np.ndarray, k: int, progress: Progress = lam
             if len(found) == k:
                 break
     W = np.array([v for _, v in found]).reshape(-1, X.shape[1])
-    H = np.maximum(X @ W.T, 0.0)
-    A = np.linalg.lstsq(H, Y, rcond=None)[0].T
-    residual = float(np.linalg.norm(Y - H @ A.T) / np.linalg.norm(Y))
-    return PatternSearch(Network(W, None, A).normal_form(), residual, len(patterns), tuple(unique), alternatives)
+    return PatternSearch(*with_outputs(X, Y, W, RELU), len(patterns), tuple(unique), alternatives)
 
 
 def programs_of_remark_1(X: np.ndarray, Y: np.ndarray, k: int) -> PatternSearch:
-    """The network of k ReLU units by [BJW18, Alg. 1 and 2] as printed: every pattern of Lemma 1, 2n programs each."""
+    """Find k ReLU units by [BJW18, Alg. 1 and 2] as printed: every pattern of Lemma 1, 2n programs each."""
     Q = output_span(Y, k).Q
     patterns = tight_patterns(Q)
     rows: list[np.ndarray] = []
@@ -129,14 +128,11 @@ def programs_of_remark_1(X: np.ndarray, Y: np.ndarray, k: int) -> PatternSearch:
         found.append(point)
         rows.append(np.maximum(X @ point, 0.0))
     W = np.array(found).reshape(-1, X.shape[1])
-    H = np.maximum(X @ W.T, 0.0)
-    A = np.linalg.lstsq(H, Y, rcond=None)[0].T
-    residual = float(np.linalg.norm(Y - H @ A.T) / np.linalg.norm(Y))
-    return PatternSearch(Network(W, None, A).normal_form(), residual, len(patterns), (False,) * len(W), 0)
+    return PatternSearch(*with_outputs(X, Y, W, RELU), len(patterns), (False,) * len(W), 0)
 
 
 def tight_patterns(Q: np.ndarray) -> list[np.ndarray]:
-    """The sign patterns, as masks (n,), of all Q z with k of the constraints Q z ≥ 1 or Q z ≤ 0 tight [Lemma 1]."""
+    """Return the sign patterns, masks (n,), of all Q z with k of the constraints Q z ≥ 1 or Q z ≤ 0 tight [Lemma 1]."""
     n, k = Q.shape
     masks = {}
     for rows in itertools.combinations(range(n), k):
@@ -144,17 +140,17 @@ def tight_patterns(Q: np.ndarray) -> list[np.ndarray]:
         if np.linalg.cond(system) > 1e12:
             continue
         for right in itertools.product((0.0, 1.0), repeat=k):
-            on = Q @ np.linalg.solve(system, np.array(right)) > ZERO
+            on = Q @ np.linalg.solve(system, np.array(right)) > SOLVED
             if on.any():
                 masks[on.tobytes()] = on
     return list(masks.values())
 
 
 def _iterative_program(X: np.ndarray, Q: np.ndarray, on: np.ndarray, known: np.ndarray) -> np.ndarray | None:
-    """The w of a feasible point of [BJW18, Alg. 1] with this pattern, independent of the rows known (m, n), or None.
+    """Return w of a unit with this pattern whose row is independent of the rows known (m, n), or None [BJW18, Alg. 1].
 
-    The 2n programs of Remark 1 ask for [f_S(y)(I − P)]_t ≥ 1 or ≤ −1, y = w X; without that constraint none of them is
-    feasible where the first is not.
+    A first program has the constraints of the pattern alone: where it is infeasible, so are the 2n of Remark 1, which
+    add [f_S(y)(I − P)]_t ≥ 1 or ≤ −1 for one t, y = w X.
     """
     from scipy.optimize import linprog
 
@@ -188,22 +184,22 @@ def _iterative_program(X: np.ndarray, Q: np.ndarray, on: np.ndarray, known: np.n
     return None
 
 
-def face_patterns(Q: np.ndarray, progress: Progress) -> list[np.ndarray]:
-    """The supports, as masks (n,), of the faces of the cone {z : Q z ≥ 0}: rays first, then by size."""
+def face_patterns(Q: np.ndarray, progress: Progress, most: int = OPTIONS.faces) -> list[np.ndarray]:
+    """Return the supports, as masks (n,), of the faces of the cone {z : Q z ≥ 0}: rays first, then by size."""
     rays = list(dict.fromkeys(support.tobytes() for support in _ray_supports(Q, progress)))
     masks = [np.frombuffer(ray, dtype=bool) for ray in rays]
     faces = dict.fromkeys(rays)
     fresh = rays
-    while fresh and len(faces) < MAX_FACES:
+    while fresh and len(faces) < most:
         unions = {(np.frombuffer(face, dtype=bool) | mask).tobytes() for face in fresh for mask in masks}
         fresh = [union for union in unions if union not in faces]
         faces.update(dict.fromkeys(fresh))
     larger = sorted((np.frombuffer(face, dtype=bool) for face in list(faces)[len(rays) :]), key=lambda m: int(m.sum()))
-    return masks + larger[:MAX_FACES]
+    return masks + larger[:most]
 
 
 def _ray_supports(Q: np.ndarray, progress: Progress) -> Iterator[np.ndarray]:
-    """The support of Q z for every extreme ray z, some of them more than once."""
+    """Yield the support of Q z for every extreme ray z, some of them more than once."""
     k = Q.shape[1]
     rows = _distinct_directions(Q)
     total = comb(len(rows), k - 1)
@@ -218,8 +214,8 @@ def _ray_supports(Q: np.ndarray, progress: Progress) -> Iterator[np.ndarray]:
             Z = right[s[:, -1] > 1e-9, -1]
         values = Q @ Z.T
         for sign in (1.0, -1.0):
-            for column in np.flatnonzero((sign * values).min(axis=0) >= -ZERO):
-                yield sign * values[:, column] > ZERO
+            for column in np.flatnonzero((sign * values).min(axis=0) >= -SOLVED):
+                yield sign * values[:, column] > SOLVED
         done += len(batch)
         progress(done, total)
         _log.info("%d of %d null vectors", done, total)
@@ -228,7 +224,7 @@ def _ray_supports(Q: np.ndarray, progress: Progress) -> Iterator[np.ndarray]:
 def _distinct_directions(Q: np.ndarray) -> np.ndarray:
     """One unit row for every line through the origin that rows of Q are on."""
     lengths = np.linalg.norm(Q, axis=1)
-    unit = Q[lengths > ZERO] / lengths[lengths > ZERO, None]
+    unit = Q[lengths > SOLVED] / lengths[lengths > SOLVED, None]
     kept: list[np.ndarray] = []
     for row in unit:
         if not kept or np.abs(np.array(kept) @ row).max() < 1.0 - 1e-13:
@@ -239,7 +235,7 @@ def _distinct_directions(Q: np.ndarray) -> np.ndarray:
 def _units_of(
     X: np.ndarray, Q: np.ndarray, on: np.ndarray, found: np.ndarray
 ) -> Iterator[tuple[np.ndarray, np.ndarray, bool]]:
-    """(z, v, unique) of units with this pattern whose z is independent of those found (m, k)."""
+    """Yield (z, v, unique) of units with this pattern whose z is independent of those found (m, k)."""
     k, d = Q.shape[1], X.shape[1]
     equations = np.block([[Q[~on], np.zeros((np.count_nonzero(~on), d))], [Q[on], -X[on]]])
     scale = np.concatenate([np.ones(k), np.full(d, 1.0 / max(float(np.sqrt(np.mean(X**2))), 1e-300))])
@@ -260,8 +256,7 @@ def _units_of(
 
 
 def _program(X: np.ndarray, Q: np.ndarray, on: np.ndarray, N: np.ndarray, objective: np.ndarray) -> np.ndarray | None:
-    """The point of the null space N with the constraints of Algorithm 1 and objective·z largest, None if there is
-    none."""
+    """Return the point of null space N with largest objective·z that satisfies Algorithm 1; None if there is none."""
     from scipy.optimize import linprog
 
     k = Q.shape[1]
@@ -274,7 +269,7 @@ def _program(X: np.ndarray, Q: np.ndarray, on: np.ndarray, N: np.ndarray, object
 def _feasible(X: np.ndarray, Q: np.ndarray, on: np.ndarray, z: np.ndarray, v: np.ndarray) -> bool:
     values, off = Q[on] @ z, X[~on] @ v
     size = float(np.abs(values).max(initial=0.0))
-    return bool(values.min(initial=np.inf) > 0.0 and off.max(initial=-np.inf) <= ZERO * size)
+    return bool(values.min(initial=np.inf) > 0.0 and off.max(initial=-np.inf) <= SOLVED * size)
 
 
 def _independent(found: np.ndarray, z: np.ndarray) -> bool:
@@ -285,12 +280,12 @@ def _independent(found: np.ndarray, z: np.ndarray) -> bool:
 
 
 def _complement(found: np.ndarray, k: int) -> np.ndarray:
-    """An orthonormal basis, as rows, of what is orthogonal to the z found."""
+    """Return an orthonormal basis, as rows, of what is orthogonal to the z found."""
     return _null_space(found).T if len(found) else np.eye(k)
 
 
 def _null_space(M: np.ndarray) -> np.ndarray:
-    """As columns. The matrix is padded so that the singular vectors are complete."""
+    """Return a basis of the null space, as columns. The matrix is padded so that the singular vectors are complete."""
     m = M.shape[1]
     _, s, right = np.linalg.svd(np.vstack([M, np.zeros((m, m))]), full_matrices=False)
     return right[s <= 1e-10 * max(float(s[0]), 1e-300)].T
@@ -310,26 +305,26 @@ def _refuse(task: Task) -> str | None:
     return None if k is None else _too_many(task.n_samples, k)
 
 
-def _too_many(n: int, k: int) -> str | None:
-    time = seconds(n, k)
-    if time <= MAX_SECONDS:
+def _too_many(n: int, k: int, options: EnumerationOptions = OPTIONS) -> str | None:
+    time = seconds(n, k, options)
+    if time <= options.seconds:
         return None
     return (
         f"sign_patterns would try {n_rays(n, k):.2g} null vectors for {k} units and {n} samples, about {time:.2g} s, "
-        f"more than its budget of {MAX_SECONDS:g} s. Give fewer samples, or take exact_tensor for Gaussian inputs."
+        f"more than its budget of {options.seconds:g} s. Give fewer samples, or take exact_tensor for Gaussian inputs."
     )
 
 
 def _run(call: Call) -> Estimate:
     X, Y = call.source.collect()
-    k = units_of_rank(call.task.n_hidden, Y)
-    if (reason := _too_many(len(X), k)) is not None:
+    k, options = units_of_rank(call.task.n_hidden, Y), call.options_as(EnumerationOptions)
+    if (reason := _too_many(len(X), k, options)) is not None:
         raise UnsolvableError(reason)
     if call.form == PAPER:
-        return _as_printed(X, Y, k)
-    cost = f"{n_rays(len(X), k)} null vectors at the most, about {seconds(len(X), k):.1g} s"
+        return _as_printed(X, Y, k, options.systems)
+    cost = f"{n_rays(len(X), k)} null vectors at the most, about {seconds(len(X), k, options):.1g} s"
     _log.info("sign_patterns: %s", cost)
-    search = sign_patterns(X, Y, k)
+    search = sign_patterns(X, Y, k, options=options)
     note = (
         f"{cost}; {search.n_patterns} patterns, {search.network.n_hidden} of {k} units, residual {search.residual:.1e}"
     )
@@ -343,11 +338,11 @@ def _run(call: Call) -> Estimate:
     return Estimate(search.network, (note,), details=search)
 
 
-def _as_printed(X: np.ndarray, Y: np.ndarray, k: int) -> Estimate:
+def _as_printed(X: np.ndarray, Y: np.ndarray, k: int, most: int) -> Estimate:
     systems = comb(len(X), k) * 2**k
-    if systems > MAX_SYSTEMS:
+    if systems > most:
         raise UnsolvableError(
-            f"Lemma 1 solves {systems:.2g} systems for {k} units and {len(X)} samples, more than {MAX_SYSTEMS:g}: give "
+            f"Lemma 1 solves {systems:.2g} systems for {k} units and {len(X)} samples, more than {most:g}: give "
             "fewer samples, or take form='best'."
         )
     search = programs_of_remark_1(X, Y, k)
@@ -360,7 +355,7 @@ def _diagnose(network: Model, source: Source, rng: np.random.Generator) -> tuple
     """Does every halfspace hold as many inputs as [BJW18, Corollary 1] asks for?"""
     X, _ = source.collect()
     k = sum(len(W) for W in network.hidden_weights)
-    share, wanted = least_share(X, rng), k * np.log(1.0 / DELTA) / len(X)
+    share, wanted = least_share(X, rng), k * np.log(1.0 / OPTIONS.delta) / len(X)
     sentence = f"Some halfspace holds {share:.1%} of the inputs or fewer; Corollary 1 asks for about {wanted:.1%}."
     return (Check("every halfspace", share >= wanted, share, wanted, sentence),)
 
@@ -372,5 +367,6 @@ ALGORITHM = Algorithm(
     refuse=_refuse,
     run=_run,
     forms=(BEST, PAPER),
+    options={BEST: EnumerationOptions, PAPER: EnumerationOptions},
     diagnose=_diagnose,
 )

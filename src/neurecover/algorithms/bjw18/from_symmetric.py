@@ -22,7 +22,7 @@ from neurecover.search import Task
 
 
 def exact_symmetric(source: Source, k: int, rng: np.random.Generator) -> ExactWeights:
-    """The exact ReLU network behind noiseless samples of symmetric inputs."""
+    """Return the exact ReLU network behind noiseless samples of symmetric inputs."""
     X, Y = samples_for_patterns(source, rng)
     relu = activations.get("relu")
     return until_exact(X, Y, learn(ArraySource(X, Y), k, relu, rng)[0].network.W, relu, rng)

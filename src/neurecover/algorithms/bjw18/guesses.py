@@ -28,32 +28,12 @@ import numpy as np
 
 from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.bjw18.common import refuse_exact
+from neurecover.algorithms.bjw18.options import GUESSES, GuessOptions
 from neurecover.data import Whitening, subsample
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network
 from neurecover.results import Estimate
 from neurecover.search import Task
-
-
-@dataclass(frozen=True)
-class GuessOptions:
-    """How many guesses are made, and how they are chosen from and refined."""
-
-    rows: int = 20_000  # samples; the candidates' values on all of them are held at once
-    guesses: int = 180  # points on the circle; 400 on the sphere of R³, then 1,500: 30 to 5 degrees apart
-    most: int = 1_500  # points beyond k = 3: with two smoothings, 0.5 GB of values on all rows
-    smoothing: tuple[float, ...] = (1.0, np.inf)  # standard deviation of g over the root mean square of u·y
-    first: int = 20  # first members of the greedy choice
-    refinements: int = 8  # each on caps 0.6 times as wide as before, so that the last are within a degree
-    cap_points: int = 16
-    choices: float = 1e8  # C(N, k) that the printed form compares at the most, about a minute
-
-    def points(self, k: int) -> int:
-        """Points on the sphere of R^k."""
-        return {1: 2, 2: self.guesses, 3: min(400, self.most)}.get(k, self.most)
-
-
-OPTIONS = GuessOptions()
 
 
 @dataclass(frozen=True)
@@ -76,9 +56,9 @@ def arbitrary_noise(
     rng: np.random.Generator,
     *,
     printed: bool = False,
-    options: GuessOptions = OPTIONS,
+    options: GuessOptions = GUESSES,
 ) -> NoiseFit:
-    """A ReLU network of k units that fits Y (n, p) about as well as the one behind it, X (n, d) Gaussian about 0."""
+    """Find a ReLU network of k units that fits Y (n, p) about as well as the true one; X (n, d) is Gaussian about 0."""
     whitening = Whitening.of(np.zeros(X.shape[1]), X.T @ X / len(X))
     Z = whitening.inputs(X)
     T = Y @ rng.standard_normal((Y.shape[1], k)) / np.sqrt(k) if printed else sketch(Z, Y, k)
@@ -100,7 +80,7 @@ def arbitrary_noise(
 
 
 def sketch(Z: np.ndarray, Y: np.ndarray, k: int) -> np.ndarray:
-    """t (n, k), combinations of the outputs with E[t zᵀ] of orthonormal rows."""
+    """Return t (n, k), combinations of the outputs with E[t zᵀ] of orthonormal rows."""
     left, s, _ = np.linalg.svd(Y.T @ Z / len(Z), full_matrices=False)
     return Y @ (left[:, :k] / np.maximum(s[:k], 1e-12 * s[0]))
 
@@ -108,7 +88,7 @@ def sketch(Z: np.ndarray, Y: np.ndarray, k: int) -> np.ndarray:
 def candidates(
     Z: np.ndarray, T: np.ndarray, directions: np.ndarray, smoothing: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """w = Σ label·z, of unit length, for every direction u [BJW18, Alg. 8, steps 3a–3c]."""
+    """Return w = Σ label·z, of unit length, for every direction u [BJW18, Alg. 8, steps 3a–3c]."""
     labels = T @ directions.T
     if np.isfinite(smoothing):
         scale = smoothing * np.sqrt(np.mean(labels**2, axis=0))
@@ -118,13 +98,13 @@ def candidates(
 
 
 def _products(Z: np.ndarray, Y: np.ndarray, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Σ h hᵀ and Σ h yᵀ of the candidates' values."""
+    """Return Σ h hᵀ and Σ h yᵀ of the candidates' values."""
     H = np.maximum(Z @ W.T, 0.0)
     return H.T @ H, H.T @ Y
 
 
 def _greedy_choice(G: np.ndarray, C: np.ndarray, k: int, first: int) -> tuple[np.ndarray, int]:
-    """k candidates whose regression explains most, and how many sets were compared: greedy, then exchanges.
+    """Return k candidates whose regression explains most, and how many sets were compared: greedy, then exchanges.
 
     With S given, a further candidate j explains ‖C_j − G_jS G_SS⁻¹ C_S‖² / (G_jj − G_jS G_SS⁻¹ G_Sj) more.
     """
@@ -166,7 +146,7 @@ def _greedy_choice(G: np.ndarray, C: np.ndarray, k: int, first: int) -> tuple[np
 
 
 def _best_choice(G: np.ndarray, C: np.ndarray, k: int) -> tuple[int, ...]:
-    """The k candidates whose regression explains most: tr(Cᵀ G⁻¹ C) over their block, largest."""
+    """Return the k candidates whose regression explains most: tr(Cᵀ G⁻¹ C) over their block, largest."""
     N = len(G)
     if k == 1:
         return (int(np.argmax(np.sum(C**2, axis=1) / np.diag(G))),)
@@ -243,7 +223,7 @@ def _refuse(task: Task) -> str | None:
 def _run(call: Call) -> Estimate:
     k, printed = call.task.n_hidden, call.form == "paper"
     assert k is not None
-    options = call.options if isinstance(call.options, GuessOptions) else OPTIONS
+    options = call.options_as(GuessOptions)
     N = len(options.smoothing) * options.points(k)
     if printed and comb(N, k) > options.choices:
         raise UnsolvableError(

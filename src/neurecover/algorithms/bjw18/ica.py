@@ -30,6 +30,7 @@ from neurecover.algorithms.bjw18.common import (
     samples_for_patterns,
     units_of_rank,
 )
+from neurecover.algorithms.bjw18.options import ExactOptions
 from neurecover.algorithms.bjw18.patterns import ExactWeights, output_span
 from neurecover.algorithms.bjw18.printed import PrintedOptions, run_as_printed
 from neurecover.algorithms.bjw18.tensor import until_exact
@@ -37,18 +38,18 @@ from neurecover.data import Source, Whitening
 from neurecover.results import Estimate
 from neurecover.tensors import decompose, pack
 
-CHANCE = 1e-3  # with which orthonormal rows are called otherwise
-
 
 def ica_directions(X: np.ndarray, Y: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
-    """Rough units (k, d) of a network whose rows are orthonormal in whitened inputs."""
+    """Return rough units (k, d) of a network whose rows are orthonormal in whitened inputs."""
     whitening = Whitening.of(np.zeros(X.shape[1]), X.T @ X / len(X))
     components = independent_components(output_span(Y, k).Q, rng)
     return components.T @ whitening.inputs(X) / len(X) @ whitening.matrix.T
 
 
 def independent_components(Q: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The skewed independent components behind mixtures Q (n, k), one per column, of unit variance and unknown sign."""
+    """Return the skewed independent components behind mixtures Q (n, k), one per column, of unit variance and unknown
+    sign.
+    """
     n, k = Q.shape
     centred = Q - Q.mean(axis=0)
     values, vectors = np.linalg.eigh(centred.T @ centred / n)
@@ -59,40 +60,45 @@ def independent_components(Q: np.ndarray, rng: np.random.Generator) -> np.ndarra
     return T @ U.T
 
 
-def exact_ica(source: Source, k: int, activation: Activation, rng: np.random.Generator) -> ExactWeights:
-    """The exact network behind noiseless samples, W orthonormal in whitened inputs."""
-    X, Y = samples_for_patterns(source, rng)
-    few = slice(OPTIONS.rows)
-    return until_exact(X, Y, ica_directions(X[few], Y[few], k, rng), activation, rng)
+def exact_ica(
+    source: Source, k: int, activation: Activation, rng: np.random.Generator, options: ExactOptions = OPTIONS
+) -> ExactWeights:
+    """Return the exact network behind noiseless samples, W orthonormal in whitened inputs."""
+    X, Y = samples_for_patterns(source, rng, options)
+    few = slice(options.rows)
+    return until_exact(X, Y, ica_directions(X[few], Y[few], k, rng), activation, rng, options)
 
 
 def largest_cosine(W: np.ndarray) -> float:
-    """Of two different rows, in absolute value."""
+    """Return the largest cosine of two different rows, in absolute value."""
     unit = W / np.linalg.norm(W, axis=1, keepdims=True)
     cosines = np.abs(unit @ unit.T)
     np.fill_diagonal(cosines, 0.0)
     return float(cosines.max())
 
 
-def cosine_limit(k: int, n: int) -> float:
-    """The cosine that no pair of k orthonormal rows exceeds but with probability CHANCE, whitened by n samples.
+def cosine_limit(k: int, n: int, chance: float = OPTIONS.chance) -> float:
+    """Return the cosine that no pair of k orthonormal rows exceeds but with probability `chance`, whitened by n
+    samples.
 
     With S the second moment of the samples, E S = I, the rows become W S^½, and w_iᵀ S w_j has standard deviation
     1/√n for Gaussian inputs.
     """
-    return float(ndtri(1.0 - CHANCE / (k * (k - 1)))) / np.sqrt(n)
+    return float(ndtri(1.0 - chance / (k * (k - 1)))) / np.sqrt(n)
 
 
 def _run(call: Call) -> Estimate:
     if call.form == PAPER:
         return run_as_printed(call, ica=True)
-    X, Y = samples_for_patterns(call.source, call.rng)
+    options = call.options_as(ExactOptions)
+    X, Y = samples_for_patterns(call.source, call.rng, options)
     k = units_of_rank(call.task.n_hidden, Y)
-    exact = exact_ica(call.source, k, call.task.activation, call.rng)
-    notes = kurtosis_notes(X)
+    exact = exact_ica(call.source, k, call.task.activation, call.rng, options)
+    notes = kurtosis_notes(X, options)
     # Independent components come out nearly orthogonal whatever W is; the units made exact tell.
     if exact.found > 1:
-        cosine, limit = largest_cosine(exact.network.W), cosine_limit(exact.found, call.source.count())
+        cosine = largest_cosine(exact.network.W)
+        limit = cosine_limit(exact.found, call.source.count(), options.chance)
         if cosine > limit:
             notes += (
                 f"W is not orthonormal: two of its rows have cosine {cosine:.2f} where that of orthonormal ones is at "
@@ -108,5 +114,5 @@ ALGORITHM = Algorithm(
     refuse=lambda task: refuse_exact("exact_ica", task),
     run=_run,
     forms=(BEST, PAPER),
-    options={PAPER: PrintedOptions},
+    options={BEST: ExactOptions, PAPER: PrintedOptions},
 )

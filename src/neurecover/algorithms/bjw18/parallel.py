@@ -28,17 +28,15 @@ import numpy as np
 from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
-from neurecover.algorithms.bjw18.patterns import EXACT_RESIDUAL, null_vector
+from neurecover.algorithms.bjw18.options import EXACT, SOLVED, PieceOptions
+from neurecover.algorithms.bjw18.patterns import null_vector, with_outputs
 from neurecover.data import subsample
 from neurecover.models import Network
 from neurecover.results import Estimate
 from neurecover.search import Task
 
-PARALLEL = 1e-10  # distance of two unit vectors that count as one direction
-ON_PIECE = 1e-9  # relative misfit of a sample to its linear piece
-MAX_ROWS = 200_000
 RELU = activations.get("relu")
-TRIALS, VOTERS = 500, 2_000
+OPTIONS = PieceOptions()
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class OneSparse:
 
     @property
     def exact(self) -> bool:
-        return self.residual <= EXACT_RESIDUAL
+        return self.residual <= EXACT
 
 
 @dataclass(frozen=True)
@@ -80,8 +78,9 @@ def one_sparse(
     activation: Activation = RELU,
     *,
     printed: bool = False,
+    options: PieceOptions = OPTIONS,
 ) -> OneSparse:
-    """The network of k units, or of as many as the groups show, behind noiseless X (n, d) and Y (n, p).
+    """Find the network of k units, or of as many as the groups show, behind noiseless X (n, d) and Y (n, p).
 
     activation is a power of relu [BJW18, §9.1]: on a unit's own samples y = a act(w·x), and act⁻¹ makes that linear.
     Units found are taken off the outputs, and the search goes on among the samples where a single one of the others
@@ -91,9 +90,12 @@ def one_sparse(
     units: list[_Unit] = []
     rest = Y
     while k is None or len(units) < k:
-        groups = [g for g in parallel_groups(rest, rng, float(np.abs(Y).max(initial=0.0))) if len(g.rows) > d]
-        lines = [(group, None) for group in groups] if printed else _by_line(groups)
-        fresh = [unit for group, opposite in lines for unit in _units_of_line(X, group, opposite, rng, activation)]
+        groups = parallel_groups(rest, rng, float(np.abs(Y).max(initial=0.0)), options)
+        groups = [group for group in groups if len(group.rows) > d]
+        lines = [(group, None) for group in groups] if printed else _by_line(groups, options)
+        fresh = [
+            unit for group, opposite in lines for unit in _units_of_line(X, group, opposite, rng, activation, options)
+        ]
         if not fresh:
             break
         units += sorted(fresh, key=lambda unit: -unit.n_samples)[: None if k is None else k - len(units)]
@@ -102,28 +104,26 @@ def one_sparse(
         W = np.array([unit.w for unit in units])
         rest = Y - activation(X @ W.T) @ np.array([unit.column for unit in units])
     W = np.array([unit.w for unit in units]).reshape(-1, d)
-    H = activation(X @ W.T)
-    A = np.linalg.lstsq(H, Y, rcond=None)[0].T
-    residual = float(np.linalg.norm(Y - H @ A.T) / max(float(np.linalg.norm(Y)), np.finfo(np.float64).tiny))
-    return OneSparse(
-        Network(W, None, A, None, activation).normal_form(), residual, tuple(unit.n_samples for unit in units)
-    )
+    network, residual = with_outputs(X, Y, W, activation)
+    return OneSparse(network, residual, tuple(unit.n_samples for unit in units))
 
 
-def parallel_groups(Y: np.ndarray, rng: np.random.Generator, scale: float) -> list[_Group]:
-    """The groups of two or more samples with one direction of y, largest first; `scale` is the size of what was
+def parallel_groups(
+    Y: np.ndarray, rng: np.random.Generator, scale: float, options: PieceOptions = OPTIONS
+) -> list[_Group]:
+    """Return the groups of two or more samples with one direction of y, largest first; `scale` is the size of what was
     added up.
 
-    An entry carries about 1e-15·scale of rounding, so outputs shorter than 1e-4·scale have no direction to this
-    accuracy.
+    An entry carries about 1e-15·scale of rounding, so outputs shorter than `shortest`·scale have no direction to
+    the accuracy `parallel`.
     """
     lengths = np.linalg.norm(Y, axis=1)
-    live = np.flatnonzero(lengths > 1e-4 * scale)
+    live = np.flatnonzero(lengths > options.shortest * scale)
     directions = Y[live] / lengths[live, None]
     # Equal directions are neighbours on any line; on a random one others hardly ever come between them.
     order = np.argsort(directions @ rng.standard_normal(Y.shape[1]))
     live, directions = live[order], directions[order]
-    same = np.linalg.norm(np.diff(directions, axis=0), axis=1) <= PARALLEL
+    same = np.linalg.norm(np.diff(directions, axis=0), axis=1) <= options.parallel
     starts = np.flatnonzero(np.concatenate([[True], ~same])) if len(live) else np.zeros(0, dtype=int)
     stops = np.append(starts[1:], len(live))
     groups = []
@@ -136,27 +136,33 @@ def parallel_groups(Y: np.ndarray, rng: np.random.Generator, scale: float) -> li
     return sorted(groups, key=lambda g: -len(g.rows))
 
 
-def _by_line(groups: list[_Group]) -> list[tuple[_Group, _Group | None]]:
-    """Every group with the one of opposite direction, if there is one."""
+def _by_line(groups: list[_Group], options: PieceOptions) -> list[tuple[_Group, _Group | None]]:
+    """Return every group with the one of opposite direction, if there is one."""
     paired, taken = [], set()
     for i, group in enumerate(groups):
         if i in taken:
             continue
         others = (j for j in range(i + 1, len(groups)) if j not in taken)
-        j = next((j for j in others if np.linalg.norm(groups[j].direction + group.direction) <= PARALLEL), None)
+        opposite = (j for j in others if np.linalg.norm(groups[j].direction + group.direction) <= options.parallel)
+        j = next(opposite, None)
         taken.add(j)
         paired.append((group, None if j is None else groups[j]))
     return paired
 
 
 def _units_of_line(
-    X: np.ndarray, group: _Group, opposite: _Group | None, rng: np.random.Generator, activation: Activation
+    X: np.ndarray,
+    group: _Group,
+    opposite: _Group | None,
+    rng: np.random.Generator,
+    activation: Activation,
+    options: PieceOptions,
 ) -> list[_Unit]:
-    """The one or two units whose columns lie on the line; none where the samples do not tell."""
-    pieces = linear_pieces(X[group.rows], activation.inverse(group.lengths), rng)
+    """Return the one or two units whose columns lie on the line; none where the samples do not tell."""
+    pieces = linear_pieces(X[group.rows], activation.inverse(group.lengths), rng, options)
     if opposite is None:
         return [_Unit(p, group.direction, len(group.rows)) for p in pieces] if len(pieces) == 1 else []
-    others = linear_pieces(X[opposite.rows], activation.inverse(opposite.lengths), rng)
+    others = linear_pieces(X[opposite.rows], activation.inverse(opposite.lengths), rng, options)
     # p, p − q and q, q − p: leave out the piece that is minus one of the other group.
     first = [p for p in pieces if not any(_close(p, -q) for q in others)]
     second = [q for q in others if not any(_close(-p, q) for p in pieces)]
@@ -164,30 +170,33 @@ def _units_of_line(
     return units + ([_Unit(q, opposite.direction, len(opposite.rows)) for q in second] if len(second) == 1 else [])
 
 
-def linear_pieces(X: np.ndarray, c: np.ndarray, rng: np.random.Generator) -> list[np.ndarray]:
-    """The one or two vectors p such that samples have c = p·x for one of them; none if there is no such.
+def linear_pieces(
+    X: np.ndarray, c: np.ndarray, rng: np.random.Generator, options: PieceOptions = OPTIONS
+) -> list[np.ndarray]:
+    """Return the one or two vectors p such that samples have c = p·x for one of them; an empty list if there are none.
 
     Where one of two pieces has too few samples to be determined, only the other is returned.
     """
     p, misfit = _linear(X, c)
-    if misfit <= ON_PIECE:
+    if misfit <= SOLVED:
         return [p]
     mine = _by_gradient(X, c)
     if mine is None:
-        mine = _by_consensus(X, c, rng)
+        mine = _by_consensus(X, c, rng, options)
     pieces = []
     for part in (mine, ~mine):
         if np.count_nonzero(part) > X.shape[1]:
             p, misfit = _linear(X[part], c[part])
-            if misfit > ON_PIECE:
+            if misfit > SOLVED:
                 return []
             pieces.append(p)
     return pieces
 
 
 def _by_gradient(X: np.ndarray, c: np.ndarray) -> np.ndarray | None:
-    """Which samples are on the piece of the longest one, by the quadratic that vanishes on two pieces; None if none
-    does."""
+    """Return which samples are on the piece of the longest one, by the quadratic that vanishes on two pieces; None if
+    no such quadratic exists.
+    """
     zeta = np.column_stack([X / np.sqrt(np.mean(X**2)), c / np.sqrt(np.mean(c**2))])
     m = zeta.shape[1]
     i, j = np.triu_indices(m)
@@ -204,17 +213,17 @@ def _by_gradient(X: np.ndarray, c: np.ndarray) -> np.ndarray | None:
     return along > 0.5 * (1.0 + float(along.min()))
 
 
-def _by_consensus(X: np.ndarray, c: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The samples that agree with the linear piece on which most agree, among those through d random samples."""
-    n, d = X.shape
-    draws = np.argsort(rng.random((TRIALS, n)), axis=1)[:, :d] if n < 4 * d else rng.integers(n, size=(TRIALS, d))
+def _by_consensus(X: np.ndarray, c: np.ndarray, rng: np.random.Generator, options: PieceOptions) -> np.ndarray:
+    """Return the samples that agree with the linear piece on which most agree, among those through d random samples."""
+    (n, d), m, few = X.shape, options.trials, slice(options.voters)
+    draws = np.argsort(rng.random((m, n)), axis=1)[:, :d] if n < 4 * d else rng.integers(n, size=(m, d))
     systems, right = X[draws], c[draws]
     regular = np.abs(np.linalg.det(systems / np.linalg.norm(systems, axis=2, keepdims=True))) > 1e-6
     if not regular.any():
         return np.ones(n, dtype=bool)
     candidates = np.linalg.solve(systems[regular], right[regular][..., None])[..., 0]
     close = 1e-7 * np.abs(c).max()
-    votes = np.count_nonzero(np.abs(X[:VOTERS] @ candidates.T - c[:VOTERS, None]) <= close, axis=0)
+    votes = np.count_nonzero(np.abs(X[few] @ candidates.T - c[few, None]) <= close, axis=0)
     return np.abs(X @ candidates[int(np.argmax(votes))] - c) <= close
 
 
@@ -243,13 +252,14 @@ def _refuse(task: Task) -> str | None:
 
 
 def _run(call: Call) -> Estimate:
-    X, Y = subsample(call.source, MAX_ROWS, int(call.rng.integers(2**31))).collect()
-    found = one_sparse(X, Y, call.task.n_hidden, call.rng, call.task.activation, printed=call.form == PAPER)
+    options, task = call.options_as(PieceOptions), call.task
+    X, Y = subsample(call.source, options.most_rows, int(call.rng.integers(2**31))).collect()
+    found = one_sparse(X, Y, task.n_hidden, call.rng, task.activation, printed=call.form == PAPER, options=options)
     sizes = ", ".join(str(size) for size in found.groups) or "0"
     note = f"{sizes} samples with parallel outputs; relative residual {found.residual:.1e}"
     if found.exact:
         return Estimate(found.network, (f"all {found.network.n_hidden} units exact; {note}",), details=found)
-    wanted = "" if call.task.n_hidden is None else f" of {call.task.n_hidden}"
+    wanted = "" if task.n_hidden is None else f" of {task.n_hidden}"
     reason = (
         f"{found.network.n_hidden}{wanted} units have more than {X.shape[1]} samples on which they alone are on: give "
         f"more samples, or the outputs are noisy; {note}"
@@ -265,4 +275,5 @@ ALGORITHM = Algorithm(
     refuse=_refuse,
     run=_run,
     forms=(BEST, PAPER),
+    options={BEST: PieceOptions, PAPER: PieceOptions},
 )

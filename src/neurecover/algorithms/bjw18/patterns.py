@@ -24,17 +24,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.activations import Activation
+from neurecover.algorithms.bjw18.options import EXACT, SOLVED
 from neurecover.data import Whitening
 from neurecover.models import Network
 from neurecover.solve import afford
 
 EPS = float(np.finfo(np.float64).eps)
-SAME_ROW = 1e-9  # relative misfit of act(w·x) to the row h that it is meant to be
-ALIKE = 0.5  # cosine above which the unit found is the one that the start meant
 SIZES = 10.0 ** np.arange(-3.0, 3.01, 0.25)  # c over the largest h, the reciprocal of act at the unit's largest z
-ROUGHLY = 500  # samples for that
-STEPS = 30  # of Gauss–Newton; the best c of the grid is within 1.4 of the right one, and five or six suffice
-EXACT_RESIDUAL = 1e-11  # relative to the outputs
 
 
 @dataclass(frozen=True)
@@ -74,9 +70,9 @@ class ExactUnit:
 
 @dataclass(frozen=True)
 class ExactWeights:
-    """The network of the units found, the figures of every start, and the relative residual ‖Y − Ŷ‖_F / ‖Y‖_F.
+    """The network of the units found, the figures of every unit tried, and the relative residual ‖Y − Ŷ‖_F / ‖Y‖_F.
 
-    `start` (k, d) are the rough units that the exact step began with.
+    `start` (k, d) are the rough units from which the exact step began.
     """
 
     network: Network
@@ -90,25 +86,27 @@ class ExactWeights:
 
     @property
     def exact(self) -> bool:
-        return self.found == len(self.units) and self.residual <= EXACT_RESIDUAL
+        return self.found == len(self.units) and self.residual <= EXACT
 
 
 def output_span(Y: np.ndarray, k: int) -> OutputSpan:
-    """The span of the outputs Y (n, p), p ≥ k, in k coordinates."""
+    """Return the span of the outputs Y (n, p), p ≥ k, in k coordinates."""
     left, s, _ = np.linalg.svd(Y, full_matrices=False)
     first = max(float(s[0]), np.finfo(np.float64).tiny)
     excess = float(s[k]) / first if len(s) > k else 0.0
     return OutputSpan(left[:, :k] * np.sqrt(len(Y)), float(s[k - 1]) / first, excess)
 
 
-def output_rank(Y: np.ndarray, tolerance: float = 1e-11) -> int:
-    """The number of singular values of Y above rounding: the number of units, where the outputs are many and clean."""
+def output_rank(Y: np.ndarray, tolerance: float = EXACT) -> int:
+    """Return the number of singular values of Y above rounding: the number of units, where the outputs are many and
+    clean.
+    """
     s = np.linalg.svd(Y, compute_uv=False)
     return int(np.count_nonzero(s > tolerance * s[0])) if s[0] > 0.0 else 0
 
 
 def exact_weights(X: np.ndarray, Y: np.ndarray, W: np.ndarray, activation: Activation) -> ExactWeights:
-    """The exact network on noiseless samples X (n, d), Y (n, p) from rough units W (k, d), signs unknown; k ≤
+    """Return the exact network on noiseless samples X (n, d), Y (n, p) from rough units W (k, d), signs unknown; k ≤
     min(d, p).
 
     Inputs may have any second moments: angles are measured, and systems solved, in whitened coordinates. Memory is that
@@ -128,15 +126,20 @@ def exact_weights(X: np.ndarray, Y: np.ndarray, W: np.ndarray, activation: Activ
         repeated = any(other.found and _cosine(unit.w, other.w) > 1.0 - 1e-9 for other in units)
         units.append(replace(unit, found=False) if repeated else unit)
     found = np.array([unit.w for unit in units if unit.found]).reshape(-1, Z.shape[1])
-    H = activation(Z @ found.T)
-    A = np.linalg.lstsq(H, Y, rcond=None)[0].T
-    residual = float(np.linalg.norm(Y - H @ A.T) / max(float(np.linalg.norm(Y)), np.finfo(np.float64).tiny))
-    network = Network(found @ whitening.matrix.T, None, A, None, activation).normal_form()
+    network, residual = with_outputs(X, Y, found @ whitening.matrix.T, activation)
     return ExactWeights(network, tuple(units), residual, W)
 
 
+def with_outputs(X: np.ndarray, Y: np.ndarray, W: np.ndarray, activation: Activation) -> tuple[Network, float]:
+    """Return the network of units W (k, d) with A by least squares, and its residual ‖Y − Ŷ‖_F / ‖Y‖_F."""
+    H = activation(X @ W.T)
+    A = np.linalg.lstsq(H, Y, rcond=None)[0].T
+    residual = float(np.linalg.norm(Y - H @ A.T) / max(float(np.linalg.norm(Y)), np.finfo(np.float64).tiny))
+    return Network(W, None, A, None, activation).normal_form(), residual
+
+
 def null_vector(rows: np.ndarray) -> tuple[np.ndarray, float, float]:
-    """The unit u with ‖rows·u‖ least, that norm and the next singular value, both over √m."""
+    """Return the unit u with ‖rows·u‖ least, that norm and the next singular value, both over √m."""
     m = len(rows)
     afford(2.0 * rows.size * rows.shape[1])
     if m < rows.shape[1]:
@@ -168,7 +171,7 @@ def _exact_unit(
 
 
 def _longest_off(span: OutputSpan, off: np.ndarray) -> int:
-    """The most samples, taken in this order, whose outputs have a null vector. σ_min grows with the rows: bisection."""
+    """Return how many samples, in this order, have outputs with a null vector. σ_min grows with the rows: bisection."""
     k = span.Q.shape[1]
     low, high = min(k - 1, len(off)), len(off)
     while low < high:
@@ -202,12 +205,13 @@ def _from_off_samples(
         return unknown
     w, size = _weights(Z[on], h[on], activation)
     misfit = float(np.linalg.norm(size * activation(Z @ w) - h) / np.linalg.norm(h))
-    found = misfit <= SAME_ROW and _cosine(w, start) > ALIKE
+    # A unit nearer to the start's opposite or to another start is not the one that was meant.
+    found = misfit <= SOLVED and _cosine(w, start) > 0.5
     return ExactUnit(w, found, null, second, gap, misfit, int(np.count_nonzero(is_off)))
 
 
 def zero_group(h: np.ndarray, rounding: float) -> tuple[np.ndarray, float]:
-    """Which entries of h are zero up to rounding, and the ratio of the values on both sides of the gap.
+    """Return which entries of h are zero up to rounding, and the ratio of the values on both sides of the gap.
 
     The threshold is put into the widest gap, on a logarithmic scale, between rounding and 1e-2 of the largest value.
     """
@@ -221,7 +225,7 @@ def zero_group(h: np.ndarray, rounding: float) -> tuple[np.ndarray, float]:
 
 
 def _weights(Z: np.ndarray, h: np.ndarray, activation: Activation) -> tuple[np.ndarray, float]:
-    """w and c of c·act(w·z) = h on samples where the unit is on.
+    """Return w and c of c·act(w·z) = h on samples where the unit is on.
 
     A homogeneous act takes c into w. For another [BJW18, §9.1] act⁻¹(h/c) is linear in z at one c alone: the c that
     leaves the least misfit among those on a logarithmic grid, then Gauss–Newton steps in w and log c.
@@ -229,11 +233,11 @@ def _weights(Z: np.ndarray, h: np.ndarray, activation: Activation) -> tuple[np.n
     if activation.homogeneity is not None:
         return _linear(Z, h, activation)[0], 1.0
     with np.errstate(all="ignore"):  # h/c may be more than act can be
-        few = slice(None, None, 1 + len(h) // ROUGHLY)
+        few = slice(None, None, 1 + len(h) // 500)  # for a rough c
         tried = [_linear(Z[few], h[few] / c, activation) for c in h.max() * SIZES]
     best = int(np.argmin([misfit for _, misfit in tried]))
     w, log_c = tried[best][0], float(np.log(h.max() * SIZES[best]))
-    for _ in range(STEPS):
+    for _ in range(30):  # the best c of the grid is within 1.4 of the right one, and five or six suffice
         z, c = Z @ w, np.exp(log_c)
         J = np.column_stack([c * activation.derivative(z)[:, None] * Z, c * activation(z)])
         step = np.linalg.lstsq(J, h - c * activation(z), rcond=None)[0]
@@ -244,7 +248,7 @@ def _weights(Z: np.ndarray, h: np.ndarray, activation: Activation) -> tuple[np.n
 
 
 def _linear(Z: np.ndarray, h: np.ndarray, activation: Activation) -> tuple[np.ndarray, float]:
-    """w of act(w·z) = h, and the misfit relative to h.
+    """Return w of act(w·z) = h, and the misfit relative to h.
 
     h carries the same rounding everywhere, and act⁻¹ multiplies it by 1/act′: the rows are weighted by act′.
     """

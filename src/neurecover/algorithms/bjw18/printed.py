@@ -18,6 +18,7 @@ import numpy as np
 from neurecover.activations import Activation
 from neurecover.algorithms.base import Call
 from neurecover.algorithms.bjw18.common import as_estimate, samples_for_patterns, units_of_rank
+from neurecover.algorithms.bjw18.options import SOLVED
 from neurecover.algorithms.bjw18.patterns import EPS, ExactUnit, ExactWeights
 from neurecover.data import ArraySource, reduce
 from neurecover.exceptions import UnsolvableError
@@ -25,8 +26,6 @@ from neurecover.models import Network
 from neurecover.results import Estimate
 from neurecover.statistics import HermiteSums
 from neurecover.tensors import decompose, flatten, joint_diagonalise, pack
-
-SOLVED = 1e-9  # residual, relative to the outputs, of a linear system that has a solution
 
 
 @dataclass(frozen=True)
@@ -40,7 +39,7 @@ class PrintedOptions:
 
 
 def score_order(activation: Activation) -> int:
-    """The least order from 3 on whose Hermite coefficient at b = 0 is not zero."""
+    """Return the least order from 3 on whose Hermite coefficient at b = 0 is not zero."""
     h = np.abs(activation.hermite(np.zeros(1), 6)[:, 0])
     for order in range(3, 7):
         if h[order] > 1e-9 * h.max():
@@ -51,7 +50,7 @@ def score_order(activation: Activation) -> int:
 def score_directions(
     X: np.ndarray, Y: np.ndarray, k: int, activation: Activation, rng: np.random.Generator, options: PrintedOptions
 ) -> np.ndarray:
-    """Unit rows (k, d), signs unknown, of the collapsed score tensor [BJW18, Alg. 4, steps 1–4], x ~ N(0, I).
+    """Return unit rows (k, d), signs unknown, of the collapsed score tensor [BJW18, Alg. 4, steps 1–4], x ~ N(0, I).
 
     An order above 3 is contracted with random vectors to 3, one pair of which Jennrich's algorithm decomposes.
     """
@@ -64,12 +63,12 @@ def score_directions(
 
 
 def sketched(Y: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
-    """T y (n, k) with T (k, p) Gaussian, which keeps the rank [BJW18, Lemma 6]; y itself where p = k."""
+    """Return T y (n, k) with T (k, p) Gaussian, which keeps the rank [BJW18, Lemma 6]; y itself where p = k."""
     return Y if Y.shape[1] == k else Y @ rng.standard_normal((Y.shape[1], k))
 
 
 def unmixed(Q: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """(T U)⁻¹ T y: hidden values (n, k) up to positive scales, by ICA of Q = T y (n, k) [BJW18, Alg. 3, 1–3]."""
+    """Return (T U)⁻¹ T y: hidden values (n, k) up to positive scales, by ICA of Q = T y (n, k) [BJW18, Alg. 3, 1–3]."""
     k = Q.shape[1]
     centred = Q - Q.mean(axis=0)
     values, vectors = np.linalg.eigh(centred.T @ centred / len(Q))
@@ -86,7 +85,8 @@ def unmixed(Q: np.ndarray, rng: np.random.Generator) -> np.ndarray:
 def by_patterns(
     X: np.ndarray, Y: np.ndarray, Q: np.ndarray, on: np.ndarray, start: np.ndarray, activation: Activation
 ) -> ExactWeights:
-    """The units of given patterns `on` (ℓ, m), several per unit allowed, by linear systems [BJW18, Alg. 5, steps 3–5].
+    """Return the units of given patterns `on` (ℓ, m), several per unit allowed, by linear systems [BJW18, Alg. 5, steps
+    3–5].
 
     Q (ℓ, k) are the sketched outputs and `start` (k, d) the rough units; pattern q belongs to unit q mod k, and the
     first that has a solution counts.
@@ -128,7 +128,7 @@ def _by_pattern(X: np.ndarray, Q: np.ndarray, on: np.ndarray, start: np.ndarray,
 def algorithm_3(
     X: np.ndarray, Y: np.ndarray, k: int, activation: Activation, rng: np.random.Generator, options: PrintedOptions
 ) -> ExactWeights:
-    """The exact network for orthonormal W [BJW18, Alg. 3]."""
+    """Return the exact network for orthonormal W [BJW18, Alg. 3]."""
     Q = sketched(Y, k, rng)
     values = unmixed(Q, rng)
     ell = _rows(X, k, options)
@@ -140,7 +140,7 @@ def algorithm_3(
 def algorithm_4(
     X: np.ndarray, Y: np.ndarray, k: int, activation: Activation, rng: np.random.Generator, options: PrintedOptions
 ) -> ExactWeights:
-    """The exact network for Gaussian inputs [BJW18, Alg. 4 and 5], both signs of every direction tried."""
+    """Return the exact network for Gaussian inputs [BJW18, Alg. 4 and 5], both signs of every direction tried."""
     V = score_directions(X, Y, k, activation, rng, options)
     ell = _rows(X, k, options)
     values = X[:ell] @ np.vstack([V, -V]).T
@@ -158,7 +158,7 @@ def _threshold(ell: int, options: PrintedOptions) -> float:
 
 def run_as_printed(call: Call, ica: bool) -> Estimate:
     """Algorithm 3 or Algorithms 4 and 5 on the samples of a call, and what to know of the order of the score."""
-    options = call.options if isinstance(call.options, PrintedOptions) else PrintedOptions()
+    options = call.options_as(PrintedOptions)
     X, Y = samples_for_patterns(call.source, call.rng)
     k, act = units_of_rank(call.task.n_hidden, Y), call.task.activation
     if ica:

@@ -21,7 +21,13 @@ from scipy.linalg import cho_factor, cho_solve
 
 from neurecover.activations import Activation
 from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
-from neurecover.algorithms.bjw18.common import centred_whitening, kurtosis_notes, refuse_exact, samples_for_patterns
+from neurecover.algorithms.bjw18.common import (
+    OPTIONS,
+    centred_whitening,
+    kurtosis_notes,
+    refuse_exact,
+    samples_for_patterns,
+)
 from neurecover.algorithms.bjw18.printed import PrintedOptions, score_directions
 from neurecover.algorithms.bjw18.tensor import tensor_directions
 from neurecover.data import ArraySource, Mapped, Source, reduce
@@ -29,8 +35,6 @@ from neurecover.models import Network, Student
 from neurecover.results import Estimate
 from neurecover.search import Task
 from neurecover.statistics import ReadoutSums
-
-GAUSSIANITY_ROWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -46,7 +50,7 @@ class Signs:
 
 
 def projection_signs(source: Source, V: np.ndarray, activation: Activation) -> Signs:
-    """The signs of the rows of V (k, d), and A by regression [BJW18, Alg. 6 and Lemma 20]."""
+    """Return the signs of the rows of V (k, d), and A by regression [BJW18, Alg. 6 and Lemma 20]."""
     k, p = len(V), source.n_outputs
     both = np.vstack([V, -V])
     student = Student(activation, (both,), np.zeros((2 * k, p)), source.n_inputs, bias=0, skips=False)
@@ -71,7 +75,7 @@ class NoisyTensor:
 
 
 def noisy_tensor(source: Source, k: int, activation: Activation, rng: np.random.Generator) -> NoisyTensor:
-    """The network behind samples with Gaussian inputs of any covariance about 0, and noisy outputs."""
+    """Return the network behind samples with Gaussian inputs of any covariance about 0, and noisy outputs."""
     whitening = centred_whitening(source)
     white = Mapped(source, whitening)
     signs = projection_signs(white, tensor_directions(white, k, source.count(), rng), activation)
@@ -81,7 +85,7 @@ def noisy_tensor(source: Source, k: int, activation: Activation, rng: np.random.
 
 def _as_printed(call: Call, k: int) -> NoisyTensor:
     """Directions of the collapsed score by plain means, signs by projection on the first ℓ samples, A by regression."""
-    options = call.options if isinstance(call.options, PrintedOptions) else PrintedOptions()
+    options = call.options_as(PrintedOptions)
     X, Y = samples_for_patterns(call.source, call.rng)
     V = score_directions(X, Y, k, call.task.activation, call.rng, options)
     signs = projection_signs(ArraySource(X[: options.rows], Y[: options.rows]), V, call.task.activation)
@@ -97,7 +101,7 @@ def _refuse(task: Task) -> str | None:
 def _run(call: Call) -> Estimate:
     k = call.task.n_hidden
     assert k is not None
-    X, _ = next(call.source.blocks(GAUSSIANITY_ROWS))
+    X, _ = next(call.source.blocks(OPTIONS.rows))
     act = call.task.activation
     found = _as_printed(call, k) if call.form == PAPER else noisy_tensor(call.source, k, act, call.rng)
     note = f"{k} directions, the least clear sign by a margin of {found.margins.min():.2f}"

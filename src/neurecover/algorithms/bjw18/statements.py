@@ -7,8 +7,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from neurecover.random import RandomStateLike, as_generator
 
-DIRECTIONS = 2_000  # random ones, and through pairs of means: an upper bound of an infimum over all
-
 
 def least_share(X: ArrayLike, random_state: RandomStateLike = None) -> float:
     """Return an upper bound of inf_v Pr[v·x > 0] over the inputs [BJW18, Corollary 1].
@@ -43,7 +41,7 @@ def least_share(X: ArrayLike, random_state: RandomStateLike = None) -> float:
     """
     X = np.asarray(X, dtype=float)
     rng = as_generator(random_state, "least_share")
-    V = np.vstack([rng.standard_normal((DIRECTIONS, X.shape[1])), -X.mean(axis=0)])
+    V = np.vstack([rng.standard_normal((2_000, X.shape[1])), -X.mean(axis=0)])
     share = np.mean(X @ V.T > 0.0, axis=0)
     v, best = V[int(np.argmin(share))], float(share.min())
     for step in 0.5 ** np.arange(1.0, 12.0):

@@ -19,7 +19,6 @@ from neurecover.activations import Activation
 from neurecover.algorithms.base import BEST, PAPER, Algorithm, Call
 from neurecover.algorithms.bjw18.common import (
     OPTIONS,
-    ExactOptions,
     as_estimate,
     centred_whitening,
     kurtosis_notes,
@@ -27,6 +26,7 @@ from neurecover.algorithms.bjw18.common import (
     samples_for_patterns,
     units_of_rank,
 )
+from neurecover.algorithms.bjw18.options import ExactOptions
 from neurecover.algorithms.bjw18.parallel import one_sparse
 from neurecover.algorithms.bjw18.patterns import ExactWeights, exact_weights
 from neurecover.algorithms.bjw18.printed import PrintedOptions, run_as_printed
@@ -38,22 +38,24 @@ from neurecover.tensors import joint_diagonalise, unpack
 
 
 def tensor_directions(source: Source, k: int, n: int, rng: np.random.Generator) -> np.ndarray:
-    """Unit rows (k, d), signs unknown, from the second Hermite coefficients; inputs of unit covariance."""
+    """Return unit rows (k, d), signs unknown, from the second Hermite coefficients; inputs of unit covariance."""
     d, p = source.n_inputs, source.n_outputs
     sums = HermiteSums(d, p, degree=2, regress=regression_degree(n, d, 2))
     T2 = reduce(source, sums).coefficients().packed(2)
     return joint_diagonalise(unpack(T2, d, 2), k, rng).V
 
 
-def exact_tensor(source: Source, k: int, activation: Activation, rng: np.random.Generator) -> ExactWeights:
-    """The exact network of k units behind noiseless samples with Gaussian inputs of any covariance about 0.
+def exact_tensor(
+    source: Source, k: int, activation: Activation, rng: np.random.Generator, options: ExactOptions = OPTIONS
+) -> ExactWeights:
+    """Return the exact network of k units behind noiseless samples with Gaussian inputs of any covariance about 0.
 
     The rough directions come from all samples, the exact step from some.
     """
     whitening = centred_whitening(source)
     V = tensor_directions(Mapped(source, whitening), k, source.count(), rng)
-    X, Y = samples_for_patterns(source, rng)
-    return until_exact(X, Y, V @ whitening.matrix.T, activation, rng)
+    X, Y = samples_for_patterns(source, rng, options)
+    return until_exact(X, Y, V @ whitening.matrix.T, activation, rng, options)
 
 
 def until_exact(
@@ -64,7 +66,7 @@ def until_exact(
     rng: np.random.Generator,
     options: ExactOptions = OPTIONS,
 ) -> ExactWeights:
-    """The exact step on some of the samples, and again for the units it missed, with the others known.
+    """Run the exact step on some of the samples, and again for the units it missed, with the others known.
 
     A unit's run of samples has to hold one at which each other unit is on, so that a start has to be nearer to its
     unit than the others are. Where it is not, the directions of the missing units are taken anew: from a regression
@@ -78,7 +80,7 @@ def until_exact(
     exact = step(W)
     while exact.found < len(W):
         for more in (missing_directions, lone_directions):
-            again = step(np.vstack([exact.network.W, more(X, Y, exact, rng)])[: len(W)])
+            again = step(np.vstack([exact.network.W, more(X, Y, exact, rng, options.rows)])[: len(W)])
             if again.found > exact.found:
                 break
         else:
@@ -87,7 +89,9 @@ def until_exact(
     return exact
 
 
-def lone_directions(X: np.ndarray, Y: np.ndarray, exact: ExactWeights, rng: np.random.Generator) -> np.ndarray:
+def lone_directions(
+    X: np.ndarray, Y: np.ndarray, exact: ExactWeights, rng: np.random.Generator, rows: int
+) -> np.ndarray:
     """Directions of the units not found, from samples at which no known unit is on and a single other one is.
 
     Their outputs are parallel, and the unit's weights the solution of a linear system (`one_sparse`). Where that shows
@@ -95,36 +99,39 @@ def lone_directions(X: np.ndarray, Y: np.ndarray, exact: ExactWeights, rng: np.r
     """
     known, act = exact.network.W, exact.network.activation
     if act.homogeneity is None:
-        return missing_directions(X, Y, exact, rng)
+        return missing_directions(X, Y, exact, rng, rows)
     rest = np.all(X @ known.T <= 0.0, axis=1)
     lone = one_sparse(X[rest], Y[rest], len(exact.units) - exact.found, rng, act).network.W
-    return np.vstack([lone, missing_directions(X, Y, exact, rng)])
+    return np.vstack([lone, missing_directions(X, Y, exact, rng, rows)])
 
 
-def missing_directions(X: np.ndarray, Y: np.ndarray, exact: ExactWeights, rng: np.random.Generator) -> np.ndarray:
+def missing_directions(
+    X: np.ndarray, Y: np.ndarray, exact: ExactWeights, rng: np.random.Generator, rows: int
+) -> np.ndarray:
     """Directions of the units not found: the second coefficients of a regression that the known units' rows join.
 
     The known rows take all of their units' part of the outputs, exactly, and with it their share of the variance.
     """
     d, missing = X.shape[1], len(exact.units) - exact.found
-    X, Y = X[: OPTIONS.rows], Y[: OPTIONS.rows]
+    X, Y = X[:rows], Y[:rows]
     if 8 * (n_features(d, 2) + exact.found) > len(X):  # too few samples for a regression
         return rng.standard_normal((missing, d))
     whitening = Whitening.of(np.zeros(d), X.T @ X / len(X))
     features = hermite_features(whitening.inputs(X), 2)
     start = n_features(whitening.rank, 1)
-    rows = np.vstack([features, exact.network.hidden(X).T])
-    T2 = np.linalg.lstsq(rows.T, Y, rcond=None)[0][start : len(features)].T * root_factorials(whitening.rank, 2)
+    joined = np.vstack([features, exact.network.hidden(X).T])
+    T2 = np.linalg.lstsq(joined.T, Y, rcond=None)[0][start : len(features)].T * root_factorials(whitening.rank, 2)
     return joint_diagonalise(unpack(T2, whitening.rank, 2), missing, rng).V @ whitening.matrix.T
 
 
 def _run(call: Call) -> Estimate:
     if call.form == PAPER:
         return run_as_printed(call, ica=False)
-    X, Y = samples_for_patterns(call.source, call.rng)
+    options = call.options_as(ExactOptions)
+    X, Y = samples_for_patterns(call.source, call.rng, options)
     k = units_of_rank(call.task.n_hidden, Y)
-    exact = exact_tensor(call.source, k, call.task.activation, call.rng)
-    return as_estimate(exact, kurtosis_notes(X))
+    exact = exact_tensor(call.source, k, call.task.activation, call.rng, options)
+    return as_estimate(exact, kurtosis_notes(X, options))
 
 
 ALGORITHM = Algorithm(
@@ -134,5 +141,5 @@ ALGORITHM = Algorithm(
     refuse=lambda task: refuse_exact("exact_tensor", task),
     run=_run,
     forms=(BEST, PAPER),
-    options={PAPER: PrintedOptions},
+    options={BEST: ExactOptions, PAPER: PrintedOptions},
 )

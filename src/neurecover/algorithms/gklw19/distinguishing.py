@@ -15,12 +15,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from neurecover.algorithms.gklw19.options import DEFAULTS, SymmetricOptions
 from neurecover.data import ArraySource, Source, reduce
 from neurecover.models import Network
 from neurecover.statistics.moments.opposite_signs import DistinguishingSums
 from neurecover.tensors import pack, root_multiplicities
-
-MAX_ENTRIES = 20_000_000  # of M, beyond which the diagnostic is not computed
 
 
 @dataclass(frozen=True)
@@ -45,12 +44,12 @@ class Distinguishing:
         )
 
 
-def distinguish(network: Network, source: Source) -> Distinguishing | None:
-    """The diagnostic for a network on whitened inputs; None where there is no pair of units or M is too large."""
+def distinguish(network: Network, source: Source, options: SymmetricOptions = DEFAULTS) -> Distinguishing | None:
+    """Return the diagnostic for a network on whitened inputs; None if there is no pair of units or M is too large."""
     W = network.normal_form().W
     k, d = W.shape
     columns, rows = k * (k - 1) // 2 + 1, d * (d + 1) // 2
-    if k < 2 or rows * columns > MAX_ENTRIES:
+    if k < 2 or rows * columns > options.entries:
         return None
     if columns > rows:
         return Distinguishing(0.0, 0.0, False)
@@ -82,8 +81,8 @@ def distinguishing_matrix(W: NDArray[np.float64], X: NDArray[np.float64] | None 
     --------
     >>> import numpy as np
     >>> import neurecover as nr
-    >>> np.linalg.matrix_rank(nr.distinguishing_matrix(np.eye(3)))
-    np.int64(4)
+    >>> int(np.linalg.matrix_rank(nr.distinguishing_matrix(np.eye(3))))
+    4
     """
     W = np.atleast_2d(np.asarray(W, dtype=float))
     if X is None:
@@ -95,14 +94,14 @@ def distinguishing_matrix(W: NDArray[np.float64], X: NDArray[np.float64] | None 
 
 
 def augmented(W: np.ndarray, source: Source) -> np.ndarray:
-    """M (d(d+1)/2, k(k−1)/2 + 1) estimated from the inputs; the last column is E[x ⊗ x], and N is all but that."""
+    """Return M (d(d+1)/2, k(k−1)/2 + 1) estimated from the inputs; the last column is E[x ⊗ x], the others are N."""
     sums = reduce(source, DistinguishingSums(W))
     M = np.column_stack([sums.average("cross"), sums.average("psi")])
     return M * root_multiplicities(W.shape[1], 2)[:, None]
 
 
 def gaussian_augmented(W: np.ndarray) -> np.ndarray:
-    """M for x ~ N(0, I) in closed form [GKLW19, Lemma 19]: with φ the angle between wᵢ and wⱼ of lengths nᵢ, nⱼ,
+    """Return M for x ~ N(0, I) in closed form [GKLW19, Lemma 19]: with φ the angle between wᵢ and wⱼ of lengths nᵢ, nⱼ,
 
     π mat(M_ij) = (φ cos φ − sin φ) nᵢ nⱼ I + φ (wᵢwⱼᵀ + wⱼwᵢᵀ) − sin φ (nᵢ/nⱼ wⱼwⱼᵀ + nⱼ/nᵢ wᵢwᵢᵀ).
     """

@@ -18,6 +18,7 @@ import numpy as np
 from neurecover.activations import Activation
 from neurecover.algorithms.base import Algorithm, Call
 from neurecover.algorithms.gklw19.distinguishing import Distinguishing, distinguish
+from neurecover.algorithms.gklw19.options import DEFAULTS, SymmetricOptions
 from neurecover.algorithms.gklw19.pure_neuron import (
     LinearPart,
     Reduction,
@@ -32,7 +33,7 @@ from neurecover.algorithms.gklw19.pure_neuron import (
     reduction,
     units_from_gap,
 )
-from neurecover.algorithms.gklw19.reflection import SIGNIFICANCE, SymmetryTest, symmetry_test
+from neurecover.algorithms.gklw19.reflection import SymmetryTest, symmetry_test
 from neurecover.certificate import Check
 from neurecover.data import Mapped, Oracle, Source, Whitening, reduce, split
 from neurecover.data.oracles.reflected import with_reflections
@@ -43,8 +44,6 @@ from neurecover.search import Task
 from neurecover.solve import Readout
 from neurecover.statistics import Moments, ReadoutSums, Residuals
 from neurecover.statistics.fits.hidden_gradient import HiddenGradient
-
-GRADIENT_STEPS = 100
 
 
 @dataclass(frozen=True)
@@ -101,8 +100,9 @@ def learn(
     activation: Activation,
     rng: np.random.Generator,
     settings: Settings = OURS,
+    options: SymmetricOptions = DEFAULTS,
 ) -> tuple[Found, ...]:
-    """The network behind symmetric inputs, one answer per detector, best first. n_hidden=None finds k from the
+    """Return the network behind symmetric inputs, one answer per detector, best first. n_hidden=None finds k from the
     detector.
 
     An oracle is asked at x and −x together. UnsolvableError where the outputs do not carry k units.
@@ -116,16 +116,17 @@ def learn(
     whitening = Whitening.of(np.zeros(d), reduce(source, Moments(d, p)).xx) if settings.whiten else None
     source = source if whitening is None else Mapped(source, whitening)
     first, second = split(source, 0.5, int(rng.integers(2**31))) if settings.halve else (source, source)
-    part = linear_part(first, settings.regress)
-    k = n_hidden or _find_units(first, part, gain)
-    reduced = reduction(part.L, k, settings.balance)
-    again = part if second is first else linear_part(second, settings.regress)
+    part = linear_part(first, settings.regress, options)
+    k = n_hidden or _find_units(first, part, gain, options)
+    reduced = reduction(part.L, k, settings.balance, options)
+    again = part if second is first else linear_part(second, settings.regress, options)
     mean = reduce(second, Moments(source.n_inputs, p, order=1)).mean
     answers = []
     for name, spectrum in _spectra(first, reduced, gain, settings.detector).items():
         Z = pure_directions(spectrum.null_space(k), rng, settings.diagonalise)
         V, A = _units(Z, reduced, again.L, mean, gain)
-        network, mse = _finish(second, Network(V, None, A, activation=activation), settings.hidden)
+        network = Network(V, None, A, activation=activation)
+        network, mse = _finish(second, network, settings.hidden, options.gradient_steps)
         if whitening is not None:
             network = Network(network.W @ whitening.matrix.T, None, network.A, activation=activation)
         answers.append(Found(network, mse, name, spectrum, part))
@@ -145,22 +146,22 @@ def _spectra(source: Source, reduced: Reduction, gain: tuple[float, float], dete
     return {name: make[name]() for name in wanted}
 
 
-def _find_units(source: Source, part: LinearPart, gain: tuple[float, float]) -> int:
-    most = count_units(part)
+def _find_units(source: Source, part: LinearPart, gain: tuple[float, float], options: SymmetricOptions) -> int:
+    most = count_units(part, options)
     if most == 0:
         raise UnsolvableError(
             "The outputs have no linear part that stands out of its standard errors, so no unit is seen."
         )
     if most == 1:
         return 1
-    reduced = reduction(part.L, most)
+    reduced = reduction(part.L, most, options=options)
     return units_from_gap(moment_spectrum(detector_sums(source, reduced, gain, pointwise=False)), most)
 
 
 def _units(
     Z: np.ndarray, reduced: Reduction, L: np.ndarray, mean: np.ndarray, gain: tuple[float, float]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """V (k, d) and A (p, k): signs from E[z·A|W x|] > 0 (step 9), weights by Algorithm 1 (step 11)."""
+    """Return V (k, d) and A (p, k): signs from E[z·A|W x|] > 0 (step 9), weights by Algorithm 1 (step 11)."""
     h, g = gain
     d = L.shape[1]
     pure = Z @ reduced.projection
@@ -169,25 +170,25 @@ def _units(
     return signs * (pure @ L) / h, reduced.lift @ np.linalg.pinv(signs * Z)
 
 
-def _finish(source: Source, network: Network, hidden: str) -> tuple[Network, float]:
-    """The network after its last step, and its mean squared residual per output."""
+def _finish(source: Source, network: Network, hidden: str, steps: int) -> tuple[Network, float]:
+    """Return the network after its last step, and its mean squared residual per output."""
     student = as_student(network, bias=False)
     if hidden == "readout":
         sums = reduce(source, ReadoutSums(student)).sums
         student = replace(student, theta=student.theta + Readout(sums["hh"]).solve(sums["hr"]))
     elif hidden == "gradient":
-        student = _descend_hidden(source, student)
+        student = _descend_hidden(source, student, steps)
     elif hidden != "algorithm 1":
         raise ValueError(f"hidden needs to be algorithm 1, readout or gradient. Got {hidden!r} instead.")
     result = Network(student.V[0], None, student.top.T, activation=network.activation)
     return result, reduce(source, Residuals(result, result.n_outputs, result.n_hidden)).mse
 
 
-def _descend_hidden(source: Source, student: Student) -> Student:
+def _descend_hidden(source: Source, student: Student, steps: int) -> Student:
     """Gradient descent on W with A fixed, from Algorithm 1's W; steps are halved until the error falls."""
     size = 1.0 / max(float(np.linalg.norm(student.top, 2)) ** 2, 1e-300)  # for inputs of unit second moment
     here = reduce(source, HiddenGradient(student))
-    for _ in range(GRADIENT_STEPS):
+    for _ in range(steps):
         moved = student.moved(size * here.average("descent"))
         there = reduce(source, HiddenGradient(moved))
         if there.sums["rr"] < here.sums["rr"]:
@@ -217,9 +218,10 @@ def _run(call: Call) -> Estimate:
     if call.deadline.passed and call.form == "best":
         settings = replace(OURS, detector="noisy")
     white = call.source if settings.whiten else _whitened(call.source)
-    test = symmetry_test(white, call.rng)
+    options = call.options_as(SymmetricOptions)
+    test = symmetry_test(white, call.rng, options)
     try:
-        found = learn(call.source, call.task.n_hidden, call.task.activation, call.rng, settings)
+        found = learn(call.source, call.task.n_hidden, call.task.activation, call.rng, settings, options)
     except UnsolvableError as reason:
         return Estimate(None, (test.sentence, str(reason)))
     best = found[0]
@@ -228,13 +230,13 @@ def _run(call: Call) -> Estimate:
         f"{'' if call.task.n_hidden else counted}{best.detector} detector, gap {best.gap:.3g}, residual "
         f"{np.sqrt(best.mse):.2e} (linear part regressed beside {best.linear.even_features} even features)"
     )
-    distinguishing = distinguish(best.network, call.source) if settings.whiten else None
+    distinguishing = distinguish(best.network, call.source, options) if settings.whiten else None
     best = replace(best, distinguishing=distinguishing, symmetry=test)
     return Estimate(best.network, (test.sentence, note), tuple(other.network.W for other in found[1:]), best)
 
 
 def _whitened(source: Source) -> Source:
-    """The samples with inputs of unit second moment, on which symmetry is tested."""
+    """Return the samples with inputs of unit second moment, on which symmetry is tested."""
     d, p = source.n_inputs, source.n_outputs
     return Mapped(source, Whitening.of(np.zeros(d), reduce(source, Moments(d, p)).xx))
 
@@ -242,7 +244,7 @@ def _whitened(source: Source) -> Source:
 def _diagnose(network: Model, source: Source, rng: np.random.Generator) -> tuple[Check, ...]:
     """Are the inputs symmetric, and by how much do they tell the units apart?"""
     test = symmetry_test(source, rng)
-    symmetric = Check("symmetric inputs", test.symmetric, test.p_value, SIGNIFICANCE, test.sentence)
+    symmetric = Check("symmetric inputs", test.symmetric, test.p_value, test.significance, test.sentence)
     distinct = distinguish(network, source) if isinstance(network, Network) else None
     if distinct is None:
         return (symmetric,)
@@ -256,6 +258,7 @@ ALGORITHM = Algorithm(
     refuse=_refuse,
     run=_run,
     forms=("best", "paper", "practice"),
+    options=dict.fromkeys(("best", "paper", "practice"), SymmetricOptions),
     raw=("paper", "practice"),
     prepare=lambda source: with_reflections(source) if isinstance(source, Oracle) else source,
     diagnose=_diagnose,

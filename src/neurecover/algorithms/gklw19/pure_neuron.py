@@ -16,6 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.activations import Activation
+from neurecover.algorithms.gklw19.options import DEFAULTS, SymmetricOptions
 from neurecover.data import Source, reduce
 from neurecover.exceptions import UnsolvableError
 from neurecover.statistics import HermiteSums, Moments
@@ -24,14 +25,9 @@ from neurecover.statistics.moments.detector import PureNeuronSums
 from neurecover.tensors import joint_diagonalise, root_multiplicities, unpack
 from neurecover.tensors.alternating import alternating_least_squares
 
-SAMPLES_PER_FEATURE = 1.5  # below, the products are left out of the regression; measured to help from 1.4 on
-MAX_FEATURES = 2_500
-RANK = 1e-9  # relative singular value of L below which an output combination does not depend on x
-SIGNIFICANT = 1.5  # singular values of L above this multiple of the largest that noise would give are signal
-
 
 def gains(activation: Activation) -> tuple[float, float] | None:
-    """(h, g) of act(z) = h z + g |z| with h, g ≠ 0; None for an activation that is not of this form."""
+    """Return (h, g) of act(z) = h z + g |z| with h, g ≠ 0; None for an activation that is not of this form."""
     if activation.homogeneity != 1.0 or not activation.odd_slope:
         return None
     h = 0.5 * activation.odd_slope
@@ -49,8 +45,8 @@ class LinearPart:
     even_features: int
 
 
-def linear_part(source: Source, regress: bool = True) -> LinearPart:
-    """L = E[y xᵀ] E[x xᵀ]⁻¹ [GKLW19, Lemma 1], which is h A W for symmetric inputs.
+def linear_part(source: Source, regress: bool = True, options: SymmetricOptions = DEFAULTS) -> LinearPart:
+    """Return L = E[y xᵀ] E[x xᵀ]⁻¹ [GKLW19, Lemma 1], which is h A W for symmetric inputs.
 
     The residual of this regression is the even part g A |W x|, much larger than any noise. Even functions of x are
     uncorrelated with x, so with `regress` the constant and all products xᵢxⱼ join the regression: L stays the same in
@@ -65,7 +61,7 @@ def linear_part(source: Source, regress: bool = True) -> LinearPart:
         left = float(np.trace(moments.yy) - np.vdot(L, moments.yx)) / p
         return LinearPart(L, _standard_error(left, n, d), 0)
     features = (d + 1) * (d + 2) // 2
-    degree = 2 if SAMPLES_PER_FEATURE * features <= n and features <= MAX_FEATURES else 1
+    degree = 2 if options.samples_per_feature * features <= n and features <= options.features else 1
     sums = reduce(source, HermiteSums(d, p, degree))
     gram, output = symmetric(sums.average("gram")), sums.average("output")
     # Inputs with few values, such as ±1, make even features equal to one another but leave the odd ones determined.
@@ -91,7 +87,7 @@ class Reduction:
         return len(self.projection)
 
 
-def reduction(L: np.ndarray, k: int, balance: bool = True) -> Reduction:
+def reduction(L: np.ndarray, k: int, balance: bool = True, options: SymmetricOptions = DEFAULTS) -> Reduction:
     """Onto the k leading left singular vectors of L [GKLW19, Alg. 4], scaled so that P L has orthonormal rows if
     `balance`.
 
@@ -100,8 +96,8 @@ def reduction(L: np.ndarray, k: int, balance: bool = True) -> Reduction:
     squared error 0.003 against 0.10.
     """
     U, s, Vt = np.linalg.svd(L, full_matrices=False)
-    if k > len(s) or s[k - 1] <= RANK * max(s[0], 1e-300):
-        rank = int(np.count_nonzero(s > RANK * max(s[0], 1e-300)))
+    if k > len(s) or s[k - 1] <= options.rank * max(s[0], 1e-300):
+        rank = int(np.count_nonzero(s > options.rank * max(s[0], 1e-300)))
         raise UnsolvableError(
             f"{k} units need outputs whose linear part has rank {k}. Got rank {rank} instead: fewer outputs or "
             "inputs than units, or A W is singular."
@@ -113,13 +109,13 @@ def reduction(L: np.ndarray, k: int, balance: bool = True) -> Reduction:
 def detector_sums(
     source: Source, reduced: Reduction, gains: tuple[float, float], pointwise: bool = True
 ) -> PureNeuronSums:
-    """The pass that both detectors need."""
+    """Sum over the samples, once, what both detectors need."""
     return reduce(source, PureNeuronSums(reduced.projection, reduced.linear, gains, pointwise))
 
 
 def detector_matrix(sums: PureNeuronSums, centred: bool = True) -> np.ndarray:
-    """T with T p(u) = f(u), both sides in orthonormal packed coordinates: p(u) = vec*(u uᵀ) with off-diagonal entries
-    × √2.
+    """Return T with T p(u) = f(u), both sides in orthonormal packed coordinates: p(u) = vec*(u uᵀ) with off-diagonal
+    entries × √2.
 
     f is Corollary 1's for centred=False and Lemma 9's, which independent noise leaves alone, for centred=True.
     """
@@ -136,7 +132,7 @@ class Spectrum:
     matrices: np.ndarray
 
     def null_space(self, k: int) -> np.ndarray:
-        """The k matrices of the smallest singular values: the span of the z zᵀ."""
+        """Return the k matrices of the smallest singular values: the span of the z zᵀ."""
         return self.matrices[len(self.matrices) - k :]
 
     def gap(self, k: int) -> float:
@@ -146,7 +142,7 @@ class Spectrum:
 
 
 def moment_spectrum(sums: PureNeuronSums, centred: bool = True) -> Spectrum:
-    """Of the paper's detector T."""
+    """Return the spectrum of the paper's detector T."""
     T = detector_matrix(sums, centred)
     if T.shape[0] < T.shape[1]:
         T = np.vstack([T, np.zeros((T.shape[1] - T.shape[0], T.shape[1]))])
@@ -155,7 +151,7 @@ def moment_spectrum(sums: PureNeuronSums, centred: bool = True) -> Spectrum:
 
 
 def pointwise_spectrum(sums: PureNeuronSums) -> Spectrum:
-    """Of the pointwise detector: the square roots of the eigenvalues of E[φ φᵀ].
+    """Return the spectrum of the pointwise detector: the square roots of the eigenvalues of E[φ φᵀ].
 
     Without noise and with L exact every single φ is orthogonal to every z zᵀ, so no moment of x needs to converge.
     """
@@ -169,20 +165,20 @@ def _spectrum(values: np.ndarray, right: np.ndarray, r: int) -> Spectrum:
     return Spectrum(values, unpack(right / root_multiplicities(r, 2), r, 2))
 
 
-def count_units(part: LinearPart) -> int:
-    """How many singular values of L stand above what its standard errors alone would give: an upper bound of k.
+def count_units(part: LinearPart, options: SymmetricOptions = DEFAULTS) -> int:
+    """Return how many singular values of L stand above what its standard errors alone would give: an upper bound of k.
 
     An m × d matrix of independent errors s has norm about s (√m + √d).
     """
     p, d = part.L.shape
     values = np.linalg.svd(part.L, compute_uv=False)
-    edge = SIGNIFICANT * part.standard_error * (np.sqrt(p) + np.sqrt(d))
-    return int(np.count_nonzero(values > max(edge, RANK * max(values[0], 1e-300))))
+    edge = options.significant * part.standard_error * (np.sqrt(p) + np.sqrt(d))
+    return int(np.count_nonzero(values > max(edge, options.rank * max(values[0], 1e-300))))
 
 
 def units_from_gap(spectrum: Spectrum, r: int) -> int:
-    """The k ≤ r whose detector rank, k(k − 1)/2, is followed by the widest gap in the singular values [GKLW19, Lemma
-    4].
+    """Return the k ≤ r whose detector rank, k(k − 1)/2, is followed by the widest gap in the singular values [GKLW19,
+    Lemma 4].
 
     With r ≥ k reduced outputs the detector has rank k(k − 1)/2 all the same: the null space is {U : AᵀUA diagonal}.
     """
@@ -192,7 +188,7 @@ def units_from_gap(spectrum: Spectrum, r: int) -> int:
 
 
 def pure_directions(span: np.ndarray, rng: np.random.Generator, how: str = "joint") -> np.ndarray:
-    """The z, as unit rows (k, r), from a basis (m, r, r) of the span of the z zᵀ; their signs are open.
+    """Return the z, as unit rows (k, r), from a basis (m, r, r) of the span of the z zᵀ; their signs are open.
 
     "joint" diagonalises the whole basis at once; "pencil" takes the eigenvectors of X Y⁻¹ for two random elements
     [GKLW19, Alg. 2, steps 7–8]; "als" is the CP decomposition of 10k random elements with 10 restarts [GKLW19, §4].

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import betainc
 
+from neurecover.algorithms.gklw19.options import DEFAULTS, SymmetricOptions
 from neurecover.data import Source, reduce
 from neurecover.statistics.checks.symmetry import OddProjections
-
-DIRECTIONS = 24
-SCALES = (0.5, 1.0, 2.0)  # of the argument of the sine, in standard deviations of the projection
-SIGNIFICANCE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -26,11 +23,12 @@ class SymmetryTest:
     chi_squared: float
     degrees: int
     p_value: float
+    significance: float
 
     @property
     def symmetric(self) -> bool:
         """Whether the samples leave the assumption standing."""
-        return self.p_value >= SIGNIFICANCE
+        return self.p_value >= self.significance
 
     @property
     def sentence(self) -> str:
@@ -40,21 +38,22 @@ class SymmetryTest:
         return f"The inputs are not symmetric ({figure}), so the estimate of this method is biased."
 
 
-def symmetry_test(source: Source, rng: np.random.Generator) -> SymmetryTest:
+def symmetry_test(source: Source, rng: np.random.Generator, options: SymmetricOptions = DEFAULTS) -> SymmetryTest:
     """Test x ~ −x on inputs whose second moment is about the identity.
 
-    Frequencies lie on 24 random lines and along the first 24 coordinate axes, three on each: a sum of many asymmetric
+    Frequencies lie on random lines and along the first coordinate axes, a few on each: a sum of many asymmetric
     coordinates is nearly Gaussian along a random line. Few samples are tested at fewer of them, one for every five.
     """
-    d = source.n_inputs
-    lines = np.vstack([np.eye(d)[:DIRECTIONS], rng.standard_normal((DIRECTIONS if d > 1 else 0, d))])
+    d, m = source.n_inputs, options.directions
+    lines = np.vstack([np.eye(d)[:m], rng.standard_normal((m if d > 1 else 0, d))])
     lines /= np.linalg.norm(lines, axis=1, keepdims=True)
     rng.shuffle(lines)
     if source.n_samples is not None:
-        lines = lines[: max(1, source.n_samples // (5 * len(SCALES)))]
-    sums = reduce(source, OddProjections(np.vstack([s * lines for s in SCALES])))
+        lines = lines[: max(1, source.n_samples // (5 * len(options.scales)))]
+    sums = reduce(source, OddProjections(np.vstack([s * lines for s in options.scales])))
     value, degrees = sums.quadratic_form()
     spare = max(sums.n - degrees, 1)
     share = min(value / sums.n, 1.0)
     # P(B > share) for B ~ Beta(m/2, (n − m)/2)
-    return SymmetryTest(value, degrees, float(betainc(0.5 * spare, 0.5 * max(degrees, 1), 1.0 - share)))
+    p_value = float(betainc(0.5 * spare, 0.5 * max(degrees, 1), 1.0 - share))
+    return SymmetryTest(value, degrees, p_value, options.significance)

@@ -22,8 +22,6 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
 from neurecover.tensors import unpack
 
-_UNEQUAL = 4.0  # standard errors by which correlations within a unit may differ
-
 
 @dataclass(frozen=True)
 class BinaryUnits:
@@ -43,13 +41,13 @@ class CliqueRecord:
 
 
 def correlation_cliques(
-    second: np.ndarray, error: np.ndarray | None = None, n_hidden: int | None = None
+    second: np.ndarray, error: np.ndarray | None = None, n_hidden: int | None = None, unequal: float = 4.0
 ) -> BinaryUnits:
     """Return the units from E[f(x)(x xᵀ − I)] (d, d) [GP18, Alg. 3 and Theorem 8].
 
     The threshold on the correlations is put into the widest relative gap that leaves cliques, n_hidden of them if that
     is given. All correlations within a unit are equal by symmetry, so that cliques whose correlations differ by more
-    than their standard errors (d, d) are several units that share products, and a higher threshold is tried.
+    than `unequal` standard errors (d, d) are several units that share products, and a higher threshold is tried.
     """
     strength = np.abs(second)
     values = np.sort(strength[np.triu_indices(len(second), 1)])[::-1]
@@ -61,7 +59,7 @@ def correlation_cliques(
         W = cliques_of(strength > np.sqrt(values[place] * max(values[place + 1], 1e-300)))
         if W is None or len(W) == 0 or n_hidden not in (None, len(W)):
             continue
-        if error is None or all(_even(second, error, row > 0.0) for row in W):
+        if error is None or all(_even(second, error * unequal, row > 0.0) for row in W):
             return BinaryUnits(W, float(ratios[place]))
     raise UnsolvableError(
         f"No threshold splits the correlations into {n_hidden or ''} cliques, so the weights are not disjoint 0/1 "
@@ -74,7 +72,7 @@ def _even(second: np.ndarray, error: np.ndarray, members: np.ndarray) -> bool:
     inside = np.ix_(members, members)
     pairs = np.triu_indices(int(members.sum()), 1)
     values = second[inside][pairs]
-    return float(np.std(values)) <= _UNEQUAL * float(np.sqrt(np.mean(error[inside][pairs] ** 2)))
+    return float(np.std(values)) <= float(np.sqrt(np.mean(error[inside][pairs] ** 2)))
 
 
 def cliques_of(graph: np.ndarray, smallest: int = 2) -> np.ndarray | None:

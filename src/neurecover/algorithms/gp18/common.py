@@ -14,8 +14,6 @@ from neurecover.models import Composite
 from neurecover.search import Task
 from neurecover.statistics import Moments
 
-_NOT_STANDARD = 6.0  # standard errors, which a moment of standard inputs exceeds with probability 2e-9
-
 
 @dataclass(frozen=True)
 class OwnInputs:
@@ -47,7 +45,8 @@ def own_inputs(source: Source) -> OwnInputs:
     covariance = moments.xx - np.outer(mean, mean)
     # The variance of a mean is 1/n, that of a variance 2/n.
     off = max(float(np.abs(mean).max()), float(np.abs(covariance - np.eye(d)).max()) / np.sqrt(2.0))
-    if off > _NOT_STANDARD / np.sqrt(moments.n):
+    # Moments of standard inputs are off by six standard errors with probability 2e-9.
+    if off > 6.0 / np.sqrt(moments.n):
         raise UnsolvableError(
             "Weights of 0 and 1 are sought in the axes of the inputs, which need to have mean 0, variance 1 and no "
             f"correlation. Got moments that are off by {off:.3g} instead."

@@ -25,8 +25,6 @@ from neurecover import activations
 from neurecover.activations import Activation
 from neurecover.models import Polynomial
 
-_HIGHEST = 20.0  # a threshold at which no unit of a unit row is ever active
-
 
 def mean_activation(threshold: float, scale: float = 1.0, activation: str | Activation = "relu") -> float:
     """Return ρ(t, σ) = E[u(σ g − t)] of a unit whose row has the length σ."""
@@ -60,7 +58,7 @@ def planned_threshold(
     """
     if not share > 0.0:
         raise ValueError(f"share needs to be a positive number. Got {share} instead.")
-    low, high = 0.0, _HIGHEST
+    low, high = 0.0, 20.0  # where no unit of a unit row is ever active
     if np.isinf(_decay(W, 1.0, activation)) or nonlinear_share(W, high, activation, largest) > share:
         raise ValueError("No threshold will do: the rows of W are dependent, or nearly so.")
     if nonlinear_share(W, low, activation, largest) <= share:

@@ -53,7 +53,7 @@ class TiltedMeans(Statistic):
 
 
 class TiltedCorrelations(Statistic):
-    """Σ f(x) e^{z·x − ‖z‖²/2} ((x − z)(x − z)ᵀ − I) for one shift z (d,): the curvature of g."""
+    """Sums of f(x) e^{z·x − ‖z‖²/2} ((x − z)(x − z)ᵀ − I) at one shift z (d,), the curvature of g there."""
 
     def __init__(self, z: np.ndarray) -> None:
         self.z = np.array(z, dtype=float)

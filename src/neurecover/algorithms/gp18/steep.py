@@ -19,27 +19,17 @@ import numpy as np
 
 from neurecover import activations
 from neurecover.activations import Activation
-from neurecover.algorithms.base import Algorithm, Call
+from neurecover.algorithms.base import BEST, Algorithm, Call
 from neurecover.algorithms.gp18.common import refuse_unless
 from neurecover.algorithms.gp18.layers.upper import with_linear_upper
+from neurecover.algorithms.gp18.options import STEEP, SteepOptions
 from neurecover.data import Source, subsample
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
 from neurecover.search import Task
 from neurecover.statistics.moments.hermite import hermite_features
 
-WIDTHS = {1: (0.3, 0.15, 0.08), 2: (0.3, 0.2, 0.12)}  # the noise of δ″ grows like ε^−5/2, that of δ′ like ε^−3/2
-_MAX_INPUTS = 6  # the number of starts on the sphere grows exponentially with them
-_APART = 0.97  # |cos| above which two maxima are one
-_NEAR = 0.9  # |cos| to a maximum above which a start leads to it
 _SCANNED = 32  # directions at a time
-_ROUNDS = 3  # of which each looks at what the units of the last one do not explain
-_SIGNIFICANT = (
-    6.0  # standard errors; the largest of pure noise over all directions is about √(2 d log 1/ε), 5 for d = 6
-)
-_COARSE = 40_000  # samples that the wide kernels look at: their noise is smaller
-_GROWTH = 0.8  # of 1/ε
-_PATIENCE = 12  # starts in a row that lead to maxima already known or to noise
 
 
 @dataclass(frozen=True)
@@ -73,15 +63,17 @@ def gradient_search(
     *,
     directions: int | None = None,
     max_samples: int = 100_000,
+    options: SteepOptions = STEEP,
 ) -> SteepDirections:
     """Return the n_hidden strongest local maxima of the correlation, from standard Gaussian inputs and one output."""
     act = activations.get(activation)
     if act.name not in ("step", "relu"):
         raise ValueError(f"The search knows step and relu units. Got {act} instead.")
     d = source.n_inputs
-    if d > _MAX_INPUTS:
+    if d > options.max_inputs:
         raise ValueError(
-            f"The directions to try grow exponentially; up to {_MAX_INPUTS} inputs are within reach. Got {d} instead."
+            f"The directions to try grow exponentially; up to {options.max_inputs} inputs are within reach. "
+            f"Got {d} instead."
         )
     order = 1 if act.name == "step" else 2
     X, Y = subsample(source, max_samples, int(rng.integers(2**31))).collect()
@@ -90,11 +82,11 @@ def gradient_search(
     Z = rng.standard_normal((directions or 60 * 2**d, d))
     Z /= np.linalg.norm(Z, axis=1, keepdims=True)
     found: list[_Maximum] = []
-    for _ in range(_ROUNDS):
+    for _ in range(options.rounds):
         f = _remainder(X, Y[:, 0], act, found)
         if not float(f @ f) > 1e-20 * float(Y[:, 0] @ Y[:, 0]):
             break
-        new = _maxima(X, f, Z, order, found, 2 * n_hidden)
+        new = _maxima(X, f, Z, order, found, 2 * n_hidden, options)
         found += new
         if not new or len(found) >= n_hidden:
             break
@@ -114,26 +106,32 @@ class _Maximum:
 
 
 def _maxima(
-    X: np.ndarray, f: np.ndarray, Z: np.ndarray, order: int, known: list[_Maximum], wanted: int
+    X: np.ndarray,
+    f: np.ndarray,
+    Z: np.ndarray,
+    order: int,
+    known: list[_Maximum],
+    wanted: int,
+    options: SteepOptions,
 ) -> list[_Maximum]:
     """Find local maxima that noise does not explain, from the starts Z, strongest first; known ones are left out."""
     found: list[_Maximum] = []
     misses = 0
-    coarse = slice(0, _COARSE)
-    for _, z, s in _scan(Z, X[coarse], f[coarse], WIDTHS[order][0], order):
-        if len(found) >= wanted or misses >= _PATIENCE:
+    coarse, widths = slice(0, options.coarse), options.widths(order)
+    for _, z, s in _scan(Z, X[coarse], f[coarse], widths[0], order):
+        if len(found) >= wanted or misses >= options.patience:
             break
-        if any(abs(z @ other.z) > _NEAR for other in (*known, *found)):
+        if any(abs(z @ other.z) > options.near for other in (*known, *found)):
             continue
-        for eps in WIDTHS[order][:-1]:
+        for eps in widths[:-1]:
             _, z, s = _climb(z, s, X[coarse], f[coarse], eps, order)
         # A climb may end on a side lobe of the kernel, beside the unit: the strongest place along z is the unit itself.
-        _, z, s = _scan(np.array([z, -z]), X, f, WIDTHS[order][-1], order)[0]
-        value, z, s = _climb(z, s, X, f, WIDTHS[order][-1], order)
+        _, z, s = _scan(np.array([z, -z]), X, f, widths[-1], order)[0]
+        value, z, s = _climb(z, s, X, f, widths[-1], order)
         if s < 0.0:
             z, s = -z, -s  # the same boundary, seen from the side of the origin
-        seen = any(abs(z @ other.z) > _APART for other in (*known, *found))
-        if seen or not _abrupt(value, z, s, X, f, order):
+        seen = any(abs(z @ other.z) > options.apart for other in (*known, *found))
+        if seen or not _abrupt(value, z, s, X, f, order, options):
             misses += 1
         else:
             found.append(_Maximum(value, z, s))
@@ -141,15 +139,17 @@ def _maxima(
     return found
 
 
-def _abrupt(value: float, z: np.ndarray, s: float, X: np.ndarray, f: np.ndarray, order: int) -> bool:
+def _abrupt(
+    value: float, z: np.ndarray, s: float, X: np.ndarray, f: np.ndarray, order: int, options: SteepOptions
+) -> bool:
     """Return whether the correlation at the narrowest width is above its noise, and grows as the width shrinks.
 
     At a unit it grows like 1/ε; elsewhere it stays as it is once ε is below the scale on which f bends.
     """
-    widths = WIDTHS[order]
-    if abs(value) < _SIGNIFICANT * _noise(z, s, X, f, widths[-1], order):
+    widths = options.widths(order)
+    if abs(value) < options.significant * _noise(z, s, X, f, widths[-1], order):
         return False
-    return abs(value) > _GROWTH * widths[0] / widths[-1] * abs(correlation(z, s, X, f, widths[0], order)[0])
+    return abs(value) > options.growth * widths[0] / widths[-1] * abs(correlation(z, s, X, f, widths[0], order)[0])
 
 
 def _noise(z: np.ndarray, s: float, X: np.ndarray, f: np.ndarray, eps: float, order: int) -> float:
@@ -218,10 +218,10 @@ def _climb(
 def _refuse(task: Task) -> str | None:
     if task.n_hidden is None:
         return "steep_directions needs the number of units. Give n_hidden."
-    if task.n_inputs > _MAX_INPUTS:
+    if task.n_inputs > STEEP.max_inputs:
         return (
             f"steep_directions tries a number of directions that grows exponentially with the inputs, up to "
-            f"{_MAX_INPUTS} of them. Got {task.n_inputs} instead."
+            f"{STEEP.max_inputs} of them. Got {task.n_inputs} instead."
         )
     return refuse_unless("steep_directions", task, ("step", "relu"))
 
@@ -230,7 +230,7 @@ def _run(call: Call) -> Estimate:
     k = call.task.n_hidden
     assert k is not None
     act = call.task.activation
-    found = gradient_search(call.source, act, k, call.rng)
+    found = gradient_search(call.source, act, k, call.rng, options=call.options_as(SteepOptions))
     weakest = float(np.abs(found.strength).min())
     note = f"{len(found.W)} directions of {k}, the weakest with a correlation of {weakest:.3g}."
     return Estimate(with_linear_upper(call.source, found.W, found.threshold, act), (note,), details=found)
@@ -239,8 +239,9 @@ def _run(call: Call) -> Estimate:
 ALGORITHM = Algorithm(
     name="steep_directions",
     paper="GP18, Section 3 and C.1",
-    assumes=f"Gaussian inputs, at most {_MAX_INPUTS}; step or relu units at any threshold; no linear part needed",
+    assumes=f"Gaussian inputs, at most {STEEP.max_inputs}; step or relu units at any threshold; no linear part needed",
     refuse=_refuse,
     run=_run,
+    options={BEST: SteepOptions},
     finds="composite",
 )

@@ -16,14 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from neurecover.data.options import CallOptions
 from neurecover.data.source import check_real
 from neurecover.exceptions import OutOfTimeError, RefusedError, UnsolvableError
 from neurecover.solve import Deadline, afford, limit
 
-PAUSE = 0.5  # seconds before a failed call is repeated; twice as long every time after
-LONGEST = 30.0  # seconds between two tries, unless the model asks for more
-PATIENCE = 600.0  # seconds that a model may ask to wait: beyond, a later run goes on with the answers that were saved
-TOGETHER = 1.0  # seconds that a call may take where time is limited and no batch was told
+OPTIONS = CallOptions()
 GIVEN_UP = "The queries were stopped."
 
 Arrived = Callable[[np.ndarray, np.ndarray], object]
@@ -59,6 +57,7 @@ class Calls:
     per_second : the largest number of rows per second, None for no limit.
     most : rows in all, after which RefusedError is raised.
     retries : how often a call is repeated after an OSError or a TimeoutError.
+    options : how long the model is waited for; None for the defaults.
     """
 
     def __init__(
@@ -70,6 +69,7 @@ class Calls:
         per_second: float | None = None,
         most: int | None = None,
         retries: int = 2,
+        options: CallOptions | None = None,
     ) -> None:
         for name, value, least in (("batch", batch, 1), ("in_flight", in_flight, 1), ("retries", retries, 0)):
             if value is not None and (not isinstance(value, int | np.integer) or value < least):
@@ -80,6 +80,7 @@ class Calls:
             raise ValueError(f"max_queries needs a whole number from 1. Got {most!r} instead.")
         self.batch, self.most, self.answered, self.failures = batch, most, 0, 0
         self._model, self._in_flight, self._per_second, self._retries = model, in_flight, per_second, retries
+        self._options = options or OPTIONS
         self._turn = self._hold = 0.0
         self._lock, self._stop = threading.Lock(), threading.Event()
         self._pace = np.inf  # seconds per row of the fastest call
@@ -127,7 +128,7 @@ class Calls:
             return self.batch
         if limit().moment is None or np.isinf(self._pace):
             return max(wanted, 1)
-        return max(1, min(wanted, int(TOGETHER / max(self._pace, 1e-9))))
+        return max(1, min(wanted, int(self._options.together / max(self._pace, 1e-9))))
 
     def _several(self, parts: list[np.ndarray], arrived: Arrived) -> list[np.ndarray]:
         """Return the answers to the parts, `in_flight` of them asked at a time; the first failure ends all."""
@@ -202,9 +203,9 @@ class Calls:
 
     def _back_off(self, error: OSError, tries: int) -> None:
         """Sleep before the next try; all calls do if the model limits its rate."""
-        own = min(PAUSE * 2.0 ** (tries - 1), LONGEST)
+        own = min(self._options.pause * 2.0 ** (tries - 1), self._options.longest)
         asked = error.after if isinstance(error, BusyError) else 0.0
-        if asked > PATIENCE:
+        if asked > self._options.patience:
             raise OSError(f"{str(error).rstrip('.')}: it asks to wait {asked:.0f} s. Run again later.") from None
         if isinstance(error, BusyError) and error.limits:
             with self._lock:

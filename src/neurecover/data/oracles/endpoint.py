@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from neurecover.data.oracles.calls import BusyError
+from neurecover.data.oracles.calls import OPTIONS, BusyError
 from neurecover.data.oracles.oracle import Oracle
 from neurecover.exceptions import RefusedError
 from neurecover.models.formats.libraries import optional
@@ -32,7 +32,6 @@ Response = Callable[[Any], ArrayLike]
 FORMS = {"inputs": "outputs", "instances": "predictions"}
 _SHOWN = 120  # characters of an answer that an error shows
 _BUSY = {408, 425, 429, 500, 502, 503, 504}  # statuses that may pass
-_LEAST = 1.0  # seconds that a call may take however little time is left
 
 
 class Endpoint:
@@ -65,7 +64,7 @@ class Endpoint:
         )
 
     def __call__(self, X: np.ndarray) -> np.ndarray:
-        seconds = min(self._timeout, max(limit().seconds_left, _LEAST))
+        seconds = min(self._timeout, max(limit().seconds_left, OPTIONS.least))
         try:
             answer = self._client.post(self.url, json=self._request(X), timeout=seconds)
         except self._httpx.TimeoutException:

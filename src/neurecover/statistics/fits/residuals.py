@@ -55,7 +55,7 @@ class Residuals(Statistic):
 
     @property
     def mean_squares(self) -> np.ndarray:
-        """The mean over samples of w r², (p,)."""
+        """The mean of w r² over the samples, w their weights, for every output, (p,)."""
         return self.per_row("residual_squared")
 
     @property

@@ -27,9 +27,7 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.tensors import whitening
 from neurecover.tensors.packing import checked, unpack
 
-GAMMA = 0.01  # "e.g. c = 0.01 suffices" [GP18, Theorem 11]
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
-_SAME = 0.9  # |cos| in whitened coordinates, where distinct minima are orthogonal
 
 
 @dataclass(frozen=True)
@@ -69,8 +67,11 @@ class Landscape:
         hessian = -12.0 * twice + 4.0 * self.weight * (excess * self.M + 2.0 * np.outer(Mz, Mz))
         return float(value), gradient, hessian
 
-    def all(self, Z: np.ndarray, gamma: float = GAMMA) -> tuple[float, np.ndarray, np.ndarray]:
-        """Return G(Z) for rows zⱼ of Z (k, r), its gradient (k, r) and its Hessian (k·r, k·r)."""
+    def all(self, Z: np.ndarray, gamma: float = 0.01) -> tuple[float, np.ndarray, np.ndarray]:
+        """Return G(Z) for rows zⱼ of Z (k, r), its gradient (k, r) and its Hessian (k·r, k·r).
+
+        γ = 0.01 suffices [GP18, Theorem 11].
+        """
         k, r = Z.shape
         contracted = np.einsum("abcd,jc,jd->jab", self.fourth, Z, Z, optimize=True)  # T₄(·, ·, zⱼ, zⱼ)
         others = contracted.sum(axis=0) - contracted
@@ -103,7 +104,8 @@ def one_by_one(
     for _ in range(20 * r):
         y = _minimum(flat.one, point)
         direction = y / np.linalg.norm(y)
-        if not np.any(np.abs(found @ direction) > _SAME):
+        # Distinct minima are orthogonal in these coordinates.
+        if not np.any(np.abs(found @ direction) > 0.9):
             found = np.concatenate([found, direction[None]])
         if len(found) == r:
             return units_of(found @ B.T)

@@ -21,10 +21,8 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.statistics import HermiteSums, regression_degree
 from neurecover.tensors import best_weights, decompose, span, unpack, whitened
 
+# The orders of the coefficients that each path reads.
 PATHS = {"tensor": (2, 3), "one_by_one": (2, 4), "simultaneous": (2, 4)}
-_STARTS = 10  # of the simultaneous landscape
-_TYPICAL = 2.0  # a threshold at which h₂ and h₃ of step, ReLU and sigmoid units have the signs they keep above it
-_HIGHEST = 5.0  # no unit with a larger threshold is active often enough to be seen
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,8 @@ class Directions:
         that of h₂ h₃ at the thresholds where the unit is rarely active, whatever the sign of cᵢ. The sides on which
         outputs vary more tell far less: products of other units vary there too.
         """
-        h = activation.hermite(-_TYPICAL, 3)
+        # From a threshold of 2 on h₂ and h₃ of step, ReLU and sigmoid units keep their signs.
+        h = activation.hermite(-2.0, 3)
         size = np.maximum(np.sum(self.weights[2] ** 2, axis=1, keepdims=True), 1e-300)  # outputs count alike
         seen = np.sum(self.weights[2] * self.weights[3] / size, axis=0) * float(h[2] * h[3])
         signs = np.where(seen < 0.0, -1.0, 1.0)
@@ -97,7 +96,7 @@ def thresholds(found: Directions, activation: Activation) -> np.ndarray:
 
     The ratio of a sigmoid unit changes little with t, so that its threshold is rough at best.
     """
-    grid = np.linspace(0.05, _HIGHEST, 1_000)
+    grid = np.linspace(0.05, 5.0, 1_000)  # no unit with a larger threshold is active often enough to be seen
     h = activation.hermite(-grid, 3)
     ratio = h[3] / h[2]
     second, third = found.weights[2], found.weights[3]
@@ -110,7 +109,7 @@ def _landscape(second: np.ndarray, fourth: np.ndarray, rng: np.random.Generator,
     if path == "one_by_one":
         return one_by_one(second, fourth, rng)
     refusal = ""
-    for _ in range(_STARTS):
+    for _ in range(10):
         try:
             return simultaneous(second, fourth, rng)
         except UnsolvableError as reason:

@@ -14,11 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-_DIGITS = 12  # decimals to which outputs at rest agree: what rounding leaves of double precision
-_FEWEST, _SMALLEST_SHARE = 20, 0.01  # samples at rest, and their share, for an exact value to be one
-_PEAK = 0.15  # share of the samples whose shortest interval is looked for
-_WIDEST = 0.25  # σ over the spread of an output above which there is no peak to speak of
-_FAR = 3.0  # σ from rest, which 0.3 % of the samples at rest exceed
+from neurecover.algorithms.gp18.options import DEFAULTS, ActivityOptions
 
 
 @dataclass(frozen=True)
@@ -44,38 +40,39 @@ class Activity:
         return bool(np.any(self.noise > 0.0))
 
 
-def find_activity(Y: np.ndarray) -> Activity | None:
+def find_activity(Y: np.ndarray, options: ActivityOptions = DEFAULTS.activity) -> Activity | None:
     """Find the activity behind outputs Y (n, p): exactly if they repeat a value, else by their peak; else None."""
-    levels = [_exact_level(y) or _noisy_level(y) for y in Y.T]
+    levels = [_exact_level(y, options) or _noisy_level(y, options) for y in Y.T]
     if any(level is None for level in levels):
         return None
     rest, noise = np.array([level for level in levels if level is not None]).T
-    tolerance = np.where(noise > 0.0, _FAR * noise, 1e-9 * np.maximum(1.0, np.abs(Y).max(axis=0)))
-    chance = float(ndtr(-_FAR)) if np.any(noise > 0.0) else 0.0
+    tolerance = np.where(noise > 0.0, options.far * noise, 1e-9 * np.maximum(1.0, np.abs(Y).max(axis=0)))
+    chance = float(ndtr(-options.far)) if np.any(noise > 0.0) else 0.0
     above, below = np.mean(Y - rest > tolerance, axis=0), np.mean(rest - Y > tolerance, axis=0)
     mixed = float(np.max(np.minimum(above, below) - chance))
     seen = Activity(rest, tolerance, noise, 0.0, max(mixed, 0.0))
     return Activity(rest, tolerance, noise, float(seen.of(Y).mean()), max(mixed, 0.0))
 
 
-def _exact_level(y: np.ndarray) -> tuple[float, float] | None:
+def _exact_level(y: np.ndarray, options: ActivityOptions) -> tuple[float, float] | None:
     """Return (rest, 0) for the value most often taken; None where no value is repeated."""
-    values, counts = np.unique(np.round(y, _DIGITS), return_counts=True)
+    rounded = np.round(y, options.digits)
+    values, counts = np.unique(rounded, return_counts=True)
     top = int(np.argmax(counts))
-    if counts[top] < max(_FEWEST, _SMALLEST_SHARE * len(y)):
+    if counts[top] < max(options.fewest, options.smallest_share * len(y)):
         return None
-    return float(np.median(y[np.round(y, _DIGITS) == values[top]])), 0.0
+    return float(np.median(y[rounded == values[top]])), 0.0
 
 
-def _noisy_level(y: np.ndarray) -> tuple[float, float] | None:
+def _noisy_level(y: np.ndarray, options: ActivityOptions) -> tuple[float, float] | None:
     """Return (rest, σ) of the densest peak; None where it is too wide to be one."""
     ordered = np.sort(y)
-    m = int(_PEAK * len(y))
-    if m < _FEWEST:
+    m = int(options.peak * len(y))
+    if m < options.fewest:
         return None
     start = int(np.argmin(ordered[m:] - ordered[:-m]))
     rest = float(np.median(ordered[start : start + m]))
     # Half of the peak lies on either side; the median distance of a half Gaussian is Φ⁻¹(3/4) σ.
     sides = [np.median(np.abs(y[side] - rest)) for side in (y < rest, y > rest) if np.any(side)]
     sigma = float(min(sides)) / float(ndtri(0.75)) if sides else 0.0
-    return (rest, sigma) if 0.0 < sigma < _WIDEST * float(y.std()) else None
+    return (rest, sigma) if 0.0 < sigma < options.widest * float(y.std()) else None

@@ -90,7 +90,7 @@ def two_steps(
     if search is None:
         return _first_step_only(found, guess, "Step 1 alone: units up to a small angle.")
     X, Y = subsample(source, max_samples, int(rng.integers(2**31))).collect()
-    seen = find_activity(Y) if act.name in ("step", "relu", "power") else None
+    seen = find_activity(Y, options.activity) if act.name in ("step", "relu", "power") else None
     if seen is None:
         note = (
             "Step 2 needs outputs that are equal, up to a little noise, where no unit is active, as ReLU or step units "
@@ -108,6 +108,7 @@ def two_steps(
         noisy=seen.noisy,
         counted=n_hidden is None,
         deadline=deadline,
+        options=options,
     )
     notes = [f"{seen.share:.1%} of the samples have an active unit.", end.sentence]
     certain = _certain(seen, end, notes, options)
@@ -182,6 +183,7 @@ def _run(call: Call) -> Estimate:
         path=path,
         search=search,
         deadline=call.deadline,
+        options=call.options_as(LayerOptions),
     )
     network = with_linear_upper(call.source, layer.W, layer.threshold, call.task.activation)
     return Estimate(network, layer.notes, details=layer)
@@ -194,5 +196,6 @@ ALGORITHM = Algorithm(
     refuse=_refuse,
     run=_run,
     forms=(BEST, PAPER),
+    options={BEST: LayerOptions, PAPER: LayerOptions},
     finds="composite",
 )

@@ -15,7 +15,7 @@ from itertools import islice
 import numpy as np
 
 from neurecover.activations import Activation
-from neurecover.algorithms.gp18.options import DEFAULTS
+from neurecover.algorithms.gp18.options import DEFAULTS, UpperOptions
 from neurecover.data import ArraySource, Source, Whitening, subsample, unwhiten
 from neurecover.fit.model_fit import fit_model
 from neurecover.fit.samples import Samples
@@ -26,12 +26,6 @@ from neurecover.search.race import Setting
 from neurecover.search.settle import settle
 from neurecover.solve import Deadline
 
-_SAMPLES = 6_000  # that the tries look at
-_TOGETHER = 0.7  # of them at most have several active units: one alone shows the part above along one axis
-_AT_REST = 100  # samples without an active unit: they all have the same output
-_TRIES = 16  # candidates at most; the first that leaves nothing but rounding ends them
-_STEPS = 60  # of the fit of all layers
-
 
 def can_be_peeled(layer: Composite, activation: Activation) -> bool:
     """Return whether all layers have one activation, piecewise linear with two slopes: what the search knows."""
@@ -39,14 +33,19 @@ def can_be_peeled(layer: Composite, activation: Activation) -> bool:
 
 
 def peel(
-    train: Source, layer: Composite, widths: tuple[int, ...], rng: np.random.Generator, deadline: Deadline
+    train: Source,
+    layer: Composite,
+    widths: tuple[int, ...],
+    rng: np.random.Generator,
+    deadline: Deadline,
+    options: UpperOptions = DEFAULTS.upper,
 ) -> Composite:
     """Find the network whose first layer is `layer`, up to a small angle, with hidden layers of `widths` above it.
 
     The layer's own upper part is not looked at. At least one try is made.
     """
-    X, Y = subsample(train, 20 * _SAMPLES, int(rng.integers(2**31))).collect()
-    rows = _telling(layer.threshold < X @ layer.W.T)
+    X, Y = subsample(train, 20 * options.peel_samples, int(rng.integers(2**31))).collect()
+    rows = _telling(layer.threshold < X @ layer.W.T, options)
     X, Y = X[rows], Y[rows]
     H = layer.hidden(X)
     whitening = Whitening.of(H.mean(axis=0), np.cov(H, rowvar=False, bias=True).reshape(H.shape[1], -1))
@@ -54,20 +53,20 @@ def peel(
     task = Task(layer.activation, whitening.rank, Y.shape[1], len(H), True, None, depth=len(widths), layers=widths)
     setting = Setting.plain(task, rng, deadline)
     best, least = layer, np.inf
-    for candidate in islice(candidates(samples, setting, widths), _TRIES):
+    for candidate in islice(candidates(samples, setting, widths), options.peel_tries):
         above = unwhiten(as_network(settle(candidate.fit, setting).fit.student), whitening)
         assert isinstance(above, Network | DeepNetwork)
         whole = Composite(layer.W, layer.threshold, above, layer.activation)
-        fit = fit_model(ArraySource(X, Y), whole, deadline, _STEPS, damping=1e-3)
+        fit = fit_model(ArraySource(X, Y), whole, deadline, max_steps=60, damping=1e-3)
         if fit.rss < least:
             best, least = fit.network, fit.rss
-        if fit.relative_rss < DEFAULTS.upper.solved or deadline.passed:
+        if fit.relative_rss < options.solved or deadline.passed:
             break
     return best
 
 
-def _telling(active: np.ndarray) -> np.ndarray:
+def _telling(active: np.ndarray, options: UpperOptions) -> np.ndarray:
     """Choose samples by the activity (n, k) of the units: several active, then one, then a few with none."""
-    count = active.sum(axis=1)
-    several, one = np.flatnonzero(count > 1)[: int(_TOGETHER * _SAMPLES)], np.flatnonzero(count == 1)
-    return np.concatenate([several, one[: _SAMPLES - len(several)], np.flatnonzero(count == 0)[:_AT_REST]])
+    count, n = active.sum(axis=1), options.peel_samples
+    several, one = np.flatnonzero(count > 1)[: int(options.together * n)], np.flatnonzero(count == 1)
+    return np.concatenate([several, one[: n - len(several)], np.flatnonzero(count == 0)[: options.at_rest]])

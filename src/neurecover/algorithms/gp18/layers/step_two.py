@@ -8,6 +8,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from neurecover.algorithms.gp18.layers.tan_alpha import Search, clear_of, refine_estimate, turn_estimate
+from neurecover.algorithms.gp18.options import DEFAULTS, LayerOptions
 from neurecover.algorithms.gp18.union.fit import UnionFit, fit_union, missed_samples
 from neurecover.algorithms.gp18.union.search import find_union
 from neurecover.data import ArraySource, split
@@ -15,9 +16,6 @@ from neurecover.solve import Deadline
 
 SEARCHES = ("likelihood", "turn", "paper")
 NEVER = Deadline()
-_HOLDOUT = 0.1  # of the samples measure the agreement
-_GOOD, _NOISY_GOOD = 2e-3, 0.02  # share of training samples on the wrong side up to which no other start is tried
-_FLIPS = np.array([0.003, 0.02])  # where rates of wrong activity start: outside and inside
 
 
 @dataclass(frozen=True)
@@ -50,6 +48,7 @@ def boundary(
     noisy: bool = False,
     counted: bool = False,
     deadline: Deadline = NEVER,
+    options: LayerOptions = DEFAULTS,
 ) -> Boundary:
     """Return the boundary from samples X (n, d) with activity (n,), starting at directions W (k, d).
 
@@ -61,11 +60,11 @@ def boundary(
     if threshold is None:
         # 1 − ∏Φ(tᵢ) is the share of active samples for orthogonal units with one threshold.
         threshold = np.full(k, float(ndtri((1.0 - min(float(active.mean()), 0.999)) ** (1.0 / k))))
-    train, holdout = split(ArraySource(X, active.astype(float)), _HOLDOUT, int(rng.integers(2**31)))
+    train, holdout = split(ArraySource(X, active.astype(float)), options.held_out, int(rng.integers(2**31)))
     Xt, at = train.collect()
     by: UnionFit | tuple[Search | None, ...]
     if search == "likelihood":
-        by = _likelihood(ArraySource(Xt, at), W, threshold, rng, noisy, counted, deadline)
+        by = _likelihood(ArraySource(Xt, at), W, threshold, rng, noisy, counted, deadline, options)
         W, t, tan = by.W, by.threshold, by.tan_alpha
     else:
         by = _one_at_a_time(Xt, at[:, 0] > 0.5, W, threshold, rng, search, deadline)
@@ -85,13 +84,15 @@ def _likelihood(
     noisy: bool,
     counted: bool,
     deadline: Deadline,
+    options: LayerOptions,
 ) -> UnionFit:
-    fit = fit_union(labels, W, t, flips=_FLIPS if noisy else None)
+    flips = np.array(options.noisy_flips) if noisy else None
+    fit = fit_union(labels, W, t, flips=flips, options=options.union)
     # Noise blurs the boundary, so that what is missed there is not by chance even where all units are right.
-    good = fit.error <= (_NOISY_GOOD if noisy else _GOOD) or (noisy and missed_samples(labels, fit).by_chance)
-    if good or deadline.passed:
+    good = fit.error <= (options.noisy_good if noisy else options.good)
+    if good or (noisy and missed_samples(labels, fit).by_chance) or deadline.passed:
         return fit
-    again = find_union(labels, rng, None if counted else len(W)).fit
+    again = find_union(labels, rng, None if counted else len(W), options.union).fit
     return again if again.error < fit.error else fit
 
 

@@ -15,11 +15,9 @@ from math import atan, cos, exp, nan, pi, sin, sqrt
 import numpy as np
 from scipy.special import ndtri
 
-LOW, HIGH = 0.4, 0.6
-_DECREASE = 0.04  # the c of α′ ≤ (1 − c/d) α [GP18, Lemma 7]
-FEWEST = (
-    100  # samples of a slab whose share of active ones is known to 0.05, a quarter of what lies between 0.4 and 0.6
-)
+LOW, HIGH = 0.4, 0.6  # shares of active samples in the two slabs, on either side of one half
+# Samples of a slab whose share of active ones is known to a quarter of what lies between: m (0.2/4)² = 0.24.
+FEWEST = round(16.0 * HIGH * LOW / (HIGH - LOW) ** 2)
 
 
 @dataclass(frozen=True)
@@ -54,8 +52,8 @@ class Angle:
         return sqrt(2.0) * crossing / _BETWEEN
 
 
-_BETWEEN = float(ndtri(HIGH) - ndtri(LOW))
-_DENSITY = exp(-0.5 * float(ndtri(HIGH)) ** 2) / sqrt(2.0 * pi)
+_BETWEEN = float(ndtri(HIGH) - ndtri(LOW))  # the distance of the two slabs over tan α
+_DENSITY = exp(-0.5 * float(ndtri(HIGH)) ** 2) / sqrt(2.0 * pi)  # of N(0, 1) at either
 
 
 @dataclass(frozen=True)
@@ -125,14 +123,15 @@ def refine_estimate(
     eps: float = 0.05,
     target: float = 0.01,
     max_estimates: int = 1_000,
+    decrease: float = 0.04,
 ) -> Search:
     """Run RefineEstimate(ε₁, ε₂) [GP18, Alg. 1]: random perturbations of z, kept if they reduce the estimated angle.
 
-    A step is kept for a decrease of c/d = 0.04/d, and the estimate has a relative error of 3.5/√m: it takes slabs of
-    m ≈ (88 d)² samples, some d² 10⁶ in all, for most of the steps that are kept to be good ones. With fewer the search
-    picks what noise favours and refines little: d = 5, from 0.15 rad with 600 estimates, to 0.13 and 0.16 at n = 10⁵
-    and to 0.12 at 4·10⁵. The search therefore looks at half of the samples, and the other half, which has had no part
-    in the choice, gives the angle that is reported.
+    A step is kept for a decrease of c/d, c = `decrease` [GP18, Lemma 7], and the estimate has a relative error of
+    3.5/√m: it takes slabs of m ≈ (88 d)² samples, some d² 10⁶ in all, for most of the steps that are kept to be good
+    ones. With fewer the search picks what noise favours and refines little: d = 5, from 0.15 rad with 600 estimates, to
+    0.13 and 0.16 at n = 10⁵ and to 0.12 at 4·10⁵. The search therefore looks at half of the samples, and the other
+    half, which has had no part in the choice, gives the angle that is reported.
     """
     d, half = len(z), len(X) // 2
     seen, kept = (X[:half], active[:half]), (X[half:], active[half:])
@@ -145,7 +144,7 @@ def refine_estimate(
         trial /= np.linalg.norm(trial)
         angle = estimate_tan_alpha(trial, *seen, eps)
         estimates += 1
-        if angle.alpha <= (1.0 - _DECREASE / d) * best.alpha:
+        if angle.alpha <= (1.0 - decrease / d) * best.alpha:
             z, best = trial, angle
     return Search(z, estimate_tan_alpha(z, *kept, eps), estimates + 1)
 

@@ -13,13 +13,11 @@ from functools import cached_property
 
 import numpy as np
 
+from neurecover.algorithms.gp18.options import DEFAULTS, UnionOptions
 from neurecover.data import Source, reduce
 from neurecover.solve import Damping, DenseSystem, Loop, Tolerances, damping_diagonal
 from neurecover.statistics.fits.union_score import UnionScore
 
-_STEPS = 12  # at the most
-_GAIN = 0.05  # of log-likelihood, below which they end
-MOST_FLIPPED = 0.45  # at one half labels say nothing, and beyond it inside and outside change places
 _FARTHEST = 20.0  # a threshold, in standard deviations of the inputs, at which a unit has no samples
 _LONGEST = 1e100  # of a step; its square is still a number
 
@@ -31,6 +29,7 @@ class AscentPoint:
     labels: Source
     tan: np.ndarray
     score: UnionScore
+    most_flipped: float = DEFAULTS.union.most_flipped
 
     @property
     def loss(self) -> float:
@@ -66,19 +65,20 @@ class AscentPoint:
         flips = here.flips
         if flips is not None:
             moved = flips * np.exp(np.clip(step[-2:] / flips, -1.0, 1.0))
-            flips = np.clip(moved, 0.5 / max(here.n, 1), MOST_FLIPPED)
+            flips = np.clip(moved, 0.5 / max(here.n, 1), self.most_flipped)
         tau = np.clip(here.tau + turn[:, d], -_FARTHEST / self.tan, _FARTHEST / self.tan)
         score = reduce(self.labels, UnionScore(V, tau, flips=flips))
         return replace(self, score=score) if np.isfinite(score.sums["log_likelihood"]) else None
 
 
-def ascend(labels: Source, likelihood: UnionScore, tan: np.ndarray) -> Loop[AscentPoint]:
+def ascend(
+    labels: Source, likelihood: UnionScore, tan: np.ndarray, options: UnionOptions = DEFAULTS.union
+) -> Loop[AscentPoint]:
     """Take steps of Fisher scoring from a likelihood with nothing added yet, at fixed angles."""
-    start = AscentPoint(labels, tan, reduce(labels, likelihood))
-    # Half a unit of log-likelihood is one standard error of one parameter.
-    small = 2.0 * _GAIN / max(start.loss, 2.0 * _GAIN)
+    start = AscentPoint(labels, tan, reduce(labels, likelihood), options.most_flipped)
+    small = 2.0 * options.gain / max(start.loss, 2.0 * options.gain)
     tolerances = Tolerances(promise=small, gain=small)
-    return Loop(start, tolerances, Damping(1e-3, smallest=1e-9)).advance(_STEPS)
+    return Loop(start, tolerances, Damping(1e-3, smallest=1e-9)).advance(options.steps)
 
 
 def tangents(here: UnionScore) -> np.ndarray:

@@ -18,14 +18,11 @@ from math import comb
 import numpy as np
 from scipy.special import entr, expit
 
-from neurecover.algorithms.gp18.union.ascent import MOST_FLIPPED
+from neurecover.algorithms.gp18.options import DEFAULTS
 from neurecover.algorithms.gp18.union.fit import UnionFit
 from neurecover.certificate.from_labels import Rival
 from neurecover.certificate.options import LabelOptions
 from neurecover.data import Source, reduce
-
-_STEPS = 300  # of the quasi-Newton method; what it leaves undone speaks for the union
-_FIRST_RATE = -4.0  # log-odds of the rates of flipped labels to start from, 0.8 %
 
 
 def curved_rival(labels: Source, fit: UnionFit, options: LabelOptions) -> Rival:
@@ -76,11 +73,11 @@ def _log_likelihood(F: np.ndarray, inside: np.ndarray) -> float:
 
     sign = np.where(inside, 1.0, -1.0)
     first = F.T @ sign / len(F)
-    start = np.concatenate([3.0 * first, [_FIRST_RATE, _FIRST_RATE]])
+    start = np.concatenate([3.0 * first, [-4.0, -4.0]])  # rates of flipped labels start at 0.8 % = σ(−4) of the most
 
     def deviance(v: np.ndarray) -> tuple[float, np.ndarray]:
         theta, rates = v[:-2], expit(v[-2:])
-        eta = MOST_FLIPPED * rates
+        eta = DEFAULTS.union.most_flipped * rates
         s = expit(F @ theta)
         slope = 1.0 - eta.sum()
         # The probability of the label that was seen.
@@ -91,5 +88,6 @@ def _log_likelihood(F: np.ndarray, inside: np.ndarray) -> float:
         gradient = np.concatenate([F.T @ (by_p * slope * s * (1.0 - s)), by_eta * eta * (1.0 - rates)])
         return -float(np.log(p).sum()), -gradient
 
-    found = minimize(deviance, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS})
+    # What 300 steps leave undone speaks for the union.
+    found = minimize(deviance, start, jac=True, method="L-BFGS-B", options={"maxiter": 300})
     return -float(found.fun)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import chdtrc, log_ndtr, pdtrc
 
+from neurecover.algorithms.gp18.options import DEFAULTS as LAYERS
 from neurecover.algorithms.gp18.union.curved import curved_rival
 from neurecover.algorithms.gp18.union.fit import UnionFit
 from neurecover.algorithms.gp18.union.search import UnionFound
@@ -13,17 +14,17 @@ from neurecover.certificate.from_labels import Labelled, WrongLabels
 from neurecover.certificate.options import DEFAULTS, LabelOptions
 from neurecover.data import ArraySource, Source, Whitening, subsample
 
-_HELD_OUT = 0.1  # of either class
 
-
-def split_labels(labels: ArraySource, rng: np.random.Generator) -> tuple[ArraySource, ArraySource]:
-    """Return labels to fit and labels held out, a tenth of either class; the only one of a class is fitted."""
+def split_labels(
+    labels: ArraySource, rng: np.random.Generator, held_out: float = LAYERS.union.held_out
+) -> tuple[ArraySource, ArraySource]:
+    """Split labels into those to fit and those held out, a share of either class; a class's only label is fitted."""
     _, Y = labels.collect()
     inside = Y[:, 0] > 0.5
     chosen = np.zeros(len(Y), dtype=bool)
     for side in (inside, ~inside):
         members = rng.permutation(np.flatnonzero(side))
-        chosen[members[: min(int(np.ceil(_HELD_OUT * len(members))), len(members) - 1)]] = True
+        chosen[members[: min(int(np.ceil(held_out * len(members))), len(members) - 1)]] = True
     return labels.select(np.flatnonzero(~chosen)), labels.select(np.flatnonzero(chosen))
 
 

@@ -19,14 +19,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from neurecover.algorithms.gp18.options import DEFAULTS, UnionOptions
 from neurecover.algorithms.gp18.union.ascent import ascend, tangents
 from neurecover.data import Source
 from neurecover.statistics.fits.union_score import UnionScore
-
-_STAGES = 25  # of sharpening, with Fisher scoring in each
-_FASTEST, _FINEST, _WIDEST = 0.5, 1e-7, 1.0  # tan α may halve from one stage to the next, and stays within bounds
-_SETTLED = 0.05  # relative change of tan α at the end
-_ENOUGH = 1e-3  # share of samples on the wrong side, beyond those flipped, up to which no unit needs to be moved
 
 
 @dataclass(frozen=True)
@@ -63,6 +59,7 @@ def fit_union(
     *,
     flips: np.ndarray | None = None,
     repairs: int = 4,
+    options: UnionOptions = DEFAULTS.union,
 ) -> UnionFit:
     """Maximise the likelihood of labels y ∈ {0, 1} from directions W (k, d) and thresholds (k,).
 
@@ -75,33 +72,33 @@ def fit_union(
         np.array(np.broadcast_to(tan_alpha, len(W)), dtype=float),
         flips,
     )
-    best = sharpen(labels, start)
+    best = sharpen(labels, start, options)
     for _ in range(repairs):
-        if best.flips is None and best.error <= _ENOUGH:
+        if best.flips is None and best.error <= options.enough:
             break
         lost = missed_samples(labels, best)
         if lost.by_chance:
             break
-        again = sharpen(labels, with_unit(best, lost, int(np.argmin(lost.alone))))
+        again = sharpen(labels, with_unit(best, lost, int(np.argmin(lost.alone))), options)
         if again.log_likelihood <= best.log_likelihood:
             break
         best = again
     return best
 
 
-def sharpen(labels: Source, fit: UnionFit) -> UnionFit:
+def sharpen(labels: Source, fit: UnionFit, options: UnionOptions = DEFAULTS.union) -> UnionFit:
     """Return the fit at the angles that its own information leaves, reached from wider ones."""
     steps = 0
-    for _ in range(_STAGES):
-        loop = ascend(labels, fit.likelihood(), fit.tan_alpha)
+    for _ in range(options.stages):
+        loop = ascend(labels, fit.likelihood(), fit.tan_alpha, options)
         here = loop.point.score
         covariance = _covariance(here)
         # One input has no angle; what is left there is the error of the threshold.
         turns = slice(0, -1) if fit.W.shape[1] > 1 else slice(None)
         left = np.sqrt(np.array([np.trace(block[turns, turns]) for block in covariance]))
-        tan = np.clip(left, np.maximum(_FASTEST * fit.tan_alpha, _FINEST), _WIDEST)
+        tan = np.clip(left, np.maximum(0.5 * fit.tan_alpha, options.finest), 1.0)
         steps += loop.iterations
-        settled = bool(np.all(np.abs(tan - fit.tan_alpha) <= _SETTLED * fit.tan_alpha))
+        settled = bool(np.all(np.abs(tan - fit.tan_alpha) <= options.settled * fit.tan_alpha))
         fit = _as_fit(here, fit.tan_alpha, covariance, steps)
         if settled:
             break
@@ -182,7 +179,7 @@ def missed_samples(labels: Source, fit: UnionFit) -> Missed:
 
 
 def with_unit(fit: UnionFit, lost: Missed, place: int | None = None) -> UnionFit:
-    """Return the fit with one more unit where samples are missed, or with the unit at `place` sent there."""
+    """Return the fit with one unit more, placed where samples are missed; `place` names a unit to move instead."""
     size = float(np.linalg.norm(lost.mean))
     tan = np.clip(fit.tan_alpha, 0.05, 1.0)
     # Flipped labels lie all around and dilute the mean, whose length then says nothing of the threshold.

@@ -20,28 +20,25 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from neurecover.algorithms.gp18.options import DEFAULTS, UnionOptions
 from neurecover.algorithms.gp18.union.fit import UnionFit
 from neurecover.data import Source
 
-_CHAINS, _STEPS = 24, 30  # chains, and steps of each per dimension, of which the first third is left out
-_ROUNDS = 2  # over the units, since one's place decides which samples are another's own
-_FEWEST = 200  # samples next to a boundary that are looked at
-_NATS = 30.0  # of log-likelihood per dimension that lie between the centre and the edge of what is looked at
-_LARGEST = 1.0  # the tangent of an angle, or a threshold in standard deviations, that nothing determines
 
-
-def at_posterior_means(labels: Source, fit: UnionFit, rng: np.random.Generator) -> UnionFit:
+def at_posterior_means(
+    labels: Source, fit: UnionFit, rng: np.random.Generator, options: UnionOptions = DEFAULTS.union
+) -> UnionFit:
     """Return the fit with every unit at its posterior mean, and the posterior covariance of its (wᵢ, tᵢ)."""
     X, Y = labels.collect()
     inside = Y[:, 0] > 0.5
     k, d = fit.W.shape
     W, t, covariance = fit.W.copy(), fit.threshold.copy(), np.zeros((k, d + 1, d + 1))
-    for _ in range(_ROUNDS):
+    for _ in range(options.rounds):
         above = t < X @ W.T
         flips = flip_rates(above.any(axis=1), inside)
         for i in range(k):
             own = ~np.delete(above, i, axis=1).any(axis=1)
-            centre, spread = _posterior(X[own], inside[own], W[i], float(t[i]), flips, rng)
+            centre, spread = _posterior(X[own], inside[own], W[i], float(t[i]), flips, rng, options)
             size = np.linalg.norm(centre[:d])
             W[i], t[i] = centre[:d] / size, centre[d] / size
             covariance[i] = spread
@@ -77,18 +74,24 @@ class _Near:
 
 
 def _posterior(
-    X: np.ndarray, inside: np.ndarray, w: np.ndarray, t: float, flips: np.ndarray, rng: np.random.Generator
+    X: np.ndarray,
+    inside: np.ndarray,
+    w: np.ndarray,
+    t: float,
+    flips: np.ndarray,
+    rng: np.random.Generator,
+    options: UnionOptions,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return mean (d + 1,) and covariance of (w, t) of one unit, with the others fixed."""
     d = len(w)
     B = np.linalg.svd(w[None])[2][1:].T
-    near = _near(X, inside, w, t, B, flips)
-    D = d
-    place = np.zeros((_CHAINS, D))
-    margin = np.tile(near.margin, (_CHAINS, 1))
-    kept, total = [], _STEPS * D
+    near = _near(X, inside, w, t, B, flips, options)
+    D, chains = d, options.chains
+    place = np.zeros((chains, D))
+    margin = np.tile(near.margin, (chains, 1))
+    kept, total = [], options.chain_steps * D
     for step in range(total):
-        u = rng.standard_normal((_CHAINS, D))
+        u = rng.standard_normal((chains, D))
         u /= np.linalg.norm(u, axis=1, keepdims=True)
         change = u @ near.slope.T
         s = _drawn(margin, change, near.worth, place, u, near.reach, rng)
@@ -104,7 +107,15 @@ def _posterior(
     return np.append(w, t) + J @ mean, spread
 
 
-def _near(X: np.ndarray, inside: np.ndarray, w: np.ndarray, t: float, B: np.ndarray, flips: np.ndarray) -> _Near:
+def _near(
+    X: np.ndarray,
+    inside: np.ndarray,
+    w: np.ndarray,
+    t: float,
+    B: np.ndarray,
+    flips: np.ndarray,
+    options: UnionOptions,
+) -> _Near:
     worth = np.where(inside, np.log((1.0 - flips[1]) / flips[0]), np.log(flips[1] / (1.0 - flips[0])))
     slope = np.column_stack([X @ B, -np.ones(len(X))])
     margin = X @ w - t
@@ -112,11 +123,11 @@ def _near(X: np.ndarray, inside: np.ndarray, w: np.ndarray, t: float, B: np.ndar
     distance = np.abs(margin) / np.linalg.norm(slope, axis=1)
     # Nats that a displacement costs per sample that it takes to the wrong side.
     cost = float(np.clip(1.0 - flips.sum(), 0.05, 1.0) * np.min(np.abs(np.unique(worth)), initial=np.inf))
-    wanted = max(_FEWEST, int(_NATS * len(w) / max(min(cost, 10.0), 0.01)))
+    wanted = max(options.fewest, int(options.nats * len(w) / max(min(cost, 10.0), 0.01)))
     if len(X) <= wanted:
-        return _Near(margin, slope, worth, _LARGEST)
+        return _Near(margin, slope, worth, options.largest)
     order = np.argpartition(distance, wanted)[: wanted + 1]
-    reach = float(min(distance[order].max(), _LARGEST))
+    reach = float(min(distance[order].max(), options.largest))
     return _Near(margin[order], slope[order], worth[order], reach)
 
 

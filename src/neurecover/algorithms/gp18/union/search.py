@@ -16,17 +16,11 @@ from scipy.special import entr, ndtri
 
 from neurecover.activations import get
 from neurecover.algorithms.gp18.landscape.step_one import directions, hermite_coefficients
+from neurecover.algorithms.gp18.options import DEFAULTS, UnionOptions
 from neurecover.algorithms.gp18.union.fit import UnionFit, fit_union, missed_samples, with_unit, without_unit
 from neurecover.algorithms.gp18.union.splits import splits
 from neurecover.data import Source, subsample
 from neurecover.exceptions import UnsolvableError
-
-SEARCH_ROWS = 20_000  # samples that the search looks at; the last fit takes all
-_FIRST_FLIPS = 0.02  # rates of flipped labels to start from; the fit finds them
-_NARROW, _WIDE = 0.3, 0.5  # tan α of the units of Step 1, and of other starts
-_RANDOM_STARTS = 2  # after those that the moments and the missed samples give
-_LOAD = 5  # samples per parameter, at the least
-_SPLITS = 2  # units that are tried as two
 
 
 @dataclass(frozen=True)
@@ -46,15 +40,17 @@ class UnionFound:
         return self.criteria.get(k, np.nan) - self.criteria[len(self.fit.W)]
 
 
-def find_union(labels: Source, rng: np.random.Generator, n_hidden: int | None = None) -> UnionFound:
+def find_union(
+    labels: Source, rng: np.random.Generator, n_hidden: int | None = None, options: UnionOptions = DEFAULTS.union
+) -> UnionFound:
     """Find the union behind labels y ∈ {0, 1} of whitened inputs, and the number of halfspaces if n_hidden is None."""
     n = labels.count()
-    sample = labels if n <= SEARCH_ROWS else subsample(labels, SEARCH_ROWS, int(rng.integers(2**31)))
-    search = _Search.of(sample, labels, rng)
+    sample = labels if n <= options.rows else subsample(labels, options.rows, int(rng.integers(2**31)))
+    search = _Search.of(sample, labels, rng, options)
     best, criteria = search.with_best_size() if n_hidden is None else search.with_size(n_hidden)
     if sample is not labels:
-        best = fit_union(labels, best.W, best.threshold, best.tan_alpha, flips=best.flips)
-    explained = missed_samples(labels, best).by_chance and not splits(labels, best)
+        best = fit_union(labels, best.W, best.threshold, best.tan_alpha, flips=best.flips, options=options)
+    explained = missed_samples(labels, best).by_chance and not splits(labels, best, options)
     return UnionFound(best, criteria, explained, (labels.n_inputs + 1) * float(np.log(sample.count())))
 
 
@@ -67,12 +63,13 @@ class _Search:
     error: np.ndarray
     share: float
     rng: np.random.Generator
+    options: UnionOptions
 
     @classmethod
-    def of(cls, sample: Source, labels: Source, rng: np.random.Generator) -> _Search:
+    def of(cls, sample: Source, labels: Source, rng: np.random.Generator, options: UnionOptions) -> _Search:
         tensors, error = hermite_coefficients(labels, labels.count(), 3)
         share = float(np.mean(sample.collect()[1]))
-        return cls(sample, tensors, error, share, rng)
+        return cls(sample, tensors, error, share, rng, options)
 
     def of_size(self, k: int) -> UnionFit:
         """Find the best fit of k units: from Step 1, and from other starts if that leaves samples unexplained."""
@@ -118,7 +115,7 @@ class _Search:
     @property
     def _most(self) -> int:
         """The number of units that the samples can carry."""
-        return max(1, (self.sample.count() // _LOAD - 2) // (self.sample.n_inputs + 1))
+        return max(1, (self.sample.count() // self.options.load - 2) // (self.sample.n_inputs + 1))
 
     def step_one(self, k: int | None) -> UnionFit | None:
         """Return the units of the moments as a start; None where they show none or not as many."""
@@ -129,7 +126,7 @@ class _Search:
             found = directions(self.tensors, r, self.rng, n_hidden=k, standard_error=self.error)
         except UnsolvableError:
             return None
-        return self._start(found.signed(get("step")).W, _NARROW)
+        return self._start(found.signed(get("step")).W, self.options.narrow)
 
     def _starts(self, k: int) -> Iterator[UnionFit]:
         first = self.step_one(k)
@@ -139,24 +136,26 @@ class _Search:
         while len(growing.W) < k:
             growing = self._wider(growing)
         yield growing
-        for _ in range(_RANDOM_STARTS):
+        for _ in range(self.options.random_starts):
             turned = self._mean_start().W + 0.7 * self.rng.standard_normal((k, self.sample.n_inputs))
-            yield self._start(turned, _WIDE)
+            yield self._start(turned, self.options.wide)
 
     def _mean_start(self) -> UnionFit:
         """Return a start with one unit along the mean of the samples inside."""
         mean = self.tensors[1]
-        return self._start(mean if np.any(mean) else np.eye(1, self.sample.n_inputs), _WIDE)
+        return self._start(mean if np.any(mean) else np.eye(1, self.sample.n_inputs), self.options.wide)
 
     def _start(self, W: np.ndarray, tan: float) -> UnionFit:
         """Return a start with one threshold for all: 1 − ∏Φ(tᵢ) is the share inside for orthogonal units."""
         k = len(W)
         t = float(ndtri(np.clip(1.0 - self.share, 1e-6, 1.0 - 1e-6) ** (1.0 / k)))
-        flips = np.full(2, _FIRST_FLIPS)
+        flips = np.full(2, self.options.first_flips)
         return UnionFit(W / np.linalg.norm(W, axis=1, keepdims=True), np.full(k, t), np.full(k, tan), flips)
 
     def _fit(self, start: UnionFit) -> UnionFit:
-        return fit_union(self.sample, start.W, start.threshold, start.tan_alpha, flips=start.flips)
+        return fit_union(
+            self.sample, start.W, start.threshold, start.tan_alpha, flips=start.flips, options=self.options
+        )
 
     def _wider(self, fit: UnionFit) -> UnionFit:
         """Fit one unit more: placed where samples are missed, or all from Step 1 if that fits better."""
@@ -168,14 +167,17 @@ class _Search:
         lost = missed_samples(self.sample, fit)
         if lost.count == 0:  # nothing shows the way
             lost = replace(lost, mean=self.rng.standard_normal(self.sample.n_inputs))
-        return [with_unit(fit, lost), *splits(self.sample, fit)[:_SPLITS]]
+        return [with_unit(fit, lost), *self._splits(fit)]
+
+    def _splits(self, fit: UnionFit) -> list[UnionFit]:
+        return splits(self.sample, fit, self.options)[: self.options.splits]
 
     def _best_of(self, starts: list[UnionFit]) -> UnionFit:
         return max((self._fit(start) for start in starts), key=lambda found: found.log_likelihood)
 
     def _resplit(self, fit: UnionFit) -> UnionFit:
         """Return the fit, or a better one in which one unit is split in two and the least useful is dropped."""
-        for start in splits(self.sample, fit)[:_SPLITS] if len(fit.W) > 1 else []:
+        for start in self._splits(fit) if len(fit.W) > 1 else []:
             least = int(np.argmin(missed_samples(self.sample, start).alone[: len(fit.W) - 1]))
             again = self._fit(without_unit(start, least))
             if again.log_likelihood > fit.log_likelihood + 1.0:

@@ -12,15 +12,12 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg import eigh
 
+from neurecover.algorithms.gp18.options import DEFAULTS, UnionOptions
 from neurecover.algorithms.gp18.union.fit import UnionFit
 from neurecover.data import Source
 
-_BESIDE = 0.7  # how far outside a boundary is looked
-_TURN = 0.4  # radians by which the halves of a unit start apart from it
-_EXCESS = 1.0  # standard errors, about, above the eigenvalue of flipped labels
 
-
-def splits(labels: Source, fit: UnionFit) -> list[UnionFit]:
+def splits(labels: Source, fit: UnionFit, options: UnionOptions = DEFAULTS.union) -> list[UnionFit]:
     """Return starts in which one unit is split in two, most likely first; none if flipped labels explain everything."""
     k, d = fit.W.shape
     counts, sums = np.zeros((k, 2)), np.zeros((k, 2, d, d))
@@ -29,7 +26,7 @@ def splits(labels: Source, fit: UnionFit) -> list[UnionFit]:
         outside = ~np.any(depth > 0.0, axis=1)
         inside = Y[:, 0] > 0.5
         for i in range(k):
-            beside = outside & (depth[:, i] > -_BESIDE)
+            beside = outside & (depth[:, i] > -options.beside)
             for j, chosen in enumerate((beside, beside & inside)):
                 part = X[chosen]
                 part = part - np.outer(part @ fit.W[i], fit.W[i])
@@ -44,17 +41,17 @@ def splits(labels: Source, fit: UnionFit) -> list[UnionFit]:
         own = np.outer(fit.W[i], fit.W[i])
         values, vectors = eigh(sums[i, 1] / m + own, sums[i, 0] / counts[i, 0] + own + 1e-9 * np.eye(d))
         excess = float((values[-1] - (1.0 + np.sqrt(d / m)) ** 2) * np.sqrt(0.5 * m))
-        if excess > _EXCESS:
+        if excess > options.excess:
             found.append((excess, i, vectors[:, -1]))
     found.sort(key=lambda item: -item[0])
-    return [_split(fit, i, v) for _, i, v in found]
+    return [_split(fit, i, v, options.turn) for _, i, v in found]
 
 
-def _split(fit: UnionFit, unit: int, v: np.ndarray) -> UnionFit:
+def _split(fit: UnionFit, unit: int, v: np.ndarray, turn: float) -> UnionFit:
     w = fit.W[unit]
     v = v - (v @ w) * w
     v /= np.linalg.norm(v)
-    halves = np.cos(_TURN) * w + np.sin(_TURN) * np.array([[1.0], [-1.0]]) * v
+    halves = np.cos(turn) * w + np.sin(turn) * np.array([[1.0], [-1.0]]) * v
     others = np.delete(np.arange(len(fit.W)), unit)
     return UnionFit(
         np.vstack([fit.W[others], halves]),
