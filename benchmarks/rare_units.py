@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy.spatial.distance import cdist
@@ -43,7 +44,7 @@ def network(k: int, seed: int) -> Network:
     return Network(W, b, rng.standard_normal((1, k)))
 
 
-def missed(found: Recovery[Network], truth: Network) -> int:
+def missed(found: Recovery[Any], truth: Network) -> int:
     """Count the units of the truth without a partner as near as NEAR."""
     if not isinstance(found.network, Network) or found.network.n_hidden == 0:
         return truth.n_hidden

@@ -250,7 +250,7 @@ def test_samples_that_do_not_determine_the_regression_are_refused(
 
 
 def test_what_the_sums_refuse() -> None:
-    with pytest.raises(ValueError, match=r"regress needs to lie between -1 and degree = 2\. Got 3 instead"):
+    with pytest.raises(ValueError, match=r"regress must be between −1 and degree = 2\. Got 3\."):
         HermiteSums(3, 1, 2, regress=3)
     with pytest.raises(ValueError, match=r"degree needs to be 0 or more\. Got -1 instead"):
         HermiteSums(3, 1, -1)

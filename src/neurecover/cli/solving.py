@@ -103,8 +103,8 @@ def recover(
 ) -> None:
     """Recover a network from samples, with a certificate.
 
-    Exit status: 0 if the verdict is exact or statistical, 3 if approximate, 4 if failed. The network is written in
-    every case. Ctrl-C ends the search with the best network so far (status 130).
+    Exit status: 0 if the verdict is exact or statistical, 3 if approximate, 4 if failed. With --out the
+    network is saved whatever the verdict. Ctrl-C ends the search with the best network so far (status 130).
 
     \b
     Examples:
@@ -154,14 +154,14 @@ def extract(
         int | None, typer.Option(min=1, help="How many inputs a row has, for --command and --url.")
     ] = None,
     form: Annotated[
-        str, typer.Option(help="Of --url: inputs (answered by outputs) or instances (answered by predictions).")
+        str, typer.Option(help="With --url: inputs (answered by outputs) or instances (answered by predictions).")
     ] = "inputs",
     header: Annotated[
-        list[str] | None, typer.Option(help="Of --url: 'Name: value'; ${NAME} is taken from the environment.")
+        list[str] | None, typer.Option(help="With --url: 'Name: value'; ${NAME} is taken from the environment.")
     ] = None,
     per_second: Annotated[float | None, typer.Option(help="The largest number of queries per second.")] = None,
-    in_flight: Annotated[int, typer.Option(min=1, help="Of --url: calls at the same time.")] = 4,
-    timeout: Annotated[float, typer.Option(help="Of --url: seconds that a call may take.")] = 30.0,
+    in_flight: Annotated[int, typer.Option(min=1, help="With --url: calls at the same time.")] = 4,
+    timeout: Annotated[float, typer.Option(help="With --url: seconds that a call may take.")] = 30.0,
     hidden: Widths = None,
     depth: Annotated[int | None, typer.Option(min=1, help="Hidden layers; found if not given.")] = None,
     budget: Annotated[int | None, typer.Option(min=1, help="The largest number of queries.")] = None,

@@ -211,7 +211,7 @@ def _with_column(data: Any, inputs: Columns | None, outputs: Columns | None, wei
     try:
         name = _open(data, None, weight, client).output_names[0]
     except ValueError as error:
-        raise ValueError(str(error).replace("expected outputs out of", "expected the weights to be one of")) from None
+        raise ValueError(str(error).replace("given for the outputs", "given for the weights")) from None
     found = _open(data, inputs, outputs, client)
     read_inputs, read_outputs = ([n for n in names if n != name] for names in (found.input_names, found.output_names))
     if not read_outputs:  # the weights stand last, where the output does by default

@@ -113,7 +113,7 @@ def exact_weights(X: np.ndarray, Y: np.ndarray, W: np.ndarray, activation: Activ
     of the samples and of Q.
     """
     if not 1 <= len(W) <= min(Y.shape):
-        raise ValueError(f"The outputs need rank k = {len(W)}, at least 1. Got Y of shape {Y.shape} instead.")
+        raise ValueError(f"k must be between 1 and {min(Y.shape)}, the smaller side of Y. Got k = {len(W)}.")
     whitening = Whitening.of(np.zeros(X.shape[1]), X.T @ X / len(X))
     Z = whitening.inputs(X)
     starts = W @ np.linalg.pinv(whitening.matrix).T

@@ -25,7 +25,7 @@ def curvature(case: Case) -> Check | None:
 
 def other_activation(case: Case) -> Check | None:
     """Would units that leak or whose kinks are rounded explain nothing but noise?"""
-    return _nested(case, ACTIVATION, "a leak or a rounding of the units' function", WITH_OTHERS)
+    return _nested(case, ACTIVATION, "a leaky or smoothed activation", WITH_OTHERS)
 
 
 def _nested(case: Case, name: str, words: str, remedy: str) -> Check | None:

@@ -39,10 +39,7 @@ def contradicted(case: Case) -> Check | None:
     n = case.n_alone
     sentence = "Every equation is one of several that determine the same weights."
     if n:
-        sentence = (
-            f"{n} of {case.n_equations} equations are alone in determining some weight, and would be met whatever it "
-            "is."
-        )
+        sentence = f"{n} weights are each fixed by a single sample, so nothing confirms them."
     return Check("equations", n == 0, n, 0, sentence, ONE_SAMPLE)
 
 
@@ -123,9 +120,9 @@ def found_width(case: Case) -> Check | None:
         return None
     visible = case.visible
     sentence = (
-        "The number of units was found. One more would not have shown if its part of every output is below about "
-        f"{visible.size:.1g}, if it lies within about {visible.angle:.1g} rad of another, or if fewer than "
-        f"{visible.samples} samples see it on, or off."
+        "The number of units was found. A further unit would go unnoticed only if it adds less than "
+        f"{visible.size:.1g} to every output, lies within {visible.angle:.1g} rad of another unit, or has fewer than "
+        f"{visible.samples} samples on one side of its kink."
     )
     if case.convention:
         sentence += " One that is on for all of them is a part of the affine term."

@@ -90,9 +90,10 @@ def _positions(names: Sequence[str], wanted: Columns, what: str, origin: str) ->
     for column in wanted:
         matches = named.get(column, []) if isinstance(column, str) else _counted(column, len(names))
         if len(matches) != 1:
-            problem = "which is not there" if not matches else f"the name of {len(matches)} columns"
+            problem = f"{len(matches)} columns are" if matches else "there is no column"
+            hint = " Choose by position." if matches else ""
             raise ValueError(
-                f"{origin}: expected {what} out of the columns {_listed(names)}. Got {column!r}, {problem}, instead."
+                f"{origin}: {problem} named {column!r}, given for the {what}. The columns are {_listed(names)}.{hint}"
             )
         positions += matches
     repeated = [names[j] for j, times in Counter(positions).items() if times > 1]

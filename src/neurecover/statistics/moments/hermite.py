@@ -69,7 +69,7 @@ class HermiteSums(Statistic):
             raise ValueError(f"degree needs to be 0 or more. Got {degree} instead.")
         regress = degree if regress is None else regress
         if not -1 <= regress <= degree:
-            raise ValueError(f"regress needs to lie between -1 and degree = {degree}. Got {regress} instead.")
+            raise ValueError(f"regress must be between −1 and degree = {degree}. Got {regress}.")
         self.projection, self.mean = P, setting("mean", mean, np.zeros(n_inputs))
         self.settings = {"projection": self.projection, "mean": self.mean}
         self.degree, self.regress = degree, regress
