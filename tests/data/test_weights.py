@@ -191,7 +191,7 @@ def test_what_has_no_column_for_weights_is_refused(tmp_path: Path) -> None:
         nr.open((da.from_array(X), da.from_array(Y)), weight="w")
     with pytest.raises(ValueError, match="sample_weight goes with arrays and tables in memory"):
         nr.recover(nr.open(tmp_path / "pair.npz"), n_hidden=2, sample_weight=W)
-    with pytest.raises(ValueError, match=r"'v', which is not there"):
+    with pytest.raises(ValueError, match=r"no column named 'v', given for the weights"):
         nr.open(TABLE, weight="v")
 
 

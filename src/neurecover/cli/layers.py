@@ -57,7 +57,8 @@ def lowest_layer(
 ) -> None:
     """Recover the lowest layer of a deeper network, and what is above it, where units are rarely active.
 
-    Exit status: 0 if the verdict is exact or statistical, 3 if approximate, 4 if failed. With --out the network is saved whatever the verdict.
+    Exit status: 0 if the verdict is exact or statistical, 3 if approximate, 4 if failed. With --out the
+    network is saved whatever the verdict.
 
     \b
     Examples:

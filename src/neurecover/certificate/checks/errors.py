@@ -16,9 +16,7 @@ def digits(case: Facts) -> Check:
         sentence = f"The samples determine every weight; rounding leaves an error of the order of {largest:.0e}."
     else:
         sentence = f"The samples determine some weight so weakly that rounding may have moved it by {largest:.2g}."
-    remedy = (
-        "Use inputs with a larger spread, or subtract their mean before rounding them: a large offset wastes digits."
-    )
+    remedy = "Use inputs with a larger spread, or subtract their mean before rounding: an offset wastes digits."
     return Check("digits", largest <= limit, largest, limit, sentence, remedy)
 
 
