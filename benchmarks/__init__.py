@@ -1,8 +1,8 @@
 """Everything that measures the library and is not a paper's own figure: what `neurecover bench` runs in a checkout.
 
 Accuracy stands here side by side; `hinges/` has segmented regression, `hostile/` the problems of `torture`, `peers/`
-other tools on the same data, `resources/` time and memory, `papers/` the published methods beyond what their papers state. `against.py` is a program
-of its own: an older checkout against this one.
+other tools on the same data, `resources/` time and memory, `papers/` the published methods beyond what their papers
+state. `against.py` is a program of its own: an older checkout against this one.
 """
 
 from neurecover.experiment import Experiment, by_name
