@@ -44,9 +44,9 @@ NOTES = {
     "and ratios are medians over the data sets that the competitor solved in 15 seconds. Up to 6 seconds each, "
     "neurecover solves at least three times as many as the best peer at width k, which was asked; given 15 seconds, "
     "2.5 times.",
-    "hinges": "CR is the Cramér–Rao deviation of a break at the truth. The estimate is the posterior mean, its "
-    "interval that of the posterior; R's is the gradient interval, and its seconds are those of fit and score "
-    "interval. CPU seconds of one thread.",
+    "hinges": "CR is the Cramér–Rao deviation of a break at the truth. The estimate is the posterior mean and its "
+    "interval the posterior's; R's is the gradient interval, and its seconds are those of fit and score interval. All "
+    "seconds are CPU seconds of one thread.",
     "hinges-grid": "The number of breaks was told.",
     "hinges-tests": "The level is 0.05. Warned is that neighbours are said to go together, below p = 0.01.",
     "hinges-lines": "Of y = 1 + slope·x + 2 (x − 4)₊ with noise of one. Covered is the kink, by 1.96 standard errors, "
