@@ -152,13 +152,15 @@ def _finish(
     options, output = box.options.deep, solution.output
     lifted = inner is not box
     anchors = tuple(points[:k] for points, k in zip(solution.anchors, output.network.n_hidden))
-    per_weight = 1.3 if not box.coarse else options.answers_per_weight if lifted else options.polish_answers
-    network, polished, X, Y = _polish_at(inner, output.network, anchors, per_weight, rng, deadline)
+    per_weight = _answers_per_weight(box, output.network, lifted)
+    measured = solution.row_errors
+    network, polished, X, Y = _polish_at(inner, output.network, anchors, measured, per_weight, rng, deadline)
     if lifted:
         network = lift(box, network, span, rng)
         if box.coarse and network.n_parameters <= box.options.weighted_parameters:
             anchors = tuple(points @ span.T for points in anchors)
-            network, polished, X, Y = _polish_at(box, network, anchors, options.polish_answers, rng, deadline)
+            many = options.polish_answers
+            network, polished, X, Y = _polish_at(box, network, anchors, measured, many, rng, deadline)
     weighted = None
     if box.coarse and network.n_parameters <= box.options.weighted_parameters and not deadline.passed:
         weighted = fit_weighted(network, box.inputs(X), Y, box.whitening)
@@ -171,21 +173,33 @@ def _finish(
     return _Found(network, residual, weighted.errors_of_rows(), always_on, weighted)
 
 
+def _answers_per_weight(box: Box, network: DeepNetwork, lifted: bool) -> float:
+    """Return how many answers for a weight the last fit has in the directions that matter."""
+    options = box.options.deep
+    if box.coarse:
+        return options.answers_per_weight if lifted else options.polish_answers
+    return options.product_answers if network.n_parameters > options.formed else options.answers_fine
+
+
 def _polish_at(
     box: Box,
     network: DeepNetwork,
     anchors: tuple[np.ndarray, ...],
+    measured: np.ndarray,
     per_weight: float,
     rng: np.random.Generator,
     deadline: Deadline,
 ) -> tuple[DeepNetwork, np.ndarray, np.ndarray, np.ndarray]:
-    """Query well-chosen points and fit all weights to them; return the network, its rows' errors, and X and Y."""
+    """Query well-chosen points and fit all weights to them; return the network, its rows' errors, and X and Y.
+
+    `measured` are the errors of the rows before.
+    """
     options = box.options.deep
     n = int(per_weight * network.n_parameters / box.n_outputs) + 50
     X = box.round_queries(choose_polishing_points(network, anchors, n, rng, box.limits, options))
     Y = box(X)
     polished = polish(network, X, Y, options, deadline, box.noise(X, Y) if box.coarse else None, box.coarse)
-    return polished.network, polished.errors, X, Y
+    return polished.network, polished.errors(network, measured), X, Y
 
 
 def measure_residual(

@@ -64,6 +64,15 @@ class Solution:
         """A point (k, d) of every unit's boundary, layer by layer."""
         return tuple(level.points for level in self.levels)
 
+    @property
+    def row_errors(self) -> np.ndarray:
+        """The errors (k₁ + … + k_L,) of measured rows: infinite with unseen weights, none of always-active units."""
+        widths, found = self.output.network.n_hidden, []
+        for level, k in zip(self.levels, widths):
+            errors = np.where(level.unseen.any(axis=1), np.inf, level.errors)[:k]
+            found.append(np.append(errors, np.zeros(k - len(errors))))
+        return np.concatenate(found)
+
 
 @dataclass(frozen=True, eq=False)
 class Stage:

@@ -158,7 +158,11 @@ class DeepOptions:
     polish_steps_coarse: int = 40  # from rough rows
     polish_answers: float = 15.0  # coarse answers for a weight in the last fit: beyond, errors fall as 1/√n
     reweightings: int = 40  # of the robust fit
+    answers_fine: float = 1.3  # for a weight in the last fit of answers with all digits
     polish_steps: int = 8  # from near the truth a step squares the error
+    formed: int = 3_000  # weights whose JᵀJ is formed: beyond, a step takes longer than one by its products
+    product_steps: int = 40  # by products, each to a tenth or less of what the one before left
+    product_answers: float = 3.0  # for a weight there: conjugate gradients hardly converge on near-square systems
     ridge: float = 1e-13  # relative damping that fixes the scale between a row and the column above it
     promise: float = 0.75  # of Σr² that a step promises at the truth: the share of parameters per answer
     gain: float = 0.1  # of Σr² that a step from near the truth brings at least
