@@ -20,7 +20,7 @@ from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.deep.fits.output import answer_sizes
 from neurecover.queries.deep.fits.polish import choose_polishing_points, polish
 from neurecover.queries.deep.layers import EmptyLayerError, Plan, Progress, Solution, solve_layers
-from neurecover.queries.deep.span import find_gradient_span, lift
+from neurecover.queries.deep.span import Span, find_gradient_span, lift
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.shallow.extract import extract_shallow
 from neurecover.queries.weighted import Weighted, fit_weighted
@@ -100,7 +100,7 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
     """Return the best network of a few attempts, stopping when the residual on held-out queries is rounding."""
     options = box.options.deep
     span = find_gradient_span(box, rng)
-    if span.shape[1] == 0:
+    if span.rank == 0:
         raise UnsolvableError("The oracle gives the same answer to every query, so no hidden unit is visible.")
     inner = _reduce(box, span)
     best: _Found | None = None
@@ -109,7 +109,7 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
         if inner is not box and attempt:
             # A unit that the first gradients missed spoils everything after it.
             span = find_gradient_span(box, rng, span)
-            inner = inner if span.shape[1] == inner.n_inputs else _reduce(box, span)
+            inner = inner if span.rank == inner.n_inputs else _reduce(box, span)
         try:
             eager = replace(plan, patience=plan.patience * (attempt + 1))
             solution = solve_layers(inner, eager, rng, deadline, tell)
@@ -135,18 +135,18 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
     return best
 
 
-def _reduce(box: Box, span: np.ndarray) -> Box:
+def _reduce(box: Box, span: Span) -> Box:
     """Return the oracle as a function of the directions that matter, or as it is if all of them do.
 
     Within limits, some points are reached only along directions that do not matter.
     """
-    if span.shape[1] == box.n_inputs or box.limits:
+    if span.rank == box.n_inputs or box.limits:
         return box
-    return Box(lambda X: box(X @ span.T), span.shape[1], options=box.options)
+    return Box(lambda X: box(X @ span.basis.T), span.rank, options=box.options)
 
 
 def _finish(
-    box: Box, inner: Box, solution: Solution, span: np.ndarray, rng: np.random.Generator, deadline: Deadline
+    box: Box, inner: Box, solution: Solution, span: Span, rng: np.random.Generator, deadline: Deadline
 ) -> _Found:
     """Polish the network, express it in all inputs, and measure its residual."""
     options, output = box.options.deep, solution.output
@@ -158,16 +158,18 @@ def _finish(
     if lifted:
         network = lift(box, network, span, rng)
         if box.coarse and network.n_parameters <= box.options.weighted_parameters:
-            anchors = tuple(points @ span.T for points in anchors)
+            anchors = tuple(points @ span.basis.T for points in anchors)
             many = options.polish_answers
             network, polished, X, Y = _polish_at(box, network, anchors, measured, many, rng, deadline)
     weighted = None
     if box.coarse and network.n_parameters <= box.options.weighted_parameters and not deadline.passed:
         weighted = fit_weighted(network, box.inputs(X), Y, box.whitening)
+    # As many held-out queries as weights, in the directions that matter: every query shows the others.
+    n = -(-output.network.n_parameters // network.n_outputs)
     if weighted is None:
-        return _Found(network, measure_residual(box, network, rng), polished, output.always_on)
+        return _Found(network, measure_residual(box, network, n, rng), polished, output.always_on)
     network = weighted.fitted.normal_form()
-    residual = measure_residual(box, network, rng, weighted)
+    residual = measure_residual(box, network, n, rng, weighted)
     # A unit without a boundary of its own, found by the fit alone, may change at some queries all the same.
     always_on = int(np.count_nonzero((network.hidden(X)[-1] > 0.0).all(axis=0)))
     return _Found(network, residual, weighted.errors_of_rows(), always_on, weighted)
@@ -203,18 +205,18 @@ def _polish_at(
 
 
 def measure_residual(
-    box: Box, network: DeepNetwork, rng: np.random.Generator, weighted: Weighted | None = None
+    box: Box, network: DeepNetwork, n: int, rng: np.random.Generator, weighted: Weighted | None = None
 ) -> float:
-    """Return the largest |f̂(x) − f(x)|, relative to the answers' size, over held-out queries.
+    """Return the largest |f̂(x) − f(x)|, relative to the answers' size, over n held-out queries and further ones.
 
-    There are as many queries as weights per output, at least 200: a third each near the origin, at the distance of
-    standard Gaussian inputs, and far out. Further queries are made where the values of some layer are extreme, because
-    a missed unit above it that hardly ever changes does so there, and very far out, where a unit that is inactive at
-    all usual points may be active. Coarse answers are held against the standard deviations that `weighted` expects,
-    else against their rounding, in units of the resolution.
+    There are at least 200: a third each near the origin, at the distance of standard Gaussian inputs, and far out.
+    Further queries are made where the values of some layer are extreme, because a missed unit above it that hardly ever
+    changes does so there, and very far out, where a unit that is inactive at all usual points may be active. Coarse
+    answers are held against the standard deviations that `weighted` expects, else against their rounding, in units of
+    the resolution.
     """
     options = box.options.deep
-    n = max(200, -(-network.n_parameters // network.n_outputs))
+    n = max(200, n)
     X = rng.standard_normal((n, network.n_inputs)) * np.resize([0.3, 1.0, 5.0], n)[:, None]
     if box.coarse:
         X = np.vstack([X, options.very_far * rng.standard_normal((options.held_out_far, network.n_inputs))])

@@ -129,7 +129,10 @@ class DeepOptions:
     rank: float = 1e-8  # rest of a unit gradient that is rounding
     new_direction: float = 20.0  # standard errors by which a new direction stands out
     span_step: float = 1e-3  # of a gradient, in units of √d
-    span_step_coarse: float = 0.3  # the longest when answers are coarse
+    span_longest: float = 0.3  # the longest, where steps as long as the cell allows are worth a few queries each
+    span_many: int = 32  # inputs from which they are, and with coarse answers always
+    lift_cells: float = 0.7  # cells for a unit beside those of the gradients that gave the span, whose steps are short
+    lift_all_cells: float = 1.2  # the same where these are of no use
     spare_gradients: int = 6  # without a new direction that end the search
     flat: int = 60  # points where the oracle is constant, or that lie beside a kink
 
@@ -162,6 +165,7 @@ class DeepOptions:
     polish_steps: int = 8  # from near the truth a step squares the error
     formed: int = 3_000  # weights whose JᵀJ is formed: beyond, a step takes longer than one by its products
     product_steps: int = 40  # by products, each to a tenth or less of what the one before left
+    product_rounding: float = 1e-28  # of Σr² over Σy² at its end: the square of a hundred roundings
     product_answers: float = 3.0  # for a weight there: conjugate gradients hardly converge on near-square systems
     ridge: float = 1e-13  # relative damping that fixes the scale between a row and the column above it
     promise: float = 0.75  # of Σr² that a step promises at the truth: the share of parameters per answer

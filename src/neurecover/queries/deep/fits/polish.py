@@ -92,7 +92,12 @@ def _polish_by_products(start: _Point, options: DeepOptions, deadline: Deadline,
     """Fit all weights by conjugate gradients, if that improves them."""
     samples = Samples(with_constant(start.X, True), start.Y, 1, start.weight[:, None])
     fit = descend(
-        samples, as_student(start.network, True), FitOptions(), deadline, steps=steps or options.product_steps
+        samples,
+        as_student(start.network, True),
+        FitOptions(),
+        deadline,
+        steps=steps or options.product_steps,
+        target=options.product_rounding,
     )
     network = as_network(fit.student)
     assert isinstance(network, DeepNetwork)
