@@ -312,10 +312,28 @@ def test_progress_tells_layer_units_queries_and_time_left() -> None:
     assert any(wanted.fullmatch(stage) for stage in said), said
 
 
-@pytest.mark.parametrize("activation", ["gelu", "softplus"])
-def test_smooth_units_end_in_a_sentence_that_says_what_to_do(activation: str) -> None:
-    truth = nr.simulate.teacher(5, 4, activation=activation, random_state=0)
-    found = nr.extract(nr.oracle(truth, n_inputs=5), random_state=0)
+@pytest.mark.parametrize("activation", ["gelu", "silu", "softplus"])
+def test_smooth_units_are_extracted_with_their_function_and_number(activation: str) -> None:
+    truth = nr.simulate.teacher(5, 4, 2, activation=activation, random_state=0)
+    oracle = nr.oracle(truth, n_inputs=5)
+    found = nr.extract(oracle, random_state=0)
+    assert found.certificate.verdict == "exact"
+    assert str(found.network.activation) == activation
+    assert found.network.n_hidden == 4
+    assert nr.compare(truth, found.network).weight_error < 1e-8  # the limit of an exact weight
+    assert found.n_queries == oracle.queries < 5_000
+
+
+def test_a_smooth_function_of_no_known_kind_ends_in_a_sentence_that_says_what_to_do() -> None:
+    rng = np.random.default_rng(0)
+    W, a = rng.standard_normal((4, 5)), rng.standard_normal(4)
+    found = nr.extract(nr.oracle(lambda X: np.sqrt(1.0 + (X @ W.T) ** 2) @ a, n_inputs=5), random_state=0)
     assert found.certificate.verdict == "failed"
     assert "activation='auto'" in found.certificate.reasons[0]
-    assert found.n_queries < 200_000
+    assert found.n_queries is not None and found.n_queries < 200_000
+
+
+def test_several_layers_of_smooth_units_are_refused() -> None:
+    truth = nr.simulate.teacher(5, 4, activation="gelu", random_state=0)
+    with pytest.raises(ValueError, match="one hidden layer of gelu"):
+        nr.extract(nr.oracle(truth, n_inputs=5), depth=2, activation="gelu")

@@ -1,4 +1,4 @@
-"""The number of smooth units behind several outputs, as a rank.
+"""The number of smooth units, as a rank.
 
 The second derivatives along directions u at points x are
 
@@ -20,17 +20,20 @@ WEIGHTS = np.array([-1.0, 16.0, 16.0, -1.0]) / 12.0
 
 
 def count_units(box: Box, activation: Activation, rng: np.random.Generator) -> int | None:
-    """Return the number of units; None if there are few outputs, or no gap among the singular values.
+    """Return the number of units; None if it takes too many queries, or the singular values have no gap.
 
     A second derivative that jumps, as that of elu, has no differences of fourth order.
     """
     options, d, p = box.options.smooth, box.n_inputs, box.n_outputs
-    if p < options.outputs or not _bends_smoothly(activation):
+    if not _bends_smoothly(activation):
         return None
     X, U, found = np.zeros((0, d)), np.zeros((0, d)), np.zeros((0, p, 0))
     m = options.directions
-    while m <= min(options.most, d * (d + 1) // 2):
-        points = rng.standard_normal((int(np.ceil(options.more * m / p)) - len(X), d))
+    while m * options.filled <= d * (d + 1) // 2:
+        n_points = int(np.ceil(options.more * m / p))
+        if 4 * m * n_points > min(options.counting, box.affordable):
+            break
+        points = rng.standard_normal((n_points - len(X), d))
         directions = rng.standard_normal((m - len(U), d))
         found = np.concatenate([found, _second_differences(box, points, U, options)])
         X, U = np.vstack([X, points]), np.vstack([U, directions])

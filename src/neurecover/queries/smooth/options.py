@@ -11,7 +11,7 @@ class SmoothOptions:
 
     # The shape of a bend.
     far: float = 1e5  # distance of lines: the bends of a thousand units, a few long, are then a hundred apart
-    bends: int = 12  # that are looked at, at the most
+    bends: int = 8  # that are looked at, at the most
     halvings: int = 44  # of a line, down to where a bend is straight
     points: int = 49  # at which one is asked
     clear: float = 1e3  # roundings that a segment is from straight where it bends
@@ -22,12 +22,13 @@ class SmoothOptions:
     fits: float = 1e-5  # of the height, at the most
     apart: float = 10.0  # times as much that the next best function leaves
     agree: int = 2  # bends of the same function that settle it
-    fit_steps: int = 60  # of the fit of a place and a scale
+    scales: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # of the bend in the window, tried first
+    places: int = 13  # of its middle, with each
+    fit_steps: int = 60  # of the fit of both
 
     # The number of units.
-    outputs: int = 4  # from which on it is counted: n units take n²/outputs queries
-    directions: int = 32  # of the first count; twice as many in the next
-    most: int = 1_024  # directions: beyond, the queries are more than a search needs
+    directions: int = 16  # of the first count; twice as many in the next
+    counting: int = 25_000  # queries: n units take about 20 n² over the number of outputs
     more: float = 1.3  # values for a direction
     step: float = 0.02  # of a second difference: its error is of fourth order, 1e-8, and rounding leaves 1e-12
     nothing: float = 1e-6  # singular value over the largest that may be none

@@ -49,7 +49,7 @@ def _shape_of_bend(box: Box, rng: np.random.Generator) -> Activation | None:
         height = float(np.abs(left[:, 0]).max()) * sizes[0]
         rounding = options.roundings * float(box.noise_at(x[None])[0]) / height
         curve = left[:, 0] / np.abs(left[:, 0]).max()
-        misfits = {act: _misfit(act, tau, curve, options.fit_steps) for act in map(get, NAMES)}
+        misfits = {act: _misfit(act, tau, curve, options) for act in map(get, NAMES)}
         first, second = sorted(misfits, key=lambda act: misfits[act])[:2]
         if misfits[first] < min(rounding, options.fits) and misfits[second] > options.apart * rounding:
             return first
@@ -88,8 +88,8 @@ def _without_line(Y: np.ndarray, tau: np.ndarray) -> np.ndarray:
     return Y - basis @ (basis.T @ Y)
 
 
-def _misfit(act: Activation, tau: np.ndarray, curve: np.ndarray, steps: int) -> float:
-    """Return the largest residual of the best α + β τ + γ act(s (τ − τ₀)), from a few starts."""
+def _misfit(act: Activation, tau: np.ndarray, curve: np.ndarray, options: SmoothOptions) -> float:
+    """Return the largest residual of the best α + β τ + γ act(s (τ − τ₀))."""
     from scipy.optimize import least_squares
 
     def residual(place: np.ndarray) -> np.ndarray:
@@ -98,10 +98,13 @@ def _misfit(act: Activation, tau: np.ndarray, curve: np.ndarray, steps: int) -> 
         basis = np.linalg.qr(np.column_stack([np.ones_like(tau), tau, column]))[0]
         return np.asarray(curve - basis @ (basis.T @ curve))
 
-    best, peak = np.inf, float(tau[np.argmax(np.abs(np.diff(curve, 2))) + 1])
-    for scale in (1.0, 4.0, 16.0, -1.0, -4.0, -16.0):
-        found = least_squares(
-            residual, [scale, peak], x_scale=[abs(scale), 0.1], xtol=1e-15, ftol=1e-15, max_nfev=steps
-        )
-        best = min(best, float(np.abs(found.fun).max()))
-    return best
+    # The best of a grid first: what a column leaves of the curve once both are without their lines.
+    scales = np.outer([-1.0, 1.0], options.scales).ravel()
+    S, T = (grid.ravel() for grid in np.meshgrid(scales, np.linspace(-0.6, 0.6, options.places)))
+    columns = _without_line(act(S * (tau[:, None] - T)), tau)
+    sizes = np.maximum(np.linalg.norm(columns, axis=0), 1e-300)
+    start = int(np.argmax(np.abs(curve @ columns) / sizes))
+    found = least_squares(
+        residual, [S[start], T[start]], xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=options.fit_steps
+    )
+    return float(np.abs(found.fun).max())
