@@ -20,7 +20,10 @@ def teacher(activation: str, d: int, k: int, p: int, seed: int, size: float = 1.
 def test_the_function_is_found_whatever_the_size_of_the_weights(activation: str) -> None:
     for seed, (d, k, p, size) in enumerate([(6, 5, 1, 1.0), (3, 12, 1, 0.1), (8, 20, 3, 4.0)]):
         box = Box(teacher(activation, d, k, p, seed, size), d)
-        assert str(find_shape(box, np.random.default_rng(seed))) == activation
+        shape = find_shape(box, np.random.default_rng(seed))
+        assert shape is not None
+        assert str(shape.activation) == activation
+        assert size / 100.0 < shape.size < 10.0 * size  # |w| is near `size`, |w·v|/|w| one of N(0, 1)
         assert box.queries < 1_000
 
 

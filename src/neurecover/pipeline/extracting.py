@@ -17,7 +17,7 @@ from neurecover.data.oracles.calls import listening
 from neurecover.exceptions import OutOfTimeError, RefusedError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import DeepNetwork, Network
-from neurecover.pipeline.asking import Teller, find_steps, make_box, resumable, smaller
+from neurecover.pipeline.asking import SETTLED, Teller, find_steps, make_box, recover_smooth, resumable, smaller
 from neurecover.pipeline.classifying import Classifier
 from neurecover.pipeline.progress import Progress
 from neurecover.pipeline.running import Run, add_diagnosis, running
@@ -85,7 +85,7 @@ def extract(
         with listening(tell.pulse):
             network, certificate = _search(box, oracle, read, widths, depth, accuracy, act, n_hidden, run, tell)
             for _ in range(box.options.classifier.nearer):
-                nearer = None if certificate.verdict in ("exact", "statistical") else read.nearer()
+                nearer = None if certificate.verdict in SETTLED else read.nearer()
                 if nearer is None:
                     break
                 read, box.limits = nearer, nearer.limits
@@ -132,7 +132,7 @@ def _search(
     if read.probabilities is None and box.affordable >= box.options.diagnosis:
         with suppress(OutOfTimeError), run.overtime(box.options.late):
             certificate = add_diagnosis(certificate, oracle, network.activation)
-    if certificate.verdict not in ("exact", "statistical"):
+    if certificate.verdict not in SETTLED:
         with suppress(UnsolvableError), run.overtime(box.options.late):
             checks = tuple(Check("box", False, None, None, text) for text in diagnose_inputs(box))
             certificate = replace(certificate, checks=(*certificate.checks, *checks))
@@ -178,7 +178,6 @@ def _extract_smooth(
     tell: Teller,
 ) -> Extraction | Recovery[Network | DeepNetwork]:
     """Extract one hidden layer of smooth units: ones that saturate by chosen queries, others by designed samples."""
-    from neurecover.pipeline.designed import recover_smooth
     from neurecover.queries.saturating.steps import NotSaturatingError
 
     if depth not in (None, 1):

@@ -19,8 +19,9 @@ from neurecover.queries.deep.boundaries.ascent import find_extreme_points
 from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.deep.fits.output import answer_sizes
 from neurecover.queries.deep.fits.polish import choose_polishing_points, polish
-from neurecover.queries.deep.layers import EmptyLayerError, Plan, Progress, Solution, solve_layers
+from neurecover.queries.deep.layers import EmptyLayerError, Plan, Progress, Reached, Solution, solve_layers
 from neurecover.queries.deep.span import Span, find_gradient_span, lift
+from neurecover.queries.deep.unfinished import describe_reached
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.shallow.extract import extract_shallow
 from neurecover.queries.weighted import Weighted, fit_weighted
@@ -48,7 +49,12 @@ def extract_deep(
     if (depth is not None and depth < 1) or any(width < 1 for width in widths):
         raise ValueError(f"expected at least one hidden layer of at least one unit. Got {n_hidden}, {depth} instead.")
     plan = Plan(n_hidden, depth if n_hidden is None else len(n_hidden))
-    found = _try_repeatedly(box, plan, rng, deadline, progress or _silent)
+    try:
+        found = _try_repeatedly(box, plan, rng, deadline, progress or _silent)
+    except UnsolvableError as error:
+        if not isinstance(error.reached, Reached) or not error.reached.layers or box.coarse:
+            raise
+        return describe_reached(box, error.reached, str(error), rng)
     if found.network.depth == 1 and (found.always_on or box.coarse):
         # The methods for one layer find the signs of more units than inputs, and need fewer coarse answers.
         return extract_shallow(box, rng=rng, deadline=deadline, progress=progress)
@@ -104,7 +110,7 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
         raise UnsolvableError("The oracle gives the same answer to every query, so no hidden unit is visible.")
     inner = _reduce(box, span)
     best: _Found | None = None
-    failure, barren = "", 0
+    failure, barren, reached = "", 0, Reached()
     for attempt in range(options.attempts):
         if inner is not box and attempt:
             # A unit that the first gradients missed spoils everything after it.
@@ -116,6 +122,8 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
             found = _finish(box, inner, solution, span, rng, deadline)
         except UnsolvableError as error:
             failure = str(error)
+            lifted = _lifted(error.reached, inner, span)
+            reached = lifted if lifted.rank > reached.rank else reached
             tell("attempts that failed", attempt + 1.0)
             barren += isinstance(error, EmptyLayerError)
             if (
@@ -131,8 +139,18 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
         if best.residual < max(options.solved, _explained_by_rounding(box) if box.coarse else 0.0) or deadline.passed:
             break
     if best is None:
-        raise UnsolvableError(failure)
+        unfinished = UnsolvableError(failure)
+        unfinished.reached = reached
+        raise unfinished
     return best
+
+
+def _lifted(reached: object, inner: Box, span: Span) -> Reached:
+    """Return the layers found, if any, with the rows of the first one in all inputs."""
+    if not isinstance(reached, Reached) or not reached.layers:
+        return Reached()
+    (W, b), *above = reached.layers
+    return replace(reached, layers=((W if inner.n_inputs == len(span.basis) else W @ span.basis.T, b), *above))
 
 
 def _reduce(box: Box, span: Span) -> Box:

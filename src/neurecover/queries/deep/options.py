@@ -20,6 +20,7 @@ class DeepOptions:
     determined: float = 1e-6  # error of a row beyond which hardly any answer determines some weight
     held_out_extremes: int = 150  # held-out queries where the values of a layer are extreme
     held_out_corners: int = 500  # held-out queries at the corners of a range
+    unfinished: int = 5  # answers for a weight of the output layer on top of layers below one that was not finished
     budget: float = 0.9  # of the query budget after which no attempt is started
 
     # Layers.

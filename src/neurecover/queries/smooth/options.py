@@ -36,6 +36,11 @@ class SmoothOptions:
     filled: float = 0.8  # of the directions that may be taken up by units
 
     # Samples.
+    # Size of w·x, in units of w·v at the bends seen, which are the sharpest and have twice that of usual ones: of
+    # smaller inputs a unit is nearly a parabola, of larger ones straight.
+    bending: float = 5.0
+    spread: tuple[float, float] = (0.3, 30.0)  # least and largest factor of N(0, I) for that
     equations: float = 6.0  # for a parameter
     least: int = 500  # samples
+    again: float = 3.0  # times as many, if the first were too few
     rounds: tuple[int, ...] = (2_000, 8_000, 20_000)  # samples where the number of units is not known

@@ -11,7 +11,7 @@ goes on that is farther from straight.
 
 from __future__ import annotations
 
-from collections import Counter
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -22,19 +22,30 @@ from neurecover.queries.smooth.options import SmoothOptions
 NAMES = ("tanh", "softplus", "gelu", "silu", "elu", "selu")  # straight on both sides of a single bend
 
 
-def find_shape(box: Box, rng: np.random.Generator) -> Activation | None:
+@dataclass(frozen=True)
+class Shape:
+    """The activation, and the size of w·v at the bends that showed it, for directions v ~ N(0, I)."""
+
+    activation: Activation
+    size: float
+
+
+def find_shape(box: Box, rng: np.random.Generator) -> Shape | None:
     """Return the activation that a few bends agree on; None if they do not, or if it has no name."""
-    options, found = box.options.smooth, Counter[Activation]()
+    options = box.options.smooth
+    found: list[Shape] = []
     for _ in range(options.bends):
         shape = _shape_of_bend(box, rng)
-        if shape is not None:
-            found[shape] += 1
-            if found[shape] == options.agree:
-                return shape if len(found) == 1 else None
+        if shape is None:
+            continue
+        found.append(shape)
+        if len(found) == options.agree:
+            agreed = len({shape.activation for shape in found}) == 1
+            return Shape(shape.activation, max(shape.size for shape in found)) if agreed else None
     return None
 
 
-def _shape_of_bend(box: Box, rng: np.random.Generator) -> Activation | None:
+def _shape_of_bend(box: Box, rng: np.random.Generator) -> Shape | None:
     """Return the activation of one bend, None if it is not alone."""
     options = box.options.smooth
     x, v = rng.standard_normal((2, box.n_inputs)) * [[options.far], [1.0]]
@@ -50,9 +61,9 @@ def _shape_of_bend(box: Box, rng: np.random.Generator) -> Activation | None:
         rounding = options.roundings * float(box.noise_at(x[None])[0]) / height
         curve = left[:, 0] / np.abs(left[:, 0]).max()
         misfits = {act: _misfit(act, tau, curve, options) for act in map(get, NAMES)}
-        first, second = sorted(misfits, key=lambda act: misfits[act])[:2]
-        if misfits[first] < min(rounding, options.fits) and misfits[second] > options.apart * rounding:
-            return first
+        first, second = sorted(misfits, key=lambda act: misfits[act][0])[:2]
+        if misfits[first][0] < min(rounding, options.fits) and misfits[second][0] > options.apart * rounding:
+            return Shape(first, misfits[first][1] / (wide * width))
     return None
 
 
@@ -88,8 +99,8 @@ def _without_line(Y: np.ndarray, tau: np.ndarray) -> np.ndarray:
     return Y - basis @ (basis.T @ Y)
 
 
-def _misfit(act: Activation, tau: np.ndarray, curve: np.ndarray, options: SmoothOptions) -> float:
-    """Return the largest residual of the best α + β τ + γ act(s (τ − τ₀))."""
+def _misfit(act: Activation, tau: np.ndarray, curve: np.ndarray, options: SmoothOptions) -> tuple[float, float]:
+    """Return the largest residual of the best α + β τ + γ act(s (τ − τ₀)), and |s|."""
     from scipy.optimize import least_squares
 
     def residual(place: np.ndarray) -> np.ndarray:
@@ -107,4 +118,4 @@ def _misfit(act: Activation, tau: np.ndarray, curve: np.ndarray, options: Smooth
     found = least_squares(
         residual, [S[start], T[start]], xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=options.fit_steps
     )
-    return float(np.abs(found.fun).max())
+    return float(np.abs(found.fun).max()), abs(float(found.x[0]))
