@@ -158,15 +158,15 @@ def recover_smooth(
     All queries are those of the box; `width` and `activation` are found if they are not given.
     """
     options, spread = box.options.smooth, 1.0
-    if not box.coarse and not box.limits:
-        shape = find_shape(box, run.rng)
-        if shape is None and activation is None:
-            return None
-        if shape is not None:
-            activation = activation or shape.activation
-            spread = float(np.clip(options.bending / shape.size, *options.spread))
-            run.clock.stage("activation", f"{shape.activation}, from single bends far from the origin.")
-    if width is None and activation is not None and not box.coarse and not box.limits:
+    far = not box.coarse and not box.limits  # else single bends are not seen
+    shape = find_shape(box, run.rng) if far else None
+    activation = activation or (None if shape is None else shape.activation)
+    if activation is None:
+        return None
+    if shape is not None:
+        spread = float(np.clip(options.bending / shape.size, *options.spread))
+        run.clock.stage("activation", f"{shape.activation}, from single bends far from the origin.")
+    if width is None and far:
         width = count_units(box, activation, run.rng)
         if width is not None:
             run.clock.stage("number of units", f"{width}, the rank of second differences.")
@@ -183,7 +183,7 @@ def recover_smooth(
             box.inputs(Z),
             Y,
             n_hidden=width,
-            activation="auto" if activation is None else activation,
+            activation=activation,
             random_state=run.rng,
             time_budget=left if np.isfinite(left) else None,
             progress=run.report.tell,
@@ -197,7 +197,7 @@ def recover_smooth(
 def _sizes(box: Box, width: int | None, options: SmoothOptions) -> tuple[int, ...]:
     """Return how many samples to ask for, one number after another until they are enough."""
     if width is None:
-        return options.rounds
+        return options.rounds[:1] if box.coarse else options.rounds
     parameters = width * (box.n_inputs + 1 + box.n_outputs) + box.n_outputs
     n = max(options.least, int(options.equations * parameters / box.n_outputs))
     return n, int(options.again * n)

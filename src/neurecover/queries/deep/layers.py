@@ -67,10 +67,10 @@ class Solution:
     @property
     def row_errors(self) -> np.ndarray:
         """The errors (k₁ + … + k_L,) of measured rows: infinite with unseen weights, none of always-active units."""
-        widths, found = self.output.network.n_hidden, []
-        for level, k in zip(self.levels, widths):
-            errors = np.where(level.unseen.any(axis=1), np.inf, level.errors)[:k]
-            found.append(np.append(errors, np.zeros(k - len(errors))))
+        found = [np.zeros(k) for k in self.output.network.n_hidden]
+        for level, errors in zip(self.levels, found):
+            measured = np.where(level.unseen.any(axis=1), np.inf, level.errors)[: len(errors)]
+            errors[: len(measured)] = measured
         return np.concatenate(found)
 
 
