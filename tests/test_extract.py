@@ -313,10 +313,45 @@ def test_progress_tells_layer_units_queries_and_time_left() -> None:
     assert any(wanted.fullmatch(stage) for stage in said), said
 
 
-@pytest.mark.parametrize("activation", ["gelu", "softplus"])
-def test_smooth_units_end_in_a_sentence_that_says_what_to_do(activation: str) -> None:
-    truth = nr.simulate.teacher(5, 4, activation=activation, random_state=0)
-    found = nr.extract(nr.oracle(truth, n_inputs=5), random_state=0)
+@pytest.mark.parametrize("activation", ["gelu", "silu", "softplus"])
+def test_smooth_units_are_extracted_with_their_function_and_number(activation: str) -> None:
+    truth = nr.simulate.teacher(5, 4, 2, activation=activation, random_state=0)
+    oracle = nr.oracle(truth, n_inputs=5)
+    before = oracle.queries
+    found = nr.extract(oracle, random_state=0)
+    assert found.certificate.verdict == "exact"
+    assert str(found.network.activation) == activation
+    assert found.network.n_hidden == 4
+    assert nr.compare(truth, found.network).weight_error < 1e-8  # the limit of an exact weight
+    assert found.n_queries == oracle.queries - before < 5_000
+
+
+def test_a_smooth_function_of_no_known_kind_ends_in_a_sentence_that_says_what_to_do() -> None:
+    rng = np.random.default_rng(0)
+    W, a = rng.standard_normal((4, 5)), rng.standard_normal(4)
+    found = nr.extract(nr.oracle(lambda X: np.sqrt(1.0 + (X @ W.T) ** 2) @ a, n_inputs=5), random_state=0)
     assert found.certificate.verdict == "failed"
     assert "activation='auto'" in found.certificate.reasons[0]
+    assert found.n_queries is not None
     assert found.n_queries < 200_000
+
+
+def test_several_layers_of_smooth_units_are_refused() -> None:
+    truth = nr.simulate.teacher(5, 4, activation="gelu", random_state=0)
+    with pytest.raises(ValueError, match="one hidden layer of gelu"):
+        nr.extract(nr.oracle(truth, n_inputs=5), depth=2, activation="gelu")
+
+
+def test_the_layers_below_one_that_is_not_finished_come_back_with_their_errors() -> None:
+    truth = he((10, 8, 6, 5, 1), 4)
+    found = nr.extract(nr.oracle(truth, 10), random_state=0, query_budget=5_000)
+    assert found.certificate.verdict == "failed"
+    assert found.network.n_hidden == (8,)
+    assert "hidden layer 1 with 8 units, their rows known to" in found.certificate.reasons[0]
+    assert "budget of 5000 queries" in found.certificate.reasons[0]
+    first, own = truth.normal_form().layers[0], found.network.normal_form().layers[0]
+    rows, mine = np.column_stack(first), np.column_stack(own)
+    apart = np.linalg.norm(rows[:, None] - mine, axis=2)
+    assert apart.min(axis=1).max() < 1e-10
+    assert found.n_queries is not None
+    assert found.n_queries <= 5_000

@@ -11,8 +11,10 @@ class UnsolvableError(ValueError):
     """An algorithm cannot solve the data it was given; the message is the reason, as a sentence.
 
     It is caught where algorithms are called, and nothing else is: data that cannot be solved becomes a verdict, a
-    defect stays visible.
+    defect stays visible. `reached` is what was found all the same, if an algorithm says so.
     """
+
+    reached: object = None
 
 
 class RefusedError(UnsolvableError):

@@ -1,12 +1,13 @@
 """The parts of the extraction of several layers, each against the mathematics it stands for."""
 
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from neurecover.exceptions import UnsolvableError
-from neurecover.models import DeepNetwork, Network
+from neurecover.models import DeepNetwork, Network, parameters, with_parameters
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.limits import EVERYWHERE
 from neurecover.queries.deep.boundaries.ascent import feature_gradients, find_extreme_points, find_jointly_active
@@ -179,25 +180,27 @@ def test_polish_squares_the_error():
     X = choose_polishing_points(rough, anchors, 200, rng, EVERYWHERE, DeepOptions())
     polished = polish(rough, X, network(X), DeepOptions(), Deadline())
     assert max(np.abs(V - W).max() for (V, _), (W, _) in zip(polished.network.layers, network.layers)) < 1e-11
-    assert polished.errors.max() < 1e-11
+    assert polished.errors(rough, np.zeros(9)).max() < 1e-11
 
 
 def test_errors_say_when_no_answer_sees_a_weight():
     network = he_network((4, 4, 3, 1), 8)
     X = np.random.default_rng(0).standard_normal((400, 4))
     X = X[network.hidden(X)[0][:, 0] == 0.0]
-    assert polish(network, X, network(X), DeepOptions(), Deadline()).errors[0] > 1e-6
+    polished = polish(network, X, network(X), DeepOptions(), Deadline())
+    assert polished.errors(network, np.zeros(7))[0] > 1e-6
 
 
 def test_gradients_span_the_rows_and_rows_are_lifted():
     network = he_network((25, 4, 3, 1), 9)
     box, rng = Box(network, 25), np.random.default_rng(0)
-    basis = find_gradient_span(box, rng)
+    span = find_gradient_span(box, rng)
+    basis = span.basis
     W = network.layers[0][0]
     assert basis.shape == (25, 4)
     assert np.abs(W - W @ basis @ basis.T).max() < 1e-7
     rough = DeepNetwork([(W @ basis, network.layers[0][1]), *network.layers[1:]])
-    assert np.abs(lift(box, rough, basis, rng).layers[0][0] - W).max() < 1e-11
+    assert np.abs(lift(box, rough, span, rng).layers[0][0] - W).max() < 1e-11
 
 
 def test_points_on_a_boundary_lie_on_it():
@@ -272,3 +275,38 @@ def test_one_layer_is_told_from_several():
         box = Box(Network(W, b, A, c), 10)
         assert extract_shallow(box, maybe_deep=True, rng=rng, deadline=Deadline.after(None)).exact
     assert told >= 7
+
+
+def test_many_weights_are_polished_by_products_and_their_errors_bound_what_is_left():
+    truth = he_network((6, 8, 7, 2), 4)
+    rng, options = np.random.default_rng(0), DeepOptions(formed=10)
+    X = rng.standard_normal((900, 6)) * rng.choice([0.3, 1.0, 3.0], (900, 1))
+    shifted = with_parameters(truth, parameters(truth) * (1.0 + 1e-7 * rng.standard_normal(truth.n_parameters)))
+    polished = polish(shifted, X, truth(X), options, Deadline())
+    assert not polished.formed
+    before, after = (
+        np.concatenate(
+            [
+                np.linalg.norm(np.column_stack(mine) - np.column_stack(own), axis=1)
+                for mine, own in zip(network.normal_form().layers[:-1], truth.normal_form().layers[:-1])
+            ]
+        )
+        for network in (shifted, polished.network)
+    )
+    # From 1e-7 to rounding times the condition of the equations; what the fit moved by is what was wrong before.
+    assert after.max() < 1e-4 * before.max()
+    np.testing.assert_allclose(polished.errors(shifted, np.zeros(15)), before, rtol=1e-2)
+    assert polished.errors(shifted, np.full(15, 1e-3)).min() >= 1e-3
+
+
+def test_gradients_that_gave_the_span_are_used_again_and_a_wrong_one_is_not():
+    network = he_network((40, 6, 5, 1), 12)
+    box, rng = Box(network, 40), np.random.default_rng(0)
+    span = find_gradient_span(box, rng)
+    W, b = network.layers[0]
+    rough = DeepNetwork([(W @ span.basis, b), *network.layers[1:]])
+    wrong = replace(span, jacobians=span.jacobians + np.eye(1, len(span.points))[0][:, None, None])
+    for gradients in (span, wrong):
+        before = box.queries
+        assert np.abs(lift(box, rough, gradients, rng).layers[0][0] - W).max() < 1e-10
+        assert box.queries - before < (1.2 * 6 + 4) * 41  # as many cells as without them

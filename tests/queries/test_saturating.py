@@ -157,11 +157,10 @@ def test_what_levels_off_and_what_does_not() -> None:
             limits_of(get(name))
 
 
-@pytest.mark.parametrize("activation", ["softplus", "gelu", "square"])
-def test_activations_without_a_way_name_the_one_there_is(activation) -> None:
-    truth = simulate.teacher(4, 2, activation=activation, random_state=0)
+def test_an_activation_without_a_way_names_the_one_there_is() -> None:
+    truth = simulate.teacher(4, 2, activation="square", random_state=0)
     with pytest.raises(ValueError, match=r"use samples for it, neurecover\.recover\(oracle"):
-        nr.extract(nr.oracle(truth), activation=activation)
+        nr.extract(nr.oracle(truth), activation="square")
 
 
 def test_curves_are_told_from_kinks_and_digits() -> None:

@@ -1,4 +1,8 @@
-"""What an extraction asks of an oracle: within which budgets, and what is told while it is asked."""
+"""What an extraction asks of an oracle: within which budgets, what is told while it is asked, and samples it designs.
+
+Samples are for smooth units. Far from the origin single bends show their activation, and second differences their
+number (`queries.smooth`). A search through samples that is told both is a short one.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,22 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from neurecover.activations import Activation
 from neurecover.data import Oracle
+from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.classifying import Classifier, read_classifier
+from neurecover.pipeline.recovering import recover
 from neurecover.pipeline.running import Run
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.limits import EVERYWHERE, Limits, choose_frame
 from neurecover.queries.diagnosis import diagnose_steps
 from neurecover.queries.options import QueryOptions
+from neurecover.queries.smooth.counting import count_units
+from neurecover.queries.smooth.options import SmoothOptions
+from neurecover.queries.smooth.shape import find_shape
+from neurecover.results import Recovery
+
+SETTLED = ("exact", "statistical")
 
 
 def make_box(oracle: Oracle, budget: int | None, options: QueryOptions) -> tuple[Box, Classifier]:
@@ -135,3 +148,56 @@ class Teller:
             further = np.ceil(options.regions * k / p) * (d + 2)
         # Held-out queries end the search, and others the certificate.
         return box.queries + int(further) + 2 * box.options.held_out * len(box.options.distances)
+
+
+def recover_smooth(
+    box: Box, activation: Activation | None, width: int | None, run: Run
+) -> Recovery[Network | DeepNetwork] | None:
+    """Return the network of one hidden layer that designed samples give; None if its units have no known bend.
+
+    All queries are those of the box; `width` and `activation` are found if they are not given.
+    """
+    options, spread = box.options.smooth, 1.0
+    far = not box.coarse and not box.limits  # else single bends are not seen
+    shape = find_shape(box, run.rng) if far else None
+    activation = activation or (None if shape is None else shape.activation)
+    if activation is None:
+        return None
+    if shape is not None:
+        spread = float(np.clip(options.bending / shape.size, *options.spread))
+        run.clock.stage("activation", f"{shape.activation}, from single bends far from the origin.")
+    if width is None and far:
+        width = count_units(box, activation, run.rng)
+        if width is not None:
+            run.clock.stage("number of units", f"{width}, the rank of second differences.")
+    best: Recovery[Network | DeepNetwork] | None = None
+    Z, Y = np.zeros((0, box.n_inputs)), np.zeros((0, box.n_outputs))
+    for n in _sizes(box, width, options):
+        more = min(n - len(Z), int(min(box.affordable, 1e9)))
+        if more <= 0 or (best is not None and run.deadline.passed):
+            break
+        drawn = box.limits.pull_inside(spread * run.rng.standard_normal((more, box.n_inputs)))
+        Z, Y = np.vstack([Z, drawn]), np.vstack([Y, box(drawn)])
+        left = run.deadline.seconds_left
+        best = recover(
+            box.inputs(Z),
+            Y,
+            n_hidden=width,
+            activation=activation,
+            random_state=run.rng,
+            time_budget=left if np.isfinite(left) else None,
+            progress=run.report.tell,
+        )
+        run.clock.stage("designed samples", f"{len(Z):,} samples, {best.certificate.verdict}.")
+        if best.certificate.verdict in SETTLED:
+            break
+    return best
+
+
+def _sizes(box: Box, width: int | None, options: SmoothOptions) -> tuple[int, ...]:
+    """Return how many samples to ask for, one number after another until they are enough."""
+    if width is None:
+        return options.rounds[:1] if box.coarse else options.rounds
+    parameters = width * (box.n_inputs + 1 + box.n_outputs) + box.n_outputs
+    n = max(options.least, int(options.equations * parameters / box.n_outputs))
+    return n, int(options.again * n)

@@ -17,7 +17,7 @@ from neurecover.data.oracles.calls import listening
 from neurecover.exceptions import OutOfTimeError, RefusedError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import DeepNetwork, Network
-from neurecover.pipeline.asking import Teller, find_steps, make_box, resumable, smaller
+from neurecover.pipeline.asking import SETTLED, Teller, find_steps, make_box, recover_smooth, resumable, smaller
 from neurecover.pipeline.classifying import Classifier
 from neurecover.pipeline.progress import Progress
 from neurecover.pipeline.running import Run, add_diagnosis, running
@@ -31,7 +31,7 @@ from neurecover.solve import time_limit
 from neurecover.statistics import Residuals
 
 _RELU = activations.get("relu")
-SMOOTH = "Smooth units are found from samples: neurecover.recover(oracle, n_samples=2000, activation='auto')."
+SMOOTH = "Other smooth units are found from samples: neurecover.recover(oracle, n_samples=2000, activation='auto')."
 
 
 def extract(
@@ -63,9 +63,10 @@ def extract(
         smaller, the more queries, up to about twice as many. None aims at 5e-10 in a large network and at less in a
         small one.
     activation : str or Activation, default="auto"
-        "auto" takes relu for a piecewise linear oracle, with one hidden layer or several, and tanh for one that bends
-        smoothly and levels off. Or one of relu, leaky_relu, abs, tanh and sigmoid; only relu in several layers.
-        (sigmoid(z) = (1 + tanh(z/2))/2, so that a network of one is a network of the other.)
+        "auto" takes relu for a piecewise linear oracle, with one hidden layer or several, tanh for one that bends
+        smoothly and levels off, and otherwise the smooth function that single bends show: gelu, silu, softplus, elu or
+        selu. Or any of these, or leaky_relu, abs or sigmoid; only relu in several layers. (sigmoid(z) =
+        (1 + tanh(z/2))/2, so that a network of one is a network of the other.)
     random_state, time_budget, progress
         As in `neurecover.recover`.
     options : QueryOptions or None, default=None
@@ -104,7 +105,7 @@ def extract(
         with listening(tell.pulse):
             network, certificate = _search(box, oracle, read, widths, depth, accuracy, act, n_hidden, run, tell)
             for _ in range(box.options.classifier.nearer):
-                nearer = None if certificate.verdict in ("exact", "statistical") else read.nearer()
+                nearer = None if certificate.verdict in SETTLED else read.nearer()
                 if nearer is None:
                     break
                 read, box.limits = nearer, nearer.limits
@@ -137,10 +138,13 @@ def _search(
             stranger = find_steps(oracle, box) or read.failure
             if stranger is not None:
                 return constant, _certify_constant(constant, stranger, box.queries)
-            found = _to_input_units(_extract(box, widths, depth, accuracy, activation, run, tell), box)
+            extracted = _extract(box, widths, depth, accuracy, activation, run, tell)
         box.reserved = 0
-        with run.overtime(box.options.late):
-            network, certificate = _certify(box, found, n_hidden, run)
+        if isinstance(extracted, Recovery):  # from samples, with their certificate
+            network, certificate = extracted.network, extracted.certificate
+        else:
+            with run.overtime(box.options.late):
+                network, certificate = _certify(box, _to_input_units(extracted, box), n_hidden, run)
     except RefusedError as reason:
         return constant, _certify_constant(constant, str(reason), box.queries)
     except UnsolvableError as reason:
@@ -148,7 +152,7 @@ def _search(
     if read.probabilities is None and box.affordable >= box.options.diagnosis:
         with suppress(OutOfTimeError), run.overtime(box.options.late):
             certificate = add_diagnosis(certificate, oracle, network.activation)
-    if certificate.verdict not in ("exact", "statistical"):
+    if certificate.verdict not in SETTLED:
         with suppress(UnsolvableError), run.overtime(box.options.late):
             checks = tuple(Check("box", False, None, None, text) for text in diagnose_inputs(box))
             certificate = replace(certificate, checks=(*certificate.checks, *checks))
@@ -163,29 +167,56 @@ def _extract(
     activation: Activation | None,
     run: Run,
     tell: Teller,
-) -> Extraction:
-    """Extract piecewise linear units or ones that saturate: what the oracle looks like if no activation is given."""
+) -> Extraction | Recovery[Network | DeepNetwork]:
+    """Extract piecewise linear units or smooth ones: what the oracle looks like if no activation is given."""
     from neurecover.queries.box.curvature import is_curved
     from neurecover.queries.lines.scan import NotPiecewiseLinearError
-    from neurecover.queries.saturating.steps import NotSaturatingError
 
     if activation is not None and activation.homogeneity is None:
-        return _extract_saturating(box, widths, depth, activation, run, tell)
+        return _extract_smooth(box, widths, depth, activation, run, tell)
     if activation is None and depth in (None, 1) and box.n_inputs > 1 and is_curved(box, run.rng):
-        with suppress(NotSaturatingError):
-            return _extract_saturating(box, widths, depth, activations.get("tanh"), run, tell)
+        with suppress(_NoSmoothUnitsError):
+            return _extract_smooth(box, widths, depth, None, run, tell)
     try:
         return _extract_straight(box, widths, depth, accuracy, activation or _RELU, run, tell)
     except NotPiecewiseLinearError as error:
         if activation is not None or depth not in (None, 1):
             raise UnsolvableError(f"{error} {SMOOTH}") from None
-        return _extract_saturating(box, widths, depth, activations.get("tanh"), run, tell)
+        return _extract_smooth(box, widths, depth, None, run, tell)
+
+
+class _NoSmoothUnitsError(UnsolvableError):
+    """The oracle is not made of smooth units that are known."""
+
+
+def _extract_smooth(
+    box: Box,
+    widths: tuple[int, ...] | None,
+    depth: int | None,
+    activation: Activation | None,
+    run: Run,
+    tell: Teller,
+) -> Extraction | Recovery[Network | DeepNetwork]:
+    """Extract one hidden layer of smooth units: ones that saturate by chosen queries, others by designed samples."""
+    from neurecover.queries.saturating.steps import NotSaturatingError
+
+    if depth not in (None, 1):
+        raise ValueError(f"extract finds one hidden layer of {activation}, and several of relu. Got depth={depth}.")
+    if activation is None or _saturates(activation):
+        try:
+            return _extract_saturating(box, widths, activation or activations.get("tanh"), run, tell)
+        except NotSaturatingError:
+            if activation is not None:
+                raise
+    found = recover_smooth(box, activation, widths[0] if widths else None, run)
+    if found is None:
+        raise _NoSmoothUnitsError(f"The oracle bends smoothly, but not as units of a known function do. {SMOOTH}")
+    return found
 
 
 def _extract_saturating(
     box: Box,
     widths: tuple[int, ...] | None,
-    depth: int | None,
     activation: Activation,
     run: Run,
     tell: Teller,
@@ -193,8 +224,6 @@ def _extract_saturating(
     """Extract one hidden layer of units that saturate."""
     from neurecover.queries.saturating.extract import extract_saturating
 
-    if depth not in (None, 1):
-        raise ValueError(f"extract finds one hidden layer of {activation}, and several of relu. Got depth={depth}.")
     width = widths[0] if widths else None
     try:
         found = extract_saturating(
@@ -260,18 +289,31 @@ def _extract_straight(
 
 def _check_activation(activation: str | Activation) -> Activation:
     """Return the activation if it can be extracted; otherwise raise ValueError that says what to use instead."""
-    from neurecover.queries.saturating.steps import limits_of
     from neurecover.queries.shallow.planes import slopes_of
 
     act = activations.get(activation)
     try:
-        _ = slopes_of(act) if act.homogeneity is not None else limits_of(act)
+        if act.homogeneity is not None:
+            slopes_of(act)
+        elif not act.differentiable:
+            raise ValueError
     except ValueError:
         raise ValueError(
-            f"extract finds units of relu, leaky_relu, abs, tanh and sigmoid. Got {act} instead: "
+            f"extract finds units of relu, leaky_relu, abs and of smooth functions. Got {act} instead: "
             f"use samples for it, neurecover.recover(oracle, n_samples=2000, activation={str(act)!r})."
         ) from None
     return act
+
+
+def _saturates(activation: Activation) -> bool:
+    """Return whether units of this function level off on both sides."""
+    from neurecover.queries.saturating.steps import limits_of
+
+    try:
+        limits_of(activation)
+    except ValueError:
+        return False
+    return True
 
 
 def _stage_sentence(found: Extraction) -> str:

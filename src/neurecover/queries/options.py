@@ -9,6 +9,7 @@ from neurecover.queries.deep.options import DeepOptions
 from neurecover.queries.lines.options import LineOptions
 from neurecover.queries.saturating.options import SaturatingOptions
 from neurecover.queries.shallow.options import ShallowOptions
+from neurecover.queries.smooth.options import SmoothOptions
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,7 @@ class QueryOptions:
     shallow: ShallowOptions = field(default_factory=ShallowOptions)
     deep: DeepOptions = field(default_factory=DeepOptions)
     saturating: SaturatingOptions = field(default_factory=SaturatingOptions)
+    smooth: SmoothOptions = field(default_factory=SmoothOptions)
     classifier: ClassifierOptions = field(default_factory=ClassifierOptions)
     looks: DiagnosisOptions = field(default_factory=DiagnosisOptions)
     weighted_parameters: int = 3_000  # of a weighted fit, whose cost is n P²: beyond, it is left out

@@ -19,8 +19,9 @@ from neurecover.queries.deep.boundaries.ascent import find_extreme_points
 from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.deep.fits.output import answer_sizes
 from neurecover.queries.deep.fits.polish import choose_polishing_points, polish
-from neurecover.queries.deep.layers import EmptyLayerError, Plan, Progress, Solution, solve_layers
-from neurecover.queries.deep.span import find_gradient_span, lift
+from neurecover.queries.deep.layers import EmptyLayerError, Plan, Progress, Reached, Solution, solve_layers
+from neurecover.queries.deep.span import Span, find_gradient_span, lift
+from neurecover.queries.deep.unfinished import describe_reached
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.shallow.extract import extract_shallow
 from neurecover.queries.weighted import Weighted, fit_weighted
@@ -48,7 +49,12 @@ def extract_deep(
     if (depth is not None and depth < 1) or any(width < 1 for width in widths):
         raise ValueError(f"expected at least one hidden layer of at least one unit. Got {n_hidden}, {depth} instead.")
     plan = Plan(n_hidden, depth if n_hidden is None else len(n_hidden))
-    found = _try_repeatedly(box, plan, rng, deadline, progress or _silent)
+    try:
+        found = _try_repeatedly(box, plan, rng, deadline, progress or _silent)
+    except UnsolvableError as error:
+        if not isinstance(error.reached, Reached) or not error.reached.layers or box.coarse:
+            raise
+        return describe_reached(box, error.reached, str(error), rng)
     if found.network.depth == 1 and (found.always_on or box.coarse):
         # The methods for one layer find the signs of more units than inputs, and need fewer coarse answers.
         return extract_shallow(box, rng=rng, deadline=deadline, progress=progress)
@@ -100,22 +106,24 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
     """Return the best network of a few attempts, stopping when the residual on held-out queries is rounding."""
     options = box.options.deep
     span = find_gradient_span(box, rng)
-    if span.shape[1] == 0:
+    if span.rank == 0:
         raise UnsolvableError("The oracle gives the same answer to every query, so no hidden unit is visible.")
     inner = _reduce(box, span)
     best: _Found | None = None
-    failure, barren = "", 0
+    failure, barren, reached = "", 0, Reached()
     for attempt in range(options.attempts):
         if inner is not box and attempt:
             # A unit that the first gradients missed spoils everything after it.
             span = find_gradient_span(box, rng, span)
-            inner = inner if span.shape[1] == inner.n_inputs else _reduce(box, span)
+            inner = inner if span.rank == inner.n_inputs else _reduce(box, span)
         try:
             eager = replace(plan, patience=plan.patience * (attempt + 1))
             solution = solve_layers(inner, eager, rng, deadline, tell)
             found = _finish(box, inner, solution, span, rng, deadline)
         except UnsolvableError as error:
             failure = str(error)
+            lifted = _lifted(error.reached, inner, span)
+            reached = lifted if lifted.rank > reached.rank else reached
             tell("attempts that failed", attempt + 1.0)
             barren += isinstance(error, EmptyLayerError)
             if (
@@ -131,76 +139,102 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
         if best.residual < max(options.solved, _explained_by_rounding(box) if box.coarse else 0.0) or deadline.passed:
             break
     if best is None:
-        raise UnsolvableError(failure)
+        unfinished = UnsolvableError(failure)
+        unfinished.reached = reached
+        raise unfinished
     return best
 
 
-def _reduce(box: Box, span: np.ndarray) -> Box:
+def _lifted(reached: object, inner: Box, span: Span) -> Reached:
+    """Return the layers found, if any, with the rows of the first one in all inputs."""
+    if not isinstance(reached, Reached) or not reached.layers:
+        return Reached()
+    (W, b), *above = reached.layers
+    return replace(reached, layers=((W if inner.n_inputs == len(span.basis) else W @ span.basis.T, b), *above))
+
+
+def _reduce(box: Box, span: Span) -> Box:
     """Return the oracle as a function of the directions that matter, or as it is if all of them do.
 
     Within limits, some points are reached only along directions that do not matter.
     """
-    if span.shape[1] == box.n_inputs or box.limits:
+    if span.rank == box.n_inputs or box.limits:
         return box
-    return Box(lambda X: box(X @ span.T), span.shape[1], options=box.options)
+    return Box(lambda X: box(X @ span.basis.T), span.rank, options=box.options)
 
 
 def _finish(
-    box: Box, inner: Box, solution: Solution, span: np.ndarray, rng: np.random.Generator, deadline: Deadline
+    box: Box, inner: Box, solution: Solution, span: Span, rng: np.random.Generator, deadline: Deadline
 ) -> _Found:
     """Polish the network, express it in all inputs, and measure its residual."""
     options, output = box.options.deep, solution.output
     lifted = inner is not box
     anchors = tuple(points[:k] for points, k in zip(solution.anchors, output.network.n_hidden))
-    per_weight = 1.3 if not box.coarse else options.answers_per_weight if lifted else options.polish_answers
-    network, polished, X, Y = _polish_at(inner, output.network, anchors, per_weight, rng, deadline)
+    per_weight = _answers_per_weight(box, output.network, lifted)
+    measured = solution.row_errors
+    network, polished, X, Y = _polish_at(inner, output.network, anchors, measured, per_weight, rng, deadline)
     if lifted:
         network = lift(box, network, span, rng)
         if box.coarse and network.n_parameters <= box.options.weighted_parameters:
-            anchors = tuple(points @ span.T for points in anchors)
-            network, polished, X, Y = _polish_at(box, network, anchors, options.polish_answers, rng, deadline)
+            anchors = tuple(points @ span.basis.T for points in anchors)
+            many = options.polish_answers
+            network, polished, X, Y = _polish_at(box, network, anchors, measured, many, rng, deadline)
     weighted = None
     if box.coarse and network.n_parameters <= box.options.weighted_parameters and not deadline.passed:
         weighted = fit_weighted(network, box.inputs(X), Y, box.whitening)
+    # As many held-out queries as weights, in the directions that matter: every query shows the others.
+    n = -(-output.network.n_parameters // network.n_outputs)
     if weighted is None:
-        return _Found(network, measure_residual(box, network, rng), polished, output.always_on)
+        return _Found(network, measure_residual(box, network, n, rng), polished, output.always_on)
     network = weighted.fitted.normal_form()
-    residual = measure_residual(box, network, rng, weighted)
+    residual = measure_residual(box, network, n, rng, weighted)
     # A unit without a boundary of its own, found by the fit alone, may change at some queries all the same.
     always_on = int(np.count_nonzero((network.hidden(X)[-1] > 0.0).all(axis=0)))
     return _Found(network, residual, weighted.errors_of_rows(), always_on, weighted)
+
+
+def _answers_per_weight(box: Box, network: DeepNetwork, lifted: bool) -> float:
+    """Return how many answers for a weight the last fit has in the directions that matter."""
+    options = box.options.deep
+    if box.coarse:
+        return options.answers_per_weight if lifted else options.polish_answers
+    return options.product_answers if network.n_parameters > options.formed else options.answers_fine
 
 
 def _polish_at(
     box: Box,
     network: DeepNetwork,
     anchors: tuple[np.ndarray, ...],
+    measured: np.ndarray,
     per_weight: float,
     rng: np.random.Generator,
     deadline: Deadline,
 ) -> tuple[DeepNetwork, np.ndarray, np.ndarray, np.ndarray]:
-    """Query well-chosen points and fit all weights to them; return the network, its rows' errors, and X and Y."""
+    """Query well-chosen points and fit all weights to them; return the network, its rows' errors, and X and Y.
+
+    `measured` are the errors of the rows before.
+    """
     options = box.options.deep
     n = int(per_weight * network.n_parameters / box.n_outputs) + 50
     X = box.round_queries(choose_polishing_points(network, anchors, n, rng, box.limits, options))
     Y = box(X)
     polished = polish(network, X, Y, options, deadline, box.noise(X, Y) if box.coarse else None, box.coarse)
-    return polished.network, polished.errors, X, Y
+    return polished.network, polished.errors(network, measured), X, Y
 
 
 def measure_residual(
-    box: Box, network: DeepNetwork, rng: np.random.Generator, weighted: Weighted | None = None
+    box: Box, network: DeepNetwork, n: int, rng: np.random.Generator, weighted: Weighted | None = None
 ) -> float:
-    """Return the largest |f̂(x) − f(x)|, relative to the answers' size, over held-out queries.
+    """Return the largest |f̂(x) − f(x)|, relative to the answers' size, over n held-out queries and further ones.
 
-    There are as many queries as weights per output, at least 200: a third each near the origin, at the distance of
-    standard Gaussian inputs, and far out. Further queries are made where the values of some layer are extreme, because
-    a missed unit above it that hardly ever changes does so there, and very far out, where a unit that is inactive at
-    all usual points may be active. Coarse answers are held against the standard deviations that `weighted` expects,
-    else against their rounding, in units of the resolution.
+    There are at least 200: a third each near the origin, at the distance of standard Gaussian inputs, and far out.
+    Further queries are made where the values of some layer are extreme, because a missed unit above it that hardly ever
+    changes does so there, and very far out, where a unit that is inactive at all usual points may be active. Coarse
+    answers are held against the standard deviations that `weighted` expects, else against their rounding, in units of
+    the resolution.
     """
     options = box.options.deep
-    n = max(200, -(-network.n_parameters // network.n_outputs))
+    n = max(200, n)
     X = rng.standard_normal((n, network.n_inputs)) * np.resize([0.3, 1.0, 5.0], n)[:, None]
     if box.coarse:
         X = np.vstack([X, options.very_far * rng.standard_normal((options.held_out_far, network.n_inputs))])

@@ -64,6 +64,37 @@ class Solution:
         """A point (k, d) of every unit's boundary, layer by layer."""
         return tuple(level.points for level in self.levels)
 
+    @property
+    def row_errors(self) -> np.ndarray:
+        """The errors (k₁ + … + k_L,) of measured rows: infinite with unseen weights, none of always-active units."""
+        found = [np.zeros(k) for k in self.output.network.n_hidden]
+        for level, errors in zip(self.levels, found):
+            measured = np.where(level.unseen.any(axis=1), np.inf, level.errors)[: len(errors)]
+            errors[: len(measured)] = measured
+        return np.concatenate(found)
+
+
+@dataclass(frozen=True, eq=False)
+class Reached:
+    """The hidden layers, from the first one up, that were found below one that was not finished, and their errors.
+
+    `errors` are those of the rows (k_l,), layer by layer.
+    """
+
+    layers: tuple[tuple[np.ndarray, np.ndarray], ...] = ()
+    errors: tuple[np.ndarray, ...] = ()
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """The number of layers, and of their units: the larger, the more was found."""
+        return len(self.layers), sum(len(b) for _, b in self.layers)
+
+    def or_more(self, levels: list[Level]) -> Reached:
+        """Return what the levels have below the last one, if that is more."""
+        layers = levels[-1].known.layers
+        here = Reached(layers, tuple(level.errors for level in levels[: len(layers)]))
+        return here if here.rank > self.rank else self
+
 
 @dataclass(frozen=True, eq=False)
 class Stage:
@@ -74,10 +105,22 @@ class Stage:
 
 
 def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> Solution:
-    """Find the network of the oracle; raise UnsolvableError if some layer cannot be found."""
-    options = box.options.deep
-    answers, record = Answers(box, rng), Record()
-    levels = [Level(KnownLayers(box.n_inputs, limits=box.limits, options=options), record)]
+    """Find the network of the oracle; raise UnsolvableError, with what was `Reached`, if some layer cannot be found."""
+    levels = [Level(KnownLayers(box.n_inputs, limits=box.limits, options=box.options.deep), Record())]
+    try:
+        return _solve_upwards(box, levels, plan, rng, deadline, tell)
+    except UnsolvableError as error:
+        if not isinstance(error.reached, Reached):
+            error.reached = Reached().or_more(levels)
+        raise
+
+
+def _solve_upwards(
+    box: Box, levels: list[Level], plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress
+) -> Solution:
+    """Find layer after layer; `levels` are those found so far, in place, the last one being searched."""
+    options, record = box.options.deep, levels[0].record
+    answers, reached = Answers(box, rng), Reached()
     for _ in range(options.first_lines if box.coarse else 0):
         scan_parts(box, levels[0].known, record, rng)
     returns = barren = units_below = 0
@@ -90,7 +133,9 @@ def solve_layers(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadl
             below = sum(level.n_units for level in levels[:-1])
             barren = barren + 1 if isinstance(error, EmptyLayerError) and below == units_below else 0
             units_below = below
+            reached = reached.or_more(levels)
             if number == 1 or returns == options.returns or barren == options.empty_returns or deadline.passed:
+                error.reached = reached
                 raise
             tell("back to hidden layer", number - 1.0)
             returns += 1

@@ -20,6 +20,7 @@ class DeepOptions:
     determined: float = 1e-6  # error of a row beyond which hardly any answer determines some weight
     held_out_extremes: int = 150  # held-out queries where the values of a layer are extreme
     held_out_corners: int = 500  # held-out queries at the corners of a range
+    unfinished: int = 5  # answers for a weight of the output layer on top of layers below one that was not finished
     budget: float = 0.9  # of the query budget after which no attempt is started
 
     # Layers.
@@ -129,7 +130,10 @@ class DeepOptions:
     rank: float = 1e-8  # rest of a unit gradient that is rounding
     new_direction: float = 20.0  # standard errors by which a new direction stands out
     span_step: float = 1e-3  # of a gradient, in units of √d
-    span_step_coarse: float = 0.3  # the longest when answers are coarse
+    span_longest: float = 0.3  # the longest, where steps as long as the cell allows are worth a few queries each
+    span_many: int = 32  # inputs from which they are, and with coarse answers always
+    lift_cells: float = 0.7  # cells for a unit beside those of the gradients that gave the span, whose steps are short
+    lift_all_cells: float = 1.2  # the same where these are of no use
     spare_gradients: int = 6  # without a new direction that end the search
     flat: int = 60  # points where the oracle is constant, or that lie beside a kink
 
@@ -158,7 +162,12 @@ class DeepOptions:
     polish_steps_coarse: int = 40  # from rough rows
     polish_answers: float = 15.0  # coarse answers for a weight in the last fit: beyond, errors fall as 1/√n
     reweightings: int = 40  # of the robust fit
+    answers_fine: float = 1.3  # for a weight in the last fit of answers with all digits
     polish_steps: int = 8  # from near the truth a step squares the error
+    formed: int = 3_000  # weights whose JᵀJ is formed: beyond, a step takes longer than one by its products
+    product_steps: int = 40  # by products, each to a tenth or less of what the one before left
+    product_rounding: float = 1e-28  # of Σr² over Σy² at its end: the square of a hundred roundings
+    product_answers: float = 3.0  # for a weight there: conjugate gradients hardly converge on near-square systems
     ridge: float = 1e-13  # relative damping that fixes the scale between a row and the column above it
     promise: float = 0.75  # of Σr² that a step promises at the truth: the share of parameters per answer
     gain: float = 0.1  # of Σr² that a step from near the truth brings at least

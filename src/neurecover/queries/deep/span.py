@@ -3,24 +3,57 @@
 Every gradient of the oracle is a combination of the first layer's rows, so gradients at random points span them all
 once their rank r stops growing. In a basis B (d, r) of that span the oracle is f(B y), a network with r inputs, and all
 further gradients cost r + 1 queries instead of d + 1. At the end, with the layers above known, the rows of W are found
-in all d inputs: the gradients in well-chosen cells are
+in all d inputs: every gradient is
 
     g_c = Σ_j u_cj w_j,
 
-with u_cj known and steps as long as the cell allows.
+with u_cj known, those that gave the span as well as others in well-chosen cells, with steps as long as the cell allows.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from neurecover.models import DeepNetwork
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.box.gradients import choose_steps, draw_basis, measure_gradients
+from neurecover.queries.box.gradients import Gradients, choose_steps, draw_basis, measure_gradients
 from neurecover.queries.deep.cells import KnownLayers
 
 
-def find_gradient_span(box: Box, rng: np.random.Generator, before: np.ndarray | None = None) -> np.ndarray:
+@dataclass(frozen=True, eq=False)
+class Span:
+    """An orthonormal `basis` (d, r), and the gradients that span it: `jacobians` (m, p, d) at `points` (m, d).
+
+    `weight` (m,) is one over the rounding of their components.
+    """
+
+    basis: np.ndarray
+    points: np.ndarray
+    jacobians: np.ndarray
+    weight: np.ndarray
+
+    @classmethod
+    def empty(cls, d: int, p: int) -> Span:
+        return cls(np.zeros((d, 0)), np.zeros((0, d)), np.zeros((0, p, d)), np.zeros(0))
+
+    @property
+    def rank(self) -> int:
+        """The number r of directions."""
+        return self.basis.shape[1]
+
+    def with_gradient(self, measured: Gradients, basis: np.ndarray) -> Span:
+        """Return the span with one more gradient, and the basis that includes it."""
+        return Span(
+            basis,
+            np.vstack([self.points, measured.points]),
+            np.concatenate([self.jacobians, measured.full()]),
+            np.append(self.weight, _weights(measured)),
+        )
+
+
+def find_gradient_span(box: Box, rng: np.random.Generator, before: Span | None = None) -> Span:
     """Find an orthonormal basis (d, r) of the span of the oracle's gradients; r = d if they span everything.
 
     Gradients are added to those `before` until a few in a row bring no new direction. Where the oracle is constant
@@ -29,23 +62,23 @@ def find_gradient_span(box: Box, rng: np.random.Generator, before: np.ndarray | 
     options = box.options.deep
     d = box.n_inputs
     basis = draw_basis(rng, d)
-    span = np.zeros((d, 0)) if before is None else before
+    span = Span.empty(d, box.n_outputs) if before is None else before
     idle = flat = 0
-    while idle < options.spare_gradients and flat < options.flat and span.shape[1] < d:
+    while idle < options.spare_gradients and flat < options.flat and span.rank < d:
         X = box.limits.pull_inside(rng.standard_normal((1, d)) * rng.choice([0.5, 1.0, 3.0]), box.options.box.inside)
         u = rng.standard_normal((1, d))
         if np.array_equal(*box(np.vstack([X, X + 1e-3 * box.limits.shorten(X, u, 1e-3)]))):
             flat += 1
             continue
         steps, values = np.full(1, options.span_step * np.sqrt(d)), None
-        if box.coarse:
-            values, longest = box(X), np.full(1, options.span_step_coarse * np.sqrt(d))
+        if box.coarse or d >= options.span_many:
+            values, longest = box(X), np.full(1, options.span_longest * np.sqrt(d))
             steps = choose_steps(box, X, values, basis, longest, rng=rng)
         measured = measure_gradients(box, X, basis, steps, rng=rng, values=values)
         if not measured.sound[0]:
             flat += 1
             continue
-        grown = span
+        grown = span.basis
         # What rounding leaves in a gradient of d components, and the gradients in the order of their sizes: what is
         # left of a small one is not taken for a new direction.
         rounding = float(measured.noise[0]) * np.sqrt(2.0 * np.sum(measured.steps[0] ** -2.0))
@@ -55,34 +88,51 @@ def find_gradient_span(box: Box, rng: np.random.Generator, before: np.ndarray | 
             rest -= grown @ (grown.T @ rest)
             if size > 0.0 and np.linalg.norm(rest) > max(options.rank, options.new_direction * rounding / size):
                 grown = np.column_stack([grown, rest / np.linalg.norm(rest)])
-        idle = 0 if grown.shape[1] > span.shape[1] else idle + 1
-        span = grown
-    return np.eye(d) if span.shape[1] >= d else span
+        idle = 0 if grown.shape[1] > span.rank else idle + 1
+        span = span.with_gradient(measured, grown)
+    return replace(span, basis=np.eye(d)) if span.rank >= d else span
 
 
-def lift(box: Box, network: DeepNetwork, basis: np.ndarray, rng: np.random.Generator) -> DeepNetwork:
+def lift(box: Box, network: DeepNetwork, span: Span, rng: np.random.Generator) -> DeepNetwork:
     """Return the network of y ↦ f(B y) as a network of x, with its first rows measured in all inputs."""
+    options = box.options.deep
     (W, b), *above = network.layers
-    rough = DeepNetwork([(W @ basis.T, b), *above])
-    points, U = _choose_cells(rough, int(1.2 * len(b)) + 4, rng)
-    if not len(points):
+    rough = DeepNetwork([(W @ span.basis.T, b), *above])
+    span = span if not box.coarse else Span.empty(box.n_inputs, box.n_outputs)
+    known = _upper_gradients(rough, KnownLayers(rough.n_inputs, rough.layers[:-1]).values(span.points))
+    # A cell that is not the expected one would spoil all rows.
+    off = np.linalg.norm(known @ rough.layers[0][0] - span.jacobians, axis=(1, 2))
+    sure = off <= options.exact * np.linalg.norm(span.jacobians, axis=(1, 2))
+    U, gradients, weight = known[sure], span.jacobians[sure], span.weight[sure]
+    share = options.lift_cells if len(U) > len(b) else options.lift_all_cells
+    points, added = _choose_cells(rough, int(share * len(b)) + 4, rng, weight[:, None, None] * U)
+    if not len(points) and not len(U):
         return rough
-    directions = draw_basis(rng, box.n_inputs)
-    steps = np.array([_choose_steps(rough, x, directions) for x in points])
-    measured = measure_gradients(box, points, directions, steps, rng=rng, check=False)
-    p = network.n_outputs
-    gradients = measured.jacobians.reshape(-1, box.n_inputs)
+    if len(points):
+        directions = draw_basis(rng, box.n_inputs)
+        steps = np.array([_choose_steps(rough, x, directions) for x in points])
+        measured = measure_gradients(box, points, directions, steps, rng=rng, check=False)
+        U, gradients = np.concatenate([U, added]), np.concatenate([gradients, measured.full()])
+        weight = np.append(weight, _weights(measured))
     # Longer steps give better gradients, so they have more weight.
-    weight = np.repeat(np.min(np.abs(steps), axis=1) / measured.noise, p)
-    weight = weight / weight.max()
-    rows = np.linalg.lstsq(weight[:, None] * U.reshape(-1, len(b)), weight[:, None] * gradients, rcond=1e-12)[0]
-    return DeepNetwork([(rows @ directions.T, b), *above])
+    weight = np.repeat(weight / weight.max(), network.n_outputs)[:, None]
+    gradients = gradients.reshape(-1, box.n_inputs)
+    rows = np.linalg.lstsq(weight * U.reshape(-1, len(b)), weight * gradients, rcond=1e-12)[0]
+    return DeepNetwork([(rows, b), *above])
 
 
-def _choose_cells(network: DeepNetwork, count: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def _weights(measured: Gradients) -> np.ndarray:
+    """Return one over the rounding of the components of every gradient, but for a factor."""
+    return np.asarray(np.abs(measured.steps).min(axis=1) / measured.noise)
+
+
+def _choose_cells(
+    network: DeepNetwork, count: int, rng: np.random.Generator, before: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Choose points (c, d) deep inside their cells whose upper gradients u (c, p, k) determine every first-layer unit.
 
-    Greedy: of many points, take the one that adds most of what the others lack, as in a pivoted QR factorisation.
+    Greedy: of many points, take the one that adds most of what the others, and those `before` (m, p, k), lack, as in a
+    pivoted QR factorisation.
     """
     from scipy.linalg import qr
 
@@ -94,13 +144,19 @@ def _choose_cells(network: DeepNetwork, count: int, rng: np.random.Generator) ->
     depth = np.abs(values).min(axis=1) / np.abs(values).max(axis=1)
     keep = np.argsort(-depth)[: 10 * count]
     flat = U[keep].reshape(len(keep), -1) if U.shape[1] == 1 else U[keep].sum(axis=1)
+    lacking = np.eye(flat.shape[1])
+    if len(before):
+        # Units that the gradients before show well count less: u R⁻¹ for RᵀR = Σ u uᵀ.
+        sizes, axes = np.linalg.svd(before.reshape(-1, before.shape[2]), full_matrices=True)[1:]
+        sizes = np.maximum(np.append(sizes, np.zeros(len(axes) - len(sizes))), 1e-9 * sizes.max())
+        lacking = axes.T / sizes * sizes.min()
     chosen: list[int] = []
     left = np.arange(len(keep))
     while len(chosen) < count and left.size:
         size = np.linalg.norm(flat[left], axis=1)
         size[size == 0.0] = 1.0
         weighted = flat[left] * (depth[keep[left]] / size)[:, None]
-        order = qr(weighted.T, mode="r", pivoting=True)[1][: min(len(flat[0]), count - len(chosen))]
+        order = qr((weighted @ lacking).T, mode="r", pivoting=True)[1][: min(len(flat[0]), count - len(chosen))]
         chosen.extend(left[order].tolist())
         left = np.delete(left, order)
     index = keep[np.array(chosen, dtype=int)]

@@ -41,12 +41,20 @@ class LineUnits:
 
 
 def find_units_on_line(
-    box: Box, x: np.ndarray, v: np.ndarray, kinks: Kinks, known: Planes, *, rng: np.random.Generator
+    box: Box,
+    x: np.ndarray,
+    v: np.ndarray,
+    kinks: Kinks,
+    known: Planes,
+    *,
+    rng: np.random.Generator,
+    only: slice = slice(None),
 ) -> LineUnits:
-    """Find the units behind the kinks of the line x + t v that are not among the `known` ones."""
+    """Find the units behind the kinks of the line x + t v, or `only` some, that are not among the `known` ones."""
     options = box.options.shallow
     explained, seen = match_kinks(kinks, x, v, known, options)
-    unknown = ~explained
+    unknown = np.zeros_like(explained)
+    unknown[only] = ~explained[only]
     pieces = _choose_pieces(kinks, unknown, box.n_outputs, _usable_pieces(kinks, v, options), options.fill)
     regions = (
         _measure_pieces(box, x, v, kinks, pieces, rng) if len(pieces) > 1 else Regions.empty(len(x), box.n_outputs)
@@ -113,20 +121,28 @@ def _usable_pieces(kinks: Kinks, v: np.ndarray, options: ShallowOptions) -> np.n
 
 
 def _choose_pieces(kinks: Kinks, unknown: np.ndarray, p: int, usable: np.ndarray, fill: float) -> np.ndarray:
-    """Choose the pieces to measure: one group apart on a first line, later those beside kinks of unknown units."""
+    """Choose the pieces to measure: a group of kinks apart in long runs of unknown ones, beside each in short ones."""
     last = len(unknown)
     usable = usable.copy()
     usable[[0, last]] = True
-    unknown = np.flatnonzero(unknown)
-    if not len(unknown):
-        return np.zeros(0, dtype=int)
-    able = np.flatnonzero(usable)
-    if len(unknown) < last:
-        left = able[np.searchsorted(able, unknown, side="right") - 1]
-        right = able[np.searchsorted(able, unknown + 1)]
-        return np.unique(np.concatenate([left, right]))
-    group = max(1, int(fill * p))
-    pieces = [0]
+    able, group = np.flatnonzero(usable), max(1, int(fill * p))
+    pieces: list[int] = []
+    for first, stop in _runs(unknown):
+        apart = group if stop - first > group or stop - first == last else 1
+        start = int(able[np.searchsorted(able, first, side="right") - 1])
+        pieces += _pieces_of_run(kinks, usable, start, int(able[np.searchsorted(able, stop)]), apart)
+    return np.unique(np.array(pieces, dtype=int))
+
+
+def _runs(mask: np.ndarray) -> np.ndarray:
+    """Return the first and the stop (r, 2) of every run of true entries."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]]).astype(int)))
+    return edges.reshape(-1, 2)
+
+
+def _pieces_of_run(kinks: Kinks, usable: np.ndarray, first: int, last: int, group: int) -> list[int]:
+    """Return usable pieces from `first` to `last`, about `group` kinks apart and the widest there."""
+    pieces = [first]
     while pieces[-1] < last:
         here = pieces[-1]
         reach = np.arange(here + max(1, int(np.ceil(0.6 * group))), min(here + group, last) + 1)
@@ -136,8 +152,8 @@ def _choose_pieces(kinks: Kinks, unknown: np.ndarray, p: int, usable: np.ndarray
         elif len(reach):
             pieces.append(int(reach[np.argmin(kinks.slope_noise[reach])]))
         else:
-            pieces.append(int(able[able > here][0]))
-    return np.array(pieces)
+            pieces.append(here + 1 + int(np.argmax(usable[here + 1 :])))
+    return pieces
 
 
 def _measure_pieces(

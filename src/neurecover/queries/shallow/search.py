@@ -14,7 +14,7 @@ import numpy as np
 from neurecover.exceptions import UnsolvableError
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.regions import Regions
-from neurecover.queries.lines.scan import scan_line
+from neurecover.queries.lines.scan import Scan, scan_line
 from neurecover.queries.lines.segments import find_local_kinks
 from neurecover.queries.shallow.line_units import find_units_on_line
 from neurecover.queries.shallow.planes import Planes
@@ -47,11 +47,13 @@ def find_units(
         if deadline.passed:
             raise UnsolvableError("Time ran out before all units were found: give a larger time_budget.")
         line = scan_line(box, rng, farther, towards)
+        if maybe_deep and number == 0:
+            known, regions = _look_ahead(box, line, rng)
         units = find_units_on_line(box, line.x, line.v, line.kinks, known, rng=rng)
         known, regions = Planes.join([known, units.planes]), regions + units.regions
         tell("units", float(len(known)))
         if maybe_deep and (number == 0 or (box.limits and len(units.planes))):
-            _check_planes_continue(box, units.planes, rng)
+            _refuse_several_layers(box, *_count_ended(box, units.planes, rng))
         quiet = quiet + 1 if units.explained.all() and not len(units.planes) else 0
         if box.limits and quiet >= options.quiet:
             towards = _find_wrong_corner(box, known, regions, rng)
@@ -75,8 +77,28 @@ def _find_wrong_corner(box: Box, known: Planes, regions: Regions, rng: np.random
     return X[rng.choice(np.flatnonzero(wrong))] if wrong.any() else None
 
 
-def _check_planes_continue(box: Box, planes: Planes, rng: np.random.Generator) -> None:
-    """Raise SeveralLayersError if some hyperplanes end: those of a first layer have their kink everywhere.
+def _look_ahead(box: Box, line: Scan, rng: np.random.Generator) -> tuple[Planes, Regions]:
+    """Find the units behind the last few kinks of a line and, as long as some of their hyperplanes end, further ones.
+
+    Raise SeveralLayersError as soon as enough of them do: with many inputs a whole line costs most of the queries.
+    """
+    few, d, p = box.options.shallow.continued, box.n_inputs, box.n_outputs
+    known, regions = Planes.empty(d, p), Regions.empty(d, p)
+    ended = looked = 0
+    for stop in range(len(line.kinks.positions), 2 * few, -few):
+        some = slice(stop - few, stop)
+        units = find_units_on_line(box, line.x, line.v, line.kinks, known, rng=rng, only=some)
+        known, regions = Planes.join([known, units.planes]), regions + units.regions
+        gone, seen = _count_ended(box, units.planes, rng)
+        ended, looked = ended + gone, looked + seen
+        _refuse_several_layers(box, ended, looked)
+        if not ended:
+            break
+    return known, regions
+
+
+def _count_ended(box: Box, planes: Planes, rng: np.random.Generator) -> tuple[int, int]:
+    """Return how many hyperplanes end, of how many looked at: those of a first layer have their kink everywhere.
 
     A few hyperplanes are tested at one place each, as far from the line as usual queries are.
     """
@@ -88,11 +110,14 @@ def _check_planes_continue(box: Box, planes: Planes, rng: np.random.Generator) -
     radius = np.maximum(options.local, 10.0 * some.error) * np.linalg.norm(X, axis=1)
     inside = box.limits.room(X) > radius
     some, X, radius = some.take(inside), X[inside], radius[inside]
-    found = find_local_kinks(box, X, some.W, radius)
-    gone = np.count_nonzero(found.straight)
-    if gone >= options.ended and 4 * gone >= len(some):
+    return int(np.count_nonzero(find_local_kinks(box, X, some.W, radius).straight)), len(some)
+
+
+def _refuse_several_layers(box: Box, ended: int, looked: int) -> None:
+    """Raise SeveralLayersError if too many hyperplanes end somewhere."""
+    if ended >= box.options.shallow.ended and 4 * ended >= looked:
         raise SeveralLayersError(
-            f"{gone} of {len(some)} hyperplanes end somewhere, so there is more than one hidden layer."
+            f"{ended} of {looked} hyperplanes end somewhere, so there is more than one hidden layer."
         )
 
 

@@ -62,7 +62,9 @@ def fit_on_top(level: Level, answers: Answers, rng: np.random.Generator, before:
         polished, left = _polish_on_most(output.bare, answers, deadline)
         if not left.any():
             return Fit(Output(polished, output.residual, 0, np.zeros_like(output.rest), polished), True)
-    if wrong.any():
+    # A fit of many weights takes long: a line to where answers are wrong comes first, which finds a missing unit.
+    at_once = coarse or output.network.n_parameters <= options.formed or before.ends is not None
+    if wrong.any() and at_once:
         # Weights measured where they hardly matter leave small errors although no unit is missing.
         polished, left = _polish_on_most(output.network, answers, deadline)
         if coarse or not left.any():

@@ -6,6 +6,9 @@ For y_n = f(x_n; θ) and residuals r_n = y_n − f(x_n; θ), each weighted by th
 
 Near the truth, with every sample in the right cell, f is smooth in θ and one step reduces an error e to about e². A
 tiny λ fixes what no answer determines: the scale that may move from a unit's row to the column above it.
+
+Up to some thousand weights JᵀJ is formed and factorised; beyond, the steps are those of `fit.descent`, by conjugate
+gradients with products J v and Jᵀu, whose cost grows like the number of weights and not like its cube.
 """
 
 from __future__ import annotations
@@ -17,7 +20,10 @@ from itertools import count
 
 import numpy as np
 
-from neurecover.models import DeepNetwork
+from neurecover.fit import FitOptions
+from neurecover.fit.descent import descend
+from neurecover.fit.samples import Samples
+from neurecover.models import DeepNetwork, as_network, as_student, with_constant
 from neurecover.models.derivatives import free_directions, jacobian, parameters, with_parameters
 from neurecover.queries.box.limits import Limits
 from neurecover.queries.deep.boundaries.ascent import find_jointly_active
@@ -32,13 +38,25 @@ _BLOCK = 2**22  # numbers of a Jacobian in memory at a time: 32 MB
 
 @dataclass(frozen=True, eq=False)
 class Polished:
-    """The best network, and the expected errors of its hidden rows from the residuals.
-
-    `errors` (k₁ + … + k_L,) has the units layer after layer; it is large where the answers do not determine a weight.
-    """
+    """The best network and its residuals; `formed` says that JᵀJ was."""
 
     network: DeepNetwork
-    errors: np.ndarray
+    formed: bool
+    _end: _Point
+    _least: float
+    _ridge: float
+
+    def errors(self, before: DeepNetwork, measured: np.ndarray) -> np.ndarray:
+        """Return the expected errors (k₁ + … + k_L,) of the hidden rows, layer after layer, of rows of length one.
+
+        They follow from the residuals and (JᵀJ)⁻¹, and are large where the answers do not determine a weight. Where
+        JᵀJ is too large, they are at most those that the rows had before: as `measured`, or as far as the fit moved.
+        """
+        if self.formed:
+            return _row_errors(self._end, max(np.sqrt(self._end.loss / self._end.Y.size), self._least), self._ridge)
+        pairs = zip(before.normal_form().layers[:-1], self.network.normal_form().layers[:-1])
+        moved = [np.linalg.norm(np.column_stack([W, b]) - np.column_stack([V, a]), axis=1) for (W, b), (V, a) in pairs]
+        return np.hypot(np.concatenate(moved), measured)
 
 
 def polish(
@@ -57,6 +75,8 @@ def polish(
     rough: there are more steps, damped at first, and the loss ends at rounding instead of at zero.
     """
     start = _Point(network.normal_form(), X, Y, 1.0 / (answer_sizes(Y) if sizes is None else sizes))
+    if network.n_parameters > options.formed:
+        return _polish_by_products(start, options, deadline, steps)
     if coarse:
         tolerances = Tolerances(rounding=1e-32, promise=options.gain_coarse, gain=options.gain_coarse)
         damping, least, most = Damping(options.damping, smallest=options.ridge_coarse), 1.0, options.polish_steps_coarse
@@ -65,7 +85,25 @@ def polish(
         damping, least = Damping(options.ridge, smallest=options.ridge), float(np.finfo(float).eps)
         most = options.polish_steps
     end = Loop(start, tolerances, damping).advance(steps or most, deadline).point
-    return Polished(end.network, _row_errors(end, max(np.sqrt(end.loss / Y.size), least), options.ridge))
+    return Polished(end.network, True, end, least, options.ridge)
+
+
+def _polish_by_products(start: _Point, options: DeepOptions, deadline: Deadline, steps: int | None) -> Polished:
+    """Fit all weights by conjugate gradients, if that improves them."""
+    samples = Samples(with_constant(start.X, True), start.Y, 1, start.weight[:, None])
+    fit = descend(
+        samples,
+        as_student(start.network, True),
+        FitOptions(),
+        deadline,
+        steps=steps or options.product_steps,
+        target=options.product_rounding,
+    )
+    network = as_network(fit.student)
+    assert isinstance(network, DeepNetwork)
+    found = replace(start, network=network.normal_form())
+    end = found if found.loss < start.loss else start
+    return Polished(end.network, False, end, 0.0, options.ridge)
 
 
 @dataclass(frozen=True, eq=False)
