@@ -65,7 +65,7 @@ def certify_segments(facts: Segments) -> Certificate:
             facts.n_hinges == 0 or facts.further >= _FURTHER,
             facts.further,
             _FURTHER,
-            f"The test of {facts.n_hinges} hinges against one or two more has p = {facts.further:.3g}.",
+            f"The test of {_hinges_in_words(facts.n_hinges)} against one or two more has p = {facts.further:.3g}.",
             "Leave n_hinges=None, which finds their number.",
         ),
         _neighbours(facts),
@@ -89,9 +89,13 @@ def certify_segments(facts: Segments) -> Certificate:
 
 def _segments(facts: Segments) -> Check:
     K = facts.n_hinges
-    count = "A straight line does as well as hinges" if K == 0 else f"{K} hinge{'s' if K > 1 else ''}"
+    count = "A straight line does as well as hinges" if K == 0 else _hinges_in_words(K)
     chosen = "told" if facts.told else "found by tests and BIC"
-    return Check("segments", True, float(K), None, f"{count} ({chosen}), {facts.n_rows:g} rows, loss {facts.loss}.")
+    return Check("segments", True, float(K), None, f"{count} ({chosen}), {facts.n_rows:g} rows, {facts.loss} loss.")
+
+
+def _hinges_in_words(count: int) -> str:
+    return f"{count} hinge{'s' * (count != 1)}"
 
 
 def _hinges(facts: Segments) -> Check:

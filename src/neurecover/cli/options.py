@@ -148,6 +148,12 @@ def parse_widths(text: str | None, option: str = "--hidden") -> int | tuple[int,
     return int(words[0]) if len(words) == 1 else tuple(map(int, words))
 
 
+def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
+    """Raise ValueError for a word that is none of the choices."""
+    if value not in choices:
+        raise ValueError(f"{option} is {', '.join(choices[:-1])} or {choices[-1]}. Got {value!r} instead.")
+
+
 def check_exists(path: Path) -> None:
     """Raise FileNotFoundError for a file that does not exist, with the name of a similar one."""
     if not path.exists():

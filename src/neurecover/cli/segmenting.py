@@ -1,9 +1,11 @@
 """The command for lines with breaks: segmented."""
 
+from __future__ import annotations
+
 import dataclasses
 import warnings
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,29 +13,35 @@ import neurecover as nr
 from neurecover import terminal
 from neurecover.cli import machine
 from neurecover.cli.app import OK, STATUS, app
-from neurecover.cli.options import DropNa, Json, Loss, Seed, Weight, check_target, open_samples
+from neurecover.cli.options import LOSSES, DropNa, Json, Loss, Seed, Weight, check_choice, check_target, open_samples
 from neurecover.cli.wording import as_options
 from neurecover.terminal import say
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @app.command()
 def segmented(
-    samples: Annotated[list[Path], typer.Argument(help="A .csv, .tsv, .parquet, .npz or .npy file.")],
-    x: Annotated[str | None, typer.Option("--x", help="The input's column; several with commas between.")] = None,
+    samples: Annotated[
+        list[Path],
+        typer.Argument(help="A .csv, .tsv, .parquet, .npz or .npy file, or -, standard input."),
+    ],
+    x: Annotated[str | None, typer.Option("--x", "--inputs", help="The input's column; several with commas.")] = None,
     y: Annotated[
-        str | None, typer.Option("--y", help="The output's column; else the one named y, or the last.")
+        str | None, typer.Option("--y", "--outputs", help="The output's column; else the one named y, or the last.")
     ] = None,
-    hinges: Annotated[int | None, typer.Option(min=0, help="Hinges; found if not given.")] = None,
+    hinges: Annotated[int | None, typer.Option(min=0, help="Number of breaks; found if not given.")] = None,
     weight: Weight = None,
     dropna: DropNa = False,
     loss: Loss = "squared",
-    level: Annotated[float, typer.Option(help="Of the intervals.")] = 0.95,
+    level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
     intervals: Annotated[str, typer.Option(help="posterior, profile or wald.")] = "posterior",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="The .npz file for the network.")] = None,
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Fit a line with breaks: where they are, the slopes between, and how sure that is.
+    """Fit a line with breaks, with intervals.
 
     Exit status: 0 if the verdict is exact or statistical, 3 if approximate, 4 if failed.
 
@@ -42,6 +50,10 @@ def segmented(
       neurecover segmented data.csv --x dose --y response
       neurecover segmented data.csv --x dose --y response --hinges 1 --loss tukey --json
     """
+    check_choice("--loss", loss, LOSSES)
+    check_choice("--intervals", intervals, ("posterior", "profile", "wald"))
+    if not 0.0 < level < 1.0:
+        raise ValueError(f"--level needs a number between 0 and 1, as 0.95. Got {level:g} instead.")
     if out is not None:
         check_target(out, others=samples)
     source = open_samples(samples, x, y, weight, dropna=dropna)
@@ -51,7 +63,7 @@ def segmented(
     model = nr.HingeRegression(hinges, loss=loss, random_state=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the verdict's reasons say the same
-        model.fit(X, Y[:, 0], sample_weight=source.weights())
+        model.fit(_named(X, source.input_names), Y[:, 0], sample_weight=source.weights())
     if out is not None:
         (model.network_ if model.recovery_ is None else model.recovery_).save(out)
     certificate = model.certificate_
@@ -71,3 +83,12 @@ def segmented(
         if out is not None:
             say(f"Wrote the network to {out}.")
     raise typer.Exit(OK if verdict is None else STATUS[verdict])
+
+
+def _named(X: np.ndarray, names: tuple[str, ...]) -> Any:
+    """Return the inputs as a data frame, whose names the estimator keeps; as they are without pandas."""
+    try:
+        import pandas as pd
+    except ImportError:
+        return X
+    return pd.DataFrame(X, columns=list(names))

@@ -281,9 +281,9 @@ class HingeRegression(RegressorMixin, BaseEstimator):
             "-" * len(head),
         ]
         for line in self.estimates(level, method):
-            tested = ["", ""] if np.isnan(line.t) else [f"{line.t:.3f}", f"{line.p_value:.3f}"]
-            numbers = f"{line.value:>12.5g}{line.error:>12.4g}{tested[0]:>10}{tested[1]:>9}"
-            lines.append(f"{line.name:<12}{numbers}{line.low:>12.5g}{line.high:>12.5g}")
+            tested = ["", ""] if np.isnan(line.t) or line.error == 0 else [f"{line.t:.4g}", f"{line.p_value:.3f}"]
+            numbers = f"{line.value:>12.5g} {line.error:>11.4g} {tested[0]:>9} {tested[1]:>8} "
+            lines.append(f"{line.name:<12}{numbers}{line.low:>11.5g} {line.high:>11.5g}")
         lines.append(wide)
         lines.append(f"noise {self._found.noise:.4g}, {self._found.dof:g} degrees of freedom")
         if self.certificate_ is not None:
