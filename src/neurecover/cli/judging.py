@@ -74,7 +74,7 @@ def compare(
     up_to_sign: Annotated[bool, typer.Option("--up-to-sign", help="Let a unit match its mirror image.")] = False,
     json: Json = False,
 ) -> None:
-    """Pair the units of two networks and show how far apart they are.
+    """Show how far apart two networks are, unit by unit.
 
     The exit status is 0 however far that is.
 

@@ -55,7 +55,9 @@ def lowest_layer(
     time_budget: TimeBudget = None,
     json: Json = False,
 ) -> None:
-    """Recover the lowest layer of a deeper network, and what is above it, where units are rarely active.
+    """Recover the lowest layer of a deeper network, and the rest.
+
+    For units that are rarely active, as the paper assumes [GP18].
 
     Exit status: 0 if the verdict is exact or statistical, 3 if approximate, 4 if failed. With --out the
     network is saved whatever the verdict.
@@ -98,7 +100,9 @@ def halfspaces(
     seed: Seed = 0,
     json: Json = False,
 ) -> None:
-    """Find the union or the intersection of halfspaces behind labels of two values, the larger one inside.
+    """Find the halfspaces behind labels of two values.
+
+    Their union, or intersection, is where the larger value is.
 
     Exit status: 0 if the verdict is statistical, 3 if approximate, 4 if failed.
 

@@ -66,7 +66,7 @@ Figure = Annotated[
 
 @app.command()
 def bench(name: Benchmark = None, out: Folder = Path("results")) -> None:
-    """Run a benchmark of a checkout and save its table.
+    """Run a benchmark (needs a clone of the repository).
 
     \b
     Examples:
@@ -78,7 +78,7 @@ def bench(name: Benchmark = None, out: Folder = Path("results")) -> None:
 
 @app.command()
 def reproduce(name: Figure = None, out: Folder = Path("results")) -> None:
-    """Reproduce a figure or statement of one of the papers and save its table.
+    """Reproduce a figure or statement of a paper.
 
     \b
     Examples:

@@ -367,7 +367,8 @@ def _read_sentence(prepared: Prepared) -> str:
     left_out = f", {repeats} of them copies of others" if repeats else ""
     source = prepared.source
     columns = f"inputs {_listed(source.input_names)}; outputs {_listed(source.output_names)}"
-    return f"{prepared.moments.n} samples{left_out}, {prepared.whitening.rank} input dimension{'s' * (prepared.whitening.rank != 1)}; {columns}"
+    rank = prepared.whitening.rank
+    return f"{prepared.moments.n} samples{left_out}, {rank} input dimension{'s' * (rank != 1)}; {columns}"
 
 
 def _listed(names: tuple[str, ...]) -> str:
