@@ -83,7 +83,7 @@ class Activation(ABC):
         """Return act′(z); at a kink, the derivative from the left (for a power on one side only, that is 0)."""
 
     def with_derivative(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return act(z) and act′(z), to the rounding of act(z), for less than the price of both."""
+        """Return act(z) and act′(z); subclasses share work between the two. act′ is right to the rounding of act(z)."""
         return self(z), self.derivative(z)
 
     @abstractmethod

@@ -97,7 +97,7 @@ def _check(f: Scalar, what: str) -> None:
 
 
 def _increases(values: np.ndarray, z: np.ndarray) -> bool:
-    """Return whether values rise strictly up to z = 3 and do not fall beyond, where a table may end."""
+    """Return whether values increase strictly up to z = 3 and never decrease after it, where a table may be flat."""
     steps = np.diff(values)
     return bool(np.all(steps[z <= 3.0] > 0.0) and np.all(steps >= 0.0))
 

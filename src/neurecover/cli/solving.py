@@ -342,4 +342,6 @@ def show(
         terminal.out.print(terminal.recovery_panel(recovery, as_options, verbose))
         if out is not None:
             say(f"Wrote the network and its certificate to {out}.")
+        else:
+            say("For the weights add --out net.npz, and then `neurecover report net.npz`, or --json.")
     raise typer.Exit(INTERRUPTED if interrupted else STATUS[recovery.certificate.verdict])

@@ -279,7 +279,7 @@ def _divide(
 ) -> tuple[Source, Source]:
     """Return training and held-out samples, as arrays if they are small. Those that are `scarce` are not held out.
 
-    Rows of one `group` stay together; without groups every row is one.
+    Rows of one `group` stay on the same side; without groups each row is a group of its own.
     """
     group = np.arange(samples.count()) if group is None else group
     n = int(group.max(initial=-1)) + 1

@@ -129,7 +129,7 @@ def _recognise(
 
 
 def _straighter(query: Callable[[np.ndarray], np.ndarray], d: int, options: ClassifierOptions) -> bool:
-    """Return whether the logits of answers between 0 and 1 are straight on short segments where these bend."""
+    """Return whether, on short segments, the logits of the answers are linear where the answers are not."""
     rng = np.random.default_rng(1)
     basis = np.linalg.qr(np.vander(PLACES / PLACES[-1] - 0.5, 2))[0]
     for length in options.lengths:

@@ -25,7 +25,7 @@ from neurecover.statistics.moments.hermite import n_features
 
 
 class Unexplained(View):
-    """A source whose outputs are what a prediction leaves of them, y − predict(x)."""
+    """A source whose outputs are the residuals y − predict(x)."""
 
     def __init__(self, parent: Source, predict: Callable[[np.ndarray], np.ndarray]) -> None:
         self.parent, self._predict = parent, predict

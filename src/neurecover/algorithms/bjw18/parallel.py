@@ -173,7 +173,7 @@ def _units_of_line(
 def linear_pieces(
     X: np.ndarray, c: np.ndarray, rng: np.random.Generator, options: PieceOptions = OPTIONS
 ) -> list[np.ndarray]:
-    """Return the one or two vectors p such that samples have c = p·x for one of them; an empty list if there are none.
+    """Return one or two vectors p such that every sample has c = p·x for one of them, or an empty list.
 
     Where one of two pieces has too few samples to be determined, only the other is returned.
     """

@@ -93,7 +93,7 @@ def moderate_weights(source: ArraySource, most: float = PrepareOptions().moderat
 
 
 def with_weights(source: ArraySource, sample_weight: Any) -> WeightedRows:
-    """Return the rows of arrays with weights (n,)."""
+    """Check sample_weight, one number from 0 on per row, and return the source with it."""
     n = source.count()
     try:
         weight = np.asarray(sample_weight, dtype=np.float64)
