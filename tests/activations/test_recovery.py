@@ -7,6 +7,7 @@ import pytest
 
 import neurecover as nr
 from neurecover.activations import Activation
+from neurecover.certificate import advice
 
 SMOOTH = ["tanh", "softplus", "gelu", "silu", "elu", "selu", "sigmoid"]
 
@@ -158,3 +159,11 @@ def test_the_normal_form_turns_units(activation: str) -> None:
         np.testing.assert_allclose(normal(X), network(X), atol=1e-12)
         for W in normal.hidden_weights:
             assert np.all(W[np.arange(len(W)), np.abs(W).argmax(axis=1)] > 0)
+
+
+def test_units_too_few_ask_for_more_and_not_for_another_activation() -> None:
+    truth = nr.simulate.teacher(3, 2, random_state=3)
+    found = nr.recover(*nr.simulate.sample(truth, 400, random_state=0), n_hidden=1, random_state=0)
+    assert found.certificate.verdict == "approximate"
+    assert "More units fit these samples to rounding" in advice(found.certificate)[0]
+    assert not any("activation=" in sentence and "fits" in sentence for sentence in found.certificate.reasons)

@@ -123,7 +123,7 @@ def _judged(fit: Fit, unseen: Samples, setting: Setting) -> Contestant:
         few = slim(fit, setting) if task.widths is None else complete(fit, setting, task.widths)
         settled = settled_on(samples, few, setting)
         solved = settled.fit.relative < level and settled.sign_choices > 0
-        student = few.student
+        student = few.student if solved else student
     with np.errstate(over="ignore", invalid="ignore"):  # exp, far from the samples of the fit
         mse = float(np.mean((unseen.Y - student(unseen.F)) ** 2))
     return Contestant(task.activation, mse if np.isfinite(mse) else np.inf, student.V[0], solved)

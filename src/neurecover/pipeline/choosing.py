@@ -72,10 +72,8 @@ def add_hint(
         sentence = f"{best} fits these samples {how} {task.activation}: try {which}."
     elif task.widths is not None and wider * options.clearly <= certificate.holdout_mse:
         ratio = np.sqrt(certificate.holdout_mse / max(wider, 1e-300))
-        sentence = (
-            f"More units fit these samples {float(f'{ratio:.1g}'):,g} times better: give a larger n_hidden, or try "
-            "n_hidden=None."
-        )
+        how = "to rounding" if wider < task.level * certificate.holdout_mse else "far better"
+        sentence = f"More units fit these samples {how}: give a larger n_hidden, or try n_hidden=None."
     else:
         return certificate
     return replace(certificate, checks=(*certificate.checks, Check("activation", True, float(ratio), None, sentence)))
