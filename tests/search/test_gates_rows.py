@@ -52,6 +52,24 @@ def test_outputs_that_tell_all_units_give_rare_columns_at_once(seed: int) -> Non
     assert state.explained.all()
 
 
+def test_rows_with_as_many_open_units_as_outputs_are_told_where_no_other_row_is_left() -> None:
+    """One output, and two rows that alone show one unit each a column: their values are what is left.
+
+    Such a row says nothing by itself: with a third that is wrong nothing is changed.
+    """
+    X = np.zeros((202, 4))
+    X[:, :2] = np.random.default_rng(0).standard_normal((202, 2))
+    X[:, 2:] = X[:, :2] < -0.5  # the column varies where the unit is far off, and in one row where it is on
+    X[:2] = [[2.0, 1.0, 1.0, 0.0], [1.0, 2.0, 0.0, 1.0]]
+    blind = Network(np.eye(2, 4), np.zeros(2), np.array([[1.0, -2.0]]))
+    truth = replace(blind, W=np.hstack([np.eye(2), 0.5 * np.eye(2)]))
+    state = State.of(blind, X, truth(X))
+    assert len(state.left) == 2
+    assert explain(state, 2, Deadline()).explained.all()
+    wrong = replace(state, Y=state.Y + (np.arange(202) == 201)[:, None])
+    assert explain(wrong, 2, Deadline()).n_explained == 199
+
+
 def test_fewer_outputs_than_units_tell_which_are_on() -> None:
     """Nine units, six outputs: rows with less than six units on say so by themselves, the others with the program.
 
