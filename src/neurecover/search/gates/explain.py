@@ -242,7 +242,7 @@ def by_program(state: State, deadline: Deadline, sure: bool = True) -> State | N
     any is, that of all rows first: fewer leave more choice.
     """
     rows, most = state.left, state.options.gates // max(len(state.V), 1)
-    if not most or len(state.A) == 1:  # one equation for all gates of a row says nothing
+    if not most or not len(state.V) or len(state.A) == 1:  # one equation for all gates of a row says nothing
         return None
     _, kind, count = np.unique(state.X[rows] != 0.0, axis=0, return_inverse=True, return_counts=True)
     groups = [rows[kind.ravel() == which][:most] for which in np.argsort(-count, kind="stable")]
