@@ -78,6 +78,7 @@ class Levels:
 def from_levels(levels: Levels, task: Task, rng: np.random.Generator, deadline: Deadline) -> State | None:
     """Return the state of units that levels show, the largest levels searched first; None where they show none."""
     options, kinks, slopes, best = levels.plain.options, list[Kink](), dict[int, np.ndarray](), None
+    tried: set[frozenset[bytes]] = set()
     k = min(task.n_hidden or options.level_units, options.level_units)
     for number in range(len(levels.rows)):
         slope, new = _kinks_of(levels, number, task, rng, deadline)
@@ -86,14 +87,14 @@ def from_levels(levels: Levels, task: Task, rng: np.random.Generator, deadline: 
         for kink in new:
             kinks = _with_kink(kinks, kink, options.alike)
         if new:
-            best = _better(levels, best, _choices(levels, kinks, k, task.n_hidden is not None))
+            best = _better(levels, best, _choices(levels, kinks, k, task.n_hidden is not None), tried)
         if deadline.passed or (best is not None and np.mean(best.explained) > options.nearly_all):
             break
     sure = [kink for kink in kinks if len(kink.seen) > 1]
     if best is None and task.n_hidden == k and 0 < len(sure) == k - 1:
         for whole in _between(levels, sure, slopes):
-            best = _better(levels, best, iter([whole]))
-    return best or _better(levels, None, _choices(levels, kinks, k, False))
+            best = _better(levels, best, iter([whole]), tried)
+    return best or _better(levels, None, _choices(levels, kinks, k, False), tried)
 
 
 def _between(levels: Levels, kinks: list[Kink], slopes: dict[int, np.ndarray]) -> Iterator[list[Kink]]:
@@ -153,13 +154,20 @@ def _choices(levels: Levels, kinks: list[Kink], k: int, exactly: bool) -> Iterat
             yield from ([*sure, *added] for added in combinations(once[: levels.plain.options.kinks_once], more))
 
 
-def _better(levels: Levels, best: State | None, choices: Iterator[list[Kink]]) -> State | None:
-    """Return the state of the choice with which most rows of the two largest levels agree, if it explains more."""
-    shares = ((turn_units(levels, levels.units(kinks), 2)[0], kinks) for kinks in choices)
-    share, kinks = max(shares, key=lambda pair: pair[0], default=(0.0, []))
-    if share <= levels.plain.options.covered:
+def _better(
+    levels: Levels, best: State | None, choices: Iterator[list[Kink]], tried: set[frozenset[bytes]]
+) -> State | None:
+    """Return the state of the choice with which most rows of the two largest levels agree, if it explains more.
+
+    Choices that were tried before are passed over.
+    """
+    new = {key: kinks for kinks in choices if (key := frozenset(kink.w.tobytes() for kink in kinks)) not in tried}
+    shares = {key: turn_units(levels, levels.units(kinks), 2)[0] for key, kinks in new.items()}
+    key = max(shares, key=lambda key: shares[key], default=frozenset())
+    if shares.get(key, 0.0) <= levels.plain.options.covered:
         return best
-    found = with_levels(levels, turn_units(levels, levels.units(kinks), levels.plain.options.voting)[1])
+    tried.add(key)
+    found = with_levels(levels, turn_units(levels, levels.units(new[key]), levels.plain.options.voting)[1])
     return found if best is None or (found is not None and found.n_explained > best.n_explained) else best
 
 
