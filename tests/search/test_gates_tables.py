@@ -202,11 +202,11 @@ def test_a_row_that_agrees_with_no_other_has_the_gates_that_all_others_allow() -
     Z[0] = -2.0, 0.5
     on = Z + t > 0.0
     assert np.flatnonzero(~on[:, 0]).tolist() == [0]
-    block = Block(np.arange(60), np.array([1.0]), 1.0, Z, np.maximum(Z + t, 0.0) @ A.T)
-    gates_told = gates_of(block, A, 1e-9)
+    block = Block(np.arange(60), np.array([1.0]), 1.0, Z, np.maximum(Z + t, 0.0) @ A.T, A, 1e-9)
+    gates_told = gates_of(block)
     assert np.flatnonzero(gates_told[:, 0] < 0).tolist() == [0]
     assert np.array_equal(gates_told[1:], on[1:])
-    assert np.array_equal(by_exclusion(block, gates_told, A, on, 1e-9, 8), on)
+    assert np.array_equal(by_exclusion(block, gates_told, on, 8), on)
 
 
 def test_of_the_gates_that_a_row_may_have_those_with_the_fewest_switches_are_taken() -> None:
@@ -216,10 +216,10 @@ def test_of_the_gates_that_a_row_may_have_those_with_the_fewest_switches_are_tak
     Z[0] = -1.5, -1.2, -1.2
     on = Z + t > 0.0
     assert np.argwhere(~on).tolist() == [[0, 0]]
-    block = Block(np.arange(60), np.array([1.0]), 1.0, Z, np.maximum(Z + t, 0.0) @ A.T)
-    told = gates_of(block, A, 1e-9)
+    block = Block(np.arange(60), np.array([1.0]), 1.0, Z, np.maximum(Z + t, 0.0) @ A.T, A, 1e-9)
+    told = gates_of(block)
     far = np.where(np.arange(60)[:, None] == 0, 0, on)  # what is begun with may be wrong in all of them
-    assert np.array_equal(by_exclusion(block, told, A, far, 1e-9, 8), on)
+    assert np.array_equal(by_exclusion(block, told, far, 8), on)
 
 
 def test_units_that_a_level_does_not_switch_are_kept_away_from_its_rows() -> None:

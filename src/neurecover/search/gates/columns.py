@@ -21,7 +21,7 @@ from neurecover.models import Network
 from neurecover.search import Task
 from neurecover.search.gates.explain import explain, explain_all
 from neurecover.search.gates.levels import Levels, from_levels, with_levels
-from neurecover.search.gates.state import DEFAULT, GateOptions, State, row_space
+from neurecover.search.gates.state import DEFAULT, GateOptions, State, spaces
 from neurecover.search.network import Found, fit_network, fitted, search_network
 from neurecover.search.units import Draw
 from neurecover.solve import Deadline
@@ -165,7 +165,7 @@ class Table:
     @property
     def frame(self) -> np.ndarray:
         """A basis (c, r) of the common columns among the whitened inputs."""
-        return row_space(self.back[:, ~self.rare].T, self.plain.options.rounding).T
+        return spaces(self.back[:, ~self.rare].T, self.plain.options.rounding)[0].T
 
 
 def _levels(X: np.ndarray, alike: float) -> np.ndarray:

@@ -166,9 +166,8 @@ def _one_direction(state: State, rest: np.ndarray) -> np.ndarray:
     """Return the most rows of `rest` (m, p) that have one direction, by number."""
     options, size = state.options, np.linalg.norm(rest, axis=1)
     ways = rest / np.maximum(size, 1e-300)[:, None]
-    alike = (
-        np.linalg.norm(ways - way, axis=1) <= options.alike for way in ways[size > state.floor][: options.directions]
-    )
+    compared = ways[size > state.floor][: options.directions]
+    alike = (np.linalg.norm(ways - way, axis=1) <= options.alike for way in compared)
     return np.flatnonzero(max(alike, key=np.count_nonzero, default=np.zeros(0, dtype=bool)))
 
 
@@ -181,10 +180,8 @@ def by_kink(state: State, explain: Callable[[State], State]) -> State | None:
 
     and the unit is s·relu(s (z − κ)) + κ, with s = 1 if κ lies below the values of z and −1 if above.
     """
-    units = (
-        np.flatnonzero((state.Z[state.explained] > 0.0).all(axis=0)) if state.n_explained else np.empty(0, dtype=int)
-    )
-    best = state
+    always_on = (state.Z[state.explained] > 0.0).all(axis=0) & (state.n_explained > 0)
+    units, best = np.flatnonzero(always_on), state
     for group in [units[[i]] for i in range(len(units))] + [units] * (len(units) > 1):
         A, others = state.A[:, group], np.setdiff1d(np.arange(len(state.V)), group)
         if np.linalg.matrix_rank(A) < len(group):

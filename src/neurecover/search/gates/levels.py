@@ -32,7 +32,7 @@ from neurecover.fit.samples import Samples
 from neurecover.models import Network
 from neurecover.search import Task
 from neurecover.search.gates.agreement import Block, agreeing, all_sets, by_exclusion, gates_of, solve
-from neurecover.search.gates.state import State, equal_runs, row_space
+from neurecover.search.gates.state import State, equal_runs, spaces
 from neurecover.search.race import Setting, race, wider
 from neurecover.search.units import narrowest
 from neurecover.solve import Deadline
@@ -119,16 +119,16 @@ def _between(levels: Levels, kinks: list[Kink], slopes: dict[int, np.ndarray]) -
 
 def with_levels(levels: Levels, state: State) -> State | None:
     """Return the state whose units have these weights of the common columns and the rest from rows that agree."""
-    options, A = state.options, state.A
+    options = state.options
     if len(state.V) > options.level_units:
         return None
     blocks, best = levels.blocks(state), None
-    gates = [gates_of(block, A, state.floor) for block in blocks]
-    frame = row_space(np.array([block.delta for block in blocks]), options.rounding)
+    gates = [gates_of(block) for block in blocks]
+    frame = spaces(np.array([block.delta for block in blocks]), options.rounding)[0]
     for choices in (0, options.exclusions, None):
         if not any((own >= 0).any() for own in gates):
             break
-        added, c = solve(blocks, gates, A, frame, options)
+        added, c = solve(blocks, gates, frame)
         found = replace(state, V=state.V + added, c=c)
         best = found if best is None or found.n_explained > best.n_explained else best
         if choices is None or best.explained.all():
@@ -136,7 +136,7 @@ def with_levels(levels: Levels, state: State) -> State | None:
         # Rows that have to have one set of gates come first: with them the constant is known, and choices are few.
         for i, block in enumerate(levels.blocks(replace(state, c=c) if choices else state)):
             if not found.explained[block.rows].all() and 0.0 < np.mean(gates[i][:, 0] < 0) < options.untold:
-                gates[i] = by_exclusion(block, gates[i], A, found.Z[block.rows] > 0.0, state.floor, choices, options)
+                gates[i] = by_exclusion(block, gates[i], found.Z[block.rows] > 0.0, choices)
     return best
 
 
@@ -179,7 +179,7 @@ def turn_units(levels: Levels, state: State, most: int) -> tuple[float, State]:
     votes, sets, agree = np.zeros(len(state.V)), all_sets(len(state.V), (0, 1, -1)), list[np.ndarray]()
     for block in levels.blocks(state, most):
         agree.append(np.zeros(len(block.rows), dtype=bool))
-        for s, own in agreeing(block, state.A, sets, state.floor, state.options.level_agree):
+        for s, own in agreeing(block, sets, state.options.level_agree):
             votes, agree[-1][own] = votes + sets[s] * len(own), True
     turned = replace(state, V=state.V * np.where(votes < 0, -1.0, 1.0)[:, None])
     return float(np.mean(np.concatenate(agree))), turned
