@@ -20,7 +20,7 @@ rare columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
 
@@ -71,8 +71,9 @@ class Levels:
         V[:, self.common] = [kink.w for kink in kinks]
         return replace(self.plain, V=V, A=np.array([kink.a for kink in kinks]).T)
 
-    def blocks(self, state: State, most: int | None = None) -> list[Block]:
-        return [Block.of(state, rows, self.common) for rows in self.rows[:most]]
+    def blocks(self, state: State, numbers: Iterable[int] | None = None) -> list[Block]:
+        some = self.rows if numbers is None else (self.rows[number] for number in numbers)
+        return [Block.of(state, rows, self.common) for rows in some]
 
 
 def from_levels(levels: Levels, task: Task, rng: np.random.Generator, deadline: Deadline) -> State | None:
@@ -161,23 +162,25 @@ def _better(
 
     Choices that were tried before are passed over.
     """
+    largest = range(len(levels.rows))[: levels.plain.options.voting]
     new = {key: kinks for kinks in choices if (key := frozenset(kink.w.tobytes() for kink in kinks)) not in tried}
-    shares = {key: turn_units(levels, levels.units(kinks), 2)[0] for key, kinks in new.items()}
+    shares = {key: turn_units(levels, levels.units(kinks), largest[:2])[0] for key, kinks in new.items()}
     key = max(shares, key=lambda key: shares[key], default=frozenset())
     if shares.get(key, 0.0) <= levels.plain.options.covered:
         return best
     tried.add(key)
-    found = with_levels(levels, turn_units(levels, levels.units(new[key]), levels.plain.options.voting)[1])
+    voting = {*largest, *(number for kink in new[key] for number in kink.seen[:2])}
+    found = with_levels(levels, turn_units(levels, levels.units(new[key]), voting)[1])
     return found if best is None or (found is not None and found.n_explained > best.n_explained) else best
 
 
-def turn_units(levels: Levels, state: State, most: int) -> tuple[float, State]:
-    """Return the share of rows of the largest levels that agree with three others, and units turned as most of them do.
+def turn_units(levels: Levels, state: State, numbers: Iterable[int]) -> tuple[float, State]:
+    """Return the share of rows of these levels that agree with three others, and units turned as most of them do.
 
     Beside a level's constant a unit may be off, on, or on the other way round: 0, 1 and −1 in a set.
     """
     votes, sets, agree = np.zeros(len(state.V)), all_sets(len(state.V), (0, 1, -1)), list[np.ndarray]()
-    for block in levels.blocks(state, most):
+    for block in levels.blocks(state, numbers):
         agree.append(np.zeros(len(block.rows), dtype=bool))
         for s, own in agreeing(block, sets, state.options.level_agree):
             votes, agree[-1][own] = votes + sets[s] * len(own), True

@@ -47,7 +47,7 @@ class GateOptions:
     level_units: int = 9  # 3^9 sets are compared with the rows of a level
     level_descents: int = 12  # of a search in one level
     level_agree: int = 4  # rows that agree with a sign: with 3^k sets pairs do by chance
-    voting: int = 12  # levels that say which way round units are
+    voting: int = 12  # levels that say which way round units are, beside two in which each of them switches
     kinks_once: int = 6  # kinks seen in one level that may be units …
     kinks_more: int = 3  # … and how many of them at a time, 42 choices
     between: int = 3  # choices of signs tried with a unit that no level shows
