@@ -68,19 +68,18 @@ def fit_again(
     """Return a network on whitened inputs with its gates changed in training samples that it does not explain."""
     if not _is_table(task, options) or not isinstance(found.network, Network):
         return None
-    table, k = Table.of(given, task, options), found.network.n_hidden
-    if table is None:
-        whole = explain_all(State.of(found.network, *given.train.collect(), options), k, deadline)
-        return None if whole is None else _polished(given, found, whole.network, deadline)
-    state: State | None = table.state(found.network)
-    if table.telling is not None and state is not None and len(state.left):
+    table, network = Table.of(given, task, options), found.network
+    state = State.of(network, *given.train.collect(), options) if table is None else table.state(network)
+    if table is not None and table.telling is not None and len(state.left):
         plain = replace(state, V=state.V * table.telling.common, c=np.zeros_like(state.c))
         state = with_levels(table.telling, plain) or state
-    whole = state and explain_all(state, k, deadline)
+    whole = explain_all(state, network.n_hidden, deadline)
     if whole is None:
         return None
-    V = table.whitened(whole)
-    return _polished(given, found, Network(V[:, :-1], V[:, -1], whole.A, whole.c), deadline)
+    V = np.roll(whole.V, -1, axis=1) if table is None else table.whitened(whole)
+    network = Network(V[:, :-1], V[:, -1], whole.A, whole.c)
+    fit = fitted(found, fit_network(given.train, network, True, deadline))
+    return fit if fit.exact else None
 
 
 def told_rows(
@@ -95,12 +94,6 @@ def told_rows(
 
 def _is_table(task: Task, options: GateOptions) -> bool:
     return bool(task.rectified and task.n_samples * (task.n_inputs + 1) <= options.largest)
-
-
-def _polished(given: Prepared, found: Found, network: Network, deadline: Deadline) -> Found | None:
-    """Return what was found with a network fitted to the training samples in its place, None if that is not exact."""
-    fit = fitted(found, fit_network(given.train, network, True, deadline))
-    return fit if fit.exact else None
 
 
 @dataclass(frozen=True, eq=False)
