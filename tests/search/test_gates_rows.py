@@ -12,6 +12,7 @@ from neurecover.fit.descent import descend
 from neurecover.fit.samples import Samples
 from neurecover.models import Network, as_student
 from neurecover.search import Task
+from neurecover.search.find import settled_on
 from neurecover.search.gates.explain import (
     by_kink,
     by_program,
@@ -50,6 +51,24 @@ def test_outputs_that_tell_all_units_give_rare_columns_at_once(seed: int) -> Non
     state = by_span(_without_rare_weights(truth, _rows(seed, 12)))
     assert state is not None
     assert state.explained.all()
+
+
+def test_rows_with_as_many_open_units_as_outputs_are_told_where_no_other_row_is_left() -> None:
+    """One output, and two rows that alone show one unit each a column: their values are what is left.
+
+    Such a row says nothing by itself: with a third that is wrong nothing is changed.
+    """
+    X = np.zeros((202, 4))
+    X[:, :2] = np.random.default_rng(0).standard_normal((202, 2))
+    X[:, 2:] = X[:, :2] < -0.5  # the column varies where the unit is far off, and in one row where it is on
+    X[:2] = [[2.0, 1.0, 1.0, 0.0], [1.0, 2.0, 0.0, 1.0]]
+    blind = Network(np.eye(2, 4), np.zeros(2), np.array([[1.0, -2.0]]))
+    truth = replace(blind, W=np.hstack([np.eye(2), 0.5 * np.eye(2)]))
+    state = State.of(blind, X, truth(X))
+    assert len(state.left) == 2
+    assert explain(state, 2, Deadline()).explained.all()
+    wrong = replace(state, Y=state.Y + (np.arange(202) == 201)[:, None])
+    assert explain(wrong, 2, Deadline()).n_explained == 199
 
 
 def test_fewer_outputs_than_units_tell_which_are_on() -> None:
@@ -352,3 +371,22 @@ def test_rows_that_rest_on_one_row_alone_are_not_told() -> None:
     assert state.told(rows).tolist() == [True, False, True]
     never = State.of(replace(truth, b=np.array([-99.0])), X, np.zeros((40, 1)))
     assert not never.told(rows).any()
+
+
+def test_rows_that_the_search_did_not_look_at_tell_what_its_own_leave_open() -> None:
+    """No row of the part with a unit on has a level; where the unit is off in it, no descent finds its weight."""
+    exact = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        truth, X = teacher(4, 3, random_state=seed), rng.standard_normal((600, 4))
+        truth = replace(truth, W=truth.W + np.array([0.0, 0.0, 0.0, 1.0]) * (np.arange(3) == 0)[:, None])
+        X[:, 3] = rng.random(600) < 0.2
+        on = X @ truth.W[0] + truth.b[0] > 0.0
+        whole, own = Samples.of(ArraySource(X, truth(X)), True), np.flatnonzero((X[:, 3] == 0.0) | ~on)
+        blind = replace(truth, W=truth.W - 6.0 * np.eye(4)[3] * (np.arange(3) == 0)[:, None])
+        part = replace(whole, F=whole.F[own], Y=whole.Y[own])
+        fit = descend(part, as_student(blind, True), FitOptions())
+        task = Task(truth.activation, 4, 1, 600, True, 3)
+        settled = settled_on(whole, fit, Setting.plain(task, rng, Deadline()))
+        exact.append(fit.relative < 1e-20 and settled.fit.relative < 1e-20)
+    assert sum(exact) >= 5, exact

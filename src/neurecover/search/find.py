@@ -24,6 +24,7 @@ from neurecover.fit.descent import Fit
 from neurecover.fit.samples import Samples
 from neurecover.search import SearchOptions
 from neurecover.search.candidates import Candidate, candidates
+from neurecover.search.gates.few_rows import explain_aside
 from neurecover.search.race import Setting, part_of
 from neurecover.search.settle import Settled, on_more, settle
 
@@ -136,7 +137,14 @@ def settled_on(samples: Samples, fit: Fit, setting: Setting) -> Settled:
         most = max(part.level(setting.task.level) * part.total, fit.rss * (1.0 + growth / len(part.F)))
         if settled.fit.rss > most:
             settled = Settled(fit, (), 0)
-    return settled if samples is part else on_more(samples, settled, setting)
+    if samples is part:
+        return settled
+    more, level = on_more(samples, settled, setting), samples.level(setting.task.level)
+    if settled.fit.relative < level <= more.fit.relative and setting.task.rectified:
+        # Rows of the part may say nothing of a weight that others do.
+        whole = explain_aside(settled.fit, samples, setting.task.n_hidden or settled.fit.student.widths[0])
+        more = more if whole is None else settle(whole, setting)
+    return more
 
 
 def _is_better(settled: Settled, exact: bool, runs: Runs) -> bool:

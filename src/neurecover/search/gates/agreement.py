@@ -24,13 +24,16 @@ from neurecover.search.gates.state import DEFAULT, GateOptions, State, equal_run
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows, by number, in which units are Z + τ t in direction δ, and their R = y − c."""
+    """Rows, by number, in which units read by A are Z + τ t in direction δ, and their R = y − c, right to `floor`."""
 
     rows: np.ndarray
     delta: np.ndarray
     tau: float
     Z: np.ndarray
     R: np.ndarray
+    A: np.ndarray
+    floor: float
+    options: GateOptions = DEFAULT
 
     @classmethod
     def of(cls, state: State, rows: np.ndarray, known: np.ndarray) -> Block:
@@ -38,7 +41,7 @@ class Block:
         delta = np.where(known, 0.0, state.X[rows[0]])
         tau = float(np.linalg.norm(delta))
         Z = state.X[rows] @ np.where(known, state.V, 0.0).T
-        return cls(rows, delta / tau, tau, Z, state.Y[rows] - state.c)
+        return cls(rows, delta / tau, tau, Z, state.Y[rows] - state.c, state.A, state.floor, state.options)
 
     def bounds(self, gates: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the least and the largest t (k,) for Z + τ t > 0 where a gate (n, k) is 1, ≤ 0 where it is 0."""
@@ -46,49 +49,47 @@ class Block:
         low = np.where(gates == 1, edge, -np.inf).max(axis=0, initial=-np.inf)
         return low, np.where(gates == 0, edge, np.inf).min(axis=0, initial=np.inf)
 
-    def sums(self, A: np.ndarray, rows: np.ndarray, gates: np.ndarray) -> np.ndarray:
+    def sums(self, rows: np.ndarray, gates: np.ndarray) -> np.ndarray:
         """Return A_S t_S (m, p) as some rows have it with gates S, (m, k) or (k,)."""
-        return (self.R[rows] - (gates * self.Z[rows]) @ A.T) / self.tau
+        return (self.R[rows] - (gates * self.Z[rows]) @ self.A.T) / self.tau
 
 
 def all_sets(k: int, choices: tuple[int, ...] = (0, 1)) -> np.ndarray:
     return np.array(list(product(choices, repeat=k))).reshape(-1, k)
 
 
-def agreeing(
-    block: Block, A: np.ndarray, sets: np.ndarray, floor: float, least: int = 2
-) -> list[tuple[int, np.ndarray]]:
+def agreeing(block: Block, sets: np.ndarray, least: int = 2) -> list[tuple[int, np.ndarray]]:
     """Return the rows of a block that agree with one of the sets (m, k), and which set, most rows first."""
-    side = np.random.default_rng(len(A)).standard_normal(len(A)) if len(A) > 1 else np.ones(1)
-    values = (block.R @ side - (sets * (side @ A)) @ block.Z.T) / block.tau
-    return equal_runs(values, float(np.abs(side).sum()) * floor / block.tau, least)
+    p = len(block.A)
+    side = np.random.default_rng(p).standard_normal(p) if p > 1 else np.ones(1)
+    values = (block.R @ side - (sets * (side @ block.A)) @ block.Z.T) / block.tau
+    return equal_runs(values, float(np.abs(side).sum()) * block.floor / block.tau, least)
 
 
-def gates_of(block: Block, A: np.ndarray, floor: float) -> np.ndarray:
+def gates_of(block: Block) -> np.ndarray:
     """Return the gates (n, k) of the rows that agree, −1 for all others."""
-    gates, sets = np.full(block.Z.shape, -1), all_sets(A.shape[1])
-    for s, own in agreeing(block, A, sets, floor):
+    gates, sets = np.full(block.Z.shape, -1), all_sets(block.Z.shape[1])
+    for s, own in agreeing(block, sets):
         tried = gates.copy()
         tried[own] = sets[s]
         low, high = block.bounds(tried)
-        if (gates[own] < 0).all() and np.all(low <= high + floor):
+        if (gates[own] < 0).all() and np.all(low <= high + block.floor):
             gates = tried
     return gates
 
 
-def solve(
-    blocks: list[Block], gates: list[np.ndarray], A: np.ndarray, frame: np.ndarray, options: GateOptions
-) -> tuple[np.ndarray, np.ndarray]:
+def solve(blocks: list[Block], gates: list[np.ndarray], frame: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return weights (k, D) in the span of `frame` (q, D) that give all blocks their gates, and what to add to c.
 
     Equations are met to the last digit, inequalities within what they leave open.
     """
+    A, options = blocks[0].A, blocks[0].options
     (p, k), equations, values, planes, edges = A.shape, [], [], [], []
     for block, own in zip(blocks, gates):
         along = frame @ block.delta
         for S in np.unique(own[own[:, 0] >= 0], axis=0):
             equations.append(np.hstack([np.kron(A * S, along), np.eye(p) / block.tau]))
-            values.append(block.sums(A, (own == S).all(axis=1), S).mean(axis=0))
+            values.append(block.sums((own == S).all(axis=1), S).mean(axis=0))
         for side, edge in zip((-1.0, 1.0), block.bounds(own)):
             some = np.isfinite(edge)
             planes.append(np.hstack([np.kron(np.eye(k)[some], side * along), np.zeros((some.sum(), p))]))
@@ -104,15 +105,7 @@ def solve(
     return x[: k * len(frame)].reshape(k, len(frame)) @ frame, x[k * len(frame) :]
 
 
-def by_exclusion(
-    block: Block,
-    gates: np.ndarray,
-    A: np.ndarray,
-    begun: np.ndarray,
-    floor: float,
-    choices: int,
-    options: GateOptions = DEFAULT,
-) -> np.ndarray:
+def by_exclusion(block: Block, gates: np.ndarray, begun: np.ndarray, choices: int) -> np.ndarray:
     """Return gates for rows that agree with no other: sets that equations and inequalities of all others allow.
 
     The row with the fewest such sets is first, and of its sets the likeliest, a unit being on as often as in the rows
@@ -120,16 +113,14 @@ def by_exclusion(
     choice that leaves another row without any is taken back. With no `choices` to make c need not be known, and only
     rows with one set are told.
     """
-    best = gates
-    constant = np.eye(len(A))[:, : len(A) * (choices == 0)] / block.tau
+    best, (p, k) = gates, block.A.shape
+    constant = np.eye(p)[:, : p * (choices == 0)] / block.tau
 
     def search(gates: np.ndarray, most: int) -> bool:
         nonlocal best, choices
         left = np.flatnonzero(gates[:, 0] < 0)
         best = gates if len(left) < np.count_nonzero(best[:, 0] < 0) else best
-        allowed = {
-            int(i): _allowed(block, gates, int(i), A, constant, floor, options) for i in left[: options.excluding]
-        }
+        allowed = {int(i): _allowed(block, gates, int(i), constant) for i in left[: block.options.excluding]}
         row = min(allowed, key=lambda i: len(allowed[i]), default=-1)
         if row < 0 or len(allowed[row]) > most:
             return True
@@ -141,24 +132,22 @@ def by_exclusion(
                 return True
         return False
 
-    search(gates, 2 ** A.shape[1] if choices else 1)
+    search(gates, 2**k if choices else 1)
     return best
 
 
-def _allowed(
-    block: Block, gates: np.ndarray, i: int, A: np.ndarray, constant: np.ndarray, floor: float, options: GateOptions
-) -> list[np.ndarray]:
+def _allowed(block: Block, gates: np.ndarray, i: int, constant: np.ndarray) -> list[np.ndarray]:
     """Return the sets that row i may have beside the gates of the others, where A_S t_S + constant·c is known."""
     told, first = np.unique(gates, axis=0, return_index=True)
-    rows, found = np.append(first[told[:, 0] >= 0], i), []
+    A, rows, found = block.A, np.append(first[told[:, 0] >= 0], i), []
     for S in all_sets(A.shape[1]):
         low, high = block.bounds(np.where(np.arange(len(gates))[:, None] == i, S, gates))
         if np.any(low > high):
             continue
         own = np.vstack([gates[rows[:-1]], S])
-        M, m = np.vstack([np.hstack([A * each, constant]) for each in own]), block.sums(A, rows, own).ravel()
-        t = np.linalg.lstsq(M, m, rcond=options.rounding)[0]
-        if np.linalg.norm(M @ t - m) > options.summed * floor / block.tau:
+        M, m = np.vstack([np.hstack([A * each, constant]) for each in own]), block.sums(rows, own).ravel()
+        t = np.linalg.lstsq(M, m, rcond=block.options.rounding)[0]
+        if np.linalg.norm(M @ t - m) > block.options.summed * block.floor / block.tau:
             continue
         inside = np.all((low <= t[: len(low)]) & (t[: len(low)] <= high))
         limits = [*zip(low, high), *[(None, None)] * constant.shape[1]]

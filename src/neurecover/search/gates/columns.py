@@ -21,7 +21,7 @@ from neurecover.models import Network
 from neurecover.search import Task
 from neurecover.search.gates.explain import explain, explain_all
 from neurecover.search.gates.levels import Levels, from_levels, with_levels
-from neurecover.search.gates.state import DEFAULT, GateOptions, State, row_space
+from neurecover.search.gates.state import DEFAULT, GateOptions, State, spaces
 from neurecover.search.network import Found, fit_network, fitted, search_network
 from neurecover.search.units import Draw
 from neurecover.solve import Deadline
@@ -68,19 +68,18 @@ def fit_again(
     """Return a network on whitened inputs with its gates changed in training samples that it does not explain."""
     if not _is_table(task, options) or not isinstance(found.network, Network):
         return None
-    table, k = Table.of(given, task, options), found.network.n_hidden
-    if table is None:
-        whole = explain_all(State.of(found.network, *given.train.collect(), options), k, deadline)
-        return None if whole is None else _polished(given, found, whole.network, deadline)
-    state: State | None = table.state(found.network)
-    if table.telling is not None and state is not None and len(state.left):
+    table, network = Table.of(given, task, options), found.network
+    state = State.of(network, *given.train.collect(), options) if table is None else table.state(network)
+    if table is not None and table.telling is not None and len(state.left):
         plain = replace(state, V=state.V * table.telling.common, c=np.zeros_like(state.c))
         state = with_levels(table.telling, plain) or state
-    whole = state and explain_all(state, k, deadline)
+    whole = explain_all(state, network.n_hidden, deadline)
     if whole is None:
         return None
-    V = table.whitened(whole)
-    return _polished(given, found, Network(V[:, :-1], V[:, -1], whole.A, whole.c), deadline)
+    V = np.roll(whole.V, -1, axis=1) if table is None else table.whitened(whole)
+    network = Network(V[:, :-1], V[:, -1], whole.A, whole.c)
+    fit = fitted(found, fit_network(given.train, network, True, deadline))
+    return fit if fit.exact else None
 
 
 def told_rows(
@@ -95,12 +94,6 @@ def told_rows(
 
 def _is_table(task: Task, options: GateOptions) -> bool:
     return bool(task.rectified and task.n_samples * (task.n_inputs + 1) <= options.largest)
-
-
-def _polished(given: Prepared, found: Found, network: Network, deadline: Deadline) -> Found | None:
-    """Return what was found with a network fitted to the training samples in its place, None if that is not exact."""
-    fit = fitted(found, fit_network(given.train, network, True, deadline))
-    return fit if fit.exact else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,7 +158,7 @@ class Table:
     @property
     def frame(self) -> np.ndarray:
         """A basis (c, r) of the common columns among the whitened inputs."""
-        return row_space(self.back[:, ~self.rare].T, self.plain.options.rounding).T
+        return spaces(self.back[:, ~self.rare].T, self.plain.options.rounding)[0].T
 
 
 def _levels(X: np.ndarray, alike: float) -> np.ndarray:

@@ -41,6 +41,7 @@ def explain(state: State, n_hidden: int, deadline: Deadline) -> State:
         lambda state: by_kink(state, lambda others: _changed(others, (by_span, program), deadline)),
         lambda state: with_new_unit(state, n_hidden),
         program,
+        lambda state: by_span(state, spare=0),
         lambda state: by_program(state, deadline, sure=False),
         lambda state: with_unit_of_one_row(state, n_hidden),
     )
@@ -71,11 +72,11 @@ def explain_all(whole: State, n_hidden: int, deadline: Deadline) -> State | None
     return None
 
 
-def by_span(state: State) -> State | None:
+def by_span(state: State, spare: int = 1) -> State | None:
     """Explain rows whose outputs tell which open units are on, those with the fewest open units first.
 
     Fewer open units than outputs need no choice. Of more, all sets are looked at, unless other rows tell of these
-    first.
+    first. As many, without an output to `spare`, say what they are and nothing more.
     """
     rows, p = state.left, len(state.A)
     H = np.full((len(rows), len(state.V)), np.nan)
@@ -84,7 +85,7 @@ def by_span(state: State) -> State | None:
         units, own = np.flatnonzero(kinds[g]), np.flatnonzero(kind.ravel() == g)
         known = np.where(kinds[g], 0.0, np.maximum(state.Z[rows[own]], 0.0))
         rest = state.Y[rows[own]] - state.c - known @ state.A.T
-        if len(units) < p and np.linalg.matrix_rank(state.A[:, units]) == len(units):
+        if len(units) <= p - spare and np.linalg.matrix_rank(state.A[:, units]) == len(units):
             H[own] = known + _values(state, units, rest)
         elif not np.isfinite(H).any():
             H[own] = known + _smallest_sets(state, units, rest)
@@ -93,10 +94,10 @@ def by_span(state: State) -> State | None:
     if not len(rows):
         return None
     new = state.with_values(rows, H)
-    if len(rows) > 1 and new.n_explained <= state.n_explained:  # one of them is wrong
-        alone = range(min(len(rows), state.options.alone))
-        return _telling(state, [state.with_values(rows[[i]], H[[i]]) for i in alone])
-    return new
+    if spare and (len(rows) == 1 or new.n_explained > state.n_explained):
+        return new
+    alone = range(min(len(rows), state.options.alone))  # one of them is wrong
+    return _telling(state, [new, *(state.with_values(rows[[i]], H[[i]]) for i in alone)])
 
 
 def _values(state: State, units: np.ndarray, rest: np.ndarray) -> np.ndarray:
@@ -165,9 +166,8 @@ def _one_direction(state: State, rest: np.ndarray) -> np.ndarray:
     """Return the most rows of `rest` (m, p) that have one direction, by number."""
     options, size = state.options, np.linalg.norm(rest, axis=1)
     ways = rest / np.maximum(size, 1e-300)[:, None]
-    alike = (
-        np.linalg.norm(ways - way, axis=1) <= options.alike for way in ways[size > state.floor][: options.directions]
-    )
+    compared = ways[size > state.floor][: options.directions]
+    alike = (np.linalg.norm(ways - way, axis=1) <= options.alike for way in compared)
     return np.flatnonzero(max(alike, key=np.count_nonzero, default=np.zeros(0, dtype=bool)))
 
 
@@ -180,10 +180,8 @@ def by_kink(state: State, explain: Callable[[State], State]) -> State | None:
 
     and the unit is s·relu(s (z − κ)) + κ, with s = 1 if κ lies below the values of z and −1 if above.
     """
-    units = (
-        np.flatnonzero((state.Z[state.explained] > 0.0).all(axis=0)) if state.n_explained else np.empty(0, dtype=int)
-    )
-    best = state
+    always_on = (state.Z[state.explained] > 0.0).all(axis=0) & (state.n_explained > 0)
+    units, best = np.flatnonzero(always_on), state
     for group in [units[[i]] for i in range(len(units))] + [units] * (len(units) > 1):
         A, others = state.A[:, group], np.setdiff1d(np.arange(len(state.V)), group)
         if np.linalg.matrix_rank(A) < len(group):
@@ -241,7 +239,7 @@ def by_program(state: State, deadline: Deadline, sure: bool = True) -> State | N
     any is, that of all rows first: fewer leave more choice.
     """
     rows, most = state.left, state.options.gates // max(len(state.V), 1)
-    if not most or len(state.A) == 1:  # one equation for all gates of a row says nothing
+    if not most or not len(state.V) or len(state.A) == 1:  # one equation for all gates of a row says nothing
         return None
     _, kind, count = np.unique(state.X[rows] != 0.0, axis=0, return_inverse=True, return_counts=True)
     groups = [rows[kind.ravel() == which][:most] for which in np.argsort(-count, kind="stable")]

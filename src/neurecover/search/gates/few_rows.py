@@ -24,6 +24,7 @@ from neurecover.search.gates.explain import explain_all
 from neurecover.search.gates.state import DEFAULT, GateOptions, State
 from neurecover.search.race import Setting
 from neurecover.search.units import narrowest
+from neurecover.solve import Deadline
 
 
 def with_units_of_few_rows(fit: Fit, setting: Setting, options: GateOptions = DEFAULT) -> Fit | None:
@@ -31,7 +32,7 @@ def with_units_of_few_rows(fit: Fit, setting: Setting, options: GateOptions = DE
     samples, whole, deadline, student = fit.point.samples, setting.whole, setting.deadline, fit.student
     if whole is None or setting.task.n_hidden is None or not setting.task.rectified:
         return None
-    if fit.relative > options.nearly or whole.root is not None or whole.F.size > options.largest:
+    if fit.relative > options.nearly:
         return None
     on = samples.F @ student.V[0].T > 0.0
     if student.skips:  # beside an affine part a unit may be turned: it is on on the side with fewer samples
@@ -54,10 +55,10 @@ def with_units_of_few_rows(fit: Fit, setting: Setting, options: GateOptions = DE
     return explain_aside(narrowest(away), whole, setting.task.n_hidden, options)
 
 
-def explain_aside(away: Fit, whole: Samples, n_hidden: int, options: GateOptions) -> Fit | None:
+def explain_aside(away: Fit, whole: Samples, n_hidden: int, options: GateOptions = DEFAULT) -> Fit | None:
     """Return the fit to all samples with the units that those set aside show, if both are exact."""
-    student, deadline = away.student, away.point.deadline
-    if away.relative >= away.point.samples.level():
+    student, deadline = away.student, away.point.deadline or Deadline()
+    if away.relative >= away.point.samples.level() or whole.root is not None or whole.F.size > options.largest:
         return None
     base, affine = student.reads(1)[0], np.zeros((student.n_base - 1, student.n_outputs))
     affine[: base - 1] = student.theta[1:base]

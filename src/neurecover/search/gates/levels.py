@@ -20,7 +20,7 @@ rare columns.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations, islice
 
@@ -32,7 +32,7 @@ from neurecover.fit.samples import Samples
 from neurecover.models import Network
 from neurecover.search import Task
 from neurecover.search.gates.agreement import Block, agreeing, all_sets, by_exclusion, gates_of, solve
-from neurecover.search.gates.state import State, equal_runs, row_space
+from neurecover.search.gates.state import State, equal_runs, spaces
 from neurecover.search.race import Setting, race, wider
 from neurecover.search.units import narrowest
 from neurecover.solve import Deadline
@@ -71,13 +71,15 @@ class Levels:
         V[:, self.common] = [kink.w for kink in kinks]
         return replace(self.plain, V=V, A=np.array([kink.a for kink in kinks]).T)
 
-    def blocks(self, state: State, most: int | None = None) -> list[Block]:
-        return [Block.of(state, rows, self.common) for rows in self.rows[:most]]
+    def blocks(self, state: State, numbers: Iterable[int] | None = None) -> list[Block]:
+        some = self.rows if numbers is None else (self.rows[number] for number in numbers)
+        return [Block.of(state, rows, self.common) for rows in some]
 
 
 def from_levels(levels: Levels, task: Task, rng: np.random.Generator, deadline: Deadline) -> State | None:
     """Return the state of units that levels show, the largest levels searched first; None where they show none."""
     options, kinks, slopes, best = levels.plain.options, list[Kink](), dict[int, np.ndarray](), None
+    tried: set[frozenset[bytes]] = set()
     k = min(task.n_hidden or options.level_units, options.level_units)
     for number in range(len(levels.rows)):
         slope, new = _kinks_of(levels, number, task, rng, deadline)
@@ -86,14 +88,14 @@ def from_levels(levels: Levels, task: Task, rng: np.random.Generator, deadline: 
         for kink in new:
             kinks = _with_kink(kinks, kink, options.alike)
         if new:
-            best = _better(levels, best, _choices(levels, kinks, k, task.n_hidden is not None))
+            best = _better(levels, best, _choices(levels, kinks, k, task.n_hidden is not None), tried)
         if deadline.passed or (best is not None and np.mean(best.explained) > options.nearly_all):
             break
     sure = [kink for kink in kinks if len(kink.seen) > 1]
     if best is None and task.n_hidden == k and 0 < len(sure) == k - 1:
         for whole in _between(levels, sure, slopes):
-            best = _better(levels, best, iter([whole]))
-    return best or _better(levels, None, _choices(levels, kinks, k, False))
+            best = _better(levels, best, iter([whole]), tried)
+    return best or _better(levels, None, _choices(levels, kinks, k, False), tried)
 
 
 def _between(levels: Levels, kinks: list[Kink], slopes: dict[int, np.ndarray]) -> Iterator[list[Kink]]:
@@ -118,16 +120,16 @@ def _between(levels: Levels, kinks: list[Kink], slopes: dict[int, np.ndarray]) -
 
 def with_levels(levels: Levels, state: State) -> State | None:
     """Return the state whose units have these weights of the common columns and the rest from rows that agree."""
-    options, A = state.options, state.A
+    options = state.options
     if len(state.V) > options.level_units:
         return None
     blocks, best = levels.blocks(state), None
-    gates = [gates_of(block, A, state.floor) for block in blocks]
-    frame = row_space(np.array([block.delta for block in blocks]), options.rounding)
+    gates = [gates_of(block) for block in blocks]
+    frame = spaces(np.array([block.delta for block in blocks]), options.rounding)[0]
     for choices in (0, options.exclusions, None):
         if not any((own >= 0).any() for own in gates):
             break
-        added, c = solve(blocks, gates, A, frame, options)
+        added, c = solve(blocks, gates, frame)
         found = replace(state, V=state.V + added, c=c)
         best = found if best is None or found.n_explained > best.n_explained else best
         if choices is None or best.explained.all():
@@ -135,7 +137,7 @@ def with_levels(levels: Levels, state: State) -> State | None:
         # Rows that have to have one set of gates come first: with them the constant is known, and choices are few.
         for i, block in enumerate(levels.blocks(replace(state, c=c) if choices else state)):
             if not found.explained[block.rows].all() and 0.0 < np.mean(gates[i][:, 0] < 0) < options.untold:
-                gates[i] = by_exclusion(block, gates[i], A, found.Z[block.rows] > 0.0, state.floor, choices, options)
+                gates[i] = by_exclusion(block, gates[i], found.Z[block.rows] > 0.0, choices)
     return best
 
 
@@ -153,25 +155,34 @@ def _choices(levels: Levels, kinks: list[Kink], k: int, exactly: bool) -> Iterat
             yield from ([*sure, *added] for added in combinations(once[: levels.plain.options.kinks_once], more))
 
 
-def _better(levels: Levels, best: State | None, choices: Iterator[list[Kink]]) -> State | None:
-    """Return the state of the choice with which most rows of the two largest levels agree, if it explains more."""
-    shares = ((turn_units(levels, levels.units(kinks), 2)[0], kinks) for kinks in choices)
-    share, kinks = max(shares, key=lambda pair: pair[0], default=(0.0, []))
-    if share <= levels.plain.options.covered:
+def _better(
+    levels: Levels, best: State | None, choices: Iterator[list[Kink]], tried: set[frozenset[bytes]]
+) -> State | None:
+    """Return the state of the choice with which most rows of the two largest levels agree, if it explains more.
+
+    Choices that were tried before are passed over.
+    """
+    largest = range(len(levels.rows))[: levels.plain.options.voting]
+    new = {key: kinks for kinks in choices if (key := frozenset(kink.w.tobytes() for kink in kinks)) not in tried}
+    shares = {key: turn_units(levels, levels.units(kinks), largest[:2])[0] for key, kinks in new.items()}
+    key = max(shares, key=lambda key: shares[key], default=frozenset())
+    if shares.get(key, 0.0) <= levels.plain.options.covered:
         return best
-    found = with_levels(levels, turn_units(levels, levels.units(kinks), levels.plain.options.voting)[1])
+    tried.add(key)
+    voting = {*largest, *(number for kink in new[key] for number in kink.seen[:2])}
+    found = with_levels(levels, turn_units(levels, levels.units(new[key]), voting)[1])
     return found if best is None or (found is not None and found.n_explained > best.n_explained) else best
 
 
-def turn_units(levels: Levels, state: State, most: int) -> tuple[float, State]:
-    """Return the share of rows of the largest levels that agree with three others, and units turned as most of them do.
+def turn_units(levels: Levels, state: State, numbers: Iterable[int]) -> tuple[float, State]:
+    """Return the share of rows of these levels that agree with three others, and units turned as most of them do.
 
     Beside a level's constant a unit may be off, on, or on the other way round: 0, 1 and −1 in a set.
     """
     votes, sets, agree = np.zeros(len(state.V)), all_sets(len(state.V), (0, 1, -1)), list[np.ndarray]()
-    for block in levels.blocks(state, most):
+    for block in levels.blocks(state, numbers):
         agree.append(np.zeros(len(block.rows), dtype=bool))
-        for s, own in agreeing(block, state.A, sets, state.floor, state.options.level_agree):
+        for s, own in agreeing(block, sets, state.options.level_agree):
             votes, agree[-1][own] = votes + sets[s] * len(own), True
     turned = replace(state, V=state.V * np.where(votes < 0, -1.0, 1.0)[:, None])
     return float(np.mean(np.concatenate(agree))), turned

@@ -47,7 +47,7 @@ class GateOptions:
     level_units: int = 9  # 3^9 sets are compared with the rows of a level
     level_descents: int = 12  # of a search in one level
     level_agree: int = 4  # rows that agree with a sign: with 3^k sets pairs do by chance
-    voting: int = 12  # levels that say which way round units are
+    voting: int = 12  # levels that say which way round units are, beside two in which each of them switches
     kinks_once: int = 6  # kinks seen in one level that may be units …
     kinks_more: int = 3  # … and how many of them at a time, 42 choices
     between: int = 3  # choices of signs tried with a unit that no level shows
@@ -124,8 +124,7 @@ class State:
     @cached_property
     def open(self) -> np.ndarray:
         """Where (n, k) the equations of a unit do not say its value."""
-        apart = [self._moves(self.X, N) for N in self.free]
-        return np.array(apart).reshape(len(self.V), len(self.X)).T
+        return np.array([self._moves(self.X, N) for N in self.free]).reshape(len(self.V), len(self.X)).T
 
     def told(self, X: np.ndarray) -> np.ndarray:
         """Tell in which rows X (m, D) no unit is open, a row of E that alone says something of a unit left aside."""
@@ -135,9 +134,8 @@ class State:
 
     def _moves(self, T: np.ndarray, free: np.ndarray) -> np.ndarray:
         """Tell in which rows of T the directions of `free` are more than rounding."""
-        return np.linalg.norm(T @ free.T, axis=1) > self.options.solved * self.options.rounding * np.linalg.norm(
-            T, axis=1
-        )
+        small = self.options.solved * self.options.rounding * np.linalg.norm(T, axis=1)
+        return np.asarray(np.linalg.norm(T @ free.T, axis=1) > small)
 
     @property
     def balanced(self) -> State:
@@ -170,16 +168,16 @@ class State:
         return v + least_move(sums[moving], moves[moving], size) @ free
 
 
-def row_space(T: np.ndarray, rounding: float) -> np.ndarray:
-    """Return an orthonormal basis (r, D) of the rows of T."""
-    sizes, right = _right_factor(T)
-    return right[: np.count_nonzero(sizes > rounding * sizes.max(initial=1e-300))]
+def spaces(T: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return orthonormal bases (r, D) of the rows of T (m, D) and (D − r, D) of what they leave open."""
+    _, sizes, right = np.linalg.svd(np.linalg.qr(T, mode="r") if len(T) > T.shape[1] else T)  # no matrix of m × m
+    rank = np.count_nonzero(sizes > rounding * sizes.max(initial=1e-300))
+    return right[:rank], right[rank:]
 
 
 def null_space(T: np.ndarray, rounding: float) -> np.ndarray:
-    """Return an orthonormal basis (D − r, D) of what the rows of T leave open."""
-    sizes, right = _right_factor(T)
-    return right[np.count_nonzero(sizes > rounding * sizes.max(initial=1e-300)) :]
+    """Return an orthonormal basis of what the rows of T leave open."""
+    return spaces(T, rounding)[1]
 
 
 def _alone(T: np.ndarray, options: GateOptions) -> np.ndarray:
@@ -188,12 +186,6 @@ def _alone(T: np.ndarray, options: GateOptions) -> np.ndarray:
     left, sizes, _ = np.linalg.svd(R, full_matrices=False)
     some = sizes > options.rounding * sizes.max(initial=1e-300)
     return np.asarray(np.sum((Q @ left[:, some]) ** 2, axis=1) > 1.0 - options.solved * options.rounding)
-
-
-def _right_factor(T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the singular values of T (m, c) and all c right vectors as rows, without a matrix of m × m."""
-    _, sizes, right = np.linalg.svd(np.linalg.qr(T, mode="r") if len(T) > T.shape[1] else T)
-    return sizes, right
 
 
 def least_move(sums: np.ndarray, moves: np.ndarray, size: float) -> np.ndarray:
