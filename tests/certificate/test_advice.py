@@ -249,4 +249,4 @@ def test_whatever_failed_there_is_something_to_do(check: object) -> None:
 def test_digits_that_an_offset_has_used_up_are_to_be_had_by_centring() -> None:
     found = nr.Certificate((failing(errors.digits), Check("prediction", True, 1.0, 0.9, "")), 0.0, None, 100, 10)
     assert found.verdict == "approximate"
-    assert "centred" in advice(found)[0]
+    assert "subtract their mean" in advice(found)[0]

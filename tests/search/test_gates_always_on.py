@@ -89,4 +89,4 @@ def test_a_unit_that_is_always_off_is_owned_up_to_when_the_width_was_found() -> 
     recovery = nr.recover(X, dead(X), random_state=0)
     assert recovery.network.n_hidden == 2
     assert recovery.certificate.verdict == "exact"
-    assert any("samples see it on, or off" in reason for reason in recovery.certificate.reasons)
+    assert any("samples on one side of its kink" in reason for reason in recovery.certificate.reasons)
