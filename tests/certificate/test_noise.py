@@ -194,3 +194,21 @@ def test_the_correlation_of_neighbours_is_that_of_centred_residuals() -> None:
     np.testing.assert_allclose(sums.z(), pairs.sum(axis=0) / np.sqrt(np.sum(pairs**2, axis=0)), rtol=1e-9)
     spread = np.sqrt(np.sum(centred**2, axis=0))
     np.testing.assert_allclose(sums.mean_z(), R.sum(axis=0) / spread, rtol=1e-9)
+
+
+def test_copies_of_rows_are_no_observations() -> None:
+    """Every row written down twice halves the variance that is stated: not certified, and the reason is named first.
+
+    Doses that repeat with rounded responses are observations.
+    """
+    truth = nr.simulate.teacher(4, 2, random_state=0)
+    X, Y = nr.simulate.sample(truth, 400, noise=0.1, random_state=0)
+    assert nr.recover(X, Y, 2, random_state=0).certificate.verdict == "statistical"
+    found = nr.recover(np.repeat(X, 2, axis=0), np.repeat(Y, 2, axis=0), 2, random_state=0).certificate
+    assert found.verdict == "approximate"
+    assert any("50% of the rows are copies" in check.sentence for check in found.checks)
+    rng = np.random.default_rng(0)
+    dose = np.repeat(np.arange(11.0), 60)
+    response = np.round(2.0 * (1.0 + 2.0 * np.maximum(dose - 4.5, 0.0) + rng.standard_normal(660))) / 2.0
+    checks = nr.recover(dose[:, None], response, 1, random_state=0).certificate.checks
+    assert not any("are copies" in check.sentence for check in checks)

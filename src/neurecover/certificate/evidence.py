@@ -19,6 +19,7 @@ class Evidence:
     outputs lie on, None where nobody has looked, and at_rounding says whether the fit has reached their rounding: then
     no better one is to be found. unrivalled says whether fits from starts a few standard errors away, or with other
     faint units, end at the same optimum. `joined` held-out samples were fitted after all, and others had to judge.
+    `copied` is the share of rows that are copies of others.
     """
 
     asked: int | tuple[int, ...] | None
@@ -33,6 +34,7 @@ class Evidence:
     line: np.ndarray | None = None
     straight: bool = False
     better: bool = True
+    copied: float = 0.0
 
 
 @dataclass(frozen=True)

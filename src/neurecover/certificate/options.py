@@ -123,6 +123,7 @@ class CertificateOptions:
     good_r2: float = 0.9  # of a good predictor
     nearly_all: float = 0.995  # R² beyond which 1 − R² says more in its digits
 
+    copied: float = 0.05  # share of rows that are copies of others: standard errors are then 2.5 % too small
     significance: float = 1e-3  # of every test: one right network in a thousand is doubted by each
     chance: float = 1e-6  # of a kink that noise invents, and of signs that are wrongly excluded: 2^k sets are looked at
     apart: float = 5.0  # standard errors between two planes: one plane's weights differ by more once in two million

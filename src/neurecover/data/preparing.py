@@ -85,6 +85,18 @@ class Prepared:
         return self.moments.n if self.distinct is None else self.distinct.count()
 
     @property
+    def copied(self) -> float:
+        """The share of rows that are copies of others rather than further observations, without weights.
+
+        Outputs coarse enough to repeat at one input repeat between inputs too. If no two different rows share their
+        outputs, rows that do were written down more than once.
+        """
+        if self.distinct is None or self.source.weighted:
+            return 0.0
+        Y = self.distinct.collect()[1]
+        return 0.0 if len(np.unique(Y, axis=0)) < len(Y) else 1.0 - self.n_distinct / self.n_rows
+
+    @property
     def judges(self) -> Source:
         """The held-out samples that nothing has looked at."""
         return self.holdout if self.sealed is None else self.sealed

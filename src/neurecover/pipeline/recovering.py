@@ -340,6 +340,7 @@ def _finish(
         line=fitted.line,
         straight=fitted.straight,
         better=fitted.better,
+        copied=prepared.copied,
     )
     certificate = certify_network(run, found.network, fitted.prepared, fitted.holdout, evidence, task.bias)
     network = in_input_units(found.network, prepared, certificate)

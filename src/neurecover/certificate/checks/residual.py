@@ -124,6 +124,10 @@ def independence(case: Facts) -> Check:
             "samples, and standard errors would be too small."
         )
     remedy = "Give independent samples: rows that follow on from each other say less than their number."
+    copied = case.evidence.copied
+    if copied > case.options.copied:  # which makes neighbours alike, too
+        sentence = f"{copied:.0%} of the rows are copies of others, and standard errors would be too small."
+        return Check("independence", False, copied, case.options.copied, sentence, "Leave out rows that are copies.")
     return Check("independence", p_value >= limit, p_value, limit, sentence, remedy)
 
 
