@@ -17,6 +17,7 @@ COUNTED = ("equations", "load")  # the only ones that say how many samples it ta
 FIRST = ("time", "probabilities", "box")  # whose sentences are advice themselves
 # The checks whose remedies are said, the most useful first.
 ORDER = (
+    "independence",
     "structure",
     "signal",
     "inputs",
@@ -28,7 +29,6 @@ ORDER = (
     "digits",
     "output digits",
     "tails",
-    "independence",
     "convergence",
     "agreement",
     "spare unit",
