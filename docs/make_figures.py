@@ -37,8 +37,7 @@ NOTES = {
     "finisher": "Success is the verdict `exact` and a weight error of at most 1e-10. The last row has unit rows "
     "instead of Gaussian ones, so that kinks lie up to three standard deviations out: where a unit is on for fewer "
     "samples than it has weights, no method can find it. Gaussian rows were chosen for the first rows after unit rows "
-    "had fallen short, and widths, hold-out and hops were set on some of the same seeds. Other work ran on the machine "
-    "beside this run, so that its seconds are upper bounds.",
+    "had fallen short, and widths, hold-out and hops were set on some of the same seeds.",
     "peers": "Success is a weight error below 1e-6, one thread for everyone. Equal wall times stand in columns: half a "
     "second is what the finisher is allowed on this problem, and a peer starts anew until its time is used up. Times "
     "and ratios are medians over the data sets that the competitor solved in 15 seconds. Up to 6 seconds each, "
