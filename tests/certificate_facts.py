@@ -9,4 +9,5 @@ from neurecover.certificate import CertificateOptions, Evidence
 def facts(**known: Any) -> Any:
     """Return a case of which only these things are known."""
     common = {"options": CertificateOptions(), "evidence": Evidence(None), "noisy": False, "n_samples": 100}
+    common |= {"n_inputs": 2}
     return SimpleNamespace(**(common | known))

@@ -178,6 +178,17 @@ def test_a_budget_is_kept() -> None:
     assert found.n_queries <= 60
 
 
+@pytest.mark.parametrize("budget", [1, 10])
+def test_nothing_is_said_of_held_out_samples_where_there_are_none(budget: int) -> None:
+    found = nr.extract(nr.oracle(shallow((10, 10, 1), 0), 10), random_state=0, query_budget=budget)
+    assert found.certificate.verdict == "failed"
+    assert found.certificate.n_holdout == 0
+    assert np.isnan(found.certificate.holdout_mse)
+    assert f"budget of {budget} queries" in found.certificate.reasons[0]
+    assert "held out" not in found.summary()
+    assert "per parameter" not in found.summary()
+
+
 def test_a_run_that_was_broken_off_goes_on_without_asking_twice(tmp_path: Path) -> None:
     truth = shallow((6, 5, 1), 1)
     asked = 0
@@ -249,7 +260,7 @@ def test_a_command_is_a_box(tmp_path: Path) -> None:
         CommandModel("no-such-program-here")(np.ones((1, 2)))
     with pytest.raises(OSError, match="ended with status"):
         CommandModel(f"{sys.executable} -c 'raise SystemExit(3)'")(np.ones((1, 2)))
-    with pytest.raises(ValueError, match="expected 2 rows"):
+    with pytest.raises(ValueError, match="expected 2 lines of numbers"):
         CommandModel(f"{sys.executable} -c 'print(1)'")(np.ones((2, 2)))
     with pytest.raises(ValueError, match="rows of numbers"):
         CommandModel(f"{sys.executable} -c 'print(\"no\")'")(np.ones((1, 2)))

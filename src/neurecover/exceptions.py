@@ -22,7 +22,7 @@ class RefusedError(UnsolvableError):
 
 
 class OutOfTimeError(UnsolvableError):
-    """The time there was ended within a pass or before a factorisation."""
+    """The time limit passed during a pass over the samples or before a factorisation."""
 
 
 @contextmanager

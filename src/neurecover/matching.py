@@ -337,7 +337,7 @@ def _compare_uppers(ours: Upper, theirs: Upper, paired: _Pairs) -> tuple[tuple[L
 
 
 def _terms(upper: Polynomial, units: np.ndarray, first: int = 0) -> dict[tuple[tuple[int, int], ...], np.ndarray]:
-    """Return the coefficients by monomial, ((variable, power), …); variables are the pairs, then units without one."""
+    """Return the coefficient of each monomial ((variable, power), …); matched units are the first variables."""
     names = np.full(upper.exponents.shape[1], -1)
     names[units] = np.arange(len(units))
     alone = np.flatnonzero(names < 0)

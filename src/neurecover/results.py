@@ -172,12 +172,14 @@ class Recovery(Generic[M_co]):
             ("method", f"{self.method}, {self.seconds:.2f} s"),
         ]
         if self.n_queries is not None:
-            ratio = self.n_queries / max(self.network.n_parameters, 1)
-            rows.append(("queries", f"{self.n_queries:,}, {ratio:.2f} per parameter"))
+            found = any(check.name == "units" and check.passed for check in certificate.checks)
+            ratio = f", {self.n_queries / self.network.n_parameters:.2f} per parameter" if found else ""
+            rows.append(("queries", f"{self.n_queries:,}{ratio}"))
         if self.stages and self.stages[0].name == "read":
             rows.append(("samples", self.stages[0].detail))
-        held_out = f"mean squared error {certificate.holdout_mse:.3g} on {certificate.n_holdout} of "
-        rows.append(("held out", f"{held_out}{certificate.n_samples} samples"))
+        if certificate.n_holdout:
+            held_out = f"mean squared error {certificate.holdout_mse:.3g} on {certificate.n_holdout} of "
+            rows.append(("held out", f"{held_out}{certificate.n_samples} samples"))
         tips = advice(certificate)
         rows += [("try" if i == 0 else "", tip) for i, tip in enumerate(tips)]
         reasons = [reason for reason in certificate.reasons if reason not in tips]

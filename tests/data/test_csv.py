@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from neurecover import data
+from neurecover.data.formats.csv import read_header
 
 
 def _write(path: Path, text: str) -> Path:
@@ -69,3 +70,18 @@ def test_true_and_false_are_numbers(tmp_path: Path) -> None:
     file.write_text("flag,x,y\nTrue,1.5,2\nmaybe,2.5,3\n")
     with pytest.raises(ValueError, match=r"line 3, column 'flag': expected True or False. Got 'maybe' instead"):
         data.open(file).collect()
+
+
+@pytest.mark.parametrize("first", ["NA,3.5", ",8.25", "nan,1.0", "#N/A,1"])
+def test_a_first_line_that_lacks_a_value_is_no_header(first: str, tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(f"{first}\n" + "1.0,2.0\n" * 3)
+    assert read_header(path, "table").line == 0
+    with pytest.raises(ValueError, match=r"line 1, column '0': expected a finite number.*missing='drop'"):
+        data.open(path).collect()
+
+
+def test_a_line_of_names_is_a_header_beside_an_empty_name(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(",b\n1.0,2.0\n")
+    assert read_header(path, "table").names == ["", "b"]

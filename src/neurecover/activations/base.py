@@ -51,7 +51,7 @@ class Activation(ABC):
 
     @property
     def odd_slope(self) -> float | None:
-        """The m of act(z) − act(−z) = m z for all z."""
+        """The m with act(z) − act(−z) = m z for all z; None if there is none."""
         return None
 
     @property

@@ -46,9 +46,9 @@ def methods() -> tuple[Algorithm, ...]:
     return tuple(get_method(name) for name in _MODULES)
 
 
-def get_method(name: str) -> Algorithm:
-    """Return the algorithm of that name."""
+def get_method(name: str, besides: str = "'auto' or ") -> Algorithm:
+    """Return the algorithm of that name; `besides` are other words that the caller takes."""
     if name not in _MODULES:
         hint = did_you_mean(name, _MODULES)
-        raise ValueError(f"method needs to be 'auto' or one of {', '.join(_MODULES)}. Got {name!r} instead.{hint}")
+        raise ValueError(f"method needs to be {besides}one of {', '.join(_MODULES)}. Got {name!r} instead.{hint}")
     return import_module(f"neurecover.algorithms.{_MODULES[name]}").ALGORITHM

@@ -98,7 +98,7 @@ def issue(
 ) -> Certificate:
     """Return the certificate of these checks; the noise is kept where the verdict vouches for it."""
     variance = {"exact": 0.0, "statistical": noise_variance}.get(verdict_of(made))
-    return Certificate(made, holdout.mse, variance, n_samples, holdout.n, errors)
+    return Certificate(made, holdout.mse if holdout.n else float("nan"), variance, n_samples, holdout.n, errors)
 
 
 def certify_untested(case: Case) -> Certificate:
@@ -108,9 +108,11 @@ def certify_untested(case: Case) -> Certificate:
 
 
 def certify_nothing(reason: str, holdout: Residuals, constant: bool, n_samples: int) -> Certificate:
-    """Certify the constant that is returned when no network was found, with the reason."""
+    """Certify the constant that is returned when no network was found, with the reason; nothing may be held out."""
+    found = Check("units", False, 0, 1, reason)
+    if not holdout.n:
+        return issue((found,), holdout, n_samples)
     spread = float(holdout.output_variance.mean())
     r2 = 1.0 if constant else 1.0 - holdout.mse / spread if spread > 0.0 else 0.0
     predicts = f"The mean of the outputs explains {max(r2, 0.0):.1%} of the held-out variance."
-    made = (Check("units", False, 0, 1, reason), Check("prediction", constant, r2, DEFAULTS.good_r2, predicts))
-    return issue(made, holdout, n_samples)
+    return issue((found, Check("prediction", constant, r2, DEFAULTS.good_r2, predicts)), holdout, n_samples)

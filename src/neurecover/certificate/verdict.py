@@ -195,7 +195,7 @@ class Certificate:
     checks : tuple of Check
         Everything that was measured.
     holdout_mse : float
-        The mean squared error on held-out samples.
+        The mean squared error on held-out samples; nan if none were held out.
     noise_variance : float or None
         None where the residual is not shown to be noise.
     n_samples, n_holdout : int
@@ -251,6 +251,10 @@ class Certificate:
     def reasons(self) -> tuple[str, ...]:
         """The sentences of the checks that decided, then of those that are said in any case."""
         return reasons_of(self.checks)
+
+    def __str__(self) -> str:
+        """Return the verdict and its reasons, one per line."""
+        return "\n".join((self.verdict, *self.reasons))
 
     def _repr_html_(self) -> str | None:
         from neurecover.report import in_notebook

@@ -13,7 +13,18 @@ import neurecover as nr
 from neurecover import terminal
 from neurecover.cli import machine
 from neurecover.cli.app import OK, STATUS, app
-from neurecover.cli.options import LOSSES, DropNa, Json, Loss, Seed, Weight, check_choice, check_target, open_samples
+from neurecover.cli.options import (
+    LOSSES,
+    Drop,
+    DropNa,
+    Json,
+    Loss,
+    Seed,
+    Weight,
+    check_choice,
+    check_target,
+    open_samples,
+)
 from neurecover.cli.wording import as_options
 from neurecover.terminal import say
 
@@ -33,6 +44,7 @@ def segmented(
     ] = None,
     hinges: Annotated[int | None, typer.Option(min=0, help="Number of breaks; found if not given.")] = None,
     weight: Weight = None,
+    drop: Drop = None,
     dropna: DropNa = False,
     loss: Loss = "squared",
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
@@ -56,7 +68,7 @@ def segmented(
         raise ValueError(f"--level needs a number between 0 and 1, as 0.95. Got {level:g} instead.")
     if out is not None:
         check_target(out, others=samples)
-    source = open_samples(samples, x, y, weight, dropna=dropna)
+    source = open_samples(samples, x, y, weight, drop=drop, dropna=dropna)
     if source.n_outputs != 1:
         raise ValueError(f"segmented needs one output. Got {source.n_outputs} instead: name it with --y.")
     X, Y = source.collect()

@@ -208,6 +208,9 @@ def extract(
             "extract needs one model to query: the file of a network, --command with a program, or --url with an "
             "address."
         )
+    for name, given in (("--header", header), ("--form", form != "inputs"), ("--timeout", timeout != 30.0)):
+        if given and url is None:
+            raise ValueError(f"{name} goes with --url. Leave it out, or give --url.")
     if out is not None:
         check_target(out, others=[] if model is None else [model])
     if model is None and inputs is None and like is None:
@@ -293,7 +296,7 @@ def estimate(
         facts = {name: getattr(found, name) for name in ("method", "form", "seconds", "notes")}
         machine.answer(facts | {"network": machine.network_facts(found.network), "file": written})
     else:
-        terminal.out.print(terminal.summary_grid(found.rows()))
+        terminal.out.print(terminal.summary_grid([(label, as_options(text)) for label, text in found.rows()]))
         if written is not None:
             say(f"Wrote the network to {written}.")
     raise typer.Exit(OK if found.network is not None else FAILED)

@@ -118,7 +118,10 @@ def _open(data: Any, inputs: Columns | None = None, outputs: Columns | None = No
         return NpzSource(file)
     if suffix not in _TABLES:
         known = ", ".join([".npz", *_TABLES])
-        raise ValueError(f"{file}: expected a file with one of the suffixes {known}. Got {suffix or 'none'!r} instead.")
+        raise ValueError(
+            f"{file}: expected a file with one of the suffixes {known}, or a folder. Got {suffix or 'none'!r} instead; "
+            "rename a table of text to .csv."
+        )
     return _TABLES[suffix](file, inputs, outputs)
 
 
@@ -169,18 +172,22 @@ def _as_source(X: Any, Y: Any) -> Source:
 def _check_frame(X: Any, Y: Any) -> None:
     """Refuse columns of a data frame that are no numbers or lack values: all of them in one sentence."""
     wrong: list[str] = []
+    cures: list[str] = []
     for table in (X, Y):
         if not (hasattr(table, "columns") and hasattr(table, "dtypes") and hasattr(table, "isna")):
             continue
         for name, kind in zip(table.columns, table.dtypes):
             if getattr(kind, "kind", "O") not in "biuf":
                 wrong.append(f"{name!r} ({kind})")
-        lacking = table.isna().sum()
-        wrong += [f"{name!r} ({int(count)} missing)" for name, count in lacking.items() if count]
+                date = getattr(kind, "kind", "O") in "mM"
+                cures.append("give dates as numbers" if date else "leave columns of text out or encode them")
+        lacking = [f"{name!r} ({int(count)} missing)" for name, count in table.isna().sum().items() if count]
+        wrong += lacking
+        cures += ["drop or fill rows that lack a value"] if lacking else []
     if wrong:
         raise ValueError(
             f"The data frame: expected columns of numbers or booleans without missing values. Got {', '.join(wrong)} "
-            "instead; drop or fill these rows, and give dates as numbers."
+            f"instead; {', and '.join(dict.fromkeys(cures))}."
         )
 
 

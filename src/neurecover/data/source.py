@@ -37,6 +37,7 @@ class Source:
     held = False  # whether they are few enough to be gone through again and again, whatever their number
     elsewhere = False  # whether the source adds up its own rows, where they are (`reduced`)
     parent: Optional["Source"] = None  # the source that this one is a view of
+    without_a_value = "drop the row, fill the value, or open the file with missing='drop'"  # a cure, in messages
     assumed = ""  # what nobody said of the columns and rows: a sentence for the first line of an answer
     _piece = False  # whether this is a view of one block, checked already and possibly without any row chosen
 
@@ -192,9 +193,7 @@ class Source:
                 f"{where}: expected numbers up to {LARGEST:.0e}, whose squares can be added. "
                 f"Got {block[i, j]} instead; give the column in other units."
             )
-        raise ValueError(
-            f"{where}: expected a finite number. Got {block[i, j]} instead; drop the row or fill the missing value."
-        )
+        raise ValueError(f"{where}: expected a finite number. Got {block[i, j]} instead; {self.without_a_value}.")
 
     def __repr__(self) -> str:
         n = "an unknown number of" if self.n_samples is None else self.n_samples

@@ -4,8 +4,8 @@ With w the weight and ȳ the mean of the rows at each distinct x,
 
     Σ_rows (y − f(x))² = Σ_rows (y − ȳ)² + Σ_x w (ȳ − f(x))²,
 
-so that places are distinct inputs while every row counts as an observation. The input is z = (x − centre)/size, in
-[−1, 1], and the output is less its mean.
+so breaks are placed by distinct inputs, and every row still counts as an observation. The input is
+z = (x − centre)/size, in [−1, 1]; the mean is subtracted from the output.
 """
 
 from __future__ import annotations

@@ -99,7 +99,10 @@ def flips_beside_steady(
 def find_subsets(
     columns: np.ndarray, target: np.ndarray, tolerance: float, max_solutions: int = DEFAULTS.solutions
 ) -> SignSearch:
-    """Find the s in {0, 1}^k with columns·s = target, columns being (equations, k), as `find_flips` does."""
+    """Find the s in {0, 1}^k with columns·s = target, to a relative misfit of `tolerance`; columns is (equations, k).
+
+    If none is that close, the result holds the best one found, with its misfit.
+    """
     k = columns.shape[1]
     scale = max(float(np.linalg.norm(columns)), float(np.linalg.norm(target)), 1e-300)
     _, triangle, pivots = qr(columns, mode="economic", pivoting=True)

@@ -60,22 +60,20 @@ def make_box(oracle: Oracle, budget: int | None, options: QueryOptions) -> tuple
 def find_steps(oracle: Oracle, box: Box) -> str | None:
     """Return a sentence if the oracle's own answers, before logits are taken of them, are steps; None if not."""
     limits = EVERYWHERE if oracle.bounds is None else box.limits
-    left = None if box.budget is None else box.budget - box.queries
-    if left is not None and left < 1:
-        return None
     own = Box(
         oracle.ask_as_it_is,
         box.n_inputs,
-        budget=left,
+        budget=box.budget,
         frame=box.frame,
         single=oracle.single,
         limits=limits,
         options=box.options,
     )
+    own.queries = box.queries
     try:
         return diagnose_steps(own)
     finally:
-        box.queries += own.queries
+        box.queries = own.queries
 
 
 def smaller(first: float | None, second: float | None) -> int | None:

@@ -21,6 +21,7 @@ from neurecover.data.oracles.probabilities import (
     read_probabilities,
 )
 from neurecover.exceptions import RefusedError, UnsolvableError
+from neurecover.queries.box.black_box import budget_ended
 from neurecover.queries.box.limits import Limits
 from neurecover.queries.box.resolution import PLACES
 from neurecover.queries.options import ClassifierOptions
@@ -79,7 +80,7 @@ def read_classifier(
         Z = limits.pull_inside(Z)
         X = Z if frame is None else frame.inputs(Z)
         if budget is not None and asked + len(Z) > budget:
-            raise UnsolvableError(f"The budget of {budget} queries is used up: give a larger query_budget.")
+            raise UnsolvableError(budget_ended(budget, asked, len(Z)))
         asked += len(Z)
         return oracle.ask_as_it_is(X.astype(np.float32).astype(float) if oracle.single else X)
 

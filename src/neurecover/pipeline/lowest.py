@@ -90,7 +90,7 @@ def recover_lowest_layer(
     """
     act = activations.get(activation)
     check_width(n_hidden)
-    algorithm = get_method(method)
+    algorithm = get_method(method, besides="")
     if algorithm.finds != "composite":
         raise ValueError(f"{method} finds a network of one hidden layer: use recover instead.")
     with running("recover_lowest_layer", random_state, time_budget, progress) as run, side_by_side():

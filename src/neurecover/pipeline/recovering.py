@@ -264,7 +264,7 @@ def estimate(
     """
     act = activations.get(activation)
     check_width(n_hidden)
-    algorithm = get_method(method)
+    algorithm = get_method(method, besides="")
     if algorithm.run is None:
         raise ValueError(f"{method} has no estimate of its own: it only refines others. Use recover instead.")
     if form not in algorithm.forms:
@@ -481,8 +481,8 @@ def _refit_unweighted(samples: Source, final: Found, task: Task, deadline: Deadl
 def _join_rare_samples(prepared: Prepared, task: Task, found: Found, run: Run) -> tuple[Prepared, Found]:
     """Fit held-out samples with the others if they alone show where a unit switches on or off.
 
-    A weight that rests on one of them alone does not count as determined. Held-out samples that were looked at are no
-    test any more; the sealed ones are.
+    A weight that only one of them shows does not count as determined. Samples that joined the fit can no longer test
+    it; the sealed ones, which nothing has looked at, do.
     """
     for _ in range(run.options.max_joined if isinstance(found.network, Network) and not task.affine else 0):
         assert isinstance(found.network, Network)

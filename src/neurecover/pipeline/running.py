@@ -129,7 +129,7 @@ def running(
 
 @dataclass(frozen=True)
 class Problem:
-    """The samples as given and as prepared, what is sought, the number of queries, and why nothing can work, if so."""
+    """The samples as given and as prepared, the task, the queries made, and the reason why no method can work, if any."""
 
     given: Source
     prepared: Prepared

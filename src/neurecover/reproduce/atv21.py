@@ -85,7 +85,7 @@ def run_exact(track: Track) -> list[Row]:
 
 
 def network_with_roots(seed: int, d: int, k: int) -> Network:
-    """Draw a teacher with cond(W) ≤ 50 where k ≤ d, and seed mod 4 of its biases at roots of Hermite polynomials."""
+    """Draw a teacher whose first (seed mod 4) biases are roots of Hermite polynomials; cond(W) ≤ 50 where k ≤ d."""
     for attempt in range(1000):
         truth = simulate.teacher(d, k, random_state=1000 * seed + attempt)
         if k > d or np.linalg.cond(truth.W) <= 50.0:

@@ -241,7 +241,7 @@ class GaussianTest:
 
     @property
     def gaussian(self) -> bool:
-        """Whether the samples leave the assumption standing."""
+        """Whether the test accepts Gaussian inputs: p_value ≥ significance."""
         return self.p_value >= self.significance
 
     @property

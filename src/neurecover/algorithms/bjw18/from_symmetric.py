@@ -1,8 +1,8 @@
 """Exact weights on top of a rough estimate, for any symmetric input distribution [BJW18, §4.3].
 
-The exact step (`patterns.exact_weights`) asks of a start only that it tells a fair part of the samples
-on which a unit is off; any method's directions will do, up to sign. This one takes those of [GKLW19], which need x
-~ −x and no more, as the paper proposes.
+The exact step (`patterns.exact_weights`) only needs a start that identifies a fair share of the samples on which a unit
+is off, so any method's directions will do, up to sign. As the paper proposes, this one takes those of [GKLW19], which
+only require that x and −x have the same distribution.
 """
 
 from __future__ import annotations

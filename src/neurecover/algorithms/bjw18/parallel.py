@@ -158,7 +158,7 @@ def _units_of_line(
     activation: Activation,
     options: PieceOptions,
 ) -> list[_Unit]:
-    """Return the one or two units whose columns lie on the line; none where the samples do not tell."""
+    """Return the units, one or two, whose output weights lie along this line; [] if the samples leave them open."""
     pieces = linear_pieces(X[group.rows], activation.inverse(group.lengths), rng, options)
     if opposite is None:
         return [_Unit(p, group.direction, len(group.rows)) for p in pieces] if len(pieces) == 1 else []

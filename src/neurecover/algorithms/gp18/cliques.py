@@ -4,8 +4,8 @@ u(a) = e^{ρ(a − t)} with disjoint 0/1 weights. Inputs i ≠ j are correlated 
 the support of one unit than across two; the graph of the strong correlations falls into one clique per unit. (The
 paper's exponent −ρ|S|(t − ρd)/2 should read −ρ|S|(t − ρd/2): every unit contributes e^{−ρt}·e^{ρ²d/2}.)
 
-Within a unit E[f xᵢ] = ρ C and E[f xᵢxⱼ] = ρ² C with the same C for the linear part, so their ratio estimates ρ. The
-factor e^{−ρt} belongs to the upper part: thresholds are 0 here.
+Within one unit the part of f that is linear in the units gives E[f xᵢ] = ρ C and E[f xᵢxⱼ] = ρ² C with the same C, so
+their ratio estimates ρ. The upper part absorbs the factor e^{−ρt}, so thresholds are returned as 0.
 """
 
 from __future__ import annotations

@@ -9,7 +9,9 @@ from neurecover.certificate.residuals.alternatives import ACTIVATION, CURVED, LI
 from neurecover.certificate.verdict import Check
 
 WITH_LINE = "Recover with affine='auto', which adds a linear term where the samples call for one."
-WITH_CURVES = "Add the squares of the inputs as columns, or let more units follow the curve: n_hidden=None."
+WITH_CURVES = "Add the squares of the inputs as columns."
+WITH_UNITS = "Add the squares of the inputs as columns, or let more units follow the curve: n_hidden=None."
+WITH_BREAKS = "For one input, neurecover.HingeRegression fits a line with breaks."
 WITH_OTHERS = "Try another activation, or activation='auto'."
 
 
@@ -20,7 +22,8 @@ def linear_term(case: Case) -> Check | None:
 
 def curvature(case: Case) -> Check | None:
     """Would squares and products of the inputs explain nothing but noise?"""
-    return _nested(case, CURVED, "a square or product of the inputs", WITH_CURVES)
+    remedy = WITH_CURVES if case.evidence.asked is None else WITH_UNITS
+    return _nested(case, CURVED, "a square or product of the inputs", remedy)
 
 
 def other_activation(case: Case) -> Check | None:
@@ -41,4 +44,6 @@ def _nested(case: Case, name: str, words: str, remedy: str) -> Check | None:
     )
     if not good:
         sentence = f"The residual is not noise alone: beside the network it follows {words} (p = {test.p_value:.2g})."
+    if case.n_inputs == 1:
+        remedy = f"{WITH_BREAKS} {remedy}"
     return Check("structure", good, test.p_value, test.level, sentence, remedy)

@@ -163,10 +163,10 @@ def output_digits(case: Case) -> Check:
 
 
 def noise_level(case: Case) -> Check:
-    """Say how large the noise is, once every check of the residual has passed.
+    """State the size of the noise, once every check of the residual has passed.
 
-    σ √((P + unseen)/n) is as far as noise moves P parameters from the function behind n samples, and what a test has to
-    have to see more than that. With weights the noise is that of √w r, w of mean one.
+    A misfit below σ √((P + unseen)/n) escapes the tests: noise alone moves a fit of P parameters by σ √(P/n). With
+    weights σ is that of √w r, for w of mean one.
     """
     variance = case.variance
     misfit = float(np.sqrt(variance * (case.n_free + case.options.unseen) / case.n_equations))

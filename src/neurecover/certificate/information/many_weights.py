@@ -178,7 +178,7 @@ class System:
         return (step - self.G @ (self.inverse @ step)).astype(np.float32)
 
     def _solved(self, right: np.ndarray, tolerance: float = 0.0) -> Solution:
-        """Solve S x = right but for `tolerance` of it, in single precision whatever the size of the right side."""
+        """Solve S x = right to a residual of `tolerance`·|right|, scaled to length one for single precision."""
         size, options = np.float32(np.linalg.norm(right) or 1.0), self.options
 
         def product(v: np.ndarray) -> np.ndarray:

@@ -1,17 +1,17 @@
-"""Tests of a network against larger models with a name (`alternatives`).
+"""Tests of a network against larger models that have a name (`alternatives`).
 
-With S what the q columns take off Σr² beyond what the P parameters explain, to first order, and N equations,
+Let S be what the q columns take off Σr² beyond what the P parameters explain, to first order. With N equations,
 
     F = (S/q) / ((Σr² − S)/(N − P − q))                                                    [Rao 1948]
 
-has the F distribution under noise of one variance; where it objects, scores whose covariance is summed row by row
-(`NestedScores`) have to object too, which noise that differs from row to row does not make them do.
+has the F distribution under noise of one variance. If F rejects, the scores with row-by-row covariance (`NestedScores`)
+must reject too, because unequal noise alone can make F reject.
 
-A line that is left out moves the kinks by more than first order where samples are few: of y = 1 + x/2 + 2 (x − 4)₊ with
-n = 100 and noise of one these scores see 0.70 of the lines at the level 0.05. So the network with a line is fitted too,
-S is the difference of both Σr², which sees 0.90, and where that objects the line Ĉ has to object in the covariance of
-the rows: with M the information of the line beyond what the other parameters explain and u the rows' scores for it at
-the larger fit, M Ĉ against Σ u uᵀ [White 1980].
+With few samples a missing line moves the kinks beyond first order: for y = 1 + x/2 + 2 (x − 4)₊ with n = 100 and unit
+noise, the scores find 70 % of the lines at the level 0.05. So the network with a line is fitted as well, and S is the
+drop in Σr², which finds 90 %. If that rejects, the fitted line Ĉ must also differ from zero under the row-by-row
+covariance: with M the information of the line beyond what the other parameters explain, and u the rows' scores for it
+at the larger fit, M Ĉ is held against Σ u uᵀ [White 1980].
 """
 
 from __future__ import annotations

@@ -24,13 +24,14 @@ from neurecover.models.formats.libraries import arrow
 _PIECE = 2**18
 _FIELD = 64  # characters
 _LINE = _FIELD * MOST_COLUMNS
+MISSING = frozenset(("", "NA", "N/A", "n/a", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NULL", "null"))  # pyarrow's
 
 
 class CsvSource(Source):
     """Comma-separated numbers, UTF-8, with or without a header line; semicolons or tabs if the first line has no comma.
 
-    The first line is a header unless all its fields are numbers; without one the columns are
-    named "0", "1", … Empty lines are skipped. n_samples is unknown before a pass.
+    The first line is a header unless all its fields are numbers, True, False or missing; without one the columns
+    are named "0", "1", … Empty lines are skipped. n_samples is unknown before a pass.
     """
 
     n_samples = None
@@ -92,12 +93,12 @@ class CsvSource(Source):
             for j in self._choice.inputs + self._choice.outputs:
                 boolean = j in self._booleans
                 readable = _is_boolean(fields[j]) or fields[j] in "01" if boolean else _is_number(fields[j])
-                if fields[j] and not readable:
-                    hint = "correct it, or choose other inputs and outputs"
+                if fields[j] not in MISSING and not readable:
+                    hint = "correct it, leave the column out with inputs=[…], or turn text into columns of 0 and 1"
                     if re.fullmatch(r"[-+]?\d+,\d+", fields[j]):
                         hint = "write decimals with a point"
                     elif j in self._choice.outputs:
-                        hint += f"; {LABELS_SHOW}"
+                        hint = f"{LABELS_SHOW}, with labels written as 0 and 1"
                     expected = "True or False" if boolean else "a number"
                     return (
                         f"{self.origin}, line {line}, column {self._names[j]!r}: expected {expected}. "
@@ -119,12 +120,13 @@ class Header:
 
 
 def read_header(path: Path, origin: str) -> Header:
-    """Read the header: the first line, unless all its fields are numbers, True or False."""
+    """Read the header: the first line, unless all its fields are numbers, True, False or missing."""
     separator = _delimiter(path)
     line, fields = next(_lines(path, separator, origin), (0, []))
     if not fields:
         raise ValueError(f"{origin}: expected comma-separated numbers. Got an empty file instead.")
-    if all(_is_number(field) or _is_boolean(field) for field in fields):
+    values = [field for field in fields if field.strip() not in MISSING]
+    if values and all(_is_number(field) or _is_boolean(field) for field in values):
         return Header(separator, 0, [str(j) for j in range(len(fields))])
     return Header(separator, line, [field.strip() for field in fields])
 

@@ -231,6 +231,8 @@ class Calls:
 
 def _checked(Y: Any, X: np.ndarray) -> np.ndarray:
     """Return the answers as (n, p), checked."""
+    if Y is None:
+        raise ValueError("The model returned None. Expected an array of shape (n,) or (n, p).")
     Y = np.asarray(Y)
     check_real(Y.dtype, "the model's answer", labels=True)
     if Y.ndim not in (1, 2) or len(Y) != len(X) or Y.shape[1:] == (0,):

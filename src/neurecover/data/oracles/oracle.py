@@ -98,6 +98,7 @@ class Oracle(Source):
         self.frame = way.frame if like is None else Frame.like(like)
         d = _width(n_inputs, way.n_inputs, None if self.frame is None else len(self.frame.mean))
         self.origin = "the oracle"
+        self.without_a_value = "keep to inputs that the model can answer, with bounds=(low, high)"
         self.single, self.max_seconds, self.logits = way.single, max_seconds, way.logits
         self.calls = Calls(
             way.ask,
@@ -202,13 +203,15 @@ oracle = Oracle
 
 def _width(told: int | None, known: int | None, around: int | None) -> int:
     """Return the number of inputs: as told, as the model knows it, or as the samples have it. They need to agree."""
+    if told is not None and not isinstance(told, int | np.integer):
+        raise ValueError(f"n_inputs needs a whole number. Got {told!r} instead.")
     widths = {width for width in (told, known, around) if width is not None}
     if not widths:
         raise ValueError("The model does not tell how many inputs it takes. Give n_inputs, or samples as like=X.")
     if len(widths) > 1:
-        raise ValueError(
-            f"Expected one number of inputs. Got n_inputs={told}, {known} of the model and {around} of like instead."
-        )
+        taken = f"The model takes {known} inputs" if known is not None else f"n_inputs is {told}"
+        other = f"n_inputs={told}" if known is not None and told not in (None, known) else f"{around} columns of like"
+        raise ValueError(f"{taken}. Got {other} instead; leave it out or correct it.")
     d = widths.pop()
     if d < 1:
         raise ValueError(f"An oracle takes at least one input. Got n_inputs={d} instead.")

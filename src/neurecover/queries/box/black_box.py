@@ -18,6 +18,14 @@ from neurecover.queries.box.resolution import Resolution, measure_resolution
 from neurecover.queries.options import QueryOptions
 
 
+def budget_ended(budget: int, asked: int, wanted: int) -> str:
+    """Return the sentence that says why the next queries cannot be made."""
+    return (
+        f"The budget of {budget} queries is used up: {asked} were made, and the next step needs {wanted}. "
+        "Give a larger query_budget."
+    )
+
+
 class Box:
     """An oracle: `box(X)` returns the answers (n, p) in float64 to the queries X (n, d).
 
@@ -62,7 +70,7 @@ class Box:
         if X.ndim != 2 or X.shape[1] != self.n_inputs:
             raise ValueError(f"expected queries of shape (n, {self.n_inputs}). Got shape {X.shape} instead.")
         if self.budget is not None and self.queries + len(X) > self.budget - self.reserved:
-            raise UnsolvableError(f"The budget of {self.budget} queries is used up: give a larger query_budget.")
+            raise UnsolvableError(budget_ended(self.budget, self.queries, len(X)))
         rows = self._batch or max(len(X), 1)
         answers = [self._answer(X[start : start + rows]) for start in range(0, len(X), rows)]
         return np.concatenate(answers) if answers else np.zeros((0, self.n_outputs))

@@ -128,7 +128,7 @@ class _Information:
 
     @classmethod
     def of(cls, network: Network, regions: Regions) -> _Information:
-        """Return the information of the regions about the network."""
+        """Return the information about the network in gradients measured in these regions."""
         regions = regions.take(np.isfinite(regions.sigma))
         k = network.n_hidden
         rows = (_response(network, regions.points) / regions.sigma[:, None, None]).reshape(-1, k)

@@ -47,7 +47,7 @@ def regression_degree(n: int, r: int, degree: int, max_bytes: int = 2**30) -> in
 
 
 class HermiteSums(Statistic):
-    """Sums for the coefficients up to `degree`, regressed up to `regress`.
+    """Sums for the coefficients of every output up to `degree`, after a regression on features up to degree `regress`.
 
     Time is n·F_q·(2F − F_q) multiply–adds, F = C(r + degree, degree), F_q likewise for q = `regress`; memory
     8·F_q·F bytes.

@@ -99,7 +99,7 @@ def _bisect(known: KnownLayers, theta: np.ndarray, index: int, low: np.ndarray, 
 
 
 def _project(known: KnownLayers, index: int, x: np.ndarray) -> np.ndarray | None:
-    """Return x moved onto q = 0 of one unit; None if the steps do not converge."""
+    """Return x moved by Newton steps onto the boundary q = 0 of unit `index`; None if they do not converge."""
     for _ in range(8):
         cell = known.cell_at(x)
         q, m = float(cell.Q[index] @ x + cell.q0[index]), cell.Q[index]
