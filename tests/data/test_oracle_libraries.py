@@ -50,7 +50,7 @@ def test_a_torch_module_that_cannot_be_asked() -> None:
         nr.oracle(nn.Sequential(nn.Unflatten(1, (2, 2)), nn.Linear(4, 8)))
     with pytest.raises(ValueError, match="does not tell how many inputs"):
         nr.oracle(nn.ReLU())
-    with pytest.raises(ValueError, match="The model takes 4 inputs. Got n_inputs=3"):
+    with pytest.raises(ValueError, match=r"The model takes 4 inputs\. Got n_inputs=3"):
         nr.oracle(nn.Linear(4, 8), 3)
     with pytest.raises(ValueError, match=r"one tensor. Got tuple"):
         nr.oracle(nn.LSTM(4, 8), 4)

@@ -129,7 +129,7 @@ def running(
 
 @dataclass(frozen=True)
 class Problem:
-    """The samples as given and as prepared, the task, the queries made, and the reason why no method can work, if any."""
+    """The samples as given and as prepared, the task, the queries made, and why no method can work, if none can."""
 
     given: Source
     prepared: Prepared

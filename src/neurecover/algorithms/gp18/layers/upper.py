@@ -81,7 +81,7 @@ def fit_polynomial(
 
 
 def all_terms(composite: Composite, max_degree: int, options: UpperOptions = DEFAULTS.upper) -> Composite:
-    """Return the network with every monomial that `fit_polynomial` considers; those it dropped have coefficient zero."""
+    """Return the network with every monomial that `fit_polynomial` considers, those it dropped with zeros."""
     upper = composite.upper
     assert isinstance(upper, Polynomial)
     families = (_exponents(composite.n_hidden, degree) for degree in range(max_degree, 0, -1))
