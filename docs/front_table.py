@@ -48,7 +48,7 @@ def _queried(table: str, network: str) -> tuple[str, ...] | None:
     for row in _table(table):
         if row["network"] == network:
             ours = f"{int(row['median queries']):,} queries, error {row['largest error']}, widths found"
-            other = f"{row['published']}, widths told [1]"
+            other = f"{row['published']}, widths given [1]"
             return f"weights of a {network} network by queries", ours, other, f"`neurecover bench {table}`"
     return None
 

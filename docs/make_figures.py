@@ -40,9 +40,9 @@ NOTES = {
     "had fallen short, and widths, hold-out and hops were set on some of the same seeds.",
     "peers": "Success is a weight error below 1e-6, one thread for everyone. Equal wall times stand in columns: half a "
     "second is what the finisher is allowed on this problem, and a peer starts anew until its time is used up. Times "
-    "and ratios are medians over the data sets that the competitor solved in 15 seconds. Up to 6 seconds each, "
-    "neurecover solves at least three times as many as the best peer at width k, which was asked; given 15 seconds, "
-    "2.5 times.",
+    "and ratios are medians over the data sets that the competitor solved in 15 seconds. With up to 6 seconds per data "
+    "set neurecover solves at least three times as many as the best peer at width k, the target; with 15 seconds, 2.5 "
+    "times.",
     "hinges": "CR is the Cramér–Rao deviation of a break at the truth. The estimate is the posterior mean and its "
     "interval the posterior's; R's is the gradient interval, and its seconds are those of fit and score interval. All "
     "seconds are CPU seconds of one thread.",
@@ -58,7 +58,7 @@ NOTES = {
     "most 1e-10. The memory is that of the whole process, with the samples.",
     "deep-peers": "Twice the widths in double precision, Adam then L-BFGS, pruned to the true widths on the way; "
     "solved is a weight error of at most 1e-6. Other processes ran beside it, which slows both alike.",
-    "scale": "The rows of workers were taken while other processes ran; `bench workers` has them idle.",
+    "scale": "Other processes ran beside the rows with workers; `bench workers` repeats them on idle cores.",
     "layers": "With noise a network with a standard error above 0.1 at the truth itself cannot be claimed: "
     "11 of 100 such random networks are so (seeds 6000 to 6099), and none of these ten.",
     "tables": "Solved is a network that answers every row to rounding and whose certificate is exact, or says which "
@@ -81,8 +81,8 @@ NOTES = {
     'random trials". Its error is taken as √(error / k), the measure of the right panel of its Figure 2.',
     "gklw19-fig2": "Section 4 of the paper does not say how its alternating least squares starts; here every start has "
     "the singular vectors of a random combination of the slices.",
-    "trained": "Models are trained on seeds from 500 on that nothing was chosen on. `MLPRegressor` stands behind a "
-    "`StandardScaler`; raw targets are those of the data, the others are standardised.",
+    "trained": "No setting was chosen on these seeds (500 and up). `MLPRegressor` runs after a `StandardScaler`; "
+    "targets are standardised except in the rows marked raw.",
     "atv21-crowded": "The method alone, then `recover` with the finisher on some of the seeds.",
 }
 

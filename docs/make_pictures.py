@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import matplotlib
@@ -32,17 +33,17 @@ def draw_front(path: Path, narrow: bool = False) -> None:
         figure = Figure(figsize=(4.0, 8.4) if narrow else (10.5, 3.1), layout="constrained")
         left, middle, right = figure.subplots(3, 1) if narrow else figure.subplots(1, 3)
         draw_weights(left, sought)
-        left.set_title("hidden: 6 units of 8 weights and a bias", loc="left")
-        draw_weights(middle, hidden.select(paired))
-        middle.set_title(f"found from {len(X):,} noisy samples: {found.certificate.verdict}", loc="left")
+        left.set_title("the hidden layer: 6 units, 8 weights and a bias", loc="left")
+        draw_weights(middle, replace(sought, values=hidden.values[paired]))  # in the order of the truth
+        middle.set_title(f"recovered from {len(X):,} noisy samples", loc="left")
         true, estimate = sought.values.ravel(), hidden.values[paired].ravel()
         assert hidden.errors is not None
         error = 1.96 * hidden.errors[paired].ravel()
         right.plot([true.min(), true.max()], [true.min(), true.max()], color=INK, linewidth=0.8)
         right.errorbar(true, estimate, error, fmt=".", color=SERIES[0], markersize=4, elinewidth=0.9)
-        right.set_title("every weight with its 95 % interval", loc="left")
-        right.set_xlabel("hidden")
-        right.set_ylabel("found")
+        right.set_title(f"every weight with its interval ({found.certificate.verdict})", loc="left")
+        right.set_xlabel("true weight")
+        right.set_ylabel("estimate, 95 % interval")
         figure.savefig(path, dpi=110)
 
 

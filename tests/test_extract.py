@@ -262,7 +262,7 @@ def test_a_command_is_a_box(tmp_path: Path) -> None:
         CommandModel(f"{sys.executable} -c 'raise SystemExit(3)'")(np.ones((1, 2)))
     with pytest.raises(ValueError, match="expected 2 lines of numbers"):
         CommandModel(f"{sys.executable} -c 'print(1)'")(np.ones((2, 2)))
-    with pytest.raises(ValueError, match="1 lines of numbers.*not convert string"):
+    with pytest.raises(ValueError, match=r"1 lines of numbers.*not convert string"):
         CommandModel(f"{sys.executable} -c 'print(\"no\")'")(np.ones((1, 2)))
 
 

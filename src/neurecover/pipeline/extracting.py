@@ -46,12 +46,13 @@ def extract(
     progress: bool | Progress = False,
     options: QueryOptions | None = None,
 ) -> Recovery[Network | DeepNetwork]:
-    """Extract the network behind an oracle by chosen queries; return it with a certificate.
+    """Extract the network y = A h_L + c behind an oracle, h_l = act(W_l h_{l−1} + b_l), by chosen queries.
 
     Parameters
     ----------
     oracle : Oracle
-        `neurecover.oracle(model)` or `neurecover.endpoint(url)`.
+        `neurecover.oracle(model)` or `neurecover.endpoint(url)`, where it is also said around which data (`like`),
+        within which range (`bounds`) and how fast it may be queried.
     n_hidden : int, tuple of int or None, default=None
         The number of hidden units, or one number per hidden layer; None finds it.
     depth : int or None, default=None
@@ -75,8 +76,17 @@ def extract(
     Returns
     -------
     Recovery
-        The network, its certificate and the number of queries. An oracle that is not such a network gives one whose
-        verdict says so.
+        `network`, `certificate` and `n_queries`. If the oracle is no such network, the verdict says so, and the reasons
+        say what it looks like.
+
+    Raises
+    ------
+    ValueError
+        For a model that is not wrapped as an oracle, or arguments that contradict each other.
+
+    See Also
+    --------
+    recover : The same from samples, for models that cannot be queried at chosen inputs.
 
     Examples
     --------

@@ -96,7 +96,7 @@ def recover(
     n_hidden : int, tuple of int or None, default=None
         The number of hidden units, or one number per hidden layer, (20, 10); None finds it.
     method : str, default="auto"
-        "auto", or a name from `neurecover.methods()`.
+        A name from `neurecover.methods()`; "auto" starts at random and uses published methods if that does not suffice.
     activation : str or Activation, default="relu"
         The hidden units' function, as in `neurecover.Network`; "auto" finds the likeliest of those with names.
     bias : bool, default=True
@@ -104,7 +104,7 @@ def recover(
     affine : bool or "auto", default=False
         Whether there is a linear term C x beside the hidden units; "auto" keeps one where the samples call for it.
     depth : int, default=1
-        The number of hidden layers, where n_hidden does not say it.
+        The number of hidden layers, if n_hidden does not say it. It is not found; `extract` finds it.
     random_state : int, Generator, RandomState or None, default=None
         Same seed, same answer, on a busy machine too, unless a time budget runs out.
     time_budget : float or None, default=None
@@ -133,12 +133,20 @@ def recover(
     Returns
     -------
     Recovery
-        The network and its certificate. Data that cannot be solved gives one whose verdict says so.
+        `network` and its `certificate`, whose `verdict` is "exact" (to rounding, all weights determined), "statistical"
+        (noise, with an error for every weight), "approximate" (a predictor; do not read its weights) or "failed".
+        `summary()` explains it, `conf_int()` has intervals, `to_html(path)` writes a report.
 
     Raises
     ------
     ValueError
-        For data that is not data: values that are not finite, shapes that do not fit, unknown columns.
+        For invalid input: values that are not finite, shapes that do not fit, unknown columns.
+
+    See Also
+    --------
+    extract : The same from queries, if the model can be queried.
+    HingeRegression : Lines and planes with breaks, with intervals that cover in small samples.
+    estimate : A published algorithm's own answer, without refinement.
 
     Examples
     --------
