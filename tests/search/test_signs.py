@@ -12,7 +12,7 @@ from neurecover.fit.descent import PATIENT, descend
 from neurecover.fit.samples import Samples
 from neurecover.matching import compare
 from neurecover.models import DeepNetwork, Network, as_network, as_student
-from neurecover.models.signs import find_flips, find_subsets, flips_beside_steady, nearest_subsets
+from neurecover.models.signs import find_flips, find_subsets, flips_beside_others, nearest_subsets
 from neurecover.models.student import Student
 from neurecover.models.turning import Turning, without_skips
 from neurecover.search import SearchOptions, Task
@@ -82,12 +82,12 @@ def test_signs_beside_a_unit_that_is_always_on() -> None:
     W, A = rng.standard_normal((4, 5)), rng.standard_normal((3, 4))
     flips, a, w = rng.random(4) < 0.5, rng.standard_normal(3), rng.standard_normal(5)
     linear = np.einsum("oj,jd->od", A[:, flips], W[flips]) + np.outer(a, w)
-    found = flips_beside_steady(A, W, linear, 1.0, 1e-6)
+    found = flips_beside_others(A, W, linear, 1.0, 1e-6)
     assert found is not None
     np.testing.assert_array_equal(found[0], flips)
-    np.testing.assert_allclose(np.outer(found[1], found[2]), np.outer(a, w), atol=1e-8)
-    assert flips_beside_steady(A, W, linear + rng.standard_normal((3, 5)), 1.0, 1e-6) is None
-    assert flips_beside_steady(A[:1], W, linear[:1], 1.0, 1e-6) is None  # anything is of rank one
+    np.testing.assert_allclose(found[1], np.outer(a, w), atol=1e-8)
+    assert flips_beside_others(A, W, linear + rng.standard_normal((3, 5)), 1.0, 1e-6) is None
+    assert flips_beside_others(A[:1], W, linear[:1], 1.0, 1e-6) is None  # anything is of rank one
 
 
 def _turned(net: Network | DeepNetwork, flips: list[np.ndarray], bias: bool) -> Student:

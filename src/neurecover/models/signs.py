@@ -11,9 +11,10 @@ for one output and k > d, the bits that the equations leave free are enumerated 
 the subset sum meet in the middle (up to k = 40), or the solutions are listed in a reduced lattice (`subset_lattice`),
 as far as the equations have many more digits than there are bits.
 
-A unit that is on for every sample is in the affine part as a whole, and L − m Σ_j s_j A_j w_jᵀ = A_u w_uᵀ is of
-rank one. All s are tried where they are few. Else it is found with s in turns: the nearest matrix of
-rank one to what s leaves, then the best s beside it.
+A unit u that is on for every sample, or whose weights the samples leave open, is in the affine part as a whole, and
+M = L − m Σ_j s_j A_j w_jᵀ = Σ_u A_u w_uᵀ is of low rank. With fewer units j than inputs, L x = M x for all x orthogonal
+to all w_j, which gives the column space of M; beside it, x_j with w_i·x_j = 1 for i = j and 0 otherwise gives
+L x_j = m s_j A_j. With more, all s are tried where they are few.
 """
 
 from __future__ import annotations
@@ -34,8 +35,7 @@ class SignOptions:
     meet: int = 40  # units whose subset sums meet in the middle: two lists of a million
     pairs: int = 2**20  # matches of the two halves beyond which the tolerance is too coarse to tell them apart
     solutions: int = 32  # that are returned at the most
-    ranked: int = 2**22  # numbers, of all choices of signs beside what is of rank one
-    turns: int = 200  # of signs and what is of rank one beside them; 16 units and 10 outputs need no more (measured)
+    ranked: int = 2**22  # numbers, of all choices of signs beside what is of low rank
 
 
 DEFAULTS = SignOptions()
@@ -69,31 +69,31 @@ def find_flips(
     return find_subsets(columns, linear.ravel(), tolerance, max_solutions)
 
 
-def flips_beside_steady(
-    A: np.ndarray, W: np.ndarray, linear: np.ndarray, slope: float, tolerance: float
-) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Find s (k,), A_u (p,) and w_u (d,) with linear = slope · Σ_j s_j A_j w_jᵀ + A_u w_uᵀ, to a relative misfit.
+def flips_beside_others(
+    A: np.ndarray, W: np.ndarray, linear: np.ndarray, slope: float, tolerance: float, rank: int = 1
+) -> tuple[np.ndarray, np.ndarray] | None:
+    """Find s (k,) for which M = linear − slope · Σ_j s_j A_j w_jᵀ is at most of this rank, to a relative misfit, and M.
 
-    None where there are none, or so few equations that others would do as well.
+    None where there is none, or so few equations that others would do as well.
     """
     (p, d), k = linear.shape, len(W)
-    if k == 0 or min(p, d) < 2 or p * d <= k + p + d:
-        return None
-    columns = slope * np.einsum("oj,jd->odj", A, W).reshape(-1, k)
-    if len(columns) << k <= DEFAULTS.ranked:
+    columns = slope * np.einsum("oj,jd->odj", A, W).reshape(p * d, k)
+    small = tolerance * max(float(np.linalg.norm(columns)), float(np.linalg.norm(linear)))
+    if 0 < k < d:
+        left, sizes, _ = np.linalg.svd(linear @ np.linalg.svd(W)[2][k:].T)
+        B = left[:, : np.count_nonzero(sizes > small)]
+        beside, told = A - B @ (B.T @ A), (linear - B @ (B.T @ linear)) @ np.linalg.pinv(W)
+        if np.any(np.linalg.norm(beside, axis=0) <= tolerance * np.linalg.norm(A, axis=0)):
+            return None
+        flips = np.sum(beside * told, axis=0) > 0.5 * slope * np.sum(beside**2, axis=0)
+    elif 0 < k and p * d << k <= DEFAULTS.ranked:
         rest = linear - (subsets(k) @ columns.T).reshape(-1, p, d)
-        gram = rest @ rest.transpose(0, 2, 1)
-        flips = subsets(k)[np.argmin(np.trace(gram, axis1=1, axis2=2) - np.linalg.eigvalsh(gram)[:, -1])]
+        flips = subsets(k)[np.argmin(np.linalg.eigvalsh(rest @ rest.transpose(0, 2, 1))[:, :-1].sum(axis=1))]
     else:
-        inverse, s = np.linalg.pinv(columns), np.zeros(k)
-        for _ in range(DEFAULTS.turns):
-            left, sizes, right = np.linalg.svd(linear - (columns @ s).reshape(p, d), full_matrices=False)
-            s = inverse @ (linear - sizes[0] * np.outer(left[:, 0], right[0])).ravel()
-        flips = s > 0.5
-    left, sizes, right = np.linalg.svd(linear - (columns @ flips).reshape(p, d), full_matrices=False)
-    if np.linalg.norm(sizes[1:]) > tolerance * max(float(np.linalg.norm(columns)), float(np.linalg.norm(linear))):
         return None
-    return flips, sizes[0] * left[:, 0], right[0]
+    rest = linear - (columns @ flips).reshape(p, d)
+    r = int(np.count_nonzero(np.linalg.svd(rest, compute_uv=False) > small))
+    return (flips, rest) if r <= min(rank, p - 1, d - 1) and p * d > k + r * (p + d) else None
 
 
 def find_subsets(

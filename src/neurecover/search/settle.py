@@ -30,7 +30,7 @@ from neurecover.fit.descent import PATIENT, Fit, descend
 from neurecover.fit.point import Point, curvature_sums
 from neurecover.fit.samples import Samples
 from neurecover.models import as_network, as_student
-from neurecover.models.signs import find_subsets, flips_beside_steady, nearest_subsets
+from neurecover.models.signs import find_subsets, flips_beside_others, nearest_subsets
 from neurecover.models.student import Student
 from neurecover.models.turning import Turning, without_skips
 from neurecover.search import SignOptions
@@ -58,6 +58,10 @@ def settle(fit: Fit, setting: Setting) -> Settled:
     if not fit.student.skips:
         done = descend(samples, fit.student, options.fit, deadline, slow=PATIENT)
         return Settled(done, (), 1)
+    if fit.relative < samples.level() and setting.task.rectified and not setting.task.affine:
+        beside = _beside_open_units(fit, setting)
+        if beside is not None and beside.relative < samples.level():
+            return best_of([beside], setting)
     students = networks_behind(fit.point, setting.task.affine, how)
     starts = sorted((Point(samples, one, options.fit, deadline) for one in students), key=lambda one: one.loss)
     begun = [
@@ -71,29 +75,51 @@ def settle(fit: Fit, setting: Setting) -> Settled:
         for one in begun
         if one.rss <= near * least
     ]
-    if fit.relative < samples.level() <= min(one.relative for one in fits) and setting.task.rectified:
-        fits += _beside_always_on(fit, setting)
     return best_of(fits, setting)
 
 
-def _beside_always_on(fit: Fit, setting: Setting) -> list[Fit]:
-    """Return the network of an exact fit with one more unit, on in all rows, if there is one.
+def _beside_open_units(fit: Fit, setting: Setting) -> Fit | None:
+    """Return the network of an exact fit some of whose units the samples leave open, or have on in all rows; None where
+    signs alone explain it, and for one output, of which anything is of rank one.
 
-    Such a unit is in the affine part as a whole, and what the signs of the others leave of that is of rank one.
+    What the signs of the others leave of the affine part is M = Σ_u A_u v_uᵀ over such units (`flips_beside_others`),
+    which gives them the weights that their samples do not show. What is left of M is more units, on in all rows.
     """
+    how = setting.options.signs
+    if fit.student.n_outputs == 1 or len(_solutions(Turning.of(fit.student, 0, affine=False), how)[0]):
+        return None
     few = narrowest(fit)
-    student, samples, most = few.student, few.point.samples, setting.task.n_hidden
-    turning = Turning.of(student, 0, affine=False)
-    linear = turning.target.reshape(len(turning.rows), -1)
-    W = turning.V[:, turning.kept :]
-    found = flips_beside_steady(turning.A, W, linear, turning.slope, setting.options.signs.misfit)
-    if found is None or samples.root is not None or student.widths[0] >= (most or np.inf):
-        return []
-    flips, a, w = found
-    rows, V = turning.turned(flips)
-    unit = np.append(1.0 + float((samples.F[:, 1:] @ w).max()), -w)
-    student = replace(student, V=(np.vstack([V, unit]),), theta=np.vstack([rows.T, a]), skips=False)
-    return [descend(samples, student, setting.options.fit, setting.deadline, slow=PATIENT)]
+    student, samples = few.student, few.point.samples
+    turning, most = Turning.of(student, 0, affine=False), setting.task.n_hidden or np.inf
+    V, A, linear = turning.V.copy(), turning.A, turning.target.reshape(len(turning.rows), -1)
+    Z = samples.F @ V.T
+    own = np.where(np.mean(Z > 0.0, axis=0) > 0.5, Z <= 0.0, Z > 0.0)  # a unit's samples on its lesser side say it
+    told = np.array([np.linalg.matrix_rank(samples.F[rows]) == V.shape[1] for rows in own.T], dtype=bool)
+    rank = int(min(np.count_nonzero(~told) + most - len(V), len(A)))
+    if samples.root is not None or not student.bias or rank < 1:
+        return None
+    found = flips_beside_others(A[:, told], V[told, turning.kept :], linear, turning.slope, how.misfit, rank)
+    if found is None:
+        return None
+    flips, M = np.zeros(len(V), dtype=bool), found[1]
+    flips[told] = found[0]
+    left, sizes, _ = np.linalg.svd(M, full_matrices=False)
+    B = left[:, sizes > how.misfit * np.linalg.norm(linear)]
+    inside = np.linalg.norm(A - B @ (B.T @ A), axis=0) <= how.misfit * np.linalg.norm(A, axis=0)
+    units = np.flatnonzero(~told & inside)
+    W = np.linalg.lstsq(A[:, units], M, rcond=None)[0] / turning.slope
+    for u, w in zip(units, W):
+        V[u] = np.append((Z[own[:, u], u] - samples.F[own[:, u], 1:] @ w).mean(), w)
+    flips[units] = True
+    left, sizes, right = np.linalg.svd(M - turning.slope * A[:, units] @ W, full_matrices=False)
+    more = sizes > how.misfit * np.linalg.norm(linear)
+    if len(V) + np.count_nonzero(more) > most:
+        return None
+    rows, V = replace(turning, V=V).turned(flips)
+    always = np.hstack([1.0 + (samples.F[:, 1:] @ right[more].T).max(axis=0)[:, None], -right[more]])
+    theta = np.vstack([rows.T, (left[:, more] * sizes[more]).T])
+    student = replace(student, V=(np.vstack([V, always]),), theta=theta, skips=False)
+    return descend(samples, student, setting.options.fit, setting.deadline, slow=PATIENT)
 
 
 def best_of(fits: Iterable[Fit], setting: Setting) -> Settled:

@@ -17,8 +17,9 @@ and an equation that no other contradicts counts for nothing (`sole_equations`).
 
     (w_j, A_j) → −(w_j, A_j)    with A_j z_j(x) moved by a null direction until z_j > 0 again,
 
-unless z_j is the same along all of them for some sample with the unit on: then A_j z_j > 0 fixes the sign of A_j. And
-where two units are in proportion, z_i = α z_j, on all samples with one of them on, they may as well be one there.
+unless z_j is the same along all of them for some sample with the unit on: then A_j z_j > 0 fixes the sign of A_j. A
+sample in which a unit that is on has a z_j that is not the same along all of them is left out: further along z_j may be
+negative, and other weights explain that sample. And where two units are in proportion, z_i = α z_j, on all samples with one of them on, they may as well be one there.
 Beside an affine term a unit that is off is one that is on, turned: what is asked of the samples with a unit on is asked
 of those with it off as well.
 """
@@ -45,7 +46,7 @@ from neurecover.certificate.information.normal_form import by_name, signs_are_co
 from neurecover.certificate.information.sole_equations import sole_equations
 from neurecover.certificate.options import DEFAULTS, CertificateOptions
 from neurecover.certificate.signs.ambiguity import sign_ambiguities
-from neurecover.data import Source, reduce
+from neurecover.data import ArraySource, Source, reduce
 from neurecover.models import Network, are_biases, free_directions, parameters, with_parameters
 from neurecover.statistics import InformationSums
 
@@ -114,7 +115,14 @@ def seen_weights(
         for unit, row in enumerate(rows_of(normal)):
             N, members = _without_scale(N, G[:, unit], theta, row, unseen, options)
             fixed[members, unit] = theta[members]
-        loose = _turnable(normal, inputs_away, N, options.exact) | _in_proportion(normal, inputs_away, options.same)
+        still, positive = _still(normal, inputs_away, N, options.exact)
+        doubtful = np.any((positive & ~still)[:, ~few], axis=1)
+        if doubtful.any() and not doubtful.all():
+            X, Y = (np.asarray(part, dtype=np.float64)[~doubtful] for part in inputs_away.collect())
+            return seen_weights(normal, ArraySource(X, Y), bias, level, few, low, options)
+        sides_on = (still & positive, still & ~positive)[: 1 + signs_are_convention(normal)]
+        loose = ~np.all([on.any(axis=0) for on in sides_on], axis=0)
+        loose |= _in_proportion(normal, inputs_away, options.same)
         open_ |= free & (G[:, loose] != 0.0).any(axis=1)
     open_ |= free & (np.abs(N).max(axis=1, initial=0.0) > options.exact)
     half = np.zeros((P, np.count_nonzero(~null)))
@@ -201,9 +209,9 @@ def _multiples(Z: np.ndarray, relative: float) -> np.ndarray:
     return alike
 
 
-def _turnable(normal: Layered, inputs: Source, N: np.ndarray, exact: float) -> np.ndarray:
-    """Return which hidden units are on for no sample whose preactivation all directions of N (P, q) leave unchanged."""
-    fixed: list[np.ndarray] = []
+def _still(normal: Layered, inputs: Source, N: np.ndarray, exact: float) -> tuple[np.ndarray, np.ndarray]:
+    """Return where (n, units) preactivations are the same along all directions of N (P, q), and where positive."""
+    still, positive = list[np.ndarray](), list[np.ndarray]()
     X = np.asarray(inputs.collect()[0], dtype=np.float64)
     H, start = np.hstack([X, np.ones((len(X), 1))]), 0
     moved = np.zeros((N.shape[1], *X.shape))  # of the inputs of a layer
@@ -211,14 +219,12 @@ def _turnable(normal: Layered, inputs: Source, N: np.ndarray, exact: float) -> n
         steps = N[start : start + W.size + b.size].T
         V = np.concatenate([steps[:, : W.size].reshape(-1, *W.shape), steps[:, W.size :, None]], axis=2)
         Z, move = H @ np.column_stack([W, b]).T, H @ V.transpose(0, 2, 1) + moved @ W.T
-        size = np.linalg.norm(H, axis=1)[:, None]
-        still = np.abs(move).max(axis=0, initial=0.0) <= exact * size
-        sides_on = (Z > 0.0, Z < 0.0) if signs_are_convention(normal) else (Z > 0.0,)
-        fixed.append(np.all([(still & on).any(axis=0) for on in sides_on], axis=0))
+        still.append(np.abs(move).max(axis=0, initial=0.0) <= exact * np.linalg.norm(H, axis=1)[:, None])
+        positive.append(Z > 0.0)
         start += W.size + b.size
         moved = normal.activation.derivative(Z) * move
         H = np.hstack([normal.activation(Z), np.ones((len(X), 1))])
-    return ~np.concatenate(fixed)
+    return np.hstack(still), np.hstack(positive)
 
 
 def scaled_to_determined(normal: Layered, determined: Mapping[str, np.ndarray]) -> Layered:

@@ -276,13 +276,13 @@ def _with_gates(state: State, rows: np.ndarray, sure: bool, deadline: Deadline) 
         on = slope * (z > least)[:, :, None]
         return on.reshape(z.size, -1), np.einsum("ok,rkt->rot", state.A, on).reshape(values.size, -1)
 
-    # A solver goes on to where a unit has z = 0, so one that is there may be on as well.
-    wanted, told = map(
-        np.linalg.matrix_rank, gated(-state.options.summed * state.options.tolerance * float(np.abs(z).max()))
-    )
+    # A solver goes on to where a unit has z = 0: one that is there may be on as well, and has no step to make.
+    near = state.options.summed * state.options.tolerance * float(np.abs(z).max())
+    wanted, told = map(np.linalg.matrix_rank, gated(-near))
     if sure and (told < wanted or told == values.size):
         return None
-    theta = theta + np.linalg.lstsq(gated(0.0)[1], (values - np.maximum(z, 0.0) @ state.A.T).ravel(), rcond=rounding)[0]
+    z = np.where(z > near, z, 0.0)
+    theta = theta + np.linalg.lstsq(gated(0.0)[1], (values - z @ state.A.T).ravel(), rcond=rounding)[0]
     return state.with_values(rows, np.where(z > 0.0, np.maximum(start + slope @ theta, 0.0), 0.0))
 
 
