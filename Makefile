@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 OLDEST := .venv-oldest
-# Two workers; a file's tests stay on one of them, so that what they share is made once.
-SIDE_BY_SIDE := -n 2 --dist loadfile
+# Two workers, each with half of the files; one that is done takes tests of the other, so that both end together.
+SIDE_BY_SIDE := -n 2 --dist worksteal
 
 .PHONY: demo test test-rounding test-oldest coverage lint format bench r-segmented docs clean
 

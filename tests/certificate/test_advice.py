@@ -23,7 +23,7 @@ def teacher(activation: str, seed: int) -> nr.Network:
 
 
 def test_another_activation_that_fits_better_is_said_first_and_once() -> None:
-    X, Y = nr.simulate.sample(teacher("tanh", 11), 800, random_state=11)
+    X, Y = nr.simulate.sample(teacher("tanh", 11), 250, random_state=11)
     recovery = nr.recover(X, Y, n_hidden=3, random_state=0)
     assert recovery.certificate.verdict in ("approximate", "failed")
     first = advice(recovery.certificate)[0]

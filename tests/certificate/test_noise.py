@@ -85,7 +85,7 @@ def test_a_kink_that_noise_may_have_made_is_not_vouched_for() -> None:
         rng = np.random.default_rng(seed)
         X = np.sin(2.0 * rng.uniform(-1.0, 1.0, 300))[:, None]
         Y = truth(X) + 0.01 * rng.standard_normal((300, 1))
-        r = nr.recover(X, Y, n_hidden=1, random_state=0, time_budget=3)
+        r = nr.recover(X, Y, n_hidden=1, random_state=0, time_budget=1)
         assert r.certificate.verdict not in ("exact", "statistical"), seed
 
 
@@ -101,7 +101,7 @@ def test_values_that_noise_does_not_repeat(how: str) -> None:
             Y = np.minimum(Y, np.quantile(Y, 0.95))
         else:
             Y = np.round(Y / 0.00037) * 0.00037
-        r = nr.recover(X, Y, n_hidden=1, random_state=0, time_budget=3)
+        r = nr.recover(X, Y, n_hidden=1, random_state=0, time_budget=1)
         assert r.certificate.verdict not in ("exact", "statistical"), seed
 
 
@@ -114,7 +114,7 @@ def test_two_units_on_one_plane_may_be_one_and_a_straight_function() -> None:
     for noise in (0.0, 0.01):
         Y = truth(X) + noise * rng.standard_normal((400, 1))
         for k in (2, None):
-            r = nr.recover(X, Y, n_hidden=k, random_state=0, time_budget=5)
+            r = nr.recover(X, Y, n_hidden=k, random_state=0, time_budget=2)
             assert r.certificate.verdict not in ("exact", "statistical"), (noise, k)
 
 
@@ -135,7 +135,7 @@ def test_what_a_clean_output_determines_has_the_error_of_rounding() -> None:
     """
     for seed in range(301, 304):
         case = hostile.draw("small_output", seed)
-        found = nr.recover(case.X, case.Y, random_state=seed, time_budget=8.0)
+        found = nr.recover(case.X, case.Y, random_state=seed, time_budget=2)
         if found.certificate.verdict != "statistical":
             continue
         assert found.certificate.standard_errors is not None

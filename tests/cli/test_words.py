@@ -1,10 +1,13 @@
 """What a person meets at the edges: labels, tables of other kinds, refusals, options in place of arguments."""
 
+import contextlib
+import io
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +15,7 @@ import pandas as pd
 import pytest
 
 import neurecover as nr
+from neurecover import cli
 from neurecover.certificate import advice
 from neurecover.cli.wording import as_options
 from neurecover.data.oracles import diagnosis as looks
@@ -23,9 +27,20 @@ X = RNG.standard_normal((60, 3))
 SIDE = X @ [1.0, 2.0, -1.0] > 0
 
 
-def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "neurecover", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+@dataclass(frozen=True)
+class Outcome:
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+def run(*arguments: str, folder: Path) -> Outcome:
+    """The command line in a folder, within this process: a new one would import everything anew."""
+    out, err = io.StringIO(), io.StringIO()
+    here = contextlib.chdir(folder), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err)
+    with here[0], here[1], here[2], pytest.raises(SystemExit) as left:
+        cli.main(list(arguments))
+    return Outcome(int(left.value.code or 0), out.getvalue(), err.getvalue())
 
 
 @pytest.mark.parametrize("pair", [(0.0, 1.0), (-1.0, 1.0), (1, 2), (False, True)])
@@ -137,7 +152,6 @@ def test_the_command_line_names_its_options(sentence: str, word: str) -> None:
     assert "=" not in worded
 
 
-@pytest.mark.slow
 def test_options_of_extract(tmp_path: Path) -> None:
     nr.simulate.teacher(4, 3, activation="tanh", random_state=0).save(tmp_path / "t.npz")
     np.savez(tmp_path / "s.npz", X=RNG.standard_normal((50, 4)), Y=np.zeros(50))
