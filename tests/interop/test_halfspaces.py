@@ -10,6 +10,7 @@ from neurecover.algorithms.gp18.union.posterior import at_posterior_means
 from neurecover.algorithms.gp18.union.search import find_union
 from neurecover.certificate import ParameterArrays
 from neurecover.certificate.from_labels import certify_labelled
+from neurecover.certificate.options import LabelOptions
 from neurecover.data import ArraySource, Whitening
 from neurecover.interop.halfspaces import HalfspaceIntersection, HalfspaceUnion
 from neurecover.matching import compare
@@ -177,13 +178,24 @@ def test_wrong_labels_are_flipped_ones_only_where_they_lie_anywhere() -> None:
     patch = np.linalg.norm(X + 1.0, axis=1) < 0.2
     values = []
     for wrong in [*(rng.random((30, 4_000)) < 0.02), near, patch]:
-        seen = wrong_labels(ArraySource(X, (y ^ wrong).astype(float)), fit, 4.0)
+        seen = wrong_labels(ArraySource(X, (y ^ wrong).astype(float)), fit, LabelOptions(), rng)
         values.append((seen.at_boundary, seen.together))
     flipped, (at_boundary, _), (_, together) = np.array(values[:-2]), values[-2], values[-1]
     assert flipped.min() > 1e-4  # 60 p-values that are uniform or larger: below this once in 170 times
     assert np.mean(flipped < 0.1) < 0.3
     assert at_boundary < 1e-6
     assert together < 1e-6
+
+
+def test_a_few_wrong_labels_are_not_called_flipped() -> None:
+    """A bump of a half-space in five dimensions that holds three to eight of 1,600 labels is no half-space."""
+    for seed in range(3):
+        X = np.random.default_rng(seed).standard_normal((1_600, 5))
+        bump = np.linalg.norm(X - 0.7 * np.eye(5)[0], axis=1) < 0.8
+        model = HalfspaceUnion(1, random_state=seed).fit(X, (X[:, 0] > 0.7) | bump)
+        structure = next(check for check in model.certificate_.checks if check.name == "structure")
+        assert not structure.passed
+        assert model.certificate_.verdict != "statistical"
 
 
 def test_labels_that_are_noise_are_no_halfspaces() -> None:

@@ -121,6 +121,13 @@ def _structure(seen: Labelled) -> Check:
     """Check that wrong labels lie like flipped ones: anywhere, and no nearer to each other than chance puts them."""
     wrong, limit = seen.wrong_labels, seen.options.significance
     p_value = min(wrong.at_boundary, wrong.together)
+    fewest = seen.options.labels.fewest_wrong
+    if 0 < wrong.count < fewest:
+        sentence = (
+            f"{wrong.count} labels are clearly on the wrong side: too few to show whether they are flipped or the set "
+            "has another part there. More samples tell."
+        )
+        return Check("structure", False, wrong.count, fewest, sentence)
     sentence = "Wrong labels lie like flipped ones: no nearer to the boundary or to each other than by chance."
     if wrong.at_boundary < limit:
         sentence = (

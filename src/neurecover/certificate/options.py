@@ -101,6 +101,11 @@ class LabelOptions:
     # Errors of a boundary within which labels are wrong whatever the shape.
     beside: float = 4.0
     rows: int = 20_000  # samples that tests of the shape look at, as many as the search
+    # Wrong labels, where there are any, below which nothing tells a part of the set from flipped labels: four within a
+    # ball of radius 0.8 in five dimensions have the chance of 1e-6 to be so near, two of 6e-3.
+    fewest_wrong: int = 4
+    draws: int = 5_000  # of as many random samples: a p-value below `significance` with a third of it to spare
+    compared: int = 100  # wrong labels whose distances are compared with those of random samples
     predicts: float = 0.5  # share of the mistakes of a constant that a predictor avoids
 
 

@@ -61,7 +61,7 @@ def label_evidence(
         more=found.gap(k + 1),
         none=found.gap(0),
         explained=found.explained,
-        wrong_labels=wrong_labels(shown, fit, options.beside),
+        wrong_labels=wrong_labels(shown, fit, options, rng),
         rival=curved_rival(shown, fit, options),
         worth=worth,
         further=0.5 * (found.price - found.gap(k + 1)) / worth,
@@ -92,13 +92,14 @@ def log_outside(X: np.ndarray, normals: np.ndarray, thresholds: np.ndarray, cova
     return log_ndtr((thresholds - X @ normals.T) / spread).sum(axis=1)
 
 
-def wrong_labels(labels: Source, fit: UnionFit, beside: float) -> WrongLabels:
+def wrong_labels(labels: Source, fit: UnionFit, options: LabelOptions, rng: np.random.Generator) -> WrongLabels:
     """Return how likely flipped labels are to lie as near to the boundary, and to each other, as the wrong ones do.
 
     Flipped labels lie on either side like all samples there. The ranks of their distances to the boundary, over the
-    number of samples, are then uniform, so that −2 Σ log rank is χ² of twice as many degrees of freedom. And the
-    nearest neighbour of one is another with the probability of the rate: each pair is counted from both of its ends at
-    most, so that half the number of such neighbours is no more than a Poisson number of that mean.
+    number of samples, are then uniform, so that −2 Σ log rank is χ² of twice as many degrees of freedom. The nearest
+    neighbour of one is another with the probability of the rate: each pair is counted from both of its ends at most, so
+    that half the number of such neighbours is no more than a Poisson number of that mean. And as many samples drawn at
+    random on that side are as far from each other, which finds a part of the set that a few labels show.
     """
     from scipy.spatial import cKDTree
 
@@ -111,9 +112,9 @@ def wrong_labels(labels: Source, fit: UnionFit, beside: float) -> WrongLabels:
     for i, C in enumerate(fit.covariance):
         own = unit == i
         variance[own] = np.einsum("nj,nj->n", ones[own] @ C, ones[own])
-    clear = depth**2 > beside**2 * variance
+    clear = depth**2 > options.beside**2 * variance
     wrong = (depth > 0.0) != (Y[:, 0] > 0.5)
-    statistic, count, beside_another, expected = 0.0, 0, 0, 0.0
+    statistic, count, beside_another, expected, gathered = 0.0, 0, 0, 0.0, 1.0
     for side in (depth > 0.0, depth <= 0.0):
         own = side & clear
         n, mine = int(np.count_nonzero(own)), wrong[own]
@@ -127,8 +128,32 @@ def wrong_labels(labels: Source, fit: UnionFit, beside: float) -> WrongLabels:
         nearest = cKDTree(X[own]).query(X[own][mine], k=2)[1][:, 1]
         beside_another += int(np.count_nonzero(mine[nearest]))
         expected += m * (m - 1) / (n - 1)
+        gathered = min(gathered, _gathered(X[own], np.flatnonzero(mine), options, rng))
     if count == 0:
         return WrongLabels(0, 1.0, 1.0)
     pairs = int(np.ceil(0.5 * beside_another))
     together = float(pdtrc(pairs - 1, 0.5 * expected)) if pairs and expected else 1.0
-    return WrongLabels(count, float(chdtrc(2 * count, statistic)), together)
+    # Three tests, one on either side and one on both: the least p-value counts threefold.
+    return WrongLabels(count, float(chdtrc(2 * count, statistic)), min(1.0, 3.0 * min(together, gathered)))
+
+
+def _gathered(X: np.ndarray, chosen: np.ndarray, options: LabelOptions, rng: np.random.Generator) -> float:
+    """Return the probability that as many random rows of X have a sum of log-distances as low as the chosen ones.
+
+    Draws end with the tenth that is as low: a p-value of 10 over their number is then valid [Besag, Clifford 1991].
+    """
+    from scipy.spatial.distance import pdist
+
+    size = min(len(chosen), options.compared)
+    if size < 2:
+        return 1.0
+
+    def spread(rows: np.ndarray) -> float:
+        return float(np.log(np.maximum(pdist(X[rows]), 1e-300)).sum())
+
+    own, lower = spread(rng.choice(chosen, size, replace=False)), 0
+    for drawn in range(1, options.draws + 1):
+        lower += spread(rng.choice(len(X), size, replace=False)) <= own
+        if lower == 10:
+            return 10.0 / drawn
+    return (1.0 + lower) / (1.0 + options.draws)
