@@ -7,6 +7,7 @@ from neurecover.statistics.checks.nested_scores import NestedScores
 from neurecover.statistics.checks.preactivations import PreactivationRange
 from neurecover.statistics.checks.scores import ScoreSums
 from neurecover.statistics.checks.shape_scores import ShapeCross, ShapeScores
+from neurecover.statistics.checks.turned_sides import TurnedSides
 from neurecover.statistics.checks.units_on import UnitsOn, weights_per_unit
 from neurecover.statistics.fits.information import InformationSums
 from neurecover.statistics.fits.readout import ReadoutSums
@@ -40,6 +41,7 @@ __all__ = [
     "ShapeScores",
     "Statistic",
     "Together",
+    "TurnedSides",
     "UnitsOn",
     "regression_degree",
     "sketch",

@@ -15,7 +15,7 @@ from neurecover.certificate.verdict import ParameterArrays
 from neurecover.data import Source, Whitening, reduce
 from neurecover.models import Model, Network, parameters
 from neurecover.solve import afford
-from neurecover.statistics import Influence, InfluenceSums, OutputPrecision, ScoreSums, sketch
+from neurecover.statistics import Influence, InfluenceSums, OutputPrecision, ScoreSums, TurnedSides, sketch
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,7 @@ def standard_errors(
         influence = _influence(information, moves, samples, scores)
         # A variance of ν degrees of freedom makes Student's t of a deviation: wider where few samples carry a weight.
         variances = influence.variances * (stdtrit(influence.carried_by, 0.975) / stdtrit(np.inf, 0.975)) ** 2
+        variances = variances + _turned_sides(information, moves, samples, variance)
         if precision is not None and precision.is_float.any():
             rounding = min(1.0, float(precision.largest.max()) / variance)  # the part of the noise that it may be
             variances = variances * (1.0 + (options.shared**2 - 1.0) * rounding)
@@ -101,6 +102,16 @@ def _influence(information: Information, moves: np.ndarray, samples: Source, sco
     n_inputs = (len(moves) - white.n_outputs) // white.n_hidden - 1 - white.n_outputs
     variances = np.einsum("ij,ij->i", moves @ B, moves)
     return scores.influence(variances, information.n_determinable, n_inputs)
+
+
+def _turned_sides(information: Information, moves: np.ndarray, samples: Source, variance: float) -> np.ndarray | float:
+    """Return what samples add whose side of a kink is not settled; a stream has too many for that to matter."""
+    white = information.model
+    if samples.base.streams or not TurnedSides.is_for(white):
+        return 0.0
+    assert isinstance(white, Network)
+    root = np.sqrt(variance) * sketch(information.root)
+    return reduce(samples, TurnedSides(white, information.free, moves, root)).variances()
 
 
 def _shared_rounding(
