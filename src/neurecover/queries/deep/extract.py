@@ -19,7 +19,15 @@ from neurecover.queries.deep.boundaries.ascent import find_extreme_points
 from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.deep.fits.output import answer_sizes
 from neurecover.queries.deep.fits.polish import choose_polishing_points, polish
-from neurecover.queries.deep.layers import EmptyLayerError, Plan, Progress, Reached, Solution, solve_layers
+from neurecover.queries.deep.layers import (
+    EmptyLayerError,
+    NarrowSpanError,
+    Plan,
+    Progress,
+    Reached,
+    Solution,
+    solve_layers,
+)
 from neurecover.queries.deep.outside import measure_outside
 from neurecover.queries.deep.span import Span, find_gradient_span, lift
 from neurecover.queries.deep.unfinished import describe_reached
@@ -118,7 +126,8 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
             span = find_gradient_span(box, rng, span)
             inner = inner if span.rank == inner.n_inputs else _reduce(box, span)
         try:
-            eager = replace(plan, patience=plan.patience * (attempt + 1))
+            narrow = inner is not box and box.coarse
+            eager = replace(plan, patience=plan.patience * (attempt + 1), independent=narrow)
             solution = solve_layers(inner, eager, rng, deadline, tell)
             found = _finish(box, inner, solution, span, rng, deadline)
         except UnsolvableError as error:
@@ -127,6 +136,8 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
             reached = lifted if lifted.rank > reached.rank else reached
             tell("attempts that failed", attempt + 1.0)
             barren += isinstance(error, EmptyLayerError)
+            if isinstance(error, NarrowSpanError) and box.n_inputs <= options.whole:
+                inner = box
             if (
                 barren == options.empty_attempts
                 or deadline.passed
