@@ -21,6 +21,7 @@ MODULES = (
     "tables",
     "extract",
     "published",
+    "single_precision",
     "rare_units",
     "trained",
     "torture",

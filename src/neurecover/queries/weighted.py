@@ -50,6 +50,30 @@ _BLOCK = 2**21
 
 
 @dataclass(frozen=True, eq=False)
+class Outside:
+    """What is not known of the first rows outside the directions `basis` (d, r) in which a network was fitted.
+
+    Along every direction outside, rows of length one have errors with the `covariance` (k, k). `matrix` (d, d) leads
+    from inputs x − mean to the parts of z that lie there.
+    """
+
+    basis: np.ndarray
+    matrix: np.ndarray
+    mean: np.ndarray
+    covariance: np.ndarray
+
+    def squares(self, X: np.ndarray) -> np.ndarray:
+        """Return how far (n,) the inputs lie outside, squared."""
+        return np.asarray(np.sum(((X - self.mean) @ self.matrix) ** 2, axis=1))
+
+    def variances(self, lengths: np.ndarray) -> np.ndarray:
+        """Return what is added to the variances (k·d + k,) of first rows and biases, for rows of these lengths on z."""
+        own = np.diag(self.covariance) * lengths**2
+        of_weights = np.outer(own, np.sum(self.matrix**2, axis=1))
+        return np.append(of_weights, own * float(np.sum((self.mean @ self.matrix) ** 2)))
+
+
+@dataclass(frozen=True, eq=False)
 class Weighted:
     """The fitted network in normal form, and what is known of its parameters, in the order of `models.parameters`.
 
@@ -58,6 +82,7 @@ class Weighted:
     which the last is that of rounding known beforehand.
     `chi2` is Σ r² / Var e over the freedom: one where the model of the noise is right. `converged` is
     whether the last step was nothing beside the errors. `rounding` is that of answers (n, p), if known beforehand.
+    `outside` is what the rows may have outside the directions of the fit, if these are fewer than the inputs.
     """
 
     network: Any
@@ -71,6 +96,13 @@ class Weighted:
     chi2: float
     converged: bool
     rounding: Rounding | None = None
+    outside: Outside | None = None
+
+    @property
+    def on_z(self) -> Any:
+        """The network in all coordinates z, also those outside the directions of the fit."""
+        (W, b), *above = self.fitted.layers
+        return self.fitted if self.outside is None else DeepNetwork([(W @ self.outside.basis.T, b), *above])
 
     @property
     def freedom(self) -> int:
@@ -109,8 +141,16 @@ class Weighted:
             J = jacobian(self.fitted, Z[part])
             spread = np.einsum("npi,npi->np", J @ self.information.inverse, J)
             repeated = np.einsum("npi,i->np", jacobian(self.network, X[part]) ** 2, sizes**2)
-            found[part] = np.sqrt(spread + repeated + self.noise(X[part]) ** 2)
+            found[part] = np.sqrt(spread + repeated + self._beyond(J, X[part]) + self.noise(X[part]) ** 2)
         return found
+
+    def _beyond(self, J: np.ndarray, X: np.ndarray) -> np.ndarray:
+        """Return the variances (n, p) of f̂(x) from errors of the first rows outside; J (n, p, P) is its Jacobian."""
+        if self.outside is None:
+            return np.zeros(J.shape[:2])
+        W = self.fitted.layers[0][0]
+        G = J[:, :, W.size : W.size + len(W)] * np.linalg.norm(W, axis=1)  # by the first biases
+        return np.asarray(np.einsum("npi,ij,npj->np", G, self.outside.covariance, G) * self.outside.squares(X)[:, None])
 
     def covariance(self, own: np.ndarray) -> np.ndarray:
         """The covariance of the parameters `own`, scaled to their variances."""
@@ -128,12 +168,18 @@ def fit_weighted(
     Y: np.ndarray,
     whitening: Whitening | None = None,
     rounding: Rounding | None = None,
+    outside: Outside | None = None,
 ) -> Weighted | None:
     """Gauss–Newton from a network on z that is nearly right; None where the answers leave some weight undetermined.
 
-    X are the questions as the box saw them, z = x without a whitening.
+    X are the questions as the box saw them, z = x without a whitening. With `outside` the fit is one in the directions
+    of its basis.
     """
     whitening = whitening or Whitening(np.zeros(network.n_inputs), np.eye(network.n_inputs))
+    if outside is not None:
+        (W, b), *above = network.layers
+        network = DeepNetwork([(W @ outside.basis, b), *above])
+        whitening = Whitening(whitening.mean, whitening.matrix @ outside.basis)
     Z = whitening.inputs(X)
     network, normal = _both(network, whitening)
     model = _noise_model(normal, X, Y, rounding)
@@ -151,8 +197,12 @@ def fit_weighted(
     moves = ToNormalForm(information.model, information.free, normal, whitening)(information.inverse)
     variances, total = _variances(network, information, moves, Z, Y, _deviations(normal, X, model, rounding))
     variances += model[1:-1].sum() * (_REPEATED * _sizes_of_weights(normal)) ** 2
+    if outside is not None:
+        more = outside.variances(np.linalg.norm(network.layers[0][0], axis=1))
+        variances[: len(more)] += more
     chi2 = total / max(Y.size - information.n_determinable, 1)
-    return Weighted(normal, network, whitening, information, moves, variances, model, Y.size, chi2, converged, rounding)
+    noise = (model, Y.size, chi2, converged, rounding)
+    return Weighted(normal, network, whitening, information, moves, variances, *noise, outside)
 
 
 def _both(network: Layers, whitening: Whitening) -> tuple[Layers, Layers]:
@@ -172,7 +222,8 @@ def _variances(
     network: Layers, information: Information, moves: np.ndarray, X: np.ndarray, Y: np.ndarray, sigma: np.ndarray
 ) -> tuple[np.ndarray, float]:
     """Σ (T F⁻¹ Jᵀ r)² (P,), with residuals as large as they would be without the answer itself, and Σ r²."""
-    variances, total = np.zeros(len(moves)), 0.0
+    P = moves.shape[1]
+    meat, total = np.zeros((P, P)), 0.0
     for part in _parts(network, X):
         J, r = _equations(network, X[part], Y[part], sigma[part])
         own = np.flatnonzero(J.any(axis=0))
@@ -181,10 +232,9 @@ def _variances(
         wider = r / np.sqrt(np.clip(1.0 - leverage, 1e-3, 1.0))
         # Outputs of one query are rounded together below the output layer.
         summed = (J * wider[:, None]).reshape(-1, network.n_outputs, len(own)).sum(axis=1)
-        moved = summed @ moves[:, own].T
-        variances += np.einsum("ij,ij->j", moved, moved)
+        meat[np.ix_(own, own)] += summed.T @ summed
         total += float(r @ r)
-    return variances, total
+    return np.einsum("ij,ij->i", moves @ meat, moves), total
 
 
 def _information(network: Layers, X: np.ndarray, Y: np.ndarray, sigma: np.ndarray) -> Information:

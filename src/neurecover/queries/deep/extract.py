@@ -19,7 +19,16 @@ from neurecover.queries.deep.boundaries.ascent import find_extreme_points
 from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.deep.fits.output import answer_sizes
 from neurecover.queries.deep.fits.polish import choose_polishing_points, polish
-from neurecover.queries.deep.layers import EmptyLayerError, Plan, Progress, Reached, Solution, solve_layers
+from neurecover.queries.deep.layers import (
+    EmptyLayerError,
+    NarrowSpanError,
+    Plan,
+    Progress,
+    Reached,
+    Solution,
+    solve_layers,
+)
+from neurecover.queries.deep.outside import measure_outside
 from neurecover.queries.deep.span import Span, find_gradient_span, lift
 from neurecover.queries.deep.unfinished import describe_reached
 from neurecover.queries.extraction import Extraction
@@ -117,7 +126,8 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
             span = find_gradient_span(box, rng, span)
             inner = inner if span.rank == inner.n_inputs else _reduce(box, span)
         try:
-            eager = replace(plan, patience=plan.patience * (attempt + 1))
+            narrow = inner is not box and box.coarse
+            eager = replace(plan, patience=plan.patience * (attempt + 1), independent=narrow)
             solution = solve_layers(inner, eager, rng, deadline, tell)
             found = _finish(box, inner, solution, span, rng, deadline)
         except UnsolvableError as error:
@@ -126,6 +136,8 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
             reached = lifted if lifted.rank > reached.rank else reached
             tell("attempts that failed", attempt + 1.0)
             barren += isinstance(error, EmptyLayerError)
+            if isinstance(error, NarrowSpanError) and box.n_inputs <= options.whole:
+                inner = box
             if (
                 barren == options.empty_attempts
                 or deadline.passed
@@ -167,37 +179,35 @@ def _finish(
     box: Box, inner: Box, solution: Solution, span: Span, rng: np.random.Generator, deadline: Deadline
 ) -> _Found:
     """Polish the network, express it in all inputs, and measure its residual."""
-    options, output = box.options.deep, solution.output
-    lifted = inner is not box
+    output, measured = solution.output, solution.row_errors
     anchors = tuple(points[:k] for points, k in zip(solution.anchors, output.network.n_hidden))
-    per_weight = _answers_per_weight(box, output.network, lifted)
-    measured = solution.row_errors
+    per_weight = _answers_per_weight(box, output.network)
     network, polished, X, Y = _polish_at(inner, output.network, anchors, measured, per_weight, rng, deadline)
-    if lifted:
-        network = lift(box, network, span, rng)
-        if box.coarse and network.n_parameters <= box.options.weighted_parameters:
-            anchors = tuple(points @ span.basis.T for points in anchors)
-            many = options.polish_answers
-            network, polished, X, Y = _polish_at(box, network, anchors, measured, many, rng, deadline)
+    outside = None
+    if inner is not box:
+        network, X = lift(box, network, span, rng), X @ span.basis.T
+        if box.coarse:
+            network, outside = measure_outside(box, network, rng)
     weighted = None
-    if box.coarse and network.n_parameters <= box.options.weighted_parameters and not deadline.passed:
-        weighted = fit_weighted(network, box.inputs(X), Y, box.whitening)
     # As many held-out queries as weights, in the directions that matter: every query shows the others.
-    n = -(-output.network.n_parameters // network.n_outputs)
+    n = output.network.n_parameters
+    if box.coarse and n <= box.options.weighted_parameters and not deadline.passed:
+        weighted = fit_weighted(network, box.inputs(X), Y, box.whitening, outside=outside)
+    n = -(-n // network.n_outputs)
     if weighted is None:
         return _Found(network, measure_residual(box, network, n, rng), polished, output.always_on)
-    network = weighted.fitted.normal_form()
+    network = weighted.on_z.normal_form()
     residual = measure_residual(box, network, n, rng, weighted)
     # A unit without a boundary of its own, found by the fit alone, may change at some queries all the same.
     always_on = int(np.count_nonzero((network.hidden(X)[-1] > 0.0).all(axis=0)))
     return _Found(network, residual, weighted.errors_of_rows(), always_on, weighted)
 
 
-def _answers_per_weight(box: Box, network: DeepNetwork, lifted: bool) -> float:
+def _answers_per_weight(box: Box, network: DeepNetwork) -> float:
     """Return how many answers for a weight the last fit has in the directions that matter."""
     options = box.options.deep
     if box.coarse:
-        return options.answers_per_weight if lifted else options.polish_answers
+        return options.polish_answers
     return options.product_answers if network.n_parameters > options.formed else options.answers_fine
 
 

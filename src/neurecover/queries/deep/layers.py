@@ -32,14 +32,22 @@ class EmptyLayerError(UnsolvableError):
     """No unit of a layer was found."""
 
 
+class NarrowSpanError(UnsolvableError):
+    """The first layer has more units than directions that were taken to be all that its rows span."""
+
+
 @dataclass(frozen=True)
 class Plan:
-    """The widths and depth, if given, and the number of lines without a new unit after which a layer is closed."""
+    """The widths and depth, if given, and the number of lines without a new unit after which a layer is closed.
+
+    `independent` says that the inputs are the directions that the first layer's rows span.
+    """
 
     n_hidden: tuple[int, ...] | None = None
     depth: int | None = None
     patience: int = 5
     deepest: int = 8
+    independent: bool = False
 
     def width(self, number: int) -> int | None:
         """Return the width of hidden layer `number`, counted from 1; None if not given."""
@@ -216,6 +224,8 @@ def _search_layer(
         level = _close_below(search_line(box, level, rng, None if fit.ends else want, fit.ends))
         if level.missing is not None:
             return Stage(level, None)
+        if plan.independent and number == 1 and level.n_units > box.n_inputs:
+            raise NarrowSpanError(f"The gradients span {box.n_inputs} directions, too few for {level.n_units} units.")
         if plan.may_be_last(number) and level.known.unsigned is None and (_n_weights(level) > tried or fit.ends):
             fit = fit_on_top(level, answers, rng, fit if _n_weights(level) == tried else Fit(), deadline)
             tried = _n_weights(level)

@@ -134,6 +134,12 @@ class DeepOptions:
     span_many: int = 32  # inputs from which they are, and with coarse answers always
     lift_cells: float = 0.7  # cells for a unit beside those of the gradients that gave the span, whose steps are short
     lift_all_cells: float = 1.2  # the same where these are of no use
+    span_moves: int = 100  # outside the span: of these one unit in fifty active points is missed once in seven times
+    span_moved: float = 0.02  # of the answers' spread by which a move shows a direction: errors of the span move less
+    whole: int = 100  # inputs up to which all directions are taken where those that matter turned out to be too few
+    outside_answers: float = 3.0  # for a weight outside the directions that matter
+    outside_step: float = 4.0  # in units of √d, of a move there: rounding that grows with the point then rules
+    outside_rounds: int = 2  # of the regression: the first rows may be off by more than rounding
     spare_gradients: int = 6  # without a new direction that end the search
     flat: int = 60  # points where the oracle is constant, or that lie beside a kink
 

@@ -57,7 +57,7 @@ def find_gradient_span(box: Box, rng: np.random.Generator, before: Span | None =
     """Find an orthonormal basis (d, r) of the span of the oracle's gradients; r = d if they span everything.
 
     Gradients are added to those `before` until a few in a row bring no new direction. Where the oracle is constant
-    there is none to add.
+    there is none to add. When answers are coarse, moves outside the span then show what these gradients have missed.
     """
     options = box.options.deep
     d = box.n_inputs
@@ -70,27 +70,57 @@ def find_gradient_span(box: Box, rng: np.random.Generator, before: Span | None =
         if np.array_equal(*box(np.vstack([X, X + 1e-3 * box.limits.shorten(X, u, 1e-3)]))):
             flat += 1
             continue
-        steps, values = np.full(1, options.span_step * np.sqrt(d)), None
-        if box.coarse or d >= options.span_many:
-            values, longest = box(X), np.full(1, options.span_longest * np.sqrt(d))
-            steps = choose_steps(box, X, values, basis, longest, rng=rng)
-        measured = measure_gradients(box, X, basis, steps, rng=rng, values=values)
-        if not measured.sound[0]:
+        grown = _with_gradient(box, span, X, basis, rng)
+        if grown is None:
             flat += 1
             continue
-        grown = span.basis
-        # What rounding leaves in a gradient of d components, and the gradients in the order of their sizes: what is
-        # left of a small one is not taken for a new direction.
-        rounding = float(measured.noise[0]) * np.sqrt(2.0 * np.sum(measured.steps[0] ** -2.0))
-        _, sizes, directions = np.linalg.svd(measured.full()[0], full_matrices=False)
-        for size, u in zip(sizes, directions):
-            rest = u - grown @ (grown.T @ u)
-            rest -= grown @ (grown.T @ rest)
-            if size > 0.0 and np.linalg.norm(rest) > max(options.rank, options.new_direction * rounding / size):
-                grown = np.column_stack([grown, rest / np.linalg.norm(rest)])
-        idle = 0 if grown.shape[1] > span.rank else idle + 1
-        span = span.with_gradient(measured, grown)
+        idle = 0 if grown.rank > span.rank else idle + 1
+        span = grown
+        if idle == options.spare_gradients and span.rank < d and box.coarse:
+            for x in _find_moved(box, span, rng):
+                grown = _with_gradient(box, span, x[None], basis, rng)
+                idle = 0 if grown is not None and grown.rank > span.rank else idle
+                span = span if grown is None else grown
     return replace(span, basis=np.eye(d)) if span.rank >= d else span
+
+
+def _with_gradient(box: Box, span: Span, X: np.ndarray, basis: np.ndarray, rng: np.random.Generator) -> Span | None:
+    """Return the span with the gradient at X (1, d); None if that could not be measured."""
+    options, d = box.options.deep, box.n_inputs
+    steps, values = np.full(1, options.span_step * np.sqrt(d)), None
+    if box.coarse or d >= options.span_many:
+        values, longest = box(X), np.full(1, options.span_longest * np.sqrt(d))
+        steps = choose_steps(box, X, values, basis, longest, rng=rng)
+    measured = measure_gradients(box, X, basis, steps, rng=rng, values=values)
+    if not measured.sound[0]:
+        return None
+    grown = span.basis
+    # What rounding leaves in a gradient of d components, and the gradients in the order of their sizes: what is
+    # left of a small one is not taken for a new direction.
+    rounding = float(measured.noise[0]) * np.sqrt(2.0 * np.sum(measured.steps[0] ** -2.0))
+    _, sizes, directions = np.linalg.svd(measured.full()[0], full_matrices=False)
+    for size, u in zip(sizes, directions):
+        rest = u - grown @ (grown.T @ u)
+        rest -= grown @ (grown.T @ rest)
+        if size > 0.0 and np.linalg.norm(rest) > max(options.rank, options.new_direction * rounding / size):
+            grown = np.column_stack([grown, rest / np.linalg.norm(rest)])
+    return span.with_gradient(measured, grown)
+
+
+def _find_moved(box: Box, span: Span, rng: np.random.Generator) -> np.ndarray:
+    """Return both ends (2, d) of the move outside the span that changes the answer most; none if none changes it.
+
+    A gradient is one of d + 1 queries and sees the units that are active at one point; a move is one of two.
+    """
+    options, (n, d) = box.options.deep, (box.options.deep.span_moves, box.n_inputs)
+    X = rng.standard_normal((n, d)) * rng.choice([0.5, 1.0, 3.0], (n, 1))
+    V = rng.standard_normal((n, d))
+    V -= V @ span.basis @ span.basis.T
+    ends = np.stack([X, X + V * (np.sqrt(d) / np.linalg.norm(V, axis=1, keepdims=True))])
+    answers = box(ends.reshape(-1, d)).reshape(2, n, -1)
+    moved = np.abs(answers[1] - answers[0]).max(axis=1)
+    most = int(np.argmax(moved))
+    return ends[:, most] if moved[most] > options.span_moved * box.growth else ends[:, 0][:0]
 
 
 def lift(box: Box, network: DeepNetwork, span: Span, rng: np.random.Generator) -> DeepNetwork:
@@ -105,7 +135,7 @@ def lift(box: Box, network: DeepNetwork, span: Span, rng: np.random.Generator) -
     sure = off <= options.exact * np.linalg.norm(span.jacobians, axis=(1, 2))
     U, gradients, weight = known[sure], span.jacobians[sure], span.weight[sure]
     share = options.lift_cells if len(U) > len(b) else options.lift_all_cells
-    points, added = _choose_cells(rough, int(share * len(b)) + 4, rng, weight[:, None, None] * U)
+    points, added = choose_cells(rough, int(share * len(b)) + 4, rng, weight[:, None, None] * U)
     if not len(points) and not len(U):
         return rough
     if len(points):
@@ -126,7 +156,7 @@ def _weights(measured: Gradients) -> np.ndarray:
     return np.asarray(np.abs(measured.steps).min(axis=1) / measured.noise)
 
 
-def _choose_cells(
+def choose_cells(
     network: DeepNetwork, count: int, rng: np.random.Generator, before: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Choose points (c, d) deep inside their cells whose upper gradients u (c, p, k) determine every first-layer unit.

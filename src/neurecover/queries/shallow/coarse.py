@@ -43,6 +43,7 @@ from neurecover.queries.shallow.single_units import refine_single_units
 from neurecover.queries.weighted import Weighted, fit_weighted
 from neurecover.solve import Deadline
 
+_ENDING = "Most hyperplanes end: on other lines they have no kink, as with several layers."
 _UNFIT = "Neither units found on lines nor those found from samples fit the answers to their rounding."
 
 
@@ -70,6 +71,8 @@ def extract_coarse(
     """
     options = box.options.shallow
     maybe_deep = maybe_deep and box.resolution < options.ending_resolution
+    if maybe_deep and box.n_inputs > options.slice_inputs and not box.limits:
+        _look_at_slice(box, rng)
     units = _Candidates.empty(box)
     source: ArraySource | None = None
     most = 0
@@ -81,7 +84,7 @@ def extract_coarse(
         units = units.with_line(new.seen, new.planes)
         tell("units", float(len(units.planes)))
         if maybe_deep and units.mostly_end(options.ending, options.ending_least):
-            raise SeveralLayersError("Most hyperplanes end: on other lines they have no kink, as with several layers.")
+            raise SeveralLayersError(_ENDING)
         confirmed = _drop_duplicates(units.confirmed())
         most = max(most, len(line.kinks.positions))
         if units.lines == options.coarse_lines_least and most == 0:
@@ -103,6 +106,23 @@ def extract_coarse(
     if is_rounding(box, left):
         return _finish(box, source, network, np.full(network.n_hidden, np.inf), rng, deadline)
     raise UnsolvableError(_UNFIT)
+
+
+def _look_at_slice(box: Box, rng: np.random.Generator) -> None:
+    """Raise SeveralLayersError if most hyperplanes end on a slice of few dimensions, where gradients are cheap.
+
+    On x = S y a network has as many layers as before, and its inputs are y.
+    """
+    options, d = box.options.shallow, box.n_inputs
+    S = np.linalg.qr(rng.standard_normal((d, options.slice_inputs)))[0] * np.sqrt(d / options.slice_inputs)
+    across = Box(lambda Y: box(Y @ S.T), options.slice_inputs, options=box.options)
+    units = _Candidates.empty(across)
+    for _ in range(options.slice_lines):
+        line = scan_line(across, rng)
+        new = find_units_on_line(across, line.x, line.v, line.kinks, units.planes, rng=rng)
+        units = units.with_line(new.seen, new.planes)
+        if units.mostly_end(options.ending, options.ending_least):
+            raise SeveralLayersError(_ENDING)
 
 
 def _finish(

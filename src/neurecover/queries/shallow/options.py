@@ -67,6 +67,8 @@ class ShallowOptions:
     ending: float = 0.5  # of the units not met again from which layers are several: of one layer up to a third are not
     ending_least: int = 4  # such units: fewer are chance
     ending_resolution: float = 1e-5  # of answers that tell: coarser ones lose kinks of one layer as well
+    slice_inputs: int = 16  # dimensions of a slice on which that is looked at first, if there are more inputs
+    slice_lines: int = 4  # on it
     visible: float = 1e-3  # resolution beyond which lines show no kinks
     guess: int = 8  # units assumed then
     answers_least: float = 4.0  # per parameter of a fit
