@@ -105,7 +105,8 @@ def _silent(stage: str, figure: float) -> None:
 def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
     """Return the best network of a few attempts, stopping when the residual on held-out queries is rounding."""
     options = box.options.deep
-    span = find_gradient_span(box, rng)
+    with box.counting("directions that matter"):
+        span = find_gradient_span(box, rng)
     if span.rank == 0:
         raise UnsolvableError("The oracle gives the same answer to every query, so no hidden unit is visible.")
     inner = _reduce(box, span)
@@ -114,7 +115,8 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
     for attempt in range(options.attempts):
         if inner is not box and attempt:
             # A unit that the first gradients missed spoils everything after it.
-            span = find_gradient_span(box, rng, span)
+            with box.counting("directions that matter"):
+                span = find_gradient_span(box, rng, span)
             inner = inner if span.rank == inner.n_inputs else _reduce(box, span)
         try:
             eager = replace(plan, patience=plan.patience * (attempt + 1))
@@ -160,7 +162,7 @@ def _reduce(box: Box, span: Span) -> Box:
     """
     if span.rank == box.n_inputs or box.limits:
         return box
-    return Box(lambda X: box(X @ span.basis.T), span.rank, options=box.options)
+    return Box(lambda X: box(X @ span.basis.T), span.rank, options=box.options, outer=box)
 
 
 def _finish(
@@ -172,13 +174,16 @@ def _finish(
     anchors = tuple(points[:k] for points, k in zip(solution.anchors, output.network.n_hidden))
     per_weight = _answers_per_weight(box, output.network, lifted)
     measured = solution.row_errors
-    network, polished, X, Y = _polish_at(inner, output.network, anchors, measured, per_weight, rng, deadline)
+    with box.counting("refinement"):
+        network, polished, X, Y = _polish_at(inner, output.network, anchors, measured, per_weight, rng, deadline)
     if lifted:
-        network = lift(box, network, span, rng)
+        with box.counting("rows in all inputs"):
+            network = lift(box, network, span, rng)
         if box.coarse and network.n_parameters <= box.options.weighted_parameters:
             anchors = tuple(points @ span.basis.T for points in anchors)
             many = options.polish_answers
-            network, polished, X, Y = _polish_at(box, network, anchors, measured, many, rng, deadline)
+            with box.counting("refinement"):
+                network, polished, X, Y = _polish_at(box, network, anchors, measured, many, rng, deadline)
     weighted = None
     if box.coarse and network.n_parameters <= box.options.weighted_parameters and not deadline.passed:
         weighted = fit_weighted(network, box.inputs(X), Y, box.whitening)
@@ -245,7 +250,8 @@ def measure_residual(
     if box.limits:
         X = np.vstack([X, box.limits.corners(options.held_out_corners, rng)])
     X = box.round_queries(X)
-    Y = box(X)
+    with box.counting("held-out queries"):
+        Y = box(X)
     if weighted is not None:
         left = np.abs(weighted.network(box.inputs(X)) - Y) / weighted.deviations(box.inputs(X))
         return float(left.max()) * box.resolution
