@@ -19,6 +19,7 @@ from neurecover.certificate import Certificate, Check, Likelihood, ParameterArra
 from neurecover.data import Whitening
 from neurecover.excerpt import Excerpt
 from neurecover.models import Composite, Model, from_arrays, read_npz, write_npz
+from neurecover.queried import Queried
 
 if TYPE_CHECKING:  # extras, loaded when they are asked for
     from matplotlib.figure import Figure
@@ -134,6 +135,8 @@ class Recovery(Generic[M_co]):
         The samples that pictures show; None if nothing was fitted.
     versions : dict of str to str
         Those of the libraries used.
+    queried : Queried or None
+        What an oracle was asked for, and what each hidden layer is known to; None for given samples.
 
     Examples
     --------
@@ -155,6 +158,7 @@ class Recovery(Generic[M_co]):
     n_queries: int | None = None
     excerpt: Excerpt | None = field(default=None, repr=False)
     versions: dict[str, str] = field(default_factory=lambda: versions(), repr=False)
+    queried: Queried | None = field(default=None, repr=False)
 
     def __repr__(self) -> str:
         return f"<Recovery: {self.certificate.verdict}, {describe(self.network)}, {self.method}, {self.seconds:.2f} s>"
@@ -175,6 +179,8 @@ class Recovery(Generic[M_co]):
             found = any(check.name == "units" and check.passed for check in certificate.checks)
             ratio = f", {self.n_queries / self.network.n_parameters:.2f} per parameter" if found else ""
             rows.append(("queries", f"{self.n_queries:,}{ratio}"))
+        if self.queried is not None:
+            rows += self.queried.rows() if verbose else [row for row in self.queried.rows() if row[0] == "cost"]
         if self.stages and self.stages[0].name == "read":
             rows.append(("samples", self.stages[0].detail))
         if certificate.n_holdout:
@@ -281,6 +287,7 @@ class Recovery(Generic[M_co]):
             "n_holdout": certificate.n_holdout,
             "likelihood": None if certificate.likelihood is None else asdict(certificate.likelihood),
             "versions": self.versions,
+            "queried": None if self.queried is None else self.queried.to_record(),
         }
         arrays = self.network.to_arrays()
         if estimate is not None:
@@ -295,6 +302,8 @@ class Recovery(Generic[M_co]):
             arrays["covariance_root"] = certificate.covariance_root
         if self.excerpt is not None:
             arrays |= {f"excerpt_{name}": value for name, value in self.excerpt.to_arrays().items()}
+        if self.queried is not None:
+            arrays |= {f"queried_{name}": value for name, value in self.queried.to_arrays().items()}
         write_npz(path, arrays | {"recovery": np.array(json.dumps(_plain(record)))})
 
     @classmethod
@@ -321,6 +330,7 @@ class Recovery(Generic[M_co]):
             stages = tuple(Stage(**stage) for stage in record["stages"])
             estimate = _estimate(record.get("estimate"), arrays, path, activation)
             shown = _with_prefix(arrays, "excerpt_")
+            asked = record.get("queried")  # files of earlier releases have none
             return cls(
                 network,
                 certificate,
@@ -331,6 +341,7 @@ class Recovery(Generic[M_co]):
                 record["n_queries"],
                 Excerpt.from_arrays(shown) if shown else None,
                 record.get("versions", {}),  # files of release 0.1 have none
+                None if asked is None else Queried.from_saved(asked, _with_prefix(arrays, "queried_")),
             )
         except (KeyError, TypeError, json.JSONDecodeError, RecursionError) as error:
             raise ValueError(f"{path} holds a recovery that this release cannot read ({error}).") from None

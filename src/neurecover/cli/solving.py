@@ -180,6 +180,7 @@ def extract(
     samples: Annotated[
         int | None, typer.Option(min=1, help="Recover from this many random queries, for units without kinks.")
     ] = None,
+    price: Annotated[float | None, typer.Option(help="What one query costs; the report says what all did.")] = None,
     out: Out = None,
     activation: Annotated[str, typer.Option(help="auto, or the hidden units' function: relu, tanh, …")] = "auto",
     seed: Seed = 0,
@@ -243,7 +244,7 @@ def extract(
     }
     if samples is None:
         try:
-            recovery = nr.extract(oracle, depth=depth, query_budget=budget, accuracy=accuracy, **shared)
+            recovery = nr.extract(oracle, depth=depth, query_budget=budget, accuracy=accuracy, price=price, **shared)
         except KeyboardInterrupt as stop:
             terminal.err.print(as_options(" ".join(stop.__notes__)), soft_wrap=True, highlight=False)
             raise

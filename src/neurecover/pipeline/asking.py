@@ -39,7 +39,7 @@ def make_box(oracle: Oracle, budget: int | None, options: QueryOptions) -> tuple
         frame = choose_frame(*oracle.bounds, frame, options.box)
         limits = Limits.of(*oracle.bounds, frame, options.box)
     left = smaller(budget, oracle.calls.left)
-    read = read_classifier(oracle, frame, limits, left, options.classifier)
+    read = read_classifier(oracle, frame, limits, left, options)
     box = Box(
         oracle.ask if read.probabilities is None else read.ask,
         oracle.n_inputs,
@@ -51,15 +51,17 @@ def make_box(oracle: Oracle, budget: int | None, options: QueryOptions) -> tuple
         affordable=lambda: oracle.calls.affordable,
         rounding=read.rounding,
     )
-    box.queries = read.queries
+    box.queries = box.purposes["kind of model"] = read.queries
     if box.budget is not None and box.budget > 2 * options.certificate_queries:
         box.reserved = options.certificate_queries
     return box, read
 
 
-def find_steps(oracle: Oracle, box: Box) -> str | None:
+def find_steps(oracle: Oracle, box: Box, pairs: np.ndarray | None) -> str | None:
     """Return a sentence if the oracle's own answers, before logits are taken of them, are steps; None if not."""
     limits = EVERYWHERE if oracle.bounds is None else box.limits
+    if pairs is None:
+        return None
     own = Box(
         oracle.ask_as_it_is,
         box.n_inputs,
@@ -71,8 +73,9 @@ def find_steps(oracle: Oracle, box: Box) -> str | None:
     )
     own.queries = box.queries
     try:
-        return diagnose_steps(own)
+        return diagnose_steps(own, pairs)
     finally:
+        box.purposes["kind of model"] += own.queries - box.queries
         box.queries = own.queries
 
 
@@ -103,6 +106,7 @@ class Teller:
     def __init__(self, box: Box, oracle: Oracle, run: Run) -> None:
         self._box, self._oracle, self._run = box, oracle, run
         self._name, self._expected = "measure the answers", 0
+        self.errors: np.ndarray | None = None  # of the rows found last
         self._report(np.nan)
 
     def __call__(self, stage: str, figure: float) -> None:
@@ -157,7 +161,8 @@ def recover_smooth(
     """
     options, spread = box.options.smooth, 1.0
     far = not box.coarse and not box.limits  # else single bends are not seen
-    shape = find_shape(box, run.rng) if far else None
+    with box.counting("activation"):
+        shape = find_shape(box, run.rng) if far else None
     activation = activation or (None if shape is None else shape.activation)
     if activation is None:
         return None
@@ -165,7 +170,8 @@ def recover_smooth(
         spread = float(np.clip(options.bending / shape.size, *options.spread))
         run.clock.stage("activation", f"{shape.activation}, from single bends far from the origin.")
     if width is None and far:
-        width = count_units(box, activation, run.rng)
+        with box.counting("number of units"):
+            width = count_units(box, activation, run.rng)
         if width is not None:
             run.clock.stage("number of units", f"{width}, the rank of second differences.")
     best: Recovery[Network | DeepNetwork] | None = None
@@ -175,7 +181,8 @@ def recover_smooth(
         if more <= 0 or (best is not None and run.deadline.passed):
             break
         drawn = box.limits.pull_inside(spread * run.rng.standard_normal((more, box.n_inputs)))
-        Z, Y = np.vstack([Z, drawn]), np.vstack([Y, box(drawn)])
+        with box.counting("designed samples"):
+            Z, Y = np.vstack([Z, drawn]), np.vstack([Y, box(drawn)])
         left = run.deadline.seconds_left
         best = recover(
             box.inputs(Z),

@@ -24,7 +24,8 @@ from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.queries.box.black_box import budget_ended
 from neurecover.queries.box.limits import Limits
 from neurecover.queries.box.resolution import PLACES
-from neurecover.queries.options import ClassifierOptions
+from neurecover.queries.diagnosis import draw_neighbours
+from neurecover.queries.options import ClassifierOptions, QueryOptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +33,7 @@ class Classifier:
     """How the answers are read: as they come, or as `probabilities` within `limits`; `ask` gives their logits.
 
     `failure` says why this could not be found out; `beyond` notes that a query met probabilities that show no logits.
+    `pairs` (n, p) are the model's own answers to pairs of neighbours, which show steps, if it gave any.
     """
 
     ask: Callable[[np.ndarray], np.ndarray]
@@ -41,6 +43,7 @@ class Classifier:
     reach: float = np.inf
     failure: str | None = None
     beyond: list[float] = field(default_factory=list)
+    pairs: np.ndarray | None = None
 
     @property
     def rounding(self) -> Callable[[np.ndarray], np.ndarray] | None:
@@ -69,11 +72,11 @@ class Classifier:
 
 
 def read_classifier(
-    oracle: Oracle, frame: Frame | None, limits: Limits, budget: int | None, options: ClassifierOptions
+    oracle: Oracle, frame: Frame | None, limits: Limits, budget: int | None, given: QueryOptions
 ) -> Classifier:
     """Find out whether the answers are probabilities and, if so, how far out they show logits."""
-    rng = np.random.default_rng(0)
-    asked = 0
+    rng, options = np.random.default_rng(0), given.classifier
+    asked, pairs = 0, None
 
     def query(Z: np.ndarray) -> np.ndarray:
         nonlocal asked
@@ -86,14 +89,15 @@ def read_classifier(
 
     d = oracle.n_inputs
     try:
-        read = _recognise(query, oracle.logits, d, options, rng)
+        pairs = query(draw_neighbours(d, given.looks))
+        read = _recognise(query, pairs, oracle.logits, d, options, rng)
         if read is None:
-            return Classifier(oracle.ask, None, limits, asked)
+            return Classifier(oracle.ask, None, limits, asked, pairs=pairs)
         reach = np.inf if limits else _reach(query, read, d, options)
     except RefusedError:  # far queries are refused: the model says by itself how far one may go
-        return Classifier(oracle.ask, None, limits, asked)
+        return Classifier(oracle.ask, None, limits, asked, pairs=pairs)
     except UnsolvableError as error:
-        return Classifier(oracle.ask, None, limits, asked, failure=str(error))
+        return Classifier(oracle.ask, None, limits, asked, failure=str(error), pairs=pairs)
     within = limits or Limits.cube(d, reach, limits.options)
     beyond: list[float] = []
 
@@ -105,28 +109,46 @@ def read_classifier(
             raise RefusedError("Probabilities are 0 or 1 to all digits within the range: query nearer, with like=X.")
         return read.logits(Y)
 
-    return Classifier(ask, read, within, asked, reach, beyond=beyond)
+    return Classifier(ask, read, within, asked, reach, beyond=beyond, pairs=pairs)
 
 
 def _recognise(
     query: Callable[[np.ndarray], np.ndarray],
+    first: np.ndarray,
     told: bool,
     d: int,
     options: ClassifierOptions,
     rng: np.random.Generator,
 ) -> Probabilities | None:
     """Return how the answers stand for probabilities, None if they are none; `told` says that they are."""
-    if not told:
-        first = query(rng.standard_normal((options.first, d)))
-        if not (first.max() <= 1.0 and (first.min() >= 0.0 or are_probabilities(first))):
-            return None
+    if not told and not (first.max() <= 1.0 and (first.min() >= 0.0 or are_probabilities(first))):
+        return None
     scale = np.repeat(options.scales, options.each)[:, None]
     Y = query(scale * rng.standard_normal((len(scale), d)))
     if not told and np.isin(Y, (0.0, 1.0)).all():
         return None  # labels
     if told or are_probabilities(Y) or (may_be_probability(Y) and _straighter(query, d, options)):
-        return read_probabilities(Y)
+        read = read_probabilities(Y)
+        if _has_plateaus(Y, read, options):
+            raise UnsolvableError(
+                "The probabilities are the same over whole ranges of inputs, as after calibration by isotonic "
+                "regression: query the model before its calibration."
+            )
+        return read
     return None
+
+
+def _has_plateaus(Y: np.ndarray, read: Probabilities, options: ClassifierOptions) -> bool:
+    """Return whether several values between 0 and 1 are each the answer to several random queries.
+
+    One such value is that of a network where all its units are inactive. On a coarse grid values meet by chance.
+    """
+    if read.grid.max(initial=0.0) > options.fine:
+        return False
+    values, counts = np.unique(Y, axis=0, return_counts=True)
+    inside = read.usable(values) & (read.classes(values).min(axis=1) > options.extreme)
+    tied = counts[inside & (counts > 1)]
+    return len(tied) > 1 and int(tied.sum()) >= options.tied
 
 
 def _straighter(query: Callable[[np.ndarray], np.ndarray], d: int, options: ClassifierOptions) -> bool:

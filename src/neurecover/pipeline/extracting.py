@@ -21,6 +21,7 @@ from neurecover.pipeline.asking import SETTLED, Teller, find_steps, make_box, re
 from neurecover.pipeline.classifying import Classifier
 from neurecover.pipeline.progress import Progress
 from neurecover.pipeline.running import Run, add_diagnosis, running
+from neurecover.queried import Queried
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.diagnosis import diagnose_inputs
 from neurecover.queries.extraction import Extraction
@@ -45,6 +46,7 @@ def extract(
     time_budget: float | None = None,
     progress: bool | Progress = False,
     options: QueryOptions | None = None,
+    price: float | None = None,
 ) -> Recovery[Network | DeepNetwork]:
     """Extract the network y = A h_L + c behind an oracle, h_l = act(W_l h_{l−1} + b_l), by chosen queries.
 
@@ -64,14 +66,16 @@ def extract(
         smaller, the more queries, up to about twice as many. None aims at 5e-10 in a large network and at less in a
         small one.
     activation : str or Activation, default="auto"
-        "auto" takes relu for a piecewise linear oracle, with one hidden layer or several, tanh for one that bends
-        smoothly and levels off, and otherwise the smooth function that single bends show: gelu, silu, softplus, elu or
-        selu. Or any of these, or leaky_relu, abs or sigmoid; only relu in several layers. (sigmoid(z) =
-        (1 + tanh(z/2))/2, so that a network of one is a network of the other.)
+        "auto" takes relu for a piecewise linear oracle, with one hidden layer or several, or leaky_relu or abs where
+        their slope in one layer shows; tanh for one that bends smoothly and levels off, and otherwise the smooth
+        function that single bends show: gelu, silu, softplus, elu or selu. Or any of these, or sigmoid; only relu in
+        several layers. (sigmoid(z) = (1 + tanh(z/2))/2, so that a network of one is a network of the other.)
     random_state, time_budget, progress
         As in `neurecover.recover`.
     options : QueryOptions or None, default=None
         The numbers that decide how the oracle is queried, for experiments.
+    price : float or None, default=None
+        What one query costs; the summary and the report then say what all of them did.
 
     Returns
     -------
@@ -101,6 +105,8 @@ def extract(
             f"extract queries an oracle: wrap the model as neurecover.oracle(model). Got "
             f"{type(oracle).__name__} instead."
         )
+    if price is not None and not price >= 0.0:
+        raise ValueError(f"price needs a number from 0, what one query costs. Got {price!r}.")
     if accuracy is not None and not 0.0 < accuracy < 1.0:
         raise ValueError(f"accuracy needs a number between 0 and 1. Got {accuracy!r}.")
     act = None if isinstance(activation, str) and activation.strip() == "auto" else _check_activation(activation)
@@ -124,6 +130,7 @@ def extract(
         if told is not None:
             certificate = replace(certificate, checks=(*certificate.checks, told))
         run.clock.stage("certify", certificate.verdict)
+        run.clock.queried = _describe_queries(box, network, tell.errors, price)
     return run.recovery(network, certificate, "queries", None, box.queries)
 
 
@@ -145,7 +152,7 @@ def _search(
     constant = Network(np.zeros((0, box.n_inputs)), None, np.zeros((p, 0)), None, activation or _RELU)
     try:
         with time_limit(run.deadline.moment, run.deadline.watch):
-            stranger = find_steps(oracle, box) or read.failure
+            stranger = find_steps(oracle, box, read.pairs) or read.failure
             if stranger is not None:
                 return constant, _certify_constant(constant, stranger, box.queries)
             extracted = _extract(box, widths, depth, accuracy, activation, run, tell)
@@ -154,7 +161,9 @@ def _search(
             network, certificate = extracted.network, extracted.certificate
         else:
             with run.overtime(box.options.late):
-                network, certificate = _certify(box, _to_input_units(extracted, box), n_hidden, run)
+                found = _to_input_units(extracted, box)
+                tell.errors = found.errors
+                network, certificate = _certify(box, found, n_hidden, run)
     except RefusedError as reason:
         return constant, _certify_constant(constant, str(reason), box.queries)
     except UnsolvableError as reason:
@@ -188,7 +197,7 @@ def _extract(
         with suppress(_NoSmoothUnitsError):
             return _extract_smooth(box, widths, depth, None, run, tell)
     try:
-        return _extract_straight(box, widths, depth, accuracy, activation or _RELU, run, tell)
+        return _extract_straight(box, widths, depth, accuracy, activation, run, tell)
     except NotPiecewiseLinearError as error:
         if activation is not None or depth not in (None, 1):
             raise UnsolvableError(f"{error} {SMOOTH}") from None
@@ -252,7 +261,7 @@ def _extract_straight(
     widths: tuple[int, ...] | None,
     depth: int | None,
     accuracy: float | None,
-    activation: Activation,
+    activation: Activation | None,
     run: Run,
     tell: Teller,
 ) -> Extraction:
@@ -262,16 +271,18 @@ def _extract_straight(
     from neurecover.queries.shallow.extract import extract_shallow
     from neurecover.queries.shallow.search import SeveralLayersError
 
+    relu = activation is None or str(activation) == "relu"
     found: Extraction | None = None
     reason = ""
     if depth in (None, 1):
         try:
             found = extract_shallow(
                 box,
-                activation=activation,
+                activation=activation or _RELU,
                 n_hidden=widths[0] if widths else None,
                 accuracy=accuracy,
-                maybe_deep=depth is None and str(activation) == "relu",
+                maybe_deep=depth is None and relu,
+                any_slope=activation is None,
                 rng=run.rng,
                 deadline=run.deadline,
                 progress=tell,
@@ -282,7 +293,7 @@ def _extract_straight(
         except UnsolvableError as error:
             run.clock.stage("one hidden layer", str(error))
             reason = "" if isinstance(error, SeveralLayersError) else str(error)
-    if depth == 1 or str(activation) != "relu" or (found is not None and found.exact):
+    if depth == 1 or not relu or (found is not None and found.exact):
         if found is None:
             raise UnsolvableError(reason)
         return found
@@ -361,13 +372,16 @@ def _certify(
     Z = np.concatenate([distance * run.rng.standard_normal((options.held_out, d)) for distance in options.distances])
     Z = box.limits.pull_inside(Z)
     holdout = Residuals(network, network.n_outputs, int(np.sum(network.n_hidden)))
-    answers, X = box(Z), box.inputs(Z)
+    with box.counting("held-out queries"):
+        answers, X = box(Z), box.inputs(Z)
     holdout.update(X, answers)
     names = tuple(f"x{j}" for j in range(d)), tuple(f"y{j}" for j in range(network.n_outputs))
     run.clock.excerpt = Excerpt.of_answers(X, network, answers, network(X), *names)
     # In single precision, so that an oracle that works in it sees the same inputs as the network.
     noisy = box.limits.pull_inside(run.rng.standard_normal((options.noise_queries, d))).astype(np.float32).astype(float)
     weighted = found.weighted if found.resolution > options.box.coarse else None
+    with box.counting("held-out queries"):
+        fresh = None if weighted is None else (box.inputs(noisy), box(noisy))
     evidence = Asked(
         box.queries,
         found.residual,
@@ -376,10 +390,21 @@ def _certify(
         float(np.max(found.errors, initial=0.0)),
         found.unreached,
         weighted,
-        None if weighted is None else (box.inputs(noisy), box(noisy)),
+        fresh,
         found.signs_proved,
     )
     return network, certify_queried(network, evidence, holdout, n_hidden)
+
+
+def _describe_queries(
+    box: Box, network: Network | DeepNetwork, errors: np.ndarray | None, price: float | None
+) -> Queried:
+    """Return what the queries were for, and the errors (k,) of the hidden rows layer by layer, if they are known."""
+    widths = np.atleast_1d(network.n_hidden)
+    known = errors is not None and len(errors) == widths.sum()
+    by_layer = tuple(np.split(errors, np.cumsum(widths)[:-1])) if known and errors is not None else ()
+    purposes = tuple((purpose, count) for purpose, count in box.purposes.items() if count)
+    return Queried(purposes, box.known_resolution, by_layer, box.line, price)
 
 
 def _certify_constant(network: Network, reason: str, n_queries: int) -> Certificate:

@@ -46,6 +46,7 @@ from neurecover.fit import EXACT
 from neurecover.models import Composite, DeepNetwork, Model, Network
 from neurecover.pipeline.options import PipelineOptions
 from neurecover.pipeline.progress import Progress, Reporter, display_progress
+from neurecover.queried import Queried
 from neurecover.random import RandomStateLike, as_generator
 from neurecover.results import Estimate, Recovery, Stage
 from neurecover.search import Task
@@ -57,12 +58,13 @@ logger = logging.getLogger("neurecover")
 
 
 class Clock:
-    """The stages of a run, when it began, and an excerpt of the samples it was tested on, if it was."""
+    """The stages of a run, when it began, an excerpt of the samples it was tested on, and what was queried."""
 
     def __init__(self) -> None:
         self.began = self.last = time.monotonic()
         self.stages: list[Stage] = []
         self.excerpt: Excerpt | None = None
+        self.queried: Queried | None = None
 
     def stage(self, name: str, detail: str) -> None:
         """Record what was done since the last stage."""
@@ -104,7 +106,17 @@ class Run:
                 certificate, checks=(*certificate.checks, search_ended(self.deadline.watch.interrupted))
             )
         clock, seconds = self.clock, time.monotonic() - self.clock.began
-        return Recovery(network, certificate, method, tuple(clock.stages), seconds, found, n_queries, clock.excerpt)
+        return Recovery(
+            network,
+            certificate,
+            method,
+            tuple(clock.stages),
+            seconds,
+            found,
+            n_queries,
+            clock.excerpt,
+            queried=clock.queried,
+        )
 
 
 @contextmanager

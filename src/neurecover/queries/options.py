@@ -16,13 +16,15 @@ from neurecover.queries.smooth.options import SmoothOptions
 class ClassifierOptions:
     """How a classifier is recognised, and how far out its probabilities still show logits."""
 
-    first: int = 8  # queries of N(0, I): what lies between 0 and 1 at all of them may be probabilities
     scales: tuple[float, ...] = (0.3, 1.0, 3.0, 10.0, 100.0)  # of the queries that show the rounding of probabilities
     each: int = 24  # of them at each scale
     segments: int = 8  # short ones that tell whether an answer in [0, 1] or its logit is made of straight pieces
     lengths: tuple[float, ...] = (1e-3, 1e-2, 1e-1)  # of segments: longer ones for answers of fewer digits
     doubt: float = 1e-3  # probabilities on them from 0 and 1
     straighter: float = 30.0  # bend of p over that of its logit, from which the logit is what a network computes
+    fine: float = 1e-5  # grid of probabilities up to which two of a hundred random ones hardly ever agree
+    extreme: float = 1e-4  # probabilities nearer to 0 or 1 may be saturated, and so agree
+    tied: int = 5  # of the random queries with the answer of another that show plateaus; a network has none
     corners: int = 48  # towards which the range is measured
     halvings: int = 10  # of the distance to each
     farthest: float = 1e4  # distance at which that begins
@@ -34,9 +36,8 @@ class ClassifierOptions:
 class DiagnosisOptions:
     """How an oracle that is no network is told from one, within a few hundred queries."""
 
-    repeat: float = 1e-3  # relative difference of two answers to one query that no arithmetic explains
     pairs: int = 4  # of neighbours: most of those of a piecewise constant model have the same answer
-    near: float = 1e-3  # distance of two neighbours
+    near: float = 1e-5  # distance of two neighbours: a thousand boosted trees have a step in 1 % of such pairs
     same: float = 0.7  # of the pairs that make a further look worth its queries
     segments: int = 16  # along which jumps are looked for
     points: int = 16  # on each
@@ -46,6 +47,7 @@ class DiagnosisOptions:
     moves: int = 6  # points at which every input is moved by itself
     most_inputs: int = 150  # up to which that is done
     order: float = 0.85  # rank correlation of an input's place and its effect, as of a window that is read in order
+    whole: float = 0.9  # of the jumps that lie half-way between whole numbers if inputs are rounded
     decay: float = 5.0  # effect of the last inputs over that of the first ones
 
 

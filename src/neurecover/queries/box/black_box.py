@@ -6,13 +6,16 @@ resolution ρ is measured: `resolution`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from neurecover.data.oracles.frame import Frame
 from neurecover.exceptions import UnsolvableError
+from neurecover.queried import KinkLine
 from neurecover.queries.box.limits import EVERYWHERE, Limits
 from neurecover.queries.box.resolution import Resolution, measure_resolution
 from neurecover.queries.options import QueryOptions
@@ -33,7 +36,8 @@ class Box:
     x = mean + z·spread. `single` says that the oracle rounds its inputs to single precision; this is also detected.
     `limits` say where it may be queried; the callers keep to them. `options` go with the oracle to all that query it.
     `affordable` says how many rows it may still be asked, in the time there is. `rounding`, if known beforehand, is the
-    rounding (n, p) of answers (n, p) beside that of the arithmetic.
+    rounding (n, p) of answers (n, p) beside that of the arithmetic. A box that asks another, `outer`, has its queries
+    counted there.
     """
 
     def __init__(
@@ -49,6 +53,7 @@ class Box:
         options: QueryOptions | None = None,
         affordable: Callable[[], float] = lambda: np.inf,
         rounding: Callable[[np.ndarray], np.ndarray] | None = None,
+        outer: Box | None = None,
     ) -> None:
         for name, value in (("n_inputs", n_inputs), ("batch", batch), ("budget", budget)):
             if value is not None and value < 1:
@@ -60,6 +65,10 @@ class Box:
         self.whitening = None if frame is None else frame.whitening
         self.frame, self._single = frame, single
         self.queries = 0
+        self._root: Box = self if outer is None else outer._root
+        self.purposes: Counter[str] = Counter()  # of the queries: how many for what
+        self._purpose = "kind of model"
+        self.line: KinkLine | None = None
         self._ask, self._affordable, self.rounding = ask, affordable, rounding
         self._batch = batch
         self._n_outputs: int | None = None
@@ -74,6 +83,22 @@ class Box:
         rows = self._batch or max(len(X), 1)
         answers = [self._answer(X[start : start + rows]) for start in range(0, len(X), rows)]
         return np.concatenate(answers) if answers else np.zeros((0, self.n_outputs))
+
+    @contextmanager
+    def counting(self, purpose: str) -> Iterator[None]:
+        """Count the queries within as made for this purpose, except where a narrower one is named."""
+        root = self._root
+        before, root._purpose = root._purpose, purpose
+        try:
+            yield
+        finally:
+            root._purpose = before
+
+    def record_line(self, x: np.ndarray, v: np.ndarray, kinks: np.ndarray) -> None:
+        """Note the first line x + t v along which kinks were found, in the inputs of the oracle."""
+        if self.line is None and len(kinks):
+            start, stop = self.inputs(np.array([x, x + v]))
+            self.line = KinkLine(start, stop - start, kinks)
 
     def inputs(self, Z: np.ndarray) -> np.ndarray:
         """Return the inputs x (n, d) that are sent for the queries Z."""
@@ -104,6 +129,11 @@ class Box:
     def resolution(self) -> float:
         """The rounding ρ of an answer, relative to the size of the answers near the origin."""
         return self._measure().rounding
+
+    @property
+    def known_resolution(self) -> float:
+        """The resolution if it was measured, else nan; never asks."""
+        return np.nan if self._resolution is None else self._resolution.rounding
 
     @property
     def coarse(self) -> bool:
@@ -150,6 +180,7 @@ class Box:
         # The oracle receives a copy: one that works in place must not change the queries.
         Y = np.asarray(self._ask(self.inputs(X).copy()), dtype=float)
         self.queries += len(X)
+        self.purposes[self._root._purpose] += len(X)
         if Y.ndim not in (1, 2) or len(Y) != len(X) or Y.shape[1:] == (0,):
             raise ValueError(
                 f"expected {len(X)} answers of shape ({len(X)},) or ({len(X)}, p). Got shape {Y.shape} instead."

@@ -16,9 +16,12 @@ from neurecover.queries.box.resolution import DOUBLE, PLACES, SINGLE
 def is_curved(box: Box, rng: np.random.Generator) -> bool:
     """Return whether the oracle bends smoothly on most of a few short segments, longer if answers are coarse.
 
-    Two straight segments are enough to deny it.
+    Two straight segments are enough to deny it, and so are those of the resolution: on segments of length 1e-6 a bend
+    leaves 1e-12, which is more than rounding.
     """
     options = box.options.box
+    if box.resolution <= options.straight * DOUBLE:
+        return False
     half = options.curve_segments // 2
     for length in options.curve_lengths if box.coarse else options.curve_lengths[:1]:
         curved = _count_curved(_query_segments(box, length, half, rng), options.curve_ratio)

@@ -18,6 +18,7 @@ class BoxOptions:
     start: float = 0.5  # of the way to the edge within which segments start, so that they have room
     coarse: float = DEFAULTS.queries.coarse  # resolution that the certificate counts as coarse
     repeat: float = 1e-13  # relative difference of two answers to one query that another order of summation explains
+    other: float = 1e-3  # relative difference of two answers to one query that no arithmetic explains
     half_range: float = 6.0  # inputs up to which an oracle in half precision is queried: its largest number is 65504
 
     # Radius of local queries.
@@ -27,6 +28,7 @@ class BoxOptions:
     usual_jump: float = 0.2  # of the answers' spread: the jump of the gradient at a usual unit
 
     # Curvature.
+    straight: float = 4.0  # roundings of double precision that a straight line leaves: its terms are a few
     curve_lengths: tuple[float, ...] = (1e-3, 1e-2, 1e-1)  # of segments; only the first if answers are not coarse
     curve_segments: int = 4  # three of four have to bend; two straight ones decide against it
     curve_ratio: float = 30.0  # residual of a line over that of a cubic: rounding alone gives a factor of two

@@ -61,7 +61,7 @@ def measure_resolution(query: Query, n_inputs: int, limits: Limits, options: Box
         segments = _segments(limits, begin, along, length)
         Y = np.stack([query(segment) for segment in segments])
         if number == 0:
-            _check_repeatable(query, segments[0], Y[0], options.repeat)
+            _check_repeatable(query, segments[0], Y[0], options)
         scale = max(scale, _rms(Y))
         varies = _varies(Y)
         if not varies.any():
@@ -90,13 +90,13 @@ def _segments(limits: Limits, start: np.ndarray, along: np.ndarray, length: floa
     return start + length * PLACES[:, None] * limits.shorten(start, along, length * PLACES[-1])
 
 
-def _check_repeatable(query: Query, X: np.ndarray, Y: np.ndarray, repeat: float) -> None:
+def _check_repeatable(query: Query, X: np.ndarray, Y: np.ndarray, options: BoxOptions) -> None:
     """Raise UnsolvableError if the answers to X are no longer Y."""
     # The same rows in the same batch, because a batch of another size may be summed in another order.
     again = query(X)
-    apart = np.abs(again - Y).max(axis=1) > repeat * max(float(np.abs(Y).max()), 1e-300)
-    # Threads may sum a few answers in another order, but not most of them.
-    if np.count_nonzero(apart) > len(X) // 2:
+    apart = np.abs(again - Y).max(axis=1) / max(float(np.abs(Y).max()), 1e-300)
+    # Threads may sum a few answers in another order, but not most of them, and none is far off by that.
+    if np.count_nonzero(apart > options.repeat) > len(X) // 2 or apart.max() > options.other:
         raise UnsolvableError(DIFFERENT)
 
 

@@ -114,7 +114,8 @@ def _silent(stage: str, figure: float) -> None:
 def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
     """Return the best network of a few attempts, stopping when the residual on held-out queries is rounding."""
     options = box.options.deep
-    span = find_gradient_span(box, rng)
+    with box.counting("directions that matter"):
+        span = find_gradient_span(box, rng)
     if span.rank == 0:
         raise UnsolvableError("The oracle gives the same answer to every query, so no hidden unit is visible.")
     inner = _reduce(box, span)
@@ -123,7 +124,8 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
     for attempt in range(options.attempts):
         if inner is not box and attempt:
             # A unit that the first gradients missed spoils everything after it.
-            span = find_gradient_span(box, rng, span)
+            with box.counting("directions that matter"):
+                span = find_gradient_span(box, rng, span)
             inner = inner if span.rank == inner.n_inputs else _reduce(box, span)
         try:
             narrow = inner is not box and box.coarse
@@ -172,7 +174,7 @@ def _reduce(box: Box, span: Span) -> Box:
     """
     if span.rank == box.n_inputs or box.limits:
         return box
-    return Box(lambda X: box(X @ span.basis.T), span.rank, options=box.options)
+    return Box(lambda X: box(X @ span.basis.T), span.rank, options=box.options, outer=box)
 
 
 def _finish(
@@ -182,12 +184,14 @@ def _finish(
     output, measured = solution.output, solution.row_errors
     anchors = tuple(points[:k] for points, k in zip(solution.anchors, output.network.n_hidden))
     per_weight = _answers_per_weight(box, output.network)
-    network, polished, X, Y = _polish_at(inner, output.network, anchors, measured, per_weight, rng, deadline)
+    with box.counting("refinement"):
+        network, polished, X, Y = _polish_at(inner, output.network, anchors, measured, per_weight, rng, deadline)
     outside = None
     if inner is not box:
-        network, X = lift(box, network, span, rng), X @ span.basis.T
-        if box.coarse:
-            network, outside = measure_outside(box, network, rng)
+        with box.counting("rows in all inputs"):
+            network, X = lift(box, network, span, rng), X @ span.basis.T
+            if box.coarse:
+                network, outside = measure_outside(box, network, rng)
     weighted = None
     # As many held-out queries as weights, in the directions that matter: every query shows the others.
     n = output.network.n_parameters
@@ -255,7 +259,8 @@ def measure_residual(
     if box.limits:
         X = np.vstack([X, box.limits.corners(options.held_out_corners, rng)])
     X = box.round_queries(X)
-    Y = box(X)
+    with box.counting("held-out queries"):
+        Y = box(X)
     if weighted is not None:
         left = np.abs(weighted.network(box.inputs(X)) - Y) / weighted.deviations(box.inputs(X))
         return float(left.max()) * box.resolution

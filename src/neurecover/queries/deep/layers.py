@@ -135,7 +135,8 @@ def _solve_upwards(
     while True:
         number = len(levels)
         try:
-            stage = _search_layer(box, levels[-1], plan, number, answers, rng, deadline)
+            with box.counting(f"hidden layer {number}"):
+                stage = _search_layer(box, levels[-1], plan, number, answers, rng, deadline)
         except UnsolvableError as error:
             # No unit above a layer is found while one of its own is missing: search it again.
             below = sum(level.n_units for level in levels[:-1])
@@ -168,15 +169,17 @@ def _solve_upwards(
         tell(f"units of hidden layer {number}", float(stage.level.n_units))
         if stage.output is not None:
             return Solution(stage.output, tuple(level for level in (*levels[:-1], stage.level) if level.n_units))
-        refined = _drop_worst(box, refine_rows(box, stage.level, rng))
+        with box.counting(f"hidden layer {number}"):
+            refined = _drop_worst(box, refine_rows(box, stage.level, rng))
         if refined.n_units < stage.level.n_units and returns < options.returns:
             returns += 1
             levels[-1] = replace(refined, closed=True)
             continue
-        levels[-1] = replace(_drop_bent(box, refined, rng), closed=True)
-        if number == (plan.depth or plan.deepest):
-            raise UnsolvableError(f"No output layer fits on {number} hidden layers.")
-        levels.append(_next_level(box, levels[-1], rng))
+        with box.counting(f"hidden layer {number}"):
+            levels[-1] = replace(_drop_bent(box, refined, rng), closed=True)
+            if number == (plan.depth or plan.deepest):
+                raise UnsolvableError(f"No output layer fits on {number} hidden layers.")
+            levels.append(_next_level(box, levels[-1], rng))
 
 
 def _drop_bent(box: Box, level: Level, rng: np.random.Generator) -> Level:

@@ -124,6 +124,7 @@ def scan_parts(
         parts = _split_inside(known.limits, x, v, shift)
     found = [Scanned.of(x, v, find_kinks(box, x, v, *part, most=options.line_queries)) for part in parts]
     record.add(found)
+    box.record_line(x, v, np.concatenate([part.kinks.positions for part in found]))
     return found
 
 

@@ -2,7 +2,8 @@
 
 If the gradients of q_1 … q_k at a point of q_i = 0 are independent, there is a direction u that changes q_i only. On
 the side where unit i is inactive the oracle is constant along u, because nothing else above the known layers changes. A
-missing or a spurious row makes both sides change, so the test also shows whether the layer is complete.
+missing or a spurious row makes both sides change, so the test also shows whether the layer is complete. Units of
+another activation with two straight pieces make both sides change in one ratio, that of their slopes.
 
 If a layer has more units than there are inputs, no such u exists. The boundaries above it then give the signs: 2
 relu(q) = |q| + q makes a unit above, v·2relu(S q) + b, equal to Σ v_i |q_i| + r·h + β with
@@ -27,16 +28,25 @@ from neurecover.queries.deep.cells import KnownLayers
 class Signs:
     """`signs` (k,) are +1, −1, or 0 without a majority; `against` (k,) counts the points that contradict them.
 
-    A point at which both sides change contradicts either sign: an unknown unit changes there.
+    A point at which both sides change contradicts either sign: an unknown unit changes there. `ratios` (m,) are those
+    of the changes on the two sides of such points.
     """
 
     signs: np.ndarray
     against: np.ndarray
+    ratios: np.ndarray
 
     @property
     def decided(self) -> bool:
         """Whether every unit has a sign."""
         return bool(np.all(self.signs != 0.0))
+
+    def find_slope(self, alike: float, least: int) -> float | None:
+        """Return the ratio that most of at least `least` points agree on, to `alike`; None if there is none."""
+        if len(self.ratios) < least or 2 * len(self.ratios) < len(self.signs):
+            return None
+        middle = float(np.median(self.ratios))
+        return middle if np.mean(np.abs(self.ratios - middle) < alike) > 0.5 else None
 
     @property
     def unanimous(self) -> bool:
@@ -54,29 +64,31 @@ def find_signs_by_moving(
     options = known.options
     k = len(rows)
     votes = np.zeros((k, 3), dtype=int)
-    todo = np.arange(k)
+    todo, ratios = np.arange(k), []
     for _ in range(options.sign_rounds):
         for i in todo:
-            votes[i] += _count_votes(box, known, rows, int(i), points[i], rng)
+            counted, sloped = _count_votes(box, known, rows, int(i), points[i], rng)
+            votes[i] += counted
+            ratios.append(sloped)
         todo = np.flatnonzero(votes.max(axis=1) < options.votes)
         if not todo.size:
             break
     plus, minus, neither = votes.T
     majority = 2 * np.maximum(plus, minus) > votes.sum(axis=1)
     signs = np.where(majority, np.where(plus > minus, 1.0, -1.0), 0.0)
-    return Signs(signs, neither + np.minimum(plus, minus))
+    return Signs(signs, neither + np.minimum(plus, minus), np.concatenate([*ratios, np.zeros(0)]))
 
 
 def _count_votes(
     box: Box, known: KnownLayers, rows: np.ndarray, unit: int, x: np.ndarray, rng: np.random.Generator
-) -> np.ndarray:
-    """Count the points that vote for +1, for −1, and those where both sides change."""
+) -> tuple[np.ndarray, np.ndarray]:
+    """Count the points that vote for +1, for −1, and those where both sides change; return the ratios of the last."""
     options = known.options
     where = find_boundary_points(known, rows[unit], 24, rng, x)
     X, U, room = _find_lone_directions(known, rows, unit, where)
     X, U, room = X[:6], U[:6], room[:6]
     if not len(X):
-        return np.zeros(3, dtype=int)
+        return np.zeros(3, dtype=int), np.zeros(0)
     radius = options.sign_radius * (1.0 + np.linalg.norm(X, axis=1))
     part, most, still = options.sign_part, options.sign_clear, options.sign_still
     if box.coarse:
@@ -88,13 +100,16 @@ def _count_votes(
     Y = box(points)
     noise = box.noise(points, Y).reshape(len(X), 4).max(axis=1)
     f = Y.reshape(len(X), 4, Y.shape[1])
-    minus, plus = np.abs(f[:, 1] - f[:, 0]).max(axis=1), np.abs(f[:, 3] - f[:, 2]).max(axis=1)
+    below, above = f[:, 1] - f[:, 0], f[:, 3] - f[:, 2]
+    minus, plus = np.abs(below).max(axis=1), np.abs(above).max(axis=1)
     larger = np.maximum(minus, plus)
     clear = larger > most * noise
     off_below = clear & (minus < part * larger + still * noise)
     off_above = clear & (plus < part * larger + still * noise)
     neither = clear & ~off_below & ~off_above
-    return np.array([off_below.sum(), off_above.sum(), neither.sum()])
+    squares = np.maximum(np.sum(below**2, axis=1), np.sum(above**2, axis=1))
+    ratios = np.sum(below * above, axis=1)[neither] / squares[neither]
+    return np.array([off_below.sum(), off_above.sum(), neither.sum()]), ratios
 
 
 def _find_lone_directions(

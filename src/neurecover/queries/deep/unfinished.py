@@ -21,7 +21,8 @@ def describe_reached(box: Box, reached: Reached, reason: str, rng: np.random.Gen
     bottom = DeepNetwork([*reached.layers, (np.zeros((p, k)), np.zeros(p))])
     n = int(min(box.options.deep.unfinished * (k + 1), box.affordable))
     X = box.limits.pull_inside(rng.standard_normal((n, box.n_inputs)))
-    Y = box(X) if n else np.zeros((0, p))
+    with box.counting("output layer"):
+        Y = box(X) if n else np.zeros((0, p))
     residual, network = 1.0, bottom
     if n > k + 1:
         features = np.column_stack([bottom.hidden(X)[-1], np.ones(n)])

@@ -50,4 +50,5 @@ def scan_line(box: Box, rng: np.random.Generator, farther: float = 1.0, towards:
             f"The answers of the oracle jump, or bend smoothly, in {blurred} places along a line: "
             "it is not a piecewise linear network."
         )
+    box.record_line(x, v, kinks.positions)
     return Scan(x, v, kinks)

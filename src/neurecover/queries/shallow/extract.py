@@ -22,6 +22,7 @@ from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.models import Network
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.regions import Regions
+from neurecover.queries.box.resolution import DIFFERENT
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.lines.scan import NotPiecewiseLinearError
 from neurecover.queries.shallow.affine import add_straight_units, refine_affine
@@ -33,6 +34,7 @@ from neurecover.queries.shallow.planes import (
     AffinePartError,
     Planes,
     affine_error,
+    find_slope,
     has_many_units,
     orient,
     slopes_of,
@@ -49,12 +51,16 @@ _OTHER_PAIRS = "Two units share a hyperplane and have opposite directions: other
 
 @dataclass(frozen=True)
 class _Target:
-    """What to look for: activation, accuracy, how many times farther out than usual, and whether deeper too."""
+    """What to look for: activation, accuracy, how many times farther out than usual, and whether deeper too.
+
+    With `any_slope` units of another slope on their left do as well.
+    """
 
     activation: Activation
     accuracy: float | None
     farther: float
     maybe_deep: bool
+    any_slope: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,7 @@ def extract_shallow(
     n_hidden: int | None = None,
     accuracy: float | None = None,
     maybe_deep: bool = False,
+    any_slope: bool = False,
     rng: np.random.Generator,
     deadline: Deadline,
     progress: Progress | None = None,
@@ -90,7 +97,8 @@ def extract_shallow(
     """Find the network with one hidden layer behind the oracle; raise UnsolvableError if none is visible.
 
     With `maybe_deep` there may be several layers: the hyperplanes of the first line are then checked elsewhere first,
-    and SeveralLayersError is raised if they do not continue.
+    and SeveralLayersError is raised if they do not continue. With `any_slope` the activation may turn out to be
+    leaky_relu or abs.
 
     `accuracy` is the wanted error of a row of W of length one: the smaller, the more queries, up to about twice those
     of the first pass. By default it is between 2e-13 for a small network and 5e-10 for a large one. `n_hidden`, if
@@ -101,6 +109,9 @@ def extract_shallow(
     slopes_of(act)
     tell = progress or (lambda stage, figure: None)
     if box.resolution > options.coarsest:
+        again = box.limits.pull_inside(rng.standard_normal((2 * options.held_out, box.n_inputs)))
+        if not np.array_equal(box(again), box(again)):
+            raise UnsolvableError(DIFFERENT)
         raise UnsolvableError(
             f"The answers of the oracle scatter by {box.resolution:.1e} of their size around a straight line, "
             "however short it is: too much to see the kinks of a network. A network behind noise is found from "
@@ -114,7 +125,8 @@ def extract_shallow(
         if deadline.passed:
             break
         try:
-            found = search(box, _Target(act, accuracy, farther, maybe_deep), rng, deadline, tell)
+            with box.counting("hidden layer 1"):
+                found = search(box, _Target(act, accuracy, farther, maybe_deep, any_slope), rng, deadline, tell)
         except (NotPiecewiseLinearError, SeveralLayersError):
             raise
         except RefusedError:
@@ -165,6 +177,9 @@ def _search_fine(box: Box, target: _Target, rng: np.random.Generator, deadline: 
     try:
         oriented = orient(planes, target.activation, tolerance)
     except AffinePartError as error:
+        sloped = _with_slope(box, planes, regions, target, tolerance, rng) if target.any_slope else None
+        if sloped is not None:
+            return sloped
         error.candidate = _Candidate(with_affine_term(planes, target.activation), planes.error, None, (str(error),))
         return _explain_affine_part(box, planes, regions, target, error, rng)
     network = oriented.network
@@ -180,6 +195,24 @@ def _search_fine(box: Box, target: _Target, rng: np.random.Generator, deadline: 
     if box.n_inputs >= options.many_inputs:
         network = measure_offsets(box, network, rng)
     return _Candidate(network, expected_errors(network, regions))
+
+
+def _with_slope(
+    box: Box, planes: Planes, regions: Regions, target: _Target, tolerance: float, rng: np.random.Generator
+) -> _Candidate | None:
+    """Return the network of units with another slope on their left; None if no slope explains the affine part."""
+    options = box.options.shallow
+    many = has_many_units(planes)
+    slope = find_slope(planes, tolerance, options.spare_bits if many else 0)
+    if slope is not None and not many:
+        planes, regions = refine_affine(box, planes, regions, _wanted(box, target, planes), rng)
+        tolerance = max(options.refined, options.refined_errors * float(planes.error.max()))
+        slope = find_slope(planes, tolerance, options.spare_bits)
+    if slope is None:
+        return None
+    oriented = orient(planes, get("abs" if slope == -1.0 else f"leaky_relu({slope!r})"), tolerance)
+    network = refine_jointly(oriented.network, regions)
+    return _Candidate(network, expected_errors(network, regions), signs_proved=oriented.unique)
 
 
 def _wanted(box: Box, target: _Target, planes: Planes) -> float:
@@ -271,6 +304,7 @@ def measure_residual(box: Box, network: Network, rng: np.random.Generator) -> fl
         X = np.vstack([box.limits.pull_inside(X), box.limits.corners(options.corners, rng)])
     if box.coarse:
         X = box.round_queries(X.astype(np.float32).astype(float))
-    Y = box(X)
+    with box.counting("held-out queries"):
+        Y = box(X)
     size = box.noise(X, Y) / box.resolution
     return float(np.max(np.abs(Y - network(X)).max(axis=1) / size))

@@ -11,6 +11,13 @@ A network whose activation is α z + κ relu(z) (ReLU: α = 0, κ = 1; leaky ReL
     L = α Σ_j A_j w_jᵀ − (2α + κ) Σ_j s_j A_j w_jᵀ,       s_j = 1 if unit j has to be reversed, else 0.
 
 So the signs solve a linear system in bits. For |z| the factor is zero and every sign is free.
+
+If the slope a of the left piece is not known, the right one being 1, then with signs ε_j = ±1
+
+    2 L + Σ_j J_j w_jᵀ = μ Σ_j ε_j J_j w_jᵀ,        μ = (1 + a) / (1 − a).
+
+Orthogonal to the left-hand side, which is known, nothing may remain: one equation fewer, with bits alone. Of ε and −ε
+the one with μ > 0 is meant; the other has the pieces exchanged.
 """
 
 from __future__ import annotations
@@ -23,7 +30,9 @@ from neurecover.activations import Activation
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import Network
 from neurecover.models.signs import DEFAULTS as SIGNS
-from neurecover.models.signs import find_flips
+from neurecover.models.signs import find_flips, find_subsets
+
+_DIGITS = 4  # decimals of a slope that is taken to be written down: one in five hundred others is as near at 1e-7
 
 
 class AffinePartError(UnsolvableError):
@@ -123,6 +132,33 @@ def orient(planes: Planes, activation: Activation, tolerance: float) -> Oriented
     extra = A * np.where(flips, -(alpha + kappa), alpha)
     c = planes.c - extra @ planes.b
     return Oriented(Network(planes.W * sign[:, None], planes.b * sign, A, c, activation), unique)
+
+
+def find_slope(planes: Planes, tolerance: float, spare_bits: int) -> float | None:
+    """Return the slope a of the left piece, the right one being 1, for which some signs leave no affine part.
+
+    None if there is none, or if the equations do not have `spare_bits` more digits than there are signs: then some
+    slope would be found for any function. `tolerance` is as in `orient`.
+    """
+    columns = np.einsum("oj,jd->odj", planes.J, planes.W).reshape(-1, len(planes))
+    ahead = 2.0 * planes.L.ravel() + columns.sum(axis=1)
+    size, length = float(np.linalg.norm(planes.J, axis=0).sum()), float(np.linalg.norm(ahead))
+    if len(planes) < 2 or (len(columns) - 1) * np.log2(1.0 / tolerance) < len(planes) + spare_bits:
+        return None
+    if length <= tolerance * size:
+        return -1.0
+    along = ahead / length
+    across = columns - np.outer(along, along @ columns)
+    search = find_subsets(across, 0.5 * across.sum(axis=1), tolerance)
+    signs = 2.0 * search.flips[0] - 1.0
+    reach = float(along @ columns @ signs)
+    if np.linalg.norm(across @ signs) > tolerance * size or abs(reach) <= tolerance * size:
+        return None
+    mu = length / abs(reach)
+    slope = (mu - 1.0) / (mu + 1.0)
+    # A slope that somebody wrote down has few digits; one that was learned is as measured.
+    short = round(slope, _DIGITS)
+    return short if abs(short - slope) <= 2.0 * tolerance * size / length else slope
 
 
 def has_many_units(planes: Planes) -> bool:

@@ -43,7 +43,8 @@ class Answers:
 
     def _add(self, X: np.ndarray) -> None:
         X = self.box.round_queries(X)
-        self.X, self.Y = np.vstack([self.X, X]), np.vstack([self.Y, self.box(X)])
+        with self.box.counting("output layer"):
+            self.X, self.Y = np.vstack([self.X, X]), np.vstack([self.Y, self.box(X)])
 
     @property
     def noise(self) -> np.ndarray:
