@@ -86,7 +86,7 @@ def flips_beside_others(
         if np.any(np.linalg.norm(beside, axis=0) <= tolerance * np.linalg.norm(A, axis=0)):
             return None
         flips = np.sum(beside * told, axis=0) > 0.5 * slope * np.sum(beside**2, axis=0)
-    elif 0 < k and p * d << k <= DEFAULTS.ranked:
+    elif k > 0 and p * d << k <= DEFAULTS.ranked:
         rest = linear - (subsets(k) @ columns.T).reshape(-1, p, d)
         flips = subsets(k)[np.argmin(np.linalg.eigvalsh(rest @ rest.transpose(0, 2, 1))[:, :-1].sum(axis=1))]
     else:
