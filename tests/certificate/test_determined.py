@@ -10,7 +10,7 @@ import neurecover as nr
 from neurecover.certificate import Case, Evidence, certify, scaled_to_determined
 from neurecover.certificate.determined.rare_columns import seldom
 from neurecover.certificate.determined.sentence import open_weights
-from neurecover.certificate.determined.weights import _without_scale
+from neurecover.certificate.determined.weights import _without_scale, seen_weights
 from neurecover.certificate.information.sole_equations import sole_equations
 from neurecover.data import ArraySource, prepare_samples, reduce
 from neurecover.models import jacobian
@@ -245,3 +245,31 @@ def test_noisy_rows_that_show_a_column_have_to_be_more(rows: int, each: int, see
     # The same output twice: without noise it says nothing new, with noise it is another observation.
     twice = nr.Network(network.W, network.b, np.ones((2, 2)))
     assert seldom(twice, ArraySource(X, twice(X)), each)[:, 2].all() == (not seen or each == 1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_rests_on_a_gate_that_open_weights_move_is_not_determined(seed: int) -> None:
+    """Column 3 is 1 in rows 0 to 3, where three units give two outputs: A δ = 0 for one δ, unless a unit is off.
+
+    Unit 2 is off in row 0, for column 4. Another network has it on there, by a weight of column 4 that no other row
+    with the unit on shows, and the weights of column 3 along δ: it answers every row as well.
+    """
+    rng = np.random.default_rng(seed)
+    X = np.hstack([rng.standard_normal((300, 3)), np.zeros((300, 2))])
+    X[:4, :3], X[:4, 3], X[[0, 4, 5, 6], 4] = 0.1 * X[:4, :3], 1.0, 1.0
+    W = np.hstack([rng.standard_normal((3, 3)), [[2.0, 0.5], [2.0, 0.5], [2.0, -20.0]]])
+    truth = nr.Network(W, np.zeros(3), rng.standard_normal((2, 3)))
+    delta = np.linalg.svd(truth.A)[2][2]
+    delta = 0.1 * delta * np.sign(delta[2])
+    V = W.copy()
+    V[:, 3] += delta
+    V[2, 4] += delta[2] - float(X[0] @ V[2])
+    other = nr.Network(V, np.zeros(3), truth.A)
+    np.testing.assert_allclose(other(X), truth(X), atol=1e-12)
+    none = np.zeros(3, dtype=bool)
+    seen = seen_weights(other.normal_form(), ArraySource(X, truth(X)), True, 1e-15, none, none)
+    known = np.isfinite(seen.errors["W"])
+    assert known[:, :3].all()
+    normal = other.normal_form()
+    order = [int(np.argmax(W[:, :3] @ w[:3] / np.linalg.norm(W[:, :3], axis=1))) for w in normal.W]
+    assert not known[order.index(2), 4]

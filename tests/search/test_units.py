@@ -9,8 +9,9 @@ from neurecover.activations import get
 from neurecover.fit import FitOptions
 from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
+from neurecover.models import Network, as_student
 from neurecover.models.student import Student
-from neurecover.search.units import most_useful, narrow, random_units, with_fresh, without, worth
+from neurecover.search.units import joined, most_useful, narrow, random_units, with_fresh, without, worth
 from students import Shape, at, readout_columns, samples_of
 
 SHAPES = [Shape("relu", (4,), p=2), Shape("leaky_relu(0.2)", (4, 3), p=2, bias=0), Shape("tanh", (4, 3, 3))]
@@ -186,3 +187,23 @@ def test_a_unit_that_is_on_wherever_outputs_depend_on_it_goes_at_no_cost() -> No
     assert found.cost[1] > 1e-3 * point.scale
     narrower = without(point.student, 0, 0, found.beta[:, 0])
     assert Point(point.samples, narrower, FitOptions()).relative < 1e-12
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_pieces_of_a_unit_are_one_again(turned: bool) -> None:
+    """A unit in two pieces with the same gates, one of them the other way round beside skips: three units, not four."""
+    rng = np.random.default_rng(0)
+    F = np.hstack([np.ones((200, 1)), rng.standard_normal((200, 4))])
+    network = Network(rng.standard_normal((3, 4)), rng.standard_normal(3), rng.standard_normal((2, 3)))
+    student = as_student(network, True, skips=True)
+    base, apart, (V,) = student.reads(1)[0], 1e-4 * rng.standard_normal(5), student.V
+    theta, V = np.vstack([student.theta, 2.0 * student.theta[base + 1]]), np.vstack([V, (0.7 * V[1] - apart) / 2.0])
+    V[1] = 0.3 * V[1] + apart
+    if turned:
+        theta[:base] += np.outer(V[3], theta[-1])
+        V[3] = -V[3]
+    pieces = replace(student, V=(V,), theta=theta)
+    np.testing.assert_allclose(pieces(F), student(F), atol=1e-12)
+    assert joined(pieces, F).widths == (3,)
+    np.testing.assert_allclose(joined(pieces, F)(F), student(F), atol=1e-12)
+    assert joined(student, F).widths == (3,)

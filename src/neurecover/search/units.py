@@ -112,8 +112,32 @@ def n_useful(point: Point) -> int:
     return len(path) - int(np.count_nonzero(path <= point.options.redundant * point.scale))
 
 
+def joined(student: Student, F: np.ndarray) -> Student:
+    """Return a student of one layer with units as one that are pieces of one on these samples.
+
+    Such units are on in the same samples, or beside skips in all the others, and outputs read them in proportion: a
+    unit more than there are to be found takes a piece of another, and each piece is of use.
+    """
+    V, theta, base, gone = student.V[0].copy(), student.theta.copy(), student.reads(1)[0], list[int]()
+    Z, A = F @ V.T, theta[base:]
+    near = 1e-9 * np.abs(Z).max(axis=0, initial=0.0)  # rounding: a fit may lay samples on the plane of a unit
+    on, off = ((side * Z > near).astype(float) for side in (1.0, -1.0))
+    alike, turned = on.T @ off + off.T @ on == 0.0, student.skips & (on.T @ on + off.T @ off == 0.0)
+    share = A @ A.T / np.maximum(np.sum(A**2, axis=1), 1e-300)
+    for j, i in np.argwhere((alike | turned) & (np.tri(len(V), k=-1) > 0.0)):
+        if {i, j}.isdisjoint(gone) and np.linalg.norm(A[j] - share[j, i] * A[i]) <= 1e-6 * np.linalg.norm(A[j]):
+            theta[:base] += turned[j, i] * np.outer(V[j, :base], A[j])
+            V[i] += np.where(turned[j, i], -share[j, i], share[j, i]) * V[j]
+            gone.append(int(j))
+    return replace(student, V=(np.delete(V, gone, axis=0),), theta=np.delete(theta, [base + j for j in gone], axis=0))
+
+
 def narrowest(fit: Fit) -> Fit:
     """Return an exact fit of one layer without the units that it does not need to be exact."""
+    few = joined(fit.student, fit.point.samples.F)
+    if few.widths < fit.student.widths:
+        whole = descend(fit.point.samples, few, fit.point.options, fit.point.deadline)
+        fit = whole if whole.relative < fit.point.samples.level() else fit
     samples, m = fit.point.samples, n_useful(fit.point)
     while 0 <= m < fit.student.widths[0]:
         few = descend(samples, most_useful(fit.point, m)[0], fit.point.options, fit.point.deadline)

@@ -18,11 +18,10 @@ and an equation that no other contradicts counts for nothing (`sole_equations`).
     (w_j, A_j) → −(w_j, A_j)    with A_j z_j(x) moved by a null direction until z_j > 0 again,
 
 unless z_j is the same along all of them for some sample with the unit on: then A_j z_j > 0 fixes the sign of A_j. A
-sample in which a unit that is on has a z_j that is not the same along all of them is left out: further along z_j may be
-negative, and other weights explain that sample. And where two units are in proportion, z_i = α z_j, on all samples
-with one of them on, they may as well be one there.
-Beside an affine term a unit that is off is one that is on, turned: what is asked of the samples with a unit on is asked
-of those with it off as well.
+sample in which a unit is on whose z_j is not the same along all of them is left out: further along z_j may be negative,
+and other weights explain that sample. And where two units are in proportion, z_i = α z_j, on all samples with one of
+them on, they may as well be one there. Beside an affine term a unit that is off is one that is on, turned: what is
+asked of the samples with a unit on is asked of those with it off as well.
 """
 
 from __future__ import annotations

@@ -52,7 +52,23 @@ def with_units_of_few_rows(fit: Fit, setting: Setting, options: GateOptions = DE
     away = descend(rest, others, fit.point.options, deadline, steps=options.away_steps)
     if away.relative >= EXACT:
         return None
+    away = _with_nearest(away, samples, options)
     return explain_aside(narrowest(away), whole, setting.task.n_hidden, options)
+
+
+def _with_nearest(away: Fit, samples: Samples, options: GateOptions) -> Fit:
+    """Return the fit with samples that were set aside for nothing: they show weights of the other units.
+
+    Those that it misses by much are apart from those that it misses by little, and with these it is exact again.
+    """
+    missed = np.linalg.norm(samples.Y - away.student(samples.F), axis=1)
+    left = np.sort(missed[missed > options.rounding * np.abs(samples.Y).max(initial=1e-300)])
+    if len(left) < 2:
+        return away
+    near = missed <= left[np.argmax(left[1:] / left[:-1])]
+    rest = Samples(samples.F[near], samples.Y[near], samples.bias)
+    more = descend(rest, away.student, away.point.options, away.point.deadline, steps=options.away_steps)
+    return more if more.relative < EXACT else away
 
 
 def explain_aside(away: Fit, whole: Samples, n_hidden: int, options: GateOptions = DEFAULT) -> Fit | None:
