@@ -8,8 +8,8 @@ here r and r² of the ranks r of every input, their sum has the covariance of a 
 
 whatever the errors are. Ranks are bounded, so that this holds far out too: with x and x² one p-value in 2,000 was below
 1e-4 at n = 500, with ranks one in 10,000. A unit is on in a halfspace, and the mean over its samples is off by
-φ(t)/Φ(−t) ≥ 1.27 for at most a quarter of all. One that is on for few samples is told by the plane itself: where the rows can be cut off from
-all others by a plane they may be its own.
+φ(t)/Φ(−t) ≥ 1.27 for at most a quarter of all. One that is on for few samples is told by the plane itself: where the
+rows can be cut off from all others by a plane they may be its own.
 """
 
 from __future__ import annotations
