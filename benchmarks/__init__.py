@@ -35,6 +35,11 @@ MODULES = (
     "papers.atv21",
     "papers.gklw19",
     "papers.gp18",
+    "papers.orders",
+    "papers.spurious",
+    "papers.rates",
+    "papers.outputs",
+    "papers.thresholds",
 )
 
 

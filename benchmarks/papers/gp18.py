@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -58,12 +59,11 @@ def halfspace_numbers(track: Track) -> list[Row]:
     return rows
 
 
-def phase(track: Track) -> list[Row]:
+def phase(track: Track) -> Iterator[Row]:
     """Measure 3 halfspaces without noise, their number not told, over the threshold t, the inputs d and the labels n.
 
     The paper asks for t above a multiple of √log d. A trial is right when all normals are within 0.1 rad.
     """
-    rows: list[Row] = []
     for d in (4, 8, 16):
         for t in track((0.6, 1.2, 1.8, 2.4), f"phase, d = {d}"):
             for n in (1_500, 6_000):
@@ -74,8 +74,7 @@ def phase(track: Track) -> list[Row]:
                     angle = largest_angle(found.W, truth.W) if len(found.W) == 3 else np.inf
                     row: Row = {"d": d, "t": t, "t / √log d": round(t / np.sqrt(np.log(d)), 3), "n": n, "seed": seed}
                     row |= {"inside": round(float(y.mean()), 4), "max angle": angle, "right": int(angle < 0.1)}
-                    rows.append({**row, "verdict": model.certificate_.verdict})
-    return rows
+                    yield row | {"verdict": model.certificate_.verdict}
 
 
 def draw_phase(rows: list[dict[str, str]], path: Path) -> None:

@@ -16,6 +16,7 @@ from neurecover.solve import (
     Direction,
     Loop,
     Outcome,
+    Readout,
     Tolerances,
     conjugate_gradients,
 )
@@ -266,3 +267,10 @@ def test_conjugate_gradients_make_no_product_after_the_deadline() -> None:
     )
     assert system.solve(1.0) is None
     assert system.n_products == 0
+
+
+def test_a_readout_without_columns_solves_nothing() -> None:
+    """A network of no units and no biases has no columns: nothing raises for eight samples of a near-parallel pair."""
+    empty = Readout(np.zeros((0, 0)))
+    assert empty.solve(np.zeros((0, 2))).shape == (0, 2)
+    assert empty.whiten(np.zeros((0, 2))).shape == (0, 2)

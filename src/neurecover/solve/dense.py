@@ -57,11 +57,15 @@ class Readout:
             ridge *= 100.0
 
     def solve(self, right: np.ndarray) -> np.ndarray:
-        """Return (BᵀB)⁻¹ right."""
+        """Return (BᵀB)⁻¹ right; a network without units and biases has no columns, which LAPACK refuses."""
+        if not len(right):
+            return right
         return dpotrs(self.factor, right / self.scale[:, None], lower=1)[0] / self.scale[:, None]
 
     def whiten(self, right: np.ndarray) -> np.ndarray:
         """Return F⁻¹ right."""
+        if not len(right):
+            return right
         return dtrtrs(self.factor, right / self.scale[:, None], lower=1)[0]
 
     @cached_property
