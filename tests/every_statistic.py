@@ -20,6 +20,7 @@ from neurecover.statistics import (
     ShapeCross,
     ShapeScores,
     Statistic,
+    TurnedSides,
     UnitsOn,
 )
 from neurecover.statistics.checks.normality import RadialMoments
@@ -70,4 +71,7 @@ FACTORIES: dict[str, Callable[[], Statistic]] = {
     "shape-cross": lambda: ShapeCross(DEEP, np.arange(5), np.square, D),
     "shape-scores": lambda: ShapeScores(DEEP, np.arange(5), np.square, np.ones((5, P * D + DEEP.n_parameters - 5))),
     "influence": lambda: InfluenceSums(DEEP, np.arange(5), np.eye(2, 5), 1e-3 * np.eye(5)),
+    "turned-sides": lambda: TurnedSides(
+        Network(DIRECTION[:, :D], None, np.ones((P, K))), np.arange(26), np.eye(2, 26), 0.1 * np.eye(26)
+    ),
 }

@@ -24,7 +24,7 @@ def with_line(seed: int, n: int, slope: float) -> tuple[np.ndarray, np.ndarray]:
 def _lines(track: Track) -> Iterator[Row]:
     for n, slope, affine in ((100, 0.5, False), (400, 0.5, False), (100, 0.0, False), (100, 0.5, "auto"),
                              (400, 0.5, "auto")):  # fmt: skip
-        statistical, covered, kept, sets = 0, [], 0, SETS if n == 100 else SETS // 2
+        statistical, covered, kept, sets = 0, [], 0, SETS
         for seed in track(fresh_seeds(sets), f"n = {n}, slope {slope}, affine = {affine}"):
             X, y = with_line(seed, n, slope)
             found = nr.recover(X, y, n_hidden=None if affine is False else 1, affine=affine, random_state=0)

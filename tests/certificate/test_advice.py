@@ -56,6 +56,7 @@ FAILING = {
         "left_out": LeftOut(1.0, 1.0, 100),
         "output_variance": np.ones(1),
         "model": nr.Network([[1.0]], None, [[1.0]]),
+        "n_free": 3,
     },
     network.units_or_line: {"n_units": 0, "straight": False},
     network.straight_line: {"evidence": Evidence(3, straight=True), "straight": False},
@@ -121,7 +122,7 @@ def failing(check: object) -> Check:
     return made
 
 
-def wide(figure: float = 0.3) -> Check:
+def wide(figure: float = 0.45) -> Check:
     return errors.precision(facts(widest=figure))
 
 

@@ -52,6 +52,7 @@ POWERS: dict[str, dict[str, int]] = {
     },
     "shape-scores": {"squares": 2, "whole": 2, "fourths": 4},
     "influence": {"squares": 2, "fourths": 4, "left_out_squared": 2},
+    "turned-sides": {"turned": 2},
     "union": {"errors": 0},
 }
 every_statistic = pytest.mark.parametrize("name", BUILDERS)

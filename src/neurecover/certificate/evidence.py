@@ -19,7 +19,9 @@ class Evidence:
     outputs lie on, None where nobody has looked, and at_rounding says whether the fit has reached their rounding: then
     no better one is to be found. unrivalled says whether fits from starts a few standard errors away, or with other
     faint units, end at the same optimum. `joined` held-out samples were fitted after all, and others had to judge.
-    `copied` is the share of rows that are copies of others.
+    `line` is what a straight line leaves of held-out samples, `straight` says that it does as well, `better` that the
+    network predicts better, and `predicts` that it beats the mean by BIC on all samples and is not clearly worse than
+    the line. `copied` is the share of rows that are copies of others.
     """
 
     asked: int | tuple[int, ...] | None
@@ -34,6 +36,7 @@ class Evidence:
     line: np.ndarray | None = None
     straight: bool = False
     better: bool = True
+    predicts: bool = False
     copied: float = 0.0
 
 

@@ -67,13 +67,17 @@ class NestedOptions:
     # size is t = δ√N standard errors, and those between one and three harm intervals and are missed: a share of all
     # sizes that falls like 1/√N, and the level with it. At N = 100 it is the usual 0.05.
     share: float = 0.5
+    # A line that is left out moves a kink by more of its errors than the line itself has: of 1 + x/2 + 2 (x − 4)₊ with
+    # n = 100 and noise of one the kink moves by 3.5 of them where the line's t is 2. So its level is larger by half.
+    linear: float = 0.75
     least: float = 1e-3  # level of any of them, as of the other tests
     refit: float = 2e9  # multiplications that the fit with a line may take, as the test of shapes
     steps: int = 20  # of that fit, at least: from the network without a line it takes about ten
 
-    def level(self, q: int, N: int) -> float:
-        """Return the p-value below which q columns of another model object on N equations."""
-        return max(min(float(chdtrc(q, 2.0 * q)), self.share / np.sqrt(max(N, 1))), self.least)
+    def level(self, q: int, N: int, linear: bool = False) -> float:
+        """Return the p-value below which q columns of another model, or of a line, object on N equations."""
+        share = self.linear if linear else self.share
+        return max(min(float(chdtrc(q, 2.0 * q)), share / np.sqrt(max(N, 1))), self.least)
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,9 @@ class CertificateOptions:
     marginal: float = 3.0  # worth per parameter of one more unit that noise explains (calibrated on sweeps)
     ties: int = 3  # samples with one value of an output, which noise without a grid does not give
     steps: float = 3.0  # of an output's grid to its standard deviation, for rounding to be as good as noise
-    wide: float = 0.1  # largest standard error of a weight of a unit row that is an answer
+    wide: float = (
+        0.15  # largest standard error of a weight of a unit row: over 0.3 rad it turns as its tangent to 1.5 %
+    )
     weak: float = 4.0  # least output weight of a unit in its standard errors
     # Σ (f − f̂)²/σ² of a misfit that a test of it alone, at `significance`, misses once in a thousand: (3.29 + 3.09)².
     unseen: float = 41.0

@@ -165,11 +165,11 @@ def _as_source(X: Any, Y: Any) -> Source:
         raise ValueError(f"Inputs given as an array need the outputs Y beside them. Got X as {type(X).__name__} alone.")
     if is_sparse(X):
         return sparse_source(X, Y)
-    _check_frame(X, Y)
+    check_frame(X, Y)
     return _with_names(ArraySource(_numbers(X), _numbers(as_dense(Y))), X, Y)
 
 
-def _check_frame(X: Any, Y: Any) -> None:
+def check_frame(X: Any, Y: Any) -> None:
     """Refuse columns of a data frame that are no numbers or lack values: all of them in one sentence."""
     wrong: list[str] = []
     cures: list[str] = []

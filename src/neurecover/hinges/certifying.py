@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from neurecover.certificate import ParameterArrays
-from neurecover.certificate.from_segments import Segments
+from neurecover.certificate import Certificate, Likelihood, ParameterArrays
+from neurecover.certificate.from_segments import Segments, certify_segments
 from neurecover.hinges.options import DEFAULTS, HingeOptions
 from neurecover.hinges.segmented import Segmented
 from neurecover.models import Network
@@ -20,6 +22,24 @@ def as_network(found: Segmented) -> Network:
     offset = a + points.level - slopes[0] * points.centre
     breaks = points.x(line.breaks)
     return Network(np.ones((K, 1)), -breaks, slopes[None, 1:], np.array([offset]), C=slopes[None, :1])
+
+
+def certify_line(found: Segmented, covariance: np.ndarray) -> Certificate:
+    """Certify a broken line whose constant, first slope, slope changes and breaks have this covariance."""
+    K = found.n_hinges
+    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    arrays = {"W": np.zeros((K, 1)), "b": errors[2 + K :], "A": errors[None, 2 : 2 + K], "C": errors[None, 1:2]}
+    made = certify_segments(certificate_facts(found, ParameterArrays(arrays | {"c": errors[:1]})))
+    if found.exact:
+        return made
+    made = replace(made, likelihood=Likelihood(found.fit.rss, round(found.points.n), found.fit.n_parameters))
+    if made.verdict != "statistical":
+        return made
+    # The network's parameters are W = 1, b = −ψ, A, C, c.
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0))
+    parts = (np.zeros((K, len(root))), -root[2 + K :], root[2 : 2 + K], root[1:2], root[:1])
+    return replace(made, covariance_root=np.vstack(parts))
 
 
 def certificate_facts(found: Segmented, errors: ParameterArrays, options: HingeOptions = DEFAULTS) -> Segments:

@@ -1,7 +1,7 @@
 """Hinge planes of several inputs: y = c + C x + Σⱼ aⱼ relu(wⱼ·x + bⱼ), by the library's own search with an affine term.
 
 The errors are those of least squares to first order, in the directions that change the function: |wⱼ| = 1, so that wⱼ
-moves across itself alone.
+moves across itself alone; and of the rows whose side of a plane is not settled (`statistics.TurnedSides`).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from neurecover.hinges.plane_posterior import Draws, draw_planes
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline import recover
 from neurecover.results import Recovery
+from neurecover.statistics import TurnedSides
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +80,8 @@ def fit_planes(
     rss = float(total @ (means - network(places)[:, 0]) ** 2) + within
     dof = max(n - arrays.shape[1], 1.0)
     root = np.sqrt(total)[:, None]
-    covariance = arrays @ np.linalg.pinv((root * J).T @ (root * J)) @ arrays.T * rss / dof
+    inverse = arrays @ np.linalg.pinv((root * J).T @ (root * J)) @ arrays.T
+    covariance = _with_turned_sides(inverse, network, (places, means, total), rss / dof)
     errors = _unflatten(np.sqrt(np.maximum(np.diag(covariance), 0.0)), network)
     rows, noise = (places, means, total), float(np.sqrt(rss / dof))
     return Planes(recovery, network, covariance, errors, dof, noise, tuple(bic), rows, within)
@@ -123,6 +125,25 @@ def _bic(network: Network, X: np.ndarray, y: np.ndarray, w: np.ndarray, within: 
     # A plane's place is sought over the whole space, which counts like one parameter more than it has.
     count = d + 1 + network.n_hidden * (d + 2)
     return -np.inf if rss <= size else n * float(np.log(rss / n)) + float(np.log(n)) * count
+
+
+def _with_turned_sides(
+    inverse: np.ndarray, network: Network, rows: tuple[np.ndarray, np.ndarray, np.ndarray], variance: float
+) -> np.ndarray:
+    """Return σ² F⁺ over the parameters, with what rows add to the variances whose side of a plane is not settled."""
+    d, k = network.n_inputs, network.n_hidden
+    if k == 0 or variance <= 0.0:
+        return inverse * variance
+    own = d + 1 + (d + 2) * np.arange(k)[:, None]  # the places of (a_j, w_j, b_j)
+    order = np.concatenate([(own + 1 + np.arange(d)).ravel(), own[:, 0] + d + 1])  # those of W and b
+    values, vectors = np.linalg.eigh(inverse)
+    half = vectors * np.sqrt(np.maximum(values, 0.0) * variance)
+    free = np.arange(len(order))
+    sums = TurnedSides(network, free, inverse[:, order], half[order])
+    sums.update(rows[0], rows[1][:, None], rows[2])
+    first = np.maximum(np.diag(inverse) * variance, np.finfo(float).tiny)
+    scale = np.sqrt(1.0 + sums.variances() / first)
+    return np.asarray(inverse * variance * scale * scale[:, None])
 
 
 def _jacobian(network: Network, X: np.ndarray) -> np.ndarray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,9 +14,11 @@ from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from neurecover.certificate import Certificate, ParameterArrays
-from neurecover.certificate.from_segments import certify_segments
-from neurecover.hinges.certifying import as_network, certificate_facts
+from neurecover.certificate import Certificate
+from neurecover.data.opening import check_frame
+from neurecover.exceptions import NotRecoveredWarning
+from neurecover.excerpt import Excerpt
+from neurecover.hinges.certifying import as_network, certify_line
 from neurecover.hinges.inference import METHODS, Estimate, covariance, predict_errors, table
 from neurecover.hinges.options import DEFAULTS
 from neurecover.hinges.plane_posterior import Draws
@@ -140,6 +143,8 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         self : object
             The fitted regressor.
         """
+        check_frame(X, y)
+        self._output = str(getattr(y, "name", None) or "y")
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=2)
         y = np.asarray(y, dtype=np.float64)
         if sample_weight is not None:
@@ -163,14 +168,11 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         self.slopes_ = np.array([figures[f"slope{k + 1}"].value for k in range(K + 1)])
         self.intercepts_ = np.array([figures[f"intercept{k + 1}"].value for k in range(K + 1)])
         self.no_hinge_pvalue_, self.outliers_ = found.no_hinge.p_value, found.outliers
-        errors = np.sqrt(np.maximum(np.diag(self.covariance_), 0.0))
-        arrays = {"W": np.zeros((K, 1)), "b": errors[2 + K :], "A": errors[None, 2 : 2 + K], "c": errors[:1]}
-        arrays["C"] = errors[None, 1:2]
-        self.certificate_: Certificate | None = certify_segments(certificate_facts(found, ParameterArrays(arrays)))
+        self.certificate_: Certificate | None = certify_line(found, self.covariance_)
         seconds = time.perf_counter() - began
         stage = Stage("breaks", seconds, f"{K} by least squares and their posterior")
         self.recovery_: Recovery[Network | DeepNetwork] | None = Recovery(
-            self.network_, self.certificate_, "segmented", (stage,), seconds
+            self.network_, self.certificate_, "segmented", (stage,), seconds, excerpt=self._excerpt(X, y)
         )
         if found.serial.p_value < DEFAULTS.serial:
             check = next(check for check in self.certificate_.checks if check.name == "neighbours")
@@ -184,6 +186,16 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         self.network_, self.recovery_ = self._found.network, self._found.recovery
         self.n_hinges_, self.covariance_ = self.network_.n_hidden, self._found.covariance
         self.certificate_ = None if self.recovery_ is None else self.recovery_.certificate
+        if self.recovery_ is not None:
+            self.recovery_ = replace(self.recovery_, excerpt=self._excerpt(X, y))
+            if self.recovery_.certificate.verdict == "failed":
+                because = self.recovery_.certificate.reasons[0]
+                warnings.warn(f"The verdict is failed. {because}", NotRecoveredWarning, stacklevel=3)
+
+    def _excerpt(self, X: np.ndarray, y: np.ndarray) -> Excerpt:
+        """Return what the pictures of the recovery show, with the names of the columns."""
+        names = tuple(self._input_names()), (self._output,)
+        return Excerpt.of_answers(X, self.network_, y[:, None], self.network_(X), *names)
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
         """Return the fitted values.
@@ -286,9 +298,21 @@ class HingeRegression(RegressorMixin, BaseEstimator):
             lines.append(f"{line.name:<12}{numbers}{line.low:>11.5g} {line.high:>11.5g}")
         lines.append(wide)
         lines.append(f"noise {self._found.noise:.4g}, {self._found.dof:g} degrees of freedom")
+        lines += self._tests_in_words()
         if self.certificate_ is not None:
             lines += [f"verdict {self.certificate_.verdict}", *self.certificate_.reasons]
         return "\n".join(lines)
+
+    def _tests_in_words(self) -> list[str]:
+        """Return the tests of no hinge and of more hinges, and BIC of every number that was tried."""
+        found, lines = self._found, []
+        if isinstance(found, Segmented):
+            lines.append(f"no hinge: p = {found.no_hinge.p_value:.3g}")
+            if found.n_hinges:
+                lines[0] += f"; {found.n_hinges} against one or two more: p = {found.further.p_value:.3g}"
+        if len(found.bic) > 1:
+            lines.append("BIC of 0, 1, … hinges: " + ", ".join(f"{value:.1f}" for value in found.bic))
+        return lines
 
     def plot(self, ax: Any = None) -> Figure:
         """Draw data, fit, band and breaks with their intervals, for one input."""

@@ -13,6 +13,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 
 from neurecover.activations import Activation
 from neurecover.data import as_source
+from neurecover.data.opening import check_frame
 from neurecover.data.options import PrepareOptions
 from neurecover.exceptions import NotRecoveredWarning
 from neurecover.interop.prediction_errors import PredictionErrors
@@ -164,6 +165,7 @@ class NetworkRecovery(MultiOutputMixin, RegressorMixin, BaseEstimator):
         self : object
             The fitted regressor.
         """
+        check_frame(X, y)
         target = getattr(y, "name", None)
         X, y = validate_data(
             self,

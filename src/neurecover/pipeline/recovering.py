@@ -348,6 +348,7 @@ def _finish(
         line=fitted.line,
         straight=fitted.straight,
         better=fitted.better,
+        predicts=fitted.predicts,
         copied=prepared.copied,
     )
     certificate = certify_network(run, found.network, fitted.prepared, fitted.holdout, evidence, task.bias)
@@ -361,8 +362,8 @@ class _Fitted:
     """The network fitted to all samples, its residuals on held-out ones before they joined the fit, and the samples.
 
     `line` is the mean square of every output that a straight line leaves of held-out samples, None if none was fitted,
-    and `straight` says that it does as well as the network, `better` that the network predicts them better. `before` is
-    the network before they joined the fit.
+    and `straight` says that it does as well as the network, `better` that the network predicts them better, `predicts`
+    that it beats the mean by BIC and is not clearly worse than the line. `before` is the network before they joined.
     """
 
     found: Found
@@ -372,6 +373,7 @@ class _Fitted:
     line: np.ndarray | None = None
     straight: bool = False
     better: bool = True
+    predicts: bool = False
 
 
 def _search_and_fit(prepared: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run) -> _Fitted:
@@ -390,8 +392,11 @@ def _search_and_fit(prepared: Prepared, task: Task, starts: Iterable[np.ndarray]
     more = task.n_parameters(widths) - sum(widths) - task.n_outputs * (task.n_inputs + 1)
     straight = not fitted.found.exact and as_good(line.rss, fitted.found.rss, task.n_samples * task.n_outputs, more)
     if not wanted or not straight:
-        better = line.beaten_by(fitted.before, prepared, not straight)
-        return replace(fitted, line=line.held_out, straight=straight, better=better)
+        beaten = line.beaten_by(fitted.before, prepared, not straight)
+        # More parameters than the mean has, p of them.
+        beats_mean = not as_good(line.total, fitted.found.rss, task.n_samples * task.n_outputs, more + line.n_slopes)
+        predicts = beats_mean and not beaten.worse
+        return replace(fitted, line=line.held_out, straight=straight, better=beaten.better, predicts=predicts)
     run.clock.stage("straight line", f"as good as {sum(widths)} units by BIC")
     left = left_by(line.network, prepared, prepared.judges)
     return replace(fitted, found=_as_found(line, task), holdout=left, line=line.held_out)

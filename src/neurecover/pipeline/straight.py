@@ -11,6 +11,8 @@ from neurecover.data import Prepared, Source, reduce
 from neurecover.models import Model, Network
 from neurecover.statistics import Residuals
 
+_CLEARLY = 3.09  # standard errors that chance exceeds once in a thousand, as in every test of a certificate
+
 
 def straight_line(prepared: Prepared, activation: Activation) -> Network:
     """Return the least-squares line on whitened inputs, from the moments, refined once where samples are in memory.
@@ -43,11 +45,20 @@ def left_by(network: Network, prepared: Prepared, samples: Source) -> Residuals:
 
 @dataclass(frozen=True)
 class Line:
-    """The straight line on whitened inputs, Σr² over all samples, and the mean square (p,) on held-out ones."""
+    """The straight line on whitened inputs, Σr² over all samples, and the mean square (p,) on held-out ones.
+
+    `total` is Σr² that the mean leaves of all samples.
+    """
 
     network: Network
     rss: float
     held_out: np.ndarray
+    total: float
+
+    @property
+    def n_slopes(self) -> int:
+        """The parameters beyond the mean."""
+        return self.network.n_outputs * self.network.n_inputs
 
     @classmethod
     def of(cls, prepared: Prepared, activation: Activation) -> Line:
@@ -59,29 +70,38 @@ class Line:
         line = straight_line(prepared, activation)
         n, d = prepared.moments.n, prepared.source.n_inputs
         apart = 1.0 + 2.0 * (line.n_inputs + 1) / n
+        total = n * float(np.trace(prepared.fitted_moments.covariance[d:, d:]))
         if prepared.stream is None:
             everything = left_by(line, prepared, prepared.samples)
             held_out = left_by(line, prepared, prepared.judges).mean_squares
-            return cls(line, float(everything.sums["residual_squared"].sum()), apart * held_out)
+            return cls(line, float(everything.sums["residual_squared"].sum()), apart * held_out, total)
         covariance, C = prepared.fitted_moments.covariance, line.C
         assert C is not None
         cross = prepared.whitening.matrix.T @ covariance[:d, d:]
         left = np.maximum(np.diag(covariance)[d:] - np.einsum("od,do->o", C, cross), 0.0)
-        return cls(line, float(n * left.sum()), apart * left)
+        return cls(line, float(n * left.sum()), apart * left, total)
 
-    def beaten_by(self, network: Model, prepared: Prepared, lead: bool) -> bool:
+    def beaten_by(self, network: Model, prepared: Prepared, lead: bool) -> Beaten:
         """Tell whether a network predicts held-out samples better, or as far as these tell where it is in the `lead`.
 
         Few held-out samples may favour either by chance, so a network that fits all samples better has to be clearly
-        worse on these: by 1.645 standard errors of the differences of squares, one case in twenty.
+        worse on these: by 3.09 standard errors of the differences of squares, one case in a thousand.
         """
         if prepared.stream is not None:
-            return lead
+            return Beaten(lead, not lead)
         (X, Y), weight = prepared.judges.collect(), prepared.judges.weights()
         w = np.ones(len(X)) if weight is None else weight
         gain = w * np.sum((Y - self.network(X)) ** 2 - (Y - network(X)) ** 2, axis=1)
         t = float(gain.mean()) / max(float(gain.std()) / np.sqrt(len(gain)), 1e-300)
-        return t > (-1.645 if lead else 0.0)
+        return Beaten(t > (-_CLEARLY if lead else 0.0), t < -_CLEARLY)
+
+
+@dataclass(frozen=True)
+class Beaten:
+    """Whether a network predicts better than the line, and whether it is clearly worse."""
+
+    better: bool
+    worse: bool
 
 
 def as_good(line: float, found: float, N: int, more: int) -> bool:

@@ -41,7 +41,8 @@ def prediction(case: Facts) -> Check:
     """Does the network predict every output? Each is held against its own variance, and against a straight line.
 
     A good predictor explains most of the variance. Where noise leaves less to be explained, it has to do better than
-    the mean and than a straight line.
+    the mean and than a straight line; or better than the mean on all samples, where few held-out ones do not tell it
+    from a line.
     """
     r2, limit = _explained(case), case.options.good_r2
     least = int(np.argmin(r2))
@@ -56,6 +57,7 @@ def prediction(case: Facts) -> Check:
     by_line = 1.0 - line / np.where(spread > 0.0, spread, np.inf)
     worst = int(np.argmin(r2 - np.maximum(by_line, 0.0)))
     better = case.n_units == 0 or (case.evidence.better and bool(r2[worst] > 0.0))
+    better = better or case.evidence.predicts
     than = f"a straight line {max(float(by_line[worst]), 0.0):.1%}"
     if worst != least:
         than = f"{max(float(r2[worst]), 0.0):.1%} of that of output {worst}, and {than}"
@@ -74,20 +76,23 @@ def _explained(case: Facts) -> np.ndarray:
 def signal(case: Case) -> Check:
     """Is the error of samples without a part in the fit clearly below the outputs' variance?
 
-    That error is known of every sample (`LeftOut`), so that few held-out ones do not hide a weak signal.
+    That error is known of every sample (`LeftOut`), so that few held-out ones do not hide a weak signal. Network and
+    mean answer the same samples, and by BIC the q parameters of the network beyond the mean have to lower the mean
+    square of N outputs to N^(−q/N) of the variance [Schwarz 1978].
     """
-    left_out = case.left_out
-    return _signal(left_out.mse, float(case.output_variance.mean()), left_out.n * case.model.n_outputs, case)
+    mse, variance, p = case.left_out.mse, float(case.output_variance.mean()), case.model.n_outputs
+    N, q = float(case.left_out.n * p), max(case.n_free - p, 1)
+    return _signal(mse, variance, variance * N ** (-q / N))
 
 
 def signal_of_answers(case: Facts) -> Check:
     """Is the held-out error clearly below the outputs' variance? For answers, each with a rounding of its own."""
-    holdout = case.holdout
-    return _signal(holdout.mse, float(holdout.output_variance.mean()), holdout.n * len(holdout.origin), case)
+    holdout, N = case.holdout, case.holdout.n * len(case.holdout.origin)
+    variance = float(holdout.output_variance.mean())
+    return _signal(holdout.mse, variance, float(variance * fdtri(N, N, case.options.significance)))
 
 
-def _signal(mse: float, variance: float, N: int, case: Facts) -> Check:
-    limit = float(variance * fdtri(N, N, case.options.significance))
+def _signal(mse: float, variance: float, limit: float) -> Check:
     how = "below" if mse <= limit else "not clearly below"
     sentence = f"The error out of the fit, {mse:.3g}, is {how} the outputs' variance {variance:.3g}."
     return Check("signal", mse <= limit, mse, limit, sentence, OTHER_COLUMNS)

@@ -13,7 +13,7 @@ from neurecover.certificate.information.normal_form import ToNormalForm, by_name
 from neurecover.certificate.options import DEFAULTS, CertificateOptions
 from neurecover.certificate.verdict import ParameterArrays
 from neurecover.data import Source, Whitening, reduce
-from neurecover.models import Model, Network, parameters
+from neurecover.models import Layered, Model, Network, parameters
 from neurecover.solve import afford
 from neurecover.statistics import Influence, InfluenceSums, OutputPrecision, ScoreSums, TurnedSides, sketch
 
@@ -109,7 +109,7 @@ def _turned_sides(information: Information, moves: np.ndarray, samples: Source, 
     white = information.model
     if samples.base.streams or not TurnedSides.is_for(white):
         return 0.0
-    assert isinstance(white, Network)
+    assert isinstance(white, Layered)
     root = np.sqrt(variance) * sketch(information.root)
     return reduce(samples, TurnedSides(white, information.free, moves, root)).variances()
 

@@ -58,7 +58,7 @@ def nested_tests(
         T = np.zeros((p * e, group.shape[1]))
         T[place] = group
         p_value, q = _f_test(information, T, rss, N)
-        level = alternatives.options.level(max(q, 1), N)
+        level = alternatives.options.level(max(q, 1), N, name == LINEAR)
         refitted = _by_refit(information, alternatives, q, level, rss, N, samples) if name == LINEAR and q else None
         if refitted is not None:
             p_value = refitted

@@ -1,13 +1,14 @@
 """What samples add to the errors whose side of a kink the samples do not settle.
 
-Let a unit's (w, b) be off by e. A sample with |z| < |e·(x, 1)| is on the other side of the true kink, and its score
-m A_jᵀr (x, 1), m the change of act′ at the kink, is in one sum and not in the other. These differences do not vanish to
-first order: with e normal, of the covariance S of (w, b), the score has beside its own variance
+Let a unit's (w, b) be off by e. A sample with |z| < |e·(h, 1)|, h what the unit reads, is on the other side of the true
+kink, and its score m (gᵀr) (h, 1), g the outputs' derivatives by the unit and m the change of act′ at the kink, is in
+one sum and not in the other. These differences do not vanish to first order: with e normal, of the covariance S of
+(w, b), the scores have beside their own variance
 
-    m² v_j Σ_i Φ(−|z_i|/s_i) (x_i, 1) (x_i, 1)ᵀ,        s_i² = (x_i, 1)ᵀ S (x_i, 1),   v_j the mean of (A_jᵀ r)².
+    m² Σ_i Φ(−|z_i|/s_i) (g_iᵀr_i)² (h_i, 1) (h_i, 1)ᵀ,        s_i² = (h_i, 1)ᵀ S (h_i, 1).
 
-For n inputs of density f about the kink ψ of a broken line that is n f E|ψ̂ − ψ|, so the errors are larger by a share
-that falls like n^(−1/2) alone: at n = 100 an interval of 95 % without it covers 91 %.
+For n inputs of density f about the kink ψ of a broken line the sum counts n f E|ψ̂ − ψ| of them, so the errors are
+larger by a share that falls like n^(−1/2) alone: at n = 100 an interval of 95 % without it covers 91 %.
 """
 
 from __future__ import annotations
@@ -15,52 +16,62 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import ndtr
 
-from neurecover.models import Model, Network, parameters
-from neurecover.statistics.base import Statistic, by_root, float64
+from neurecover.models import Layered, Model, parameters
+from neurecover.statistics.base import Statistic, float64
 
 FAR = 4.0  # standard errors from a kink beyond which Φ is nothing, 3e-5
 
 
 class TurnedSides(Statistic):
-    """Σ Φ(−|z|/s) (M_j (x, 1))² of every unit j, (k, q), for M = `moves` (q, P) over the `free` parameters.
+    """Σ Φ(−|z|/s) (M g)² over samples and units, (q,), g the score that turns and M = `moves` (q, P).
 
-    `root` (P, m) has the covariance R Rᵀ of the free parameters.
+    `root` (P, m) has the covariance R Rᵀ of the `free` parameters.
     """
 
-    def __init__(self, network: Network, free: np.ndarray, moves: np.ndarray, root: np.ndarray) -> None:
-        k, d = network.W.shape
-        self.network = network
+    def __init__(self, network: Layered, free: np.ndarray, moves: np.ndarray, root: np.ndarray) -> None:
+        self.network, self.moves, self.root = network, moves, root
         place = np.full(len(parameters(network)), -1)
         place[free] = np.arange(len(free))
-        own = np.column_stack([np.arange(k * d).reshape(k, d), k * d + np.arange(k)])
-        self.own = place[own if (place[own] >= 0).all() else own[:, :-1]]  # biases may be fixed
-        self.moves, self.root = moves, root
+        self.own, start = [], 0  # of every hidden layer the places of (w_j, b_j), or of w_j where biases are fixed
+        for W, b in network.layers[:-1]:
+            rows = np.arange(start, start + W.size).reshape(W.shape)
+            biases = start + W.size + np.arange(len(b))
+            self.own.append(place[np.column_stack([rows, biases]) if (place[biases] >= 0).all() else rows])
+            start += W.size + len(b)
         self.settings = {"theta": parameters(network), "moves": moves, "root": root}
-        self.sums = {"n": np.zeros((), dtype=np.int64), "beside": np.zeros((k, len(moves))), "noise": np.zeros(k)}
-        self.row_bytes = 8 * (4 * k + len(moves) + root.shape[1])
+        self.sums = {"n": np.zeros((), dtype=np.int64), "turned": np.zeros(len(moves))}
+        widths = sum(len(own) for own in self.own)
+        self.row_bytes = 8 * ((4 + network.n_outputs) * widths + len(moves) + root.shape[1])
 
     @classmethod
     def is_for(cls, model: Model) -> bool:
-        """Return whether the units have kinks and read the inputs."""
-        return isinstance(model, Network) and model.activation.homogeneity == 1.0 and model.n_hidden > 0
+        """Return whether the units have kinks."""
+        return isinstance(model, Layered) and model.activation.homogeneity == 1.0
 
     def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
-        ones = np.column_stack([X, np.ones(len(X))])[:, : self.own.shape[1]]
-        Z, w = np.abs(X @ self.network.W.T + self.network.b), np.ones(len(X)) if weight is None else weight
-        (R,) = by_root(weight, Y - self.network(X))
+        act, layers = self.network.activation, self.network.layers
+        Z = self.network.preactivations(X)
+        R = Y - self.network(X)
+        R = R if weight is None else weight[:, None] * R
         self._count(len(X), weight)
-        self.sums["noise"] += np.square(R @ self.network.A).sum(axis=0)
+        pulled = R @ layers[-1][0]  # gᵀr of every unit, from the last layer down
+        for layer in range(len(Z) - 1, -1, -1):
+            below = act(Z[layer - 1]) if layer else X
+            self._add(self.own[layer], np.abs(Z[layer]), pulled, below)
+            pulled = (pulled * act.derivative(Z[layer])) @ layers[layer][0]
+
+    def _add(self, rows: np.ndarray, Z: np.ndarray, pulled: np.ndarray, below: np.ndarray) -> None:
+        ones = np.column_stack([below, np.ones(len(below))])[:, : rows.shape[1]]
         reach = FAR * np.linalg.norm(ones, axis=1)
-        for j, own in enumerate(self.own):
+        for j, own in enumerate(rows):
             near = np.flatnonzero(Z[:, j] < reach * np.linalg.norm(self.root[own], 2))
             s = np.linalg.norm(ones[near] @ self.root[own], axis=1)
             near, s = near[s > 0.0], s[s > 0.0]
-            moved = ones[near] @ self.moves[:, own].T
-            self.sums["beside"][j] += (w[near] * ndtr(-Z[near, j] / s)) @ np.square(moved)
+            moved = pulled[near, j, None] * (ones[near] @ self.moves[:, own].T)
+            self.sums["turned"] += ndtr(-Z[near, j] / s) @ np.square(moved)
 
     def variances(self) -> np.ndarray:
-        """Return what they add to the variances of the parameters M moves, (q,)."""
-        act = self.network.activation
-        step = float(np.diff(act.derivative(np.array([-1.0, 1.0])))[0])
-        return np.asarray(step**2 * (self.sums["noise"] / max(self.n, 1)) @ self.sums["beside"])
+        """Return what they add to the variances of what M moves, (q,)."""
+        step = float(np.diff(self.network.activation.derivative(np.array([-1.0, 1.0])))[0])
+        return np.asarray(step**2 * self.sums["turned"])
