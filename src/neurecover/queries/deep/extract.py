@@ -19,9 +19,10 @@ from neurecover.queries.deep.boundaries.ascent import find_extreme_points
 from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.deep.fits.output import answer_sizes
 from neurecover.queries.deep.fits.polish import choose_polishing_points, polish
-from neurecover.queries.deep.layers import EmptyLayerError, Plan, Progress, Reached, Solution, solve_layers
+from neurecover.queries.deep.layers import EmptyLayerError, OtherUnitsError, Plan, Progress, Reached, Solution, solve_layers
 from neurecover.queries.deep.span import Span, find_gradient_span, lift
 from neurecover.queries.deep.unfinished import describe_reached
+from neurecover.queries.diagnosis import diagnose_bounded
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.shallow.extract import extract_shallow
 from neurecover.queries.weighted import Weighted, fit_weighted
@@ -51,6 +52,8 @@ def extract_deep(
     plan = Plan(n_hidden, depth if n_hidden is None else len(n_hidden))
     try:
         found = _try_repeatedly(box, plan, rng, deadline, progress or _silent)
+    except OtherUnitsError:
+        raise
     except UnsolvableError as error:
         if not isinstance(error.reached, Reached) or not error.reached.layers or box.coarse:
             raise
@@ -122,12 +125,19 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
             eager = replace(plan, patience=plan.patience * (attempt + 1))
             solution = solve_layers(inner, eager, rng, deadline, tell)
             found = _finish(box, inner, solution, span, rng, deadline)
+        except OtherUnitsError:
+            raise
         except UnsolvableError as error:
             failure = str(error)
             lifted = _lifted(error.reached, inner, span)
             reached = lifted if lifted.rank > reached.rank else reached
             tell("attempts that failed", attempt + 1.0)
             barren += isinstance(error, EmptyLayerError)
+            bounded = diagnose_bounded(box, rng) if attempt == 1 else None
+            if bounded is not None:
+                # A clipped network is one with a layer more, which two attempts find if any do.
+                failure = bounded
+                break
             if (
                 barren == options.empty_attempts
                 or deadline.passed
@@ -139,6 +149,8 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
         if best is None or found.residual < best.residual:
             best = found
         if best.residual < max(options.solved, _explained_by_rounding(box) if box.coarse else 0.0) or deadline.passed:
+            break
+        if attempt == 1 and diagnose_bounded(box, rng) is not None:
             break
     if best is None:
         unfinished = UnsolvableError(failure)
