@@ -199,6 +199,33 @@ def recover_smooth(
     return best
 
 
+def recover_layers(
+    box: Box, activation: Activation, depth: int, widths: tuple[int, ...] | None, run: Run
+) -> Recovery[Network | DeepNetwork]:
+    """Return the network of several hidden layers that samples of N(0, I) give, for units that no other way finds.
+
+    All queries are those of the box; the widths are found if they are not given.
+    """
+    options = box.options.smooth
+    n = int(min(options.samples_of_layers, max(box.affordable, 1.0)))
+    drawn = box.limits.pull_inside(run.rng.standard_normal((n, box.n_inputs)))
+    with box.counting("designed samples"):
+        answers = box(drawn)
+    left = run.deadline.seconds_left
+    found = recover(
+        box.inputs(drawn),
+        answers,
+        n_hidden=widths,
+        depth=depth,
+        activation=activation,
+        random_state=run.rng,
+        time_budget=left if np.isfinite(left) else None,
+        progress=run.report.tell,
+    )
+    run.clock.stage("designed samples", f"{n:,} samples, {depth} layers of {activation}, {found.certificate.verdict}.")
+    return found
+
+
 def _sizes(box: Box, width: int | None, options: SmoothOptions) -> tuple[int, ...]:
     """Return how many samples to ask for, one number after another until they are enough."""
     if width is None:

@@ -17,7 +17,16 @@ from neurecover.data.oracles.calls import listening
 from neurecover.exceptions import OutOfTimeError, RefusedError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import DeepNetwork, Network
-from neurecover.pipeline.asking import SETTLED, Teller, find_steps, make_box, recover_smooth, resumable, smaller
+from neurecover.pipeline.asking import (
+    SETTLED,
+    Teller,
+    find_steps,
+    make_box,
+    recover_layers,
+    recover_smooth,
+    resumable,
+    smaller,
+)
 from neurecover.pipeline.classifying import Classifier
 from neurecover.pipeline.progress import Progress
 from neurecover.pipeline.running import Run, add_diagnosis, running
@@ -189,8 +198,11 @@ def _extract(
 ) -> Extraction | Recovery[Network | DeepNetwork]:
     """Extract piecewise linear units or smooth ones: what the oracle looks like if no activation is given."""
     from neurecover.queries.box.curvature import is_curved
+    from neurecover.queries.deep.layers import OtherUnitsError
     from neurecover.queries.lines.scan import NotPiecewiseLinearError
 
+    if activation is not None and str(activation) != "relu" and depth not in (None, 1):
+        return recover_layers(box, activation, depth, widths, run)
     if activation is not None and activation.homogeneity is None:
         return _extract_smooth(box, widths, depth, activation, run, tell)
     if activation is None and depth in (None, 1) and box.n_inputs > 1 and is_curved(box, run.rng):
@@ -198,6 +210,10 @@ def _extract(
             return _extract_smooth(box, widths, depth, None, run, tell)
     try:
         return _extract_straight(box, widths, depth, accuracy, activation, run, tell)
+    except OtherUnitsError as error:
+        run.clock.stage("several hidden layers", str(error))
+        leaky = activations.get(f"leaky_relu({round(error.slope, box.options.deep.slope_digits)!r})")
+        return recover_layers(box, leaky, depth or 2, widths, run)
     except NotPiecewiseLinearError as error:
         if activation is not None or depth not in (None, 1):
             raise UnsolvableError(f"{error} {SMOOTH}") from None
@@ -219,8 +235,6 @@ def _extract_smooth(
     """Extract one hidden layer of smooth units: ones that saturate by chosen queries, others by designed samples."""
     from neurecover.queries.saturating.steps import NotSaturatingError
 
-    if depth not in (None, 1):
-        raise ValueError(f"extract finds one hidden layer of {activation}, and several of relu. Got depth={depth}.")
     if activation is None or _saturates(activation):
         try:
             return _extract_saturating(box, widths, activation or activations.get("tanh"), run, tell)
@@ -267,6 +281,7 @@ def _extract_straight(
 ) -> Extraction:
     """Extract one hidden layer unless more are wanted; several if one does not reproduce the oracle."""
     from neurecover.queries.deep.extract import extract_deep
+    from neurecover.queries.deep.layers import OtherUnitsError
     from neurecover.queries.lines.scan import NotPiecewiseLinearError
     from neurecover.queries.shallow.extract import extract_shallow
     from neurecover.queries.shallow.search import SeveralLayersError
@@ -299,7 +314,7 @@ def _extract_straight(
         return found
     try:
         deep = extract_deep(box, n_hidden=widths, depth=depth, rng=run.rng, deadline=run.deadline, progress=tell)
-    except RefusedError:
+    except (RefusedError, OtherUnitsError):
         raise
     except UnsolvableError as error:
         # Where coarse answers do not show several layers, the first reason is the better one.

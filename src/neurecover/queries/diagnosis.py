@@ -70,6 +70,25 @@ def diagnose_steps(box: Box, pairs: np.ndarray) -> str | None:
     )
 
 
+def diagnose_bounded(box: Box, rng: np.random.Generator) -> str | None:
+    """Return a sentence if far out every output has one of two values, and is the same still farther; else None."""
+    options = box.options.looks
+    if box.limits or box.affordable < 2 * options.segments:
+        return None
+    X = rng.standard_normal((options.segments, box.n_inputs))
+    with box.counting("kind of model"):
+        near, far = (box(distance * X) for distance in options.far)
+    values = [np.unique(column) for column in far.T]
+    if not np.array_equal(near, far) or max(map(len, values)) > 2 or min(map(len, values)) < 2:
+        return None
+    low, high = min(float(v[0]) for v in values), max(float(v[-1]) for v in values)
+    return (
+        f"Far out the answers are {low:g} and {high:g} and nothing between: the model clips its answers, or they "
+        "saturate. Query it before that, or where its answers are not at their limits, with bounds=(low, high) or "
+        "like=X."
+    )
+
+
 def diagnose_inputs(box: Box) -> list[str]:
     """Return sentences on inputs without effect and on inputs that are read in order, from moving each by itself."""
     options, d, rng = box.options.looks, box.n_inputs, np.random.default_rng(0)

@@ -115,7 +115,7 @@ class Oracle(Source):
         self.n_samples = _sample_count(n_samples)
         self.input_names = numbered("x", d)
         probe = self._inputs(0)[:2]
-        answer = self._answer(probe)
+        answer = self._first_answer(probe)
         self.output_names = numbered("y", answer.shape[1])
         self._check_finite(probe, self.input_names, 0)
         self._check_finite(answer, self.output_names, 0)
@@ -188,6 +188,16 @@ class Oracle(Source):
             return rng.uniform(low, high, (n, d))
         beyond = (self.frame.inputs(rng.standard_normal((n, d))) - low) % (2.0 * (high - low))
         return low + np.minimum(beyond, 2.0 * (high - low) - beyond)
+
+    def _first_answer(self, X: np.ndarray) -> np.ndarray:
+        """Return the answers to X; probabilities of 0 and 1 are moved inside, where they have some logit."""
+        Y = self.ask_as_it_is(X)
+        if not self.logits:
+            return Y
+        try:
+            return logits(np.where(Y == 0.0, 1e-300, np.where(Y == 1.0, 1.0 - 2.0**-53, Y)))
+        except UnsolvableError as error:
+            raise RefusedError(str(error)) from error
 
     def _answer(self, X: np.ndarray) -> np.ndarray:
         Y = self.ask_as_it_is(X)

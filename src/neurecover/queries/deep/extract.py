@@ -22,6 +22,7 @@ from neurecover.queries.deep.fits.polish import choose_polishing_points, polish
 from neurecover.queries.deep.layers import (
     EmptyLayerError,
     NarrowSpanError,
+    OtherUnitsError,
     Plan,
     Progress,
     Reached,
@@ -31,6 +32,7 @@ from neurecover.queries.deep.layers import (
 from neurecover.queries.deep.outside import measure_outside
 from neurecover.queries.deep.span import Span, find_gradient_span, lift
 from neurecover.queries.deep.unfinished import describe_reached
+from neurecover.queries.diagnosis import diagnose_bounded
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.shallow.extract import extract_shallow
 from neurecover.queries.weighted import Weighted, fit_weighted
@@ -60,6 +62,8 @@ def extract_deep(
     plan = Plan(n_hidden, depth if n_hidden is None else len(n_hidden))
     try:
         found = _try_repeatedly(box, plan, rng, deadline, progress or _silent)
+    except OtherUnitsError:
+        raise
     except UnsolvableError as error:
         if not isinstance(error.reached, Reached) or not error.reached.layers or box.coarse:
             raise
@@ -132,6 +136,8 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
             eager = replace(plan, patience=plan.patience * (attempt + 1), independent=narrow)
             solution = solve_layers(inner, eager, rng, deadline, tell)
             found = _finish(box, inner, solution, span, rng, deadline)
+        except OtherUnitsError:
+            raise
         except UnsolvableError as error:
             failure = str(error)
             lifted = _lifted(error.reached, inner, span)
@@ -140,6 +146,11 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
             barren += isinstance(error, EmptyLayerError)
             if isinstance(error, NarrowSpanError) and box.n_inputs <= options.whole:
                 inner = box
+            bounded = diagnose_bounded(box, rng) if attempt == 1 else None
+            if bounded is not None:
+                # A clipped network is one with a layer more, which two attempts find if any do.
+                failure = bounded
+                break
             if (
                 barren == options.empty_attempts
                 or deadline.passed
@@ -151,6 +162,8 @@ def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: De
         if best is None or found.residual < best.residual:
             best = found
         if best.residual < max(options.solved, _explained_by_rounding(box) if box.coarse else 0.0) or deadline.passed:
+            break
+        if attempt == 1 and diagnose_bounded(box, rng) is not None:
             break
     if best is None:
         unfinished = UnsolvableError(failure)

@@ -36,6 +36,17 @@ class NarrowSpanError(UnsolvableError):
     """The first layer has more units than directions that were taken to be all that its rows span."""
 
 
+class OtherUnitsError(UnsolvableError):
+    """The units of the first layer are not relu: `slope` is that of their left piece, the right one being 1."""
+
+    def __init__(self, slope: float) -> None:
+        super().__init__(
+            f"The units of the first hidden layer have slopes in the ratio {slope:.6g}, as leaky_relu has, and there "
+            "are several layers of them: chosen queries find several layers of relu alone."
+        )
+        self.slope = slope
+
+
 @dataclass(frozen=True)
 class Plan:
     """The widths and depth, if given, and the number of lines without a new unit after which a layer is closed.
@@ -296,6 +307,9 @@ def _close(box: Box, level: Level, rng: np.random.Generator) -> KnownLayers:
     known = replace(level.known, errors=_carry_errors(level))
     if level.n_units <= box.n_inputs:
         signs = find_signs_by_moving(box, level.known, theta, level.points, rng)
+        slope = None if level.known.layers else signs.find_slope(box.options.deep.slope_alike, 2 * level.n_units)
+        if slope is not None:
+            raise OtherUnitsError(slope)
         if signs.decided:
             s = signs.signs
             return replace(known, layers=(*known.layers, (s[:, None] * W, s * b)), unsigned=None)

@@ -126,6 +126,9 @@ class DeepOptions:
     sign_still: float = 20.0  # roundings that the inactive side moves at most, beside that
     sign_still_coarse: float = 6.0  # the same when answers are coarse: their typical rounding is known better
 
+    slope_digits: int = 6  # decimals of a slope: its ratios are measured to 1e-7 or so, and fits take it as given
+    slope_alike: float = 1e-5  # within which ratios are one: those of missing units differ from place to place
+
     # Directions that matter.
     rank: float = 1e-8  # rest of a unit gradient that is rounding
     new_direction: float = 20.0  # standard errors by which a new direction stands out

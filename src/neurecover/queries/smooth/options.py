@@ -43,4 +43,5 @@ class SmoothOptions:
     equations: float = 6.0  # for a parameter
     least: int = 500  # samples
     again: float = 3.0  # times as many, if the first were too few
+    samples_of_layers: int = 4_000  # of several layers: 30 for a weight of two layers of ten units, with any widths
     rounds: tuple[int, ...] = (2_000, 8_000, 20_000)  # samples where the number of units is not known
