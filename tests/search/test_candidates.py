@@ -8,7 +8,8 @@ import pytest
 
 from neurecover.activations import get
 from neurecover.fit import FitOptions
-from neurecover.fit.descent import descend
+from neurecover.fit.descent import Fit, descend
+from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.models import DeepNetwork, Network
 from neurecover.models.student import Student
@@ -70,21 +71,23 @@ def test_widths_of_students() -> None:
     assert wider(few, (30,), options) == (30,)  # never narrower than the teacher
     student = Shape("relu", (13, 10)).student(d=10)
     assert n_weights(11, (13, 10), 1) == (student.size, student.n_parameters)
-    part = part_of(many, (10,), options, np.random.default_rng(0))
-    assert len(part.F) == int(8 * n_weights(11, (16,), 1)[1])
-    assert part_of(few, (10,), options, np.random.default_rng(0)) is few
+    setting = _setting(network((10, 10, 1)))
+    assert len(part_of(many, (10,), setting).F) == int(8 * n_weights(11, (16,), 1)[1])
+    assert part_of(few, (10,), setting) is few
 
 
 def test_the_first_student_has_skips_where_they_hide_signs() -> None:
-    for activation, depth, affine, skips in [
-        ("relu", 1, False, True),
-        ("tanh", 1, False, False),
-        ("tanh", 1, True, True),
-        ("tanh", 2, False, True),
+    for activation, depth, affine, p, skips in [
+        ("relu", 1, False, 1, True),
+        ("relu", 1, False, 2, False),  # as many outputs as units, which tell the signs
+        ("relu", 1, True, 2, True),
+        ("tanh", 1, False, 1, False),
+        ("tanh", 1, True, 1, True),
+        ("tanh", 2, False, 1, True),
     ]:
-        net = network((3, *(2,) * depth, 1), activation=activation)
+        net = network((3, *(2,) * depth, p), activation=activation)
         setting = _setting(net)
-        setting = replace(setting, task=replace(setting.task, affine=affine))
+        setting = replace(setting, task=replace(setting.task, affine=affine), told=p == 2)
         student = empty(_samples(net, 50), setting, depth)
         assert student.skips == skips
         assert student.widths == (0,) * depth
@@ -108,6 +111,22 @@ def test_races_begin_and_hop_with_students_of_the_wanted_widths_and_repeat_thems
     assert first != run(1)
     assert first[0][0] == 0
     assert max(start for start, _ in first) >= 1  # two hops without progress, and a fresh start
+
+
+@pytest.mark.parametrize(("activation", "scale"), [("gelu", 1.0), ("relu", 5.0)])
+def test_a_hop_begins_smooth_units_at_the_scale_of_fresh_ones(
+    activation: str, scale: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Flat and steep units of a stuck fit do not stay so; a unit with a bend has its scale by convention alone."""
+    net, begun = network((3, 4, 1), activation=activation), list[np.ndarray]()
+
+    def stuck_steep(samples: Samples, student: Student, *rest: object, **others: object) -> Fit:
+        begun.append(np.linalg.norm(student.V[0][:, 1:], axis=1))
+        return Fit(Point(samples, replace(student, V=(5.0 * student.V[0],)), FitOptions()), True, 0)
+
+    monkeypatch.setattr("neurecover.search.race.descend", stuck_steep)
+    list(islice(race(_samples(net, 150), _setting(net), (4,), (6,), 1e-26), 2))
+    assert begun[1].max() == pytest.approx(scale)
 
 
 def test_a_race_whose_time_is_up_gives_one_fit() -> None:

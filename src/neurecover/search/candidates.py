@@ -20,7 +20,7 @@ from neurecover.fit.point import Point
 from neurecover.fit.samples import Samples
 from neurecover.search import SearchOptions
 from neurecover.search.gates.few_rows import with_units_of_few_rows
-from neurecover.search.race import Setting, n_weights, race, wider
+from neurecover.search.race import Setting, has_skips, n_weights, race, wider
 from neurecover.search.units import most_useful, n_useful, narrow, worth
 
 
@@ -45,7 +45,7 @@ def candidates(samples: Samples, setting: Setting, widths: tuple[int, ...], leve
     `level` is Σr²/Σy² at which the layers below were fitted: nothing better can come from above them.
     """
     options, depth = setting.options, len(widths)
-    wide = wider(samples, widths, options)
+    wide = wider(samples, widths, options, has_skips(setting, depth))
     size = n_weights(samples.F.shape[1], wide, samples.Y.shape[1])[0]
     exact = samples.level(setting.task.level)
     enough = options.nearly if depth == 1 and size > options.fit.dense else options.enough

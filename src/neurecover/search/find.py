@@ -80,7 +80,7 @@ def search(
     """
     options, deadline = setting.options, setting.deadline
     max_runs = options.max_candidates if max_runs is None else max_runs
-    part, level = part_of(samples, widths, options, setting.rng), samples.level(setting.task.level)
+    part, level = part_of(samples, widths, setting), samples.level(setting.task.level)
     known = () if first is None else (Candidate(first, first, -1, 0, first.point.share),)
     found = islice(chain(known, candidates(part, setting, widths)), max_runs)
     runs, start_of_best, least, unsettled, n_fits = None, -1, np.inf, 0, 0

@@ -75,7 +75,8 @@ def search_network(
 
     plain = Setting.plain(task, rng, deadline, options)
     bias_first = (np.roll(units, int(task.bias), axis=1) for units in starts)
-    setting = replace(plain, starts=bias_first, tell=tell, whole=samples, draw=draw or plain.draw)
+    told = task.n_hidden is not None and task.n_outputs >= task.n_hidden
+    setting = replace(plain, starts=bias_first, tell=tell, whole=samples, draw=draw or plain.draw, told=told)
     notes: tuple[str, ...] = ()
     if task.widths is None:
         runs, note = find_network(samples, setting, task.depth)

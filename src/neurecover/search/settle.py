@@ -56,8 +56,7 @@ def settle(fit: Fit, setting: Setting) -> Settled:
     """Choose the signs of a student with skips and fit the network that they give to the end."""
     options, how, deadline, samples = setting.options, setting.options.signs, setting.deadline, fit.point.samples
     if not fit.student.skips:
-        done = descend(samples, fit.student, options.fit, deadline, slow=PATIENT)
-        return Settled(done, (), 1)
+        return best_of([descend(samples, fit.student, options.fit, deadline, slow=PATIENT)], setting)
     if fit.relative < samples.level() and setting.task.rectified and not setting.task.affine:
         beside = _beside_open_units(fit, setting)
         if beside is not None and beside.relative < samples.level():
