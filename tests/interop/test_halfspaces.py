@@ -121,7 +121,7 @@ def test_the_number_of_halfspaces_is_found() -> None:
 
 
 def test_any_class_can_be_the_union() -> None:
-    _, X, y, _ = flipped_union(4, 2, 4_000, (0.02, 0.02), 5)
+    _, X, y, _ = flipped_union(4, 2, 1_500, (0.02, 0.02), 5)
     names = np.where(y, "a", "b")  # the union sorts first
     model = HalfspaceUnion(2, random_state=0, union_label="a").fit(X, names)
     other = HalfspaceUnion(2, random_state=0).fit(X, y)
@@ -135,7 +135,7 @@ def test_any_class_can_be_the_union() -> None:
 
 
 NO_UNIONS = {
-    "disc": (2, 1_500, lambda X: (X**2).sum(1) > 2.25),
+    "disc": (2, 800, lambda X: (X**2).sum(1) > 2.25),
     "ball": (3, 600, lambda X: np.linalg.norm(X, axis=1) > 2.0),
     "inside of a disc": (2, 800, lambda X: (X**2).sum(1) < 2.25),
     "ellipse": (2, 800, lambda X: X[:, 0] ** 2 + 0.4 * X[:, 1] ** 2 > 1.5),

@@ -20,9 +20,10 @@ X = np.random.default_rng(0).standard_normal((300, 3))
 Y = TRUTH(X)
 
 
-# One unit, because the data of most checks are noise, which a search for more units takes long to give up.
+# One unit and 300 steps, because the data of most checks are noise, which a search takes long to give up.
+@pytest.mark.usefixtures("steps_for_seconds")
 @pytest.mark.filterwarnings("ignore::neurecover.exceptions.NotRecoveredWarning")
-@parametrize_with_checks([nr.NetworkRecovery(n_hidden=1, random_state=0)])
+@parametrize_with_checks([nr.NetworkRecovery(n_hidden=1, random_state=0, time_budget=0.3)])
 def test_estimator_checks(estimator: BaseEstimator, check: Any) -> None:
     check(estimator)
 

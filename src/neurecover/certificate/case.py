@@ -22,6 +22,7 @@ from neurecover.certificate.information.normal_form import aligned, hidden_names
 from neurecover.certificate.information.sole_equations import sole_equations
 from neurecover.certificate.information.standard_errors import Errors, drawn_errors, standard_errors
 from neurecover.certificate.options import DEFAULTS, EPS, CertificateOptions
+from neurecover.certificate.residuals.constancy import constancy_test
 from neurecover.certificate.residuals.corners import corner_test
 from neurecover.certificate.residuals.nested import Nested, nested_tests
 from neurecover.certificate.residuals.probes import probe_test
@@ -451,6 +452,16 @@ class Case:
     def serial_z(self) -> np.ndarray:
         """The correlation of neighbouring residuals, (p,), standard normal without any."""
         return self.serial.z()
+
+    @cached_property
+    def p_constancy(self) -> float | None:
+        """The probability of weights that differ as much between first and later rows; None for streams."""
+        if self.rows.base.streams or not isinstance(self.information, Information):
+            return None
+        options = self.options
+        return constancy_test(
+            self.information, self.bias, self.rows, self.n_equations, options.shape_work, options.significance
+        )
 
     @property
     def mean_z(self) -> np.ndarray:

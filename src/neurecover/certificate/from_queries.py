@@ -237,6 +237,10 @@ class RoundedCase(QueriedCase):
         pairs = self.left[1:] * self.left[:-1]
         return np.asarray(pairs.sum(axis=0) / np.sqrt(np.maximum(np.sum(pairs**2, axis=0), 1e-300)))
 
+    @property
+    def p_constancy(self) -> None:
+        """Not asked: an oracle answers in no order of ours."""
+
     @cached_property
     def p_structure(self) -> float:
         """The p-value of the largest correlation between the residuals and many random units."""

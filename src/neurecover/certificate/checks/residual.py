@@ -12,6 +12,7 @@ from neurecover.certificate.verdict import Check
 IN_DIGITS = {"single precision": "seven digits: ", "half precision": "three digits: ", "bfloat16": "two digits: "}
 OUTLIERS = "Look at the samples with the largest residuals: a few outliers may decide the fit."
 NO_BIASES = "With biases and offset fixed at zero"
+ONE_MODEL = "Recover from the rows of one period, file or version of the model at a time."
 UNCLIPPED = (
     "Give the outputs as they were before they were clipped or rounded. If they were neither, look for the error in a "
     "few wrong rows or in the inputs."
@@ -114,7 +115,7 @@ def bends(case: Case) -> Check | None:
 
 
 def independence(case: Facts) -> Check:
-    """Do residuals of neighbouring rows have nothing to do with each other?"""
+    """Do residuals of neighbouring rows have nothing to do with each other, and do all rows have the same weights?"""
     z, limit = case.serial_z, case.options.significance
     p_value = min(1.0, len(z) * float(erfc(np.abs(z).max(initial=0.0) / np.sqrt(2.0))))
     sentence = f"Neighbouring rows are independent (p = {p_value:.2g})."
@@ -128,7 +129,14 @@ def independence(case: Facts) -> Check:
     if copied > case.options.copied:  # which makes neighbours alike, too
         sentence = f"{copied:.0%} of the rows are copies of others, and standard errors would be too small."
         return Check("independence", False, copied, case.options.copied, sentence, "Leave out rows that are copies.")
-    return Check("independence", p_value >= limit, p_value, limit, sentence, remedy)
+    changed = case.p_constancy if p_value >= limit else None
+    if changed is None:
+        return Check("independence", p_value >= limit, p_value, limit, sentence, remedy)
+    if changed < limit:
+        sentence = f"The first rows and the later ones follow different weights (p = {changed:.2g})."
+        return Check("independence", False, changed, limit, sentence, ONE_MODEL)
+    sentence = f"{sentence[:-1]} and follow the same weights from the first to the last (p = {changed:.2g})."
+    return Check("independence", True, min(p_value, changed), limit, sentence)
 
 
 def output_digits(case: Case) -> Check:

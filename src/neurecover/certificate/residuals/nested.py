@@ -29,6 +29,8 @@ from neurecover.models import Network
 from neurecover.solve import limit, steps_within
 from neurecover.statistics import InformationSums, NestedScores
 
+SEEN = 1e-8  # share of a column that the parameters do not make themselves: rounding leaves 1e-13 of it
+
 
 @dataclass(frozen=True)
 class Nested:
@@ -57,7 +59,7 @@ def nested_tests(
     for name, group in alternatives.groups().items():
         T = np.zeros((p * e, group.shape[1]))
         T[place] = group
-        p_value, q = _f_test(information, T, rss, N)
+        p_value, q = f_test(information, T, rss, N)
         level = alternatives.options.level(max(q, 1), N, name == LINEAR)
         refitted = _by_refit(information, alternatives, q, level, rss, N, samples) if name == LINEAR and q else None
         if refitted is not None:
@@ -71,12 +73,12 @@ def nested_tests(
     return tuple(made)
 
 
-def _f_test(information: Information, T: np.ndarray, rss: float, N: int) -> tuple[float, int]:
+def f_test(information: Information, T: np.ndarray, rss: float, N: int) -> tuple[float, int]:
     """Return the p-value of the columns e T, and how many of them the parameters do not make themselves."""
     g, schur = information.unexplained(T)
     scale = np.sqrt(np.maximum(np.einsum("ij,ik,kj->j", T, information.own, T), 1e-300))
     values, vectors = np.linalg.eigh(schur / scale / scale[:, None])
-    kept = values > 1e-8
+    kept = values > SEEN
     q = int(np.count_nonzero(kept))
     left = N - information.n_determinable - q
     if q == 0 or left < 1 or rss <= 0.0:
