@@ -1,7 +1,5 @@
 """Several hidden layers behind answers in single precision or of a few digits."""
 
-import itertools
-
 import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
@@ -20,29 +18,7 @@ from neurecover.queries.deep.record import Record
 from neurecover.queries.deep.units import find_unit_at
 from neurecover.queries.lines.segments import find_local_kinks
 from neurecover.queries.weighted import _sizes, fit_weighted
-
-
-def default_network(widths: tuple[int, ...], seed: int) -> DeepNetwork:
-    """PyTorch's default start, in single precision."""
-    rng = np.random.default_rng(seed)
-    layers = []
-    for d, k in itertools.pairwise(widths):
-        s = 1.0 / np.sqrt(d)
-        layers.append((rng.uniform(-s, s, (k, d)).astype(np.float32), rng.uniform(-s, s, k).astype(np.float32)))
-    return DeepNetwork(layers)
-
-
-def in_single(network: DeepNetwork):
-    """The network computed in single precision."""
-    layers = [(W.astype(np.float32), b.astype(np.float32)) for W, b in network.layers]
-
-    def ask(X: np.ndarray) -> np.ndarray:
-        h = X.astype(np.float32)
-        for W, b in layers[:-1]:
-            h = np.maximum(h @ W.T + b, np.float32(0.0))
-        return h @ layers[-1][0].T + layers[-1][1]
-
-    return ask
+from query_networks import default_network, in_single
 
 
 def in_standard_errors(found: nr.Recovery, truth: DeepNetwork) -> np.ndarray:

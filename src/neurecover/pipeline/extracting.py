@@ -280,7 +280,7 @@ def _extract_straight(
     tell: Teller,
 ) -> Extraction:
     """Extract one hidden layer unless more are wanted; several if one does not reproduce the oracle."""
-    from neurecover.queries.deep.extract import extract_deep
+    from neurecover.queries.deep.extract import FewDigitsError, extract_deep
     from neurecover.queries.deep.layers import OtherUnitsError
     from neurecover.queries.lines.scan import NotPiecewiseLinearError
     from neurecover.queries.shallow.extract import extract_shallow
@@ -314,7 +314,7 @@ def _extract_straight(
         return found
     try:
         deep = extract_deep(box, n_hidden=widths, depth=depth, rng=run.rng, deadline=run.deadline, progress=tell)
-    except (RefusedError, OtherUnitsError):
+    except (RefusedError, OtherUnitsError, FewDigitsError):
         raise
     except UnsolvableError as error:
         # Where coarse answers do not show several layers, the first reason is the better one.

@@ -171,9 +171,19 @@ class Box:
         """
         options = self.options.box
         size = 1.0 + np.linalg.norm(X, axis=1)
-        jump = options.usual_jump * self.growth if jump is None else jump
-        radius = options.clear * self.noise_at(X) / max(jump, 1e-300)
-        return np.clip(radius, options.nearest * size, options.widest * size)
+        return np.clip(self._radius(X, jump), options.nearest * size, options.widest * size)
+
+    def _radius(self, X: np.ndarray, jump: float | None) -> np.ndarray:
+        """Return the radius (n,) over which a kink stands out, however long it is."""
+        jump = self.options.box.usual_jump * self.growth if jump is None else jump
+        return np.asarray(self.options.box.clear * self.noise_at(X) / max(jump, 1e-300))
+
+    @property
+    def crowding(self) -> float:
+        """The radius over which a usual kink stands out over the widest one that meets no others, at inputs N(0, I)."""
+        X = self.limits.pull_inside(np.random.default_rng(0).standard_normal((self.options.box.usual, self.n_inputs)))
+        widest = self.options.box.widest * (1.0 + np.linalg.norm(X, axis=1))
+        return float(np.median(self._radius(X, None) / widest))
 
     def _answer(self, X: np.ndarray) -> np.ndarray:
         """Send one batch; return its answers (n, p), checked."""

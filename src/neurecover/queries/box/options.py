@@ -26,6 +26,7 @@ class BoxOptions:
     nearest: float = 1e-4  # least radius, relative to the point: other kinks are farther, and float64 resolves it
     widest: float = 0.05  # largest radius, relative to the point: beyond, other kinks are met
     usual_jump: float = 0.2  # of the answers' spread: the jump of the gradient at a usual unit
+    usual: int = 64  # points N(0, I) at which that radius is compared with the widest
 
     # Curvature.
     straight: float = 4.0  # roundings of double precision that a straight line leaves: its terms are a few

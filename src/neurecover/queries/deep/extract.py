@@ -60,6 +60,7 @@ def extract_deep(
     if (depth is not None and depth < 1) or any(width < 1 for width in widths):
         raise ValueError(f"expected at least one hidden layer of at least one unit. Got {n_hidden}, {depth} instead.")
     plan = Plan(n_hidden, depth if n_hidden is None else len(n_hidden))
+    _refuse_few_digits(box)
     try:
         found = _try_repeatedly(box, plan, rng, deadline, progress or _silent)
     except OtherUnitsError:
@@ -82,6 +83,23 @@ def extract_deep(
         unreached=_describe_unreached(found, n_hidden, options.badly if box.coarse else options.determined),
         notes=_describe_residual(found, max(options.solved, _explained_by_rounding(box))),
         weighted=found.weighted,
+    )
+
+
+class FewDigitsError(UnsolvableError):
+    """The answers have too few digits for several layers."""
+
+
+def _refuse_few_digits(box: Box) -> None:
+    """Raise FewDigitsError if no kink stands out from rounding over a way that is free of others."""
+    options = box.options.deep
+    if not box.coarse or box.crowding < options.crowded:
+        return
+    more = int(np.ceil(np.log10(box.crowding / options.roomy)))
+    raise FewDigitsError(
+        f"The answers are rounded to {box.resolution:.1g} of their size, {box.resolution * box.scale / box.growth:.1g} "
+        f"of their spread: too much to see the kinks of several hidden layers. It takes about {more} more digits, as "
+        f"of answers rounded to {box.resolution / 10.0**more:.0e} of their size."
     )
 
 

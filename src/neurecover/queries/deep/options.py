@@ -23,6 +23,9 @@ class DeepOptions:
     unfinished: int = 5  # answers for a weight of the output layer on top of layers below one that was not finished
     budget: float = 0.9  # of the query budget after which no attempt is started
 
+    crowded: float = 6.0  # `Box.crowding` from which no unit is looked for: networks at 13 and more showed none
+    roomy: float = 0.5  # the same at which networks of two layers come back: 20 of 20 were below it
+
     # Layers.
     returns: int = 12  # to a lower layer
     again: int = 4  # lines without a new unit that close a layer which was returned to

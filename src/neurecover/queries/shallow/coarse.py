@@ -34,7 +34,7 @@ from neurecover.fit.samples import Samples
 from neurecover.models import Network, as_network, as_student
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.lines.scan import scan_line
-from neurecover.queries.shallow.from_samples import fit_from_samples
+from neurecover.queries.shallow.from_samples import fit_from_samples, n_search_answers
 from neurecover.queries.shallow.line_units import find_units_on_line
 from neurecover.queries.shallow.options import ShallowOptions
 from neurecover.queries.shallow.planes import Planes, orient
@@ -42,6 +42,11 @@ from neurecover.queries.shallow.search import SeveralLayersError
 from neurecover.queries.shallow.single_units import refine_single_units
 from neurecover.queries.weighted import Weighted, fit_weighted
 from neurecover.solve import Deadline
+
+
+class UnseenError(UnsolvableError):
+    """No unit was met on a second line, so that longer lines would not help."""
+
 
 _ENDING = "Most hyperplanes end: on other lines they have no kink, as with several layers."
 _UNFIT = "Neither units found on lines nor those found from samples fit the answers to their rounding."
@@ -89,6 +94,8 @@ def extract_coarse(
         most = max(most, len(line.kinks.positions))
         if units.lines == options.coarse_lines_least and most == 0:
             raise UnsolvableError("The oracle has no kinks along a line, so no hidden unit is visible.")
+        if units.lines == options.coarse_lines_unseen and not units.seen.any():
+            break  # as little as this is seen of one layer only where answers are too coarse for lines
         if units.lines < options.coarse_lines_least or not new.explained.all() or len(confirmed) < most:
             continue
         source = source or sample_answers(box, len(units.planes), rng)
@@ -99,13 +106,19 @@ def extract_coarse(
             return _finish(box, source, network, fitted.error, rng, deadline)
     if farther > 1.0:
         raise UnsolvableError(_UNFIT)  # the samples would be the same
-    source = source or sample_answers(box, most or options.guess, rng)
-    network = fit_from_samples(box, source, most, activation, rng, deadline)
-    network, left = fit_network(source, network, box.options.shallow, deadline)
+    # No more answers than the search takes, before it has found anything.
+    few = source or sample_answers(box, most or options.guess, rng, n_search_answers(box, most))
+    try:
+        network, left = fit_network(few, fit_from_samples(box, few, most, activation, rng, deadline), options, deadline)
+        if source is None and is_rounding(box, left):
+            source = sample_answers(box, most or options.guess, rng)
+            network, left = fit_network(source, network, options, deadline)
+    except UnsolvableError as error:
+        raise (UnsolvableError if units.seen.any() else UnseenError)(str(error)) from None
     tell("fit", left)
-    if is_rounding(box, left):
+    if source is not None and is_rounding(box, left):
         return _finish(box, source, network, np.full(network.n_hidden, np.inf), rng, deadline)
-    raise UnsolvableError(_UNFIT)
+    raise (UnsolvableError if units.seen.any() else UnseenError)(_UNFIT)
 
 
 def _look_at_slice(box: Box, rng: np.random.Generator) -> None:
@@ -204,14 +217,14 @@ def _drop_duplicates(planes: Planes) -> Planes:
     return planes.take(order[keep])
 
 
-def sample_answers(box: Box, n_units: int, rng: np.random.Generator) -> ArraySource:
-    """Query x ~ N(0, I) often enough to fit `n_units` units; return the samples."""
+def sample_answers(box: Box, n_units: int, rng: np.random.Generator, count: int | None = None) -> ArraySource:
+    """Query x ~ N(0, I) often enough to fit `n_units` units, or `count` times; return the samples."""
     options = box.options.shallow
     parameters = n_units * (box.n_inputs + 1 + box.n_outputs) + (box.n_inputs + 1) * box.n_outputs
     per_parameter = np.clip(options.answers_work / parameters**2, options.answers_least, options.answers_most)
     affordable = options.answers_share * box.affordable * box.n_outputs / parameters
     per_parameter = min(per_parameter, max(affordable, options.answers_least))
-    count = int(parameters * per_parameter) // box.n_outputs + 64
+    count = count or int(parameters * per_parameter) // box.n_outputs + 64
     X = box.limits.pull_inside(rng.standard_normal((count, box.n_inputs)))
     X = box.round_queries(X.astype(np.float32).astype(float))
     Y = box(X)

@@ -26,7 +26,7 @@ from neurecover.queries.box.resolution import DIFFERENT
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.lines.scan import NotPiecewiseLinearError
 from neurecover.queries.shallow.affine import add_straight_units, refine_affine
-from neurecover.queries.shallow.coarse import extract_coarse
+from neurecover.queries.shallow.coarse import UnseenError, extract_coarse
 from neurecover.queries.shallow.design import add_regions, expected_errors
 from neurecover.queries.shallow.joint import measure_offsets, measure_output_weights, refine_jointly
 from neurecover.queries.shallow.opposite_units import resolve_opposite_units
@@ -137,6 +137,8 @@ def extract_shallow(
             reason = str(error)
             if isinstance(error, AffinePartError) and isinstance(error.candidate, _Candidate):
                 straight = error.candidate
+            if isinstance(error, UnseenError):
+                break
             continue
         extraction = _check(box, found, n_hidden, rng)
         tell("residual", extraction.residual)

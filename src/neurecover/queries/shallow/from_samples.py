@@ -19,6 +19,13 @@ from neurecover.search.network import search_network
 from neurecover.solve import Deadline, steps_within
 
 
+def n_search_answers(box: Box, n_units: int) -> int:
+    """Return how many answers the search for about `n_units` units takes."""
+    options = box.options.shallow
+    weights = (n_units + 1) * (box.n_inputs + box.n_outputs + 1)
+    return max(options.search_answers_least, options.search_answers * weights // box.n_outputs)
+
+
 def fit_from_samples(
     box: Box, source: ArraySource, n_units: int, activation: Activation, rng: np.random.Generator, deadline: Deadline
 ) -> Network:
@@ -28,10 +35,7 @@ def fit_from_samples(
     """
     options = box.options.shallow
     X, Y = source.collect()
-    count = max(
-        options.search_answers_least,
-        options.search_answers * (n_units + 1) * (box.n_inputs + box.n_outputs + 1) // box.n_outputs,
-    )
+    count = n_search_answers(box, n_units)
     X, Y = X[:count], Y[:count]
     level = len(Y) * box.n_outputs * (box.resolution * box.scale) ** 2 / float(np.sum(Y**2))
     task = Task(activation, box.n_inputs, box.n_outputs, len(X), True, None, level)

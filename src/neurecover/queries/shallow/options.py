@@ -64,6 +64,7 @@ class ShallowOptions:
     # Coarse answers.
     coarse_lines: int = 12  # in all
     coarse_lines_least: int = 3  # before units are believed
+    coarse_lines_unseen: int = 5  # after which they end if no unit was met a second time
     ending: float = 0.5  # of the units not met again from which layers are several: of one layer up to a third are not
     ending_least: int = 4  # such units: fewer are chance
     ending_resolution: float = 1e-5  # of answers that tell: coarser ones lose kinks of one layer as well
