@@ -278,7 +278,7 @@ def _extract_straight(
 
     relu = activation is None or str(activation) == "relu"
     found: Extraction | None = None
-    reason = ""
+    reason, regions = "", None
     if depth in (None, 1):
         try:
             found = extract_shallow(
@@ -297,13 +297,16 @@ def _extract_straight(
             raise  # several layers would not help
         except UnsolvableError as error:
             run.clock.stage("one hidden layer", str(error))
-            reason = "" if isinstance(error, SeveralLayersError) else str(error)
+            several = isinstance(error, SeveralLayersError)
+            reason, regions = "" if several else str(error), error.regions if several else None
     if depth == 1 or not relu or (found is not None and found.exact):
         if found is None:
             raise UnsolvableError(reason)
         return found
     try:
-        deep = extract_deep(box, n_hidden=widths, depth=depth, rng=run.rng, deadline=run.deadline, progress=tell)
+        deep = extract_deep(
+            box, n_hidden=widths, depth=depth, regions=regions, rng=run.rng, deadline=run.deadline, progress=tell
+        )
     except (RefusedError, OtherUnitsError):
         raise
     except UnsolvableError as error:

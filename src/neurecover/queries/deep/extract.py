@@ -15,6 +15,7 @@ import numpy as np
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import DeepNetwork
 from neurecover.queries.box.black_box import Box
+from neurecover.queries.box.regions import Regions
 from neurecover.queries.deep.boundaries.ascent import find_extreme_points
 from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.deep.fits.output import answer_sizes
@@ -34,13 +35,15 @@ def extract_deep(
     *,
     n_hidden: tuple[int, ...] | None = None,
     depth: int | None = None,
+    regions: Regions | None = None,
     rng: np.random.Generator,
     deadline: Deadline,
     progress: Progress | None = None,
 ) -> Extraction:
     """Find a `DeepNetwork` with ReLU units that reproduces the oracle, with its widths and depth unless given.
 
-    `n_hidden` are the widths of the hidden layers: a layer is complete once it has as many units. Raise UnsolvableError
+    `n_hidden` are the widths of the hidden layers: a layer is complete once it has as many units. `regions` have
+    gradients that were measured before, which tell the directions that matter. Raise UnsolvableError
     if no network was found at all. A network that fails on held-out queries is returned with its residual.
     """
     options = box.options.deep
@@ -51,7 +54,7 @@ def extract_deep(
         raise ValueError(f"expected at least one hidden layer of at least one unit. Got {n_hidden}, {depth} instead.")
     plan = Plan(n_hidden, depth if n_hidden is None else len(n_hidden))
     try:
-        found = _try_repeatedly(box, plan, rng, deadline, progress or _silent)
+        found = _try_repeatedly(box, plan, regions, rng, deadline, progress or _silent)
     except OtherUnitsError:
         raise
     except UnsolvableError as error:
@@ -105,11 +108,14 @@ def _silent(stage: str, figure: float) -> None:
     pass
 
 
-def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
+def _try_repeatedly(
+    box: Box, plan: Plan, regions: Regions | None, rng: np.random.Generator, deadline: Deadline, tell: Progress
+) -> _Found:
     """Return the best network of a few attempts, stopping when the residual on held-out queries is rounding."""
     options = box.options.deep
     with box.counting("directions that matter"):
-        span = find_gradient_span(box, rng)
+        fine = regions is not None and not box.coarse
+        span = find_gradient_span(box, rng, Span.of_regions(regions, options) if fine and regions is not None else None)
     if span.rank == 0:
         raise UnsolvableError("The oracle gives the same answer to every query, so no hidden unit is visible.")
     inner = _reduce(box, span)
