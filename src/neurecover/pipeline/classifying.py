@@ -32,7 +32,7 @@ class Classifier:
     """How the answers are read: as they come, or as `probabilities` within `limits`; `ask` gives their logits.
 
     `failure` says why this could not be found out; `beyond` notes that a query met probabilities that show no logits.
-    `pairs` (n, p) are the model's own answers to the pairs of neighbours that steps are looked for with, if it gave any.
+    `pairs` (n, p) are the model's own answers to pairs of neighbours, with which steps are looked for, if it gave any.
     """
 
     ask: Callable[[np.ndarray], np.ndarray]

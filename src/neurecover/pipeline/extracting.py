@@ -297,8 +297,8 @@ def _extract_straight(
             raise  # several layers would not help
         except UnsolvableError as error:
             run.clock.stage("one hidden layer", str(error))
-            several = isinstance(error, SeveralLayersError)
-            reason, regions = "" if several else str(error), error.regions if several else None
+            reason = "" if isinstance(error, SeveralLayersError) else str(error)
+            regions = error.regions if isinstance(error, SeveralLayersError) else None
     if depth == 1 or not relu or (found is not None and found.exact):
         if found is None:
             raise UnsolvableError(reason)

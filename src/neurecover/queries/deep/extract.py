@@ -20,7 +20,15 @@ from neurecover.queries.deep.boundaries.ascent import find_extreme_points
 from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.deep.fits.output import answer_sizes
 from neurecover.queries.deep.fits.polish import choose_polishing_points, polish
-from neurecover.queries.deep.layers import EmptyLayerError, OtherUnitsError, Plan, Progress, Reached, Solution, solve_layers
+from neurecover.queries.deep.layers import (
+    EmptyLayerError,
+    OtherUnitsError,
+    Plan,
+    Progress,
+    Reached,
+    Solution,
+    solve_layers,
+)
 from neurecover.queries.deep.span import Span, find_gradient_span, lift
 from neurecover.queries.deep.unfinished import describe_reached
 from neurecover.queries.diagnosis import diagnose_bounded
@@ -257,10 +265,13 @@ def measure_residual(
     the resolution.
     """
     options = box.options.deep
-    n = max(200, n)
+    n, far = max(200, n), 10.0 * np.sqrt(network.n_inputs)
     X = rng.standard_normal((n, network.n_inputs)) * np.resize([0.3, 1.0, 5.0], n)[:, None]
     if box.coarse:
         X = np.vstack([X, options.very_far * rng.standard_normal((options.held_out_far, network.n_inputs))])
+    else:
+        distance = np.repeat([options.very_far, *options.farthest], options.held_out_farthest)[:, None]
+        X = np.vstack([X, distance * rng.standard_normal((len(distance), network.n_inputs))])
     X = box.limits.pull_inside(X)
     for number in range(1, network.depth):
         known = KnownLayers(network.n_inputs, network.layers[:number], limits=box.limits, options=options)
@@ -273,7 +284,13 @@ def measure_residual(
     if weighted is not None:
         left = np.abs(weighted.network(box.inputs(X)) - Y) / weighted.deviations(box.inputs(X))
         return float(left.max()) * box.resolution
-    size = box.noise(X, Y) / box.resolution if box.coarse else answer_sizes(Y)
+    # Far out the terms of an answer are large even where they cancel.
+    size = box.noise(X, Y) / box.resolution
+    size = (
+        size
+        if box.coarse
+        else np.where(np.linalg.norm(X, axis=1) > far, np.maximum(size, answer_sizes(Y)), answer_sizes(Y))
+    )
     return float((np.abs(network(X) - Y).max(axis=1) / size).max())
 
 

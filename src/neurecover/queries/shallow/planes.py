@@ -32,7 +32,6 @@ from neurecover.models import Network
 from neurecover.models.signs import DEFAULTS as SIGNS
 from neurecover.models.signs import find_flips, find_subsets
 
-
 _DIGITS = 4  # decimals of a slope that is taken to be written down: one in five hundred others is as near at 1e-7
 
 
