@@ -288,7 +288,7 @@ def _extract_straight(
 
     relu = activation is None or str(activation) == "relu"
     found: Extraction | None = None
-    reason = ""
+    reason, regions = "", None
     if depth in (None, 1):
         try:
             found = extract_shallow(
@@ -308,12 +308,15 @@ def _extract_straight(
         except UnsolvableError as error:
             run.clock.stage("one hidden layer", str(error))
             reason = "" if isinstance(error, SeveralLayersError) else str(error)
+            regions = error.regions if isinstance(error, SeveralLayersError) else None
     if depth == 1 or not relu or (found is not None and found.exact):
         if found is None:
             raise UnsolvableError(reason)
         return found
     try:
-        deep = extract_deep(box, n_hidden=widths, depth=depth, rng=run.rng, deadline=run.deadline, progress=tell)
+        deep = extract_deep(
+            box, n_hidden=widths, depth=depth, regions=regions, rng=run.rng, deadline=run.deadline, progress=tell
+        )
     except (RefusedError, OtherUnitsError, FewDigitsError):
         raise
     except UnsolvableError as error:

@@ -15,6 +15,7 @@ import numpy as np
 from neurecover.exceptions import UnsolvableError
 from neurecover.models import DeepNetwork
 from neurecover.queries.box.black_box import Box
+from neurecover.queries.box.regions import Regions
 from neurecover.queries.deep.boundaries.ascent import find_extreme_points
 from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.deep.fits.output import answer_sizes
@@ -44,13 +45,15 @@ def extract_deep(
     *,
     n_hidden: tuple[int, ...] | None = None,
     depth: int | None = None,
+    regions: Regions | None = None,
     rng: np.random.Generator,
     deadline: Deadline,
     progress: Progress | None = None,
 ) -> Extraction:
     """Find a `DeepNetwork` with ReLU units that reproduces the oracle, with its widths and depth unless given.
 
-    `n_hidden` are the widths of the hidden layers: a layer is complete once it has as many units. Raise UnsolvableError
+    `n_hidden` are the widths of the hidden layers: a layer is complete once it has as many units. `regions` have
+    gradients that were measured before, which tell the directions that matter. Raise UnsolvableError
     if no network was found at all. A network that fails on held-out queries is returned with its residual.
     """
     options = box.options.deep
@@ -62,7 +65,7 @@ def extract_deep(
     plan = Plan(n_hidden, depth if n_hidden is None else len(n_hidden))
     _refuse_few_digits(box)
     try:
-        found = _try_repeatedly(box, plan, rng, deadline, progress or _silent)
+        found = _try_repeatedly(box, plan, regions, rng, deadline, progress or _silent)
     except OtherUnitsError:
         raise
     except UnsolvableError as error:
@@ -133,11 +136,14 @@ def _silent(stage: str, figure: float) -> None:
     pass
 
 
-def _try_repeatedly(box: Box, plan: Plan, rng: np.random.Generator, deadline: Deadline, tell: Progress) -> _Found:
+def _try_repeatedly(
+    box: Box, plan: Plan, regions: Regions | None, rng: np.random.Generator, deadline: Deadline, tell: Progress
+) -> _Found:
     """Return the best network of a few attempts, stopping when the residual on held-out queries is rounding."""
     options = box.options.deep
     with box.counting("directions that matter"):
-        span = find_gradient_span(box, rng)
+        fine = regions is not None and not box.coarse
+        span = find_gradient_span(box, rng, Span.of_regions(regions, options) if fine and regions is not None else None)
     if span.rank == 0:
         raise UnsolvableError("The oracle gives the same answer to every query, so no hidden unit is visible.")
     inner = _reduce(box, span)
@@ -279,10 +285,13 @@ def measure_residual(
     the resolution.
     """
     options = box.options.deep
-    n = max(200, n)
+    n, far = max(200, n), 10.0 * np.sqrt(network.n_inputs)
     X = rng.standard_normal((n, network.n_inputs)) * np.resize([0.3, 1.0, 5.0], n)[:, None]
     if box.coarse:
         X = np.vstack([X, options.very_far * rng.standard_normal((options.held_out_far, network.n_inputs))])
+    else:
+        distance = np.repeat([options.very_far, *options.farthest], options.held_out_farthest)[:, None]
+        X = np.vstack([X, distance * rng.standard_normal((len(distance), network.n_inputs))])
     X = box.limits.pull_inside(X)
     for number in range(1, network.depth):
         known = KnownLayers(network.n_inputs, network.layers[:number], limits=box.limits, options=options)
@@ -295,7 +304,13 @@ def measure_residual(
     if weighted is not None:
         left = np.abs(weighted.network(box.inputs(X)) - Y) / weighted.deviations(box.inputs(X))
         return float(left.max()) * box.resolution
-    size = box.noise(X, Y) / box.resolution if box.coarse else answer_sizes(Y)
+    # Far out the terms of an answer are large even where they cancel.
+    size = box.noise(X, Y) / box.resolution
+    size = (
+        size
+        if box.coarse
+        else np.where(np.linalg.norm(X, axis=1) > far, np.maximum(size, answer_sizes(Y)), answer_sizes(Y))
+    )
     return float((np.abs(network(X) - Y).max(axis=1) / size).max())
 
 

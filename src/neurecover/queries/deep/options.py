@@ -17,6 +17,8 @@ class DeepOptions:
     coarse_roundings: float = 12.0  # standard deviations of coarse answers that rounding explains: its tails are heavy
     very_far: float = 30.0  # distance, in units of √d, of queries for units that are inactive at all usual points
     held_out_far: int = 400  # of these: a unit that 2.4 % of them show is missed once in 16,000 times
+    farthest: tuple[float, ...] = (1e3, 1e6)  # further such distances: where answers are clipped, or nearly so
+    held_out_farthest: int = 24  # of these at each: a part that 14 % of them show is missed once in 40,000 times
     determined: float = 1e-6  # error of a row beyond which hardly any answer determines some weight
     held_out_extremes: int = 150  # held-out queries where the values of a layer are extreme
     held_out_corners: int = 500  # held-out queries at the corners of a range

@@ -19,7 +19,9 @@ import numpy as np
 from neurecover.models import DeepNetwork
 from neurecover.queries.box.black_box import Box
 from neurecover.queries.box.gradients import Gradients, choose_steps, draw_basis, measure_gradients
+from neurecover.queries.box.regions import Regions
 from neurecover.queries.deep.cells import KnownLayers
+from neurecover.queries.deep.options import DeepOptions
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +39,17 @@ class Span:
     @classmethod
     def empty(cls, d: int, p: int) -> Span:
         return cls(np.zeros((d, 0)), np.zeros((0, d)), np.zeros((0, p, d)), np.zeros(0))
+
+    @classmethod
+    def of_regions(cls, regions: Regions, options: DeepOptions) -> Span:
+        """Return the span of gradients that were measured for another purpose, those of little rounding first."""
+        regions = regions.take(np.isfinite(regions.sigma))
+        regions = regions.take(np.argsort(regions.sigma, kind="stable"))
+        d = regions.points.shape[1]
+        basis = np.zeros((d, 0))
+        for gradient, sigma in zip(regions.gradients, regions.sigma):
+            basis = _grow(basis, gradient, float(sigma) * np.sqrt(d), options)
+        return cls(basis[:, :d], regions.points, regions.gradients, 1.0 / np.maximum(regions.sigma, 1e-300))
 
     @property
     def rank(self) -> int:
@@ -94,17 +107,9 @@ def _with_gradient(box: Box, span: Span, X: np.ndarray, basis: np.ndarray, rng: 
     measured = measure_gradients(box, X, basis, steps, rng=rng, values=values)
     if not measured.sound[0]:
         return None
-    grown = span.basis
-    # What rounding leaves in a gradient of d components, and the gradients in the order of their sizes: what is
-    # left of a small one is not taken for a new direction.
+    # What rounding leaves in a gradient of d components.
     rounding = float(measured.noise[0]) * np.sqrt(2.0 * np.sum(measured.steps[0] ** -2.0))
-    _, sizes, directions = np.linalg.svd(measured.full()[0], full_matrices=False)
-    for size, u in zip(sizes, directions):
-        rest = u - grown @ (grown.T @ u)
-        rest -= grown @ (grown.T @ rest)
-        if size > 0.0 and np.linalg.norm(rest) > max(options.rank, options.new_direction * rounding / size):
-            grown = np.column_stack([grown, rest / np.linalg.norm(rest)])
-    return span.with_gradient(measured, grown)
+    return span.with_gradient(measured, _grow(span.basis, measured.full()[0], rounding, options))
 
 
 def _find_moved(box: Box, span: Span, rng: np.random.Generator) -> np.ndarray:
@@ -121,6 +126,20 @@ def _find_moved(box: Box, span: Span, rng: np.random.Generator) -> np.ndarray:
     moved = np.abs(answers[1] - answers[0]).max(axis=1)
     most = int(np.argmax(moved))
     return ends[:, most] if moved[most] > options.span_moved * box.growth else ends[:, 0][:0]
+
+
+def _grow(basis: np.ndarray, jacobian: np.ndarray, rounding: float, options: DeepOptions) -> np.ndarray:
+    """Return the basis (d, r) with the new directions of a gradient (p, d), known up to `rounding`.
+
+    Its parts come in the order of their sizes: what is left of a small one is not taken for a new direction.
+    """
+    _, sizes, directions = np.linalg.svd(jacobian, full_matrices=False)
+    for size, u in zip(sizes, directions):
+        rest = u - basis @ (basis.T @ u)
+        rest -= basis @ (basis.T @ rest)
+        if size > 0.0 and np.linalg.norm(rest) > max(options.rank, options.new_direction * rounding / size):
+            basis = np.column_stack([basis, rest / np.linalg.norm(rest)])
+    return basis
 
 
 def lift(box: Box, network: DeepNetwork, span: Span, rng: np.random.Generator) -> DeepNetwork:

@@ -22,7 +22,9 @@ from neurecover.solve import Deadline
 
 
 class SeveralLayersError(UnsolvableError):
-    """The units do not belong to a single hidden layer."""
+    """The units do not belong to a single hidden layer; `regions` have the gradients that were measured so far."""
+
+    regions: Regions | None = None
 
 
 def find_units(
@@ -91,7 +93,11 @@ def _look_ahead(box: Box, line: Scan, rng: np.random.Generator) -> tuple[Planes,
         known, regions = Planes.join([known, units.planes]), regions + units.regions
         gone, seen = _count_ended(box, units.planes, rng)
         ended, looked = ended + gone, looked + seen
-        _refuse_several_layers(box, ended, looked)
+        try:
+            _refuse_several_layers(box, ended, looked)
+        except SeveralLayersError as error:
+            error.regions = regions
+            raise
         if not ended:
             break
     return known, regions
