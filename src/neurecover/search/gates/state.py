@@ -62,6 +62,7 @@ class GateOptions:
     most_aside: float = 0.25  # share that units of few samples may be on in, all together
     near: float = 0.1  # of the spread of values in levels: a row so near to its plane may be on the other side of it
     largest: int = 2_000_000  # rows times columns of a linear program
+    together: int = 2_000  # weights of all units whose equations are solved together: seconds
 
 
 DEFAULT = GateOptions()
@@ -130,9 +131,11 @@ class State:
         """Tell in which rows X (m, D) no unit that is on moves along what all equations of E together leave open.
 
         One output says Σ a_u x̃·v_u over the units that are on, and nothing of each. A row of E that alone says
-        something, an equation of leverage one, is left aside.
+        something, an equation of leverage one, is left aside. Of more weights than can be solved together all are told.
         """
         T, on, (k, D), small = self.X[self.explained], self.Z[self.explained] > 0.0, self.V.shape, self.options.alike
+        if k * D > self.options.together:
+            return np.ones(len(X), dtype=bool)
         for aside in (False, True):
             G = np.zeros((k, D, k, D))
             for u, v in zip(*np.nonzero(np.tri(k))):
