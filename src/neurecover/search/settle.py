@@ -93,7 +93,8 @@ def _beside_open_units(fit: Fit, setting: Setting) -> Fit | None:
     V, A, linear = turning.V.copy(), turning.A, turning.target.reshape(len(turning.rows), -1)
     Z = samples.F @ V.T
     own = np.where(np.mean(Z > 0.0, axis=0) > 0.5, Z <= 0.0, Z > 0.0)  # a unit's samples on its lesser side say it
-    told = np.array([np.linalg.matrix_rank(samples.F[rows]) == V.shape[1] for rows in own.T], dtype=bool)
+    grams = (np.linalg.eigvalsh(samples.F[rows].T @ samples.F[rows]) for rows in own.T)
+    told = np.array([values[0] > how.misfit**2 * values[-1] for values in grams], dtype=bool)
     rank = int(min(np.count_nonzero(~told) + most - len(V), len(A)))
     if samples.root is not None or not student.bias or rank < 1:
         return None

@@ -134,9 +134,9 @@ def joined(student: Student, F: np.ndarray) -> Student:
 
 def narrowest(fit: Fit) -> Fit:
     """Return an exact fit of one layer without the units that it does not need to be exact."""
-    few = joined(fit.student, fit.point.samples.F)
-    if few.widths < fit.student.widths:
-        whole = descend(fit.point.samples, few, fit.point.options, fit.point.deadline)
+    student = joined(fit.student, fit.point.samples.F)
+    if student.widths < fit.student.widths:
+        whole = descend(fit.point.samples, student, fit.point.options, fit.point.deadline)
         fit = whole if whole.relative < fit.point.samples.level() else fit
     samples, m = fit.point.samples, n_useful(fit.point)
     while 0 <= m < fit.student.widths[0]:

@@ -62,6 +62,7 @@ class GateOptions:
     most_aside: float = 0.25  # share that units of few samples may be on in, all together
     near: float = 0.1  # of the spread of values in levels: a row so near to its plane may be on the other side of it
     largest: int = 2_000_000  # rows times columns of a linear program
+    together: int = 2_000  # weights of all units whose equations are solved together: seconds
 
 
 DEFAULT = GateOptions()
@@ -127,10 +128,31 @@ class State:
         return np.array([self._moves(self.X, N) for N in self.free]).reshape(len(self.V), len(self.X)).T
 
     def told(self, X: np.ndarray) -> np.ndarray:
-        """Tell in which rows X (m, D) no unit is open, a row of E that alone says something of a unit left aside."""
-        own = (self.X[self.explained & (z > 0.0)] for z in self.Z.T)
-        free = [null_space(T[~_alone(T, self.options)], self.options.rounding) for T in own]
-        return ~np.any([np.zeros(len(X), dtype=bool), *(self._moves(X, N) for N in free)], axis=0)
+        """Tell in which rows X (m, D) no unit that is on moves along what all equations of E together leave open.
+
+        One output says Σ a_u x̃·v_u over the units that are on, and nothing of each. A row of E that alone says
+        something, an equation of leverage one, is left aside. Of more weights than can be solved together all are told.
+        """
+        T, on, (k, D), small = self.X[self.explained], self.Z[self.explained] > 0.0, self.V.shape, self.options.alike
+        if k * D > self.options.together:
+            return np.ones(len(X), dtype=bool)
+        for aside in (False, True):
+            G = np.zeros((k, D, k, D))
+            for u, v in zip(*np.nonzero(np.tri(k))):
+                G[u, :, v] = (self.A[:, u] @ self.A[:, v]) * (T[on[:, u] & on[:, v]].T @ T[on[:, u] & on[:, v]])
+                G[v, :, u] = G[u, :, v].T
+            values, vectors = np.linalg.eigh(G.reshape(k * D, k * D))
+            none = values <= small**2 * values.max(initial=1e-300)
+            if aside:
+                break
+            root, alone = (vectors[:, ~none] / np.sqrt(values[~none])).reshape(k, D, -1), np.zeros(len(T), dtype=bool)
+            for rows in np.array_split(np.arange(len(T)), len(T) // 64 + 1):
+                parts = np.einsum("nu,nd,udr->nur", on[rows], T[rows], root, optimize=True)
+                alone[rows] = (np.sum((self.A @ parts) ** 2, axis=2) > 1.0 - small).any(axis=1)
+            T, on = T[~alone], on[~alone]
+        moves = np.abs(X @ vectors[:, none].T.reshape(-1, D).T).reshape(len(X), -1, k).max(axis=1, initial=0.0)
+        moving = moves > small * np.linalg.norm(X, axis=1)[:, None]
+        return ~np.any(moving & ((X @ self.V.T > 0.0) | ~on.any(axis=0)), axis=1)
 
     def _moves(self, T: np.ndarray, free: np.ndarray) -> np.ndarray:
         """Tell in which rows of T the directions of `free` are more than rounding."""
@@ -178,14 +200,6 @@ def spaces(T: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]:
 def null_space(T: np.ndarray, rounding: float) -> np.ndarray:
     """Return an orthonormal basis of what the rows of T leave open."""
     return spaces(T, rounding)[1]
-
-
-def _alone(T: np.ndarray, options: GateOptions) -> np.ndarray:
-    """Tell which rows of T (m, D) the others do not span: their part of the hat matrix's diagonal is one."""
-    Q, R = np.linalg.qr(T)
-    left, sizes, _ = np.linalg.svd(R, full_matrices=False)
-    some = sizes > options.rounding * sizes.max(initial=1e-300)
-    return np.asarray(np.sum((Q @ left[:, some]) ** 2, axis=1) > 1.0 - options.solved * options.rounding)
 
 
 def least_move(sums: np.ndarray, moves: np.ndarray, size: float) -> np.ndarray:
