@@ -147,7 +147,12 @@ def draw_orders(rows: list[dict[str, str]], path: Path) -> None:
     with picture(path, size=(9, 4.2), ncols=2) as (_, axes):
         for ax, orders in zip(axes, dict.fromkeys(row["orders"] for row in rows)):
             mine = [row for row in rows if row["orders"] == orders]
-            kinds = {"full rank, no other network found": [], "another network fits": [], "full rank": [], "open": []}
+            kinds: dict[str, list[tuple[int, int]]] = {
+                "full rank, no other network found": [],
+                "another network fits": [],
+                "full rank": [],
+                "open": [],
+            }
             for row in mine:
                 point = (int(row["d"]), int(row["k"]))
                 if row["full rank"] == "0":

@@ -62,7 +62,8 @@ def run_biases(track: Track) -> Iterator[Row]:
     """Measure the estimate's largest angle at p = k = 5 as biases grow, the median over seeds, and `recover`."""
     for spread in track(SPREADS, "biases"):
         for n in (2_000, 20_000):
-            angles, right = {"paper": [], "best": []}, 0
+            angles: dict[str, list[float]] = {"paper": [], "best": []}
+            right = 0
             for seed in fresh_seeds(SEEDS):
                 truth = teacher(D, K, K, bias=spread, random_state=seed)
                 X, Y = sample(truth, n, inputs="uniform", random_state=seed)

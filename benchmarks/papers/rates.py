@@ -27,7 +27,7 @@ FORMS = (  # name, (d, k), form, noise over the outputs' spread
     ("best, noise 0.1", (3, 3), "best", 0.1),
     ("best, k > d, without noise", (3, 5), "best", 0.0),
 )
-CONDITIONS = (2, 4, 8, 16, 32, 64, 128)
+CONDITIONS = (2, 8, 32, 128)
 MULTIPLES = (4, 8, 16, 32, 64, 128)  # of κ
 EXACT = 1e-8  # error of the weights
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from neurecover.experiment import Experiment, Row, Track, fresh_seeds, picture
 from neurecover.matching import compare
-from neurecover.models import Composite, DeepNetwork
+from neurecover.models import Composite, DeepNetwork, Model
 from neurecover.pipeline import recover, recover_lowest_layer
 from neurecover.random import as_generator
 from neurecover.results import Recovery
@@ -50,10 +50,10 @@ def draw_teacher(place: str, above: str, seed: int) -> Composite:
             return Composite(W, first, DeepNetwork([(B, b), (A, None)], above), "relu")
 
 
-def ways(above: str) -> dict[str, Callable[[np.ndarray, np.ndarray, int], Recovery]]:
+def ways(above: str) -> dict[str, Callable[[np.ndarray, np.ndarray, int], Recovery[Model]]]:
     """Return the calls that apply, by name."""
 
-    def lowest(X: np.ndarray, Y: np.ndarray, seed: int) -> Recovery:
+    def lowest(X: np.ndarray, Y: np.ndarray, seed: int) -> Recovery[Model]:
         return recover_lowest_layer(
             X,
             Y,
@@ -65,7 +65,7 @@ def ways(above: str) -> dict[str, Callable[[np.ndarray, np.ndarray, int], Recove
             time_budget=LIMIT,
         )
 
-    def whole(X: np.ndarray, Y: np.ndarray, seed: int) -> Recovery:
+    def whole(X: np.ndarray, Y: np.ndarray, seed: int) -> Recovery[Model]:
         return recover(X, Y, WIDTHS, depth=2, random_state=seed, time_budget=LIMIT)
 
     return {"lowest layer": lowest} | ({"all layers": whole} if above == "relu" else {})
@@ -80,7 +80,9 @@ def run_thresholds(track: Track) -> Iterator[Row]:
                     yield _row(place, above, noise, way, run)
 
 
-def _row(place: str, above: str, noise: float, way: str, run: Callable[[np.ndarray, np.ndarray, int], Recovery]) -> Row:
+def _row(
+    place: str, above: str, noise: float, way: str, run: Callable[[np.ndarray, np.ndarray, int], Recovery[Model]]
+) -> Row:
     angles, verdicts, began = [], [], time.process_time()
     for seed in fresh_seeds(SEEDS):
         truth = draw_teacher(place, above, seed)
@@ -99,11 +101,12 @@ def _row(place: str, above: str, noise: float, way: str, run: Callable[[np.ndarr
     return row | {"CPU seconds": round((time.process_time() - began) / SEEDS, 1)}
 
 
-def _angles(found: Recovery, truth: Composite) -> tuple[float, float]:
+def _angles(found: Recovery[Model], truth: Composite) -> tuple[float, float]:
     network = found.network
     if not isinstance(network, Composite | DeepNetwork):
         return np.pi, np.pi
-    whole = DeepNetwork([(truth.W, -truth.threshold), *truth.upper.layers], "relu")  # type: ignore[union-attr]
+    assert isinstance(truth.upper, DeepNetwork)
+    whole = DeepNetwork([(truth.W, -truth.threshold), *truth.upper.layers], "relu")
     try:
         layers = compare(network, truth if isinstance(network, Composite) else whole).layers
     except ValueError:  # a network of other layers
