@@ -38,6 +38,9 @@ show <- function(name, x, y, K) { e <- data.frame(x = x, y = y); o <- lm(y ~ x, 
   cat("#", name, K, f$psi[, "Est."], sum(residuals(f)^2), "\\n"); for (i in seq_along(x)) cat(x[i], y[i], "\\n") }
 set.seed(1); show("stagnant", stagnant$x, stagnant$y, 1)
 for (g in levels(plant$group)) { p <- plant[plant$group == g, ]; show(paste0("plant-", g), p$time, p$y, 2) }
+for (name in c("nhtemp", "Nile", "LakeHuron")) { v <- get(name); show(name, as.numeric(time(v)), as.numeric(v), 1) }
+show("cars", cars$speed, cars$dist, 1); a <- na.omit(airquality[, c("Temp", "Ozone")])
+show("airquality", a$Temp, a$Ozone, 1)
 """
 
 

@@ -110,7 +110,13 @@ def _tables(track: Track) -> Iterator[Row]:
                "breaks": " ".join(f"{place:.5g}" for place in told.breakpoints_), "RSS": f"{rss:.6g}",
                "R breaks": " ".join(f"{float(place):.5g}" for place in figures[:-1]),
                "R RSS": f"{float(figures[-1]):.6g}", "breaks found": free.n_hinges_,
-               "verdict": free.certificate_.verdict}  # fmt: skip
+               "verdict": free.certificate_.verdict, "because": _objection(free.certificate_)}  # fmt: skip
+
+
+def _objection(certificate: nr.Certificate) -> str:
+    """Return the sentence of the first check that a better verdict needs and that did not pass."""
+    against = [check for check in certificate.checks if not check.passed and check.name != "rounding"]
+    return against[0].sentence if against else ""
 
 
 EXPERIMENTS = (

@@ -1,10 +1,13 @@
 """The posterior of hinge planes: against one input's quadrature, in its limits, and what it covers."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binom, t
 
 import neurecover as nr
+from neurecover.exceptions import NotRecoveredWarning
+from neurecover.hinges.checks.planes import no_hinge_p_value
 from neurecover.hinges.mixture import Mixture
 from neurecover.hinges.plane_posterior import DrawOptions, Draws, draw_planes
 from neurecover.hinges.planes import fit_planes, parameters
@@ -88,3 +91,26 @@ def test_quantiles_of_mixtures_are_the_roots_of_their_distribution_function() ->
         np.testing.assert_allclose(below, levels, atol=1e-6)
     point = Mixture(np.array([3.0]), np.zeros(1), np.ones(1), 4.0, np.zeros(1))
     np.testing.assert_array_equal(point.quantiles(np.array([0.1, 0.9])), [3.0, 3.0])
+
+
+def test_the_test_of_no_hinge_has_its_size_and_sees_a_hinge() -> None:
+    rejected = seen = 0
+    for seed in range(100):
+        rng = np.random.default_rng([seed, 41])
+        X = rng.standard_normal((80, 3))
+        y = X @ [1.0, -1.0, 0.5] + rng.standard_normal(80)
+        rejected += no_hinge_p_value(X, y, np.ones(80), rng) <= 0.05
+        if seed < 20:
+            seen += no_hinge_p_value(X, y + 3.0 * np.maximum(X[:, 0] + X[:, 1], 0.0), np.ones(80), rng) <= 0.01
+    assert rejected <= binom.ppf(0.9999, 100, 0.05)
+    assert seen >= 18
+
+
+def test_a_frame_gives_its_names_and_a_failed_fit_warns() -> None:
+    rng = np.random.default_rng(3)
+    X = pd.DataFrame(rng.standard_normal((60, 2)), columns=["dose", "age"])
+    with pytest.warns(NotRecoveredWarning, match="failed"):
+        model = nr.HingeRegression(1).fit(X, pd.Series(rng.standard_normal(60), name="response"))
+    assert set(model.recovery_.to_frame()["weight"]) >= {"dose", "age"}
+    assert model.no_hinge_pvalue_ > 0.01
+    assert "no hinge: p" in model.summary()

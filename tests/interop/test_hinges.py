@@ -167,3 +167,23 @@ def test_plot_shows_breaks() -> None:
     X, y = kinked(1)
     figure = nr.HingeRegression().fit(pd.DataFrame(X, columns=["dose"]), y).plot()
     assert figure.axes[0].get_xlabel() == "dose"
+
+
+@pytest.mark.filterwarnings("ignore:Residuals of neighbours")
+def test_the_recovery_of_a_line_has_names_covariance_and_likelihood() -> None:
+    X, y = kinked(4)
+    model = nr.HingeRegression().fit(pd.DataFrame(X, columns=["dose"]), pd.Series(y, name="response"))
+    found = model.recovery_
+    low, high = found.conf_int()["b[0]"]
+    assert low < -4.0 < high
+    error = np.sqrt(np.diag(found.covariance()))[found.parameter_names().index("A[response, 0]")]
+    assert error == pytest.approx(np.sqrt(model.covariance_[2, 2]))
+    straight = nr.HingeRegression(n_hinges=0).fit(X, y).recovery_
+    assert found.compare_models(straight).bic < 0.0
+
+
+@pytest.mark.parametrize("estimator", [nr.HingeRegression(), nr.NetworkRecovery()])
+def test_dates_and_missing_values_are_refused_with_all_columns(estimator: BaseEstimator) -> None:
+    table = pd.DataFrame({"a": [1.0, np.nan, 2.0], "b": pd.date_range("2020", periods=3), "c": [1.0, 2.0, 3.0]})
+    with pytest.raises(ValueError, match=r"'b'.*'a' \(1 missing\)"):
+        estimator.fit(table, np.arange(3.0))

@@ -12,9 +12,11 @@ from typing import Any
 import numpy as np
 
 from neurecover.certificate import ParameterArrays
+from neurecover.hinges.checks.planes import no_hinge_p_value
 from neurecover.hinges.plane_posterior import Draws, draw_planes
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline import recover
+from neurecover.random import as_generator
 from neurecover.results import Recovery
 from neurecover.statistics import TurnedSides
 
@@ -23,7 +25,8 @@ from neurecover.statistics import TurnedSides
 class Planes:
     """The recovery (None for a plane without hinges), the network, its covariance over `names`, and BIC by number.
 
-    `rows` are the distinct inputs, the means of their outputs, the weights, and `within` Σ (y − ȳ)² inside them.
+    `no_hinge` is the p-value of a plane without hinges. `rows` are the distinct inputs, the means of their outputs, the
+    weights, and `within` Σ (y − ȳ)² inside them.
     """
 
     recovery: Recovery[Network | DeepNetwork] | None
@@ -35,6 +38,7 @@ class Planes:
     bic: tuple[float, ...]
     rows: tuple[np.ndarray, np.ndarray, np.ndarray]
     within: float
+    no_hinge: float
 
     def draws(self, rng: np.random.Generator) -> Draws | None:
         """Return draws from the posterior; None without hinges, or where too few of them count."""
@@ -84,7 +88,9 @@ def fit_planes(
     covariance = _with_turned_sides(inverse, network, (places, means, total), rss / dof)
     errors = _unflatten(np.sqrt(np.maximum(np.diag(covariance), 0.0)), network)
     rows, noise = (places, means, total), float(np.sqrt(rss / dof))
-    return Planes(recovery, network, covariance, errors, dof, noise, tuple(bic), rows, within)
+    exact = chosen > 0 and bic[chosen] == -np.inf  # without noise any hinge is beyond doubt
+    no_hinge = 0.0 if exact else no_hinge_p_value(*rows, as_generator(random_state, "no hinge"))
+    return Planes(recovery, network, covariance, errors, dof, noise, tuple(bic), rows, within, no_hinge)
 
 
 def parameter_names(network: Network, inputs: list[str]) -> list[str]:

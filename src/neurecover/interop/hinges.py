@@ -80,7 +80,7 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         The verdict and the checks that led to it; None as `recovery_` is.
 
     no_hinge_pvalue_ : float
-        The p-value of a straight line against hinges, for one input.
+        The p-value of a straight line, or of a plane, against hinges.
 
     outliers_ : ndarray of int
         Rows far off the fit, for one input.
@@ -186,6 +186,7 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         self.network_, self.recovery_ = self._found.network, self._found.recovery
         self.n_hinges_, self.covariance_ = self.network_.n_hidden, self._found.covariance
         self.certificate_ = None if self.recovery_ is None else self.recovery_.certificate
+        self.no_hinge_pvalue_ = self._found.no_hinge
         if self.recovery_ is not None:
             self.recovery_ = replace(self.recovery_, excerpt=self._excerpt(X, y))
             if self.recovery_.certificate.verdict == "failed":
@@ -305,11 +306,9 @@ class HingeRegression(RegressorMixin, BaseEstimator):
 
     def _tests_in_words(self) -> list[str]:
         """Return the tests of no hinge and of more hinges, and BIC of every number that was tried."""
-        found, lines = self._found, []
-        if isinstance(found, Segmented):
-            lines.append(f"no hinge: p = {found.no_hinge.p_value:.3g}")
-            if found.n_hinges:
-                lines[0] += f"; {found.n_hinges} against one or two more: p = {found.further.p_value:.3g}"
+        found, lines = self._found, [f"no hinge: p = {self.no_hinge_pvalue_:.3g}"]
+        if isinstance(found, Segmented) and found.n_hinges:
+            lines[0] += f"; {found.n_hinges} against one or two more: p = {found.further.p_value:.3g}"
         if len(found.bic) > 1:
             lines.append("BIC of 0, 1, … hinges: " + ", ".join(f"{value:.1f}" for value in found.bic))
         return lines
