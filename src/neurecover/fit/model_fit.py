@@ -176,8 +176,10 @@ def fit_in_passes(
     given: Prepared, network: Network | DeepNetwork, bias: bool, options: PassOptions | None = None
 ) -> Streamed:
     """Fit a network that was found on some samples of a stream to all of them."""
-    options, total = options or PassOptions(), _squares(given)
-    P, N = len(free_parameters(network, bias)), given.fitted_moments.n * network.n_outputs
+    options, moments = options or PassOptions(), given.fitted_moments
+    variance = np.diag(moments.covariance)[given.source.n_inputs :].sum()
+    total = moments.n * float(variance + np.square(given.output_mean).sum())  # Σ y²
+    P, N = len(free_parameters(network, bias)), moments.n * network.n_outputs
     trusted = options.small * P / max(N - P, 1)  # predicted/Σr² with σ² = Σr²/(N − P)
     tolerances = Tolerances(EXACT, promise=0.0, gain=0.0, trusted=trusted)
     loop = Loop(_Pair(given, network, network, bias, total), tolerances, options.damping).advance(options.steps)
@@ -185,12 +187,6 @@ def fit_in_passes(
     end = away_from_samples(end, -seen.extremes.sums["lowest"], seen.extremes.sums["highest"])
     relative = seen.rss / total if total > 0.0 else 0.0
     return Streamed(end, seen.rss, relative, loop.outcome is not Outcome.RUNNING, seen.holdout)
-
-
-def _squares(given: Prepared) -> float:
-    """Return Σ y²."""
-    moments, d = given.fitted_moments, given.source.n_inputs
-    return moments.n * float(np.diag(moments.covariance)[d:].sum() + np.square(given.output_mean).sum())
 
 
 @dataclass(frozen=True, eq=False)
