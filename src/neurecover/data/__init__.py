@@ -1,4 +1,4 @@
-"""Where samples come from, and the one loop over them."""
+"""Sources of samples, and the one loop over them."""
 
 from neurecover.data.distinct import distinct_inputs
 from neurecover.data.loop import reduce, side_by_side

@@ -1,4 +1,4 @@
-"""Blocks read ahead: the next ones are decoded in a thread of their own while the arithmetic of this one runs."""
+"""Read blocks ahead: a second thread decodes the next blocks while the current one is computed on."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Generator, Iterator
 from typing import TypeVar
 
 T = TypeVar("T")
-DEPTH = 2  # blocks that wait: one is being worked on, one is ready, one is being read
+DEPTH = 2  # blocks in the queue: while one is computed on, one is ready and one is being read
 
 
 def read_ahead(blocks: Iterator[T]) -> Generator[T]:
-    """Yield the same values in the same order, read in a thread; an error is raised where it would have been."""
+    """Yield the values of `blocks` in order, read in another thread; an error of `blocks` is raised at its place."""
     ready: queue.Queue[tuple[T | None, BaseException | None]] = queue.Queue(DEPTH)
     stopped = threading.Event()
 

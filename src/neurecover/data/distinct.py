@@ -1,4 +1,4 @@
-"""Repeated rows, which are no further evidence of an exact network, and repeated output values, which show a grid."""
+"""Find repeated rows, which add no evidence for an exact network, and repeated outputs, which show a grid of values."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from neurecover.statistics import OutputPrecision
 def first_occurrences(rows: np.ndarray) -> np.ndarray:
     """Return the indices, in order, of the rows (n, q) that no earlier row equals.
 
-    Equal rows agree in every column, so there are none where some column has no value twice; else only the rows whose
-    value in a column occurs more than once are compared in full.
+    Equal rows agree in every column. If the values of one of the tested columns are all different, no two rows are
+    equal. Otherwise only the rows whose value in the last tested column is repeated are compared in full.
     """
     n, q = rows.shape
     for j in range(0, q, max(1, q // 4)):
@@ -27,7 +27,7 @@ def first_occurrences(rows: np.ndarray) -> np.ndarray:
 
 
 def groups_of_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first occurrence of every different row (m,), and for every row which of these it equals (n,)."""
+    """Return the index of the first occurrence of every distinct row (m,), and for each row its distinct row (n,)."""
     first = first_occurrences(rows)
     if len(first) == len(rows):
         return first, np.arange(len(rows))
@@ -36,7 +36,7 @@ def groups_of_rows(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def without_repeats(source: ArraySource) -> ArraySource:
-    """Return the samples with every (x, y) once, in the order of first occurrence; weights of copies add up."""
+    """Return every distinct sample (x, y) once, in the order of first occurrence; the weights of copies are summed."""
     rows, weight = np.hstack(source.collect()), source.weights()
     kept = first_occurrences(rows)
     if len(kept) == len(rows):
@@ -48,7 +48,7 @@ def without_repeats(source: ArraySource) -> ArraySource:
 
 
 def distinct_inputs(source: Source, most_bytes: int) -> Source:
-    """Return the samples with every x once if they fit in memory, else the source itself."""
+    """Return one sample for every distinct x if the samples fit in memory, else the source itself."""
     if source.n_inputs == 0 or 8 * source.count() * source.n_inputs > most_bytes:
         return source
     X, Y = source.collect()
@@ -59,7 +59,7 @@ def distinct_inputs(source: Source, most_bytes: int) -> Source:
 
 
 def with_gaps(precision: OutputPrecision, Y: np.ndarray) -> OutputPrecision:
-    """Return the precision with the step of any other coarse grid: one on which most values occur more than once."""
+    """Add to the precision the step of a coarse grid, which shows in outputs most of whose values are repeated."""
     columns = np.sort(np.asarray(Y, dtype=np.float64), axis=0)
     gaps, ties = np.zeros(Y.shape[1]), np.ones(Y.shape[1], dtype=int)
     for j in np.flatnonzero(np.any(columns[1:] == columns[:-1], axis=0)):
@@ -71,7 +71,7 @@ def with_gaps(precision: OutputPrecision, Y: np.ndarray) -> OutputPrecision:
 
 
 def _gap(values: np.ndarray, counts: np.ndarray) -> float:
-    """Return the median gap between values if most are repeated, else 0; the commonest value is left out."""
+    """Return the median gap between values if most are repeated, else 0; the most frequent value is ignored."""
     if len(values) < 3:
         return 0.0
     others = np.delete(counts, np.argmax(counts))

@@ -1,7 +1,7 @@
 """The one loop over data: feed every block of a source to a statistic.
 
-A statistic is a sum over samples whose size does not depend on n, so the value of the loop is the
-same, up to rounding, for every block size and for every number of threads or machines.
+A statistic is a sum over samples, and its size does not depend on n. The result of the loop is therefore the same,
+up to rounding, for every block size and every number of threads or machines.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from neurecover.data.sources.arrays import Block
 from neurecover.solve.limits import afford
 from neurecover.statistics import Statistic
 
-THREAD_BYTES = 4 * 2**20  # working memory of a block below which a thread is not worth its start (measured)
-READ_BYTES = 16 * 2**20  # of samples that are read from a file at a time
+THREAD_BYTES = 4 * 2**20  # a block with less working memory than this is faster without a new thread (measured)
+READ_BYTES = 16 * 2**20  # bytes of samples read from a file at a time
 
 Progress = Callable[[int, int | None], object]
 S = TypeVar("S", bound=Statistic)
@@ -36,8 +36,8 @@ def reduce(source: Source, statistic: S, progress: Progress | None = None, block
     """Add every sample of the source to the statistic and return it.
 
     A block has as many rows as fit in block_bytes, at least one. progress(done, total) is called
-    after each block; total is None where the source does not know its length. OutOfTimeError within a `time_limit`
-    that has passed.
+    after each block; total is None if the source does not know its length. OutOfTimeError is raised when the
+    surrounding `time_limit` has passed.
     """
     if source.weighted:
         statistic.weigh()
@@ -59,14 +59,14 @@ def reduce(source: Source, statistic: S, progress: Progress | None = None, block
 
 
 def add_block(source: Source, statistic: Statistic, X: np.ndarray, Y: np.ndarray, block_bytes: int) -> None:
-    """Add one block of the base of a source, seen as the source sees it."""
+    """Add one block of the source's base to the statistic, after applying the views that the source stands for."""
     view = source.on(Block(X, Y, source.base))
     for part in view.weighted_blocks(_rows(source, statistic, block_bytes)):
         _update(statistic, *part)
 
 
 def _streamed(source: Source, current: Pass[S], progress: Progress | None, block_bytes: int) -> S:
-    """Make one pass over a base that is read block by block, from where an interrupted pass stopped."""
+    """Make one pass over a base that is read block by block; continue an interrupted pass where it stopped."""
     base, statistic = source.base, current.statistic
     if current.complete:
         return statistic
@@ -99,10 +99,10 @@ def _update(statistic: Statistic, X: np.ndarray, Y: np.ndarray, weight: np.ndarr
 
 @contextmanager
 def side_by_side() -> Iterator[None]:
-    """Let `reduce` share a block among as many threads as BLAS was allowed, and give BLAS one, within the context.
+    """Within the context, split blocks in `reduce` among the threads that BLAS had, and give BLAS one thread.
 
-    numpy and SciPy bring a BLAS each, whose idle threads keep the cores from one another: with both at two threads
-    a step of a descent takes longer than with one (`neurecover bench choices`).
+    numpy and SciPy each bring their own BLAS, and the idle threads of one take cores from the other: with two threads
+    each, a step of a descent takes longer than with one (`neurecover bench choices`).
     """
     allowed = max((library["num_threads"] for library in _blas().info()), default=1)
     with one_blas_thread():
@@ -122,11 +122,11 @@ def one_blas_thread() -> Iterator[None]:
 
 @cache
 def _blas() -> ThreadpoolController:
-    return ThreadpoolController().select(user_api="blas")  # looks through the loaded libraries, which takes a while
+    return ThreadpoolController().select(user_api="blas")  # slow: it searches the loaded libraries
 
 
 def _update_in_parts(statistic: Statistic, parts: list[tuple[np.ndarray, ...]]) -> None:
-    """Add every part in a thread and statistic of its own, and merge them in order: the same sums in any case."""
+    """Add each part to its own copy of the statistic in its own thread; merge in order, so the sums never vary."""
     others = [statistic.blank() for _ in parts[1:]]
     with ThreadPoolExecutor(len(others)) as pool:
         running = [pool.submit(other.update, *part) for other, part in zip(others, parts[1:])]

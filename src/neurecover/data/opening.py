@@ -43,30 +43,30 @@ def open(
 ) -> Source:
     """Open the samples of a file, a folder, a table or a Dask collection as a source.
 
-    A path is opened by its suffix: .npz, .npy, .csv, .tsv, .parquet or .pq, a folder of Parquet files, a Zarr store. An
-    .npz archive or a Zarr group holds X and Y, and so does a pair of files ("X.npy", "Y.npy") or of Dask arrays. Tables
+    A path may be an .npz, .npy, .csv, .tsv, .parquet or .pq file, a folder of Parquet files, or a Zarr store. X and Y
+    are separate in an .npz archive, a Zarr group, a pair of files ("X.npy", "Y.npy") and a pair of Dask arrays. Tables
     are pandas and polars frames, Arrow tables, and objects with `__dataframe__`.
 
     Parameters
     ----------
     data : path, pair of paths, table or Dask collection
-        Where the samples are.
+        The samples.
     inputs, outputs : str, int, list of these or None, default=None
-        Columns by name or position, where X and Y are not apart. The outputs default to the columns named y, y0, y_1,
-        …, or else to the last one; the inputs to all that is left.
+        Columns by name or position, if X and Y are not separate. The outputs default to the columns named y, y0, y_1,
+        …, or else to the last column; the inputs default to all other columns.
     weight : str, int, path or None, default=None
-        The column that holds the weights of the rows, from 0 on; see `recover`. Where X and Y are apart, the name of
-        the array (n,) beside them, or beside a pair of files a third, "w.npy".
+        The column with the weights of the rows, which must be ≥ 0; see `recover`. If X and Y are separate, the name of
+        a third array (n,), or for a pair of files the path of a third file, "w.npy".
     missing : {"refuse", "drop"}, default="refuse"
-        What becomes of rows that lack a value: "refuse" raises ValueError that names the first; "drop" leaves them out,
-        for samples that fit in memory, and the answer says how many.
+        How to treat rows that lack a value: "refuse" raises a ValueError that names the first such row; "drop" leaves
+        them out, if the samples fit in memory, and the result says how many were dropped.
     client : distributed.Client or None, default=None
-        On whose workers a Dask collection is reduced; None for Dask's own choice.
+        The client whose workers process a Dask collection; None for Dask's own choice.
 
     Returns
     -------
     Source
-        What `recover`, `estimate` and `verify` take in place of arrays; it is read in blocks.
+        The samples, read in blocks, for `recover`, `estimate` and `verify` in place of arrays.
 
     Examples
     --------
@@ -126,9 +126,9 @@ def _open(data: Any, inputs: Columns | None = None, outputs: Columns | None = No
 
 
 def as_source(X: Any, Y: Any = None, sample_weight: Any = None) -> Source:
-    """Return X if it is a source, what `open` makes of a path or a table, otherwise a source of the arrays X and Y.
+    """Return X itself if it is a source, `open(X)` if it is a path or a table, else a source of the arrays X and Y.
 
-    X may be sparse. sample_weight (n,) are the weights of the rows, where these are in memory.
+    X may be sparse. sample_weight (n,) holds the weights of the rows, if the rows are in memory.
     """
     if sample_weight is not None and is_dask(X) and is_dask(Y):
         from neurecover.data.sources.dask import beside
@@ -170,7 +170,7 @@ def _as_source(X: Any, Y: Any) -> Source:
 
 
 def check_frame(X: Any, Y: Any) -> None:
-    """Refuse columns of a data frame that are no numbers or lack values: all of them in one sentence."""
+    """Raise an error that lists all columns of a data frame that are not numeric or lack values."""
     wrong: list[str] = []
     cures: list[str] = []
     for table in (X, Y):
@@ -192,14 +192,14 @@ def check_frame(X: Any, Y: Any) -> None:
 
 
 def _numbers(values: Any) -> Any:
-    """Return the values as an array; booleans beside numbers in a data frame are 0 and 1."""
+    """Return the values as an array; boolean columns of a data frame with numeric columns become 0 and 1."""
     mixed = hasattr(values, "columns") and hasattr(values, "to_numpy") and np.asarray(values).dtype == object
     return values.to_numpy(dtype=np.float64) if mixed else _plain(values)
 
 
 def _with_names(source: ArraySource, X: Any, Y: Any) -> ArraySource:
     """Return the source with the names of the columns of a data frame X, and of a frame or series Y."""
-    names = [getattr(table, "column_names", getattr(table, "columns", ())) for table in (X, Y)]  # Arrow has the former
+    names = [getattr(table, "column_names", getattr(table, "columns", ())) for table in (X, Y)]  # Arrow: column_names
     if len(names[0]) == source.n_inputs:
         source.input_names = tuple(map(str, names[0]))
     if len(names[1]) == source.n_outputs:
@@ -210,10 +210,10 @@ def _with_names(source: ArraySource, X: Any, Y: Any) -> ArraySource:
 
 
 def _with_column(data: Any, inputs: Columns | None, outputs: Columns | None, weight: Column, client: Any) -> Source:
-    """Open samples with a column of weights, which is read as the last output and is none of the inputs."""
+    """Open samples with a column of weights, which is read as the last output and excluded from the inputs."""
     path = Path(data) if isinstance(data, str | os.PathLike) else None
     if isinstance(data, tuple | list) or (path is not None and (path.suffix.lower() == ".npz" or is_zarr_group(path))):
-        _open(data, inputs, outputs, client)  # refuses what is no pair, and columns of what has none
+        _open(data, inputs, outputs, client)  # raises if it is no pair, or has no columns to name
         return _weights_apart(data, weight)
     try:
         name = _open(data, None, weight, client).output_names[0]
@@ -221,20 +221,20 @@ def _with_column(data: Any, inputs: Columns | None, outputs: Columns | None, wei
         raise ValueError(str(error).replace("given for the outputs", "given for the weights")) from None
     found = _open(data, inputs, outputs, client)
     read_inputs, read_outputs = ([n for n in names if n != name] for names in (found.input_names, found.output_names))
-    if not read_outputs:  # the weights stand last, where the output does by default
+    if not read_outputs:  # the weights are the last column, which would be the output by default
         read_inputs, read_outputs = read_inputs[:-1], read_inputs[-1:]
     return _open(data, read_inputs, [*read_outputs, name], client)
 
 
 def _complete(source: Source, missing: str) -> Source:
-    """Return the source, or the rows of it that lack no value, in memory."""
+    """Return the source itself, or with missing="drop" its complete rows, in memory."""
     if missing == "refuse":
         return source
     return complete_rows(source)
 
 
 def _weights_apart(data: Any, weight: Column) -> Source:
-    """Open X and Y that are apart, with weights in a third array."""
+    """Open separate X and Y with weights in a third array."""
     if isinstance(data, tuple | list):
         if any(is_dask(part) for part in data):
             raise ValueError("weight names a column. Got Dask arrays instead; give recover a third, sample_weight.")
@@ -248,7 +248,7 @@ def _weights_apart(data: Any, weight: Column) -> Source:
 
 
 def is_dask(value: Any) -> bool:
-    """Return whether it is a Dask collection, without loading the library."""
+    """Return whether the value is a Dask collection, without importing Dask."""
     return callable(getattr(value, "__dask_graph__", None)) and hasattr(value, "dask")
 
 

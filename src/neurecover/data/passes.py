@@ -1,8 +1,8 @@
 """A pass over all samples: its number, the time left, and the record from which it can be resumed.
 
-A run that keeps records writes, from time to time, the sums of the pass it is in and how many rows they hold. A run
-that was interrupted and is started again takes up the sums of the finished passes and continues in the middle of
-the last one. Blocks are the same and are added in the same order, so the sums are the same to the last bit.
+A run with records writes, from time to time, the sums of the current pass and the number of rows in them. An
+interrupted run that is started again reads the sums of the finished passes and continues in the middle of the
+last one. The same blocks are added in the same order, so the sums are the same to the last bit.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from neurecover.statistics import Statistic
 S = TypeVar("S", bound=Statistic)
 Report = Callable[[str, float], object]
 
-SHARE = 0.05  # of the time that may go into writing records
+SHARE = 0.05  # largest share of the time that is spent on writing records
 
 
 @dataclass
 class Passes:
-    """The passes of one run over samples that are streamed; `planned` is how many there are to be."""
+    """The passes of one run over streamed samples; `planned` is their expected number."""
 
     report: Report = lambda stage, figure: None
     records: Records | None = None
@@ -50,9 +50,9 @@ def count_passes(report: Report, records: Records | None = None) -> Iterator[Pas
 
 @dataclass
 class Pass(Generic[S]):
-    """One pass: the statistic so far, how many rows of the base it holds, and where the next ones are.
+    """One pass: the statistic so far, the number of rows of the base in it, and the position of the next row.
 
-    `position` is what the base goes by: rows, or the partitions of a cluster.
+    `position` counts rows, or partitions if the base is on a cluster.
     """
 
     statistic: S
@@ -68,7 +68,7 @@ class Pass(Generic[S]):
         self._cost, self._before = 0.0, self.done
 
     def advance(self, rows: int, position: int | None = None) -> None:
-        """Count rows that were added to the statistic, and record the pass if it is time to."""
+        """Count rows that were added to the statistic, and write a record of the pass if one is due."""
         self.done += rows
         self.position = self.done if position is None else position
         now = time.monotonic()
@@ -89,7 +89,7 @@ class Pass(Generic[S]):
 
 @contextmanager
 def begin_pass(base: Source, statistic: S) -> Iterator[Pass[S]]:
-    """Begin the next pass, or continue an interrupted one; its end is recorded."""
+    """Begin the next pass, or continue an interrupted one, and record its end."""
     run = _passes.get() or Passes()
     run.made += 1
     current = Pass(statistic, base.n_samples, run.made, run)

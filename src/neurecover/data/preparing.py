@@ -1,4 +1,4 @@
-"""Samples as every algorithm wants them: whitened, and divided into those to fit and those held out."""
+"""Prepare samples for the algorithms: whiten them, and divide them into samples to fit and held-out samples."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ DEFAULTS = PrepareOptions()
 class Stream:
     """The rows that a first pass over streamed samples keeps for the search, whitened and not held out.
 
-    `division` says which rows are held out. `sample` has the kept rows, the `n_unusual` unusual ones first; a part of
-    it has at most one unusual row in `unusual`.
+    `division` says which rows are held out. `sample` has the kept rows, the `n_unusual` unusual ones first. In a part
+    of the sample, at most one row in `unusual` is an unusual one.
     """
 
     division: Division
@@ -46,7 +46,7 @@ class Stream:
     unusual: int
 
     def part(self, n: int) -> ArraySource:
-        """Return n rows, unusual and random ones; the whole sample if it has no more."""
+        """Return n rows, some unusual and the others random; the whole sample if it has at most n rows."""
         if n >= self.sample.count():
             return self.sample
         unusual = min(self.n_unusual, n // self.unusual)
@@ -56,13 +56,12 @@ class Stream:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Whitened samples, divided into those to fit (`train`) and those held out (`holdout`).
+    """Whitened samples, divided into samples to fit (`train`) and held-out samples (`holdout`).
 
-    `samples` are those of `source`, whitened. `moments` and `whitening` count every row once, `by_weight` by its
-    weight, if rows have weights. `n_rows` counts the rows that were given, and `precision` is that of the outputs.
-    `distinct` are the samples without copies of others, None if there are no copies. `stream` is set if the samples do
-    not fit into memory. If `n_joined` held-out samples have joined the fit, `sealed` are those that nothing has looked
-    at.
+    `samples` is `source`, whitened. `moments` and `whitening` count every row once; `by_weight` are moments with the
+    weights of the rows, if there are any. `n_rows` counts the given rows, and `precision` is that of the outputs.
+    `distinct` has every sample once, None if there are no copies. `stream` is set if the samples do not fit into
+    memory. If `n_joined` held-out samples have joined the fit, `sealed` has the held-out samples that were not used.
     """
 
     source: Source
@@ -81,15 +80,15 @@ class Prepared:
 
     @property
     def n_distinct(self) -> int:
-        """How many rows are different, as far as they are held in memory."""
+        """The number of distinct rows; of streamed samples, all rows count as distinct."""
         return self.moments.n if self.distinct is None else self.distinct.count()
 
     @property
     def copied(self) -> float:
         """The share of rows that are copies of others rather than further observations, without weights.
 
-        Outputs coarse enough to repeat at one input repeat between inputs too. If no two different rows share their
-        outputs, rows that do were written down more than once.
+        Outputs coarse enough to repeat at one input also repeat between inputs. If no two distinct rows have the same
+        outputs, equal rows are therefore copies of one record.
         """
         if self.distinct is None or self.source.weighted:
             return 0.0
@@ -98,7 +97,7 @@ class Prepared:
 
     @property
     def judges(self) -> Source:
-        """The held-out samples that nothing has looked at."""
+        """The held-out samples that were not used for any choice."""
         return self.holdout if self.sealed is None else self.sealed
 
     @property
@@ -107,12 +106,12 @@ class Prepared:
 
     @property
     def fitted_moments(self) -> Moments:
-        """The moments with rows weighted as in the fit."""
+        """The moments, with the rows weighted as in the fit."""
         return self.moments if self.by_weight is None else self.by_weight
 
 
 def load_samples(source: Source, n_samples: int | None) -> Source:
-    """Return the source as arrays if it is small; of an oracle, the first n_samples rows."""
+    """Return the source, in memory if it is small; limit an oracle to its first n_samples rows."""
     if n_samples is not None:
         if not isinstance(source, Oracle):
             raise ValueError("n_samples is the number of queries to an oracle. Leave it out if you give the samples.")
@@ -127,8 +126,8 @@ def prepare_samples(
 ) -> Prepared:
     """Whiten the samples about the mean, or about zero without biases, and divide them at random.
 
-    Copies of a row are observations like others, but all of them are held out or none: a copy in both parts would be no
-    test. With weights they are one row, whose weight is the sum of theirs; all weights are scaled to mean one.
+    Copies of a row count as observations, but either all copies are held out or none: a row with copies in both parts
+    would test nothing. With weights, copies become one row with the sum of their weights. Weights are scaled to mean 1.
     """
     if source.streams:
         return _prepare_stream(source, bias, rng, options)
@@ -165,12 +164,12 @@ def with_misfits(
     options: PrepareOptions = DEFAULTS,
     told: Callable[[np.ndarray], np.ndarray] = lambda X: np.ones(len(X), dtype=bool),
 ) -> Prepared | None:
-    """Move held-out samples that a model on whitened inputs predicts wrongly to those to be fitted.
+    """Move the held-out samples that a model on whitened inputs predicts wrongly to the training samples.
 
-    `exact` is Σ r² / Σ y² of a sample that is predicted to rounding. Some held-out samples stay sealed: nothing looks
-    at them, and they alone judge afterwards. `told` says of which inputs (n, d) those to be fitted determine the
-    answer: these are sealed first, the others being no fault of a model. Return None if no other sample is wrong, if so
-    many are that the model is wrong, or if there are too few to seal some.
+    `exact` is Σ r² / Σ y² of a sample that is predicted up to rounding. Some held-out samples stay sealed: they are not
+    looked at here, and they alone judge the new fit. `told(X)` is a mask of the inputs whose outputs the training
+    samples determine; these are sealed first, because a wrong prediction elsewhere does not speak against the model.
+    Return None if no other sample is wrong, if so many are wrong that the model is, or if too few can be sealed.
     """
     (X, Y), (Z, known), sealed = prepared.train.collect(), prepared.holdout.collect(), prepared.sealed
     if prepared.holdout.weighted:
@@ -192,7 +191,7 @@ def with_misfits(
 
 
 def _of_mean_one(source: ArraySource) -> ArraySource:
-    """Return the samples with weights of mean one, or without weights if all are alike."""
+    """Return the samples with weights scaled to mean one, or without weights if all are equal."""
     weight = source.weights()
     if weight is None:
         return source
@@ -200,9 +199,9 @@ def _of_mean_one(source: ArraySource) -> ArraySource:
 
 
 def second_moments(source: Source, bias: bool = True, copies: int = 0, fewest: int = DEFAULTS.fewest) -> Moments:
-    """Compute second moments about the first sample, which keeps large means from cancelling digits.
+    """Compute second moments about the first sample, which avoids cancellation if means are large.
 
-    Raise ValueError for fewer than `fewest` samples, among which `copies` count: rows that were left out as repeats.
+    Raise ValueError for fewer than `fewest` samples, including `copies` repeated rows that were removed before.
     """
     X, Y = next(source.blocks(1))
     origin = np.concatenate([X[0], Y[0]]).astype(np.float64) if bias else None
@@ -233,7 +232,7 @@ def _whitening(moments: Moments, bias: bool) -> Whitening:
 
 
 def _prepare_stream(source: Source, bias: bool, rng: np.random.Generator, options: PrepareOptions) -> Prepared:
-    """Take moments and a sample of the rows in one pass; a source that turns out to be small is read into memory."""
+    """Compute moments and draw a sample of rows in one pass; read a source that proves small into memory."""
     d, p = source.n_inputs, source.n_outputs
     first_X, first_Y = (np.asarray(part, dtype=np.float64) for part in next(source.blocks(options.first_rows)))
     origin = np.concatenate([first_X[0], first_Y[0]]) if bias else None
@@ -289,9 +288,9 @@ def _divide(
     scarce: np.ndarray | bool,
     options: PrepareOptions,
 ) -> tuple[Source, Source]:
-    """Return training and held-out samples, as arrays if they are small. Those that are `scarce` are not held out.
+    """Return training and held-out samples, as arrays if they are small. `scarce` rows are never held out.
 
-    Rows of one `group` stay on the same side; without groups each row is a group of its own.
+    Rows of one `group` go to the same part; without groups each row is its own group.
     """
     group = np.arange(samples.count()) if group is None else group
     n = int(group.max(initial=-1)) + 1
@@ -311,9 +310,9 @@ def _divide(
 
 
 def _rare_rows(X: np.ndarray, scarce: int) -> np.ndarray | bool:
-    """Return a mask of the rows with a rare value in a column, which fewer than `scarce` rows have.
+    """Return a mask of the rows that have, in some column, a value shared by fewer than `scarce` rows.
 
-    The fit needs these rows, because few others show the effect of that column. Return False if they are many rows.
+    The fit needs these rows, because few others show the effect of that column. Return False if too many rows are rare.
     """
     differs = np.median(X, axis=0) != X
     count = differs.sum(axis=0)

@@ -1,8 +1,8 @@
 """The checkpoint folder of a run, from which it can be resumed after an interruption at any moment.
 
 `run.json` says what is computed from which samples (the fingerprint); `pass-3.npz` holds the sums of the third pass and
-how many rows are in them; `search.npz` what was found between passes. A file is written beside its place and moved
-there in one step, so that what is found later is whole: the old one or the new one.
+the number of rows in them; `search.npz` holds the results found between passes. A file is written under a temporary
+name and renamed in one step, so a later run finds either the complete old file or the complete new one.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import IO, Any
 
 import numpy as np
 
-VERSION = 1  # of the format of the records: a folder with another one is refused
+VERSION = 1  # version of the record format; a folder with another version is refused
 
 
 @dataclass(frozen=True)
 class Record:
-    """The sums of a pass, the rows in them, where the next ones are, and whether there are none."""
+    """The sums of a pass, the number of rows in them, the position of the next row, and whether the pass is done."""
 
     arrays: dict[str, np.ndarray]
     done: int
@@ -31,7 +31,7 @@ class Record:
 
 
 def read_fingerprint(folder: Path) -> dict[str, Any]:
-    """Read the fingerprint of the run whose records are in the folder; empty if there are none."""
+    """Read the fingerprint of the run whose records are in the folder; an empty dict if there are no records."""
     path = folder / "run.json"
     if not path.exists():
         return {}
@@ -45,7 +45,7 @@ def read_fingerprint(folder: Path) -> dict[str, Any]:
 
 
 class Records:
-    """A folder of records for one computation, described by `fingerprint`; another one's folder is refused."""
+    """The records of one computation, described by `fingerprint`; a folder of another computation is refused."""
 
     def __init__(self, folder: str | os.PathLike[str], fingerprint: Mapping[str, Any]) -> None:
         self.folder = Path(folder)
@@ -69,7 +69,7 @@ class Records:
             )
 
     def read(self, number: int) -> Record | None:
-        """Read what is recorded of a pass; None if nothing is."""
+        """Read the record of a pass; None if there is none."""
         arrays = self.get(f"pass-{number}")
         if arrays is None:
             return None
@@ -77,12 +77,12 @@ class Records:
         return Record(arrays, done, position, bool(complete))
 
     def write(self, number: int, record: Record) -> None:
-        """Record a pass in place of what was recorded of it before."""
+        """Write the record of a pass, replacing any earlier one."""
         where = np.array([record.done, record.position, record.complete])
         self.keep(f"pass-{number}", {**record.arrays, "_where": where})
 
     def get(self, name: str) -> dict[str, np.ndarray] | None:
-        """Read the arrays that were kept under a name; None if there are none."""
+        """Read the arrays saved under a name; None if there are none."""
         path = self.folder / f"{name}.npz"
         if not path.exists():
             return None
@@ -93,7 +93,7 @@ class Records:
             raise ValueError(f"{path} is damaged ({error}): remove it to compute that part anew.") from None
 
     def keep(self, name: str, arrays: Mapping[str, np.ndarray]) -> None:
-        """Write arrays under a name."""
+        """Save arrays under a name."""
         self._put(self.folder / f"{name}.npz", lambda file: np.savez(file, **arrays))  # type: ignore[arg-type]
 
     def _put(self, path: Path, write: Callable[[IO[bytes]], object]) -> None:

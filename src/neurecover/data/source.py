@@ -1,8 +1,7 @@
-"""What every source of samples promises.
+"""The interface of every source of samples.
 
-A source stands for n rows (x_i, y_i), x_i in R^d and y_i in R^p, that are read in blocks. A pass
-over it yields the same rows in the same order every time, whatever the block size, and holds one
-block in memory at a time.
+A source stands for n rows (x_i, y_i), x_i in R^d and y_i in R^p, that are read in blocks. Every pass over a source
+yields the same rows in the same order, whatever the block size, and holds one block in memory at a time.
 """
 
 import copy
@@ -15,31 +14,33 @@ import numpy as np
 
 Blocks = Iterator[tuple[np.ndarray, np.ndarray]]
 WeightedBlocks = Iterator[tuple[np.ndarray, np.ndarray, np.ndarray | None]]
-LARGEST, SMALLEST = 1e100, 1e-100  # of values; their squares and products stay within the range of doubles
-MOST_COLUMNS = 20_000  # the second moments of as many fill 3 GB
-FIRST_ROWS = 65_536  # by which arrays are told apart
+LARGEST, SMALLEST = 1e100, 1e-100  # sizes of values; their squares and products do not overflow or underflow
+MOST_COLUMNS = 20_000  # the second moments of this many columns fill 3 GB
+FIRST_ROWS = 65_536  # rows that identify an array when a run is continued
 IN_MEMORY = 128 * 2**20  # bytes of samples in double precision beyond which they are streamed
-FEW_ROWS, FEW_FACTOR = 1_000, 8  # so few rows an input may all be needed by a search: up to eight times as many bytes
+FEW_ROWS, FEW_FACTOR = 1_000, 8  # with so few rows per input a search may need all: eight times the bytes
 
 
 class Source:
     """Samples (x_i, y_i), i = 0 … n − 1, readable again and again.
 
-    origin names the place the samples come from in error messages. n_samples is None where only a
-    pass can tell. A subclass sets these four attributes and yields its rows from `_blocks` or `_blocks_from`.
+    origin is the name of the samples in error messages. n_samples is None if only a pass can count
+    them. A subclass sets these four attributes and yields its rows from `_blocks` or `_blocks_from`.
     """
 
     origin: str
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
     n_samples: int | None
-    reads_ahead = False  # whether blocks take long to be read, and may be in a thread of their own
-    held = False  # whether they are few enough to be gone through again and again, whatever their number
-    elsewhere = False  # whether the source adds up its own rows, where they are (`reduced`)
+    reads_ahead = False  # whether reading blocks is slow and may be done in another thread
+    held = False  # whether the samples count as few enough for many passes, whatever their number
+    elsewhere = False  # whether the source sums its rows itself, on the machines that hold them (`reduced`)
     parent: Optional["Source"] = None  # the source that this one is a view of
-    without_a_value = "drop the row, fill the value, or open the file with missing='drop'"  # a cure, in messages
-    assumed = ""  # what nobody said of the columns and rows: a sentence for the first line of an answer
-    _piece = False  # whether this is a view of one block, checked already and possibly without any row chosen
+    without_a_value = (
+        "drop the row, fill the value, or open the file with missing='drop'"  # the remedy, for error messages
+    )
+    assumed = ""  # what was assumed of the columns and rows: a sentence that begins the summary
+    _piece = False  # whether this is a view of one block, already checked and possibly with no rows left
 
     @property
     def n_inputs(self) -> int:
@@ -53,7 +54,7 @@ class Source:
 
     @property
     def streams(self) -> bool:
-        """Whether the samples are too many, or may be, for a search to go through all of them again and again."""
+        """Whether the samples are, or may be, too many for a search to make many passes over all of them."""
         if self.held:
             return False
         if self.n_samples is None:
@@ -63,12 +64,12 @@ class Source:
 
     @property
     def weighted(self) -> bool:
-        """Whether rows have weights; those of a view are its parent's."""
+        """Whether rows have weights; a view has the weights of its parent."""
         return self.parent is not None and self.parent.weighted
 
     @property
     def base(self) -> "Source":
-        """The source that the rows are read from, below all views of them."""
+        """The source that the rows are read from, beneath all views."""
         return self if self.parent is None else self.parent.base
 
     def on(self, base: "Source") -> "Source":
@@ -88,13 +89,13 @@ class Source:
         return ((X, Y) for X, Y, _ in self.weighted_blocks(rows))
 
     def weighted_blocks(self, rows: int) -> WeightedBlocks:
-        """Yield the same pass with the positive weights (m,) of the rows, or None if all count alike."""
+        """Yield the same pass with the positive weights (m,) of the rows, or None if rows have no weights."""
         if rows < 1:
             raise ValueError(f"A block holds at least one row. Got rows={rows} instead.")
         return self._weighted_blocks(rows) if self._piece else self._checked(self._weighted_blocks(rows), 0)
 
     def blocks_from(self, rows: int, start: int) -> Blocks:
-        """Yield the blocks of `blocks(rows)` from row `start` on, at which one of them begins."""
+        """Yield the blocks of `blocks(rows)` from row `start` on, which is the first row of a block."""
         raw = ((X, Y, None) for X, Y in self._blocks_from(rows, start))
         return ((X, Y) for X, Y, _ in self._checked(raw, start))
 
@@ -104,21 +105,21 @@ class Source:
         return np.concatenate(X, dtype=np.float64), np.concatenate(Y, dtype=np.float64)
 
     def weights(self) -> np.ndarray | None:
-        """Read the weights of all rows, (n,); None if all count alike."""
+        """Read the weights of all rows, (n,); None if rows have no weights."""
         if not self.weighted:
             return None
         return np.concatenate([weight for *_, weight in self.weighted_blocks(65_536) if weight is not None])
 
     def count(self) -> int:
-        """Return the number of samples; a source that does not know it makes one pass, once."""
+        """Return the number of samples; if it is unknown, count them in one pass and remember the number."""
         if self.n_samples is None:
             self.n_samples = sum(len(X) for X, _ in self.blocks(65_536))
         return self.n_samples
 
     def identity(self) -> list[object]:
-        """Return what tells these samples from others when a run is continued, to be written as JSON.
+        """Return values, to be written as JSON, that identify these samples when a run is continued.
 
-        Files count by name, size and time of their last change, other sources by their first rows.
+        Files are identified by name, size and time of their last change, other sources by their first rows.
         """
         what: list[object] = [type(self).__name__, self.n_samples, list(self.input_names), list(self.output_names)]
         files = self._files()
@@ -130,9 +131,9 @@ class Source:
     def _name_apart(
         self, x_shape: tuple[int, ...], y_shape: tuple[int, ...], weight: tuple[str, tuple[int, ...], str] | None = None
     ) -> None:
-        """Check and name the columns of X and Y that are apart; `weight` is the name, shape and place of weights.
+        """Check and name the columns of separate X and Y; `weight` is the name, shape and origin of the weights.
 
-        Weights are the last of the outputs.
+        The weights become the last output.
         """
         check_shapes(x_shape, y_shape, self.origin)
         self.n_samples, self.input_names = x_shape[0], numbered("x", x_shape[1])
@@ -143,18 +144,18 @@ class Source:
             self.output_names = (*self.output_names, name)
 
     def _files(self) -> list[Path]:
-        """Return the files that the samples are in."""
+        """Return the files that hold the samples."""
         return []
 
     def _blocks(self, rows: int) -> Blocks:
         """Yield one pass over the raw rows, at most `rows` at a time; `blocks` checks the values.
 
-        A source defines this, or `_blocks_from` if it can begin anywhere.
+        A source defines this method, or `_blocks_from` if it can begin at any row.
         """
         return self._blocks_from(rows, 0)
 
     def _weighted_blocks(self, rows: int) -> WeightedBlocks:
-        """Yield the same with weights; a source that has them says so in `weighted`."""
+        """Yield the same pass with weights; a source that has weights overrides `weighted`."""
         return ((X, Y, None) for X, Y in self._blocks(rows))
 
     def _blocks_from(self, rows: int, start: int) -> Blocks:
@@ -166,7 +167,7 @@ class Source:
             done += len(X)
 
     def _where(self, row: int) -> str:
-        """Say in words where sample `row` (counted from 0) stands at the origin."""
+        """Return a phrase that locates sample `row` (counted from 0) in the file or array, for messages."""
         return f"row {row}"
 
     def _checked(self, raw: WeightedBlocks, done: int) -> WeightedBlocks:
@@ -183,7 +184,7 @@ class Source:
             raise ValueError(f"{self.origin}: expected at least one {what}. Got 0 rows instead.")
 
     def _check_finite(self, block: np.ndarray, names: tuple[str, ...], first_row: int) -> None:
-        # Python's floats, since float32 has no 1e100; nan is within no bounds.
+        # Compare Python floats, because float32 cannot represent 1e100; nan fails both comparisons.
         if block.size == 0 or (float(block.max()) <= LARGEST and float(block.min()) >= -LARGEST):
             return
         i, j = np.argwhere(~(np.abs(block.astype(np.float64)) <= LARGEST))[0]
@@ -212,7 +213,7 @@ LABELS_SHOW = "class labels show no weights but those of halfspaces; try neureco
 def check_real(dtype: np.dtype, what: str, labels: bool = False) -> None:
     """Refuse a dtype whose values are not real numbers: object, text, complex, dates, records.
 
-    labels says that text stands for classes.
+    `labels` says that text in this column would stand for classes; the message then says so.
     """
     if labels and dtype.kind in "US":
         raise ValueError(f"{what}: expected real numbers. Got text instead; {LABELS_SHOW}.")
@@ -232,7 +233,7 @@ def check_columns(count: int, origin: str) -> None:
 
 
 def check_shapes(x_shape: tuple[int, ...], y_shape: tuple[int, ...], origin: str) -> None:
-    """Refuse shapes other than X (n, d) beside Y (n,) or (n, p) with n, d, p ≥ 1."""
+    """Refuse shapes other than X (n, d) with Y (n,) or (n, p) and n, d, p ≥ 1."""
     if len(x_shape) != 2 or x_shape[1] == 0:
         raise ValueError(
             f"{origin}: expected X of shape (n, d), one sample per row. Got shape {x_shape} instead; "

@@ -17,7 +17,7 @@ _INDEX = re.compile(r"__index_level_[0-9]+__")  # how pandas names an index that
 
 @dataclass(frozen=True)
 class Choice:
-    """Positions in the table of the inputs and of the outputs, and the names found there."""
+    """The positions and names of the columns that are inputs, and of those that are outputs."""
 
     inputs: tuple[int, ...]
     outputs: tuple[int, ...]
@@ -26,7 +26,7 @@ class Choice:
 
 
 def is_output_name(name: str) -> bool:
-    """Return whether a column is an output by its name: y, y0, y_1, …"""
+    """Return whether a column's name marks it as an output: y, y0, y_1, …"""
     return _OUTPUT.fullmatch(name) is not None
 
 
@@ -34,8 +34,8 @@ def choose(names: Sequence[str], inputs: Columns | None, outputs: Columns | None
     """Resolve names and positions; a negative position counts from the last column.
 
     Outputs default to the columns named y, y0, y1, … or y_0, y_1, …, or else to the last column;
-    inputs default to all that is left, without the index of a pandas frame. Columns named as inputs are never
-    outputs by default.
+    inputs default to all other columns except the index of a pandas frame. A column listed in `inputs` is never an
+    output by default.
     """
     check_columns(len(names), origin)
     chosen_inputs = [] if inputs is None else _positions(names, inputs, "inputs", origin)
@@ -70,7 +70,7 @@ def choose(names: Sequence[str], inputs: Columns | None, outputs: Columns | None
 
 
 def _distinct(names: Sequence[str]) -> list[str]:
-    """Return the names, with the number of the column added to one that has occurred before."""
+    """Make the names distinct: a repeated name gets the number of its column appended."""
     first: dict[str, int] = {}
     return [name if first.setdefault(name, j) == j else f"{name} ({j})" for j, name in enumerate(names)]
 

@@ -1,9 +1,8 @@
 """Samples in a CSV file, streamed through pyarrow.
 
-Every chosen column is read as float64, so an integer-looking column may turn fractional later on; one that begins with
-True or False is read as booleans, 1 and 0.
-pyarrow parses fast but does not say where it stopped; the search for the faulty line is a second,
-slow pass, made on failure alone.
+Every chosen column is read as float64, because a column that begins with integers may contain fractions later. A column
+that begins with True or False is read as 1 and 0.
+pyarrow parses fast but does not say at which line it failed. After a failure a second, slow pass finds that line.
 """
 
 import csv
@@ -112,7 +111,7 @@ class CsvSource(Source):
 
 @dataclass(frozen=True)
 class Header:
-    """What the first line of a CSV file says: the names of the columns and the line they stand in, 0 without one."""
+    """The names of the columns of a CSV file, and the number of the header line, 0 if the file has none."""
 
     separator: str
     line: int

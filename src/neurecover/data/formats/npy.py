@@ -1,7 +1,7 @@
 """Samples in `.npy` files, memory-mapped: one table, or one file for X and one for Y.
 
-The pages of a map that were read count as memory of the process for as long as the map is open. Every block
-is therefore a map of its own, which is closed when the block is let go.
+The pages of a memory map that have been read count as memory of the process until the map is closed. Every block
+therefore has its own map, which is closed when the block is released.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ import numpy as np
 from neurecover.data.formats.columns import Columns, choose
 from neurecover.data.source import Blocks, Source, check_real
 
-# A header is a Python literal, whose parser stumbles over nonsense in as many ways.
+# A header is a Python literal; parsing a damaged one can raise any of these.
 UNREADABLE = (ValueError, EOFError, TokenError, SyntaxError, TypeError, RecursionError, MemoryError, OverflowError)
 
 
@@ -46,7 +46,7 @@ class NpySource(Source):
 
 
 class NpyPair(Source):
-    """X (n, d) in one file and Y (n,) or (n, p) in another; weights (n,) in a third are the last of the outputs."""
+    """X (n, d) in one file and Y (n,) or (n, p) in another; weights (n,) in a third file become the last output."""
 
     reads_ahead = True
 
@@ -69,7 +69,7 @@ class NpyPair(Source):
 
 
 def _rows(table: np.memmap, start: int, count: int) -> np.ndarray:
-    """Read rows start, …, start + count − 1 of the table through a memory map of their own."""
+    """Read rows start, …, start + count − 1 of the table through a new memory map."""
     order: Literal["C", "F"] = "C" if table.flags.c_contiguous else "F"
     again = np.memmap(str(table.filename), table.dtype, "r", table.offset, table.shape, order)
     return np.asarray(again)[start : start + count]

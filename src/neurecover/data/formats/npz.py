@@ -1,7 +1,7 @@
 """Samples in an `.npz` archive with members X and Y, read row by row from the zip stream.
 
-`numpy.load` would decompress a member whole. A member is an `.npy` file, a short header followed
-by the rows one after the other, so a pass decompresses as many rows as a block needs.
+`numpy.load` would decompress a whole member at once. A member is an `.npy` file: a short header followed by the rows
+in order. A pass can therefore decompress only as many rows as a block needs.
 """
 
 import math
@@ -23,7 +23,7 @@ from neurecover.data.source import Blocks, Source, check_real
 
 @dataclass(frozen=True)
 class _Header:
-    """What the `.npy` header of a member says, and the offset at which its values begin."""
+    """The contents of a member's `.npy` header, and the offset at which the values begin."""
 
     shape: tuple[int, ...]
     fortran_order: bool
@@ -38,10 +38,10 @@ class _Header:
 class NpzSource(Source):
     """Members X (n, d) and Y (n,) or (n, p) of an archive of np.savez or np.savez_compressed.
 
-    `weight` names a member (n,) of weights, which becomes the last of the outputs.
+    `weight` names a member (n,) of weights, which becomes the last output.
 
-    A member in Fortran order holds column after column; a pass first unpacks it to a temporary
-    file on disk, which is memory-mapped, so memory stays bounded there too.
+    A member in Fortran order stores one column after the other. A pass first unpacks such a member to a temporary
+    file, which is memory-mapped, so memory stays bounded here too.
     """
 
     reads_ahead = True
@@ -113,7 +113,7 @@ class NpzSource(Source):
 def _parse_header(member: IO[bytes], what: str) -> _Header:
     formats = np.lib.format
     try:
-        # Version 3 differs from 2 in the names of record fields alone, and records are no samples.
+        # Version 3 differs from version 2 only in the names of record fields, and records are not samples.
         first = formats.read_magic(member) == (1, 0)
         read = formats.read_array_header_1_0 if first else formats.read_array_header_2_0
         shape, fortran_order, dtype = read(member)

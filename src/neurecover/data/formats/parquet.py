@@ -33,7 +33,7 @@ class _Group:
 class ParquetSource(Source):
     """Columns of integers, floats, decimals or booleans; a null is refused with its row and column.
 
-    The files of a folder are read in the order of their names; every one has the chosen columns.
+    The files of a folder are read in the order of their names, and each file must have the chosen columns.
     """
 
     reads_ahead = True
@@ -100,7 +100,7 @@ class ParquetSource(Source):
 
 
 def parquet_files(folder: Path) -> list[Path]:
-    """Return the Parquet files anywhere in a folder, by name."""
+    """Return the Parquet files in a folder and its subfolders, sorted by name."""
     files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES and file.is_file())
     if not files:
         raise ValueError(f"{folder}: expected a folder of Parquet files. Got one without any instead.")
@@ -109,7 +109,7 @@ def parquet_files(folder: Path) -> list[Path]:
 
 @contextmanager
 def _file(path: Path, part: str = "") -> Iterator[Any]:
-    """Open the file; an error while it is read names it and `part`."""
+    """Open the file within a context; a reading error then names the file and `part`."""
     pa, pq = arrow(), arrow("parquet")
     try:
         with pq.ParquetFile(path, buffer_size=_BUFFER, pre_buffer=False) as file:

@@ -17,7 +17,7 @@ MARKS = ("zarr.json", ".zgroup", ".zarray")
 class ZarrSource(Source):
     """Samples in a Zarr store, read in whole chunks.
 
-    `weight` names an array (n,) of a group that holds weights, which becomes the last of the outputs.
+    `weight` names the array (n,) of weights in a group; it becomes the last output.
     """
 
     reads_ahead = True
@@ -70,7 +70,7 @@ def is_zarr(path: Path) -> bool:
 
 
 def is_zarr_group(path: Path) -> bool:
-    """Return whether a folder is a Zarr store that holds X and Y apart."""
+    """Return whether a folder is a Zarr store with separate arrays X and Y."""
     return is_zarr(path) and not hasattr(_opened(path), "shape")
 
 

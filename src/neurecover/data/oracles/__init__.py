@@ -1,1 +1,1 @@
-"""Models that are queried: what can be asked, where, and what its answers look like."""
+"""Models that are queried: how to call them, where to query them, and how to read their answers."""

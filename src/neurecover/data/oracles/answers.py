@@ -1,8 +1,8 @@
 """Answers of a model saved in a file, so that no query is made twice.
 
-The file is a line of text that says how many inputs and outputs a row has, then rows of float64, x and y together,
-those of every call written as it is answered. A run that is interrupted and started again makes the same queries, finds
-their answers here and continues where it was. A row that was written only in part is cut off.
+The file begins with a line of text that gives the number of inputs and outputs of a row. Then follow the rows (x, y) in
+float64; the rows of a call are written as soon as it is answered. A run that was interrupted and is started again makes
+the same queries, finds their answers here and continues where it stopped. A partly written last row is cut off.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _MAGIC = "neurecover answers 1"
 
 
 class SavedAnswers:
-    """`saved(X)` are the answers (n, p), from the file if it has them, else from `ask(X, arrived)`.
+    """`saved(X)` returns the answers (n, p), from the file if it has them, else from `ask(X, arrived)`.
 
-    `ask` hands the answers of each of its calls to `arrived`, which writes them.
+    `ask` passes the answers of each of its calls to `arrived`, which writes them.
 
-    Memory grows with the number of different queries, by 8 (d + p) bytes and an entry of a dictionary each.
+    Every distinct query takes 8 (d + p) bytes of memory and an entry of a dictionary.
     """
 
     def __init__(self, ask: Callable[[np.ndarray, Arrived], np.ndarray], n_inputs: int, path: str | Path) -> None:
@@ -35,7 +35,7 @@ class SavedAnswers:
 
     @property
     def path(self) -> Path:
-        """Where the answers are."""
+        """The path of the file with the answers."""
         return self._path
 
     def __len__(self) -> int:

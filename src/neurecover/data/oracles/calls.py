@@ -1,7 +1,7 @@
-"""Rows put to a model in calls: several at once, at a rate, within a limit of queries and of time, failures repeated.
+"""Send rows to a model in calls: in parallel, at a limited rate, with limits of queries and time, retrying failures.
 
-Call i waits for its turn, t_i = max(now, t_{i−1} + rows/rate), and for the end of a pause that the model asked for.
-A call that fails for a reason that may pass is repeated after 0.5, 1, 2, … seconds, or after as long as the model says.
+Call i starts at t_i = max(now, t_{i−1} + rows/rate), or at the end of a pause that the model asked for.
+A call with a failure that may be temporary is repeated after 0.5, 1, 2, … seconds, or when the model says.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _listener: ContextVar[Callable[[], object] | None] = ContextVar("listener", defa
 
 
 class BusyError(OSError):
-    """A model that cannot answer now. `after` are the seconds it asks to wait; with `limits` it limits the rate."""
+    """The model cannot answer now. It asks to wait `after` seconds; `limits` says that it limits the rate of calls."""
 
     def __init__(self, message: str, after: float = 0.0, limits: bool = False) -> None:
         super().__init__(message)
@@ -38,7 +38,7 @@ class BusyError(OSError):
 
 @contextmanager
 def listening(listener: Callable[[], object]) -> Iterator[None]:
-    """Within it, `listener` is called after every call to a model, and twice a second while one is waited for."""
+    """Within the context, call `listener` after every call to a model, and twice a second while waiting for one."""
     before = _listener.set(listener)
     try:
         yield
@@ -47,17 +47,17 @@ def listening(listener: Callable[[], object]) -> Iterator[None]:
 
 
 class Calls:
-    """`calls(X)` are the model's answers (n, p). `answered` counts the rows, `rate` those of a second.
+    """`calls(X)` returns the model's answers (n, p). `answered` counts the rows, `rate` the rows per second.
 
     Parameters
     ----------
     model : X (n, d) → Y.
-    batch : rows per call; None for all at once, or for calls of about a second where time is limited.
-    in_flight : calls at the same time.
+    batch : rows per call; None for all at once, or for calls of about a second if time is limited.
+    in_flight : number of calls at the same time.
     per_second : the largest number of rows per second, None for no limit.
-    most : rows in all, after which RefusedError is raised.
+    most : the largest number of rows in total; then RefusedError is raised.
     retries : how often a call is repeated after an OSError or a TimeoutError.
-    options : how long the model is waited for; None for the defaults.
+    options : how long to wait for the model; None for the defaults.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Calls:
 
     @property
     def left(self) -> int | None:
-        """The rows that may still be asked; None for any number."""
+        """The number of rows that may still be asked; None if there is no limit."""
         return None if self.most is None else max(self.most - self.answered, 0)
 
     @property
@@ -98,13 +98,13 @@ class Calls:
 
     @property
     def affordable(self) -> float:
-        """The rows that the limit of queries and, at the rate so far, the time limit leave; infinite for any number."""
+        """The number of rows that fit in the query limit and, at the rate so far, in the time limit; inf without."""
         seconds = limit().seconds_left
         in_time = np.inf if np.isinf(seconds) else seconds * self.rate
         return min(in_time, np.inf if self.left is None else self.left)
 
     def __call__(self, X: np.ndarray, arrived: Arrived = lambda X, Y: None) -> np.ndarray:
-        """Return the answers; `arrived` gets those of every call as soon as they are there, one call at a time."""
+        """Return the answers; `arrived` receives the rows and answers of every call at once, one call at a time."""
         if self.left is not None and len(X) > self.left:
             raise RefusedError(f"The limit of {self.most} queries is used up: give a larger max_queries.")
         self._began = self._began or time.monotonic()
@@ -123,7 +123,7 @@ class Calls:
         return np.concatenate(parts)
 
     def _rows(self, wanted: int) -> int:
-        """Return how many rows the next call has."""
+        """Return the number of rows of the next call."""
         if self.batch is not None:
             return self.batch
         if limit().moment is None or np.isinf(self._pace):
@@ -131,7 +131,7 @@ class Calls:
         return max(1, min(wanted, int(self._options.together / max(self._pace, 1e-9))))
 
     def _several(self, parts: list[np.ndarray], arrived: Arrived) -> list[np.ndarray]:
-        """Return the answers to the parts, `in_flight` of them asked at a time; the first failure ends all."""
+        """Return the answers to the parts, asking `in_flight` at a time; the first failure stops all further calls."""
         answers: list[np.ndarray | None] = [None] * len(parts)
         with ThreadPoolExecutor(min(self._in_flight, len(parts))) as pool:
             number: dict[Future[np.ndarray], int] = {}
@@ -145,27 +145,27 @@ class Calls:
                         answers[number[future]] = future.result()
                     _tell()
             except BaseException:
-                # What is under way is waited for and kept: those answers may have been paid for.
+                # Calls under way are completed and their answers kept: they may have been paid for.
                 self._stop.set()
                 pool.shutdown(cancel_futures=True)
                 raise
         return [answer for answer in answers if answer is not None]
 
     def _one(self, X: np.ndarray, arrived: Arrived) -> np.ndarray:
-        """Return the answers to one call, made again after failures that may pass."""
+        """Make one call and return its answers; repeat the call after failures that may be temporary."""
         failed, held = 0, 0
         while True:
             self._wait_for_turn(len(X))
             afford()
             began = time.monotonic()
             try:
-                # The model gets its own copy: one that works in place must not change the inputs on record.
+                # The model gets a copy: a model that works in place must not change the recorded inputs.
                 answer = self._model(X.copy())
                 break
             except (OSError, TimeoutError) as error:
                 limits = isinstance(error, BusyError) and error.limits
                 failed, held, self.failures = failed + (not limits), held + limits, self.failures + 1
-                # A model that limits its rate answers once it is asked slowly enough, a broken one may never do.
+                # A model that limits its rate will answer slower calls, so it gets more tries than a broken one.
                 if failed > self._retries or held > 10 * (self._retries + 1):
                     raise
                 self._back_off(error, failed + held)
@@ -179,7 +179,7 @@ class Calls:
         return Y
 
     def _refusal(self, error: ValueError, X: np.ndarray) -> ValueError:
-        """Return what to raise for a query that the model does not take."""
+        """Return the error to raise for a query that the model rejects."""
         if isinstance(error, OutOfTimeError):
             return error
         if isinstance(error, UnsolvableError):
@@ -193,7 +193,7 @@ class Calls:
         )
 
     def _wait_for_turn(self, rows: int) -> None:
-        """Sleep until the rate allows another call and no pause is on."""
+        """Sleep until the rate allows another call and any pause is over."""
         with self._lock:
             now = time.monotonic()
             mine = max(now, self._turn, self._hold)
@@ -202,7 +202,7 @@ class Calls:
         self._sleep(mine - now)
 
     def _back_off(self, error: OSError, tries: int) -> None:
-        """Sleep before the next try; all calls do if the model limits its rate."""
+        """Sleep before the next try; if the model limits its rate, all calls pause."""
         own = min(self._options.pause * 2.0 ** (tries - 1), self._options.longest)
         asked = error.after if isinstance(error, BusyError) else 0.0
         if asked > self._options.patience:
@@ -214,7 +214,7 @@ class Calls:
             self._sleep(max(own, asked))
 
     def _sleep(self, seconds: float) -> None:
-        """Sleep, but not beyond the time limit, and not on when the queries were stopped."""
+        """Sleep, but wake at the time limit or when the queries are stopped."""
         deadline: Deadline = limit()
         if seconds > deadline.seconds_left:
             self._stop.wait(deadline.seconds_left)
@@ -230,7 +230,7 @@ class Calls:
 
 
 def _checked(Y: Any, X: np.ndarray) -> np.ndarray:
-    """Return the answers as (n, p), checked."""
+    """Check the answers and return them as (n, p)."""
     if Y is None:
         raise ValueError("The model returned None. Expected an array of shape (n,) or (n, p).")
     Y = np.asarray(Y)

@@ -11,7 +11,7 @@ import numpy as np
 class CommandModel:
     """`model(X)` runs the command once for all rows of X; numbers are separated by blanks or commas, rows by lines.
 
-    Numbers are written with all the digits of double precision, and read with as many as the command prints.
+    Inputs are written with all digits of double precision; outputs have the digits that the command prints.
     """
 
     def __init__(self, command: str, timeout: float = 300.0) -> None:

@@ -1,4 +1,4 @@
-"""What a model that is no network looks like in its answers, and what can be done about it."""
+"""Recognise from its answers a model that is not a network, and say what can be done about it."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from neurecover.data.source import LABELS_SHOW, Source
 
 @dataclass(frozen=True)
 class DiagnosisOptions:
-    """What is looked at, and what counts as a label, a probability or a straight line."""
+    """How many answers are examined, and what counts as a label, a probability or a straight line."""
 
-    rows: int = 4096  # of the outputs that are looked at: one block of an oracle
-    fewest: int = 20  # rows from which on labels and probabilities are no coincidence
+    rows: int = 4096  # of outputs that are examined: one block of an oracle
+    fewest: int = 20  # in fewer rows, values that look like labels or probabilities may be a coincidence
     total: float = 1e-5  # probabilities in single precision add up to one within this
-    lines: int = 16  # on which a straight line is looked for
-    straight: float = 1e-6  # what rounding to single precision leaves of a straight line
-    far: tuple[float, float] = (1e3, 1e6)  # times the spread of the inputs: where clipped answers agree
+    lines: int = 16  # along which the answers are tested for being affine
+    straight: float = 1e-6  # deviation from a straight line that rounding to single precision explains
+    far: tuple[float, float] = (1e3, 1e6)  # distances, in spreads of the inputs, at which clipped answers agree
 
 
 OPTIONS = DiagnosisOptions()
 
 
 def diagnose_labels(source: Source) -> str | None:
-    """Return a sentence if the outputs are labels or probabilities, not what a network computes, else None."""
+    """Return a sentence if the outputs are labels or probabilities instead of a network's values, else None."""
     return describe_classes(next(source.blocks(OPTIONS.rows))[1])
 
 
@@ -67,10 +67,10 @@ def _between(Y: np.ndarray) -> str | None:
 
 
 def diagnose_oracle(oracle: Oracle, homogeneous: bool = True) -> str | None:
-    """Return a sentence if the oracle classifies, is constant, affine, clipped or saturated, else None; 64 queries.
+    """Return a sentence if the oracle classifies or is constant, affine, clipped or saturated, else None; 64 queries.
 
-    An affine model has y(a) − 2 y((a + b)/2) + y(b) = 0. Far out, answers no longer change if the model clips inputs
-    or its units saturate; those of `homogeneous` units such as relu do.
+    An affine model has y(a) − 2 y((a + b)/2) + y(b) = 0. Far from the origin the answers are constant if the model
+    clips its inputs or its units saturate, and keep changing if its units are `homogeneous` like relu.
     """
     a, b = np.split(oracle.draw(2 * OPTIONS.lines), 2)
     near = _answers(oracle, a, 0.5 * (a + b), b)

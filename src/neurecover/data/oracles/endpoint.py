@@ -1,6 +1,6 @@
 """A model behind HTTP: rows of inputs are posted as JSON, rows of outputs come back as JSON.
 
-Numbers are written with all the digits of double precision, and read with as many as the endpoint sends.
+Inputs are written with all digits of double precision; outputs have the digits that the endpoint sends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from neurecover.solve import afford, limit
 Request = Callable[[np.ndarray], Any]
 Response = Callable[[Any], ArrayLike]
 
-# The forms of request and response in use, by the names of their fields.
+# Common JSON forms: the field of the request, and the field of its response.
 FORMS = {"inputs": "outputs", "instances": "predictions"}
 _SHOWN = 120  # characters of an answer that an error shows
 _BUSY = {408, 425, 429, 500, 502, 503, 504}  # statuses that may pass
@@ -87,7 +87,7 @@ class Endpoint:
             ) from None
 
     def _check(self, answer: Any) -> None:
-        """Raise what a status other than success stands for."""
+        """Raise the error that an HTTP status other than success stands for."""
         status, what = answer.status_code, f"{self.url} answered with status {answer.status_code}"
         if status in _BUSY:
             raise BusyError(f"{what}.", _retry_after(answer.headers.get("Retry-After")), limits=status == 429)
@@ -133,18 +133,18 @@ def endpoint(
         "inputs" posts {"inputs": rows} and reads {"outputs": rows}, "instances" posts {"instances": rows} and reads
         {"predictions": rows}.
     request, response : callable or None, default=None
-        Functions in place of a form, from rows (n, d) to what is posted as JSON, and from the decoded answer to rows
-        (n,) or (n, p).
+        Functions in place of a form: `request` turns rows (n, d) into the object posted as JSON, `response` turns the
+        decoded answer into rows (n,) or (n, p).
     headers : mapping of str to str or None, default=None
         Names and values; ${NAME} in a value is taken from the environment.
     timeout : float, default=30.0
         Seconds that a call may take.
     retries : int, default=5
-        How often a call is repeated after a failure, after 0.5, 1, 2, … s, or as long as Retry-After says.
+        How often a failed call is repeated, after 0.5, 1, 2, … s, or after the time that Retry-After gives.
     batch : int, default=100
         Rows per call.
     in_flight : int, default=4
-        Calls at the same time.
+        The number of calls at the same time.
     queries_per_second : float or None, default=None
         The largest number of rows asked per second.
     max_queries, max_seconds : int, float or None, default=None
@@ -190,13 +190,13 @@ def user_agent() -> str:
     """Return the name that requests carry."""
     try:
         release = version("neurecover")
-    except PackageNotFoundError:  # run from its source
+    except PackageNotFoundError:  # not installed: run from the source tree
         release = "0"
     return f"neurecover/{release} (queries a model for its weights)"
 
 
 def _rows(answer: Any, name: str) -> ArrayLike:
-    """Return the outputs of an answer: the field of this name, or the answer itself if it is a list."""
+    """Return the outputs in an answer: its field `name`, or the answer itself if it is a list."""
     if isinstance(answer, list):
         return answer
     if not isinstance(answer, dict) or name not in answer:

@@ -2,8 +2,8 @@
 
     spread = (0.9 R + 0.1 I)^{1/2} diag(s),
 
-with the standard deviations s and the correlations R of the data. A tenth of independent columns keeps directions that
-the data never vary in, and that a weight may still have, within sight; s = 1 stands in for a column that is constant.
+with the standard deviations s and the correlations R of the data. The term 0.1 I lets the queries vary in every
+direction, because a weight may have a component along which the data do not vary. A constant column gets s = 1.
 """
 
 from __future__ import annotations
@@ -51,5 +51,5 @@ class Frame:
 
     @property
     def whitening(self) -> Whitening:
-        """The way from x to z, and back for networks found on z."""
+        """The map from x to z, which also takes networks found on z back to x."""
         return Whitening(self.mean, np.linalg.inv(self.spread))

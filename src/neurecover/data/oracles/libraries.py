@@ -1,7 +1,7 @@
-"""Models of other libraries as functions X (n, d) → Y (n, p) that can be asked.
+"""Models of other libraries as functions X (n, d) → Y (n, p) that can be queried.
 
-A classifier is asked for its logits, which are what a network computes: log p/(1 − p) for two classes, and the
-log-ratios log p_j/p_1 to the first class for more.
+A classifier is queried for its logits, because a network computes these: log p/(1 − p) for two classes, and the
+log-ratios log p_j/p_1 to the first class for more classes.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _SUM = 1e-4  # probabilities add up to one within this, in single precision too
 
 @dataclass(frozen=True)
 class ModelFunction:
-    """How to query a model: `ask` takes arrays (n, d), and `single` says that the model sees single precision.
+    """How to query a model: `ask` takes arrays (n, d); `single` says that the model computes in single precision.
 
-    `logits` says that the answers are probabilities whose logits are wanted. n_inputs is d, and `frame` is where the
-    model's inputs lie; both are None if the model does not say.
+    `logits` says that the answers are probabilities whose logits are wanted. n_inputs is d, and `frame` describes the
+    region of the model's inputs; both are None if the model does not tell.
     """
 
     ask: Callable[[np.ndarray], Any]
@@ -40,7 +40,7 @@ class ModelFunction:
 
 
 def as_function(model: Any, output: str | None) -> ModelFunction:
-    """Return how to query the model; output="logit" takes the logits of the probabilities that it answers with."""
+    """Return how to query the model; output="logit" says that it answers with probabilities, and takes their logits."""
     if output not in (None, "logit"):
         raise ValueError(f"output is None, for the answers as they come, or 'logit'. Got {output!r} instead.")
     if isinstance(model, str | os.PathLike):
@@ -91,7 +91,7 @@ def _from_file(path: str) -> Any:
         options.log_severity_level = 4
         try:
             return runtime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-        except Exception as error:  # onnxruntime has an exception of its own for every status, and no common one
+        except Exception as error:  # onnxruntime has one exception class per status, without a common base
             raise ValueError(f"{path} cannot be run by onnxruntime ({str(error).splitlines()[0]}).") from None
     if suffix == ".npz":
         return load(path)
@@ -126,7 +126,7 @@ def _scikit_learn(model: Any, output: str | None) -> ModelFunction:
 
 
 def _scaler_frame(model: Any) -> Frame | None:
-    """Return the frame around the data that the scaler in front of a pipeline was fitted to."""
+    """Return the frame of the data to which a pipeline's first step, a scaler, was fitted."""
     if not getattr(model, "steps", None):
         return None
     first = model.steps[0][1]
@@ -134,7 +134,7 @@ def _scaler_frame(model: Any) -> Frame | None:
     centre = getattr(first, "mean_", None) if hasattr(first, "mean_") else getattr(first, "center_", None)
     size = getattr(first, "scale_", None)
     if low is not None and high is not None:
-        # A uniform law on the range has this deviation.
+        # The standard deviation of the uniform distribution on the range.
         centre, size = (low + high) / 2.0, (high - low) / np.sqrt(12.0)
     if size is None:
         return None
@@ -184,7 +184,7 @@ def _onnx_session(session: Any) -> ModelFunction:
         rows = X.astype(dtype).reshape(len(X), *(shape if known else X.shape[1:]))
         if not isinstance(batch, int):
             return session.run(outputs, {name: rows})[0]
-        # A model exported for a fixed number of rows is asked that many at a time, the last ones repeated.
+        # A model exported for a fixed batch size is queried in such batches; the last one is padded with its last row.
         padded = np.concatenate([rows, np.repeat(rows[-1:], -len(rows) % batch, axis=0)])
         answers = [session.run(outputs, {name: padded[i : i + batch]})[0] for i in range(0, len(padded), batch)]
         return np.concatenate([np.asarray(answer).reshape(batch, -1) for answer in answers])[: len(X)]

@@ -1,7 +1,7 @@
-"""A model that is queried: x is drawn by us, y = model(x) is its answer.
+"""A model that is queried: we draw x, and y = model(x) is its answer.
 
-Row i belongs to chunk j = ⌊i / 4096⌋. Chunk j is drawn whole from the j-th child of one seed and
-put to the model in one call, so row i is the same for every block size and every n_samples.
+Row i belongs to chunk j = ⌊i / 4096⌋. A whole chunk j is drawn from the j-th child of one seed and
+sent to the model in one call, so row i is the same for every block size and every n_samples.
 """
 
 import copy
@@ -20,7 +20,7 @@ from neurecover.data.source import Blocks, Source, WeightedBlocks, check_real, n
 from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.random import RandomStateLike, as_generator
 
-CHUNK = 4096  # rows drawn and asked at a time: part of what a seed means, so it stays
+CHUNK = 4096  # rows drawn and asked at a time; another value would change the rows that belong to a seed
 
 Distribution = Callable[[np.random.Generator, int, int], np.ndarray]
 
@@ -28,23 +28,23 @@ Distribution = Callable[[np.random.Generator, int, int], np.ndarray]
 class Oracle(Source):
     """Rows (x, model(x)): a source whose outputs come from queries to a model; `extract` chooses its own queries.
 
-    Every pass queries the model again, so a model that answers the same query differently gives different passes.
+    Every pass queries the model again. If the model's answers to a query vary, so do the passes.
 
     Parameters
     ----------
     model : callable, scikit-learn estimator or pipeline, torch.nn.Module, onnxruntime session or path of an .onnx file
-        A function X → Y, or what has one. A torch module is asked in its own precision, in eval mode and without
-        gradients.
+        A function X → Y, or an object that has one. A torch module is queried in its own precision, in eval mode and
+        without gradients.
     n_inputs : int or None, default=None
-        The number of inputs; None where the model tells it.
+        The number of inputs; None if the model tells it.
     output : {None, "logit"}, default=None
-        None for the answers as they come; "logit" for a model that answers with probabilities: log p/(1 − p), or
-        log p_j/p_1 of several classes. A classifier of scikit-learn is asked for its logits in any case.
+        None for the answers as they come; "logit" for the logits of a model that answers with probabilities:
+        log p/(1 − p), or log p_j/p_1 of several classes. A scikit-learn classifier is always queried for its logits.
     like : array_like of shape (n, d) or None, default=None
-        Samples around which to query, with their mean and covariance. A pipeline with a scaler in front is queried
-        around the data of the scaler; any other model around zero, with unit variance.
+        Samples that queries should resemble in mean and covariance. By default, a pipeline that begins with a scaler is
+        queried around the scaler's data, and any other model around zero with unit variance.
     bounds : tuple (low, high) or None, default=None
-        Numbers or one per input: no query leaves this range.
+        Two numbers, or one pair per input: no query leaves this range.
     n_samples : int or None, default=None
         The number of rows, for `recover`.
     distribution : callable or None, default=None
@@ -122,7 +122,7 @@ class Oracle(Source):
 
     @property
     def queries(self) -> int:
-        """The number of queries so far, by this oracle and by all that `with_samples` made of it."""
+        """The number of queries so far, of this oracle and of all oracles that `with_samples` derived from it."""
         return self.calls.answered
 
     def ask(self, X: ArrayLike) -> np.ndarray:
@@ -136,7 +136,7 @@ class Oracle(Source):
         return self._answer(X)
 
     def ask_as_it_is(self, X: np.ndarray) -> np.ndarray:
-        """Return the model's own answers, probabilities where `ask` gives logits."""
+        """Return the model's raw answers: probabilities if `ask` returns logits."""
         return self.calls(X) if self.saved is None else self.saved(X)
 
     def draw(self, n: int) -> np.ndarray:
@@ -167,7 +167,7 @@ class Oracle(Source):
                 yield X[start : start + rows], Y[start : start + rows]
 
     def _inputs(self, chunk: int) -> np.ndarray:
-        # The child that SeedSequence(entropy).spawn would give as number `chunk`, without its siblings.
+        # The child number `chunk` of SeedSequence(entropy).spawn, without creating the others.
         seed = np.random.SeedSequence(self._entropy, spawn_key=(chunk,))
         X = np.asarray(self._distribution(np.random.default_rng(seed), CHUNK, self.n_inputs))
         check_real(X.dtype, "the distribution")
@@ -179,7 +179,7 @@ class Oracle(Source):
         return X.astype(np.float32).astype(np.float64) if self.single else X
 
     def _drawn(self, rng: np.random.Generator, n: int, d: int) -> np.ndarray:
-        """Draw inputs: Gaussian around the frame; uniform within bounds, or reflected into them if there is a frame."""
+        """Draw Gaussian inputs in the frame, reflected into the bounds; uniform inputs if there are bounds alone."""
         if self.bounds is None:
             Z = rng.standard_normal((n, d))
             return Z if self.frame is None else self.frame.inputs(Z)
@@ -190,7 +190,7 @@ class Oracle(Source):
         return low + np.minimum(beyond, 2.0 * (high - low) - beyond)
 
     def _first_answer(self, X: np.ndarray) -> np.ndarray:
-        """Return the answers to X; probabilities of 0 and 1 are moved inside, where they have some logit."""
+        """Return the answers to X; probabilities of 0 and 1 are moved into (0, 1), so that their logits are finite."""
         Y = self.ask_as_it_is(X)
         if not self.logits:
             return Y
@@ -207,12 +207,12 @@ class Oracle(Source):
             raise RefusedError(str(error)) from error
 
 
-# The public name: `nr.oracle(model)`, as `nr.open(path)`.
+# The public name, in lower case like `nr.open`: `nr.oracle(model)`.
 oracle = Oracle
 
 
 def _width(told: int | None, known: int | None, around: int | None) -> int:
-    """Return the number of inputs: as told, as the model knows it, or as the samples have it. They need to agree."""
+    """Return the number of inputs, from the caller, the model or the samples; raise if these disagree."""
     if told is not None and not isinstance(told, int | np.integer):
         raise ValueError(f"n_inputs needs a whole number. Got {told!r} instead.")
     widths = {width for width in (told, known, around) if width is not None}

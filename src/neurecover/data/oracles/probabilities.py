@@ -1,11 +1,11 @@
-"""Answers that are probabilities, and the logits that a network computes before them.
+"""Answers that are probabilities, and the logits from which the network computes them.
 
     z_j = log p_j − log p_1,   j = 2 … K,        z = log p − log(1 − p) for a single p,
 
-the logit of the first class being zero: a shift of all logits alike changes no probability, so none is known. An error
-δ of p_j is one of δ/p_j in z_j. Probabilities in floating point have small relative errors, down to the smallest
-number; those rounded to a grid g, of decimals or because they are 1 − p, have the absolute error g/2, and only those
-well above it show their logits.
+with the logit of the first class set to zero, because adding a constant to all logits changes no probability. An error
+δ in p_j becomes δ/p_j in z_j. Probabilities in floating point have small relative errors, down to the smallest number.
+Probabilities rounded to a grid of step g, to decimals or because they were computed as 1 − p, have an absolute error
+of g/2, so only probabilities well above g/2 determine their logits.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from neurecover.exceptions import UnsolvableError
 _SUM = 2e-3  # probabilities of three decimals add up to one within this
 _DECIMALS = tuple(10.0**-k for k in range(1, 10))  # grids that rounded probabilities may lie on
 _BINARY = (2.0**-24, 2.0**-53)  # the spacing of numbers below one, in single and double precision
-_FEW = 4  # values that have to lie on a grid for it to be no coincidence
-_SMALLEST = {np.dtype(np.float32): 1e-36, np.dtype(np.float64): 1e-290}  # with all digits
+_FEW = 4  # fewer values may lie on a grid by coincidence
+_SMALLEST = {np.dtype(np.float32): 1e-36, np.dtype(np.float64): 1e-290}  # numbers below lose digits (subnormal)
 
 
 @dataclass(frozen=True, eq=False)
 class Probabilities:
-    """How answers with `columns` columns stand for the K classes: `grid` (K,) that their numbers lie on, 0 for none.
+    """How answers with `columns` columns encode K class probabilities; `grid` (K,) is their rounding step, 0 for none.
 
-    `least` (K,) are the probabilities above which a logit is known; with `log` the answers are logarithms.
+    A logit is known if its probability is above `least` (K,). With `log` the answers are logarithms of probabilities.
     """
 
     columns: int
@@ -45,7 +45,7 @@ class Probabilities:
         return _classes(np.asarray(Y, dtype=np.float64), self.log)
 
     def logits(self, Y: np.ndarray) -> np.ndarray:
-        """Return the logits (n, K − 1) of the answers; what rounds to zero counts as half of the grid."""
+        """Return the logits (n, K − 1) of the answers; a probability rounded to zero counts as half a grid step."""
         if self.log:
             L = np.asarray(Y, dtype=np.float64)
         else:
@@ -65,7 +65,7 @@ class Probabilities:
         return np.hypot(errors[:, 1:], errors[:, :1])
 
     def usable(self, Y: np.ndarray) -> np.ndarray:
-        """Return which answers (n,) show all logits."""
+        """Return a mask (n,) of the answers that determine all logits."""
         return np.asarray(np.all(self.classes(Y) > self.least, axis=1))
 
     def clipped(self, Y: np.ndarray) -> bool:
@@ -74,7 +74,7 @@ class Probabilities:
 
 
 def are_probabilities(Y: np.ndarray) -> bool:
-    """Return whether the answers (n, p) of several columns add up to one, or their exponentials do."""
+    """Return whether the columns of the answers (n, p), or their exponentials, add up to one."""
     return Y.shape[1] > 1 and (_adds_up(Y) or _adds_up(_exp(Y)))
 
 
@@ -84,13 +84,13 @@ def may_be_probability(Y: np.ndarray) -> bool:
 
 
 def read_probabilities(Y: np.ndarray) -> Probabilities:
-    """Return how answers (n, p), near and far, stand for probabilities: their grid, and where they are clipped."""
+    """Return how answers (n, p), near the data and far away, encode probabilities: the grid and the clipping."""
     log = Y.shape[1] > 1 and not _adds_up(Y)
     P = _classes(Y.astype(np.float64), log)
     single = np.array_equal(Y, Y.astype(np.float32))
     grid = np.array([0.0 if log else _grid(column) for column in P.T])
     least = np.maximum(np.sqrt(0.5 * grid), _SMALLEST[np.dtype(np.float32 if single else np.float64)])
-    # A value that several far answers share is where the model clips its probabilities.
+    # The model clips its probabilities at a value that several far answers share.
     for j, column in enumerate(P.T):
         values, counts = np.unique(column, return_counts=True)
         shared = values[(counts >= _FEW) & (values < 0.5) & (values > 0.0)]
@@ -112,9 +112,9 @@ def _classes(Y: np.ndarray, log: bool) -> np.ndarray:
 
 
 def _grid(column: np.ndarray) -> float:
-    """Return the coarsest grid that all values lie on, 0 if they lie on none that tells them from floating point."""
+    """Return the coarsest grid that contains all values, 0 if there is none coarser than floating point."""
     for g in (*_DECIMALS, *_BINARY):
-        # One minus a number of any size lies on a binary grid only where it is small.
+        # A floating-point number lies on a binary grid anyway unless it is small, so only small values are telling.
         telling = column[(column > 0.0) & (column < (2.0**-3 if g in _BINARY else 1.0))]
         if len(np.unique(telling)) >= _FEW and np.all(np.abs(telling / g - np.rint(telling / g)) < 1e-4):
             return g

@@ -1,8 +1,8 @@
 """A model queried at x and at −x together.
 
-For hidden units act(z) = h z + g |z| the odd part of the answers, (f(x) − f(−x))/2 = h A W x, is then linear in x on
-the sample itself, not only in the mean: least squares of y on x finds it exactly from any d independent inputs, and
-the inputs are symmetric whatever the distribution they were drawn from.
+For hidden units act(z) = h z + g |z|, the odd part of the answers, (f(x) − f(−x))/2 = h A W x, is then linear in x on
+the sample itself, not only in expectation. Least squares of y on x finds it exactly from any d independent inputs. The
+inputs are symmetric, whatever distribution they were drawn from.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Reflected(Oracle):
 
 
 def with_reflections(oracle: Oracle) -> Reflected:
-    """Return the oracle with every query x followed by −x; one that is symmetrised already is returned as it is."""
+    """Return the oracle with every query x followed by −x; an oracle that has this property is returned unchanged."""
     return oracle if isinstance(oracle, Reflected) else Reflected(oracle)
 
 

@@ -20,8 +20,8 @@ from neurecover.data.source import (
 class ArraySource(Source):
     """X (n, d) and Y (n,) or (n, p): anything that numpy turns into an array of real numbers, or a table.
 
-    `weight` (n,) are positive weights of the rows. Arrays and memory maps are not copied. The columns of a table keep
-    their names, others are called x0, x1, … and y0, y1, …
+    `weight` (n,) holds positive weights of the rows. Arrays and memory maps are not copied. The columns of a table keep
+    their names; other columns are called x0, x1, … and y0, y1, …
     """
 
     _weight: np.ndarray | None = None
@@ -42,16 +42,16 @@ class ArraySource(Source):
 
     @property
     def streams(self) -> bool:
-        return not self.weighted and super().streams  # a block of what is streamed has its weights among its outputs
+        return not self.weighted and super().streams  # a block of a stream has its weights among its outputs
 
     def named_like(self, source: Source) -> "ArraySource":
-        """Take over the column names of a source, and what was assumed of it; return self."""
+        """Copy the column names of a source and the assumptions about it; return self."""
         self.input_names, self.output_names = source.input_names, source.output_names
         self.assumed = source.base.assumed
         return self
 
     def select(self, rows: np.ndarray) -> "ArraySource":
-        """Return the samples of these rows, with the same column names."""
+        """Return the samples in these rows, with the same column names."""
         weight = None if self._weight is None else self._weight[rows]
         part = ArraySource(self._X[rows], self._Y[rows], origin=self.origin, weight=weight)
         part.input_names, part.output_names, part.held = self.input_names, self.output_names, self.held
@@ -92,7 +92,7 @@ def _real_array(values: Any, what: str, labels: bool = False) -> np.ndarray:
 
 
 def _refuse_text(array: np.ndarray, values: Any, what: str, labels: bool) -> None:
-    """Say which column of a table holds text, and an example of it."""
+    """Raise an error that names the column of a table that holds text, with an example."""
     names = _names(values, "", array.shape[1])
     for name, column in zip(names, array.T):
         text = next((value for value in column if isinstance(value, str)), None)
@@ -120,7 +120,7 @@ class Block(ArraySource):
 
 
 def complete_rows(source: Source) -> ArraySource:
-    """Return the rows of a source that lack no value, in memory; infinite ones are no missing values and stay."""
+    """Return the rows of a source that lack no value, in memory; infinite values are not missing and stay."""
     kept, rows = [], 0
     for X, Y in source._blocks(65_536):
         whole = ~(np.isnan(X).any(axis=1) | np.isnan(Y).any(axis=1))

@@ -1,10 +1,10 @@
-"""Samples in a Dask array or data frame: sums are taken where a partition is, and only sums travel.
+"""Samples in a Dask array or data frame: each worker sums its own partitions, and only the sums are transferred.
 
-A pass is cut into rounds of eight partitions, or of 64 where there are very many. A task adds up the rows of one
-partition, others merge eight sums each on one of the workers until a round has one statistic, and that comes here: for
-N partitions and S bytes of sums N·S/8 bytes arrive, or N·S/64, and no row. As many rounds are under way as keep the
-workers busy; they are merged in their order, which is the same for any number of workers, and a run's record is
-written between them.
+A pass consists of rounds of eight partitions, or of 64 if there are very many. One task sums the rows of each
+partition; further tasks on the workers merge eight sums each until a round has one statistic, which is sent here. For
+N partitions and S bytes of sums, N·S/8 or N·S/64 bytes arrive, and no rows. Enough rounds are under way to keep the
+workers busy. Rounds are merged in their order, which does not depend on the number of workers, and a run's record is
+written between rounds.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from neurecover.statistics import Statistic
 
 S = TypeVar("S", bound=Statistic)
 
-FAN_IN = 8  # sums that are merged by one task
-MANY = 512  # partitions beyond which a round is FAN_IN² of them
-AHEAD = 3  # partitions per worker that are under way
+FAN_IN = 8  # sums that one task merges
+MANY = 512  # with more partitions than this, a round has FAN_IN² of them
+AHEAD = 3  # partitions under way per worker
 STEP = 2**16  # rows of a partition that are checked and added at a time
 
 
@@ -84,7 +84,7 @@ class DaskSource(Source):
         return [type(self).__name__, list(self.input_names), list(self.output_names), len(self._parts), keys]
 
     def _blocks(self, rows: int) -> Blocks:
-        """Yield blocks here, one partition in memory at a time: for what is no statistic, such as the first rows."""
+        """Yield blocks in this process, one partition at a time, for uses other than statistics."""
         load = self._dask.delayed(_loaded, pure=False)
         for part in self._parts:
             X, Y = self._result(self._submitted(load(part.values, part.without_values(), self.origin)))
@@ -94,7 +94,7 @@ class DaskSource(Source):
     def reduced(
         self, source: Source, current: Pass[S], progress: Callable[[int, int | None], object] | None, block_bytes: int
     ) -> S:
-        """Add every partition, seen as the source sees it, to the statistic of the pass."""
+        """Add every partition, after applying the views that `source` stands for, to the statistic of the pass."""
         add, merge = (self._dask.delayed(task, pure=False) for task in (_added, _merged))
         here = _Here(self)
         work = self._dask.delayed(_Work(source.on(here), current.statistic.blank(), here, block_bytes), traverse=False)
@@ -147,7 +147,7 @@ class DaskSource(Source):
 
 @contextmanager
 def _reaching() -> Iterator[None]:
-    """Turn the loss of the scheduler or of workers into an error of one sentence."""
+    """Raise an error with a one-sentence message if the scheduler or workers are lost."""
     distributed = optional("distributed", "A cluster", "cluster")
     try:
         yield
@@ -165,7 +165,7 @@ def _reaching() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class _Part:
-    """One partition: its values as Dask tasks, its number and the columns in use (none where X and Y are apart)."""
+    """One partition: its values as Dask tasks, its number and the columns in use (none if X and Y are separate)."""
 
     values: tuple[Any, ...]
     number: int
@@ -177,7 +177,7 @@ class _Part:
 
 
 class _Here(ArraySource):
-    """The source of the blocks on a worker: its names and origin, without any rows."""
+    """A stand-in on a worker for the source of the blocks: its names and origin, without rows."""
 
     def __init__(self, source: DaskSource) -> None:
         self.origin, self.n_samples = source.origin, None
@@ -217,7 +217,7 @@ def _loaded(values: tuple[Any, ...], part: _Part, origin: str) -> tuple[np.ndarr
 
 
 def _added(values: tuple[Any, ...], part: _Part, work: _Work) -> tuple[int, Statistic]:
-    """Return, on a worker, how many rows a partition has and their sums, with one BLAS thread per task."""
+    """Return the number of rows of a partition and their sums; runs on a worker, with one BLAS thread."""
     X, Y = _loaded(values, part, work.about.origin)
     statistic = work.statistic.blank()
     if len(X) == 0:
@@ -232,7 +232,7 @@ def _added(values: tuple[Any, ...], part: _Part, work: _Work) -> tuple[int, Stat
 
 def _merged(parts: list[tuple[int, Statistic]]) -> tuple[int, Statistic]:
     (rows, statistic), *others = parts
-    statistic = statistic.from_arrays(statistic.to_arrays())  # what a task was given is not written to
+    statistic = statistic.from_arrays(statistic.to_arrays())  # a copy, because a task must not modify its arguments
     for more, other in others:
         rows += more
         statistic.merge(other)
@@ -240,7 +240,7 @@ def _merged(parts: list[tuple[int, Statistic]]) -> tuple[int, Statistic]:
 
 
 def beside(Y: Any, weight: Any) -> Any:
-    """Return Dask outputs (n,) or (n, p) with a last column of weights, which may be any array."""
+    """Append weights, an array of any kind, as the last column of Dask outputs (n,) or (n, p)."""
     arrays = optional("dask.array", "Reading Dask collections", "cluster")
     weight = arrays.asarray(weight)
     if weight.ndim != 1 or _length(weight) != _length(Y):

@@ -1,4 +1,4 @@
-"""Inputs that are mostly zero, as SciPy keeps them: the rows of a block are written out, the others are not."""
+"""Inputs in a SciPy sparse matrix; only the rows of the current block are made dense."""
 
 from __future__ import annotations
 

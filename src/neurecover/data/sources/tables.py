@@ -1,6 +1,6 @@
-"""Tables in memory: pandas and polars frames, Arrow tables, and whatever else can be read as one.
+"""Tables in memory: pandas and polars frames, Arrow tables, and other objects with the same protocols.
 
-A table that speaks Arrow (`__arrow_c_stream__`) or the interchange protocol (`__dataframe__`) is read column by column
+A table with Arrow's protocol (`__arrow_c_stream__`) or the interchange protocol (`__dataframe__`) is read by columns
 through pyarrow; the columns keep their names.
 """
 
@@ -15,7 +15,7 @@ from neurecover.models.formats.libraries import arrow
 
 
 def is_table(value: Any) -> bool:
-    """Return whether it is a table with named columns rather than an array."""
+    """Return whether the value is a table with named columns rather than an array."""
     return hasattr(value, "__dataframe__") or (hasattr(value, "__arrow_c_stream__") and hasattr(value, "columns"))
 
 
@@ -34,7 +34,7 @@ def table_source(table: Any, inputs: Columns | None, outputs: Columns | None) ->
 
 
 def arrow_table(table: Any) -> Any:
-    """Return the table as a pyarrow.Table, in one piece."""
+    """Return the table as a pyarrow.Table with one chunk per column."""
     pa = arrow()
     if isinstance(table, pa.Table):
         read = table

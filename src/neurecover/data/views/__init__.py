@@ -1,1 +1,1 @@
-"""Views of a source: its rows whitened, weighted, repaired, or only some of them."""
+"""Views of a source: whitened, weighted, repaired or selected rows."""

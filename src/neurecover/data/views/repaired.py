@@ -1,4 +1,4 @@
-"""Samples whose gross errors are set aside: an output that a network contradicts says nothing, the others do."""
+"""Samples without their gross errors: an output that contradicts a network is ignored, the row's others are used."""
 
 from collections.abc import Callable
 
@@ -9,9 +9,9 @@ from neurecover.data.views.view import Seen, View
 
 
 class Repaired(View):
-    """A source in which every y with |y − predict(x)| > tolerance is predict(x) instead: its residual is zero.
+    """A source in which every y with |y − predict(x)| > tolerance is replaced by predict(x): its residual is zero.
 
-    Rows of which no output is left are left out.
+    Rows in which every output would be replaced are left out.
     """
 
     def __init__(self, parent: Source, predict: Callable[[np.ndarray], np.ndarray], tolerance: float) -> None:

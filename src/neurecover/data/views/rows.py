@@ -1,8 +1,8 @@
 """Some of the rows of a source: a random split in two, and a random sample of n.
 
-Arrays draw one uniform number u_i per row, in the order of the rows. Who is chosen depends on the seed and on i alone,
-not on the block size. Rows that are streamed have numbers that depend on their own values instead (`Division`), so that
-it does not matter either in which order, or on which machine, they are read.
+For arrays, one uniform number u_i per row is drawn in the order of the rows. Which rows are chosen depends on the seed
+and on i alone, not on the block size. The numbers of streamed rows depend on the values in the row instead
+(`Division`), so that the order in which rows are read, and the machine that reads them, make no difference.
 """
 
 from collections.abc import Callable
@@ -64,7 +64,7 @@ class Kept(View):
 def split(source: Source, fraction: float, seed: int | None) -> tuple[Source, Source]:
     """Return (train, holdout): row i is held out when the i-th double of default_rng(seed) is < fraction.
 
-    A streamed source is divided below all views of it, by the values as they are read.
+    A streamed source is divided at its base, by the values as they are read, before any view changes them.
     """
     if not 0 < fraction < 1:
         raise ValueError(f"The held-out fraction lies strictly between 0 and 1. Got {fraction} instead.")
@@ -73,7 +73,7 @@ def split(source: Source, fraction: float, seed: int | None) -> tuple[Source, So
         base = source.base
         train, holdout = (source.on(Kept(base, division, held_out=held_out)) for held_out in (False, True))
         return train, holdout
-    # One sequence serves both parts and every pass, so that even seed=None gives a partition.
+    # Both parts and every pass use one seed sequence, so that even seed=None gives a partition.
     sequence = np.random.SeedSequence(seed)
     return Rows(source, fraction, sequence, below=False), Rows(source, fraction, sequence, below=True)
 
@@ -81,8 +81,8 @@ def split(source: Source, fraction: float, seed: int | None) -> tuple[Source, So
 def subsample(source: Source, n: int, seed: int | None) -> ArraySource:
     """Draw n rows uniformly without replacement, or all if there are fewer, in their own order.
 
-    The rows with the n smallest u_i are a uniform sample. One pass keeps the n smallest so far,
-    and needs not know how many are to come.
+    The rows with the n smallest u_i are a uniform sample. One pass keeps the n smallest so far
+    and does not need the total number of rows.
     """
     if n < 1:
         raise ValueError(f"A sample holds at least one row. Got n={n} instead.")

@@ -1,4 +1,4 @@
-"""Sources that are views of another one: its rows changed, or some of them."""
+"""Sources that are views of another source: they change its rows or select some of them."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class View(Source):
         self.input_names, self.output_names = parent.input_names, parent.output_names
 
     def _seen(self, X: np.ndarray, Y: np.ndarray) -> Seen:
-        """Return X and Y of a block as the view has them, and a mask of the rows it keeps, None for all."""
+        """Return X and Y of a block as this view changes them, and a mask of the rows to keep, None for all."""
         raise NotImplementedError
 
     def _begin(self) -> Callable[[np.ndarray, np.ndarray], Seen]:
-        """Return the `_seen` of one pass, for views in which it depends on the blocks before."""
+        """Return the function `_seen` for one pass; a view overrides this if it depends on earlier blocks."""
         return self._seen
 
     def _blocks(self, rows: int) -> Blocks:

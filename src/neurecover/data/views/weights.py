@@ -1,6 +1,6 @@
-"""Rows that count more or less than others: weights w ≥ 0, of which only the ratios matter.
+"""Weights w ≥ 0 of the rows, of which only the ratios matter.
 
-A source keeps them as one more column of its outputs, so that files, streams and clusters are read as ever.
+A source holds the weights as one more output column, so that files, streams and clusters need no other reader.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COLUMN = "sample_weight"
 
 
 class WeightedRows(View):
-    """The rows of a source whose last output is their weight, w times `scale`; those of weight zero are left out."""
+    """The rows of a source whose last output is the weight w; weights are w·scale, and rows with w = 0 are left out."""
 
     def __init__(self, parent: Source, scale: float = 1.0) -> None:
         super().__init__(parent)
@@ -34,7 +34,7 @@ class WeightedRows(View):
         return self.parent.streams
 
     def scaled(self, scale: float, n_samples: int) -> WeightedRows:
-        """Return the same rows, of which there are n_samples, with other weights."""
+        """Return the same n_samples rows with the weights w·scale."""
         rows = copy.copy(self)
         rows.scale, rows.n_samples = scale, n_samples
         return rows
@@ -80,9 +80,9 @@ def without_weights(source: Source) -> Source:
 
 
 def moderate_weights(source: ArraySource, most: float = PrepareOptions().moderate) -> ArraySource:
-    """Return the samples with weights within a factor `most` of their median; the source itself if they are.
+    """Return the samples with weights clipped to within a factor `most` of their median.
 
-    A search uses them, so that a few rows do not decide alone where it goes.
+    A search uses these weights, so that a few heavy rows do not decide alone where it goes.
     """
     weight = source.weights()
     if weight is None:
@@ -93,7 +93,7 @@ def moderate_weights(source: ArraySource, most: float = PrepareOptions().moderat
 
 
 def with_weights(source: ArraySource, sample_weight: Any) -> WeightedRows:
-    """Check sample_weight, one number from 0 on per row, and return the source with it."""
+    """Check sample_weight, one number ≥ 0 per row, and return the source with these weights."""
     n = source.count()
     try:
         weight = np.asarray(sample_weight, dtype=np.float64)
@@ -117,6 +117,6 @@ def with_weights(source: ArraySource, sample_weight: Any) -> WeightedRows:
 
 
 def name_weight(source: Source) -> Source:
-    """Return the source with its last output named as the weight."""
+    """Rename the last output as the weight, and return the source."""
     source.output_names = (*source.output_names[:-1], COLUMN)
     return source

@@ -1,4 +1,4 @@
-"""Samples with zero mean and unit covariance, and the way back for the networks found on them."""
+"""Transform samples to zero mean and unit covariance, and networks found on them back to the original inputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from neurecover.statistics import Statistic, Together
 
 @dataclass(frozen=True)
 class Whitening:
-    """z = (x − mean) @ matrix, (d,) and (d, r); r < d where the inputs span fewer dimensions than they have.
+    """z = (x − mean) @ matrix with mean (d,) and matrix (d, r); r < d if the inputs span fewer than d dimensions.
 
     A unit w_z·z + b_z is the unit w·x + b with w = matrix w_z and b = b_z − w·mean.
     """
@@ -26,8 +26,8 @@ class Whitening:
     def of(cls, mean: np.ndarray, covariance: np.ndarray) -> Whitening:
         """Return the whitening for these moments; directions whose variance is at the level of rounding are left out.
 
-        The variance that rounding alone gives an input of size |mean| + σ is about (1e-15)² times its square, and
-        inputs on very different scales are brought to one before the directions are judged.
+        Rounding alone gives an input of size |mean| + σ a variance of about (1e-15)² (|mean| + σ)². Inputs are scaled
+        to a common size before the directions are judged.
         """
         size = np.sqrt(np.diag(covariance))
         noise = 1e-14 * np.abs(mean)
@@ -46,7 +46,7 @@ class Whitening:
 
 
 class Mapped(View):
-    """A source whose inputs, those of `parent`, go through a whitening."""
+    """A view of `parent` with whitened inputs."""
 
     def __init__(self, parent: Source, whitening: Whitening) -> None:
         super().__init__(parent, "whitened", parent.n_samples)
@@ -57,7 +57,7 @@ class Mapped(View):
 
 
 class Whitened(Together):
-    """Statistics of samples whose inputs go through a whitening first."""
+    """Statistics that whiten the inputs of their samples first."""
 
     def __init__(self, whitening: Whitening, **parts: Statistic) -> None:
         super().__init__(**parts)
@@ -69,9 +69,9 @@ class Whitened(Together):
 
 
 def unwhiten(model: Model, whitening: Whitening) -> Model:
-    """Return a network on whitened inputs as the same function of the inputs themselves.
+    """Convert a network on whitened inputs into the same function of the original inputs.
 
-    w = matrix w_z, b = b_z − w·mean in the first layer, and the same for the rows of an affine term: C = C_z matrixᵀ,
+    w = matrix w_z, b = b_z − w·mean in the first layer. An affine term changes likewise: C = C_z matrixᵀ,
     c = c_z − C mean.
     """
     if isinstance(model, Composite):
