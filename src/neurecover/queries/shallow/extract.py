@@ -109,14 +109,7 @@ def extract_shallow(
     slopes_of(act)
     tell = progress or (lambda stage, figure: None)
     if box.resolution > options.coarsest:
-        again = box.limits.pull_inside(rng.standard_normal((2 * options.held_out, box.n_inputs)))
-        if not np.array_equal(box(again), box(again)):
-            raise UnsolvableError(DIFFERENT)
-        raise UnsolvableError(
-            f"The answers of the oracle scatter by {box.resolution:.1e} of their size around a straight line, "
-            "however short it is: too much to see the kinks of a network. A network behind noise is found from "
-            "samples: neurecover.recover(oracle, n_samples=2000)."
-        )
+        raise _scatter_error(box, rng)
     best: Extraction | None = None
     straight: _Candidate | None = None
     reason = "Time ran out before a network was found: give a larger time_budget."
@@ -153,6 +146,18 @@ def extract_shallow(
     if best is None:
         raise UnsolvableError(reason)
     return best if best.exact else _add_warning(best)
+
+
+def _scatter_error(box: Box, rng: np.random.Generator) -> UnsolvableError:
+    """Return the error that says why answers this coarse show no kinks."""
+    again = box.limits.pull_inside(rng.standard_normal((2 * box.options.shallow.held_out, box.n_inputs)))
+    if not np.array_equal(box(again), box(again)):
+        return UnsolvableError(DIFFERENT)
+    return UnsolvableError(
+        f"The answers of the oracle scatter by {box.resolution:.1e} of their size around a straight line, "
+        "however short it is: too much to see the kinks of a network. A network behind noise is found from "
+        "samples: neurecover.recover(oracle, n_samples=2000)."
+    )
 
 
 def _add_warning(extraction: Extraction) -> Extraction:
