@@ -30,6 +30,7 @@ ORDER = (
     "search",
     "certificate",
     "excerpt",
+    "queried",
     "inference",
     "results",
     "algorithms",
