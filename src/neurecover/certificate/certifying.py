@@ -33,10 +33,10 @@ OF_THE_SAMPLES = (
     determined.columns,
     determined.kinks,
 )
-AT_ROUNDING = (signs.signs, signs.twins, signs.exchange, errors.digits)
+AT_ROUNDING = (signs.signs, signs.planes, signs.exchange, errors.digits)
 OF_NOISE = (
     signs.signs,
-    signs.twins,
+    signs.planes,
     signs.exchange,
     held_out.signal,
     residual.tails,
@@ -107,7 +107,7 @@ def certify_untested(case: Case) -> Certificate:
     return issue(made, case.holdout, case.samples.count())
 
 
-def certify_nothing(reason: str, holdout: Residuals, constant: bool, n_samples: int) -> Certificate:
+def certify_constant(reason: str, holdout: Residuals, constant: bool, n_samples: int) -> Certificate:
     """Certify the constant that is returned when no network was found, with the reason."""
     spread = float(holdout.output_variance.mean())
     r2 = 1.0 if constant else 1.0 - holdout.mse / spread if spread > 0.0 else 0.0
