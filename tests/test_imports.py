@@ -205,6 +205,19 @@ def test_contributing_names_what_exists_on_every_path() -> None:
         assert not missing, f"{where} does not define {', '.join(sorted(missing))}."
 
 
+def test_contributing_says_where_things_are() -> None:
+    """Every row names a file or folder, and the names before it are in one of its files."""
+    rows = table("### Where to find")
+    assert len(rows) >= 4
+    for _, where in rows:
+        names = re.findall(r"`([^`]+)`", where)
+        places = [SOURCE / name for name in names if "/" in name]
+        assert places
+        assert all(place.exists() for place in places), where
+        text = "".join(file.read_text(encoding="utf-8") for file in places if file.is_file())
+        assert all(name in text for name in names if "/" not in name), where
+
+
 def test_no_folder_is_crowded() -> None:
     counts = {folder.relative_to(SOURCE): len(list(folder.glob("*.py"))) for folder in [SOURCE, *SOURCE.rglob("*/")]}
     crowded = {str(folder): n for folder, n in counts.items() if n > MOST_FILES}

@@ -236,11 +236,11 @@ def test_progress_is_told_to_a_callable() -> None:
 
 
 def test_a_width_that_noise_leaves_open_is_not_certified() -> None:
-    # 32 networks of two to four units, 12 to 20 noisy equations per parameter, k not told: a statistical verdict with
+    # 20 networks of two to four units, 12 to 20 noisy equations per parameter, k not told: a statistical verdict with
     # the wrong number of visible units in at most one of them (0 were seen), and a right one in at least half.
     wrong = right = 0
     rng = np.random.default_rng(5)
-    for seed in range(32):
+    for seed in range(20):
         d, k = int(rng.integers(2, 6)), int(rng.integers(2, 5))
         n = int((k * (d + 2) + 1) * rng.uniform(12, 20))
         truth = nr.simulate.teacher(d, k, kind="sphere", bias=0.7, random_state=seed)
@@ -251,7 +251,7 @@ def test_a_width_that_noise_leaves_open_is_not_certified() -> None:
             same = recovery.network.n_hidden == k
             right, wrong = right + same, wrong + (not same)
     assert wrong <= 1
-    assert right >= 16
+    assert right >= 10
 
 
 def test_too_few_noisy_equations_are_not_statistical() -> None:

@@ -11,8 +11,8 @@ from neurecover.certificate.checks import alternatives, determined, errors, held
 from neurecover.certificate.evidence import LeftOut
 from neurecover.certificate.residuals.nested import Nested
 from neurecover.certificate.sides import Sides
+from neurecover.certificate.signs.planes import NearestPlanes
 from neurecover.certificate.signs.rivals import SignChoices
-from neurecover.certificate.signs.twins import Twins
 from neurecover.certificate.verdict import IDENTIFIABLE, NOISE, Check
 from neurecover.statistics import OutputPrecision, Residuals
 
@@ -76,7 +76,7 @@ FAILING = {
     determined.columns: {"rare": np.array([[True]])},
     determined.kinks: {"sides": Sides(np.array([0]), np.array([9]), np.array([3]), 1), "few": np.array([True])},
     signs.signs: {"sign_choices": SignChoices(2, 1.0)},
-    signs.twins: {"twins": Twins(2.0, (0, 1))},
+    signs.planes: {"nearest_planes": NearestPlanes(2.0, (0, 1))},
     signs.exchange: {"exchange": 2.0},
     errors.digits: {"largest_error": 0.1},
     errors.precision: {"widest": 0.3},
@@ -200,7 +200,7 @@ def test_units_that_are_all_off_for_many_samples_are_not_told_to_have_more_digit
 
 
 def test_other_signs_that_fit_are_not_put_down_to_samples_without_noise() -> None:
-    two, plane, exchange = failing(signs.signs), failing(signs.twins), failing(signs.exchange)
+    two, plane, exchange = failing(signs.signs), failing(signs.planes), failing(signs.exchange)
     noisy = signs.signs(facts(noisy=True, sign_choices=SignChoices(2, 1.0)))
     unsearched = signs.signs(facts(sign_choices=SignChoices(1, complete=False, n_units=30)))
     rounding = Check("rounding", False, 1.0, 0.1, "rounding")

@@ -173,15 +173,15 @@ def test_two_hidden_layers_with_standard_errors(digits):
 @pytest.mark.slow
 def test_most_default_networks_are_solved_and_none_is_claimed_wrongly():
     solved = 0
-    for seed in range(8):
+    for seed in range(5):
         network = default_network((10, 8, 6, 3), 500 + seed)
         found = nr.extract(nr.oracle(in_single(network), 10), random_state=seed)
         claimed = found.certificate.verdict == "statistical"
         right = found.network.n_hidden == (8, 6) and nr.compare(found.network, network).weight_error < 1e-3
         assert right or not claimed
         solved += claimed
-    # 9 of 10 over other seeds: as few as 5 of 8 happen once in a hundred times.
-    assert solved >= 5
+    # 9 of 10 over other seeds: as few as 2 of 5 happen once in a hundred times.
+    assert solved >= 3
 
 
 def test_far_queries_show_a_unit_that_is_inactive_at_all_usual_points():

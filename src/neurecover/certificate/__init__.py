@@ -2,7 +2,7 @@
 
 from neurecover.certificate.advising import advice
 from neurecover.certificate.case import Case
-from neurecover.certificate.certifying import certify, certify_nothing, certify_untested
+from neurecover.certificate.certifying import certify, certify_constant, certify_untested
 from neurecover.certificate.determined.weights import scaled_to_determined
 from neurecover.certificate.evidence import Evidence
 from neurecover.certificate.options import CertificateOptions
@@ -21,7 +21,7 @@ __all__ = [
     "Verification",
     "advice",
     "certify",
-    "certify_nothing",
+    "certify_constant",
     "certify_untested",
     "scaled_to_determined",
     "sign_ambiguities",

@@ -30,8 +30,8 @@ from neurecover.certificate.residuals.resolution import Visible, visible_unit
 from neurecover.certificate.residuals.shapes import shape_test
 from neurecover.certificate.sides import Sides
 from neurecover.certificate.signs.exchange import least_apart
+from neurecover.certificate.signs.planes import NearestPlanes, nearest_planes
 from neurecover.certificate.signs.rivals import SignChoices, rivals_of_layers
-from neurecover.certificate.signs.twins import Twins, nearest_planes
 from neurecover.certificate.sums import Sums
 from neurecover.data import Mapped, Source, Whitening
 from neurecover.data.views.weights import Unweighted, without_weights
@@ -364,7 +364,7 @@ class Case:
         return SignChoices.of(layers, max(self.evidence.sign_choices, 1))
 
     @cached_property
-    def twins(self) -> Twins:
+    def nearest_planes(self) -> NearestPlanes:
         """The two units whose planes are nearest."""
         return nearest_planes(self.normal, self.errors.arrays, self.options.same)
 

@@ -33,10 +33,10 @@ OF_THE_SAMPLES = (
     determined.columns,
     determined.kinks,
 )
-AT_ROUNDING = (signs.signs, signs.twins, signs.exchange, errors.digits)
+AT_ROUNDING = (signs.signs, signs.planes, signs.exchange, errors.digits)
 OF_NOISE = (
     signs.signs,
-    signs.twins,
+    signs.planes,
     signs.exchange,
     held_out.signal,
     residual.tails,
@@ -107,7 +107,7 @@ def certify_untested(case: Case) -> Certificate:
     return issue(made, case.holdout, case.samples.count())
 
 
-def certify_nothing(reason: str, holdout: Residuals, constant: bool, n_samples: int) -> Certificate:
+def certify_constant(reason: str, holdout: Residuals, constant: bool, n_samples: int) -> Certificate:
     """Certify the constant that is returned when no network was found, with the reason; nothing may be held out."""
     found = Check("units", False, 0, 1, reason)
     if not holdout.n:

@@ -318,7 +318,7 @@ def _found_width(case: QueriedCase) -> Check | None:
         return None
     sentence = (
         f"The number of units was found: one that adds less than about {case.faintest:.1g} of the answers, or that is "
-        "on or off wherever the box was asked, is not seen."
+        "on or off wherever the oracle was queried, is not seen."
     )
     return Check("found width", True, case.faintest, None, sentence)
 

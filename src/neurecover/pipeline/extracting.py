@@ -10,7 +10,7 @@ import numpy as np
 
 from neurecover import activations
 from neurecover.activations import Activation
-from neurecover.certificate import Certificate, Check, certify_nothing
+from neurecover.certificate import Certificate, Check, certify_constant
 from neurecover.certificate.from_queries import Asked, certify_queried
 from neurecover.data import Oracle, unwhiten
 from neurecover.data.oracles.calls import listening
@@ -427,7 +427,7 @@ def _describe_queries(
 
 def _certify_constant(network: Network, reason: str, n_queries: int) -> Certificate:
     """Certify the constant that is returned in place of a network that was not found, with the reason."""
-    return certify_nothing(reason, Residuals(network, network.n_outputs), False, n_queries)
+    return certify_constant(reason, Residuals(network, network.n_outputs), False, n_queries)
 
 
 def _architecture(

@@ -21,7 +21,7 @@ from neurecover.certificate import (
     Check,
     Evidence,
     certify,
-    certify_nothing,
+    certify_constant,
     certify_untested,
     scaled_to_determined,
 )
@@ -335,7 +335,7 @@ def constant_network(prepared: Prepared, task: Task, reason: str) -> tuple[Netwo
     network = Network(np.zeros((0, d)), None, np.zeros((p, 0)), c, task.activation)
     residuals = reduce(prepared.holdout, Residuals(lambda X: np.tile(c, (len(X), 1)), p, origin=c))
     constant = bool(residuals.mse <= (1e-12 * float(np.abs(c).max(initial=0.0))) ** 2)
-    return network, certify_nothing(reason, residuals, constant, prepared.moments.n)
+    return network, certify_constant(reason, residuals, constant, prepared.moments.n)
 
 
 def in_order(network: Network | DeepNetwork, prepared: Prepared) -> Network | DeepNetwork:

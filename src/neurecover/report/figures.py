@@ -70,7 +70,7 @@ def draw_weights(axis: Axes, table: LayerTable) -> None:
     values, m = table.values, table.weights.shape[1]
     axis.set_title(f"{table.name}: {len(values)} × {m}", loc="left")  # visible even if the picture is cut
     if not values.size:
-        return _nothing(axis)
+        return _empty_panel(axis)
     image = np.zeros((len(values), len(table.columns), 4))
     for part in (slice(0, m), slice(m, None)):
         largest = max(float(np.abs(values[:, part]).max(initial=0.0)), 1e-9 * float(np.abs(values).max()), 1e-300)
@@ -96,7 +96,7 @@ def draw_fit(axis: Axes, excerpt: Excerpt | None, samples: str) -> None:
     """Plot predictions against answers, on the diagonal where the network is right."""
     axis.set_title(f"fit on {samples}")
     if excerpt is None:
-        return _nothing(axis)
+        return _empty_panel(axis)
     both = [excerpt.observed.min(), excerpt.observed.max(), excerpt.predicted.min(), excerpt.predicted.max()]
     axis.plot([min(both), max(both)], [min(both), max(both)], color=INK, linewidth=0.8)
     for colour, name, observed, predicted in _outputs(excerpt):
@@ -110,7 +110,7 @@ def draw_residuals(axis: Axes, excerpt: Excerpt | None, noise_variance: float | 
     """Draw a histogram of the residuals, with the Gaussian of the noise that the certificate states."""
     axis.set_title(f"residuals on {samples}")
     if excerpt is None:
-        return _nothing(axis)
+        return _empty_panel(axis)
     residuals = excerpt.observed - excerpt.predicted
     largest = max(float(np.abs(residuals).max(initial=0.0)), 1e-300)
     edges = np.linspace(-largest, largest, 26).tolist()
@@ -136,7 +136,7 @@ def draw_spectra(axis: Axes, tables: list[LayerTable]) -> None:
         if np.any(values > 0.0):
             axis.plot(np.arange(1, len(values) + 1), values, ".-", color=colour, label=table.name, linewidth=0.9)
     if not axis.lines:
-        return _nothing(axis)
+        return _empty_panel(axis)
     low, high = axis.dataLim.intervaly
     if low > 0.0 and high / low > DECADES:
         axis.set_yscale("log")
@@ -210,7 +210,7 @@ def _legend(axis: Axes, excerpt: Excerpt) -> None:
         axis.legend(frameon=False, fontsize=7)
 
 
-def _nothing(axis: Axes) -> None:
+def _empty_panel(axis: Axes) -> None:
     axis.text(0.5, 0.5, "nothing was fitted", ha="center", va="center", transform=axis.transAxes)
     axis.set_axis_off()
 

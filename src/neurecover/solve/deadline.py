@@ -1,4 +1,4 @@
-"""Until when work may be begun, in seconds or in steps, and who is told that it goes on."""
+"""Until when work may be started, in seconds or in steps, and who is told that it goes on."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Deadline:
-    """A moment on the monotonic clock after which no new work is begun; None for never.
+    """A moment on the monotonic clock after which no new work is started; None for never.
 
     `pulse` hears after every step how far a fit has come, √(Σ r² / Σ y²), nan where a step does not know it. Where
     there is an `allowance`, the deadline has also passed once so many steps were made: the same work on every machine.

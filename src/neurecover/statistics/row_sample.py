@@ -33,7 +33,7 @@ class RowSample(Statistic):
         self.scale = 1.0 / np.maximum(spread, 1e-9 * np.abs(centre) + 1e-300)
         q = len(centre) + n_outputs
         self.row_bytes = 8 * (2 * q + 8)
-        self.sums = _nothing(q)
+        self.sums = _no_rows(q)
         self._waiting: dict[str, list[_Rows]] = {"random": [], "extreme": []}
 
     def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
@@ -56,7 +56,7 @@ class RowSample(Statistic):
     def weigh(self) -> None:
         if "weight" not in self.sums:
             super().weigh()
-            self.sums |= _nothing(self.sums["random_rows"].shape[1] + 1)
+            self.sums |= _no_rows(self.sums["random_rows"].shape[1] + 1)
 
     def _settle(self, name: str) -> None:
         """Merge the rows that wait with those kept, drop copies, and drop the largest keys."""
@@ -83,7 +83,7 @@ class RowSample(Statistic):
         return self.sums["extreme_rows"][~np.isin(self.sums["extreme_numbers"], self.sums["random_numbers"])]
 
     def blank(self) -> Self:
-        nothing = _nothing(self.sums["random_rows"].shape[1])
+        nothing = _no_rows(self.sums["random_rows"].shape[1])
         return self._holding(nothing | ({"weight": np.zeros(())} if "weight" in self.sums else {}))
 
     def merge(self, other: Self) -> None:
@@ -113,7 +113,7 @@ _PARTS = ("keys", "numbers", "rows")
 _Rows = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def _nothing(q: int) -> dict[str, np.ndarray]:
+def _no_rows(q: int) -> dict[str, np.ndarray]:
     sums: dict[str, np.ndarray] = {"n": np.zeros((), dtype=np.int64)}
     for name, kind in (("random", np.uint64), ("extreme", np.float64)):
         keys, numbers = np.zeros(0, dtype=kind), np.zeros(0, dtype=np.uint64)

@@ -46,13 +46,13 @@ def signs(case: Facts) -> Check:
     return Check("signs", not several and choices.complete, choices.count, 1, sentence, remedy)
 
 
-def twins(case: Case) -> Check:
+def planes(case: Case) -> Check:
     """Do no two units share a plane?
 
     relu(z) and relu(−z) together make a straight function, which may as well be that of a unit that is on for every
     sample.
     """
-    (apart, pair), limit = (case.twins.apart, case.twins.pair), case.options.apart
+    (apart, pair), limit = (case.nearest_planes.apart, case.nearest_planes.pair), case.options.apart
     sentence = "No two units share a plane."
     if apart <= limit:
         sentence = (

@@ -1,7 +1,7 @@
 """What the samples say of more weights than a matrix of all pairs of them could be formed for.
 
 The readout is eliminated, and the information of the hidden weights of all layers is the S of `fit.products`, known by
-its products with vectors. Three questions are put to it by conjugate gradients with the preconditioner C.
+its products with vectors. Three things are asked of it by conjugate gradients with the preconditioner C.
 
 *Is every weight seen?* Of a solution z ~ N(0, C⁻¹) that is known beforehand, S x = S z is solved. In the coordinates
 C^½ the error is q(μ) ẑ along an eigenvector of the eigenvalue μ of C⁻¹S, with ẑ ~ N(0, 1) and a polynomial q, q(0) = 1:

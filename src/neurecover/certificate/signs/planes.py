@@ -14,16 +14,16 @@ PAIRS = 2**18  # weights of pairs of units that are compared at a time
 
 
 @dataclass(frozen=True)
-class Twins:
+class NearestPlanes:
     """The two units of a layer whose planes are least apart, in standard errors."""
 
     apart: float
     pair: tuple[int, int]
 
 
-def nearest_planes(normal: Model, errors: ParameterArrays, same: float) -> Twins:
+def nearest_planes(normal: Model, errors: ParameterArrays, same: float) -> NearestPlanes:
     """Return the nearest planes of two units of a layer, on whichever side they are on; `same` counts as none."""
-    least = Twins(np.inf, (0, 0))
+    least = NearestPlanes(np.inf, (0, 0))
     if not normal.activation.odd_slope or normal.activation.homogeneity != 1.0 or isinstance(normal, Composite):
         return least
     arrays, names = normal.to_arrays(), hidden_names(normal)
@@ -40,5 +40,5 @@ def nearest_planes(normal: Model, errors: ParameterArrays, same: float) -> Twins
             if apart.min() < least.apart:
                 i, j = np.unravel_index(np.argmin(apart), apart.shape)
                 pair = min(first + int(i), int(j)), max(first + int(i), int(j))
-                least = Twins(float(apart[i, j]), pair)
+                least = NearestPlanes(float(apart[i, j]), pair)
     return least
