@@ -44,10 +44,12 @@ def measure_outside(box: Box, network: DeepNetwork, rng: np.random.Generator) ->
         (W, b), *above = network.layers
         network = DeepNetwork([(W + moved @ rest.T, b), *above])
     left = left - np.einsum("cpk,km->cmp", U, moved)
-    # The long steps make rounding alike in all cells; the outputs of a query are rounded together.
-    inverse, freedom = np.linalg.inv(S), (len(points) - k / p) * (d - k)
-    rounding = np.einsum("cmp,cmq->pq", left, left) / freedom
-    meat = np.einsum("cpi,pq,cqj->ij", U, rounding, U)
+    # The jackknife over cells, whose outputs are rounded together: where one cell alone shows a unit well, its own
+    # residual says nothing. Its variances are too large by one over the usual share 1 − k/n of a residual.
+    inverse = np.linalg.inv(S)
+    wider = np.linalg.pinv(np.eye(p) - np.einsum("cpi,ij,cqj->cpq", U, inverse, U), hermitian=True)
+    scores = np.einsum("cpk,cpq,cmq->cmk", U, wider, left)
+    meat = np.einsum("cmi,cmj->ij", scores, scores) / (d - k) * (1.0 - k / (len(points) * p))
     whitening = box.whitening or Whitening(np.zeros(d), np.eye(d))
     basis = _span(network)
     beside = whitening.matrix - whitening.matrix @ basis @ basis.T
