@@ -20,7 +20,7 @@ from neurecover.certificate.information.many_weights import ManyWeights, by_prod
 from neurecover.certificate.information.matrix import Information
 from neurecover.certificate.information.normal_form import aligned, hidden_names, signs_are_convention
 from neurecover.certificate.information.sole_equations import sole_equations
-from neurecover.certificate.information.standard_errors import Errors, drawn_errors, standard_errors
+from neurecover.certificate.information.standard_errors import Errors, drawn_errors, shared_rounding, standard_errors
 from neurecover.certificate.options import DEFAULTS, EPS, CertificateOptions
 from neurecover.certificate.residuals.constancy import constancy_test
 from neurecover.certificate.residuals.corners import corner_test
@@ -414,7 +414,8 @@ class Case:
         if alternatives is None or not isinstance(self.information, Information):
             return ()
         rss = float(self.serial.sums["squared"].sum())
-        return nested_tests(self.information, alternatives, rss, self.n_equations, self.rows)
+        shared = shared_rounding(self.precision, self.variance, self.options)
+        return nested_tests(self.information, alternatives, rss, self.n_equations, self.rows, shared)
 
     @cached_property
     def shape(self) -> tuple[float, str] | None:

@@ -70,9 +70,7 @@ def standard_errors(
         # A variance of ν degrees of freedom makes Student's t of a deviation: wider where few samples carry a weight.
         variances = influence.variances * (stdtrit(influence.carried_by, 0.975) / stdtrit(np.inf, 0.975)) ** 2
         variances = variances + _turned_sides(information, moves, samples, variance)
-        if precision is not None and precision.is_float.any():
-            rounding = min(1.0, float(precision.largest.max()) / variance)  # the part of the noise that it may be
-            variances = variances * (1.0 + (options.shared**2 - 1.0) * rounding)
+        variances = variances * shared_rounding(precision, variance, options)
         variances = _along_rows(normal, variances + _shared_rounding(information, moves, samples, scores, precision))
         # One output may be clean where another is noisy; what it determines has the error of rounding all the same.
         variances = variances + (options.rounding * (1.0 + np.abs(parameters(normal)))) ** 2
@@ -80,6 +78,14 @@ def standard_errors(
         influence = None
         variances = variance * np.einsum("ij,ij->i", half, half)
     return Errors(ParameterArrays(by_name(normal, np.sqrt(variances))), variances, half, influence)
+
+
+def shared_rounding(precision: OutputPrecision | None, variance: float, options: CertificateOptions) -> float:
+    """Return how many times larger variances are than of independent noise, for outputs computed in a short float."""
+    if precision is None or not precision.is_float.any():
+        return 1.0
+    rounding = min(1.0, float(precision.largest.max()) / variance)  # the part of the noise that it may be
+    return 1.0 + (options.shared**2 - 1.0) * rounding
 
 
 def drawn_errors(information: ManyWeights, normal: Model, whitening: Whitening, variance: float) -> Errors:

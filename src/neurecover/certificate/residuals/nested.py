@@ -49,9 +49,12 @@ class Nested:
 
 
 def nested_tests(
-    information: Information, alternatives: Alternatives, rss: float, N: int, samples: Source
+    information: Information, alternatives: Alternatives, rss: float, N: int, samples: Source, shared: float = 1.0
 ) -> tuple[Nested, ...]:
-    """Test a network against every alternative. rss is Σr² over N equations."""
+    """Test a network against every alternative. rss is Σr² over N equations.
+
+    `shared` is how much larger sums of residuals vary than independent ones, where rounding errors are shared.
+    """
     columns, p = len(alternatives), alternatives.model.n_outputs
     e = information.cross.shape[1] // p  # of every output: the probes first
     place = np.concatenate([np.arange(o * e + e - columns, (o + 1) * e) for o in range(p)])
@@ -59,9 +62,10 @@ def nested_tests(
     for name, group in alternatives.groups().items():
         T = np.zeros((p * e, group.shape[1]))
         T[place] = group
-        p_value, q = f_test(information, T, rss, N)
+        p_value, q = f_test(information, T, shared * rss, N)
         level = alternatives.options.level(max(q, 1), N, name == LINEAR)
-        refitted = _by_refit(information, alternatives, q, level, rss, N, samples) if name == LINEAR and q else None
+        by_refit = name == LINEAR and q and shared == 1.0
+        refitted = _by_refit(information, alternatives, q, level, rss, N, samples) if by_refit else None
         if refitted is not None:
             p_value = refitted
         elif p_value < level:
