@@ -1,21 +1,138 @@
-"""activation="auto", and the hint that another activation would fit better."""
+"""activation="auto", and the hint that another activation would fit better: a race of activations.
+
+Students of every kind on the same samples, one wide fit each in turn.
+
+The first that fits to rounding, and keeps doing so once its superfluous units are gone and its signs are settled, has
+won: relu with a free affine part also fits what leaky_relu did, and two of its units are one of abs, but not then. With
+noise none does, and the least error on samples that had no part in the fits decides. sigmoid has no student of its own,
+sigmoid(z) = (1 + tanh(z/2))/2; nor has what has no useful derivative, or a parameter.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from neurecover.activations import Activation, get
 from neurecover.certificate import Certificate, Check
 from neurecover.certificate.verdict import passed
 from neurecover.data import Prepared, Source, split
 from neurecover.fit import FitOptions
-from neurecover.pipeline.activations import Contestant, RaceOptions, race_activations
+from neurecover.fit.descent import Fit
+from neurecover.fit.samples import Samples
 from neurecover.pipeline.running import Run
 from neurecover.search import SearchOptions, Task
-from neurecover.search.race import n_weights
-from neurecover.solve import Watch, steps_within
+from neurecover.search.candidates import complete
+from neurecover.search.find import settled_on
+from neurecover.search.race import Setting, n_weights, race, wider
+from neurecover.search.widths import slim
+from neurecover.solve import Deadline, Watch, steps_within
+
+CANDIDATES = ("relu", "tanh", "softplus", "gelu", "silu", "elu", "selu", "leaky_relu", "abs", "exp", "square")
+
+
+@dataclass(frozen=True)
+class RaceOptions:
+    """How many are in each round, and how wide their students are."""
+
+    rounds: tuple[int, ...] = (11, 11, 5, 5, 5, 3, 3, 3, 3)  # those that are left are the best so far
+    widths: tuple[int, ...] = (6, 12, 24)  # of the first rounds, and of all after them, where nobody gives the number
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """An activation, the least mean squared error of its students on other samples, and the units (m, D) of that
+    student.
+
+    `solved` says that it fits to rounding with all its signs settled.
+    """
+
+    activation: Activation
+    mse: float
+    units: np.ndarray
+    solved: bool
+
+
+def race_activations(
+    fit: Source,
+    other: Source,
+    task: Task,
+    rng: np.random.Generator,
+    deadline: Deadline,
+    *,
+    also: Iterable[Activation] = (),
+    options: RaceOptions | None = None,
+    progress: Callable[[str, float], object] = lambda stage, relative_rss: None,
+) -> list[Contestant]:
+    """Return those that came to a fit in time, the best first; the race ends with the first that solves it.
+
+    `also` are activations besides the candidates.
+    """
+    options, samples, unseen = options or RaceOptions(), Samples.of(fit, task.bias), Samples.of(other, task.bias)
+    acts = list(dict.fromkeys((*map(get, CANDIDATES), *also)))
+    settings = {act: Setting.plain(replace(task, activation=act), rng, deadline) for act in acts}
+    runs: dict[tuple[Activation, tuple[int, ...]], Iterator[tuple[int, Fit]]] = {}
+    best: dict[Activation, Contestant] = {}
+    for round_, n_left in enumerate(options.rounds):
+        for act in _still_in(acts, best, n_left):
+            if deadline.passed:
+                break
+            setting = settings[act]
+            widths, wide = _widths(samples, setting, round_, options)
+            if (act, wide) not in runs:
+                runs[act, wide] = race(samples, setting, widths, wide, 1e-26)
+            step = next(runs[act, wide], None)
+            if step is None:
+                break
+            progress(f"activation {act}", step[1].relative)
+            contestant = _judged(step[1], unseen, setting)
+            if contestant.solved or contestant.mse < best.get(act, contestant).mse:
+                best[act] = contestant
+            best.setdefault(act, contestant)
+            if contestant.solved:
+                return _in_order(best)
+    return _in_order(best)
+
+
+def _still_in(acts: list[Activation], best: dict[Activation, Contestant], n_left: int) -> list[Activation]:
+    """Return the best so far, in their own order; all where not every one has had a fit."""
+    if len(best) < len(acts):
+        return acts
+    left = {contestant.activation for contestant in _in_order(best)[:n_left]}
+    return [act for act in acts if act in left]
+
+
+def _in_order(best: dict[Activation, Contestant]) -> list[Contestant]:
+    return sorted(best.values(), key=lambda contestant: (not contestant.solved, contestant.mse))
+
+
+def _widths(
+    samples: Samples, setting: Setting, round_: int, options: RaceOptions
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the widths sought and those of the student."""
+    if setting.task.widths is not None:
+        return setting.task.widths, wider(samples, setting.task.widths, setting.options)
+    m, depth, p = options.widths[min(round_, len(options.widths) - 1)], setting.task.depth, samples.Y.shape[1]
+    most = setting.options.load * samples.n_equations
+    while m > 1 and n_weights(samples.F.shape[1], (m,) * depth, p)[1] > most:
+        m -= 1
+    return (m,) * depth, (m,) * depth
+
+
+def _judged(fit: Fit, unseen: Samples, setting: Setting) -> Contestant:
+    task, student, solved = setting.task, fit.student, False
+    samples = fit.point.samples
+    level = samples.level(task.level)
+    if fit.relative < level:
+        few = slim(fit, setting) if task.widths is None else complete(fit, setting, task.widths)
+        settled = settled_on(samples, few, setting)
+        solved = settled.fit.relative < level and settled.sign_choices > 0
+        student = few.student if solved else student
+    with np.errstate(over="ignore", invalid="ignore"):  # exp, far from the samples of the fit
+        mse = float(np.mean((unseen.Y - student(unseen.F)) ** 2))
+    return Contestant(task.activation, mse if np.isfinite(mse) else np.inf, student.V[0], solved)
 
 
 def choose_activation(sample: Source, task: Task, run: Run) -> tuple[Task, list[np.ndarray], Check]:
