@@ -17,6 +17,7 @@ from neurecover.excerpt import LOOKED_AT, OUTPUTS, ROWS, Excerpt
 from neurecover.models import Polynomial, network_of
 from neurecover.report.figures import as_svg, draw_weights
 from neurecover.report.layers import layer_tables
+from neurecover.report.page import report_page
 from neurecover.report.templating import figure, prose, share
 from neurecover.report.units import unit_tables
 
@@ -366,3 +367,26 @@ def test_the_bias_of_a_wide_layer_is_named() -> None:
     assert names[0] == "x0"
     assert names[-1] == "bias"
     assert len(names) <= 25
+
+
+def test_an_extraction_shows_what_its_queries_were_for() -> None:
+    truth = nr.simulate.teacher(4, 3, random_state=0)
+    found = nr.extract(nr.oracle(truth, n_inputs=4), random_state=0, price=0.5)
+    page = report_page(found)
+    assert found.queried is not None
+    assert found.queried.line is not None
+    assert sum(count for _, count in found.queried.purposes) == found.n_queries
+    assert all(purpose in page for purpose, _ in found.queried.purposes)
+    assert f"{found.n_queries * 0.5:,.2f}" in page
+    assert f"{len(found.queried.line.kinks)} kinks along a line of queries" in page
+    # On the line the truth bends at every place that was recorded, and is straight at half the way between two.
+    line, step = found.queried.line, 1e-4
+    for t, bends in ((line.kinks, True), ((line.kinks[1:] + line.kinks[:-1]) / 2.0, False)):
+        low, middle, high = (truth(line.x + (t + s)[:, None] * line.v)[:, 0] for s in (-step, 0.0, step))
+        assert np.all((np.abs(low - 2.0 * middle + high) > 1e-7) == bends)
+
+
+def test_a_failed_extraction_shows_no_error_on_samples_it_has_not_seen() -> None:
+    found = nr.extract(nr.oracle(nr.simulate.teacher(4, 3, random_state=0), n_inputs=4), random_state=0, query_budget=9)
+    assert found.certificate.n_holdout == 0
+    assert "error on" not in report_page(found)

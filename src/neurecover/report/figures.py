@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from neurecover.excerpt import Excerpt
+from neurecover.models import Model
+from neurecover.queried import KinkLine
 from neurecover.report.layers import LayerTable, recovery_tables
 
 if TYPE_CHECKING:
@@ -145,6 +147,19 @@ def draw_spectra(axis: Axes, tables: list[LayerTable]) -> None:
     axis.set_xlabel("number")
     axis.set_xticks(range(1, largest + 1), minor=largest > 12)
     axis.legend(frameon=False, fontsize=7)
+
+
+def draw_kinks(axis: Axes, network: Model, line: KinkLine) -> None:
+    """Plot the first output along a line through the inputs, with the places at which queries showed a kink."""
+    axis.set_title(f"{len(line.kinks)} kinks along a line of queries")
+    low, high = (float(line.kinks.min()), float(line.kinks.max())) if len(line.kinks) else (0.0, 1.0)
+    margin = 0.1 * max(high - low, 1e-3)
+    t = np.sort(np.concatenate([np.linspace(low - margin, high + margin, 400), line.kinks]))
+    axis.plot(t, network(line.x + t[:, None] * line.v)[:, 0], color=SERIES[0], linewidth=1.0)
+    for place in line.kinks:
+        axis.axvline(place, color=INK, linewidth=0.5, linestyle=":")
+    axis.set_xlabel("place along the line")
+    axis.set_ylabel("first output")
 
 
 def as_svg(draw: Callable[..., None], *arguments: Any, name: str, size: tuple[float, float]) -> str:

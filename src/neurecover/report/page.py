@@ -17,6 +17,7 @@ from neurecover.models.formats.files import write_whole
 from neurecover.report.figures import (
     as_svg,
     draw_fit,
+    draw_kinks,
     draw_residuals,
     draw_spectra,
     draw_weights,
@@ -105,6 +106,8 @@ def _pictures(recovery: Recovery[Model], tables: list[LayerTable]) -> list[str]:
         drawn.append(as_svg(draw_residuals, excerpt, noise, what, name="residuals", size=SQUARE))
     if any(table.weights.size for table in tables):
         drawn.append(as_svg(draw_spectra, tables, name="spectra", size=SQUARE))
+    if recovery.queried is not None and recovery.queried.line is not None:
+        drawn.append(as_svg(draw_kinks, recovery.network, recovery.queried.line, name="kinks", size=SQUARE))
     return drawn
 
 
