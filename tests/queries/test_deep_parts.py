@@ -310,3 +310,21 @@ def test_gradients_that_gave_the_span_are_used_again_and_a_wrong_one_is_not():
         before = box.queries
         assert np.abs(lift(box, rough, gradients, rng).layers[0][0] - W).max() < 1e-10
         assert box.queries - before < (1.2 * 6 + 4) * 41  # as many cells as without them
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_errors_without_the_matrix_are_above_the_true_ones_and_show_what_no_answer_determines(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    truth = he_network((6, 5, 4, 1), seed).normal_form()
+    X = 2.0 * rng.standard_normal((2_000, 6))
+    X = X[X @ truth.layers[0][0][0] + truth.layers[0][1][0] < 0.0]  # the first unit is off at every point
+    options = replace(DeepOptions(), formed=0)
+    theta = parameters(truth)
+    start = with_parameters(truth, theta * (1.0 + 1e-5 * rng.standard_normal(len(theta))))
+    polished = polish(start, X, truth(X), options, Deadline())
+    errors = polished.errors(start, np.full(9, 1e-5), options, rng, Deadline())
+    W, b = polished.network.normal_form().layers[0]
+    true = np.linalg.norm(np.column_stack([W, b]) - np.column_stack(truth.layers[0]), axis=1)
+    assert errors[0] > 1e-7  # no answer shows its weights
+    assert np.all(true[1:] <= errors[1:5])
+    assert errors[1:5].max() < 1e-9

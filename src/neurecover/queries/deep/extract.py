@@ -270,7 +270,7 @@ def _polish_at(
     X = box.round_queries(choose_polishing_points(network, anchors, n, rng, box.limits, options))
     Y = box(X)
     polished = polish(network, X, Y, options, deadline, box.noise(X, Y) if box.coarse else None, box.coarse)
-    return polished.network, polished.errors(network, measured), X, Y
+    return polished.network, polished.errors(network, measured, options, rng, deadline), X, Y
 
 
 def measure_residual(

@@ -181,6 +181,8 @@ class DeepOptions:
     formed: int = 3_000  # weights whose JᵀJ is formed: beyond, a step takes longer than one by its products
     product_steps: int = 40  # by products, each to a tenth or less of what the one before left
     product_rounding: float = 1e-28  # of Σr² over Σy² at its end: the square of a hundred roundings
+    twin_moves: float = 1e-6  # of a row, to the network whose weights are known: far above the errors of the fit
+    twin_margin: float = 5.0  # times the error of the twin's row, one draw over all weights of a row
     product_answers: float = 3.0  # for a weight there: conjugate gradients hardly converge on near-square systems
     ridge: float = 1e-13  # relative damping that fixes the scale between a row and the column above it
     promise: float = 0.75  # of Σr² that a step promises at the truth: the share of parameters per answer

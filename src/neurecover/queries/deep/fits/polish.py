@@ -46,17 +46,24 @@ class Polished:
     _least: float
     _ridge: float
 
-    def errors(self, before: DeepNetwork, measured: np.ndarray) -> np.ndarray:
+    def errors(
+        self,
+        before: DeepNetwork,
+        measured: np.ndarray,
+        options: DeepOptions,
+        rng: np.random.Generator,
+        deadline: Deadline,
+    ) -> np.ndarray:
         """Return the expected errors (k₁ + … + k_L,) of the hidden rows, layer after layer, of rows of length one.
 
-        They follow from the residuals and (JᵀJ)⁻¹, and are large where the answers do not determine a weight. Where
-        JᵀJ is too large, they are at most those that the rows had before: as `measured`, or as far as the fit moved.
+        They follow from the residuals and (JᵀJ)⁻¹, and are large where the answers do not determine a weight. If JᵀJ is
+        too large, they are at most those that the rows had before, as `measured` or as far as the fit moved, and at
+        most those that the same fit makes in a network whose weights are known (`_errors_of_twin`).
         """
         if self.formed:
             return _row_errors(self._end, max(np.sqrt(self._end.loss / self._end.Y.size), self._least), self._ridge)
-        pairs = zip(before.normal_form().layers[:-1], self.network.normal_form().layers[:-1])
-        moved = [np.linalg.norm(np.column_stack([W, b]) - np.column_stack([V, a]), axis=1) for (W, b), (V, a) in pairs]
-        return np.hypot(np.concatenate(moved), measured)
+        bound = np.hypot(_row_distances(before, self.network), measured)
+        return bound if deadline.passed else np.minimum(bound, _errors_of_twin(self._end, options, rng, deadline))
 
 
 def polish(
@@ -104,6 +111,28 @@ def _polish_by_products(start: _Point, options: DeepOptions, deadline: Deadline,
     found = replace(start, network=network.normal_form())
     end = found if found.loss < start.loss else start
     return Polished(end.network, False, end, 0.0, options.ridge)
+
+
+def _errors_of_twin(end: _Point, options: DeepOptions, rng: np.random.Generator, deadline: Deadline) -> np.ndarray:
+    """Return the errors of the rows that the fit makes where the truth is known: θ + δ with a random δ, from θ on.
+
+    Answers are computed at the same points. A weight that they do not determine keeps its δ as error. The residuals
+    may be smaller than those of the oracle, whose answers are rounded elsewhere, and the draw is a single one: the
+    errors are raised accordingly.
+    """
+    theta = parameters(end.network)
+    delta = options.twin_moves * rng.standard_normal(len(theta)) / np.sqrt(end.network.n_inputs)
+    truth = with_parameters(end.network, theta + delta)
+    twin = _polish_by_products(replace(end, Y=truth(end.X)), options, deadline, None)
+    larger = max(1.0, float(np.sqrt(end.loss / max(twin._end.loss, 1e-300))))
+    return options.twin_margin * larger * _row_distances(truth, twin.network)
+
+
+def _row_distances(one: DeepNetwork, other: DeepNetwork) -> np.ndarray:
+    """Return how far apart the hidden rows (w, b) of two networks are in normal form, layer after layer."""
+    pairs = zip(one.normal_form().layers[:-1], other.normal_form().layers[:-1])
+    rows = [np.linalg.norm(np.column_stack([W, b]) - np.column_stack([V, a]), axis=1) for (W, b), (V, a) in pairs]
+    return np.concatenate(rows)
 
 
 @dataclass(frozen=True, eq=False)
