@@ -82,7 +82,7 @@ def test_a_truncated_file_is_refused_by_name(tmp_path: Path, name: str, fraction
 def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"There is no file .*none\.csv"):
         data.open(tmp_path / "none.csv")
-    with pytest.raises(ValueError, match=r"\.npz, \.npy, \.csv, \.tsv, \.parquet, \.pq\. Got '\.txt'"):
+    with pytest.raises(ValueError, match=r"\.npz, \.npy, \.csv, \.tsv, \.parquet, \.pq, or a folder\. Got '\.txt'"):
         data.open(_write(tmp_path / "s.txt", TABLE))
     (tmp_path / "d.parquet").mkdir()
     with pytest.raises(ValueError, match=r"expected a folder of Parquet files. Got one without any"):

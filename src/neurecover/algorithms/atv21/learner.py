@@ -229,11 +229,6 @@ def _refuse(task: Task) -> str | None:
         return f"hermite is followed by least squares, which needs a derivative. Got {act} instead."
     if not any(j >= 3 for j in usable_orders(act, task.bias, 4)):
         return f"hermite needs an activation with Hermite coefficients of order 3 or 4, as relu has. Got {act} instead."
-    most = task.n_inputs * (task.n_inputs + 1) // 2
-    if task.n_hidden is not None and task.n_hidden > most:
-        return (
-            f"hermite finds at most {most} units with {task.n_inputs} inputs. Got {task.n_hidden}; use recover instead."
-        )
     return None
 
 
@@ -246,6 +241,11 @@ def _run(call: Call) -> Estimate:
     try:
         if call.form == "paper":
             return _run_as_printed(call, test.sentence)
+        most = task.n_inputs * (task.n_inputs + 1) // 2
+        if task.n_hidden is not None and task.n_hidden > most:
+            raise UnsolvableError(
+                f"hermite finds at most {most} units with {task.n_inputs} inputs. Got {task.n_hidden}; use recover instead."
+            )
         found = learn(
             call.source,
             task.activation,
