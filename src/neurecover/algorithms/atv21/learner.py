@@ -244,7 +244,7 @@ def _run(call: Call) -> Estimate:
         most = task.n_inputs * (task.n_inputs + 1) // 2
         if task.n_hidden is not None and task.n_hidden > most:
             raise UnsolvableError(
-                f"hermite finds at most {most} units with {task.n_inputs} inputs. Got {task.n_hidden}; use recover instead."
+                f"hermite finds at most {most} units with {task.n_inputs} inputs. Got {task.n_hidden}; use recover."
             )
         found = learn(
             call.source,
