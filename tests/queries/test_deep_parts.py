@@ -180,7 +180,7 @@ def test_polish_squares_the_error():
     X = choose_polishing_points(rough, anchors, 200, rng, EVERYWHERE, DeepOptions())
     polished = polish(rough, X, network(X), DeepOptions(), Deadline())
     assert max(np.abs(V - W).max() for (V, _), (W, _) in zip(polished.network.layers, network.layers)) < 1e-11
-    assert polished.errors(rough, np.zeros(9)).max() < 1e-11
+    assert polished.errors(rough, np.zeros(9), DeepOptions(), np.random.default_rng(0), Deadline()).max() < 1e-11
 
 
 def test_errors_say_when_no_answer_sees_a_weight():
@@ -188,7 +188,7 @@ def test_errors_say_when_no_answer_sees_a_weight():
     X = np.random.default_rng(0).standard_normal((400, 4))
     X = X[network.hidden(X)[0][:, 0] == 0.0]
     polished = polish(network, X, network(X), DeepOptions(), Deadline())
-    assert polished.errors(network, np.zeros(7))[0] > 1e-6
+    assert polished.errors(network, np.zeros(7), DeepOptions(), np.random.default_rng(0), Deadline())[0] > 1e-6
 
 
 def test_gradients_span_the_rows_and_rows_are_lifted():
@@ -200,7 +200,9 @@ def test_gradients_span_the_rows_and_rows_are_lifted():
     assert basis.shape == (25, 4)
     assert np.abs(W - W @ basis @ basis.T).max() < 1e-7
     rough = DeepNetwork([(W @ basis, network.layers[0][1]), *network.layers[1:]])
-    assert np.abs(lift(box, rough, span, rng).layers[0][0] - W).max() < 1e-11
+    lifted, errors = lift(box, rough, span, rng)
+    assert np.abs(lifted.layers[0][0] - W).max() < 1e-11
+    assert np.all(np.linalg.norm(lifted.layers[0][0] - W, axis=1) < 5.0 * errors)
 
 
 def test_points_on_a_boundary_lie_on_it():
@@ -295,8 +297,13 @@ def test_many_weights_are_polished_by_products_and_their_errors_bound_what_is_le
     )
     # From 1e-7 to rounding times the condition of the equations; what the fit moved by is what was wrong before.
     assert after.max() < 1e-4 * before.max()
-    np.testing.assert_allclose(polished.errors(shifted, np.zeros(15)), before, rtol=1e-2)
-    assert polished.errors(shifted, np.full(15, 1e-3)).min() >= 1e-3
+    errors = polished.errors(shifted, np.zeros(15), options, rng, Deadline())
+    assert np.all(after <= errors)
+    assert errors.max() < 1e-3 * before.max()
+    # Without time for a twin they are what the fit moved by, or what was measured before.
+    late = Deadline(0.0)
+    np.testing.assert_allclose(polished.errors(shifted, np.zeros(15), options, rng, late), before, rtol=1e-2)
+    assert polished.errors(shifted, np.full(15, 1e-3), options, rng, late).min() >= 1e-3
 
 
 def test_gradients_that_gave_the_span_are_used_again_and_a_wrong_one_is_not():
@@ -308,7 +315,7 @@ def test_gradients_that_gave_the_span_are_used_again_and_a_wrong_one_is_not():
     wrong = replace(span, jacobians=span.jacobians + np.eye(1, len(span.points))[0][:, None, None])
     for gradients in (span, wrong):
         before = box.queries
-        assert np.abs(lift(box, rough, gradients, rng).layers[0][0] - W).max() < 1e-10
+        assert np.abs(lift(box, rough, gradients, rng)[0].layers[0][0] - W).max() < 1e-10
         assert box.queries - before < (1.2 * 6 + 4) * 41  # as many cells as without them
 
 

@@ -81,7 +81,7 @@ def extract_deep(
         queries=box.queries,
         residual=found.residual,
         resolution=box.resolution,
-        exact=found.residual < _explained_by_rounding(box),
+        exact=found.residual < max(_explained_by_rounding(box), _explained_by_errors(box, found, rng)),
         errors=found.errors,
         unreached=_describe_unreached(found, n_hidden, options.badly if box.coarse else options.determined),
         notes=_describe_residual(found, max(options.solved, _explained_by_rounding(box))),
@@ -115,6 +115,28 @@ def _explained_by_rounding(box: Box) -> float:
     if box.coarse:
         return options.coarse_roundings * box.resolution
     return max(options.exact_roundings * box.resolution, 1e-12)
+
+
+def _explained_by_errors(box: Box, found: _Found, rng: np.random.Generator) -> float:
+    """Return the residual, relative to the answers, that the errors which rounding leaves in the weights explain.
+
+    Every row is moved by its error, and the change of the network's own answers is looked at, without a query. A large
+    residual must not be explained by weights that are too uncertain, and coarse answers have a fit of their own.
+    """
+    options = box.options.shallow
+    if box.coarse or not np.isfinite(found.errors).all():
+        return 0.0
+    network, errors = found.network.normal_form(), iter(np.split(found.errors, np.cumsum(found.network.n_hidden)[:-1]))
+    moved = []
+    for W, b in network.layers[:-1]:
+        step = rng.standard_normal((len(W), W.shape[1] + 1))
+        step *= (next(errors) / np.linalg.norm(step, axis=1))[:, None]
+        moved.append((W + step[:, :-1], b + step[:, -1]))
+    distances = np.resize([0.3, 1.0, 5.0], options.held_out)[:, None]
+    X = distances * rng.standard_normal((options.held_out, network.n_inputs))
+    Y = network(X)
+    change = np.abs(DeepNetwork([*moved, network.layers[-1]])(X) - Y).max(axis=1) / answer_sizes(Y)
+    return options.residual * min(float(change.max()), options.uncertain)
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,7 +248,9 @@ def _finish(
     outside = None
     if inner is not box:
         with box.counting("rows in all inputs"):
-            network, X = lift(box, network, span, rng), X @ span.basis.T
+            (network, outer), X = lift(box, network, span, rng), X @ span.basis.T
+            outer /= np.linalg.norm(network.layers[0][0], axis=1)
+            polished = np.hypot(polished, np.append(outer, np.zeros(len(polished) - len(outer))))
             if box.coarse:
                 network, outside = measure_outside(box, network, rng)
     weighted = None

@@ -142,8 +142,11 @@ def _grow(basis: np.ndarray, jacobian: np.ndarray, rounding: float, options: Dee
     return basis
 
 
-def lift(box: Box, network: DeepNetwork, span: Span, rng: np.random.Generator) -> DeepNetwork:
-    """Return the network of y ↦ f(B y) as a network of x, with its first rows measured in all inputs."""
+def lift(box: Box, network: DeepNetwork, span: Span, rng: np.random.Generator) -> tuple[DeepNetwork, np.ndarray]:
+    """Return the network of y ↦ f(B y) as a network of x, with its first rows measured in all inputs, and their errors.
+
+    The errors (k,) of the rows follow from how well the gradients agree; they are zero where none is left to compare.
+    """
     options = box.options.deep
     (W, b), *above = network.layers
     rough = DeepNetwork([(W @ span.basis.T, b), *above])
@@ -156,7 +159,7 @@ def lift(box: Box, network: DeepNetwork, span: Span, rng: np.random.Generator) -
     share = options.lift_cells if len(U) > len(b) else options.lift_all_cells
     points, added = choose_cells(rough, int(share * len(b)) + 4, rng, weight[:, None, None] * U)
     if not len(points) and not len(U):
-        return rough
+        return rough, np.zeros(len(b))
     if len(points):
         directions = draw_basis(rng, box.n_inputs)
         steps = np.array([_choose_steps(rough, x, directions) for x in points])
@@ -165,9 +168,12 @@ def lift(box: Box, network: DeepNetwork, span: Span, rng: np.random.Generator) -
         weight = np.append(weight, _weights(measured))
     # Longer steps give better gradients, so they have more weight.
     weight = np.repeat(weight / weight.max(), network.n_outputs)[:, None]
-    gradients = gradients.reshape(-1, box.n_inputs)
-    rows = np.linalg.lstsq(weight * U.reshape(-1, len(b)), weight * gradients, rcond=1e-12)[0]
-    return DeepNetwork([(rows, b), *above])
+    columns, gradients = weight * U.reshape(-1, len(b)), weight * gradients.reshape(-1, box.n_inputs)
+    rows = np.linalg.lstsq(columns, gradients, rcond=1e-12)[0]
+    # Σ over the inputs of the variances of a row: s² (UᵀU)⁻¹ for every one, s² from what the fit leaves.
+    left = float(np.sum((gradients - columns @ rows) ** 2)) / max(len(columns) - len(b), 1)
+    spread = np.linalg.pinv(columns, rcond=1e-12)
+    return DeepNetwork([(rows, b), *above]), np.sqrt(left) * np.linalg.norm(spread, axis=1)
 
 
 def _weights(measured: Gradients) -> np.ndarray:
