@@ -1,9 +1,10 @@
-"""Which activation? Students of every kind on the same samples, one wide fit each in turn.
+"""Find the activation by fitting wide students with every candidate in turn to the same samples.
 
-The first that fits to rounding, and keeps doing so once its superfluous units are gone and its signs are settled, has
-won: relu with a free affine part also fits what leaky_relu did, and two of its units are one of abs, but not then. With
-noise none does, and the least error on samples that had no part in the fits decides. sigmoid has no student of its own,
-sigmoid(z) = (1 + tanh(z/2))/2; nor has what has no useful derivative, or a parameter.
+The first activation wins that fits to rounding, and still does after its redundant units are removed and its signs are
+found. This second condition is needed because relu with a free affine part also fits leaky_relu networks, and two relu
+units make one of abs. With noise no candidate fits to rounding, and the smallest error on samples outside the fits
+decides. sigmoid(z) = (1 + tanh(z/2))/2 is covered by tanh. Activations without a useful derivative, or with a
+parameter, are not candidates.
 """
 
 from __future__ import annotations
@@ -29,18 +30,21 @@ CANDIDATES = ("relu", "tanh", "softplus", "gelu", "silu", "elu", "selu", "leaky_
 
 @dataclass(frozen=True)
 class RaceOptions:
-    """How many are in each round, and how wide their students are."""
+    """The number of activations in each round, and the width of their students."""
 
-    rounds: tuple[int, ...] = (11, 11, 5, 5, 5, 3, 3, 3, 3)  # those that are left are the best so far
-    widths: tuple[int, ...] = (6, 12, 24)  # of the first rounds, and of all after them, where nobody gives the number
+    rounds: tuple[int, ...] = (11, 11, 5, 5, 5, 3, 3, 3, 3)  # the best so far stay in the race
+    widths: tuple[int, ...] = (
+        6,
+        12,
+        24,
+    )  # of the first rounds and, the last one, of all later ones, if no width is given
 
 
 @dataclass(frozen=True)
 class Contestant:
-    """An activation, the least mean squared error of its students on other samples, and the units (m, D) of that
-    student.
+    """An activation, the smallest mean squared error of its students on other samples, and that student's units (m, D).
 
-    `solved` says that it fits to rounding with all its signs settled.
+    `solved` says that the activation fits to rounding, with the signs of all units found.
     """
 
     activation: Activation
@@ -60,9 +64,9 @@ def race_activations(
     options: RaceOptions | None = None,
     progress: Callable[[str, float], object] = lambda stage, relative_rss: None,
 ) -> list[Contestant]:
-    """Return those that came to a fit in time, the best first; the race ends with the first that solves it.
+    """Return the contestants that were fitted in time, best first; the race ends when one fits to rounding.
 
-    `also` are activations besides the candidates.
+    `also` are activations in addition to the candidates.
     """
     options, samples, unseen = options or RaceOptions(), Samples.of(fit, task.bias), Samples.of(other, task.bias)
     acts = list(dict.fromkeys((*map(get, CANDIDATES), *also)))
@@ -91,7 +95,7 @@ def race_activations(
 
 
 def _still_in(acts: list[Activation], best: dict[Activation, Contestant], n_left: int) -> list[Activation]:
-    """Return the best so far, in their own order; all where not every one has had a fit."""
+    """Return the n_left best activations in their original order; all of them until each one has been fitted."""
     if len(best) < len(acts):
         return acts
     left = {contestant.activation for contestant in _in_order(best)[:n_left]}
@@ -105,7 +109,7 @@ def _in_order(best: dict[Activation, Contestant]) -> list[Contestant]:
 def _widths(
     samples: Samples, setting: Setting, round_: int, options: RaceOptions
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the widths sought and those of the student."""
+    """Return the widths of the network sought and those of the student."""
     if setting.task.widths is not None:
         return setting.task.widths, wider(samples, setting.task.widths, setting.options)
     m, depth, p = options.widths[min(round_, len(options.widths) - 1)], setting.task.depth, samples.Y.shape[1]
