@@ -37,7 +37,7 @@ class RaceOptions:
         6,
         12,
         24,
-    )  # of the first rounds and, the last one, of all later ones, if no width is given
+    )  # per round, the last for all later rounds, if no width is given
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ class PipelineOptions:
     rounding: float = 1e-9  # share of Σ y²: outputs with larger rounding errors are fitted like noisy ones
     unknown_width: int = 64  # units per layer for which the sample of a stream must suffice if n_hidden is None
     min_search_rows: int = 2_000  # fewest rows of a stream to search on
-    start_load: int = 100  # samples per parameter: the search then ends so close that two steps on all samples suffice (`fit.model_fit`)
+    start_load: int = 100  # samples per parameter of a search after which two steps on all suffice (`fit.model_fit`)
     passes: int = 4  # over streamed samples: one for moments and a sample, two steps, one for the certificate
     max_joined: int = 10  # times that held-out samples may join the fit: each determines one open direction
     random_rounds: int = 3  # rounds of descents before "auto" runs other methods

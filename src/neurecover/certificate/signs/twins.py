@@ -1,4 +1,4 @@
-"""Two units that switch on one plane: together they may be one unit and a straight function."""
+"""Two units with the same boundary plane: together they may be one unit plus a linear function."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ PAIRS = 2**18  # weights of pairs of units that are compared at a time
 
 @dataclass(frozen=True)
 class Twins:
-    """The two units of a layer whose planes are least apart, in standard errors."""
+    """The two units of a layer with the nearest boundary planes, and their distance in standard errors."""
 
     apart: float
     pair: tuple[int, int]
 
 
 def nearest_planes(normal: Model, errors: ParameterArrays, same: float) -> Twins:
-    """Return the nearest planes of two units of a layer, on whichever side they are on; `same` counts as none."""
+    """Return the two units of a layer with the nearest planes, whatever side they are on; `same` counts as zero."""
     least = Twins(np.inf, (0, 0))
     if not normal.activation.odd_slope or normal.activation.homogeneity != 1.0 or isinstance(normal, Composite):
         return least
