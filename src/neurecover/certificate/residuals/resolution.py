@@ -23,7 +23,7 @@ from neurecover.statistics import SerialResiduals, UnitsOn, weights_per_unit
 
 @dataclass(frozen=True)
 class Visible:
-    """What makes a unit visible: the size of its contribution to an output, its angle to others, samples at the kink."""
+    """What makes a unit visible: the size of its contribution to an output, its angle to others, samples at a kink."""
 
     size: float
     angle: float
