@@ -1,11 +1,11 @@
 """Inference from a recovered network whose weights have standard errors: intervals, tests, comparison, predictions.
 
-With θ̂ the weights in normal form and Σ = R Rᵀ their covariance, a weight has the interval θ̂ ± z √Σ_ii, a set of q
-linear hypotheses R₀ θ = r the statistic
+Let θ̂ be the weights in normal form and Σ = R Rᵀ their covariance. A weight has the interval θ̂ ± z √Σ_ii. A set of q
+linear hypotheses R₀ θ = r has the statistic
 
-    (R₀ θ̂ − r)ᵀ (R₀ Σ R₀ᵀ)⁻¹ (R₀ θ̂ − r)        χ² with q degrees of freedom,                   [Wald 1943]
+    (R₀ θ̂ − r)ᵀ (R₀ Σ R₀ᵀ)⁻¹ (R₀ θ̂ − r)        χ² with q degrees of freedom.                   [Wald 1943]
 
-a prediction the variance J(x) Σ J(x)ᵀ, and a further sample that of the noise besides.
+A prediction has the variance J(x) Σ J(x)ᵀ, to which a new sample adds the variance of the noise.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Hypothesis = str | Mapping[str, float]
 
 @dataclass(frozen=True)
 class WaldTest:
-    """A test of linear hypotheses: what they come to (q,), the standard errors, and the p-value of all together."""
+    """A test of linear hypotheses: the estimated values (q,), their standard errors, and the joint p-value."""
 
     estimate: np.ndarray
     standard_error: np.ndarray
@@ -37,10 +37,10 @@ class WaldTest:
 
 @dataclass(frozen=True)
 class ModelComparison:
-    """Two networks fitted to the same samples: differences in AIC and BIC, less than zero where the first is better.
+    """Two networks fitted to the same samples: differences in AIC and BIC, below zero if the first is better.
 
-    The likelihood ratio has a p-value where the smaller network is the larger one without its linear term; a unit more
-    has no such distribution, because its place has no meaning where it is not there.
+    The likelihood ratio has a p-value only if the networks differ by the linear term. For an additional unit it has no
+    χ² distribution, because the unit's position is not identified under the smaller model.
     """
 
     aic: float
@@ -79,7 +79,7 @@ def parameter_names(
 
 
 def covariance_root(certificate: Certificate) -> np.ndarray:
-    """Return R (P, r) of the covariance R Rᵀ; an error where it is not known."""
+    """Return R (P, r) of the covariance R Rᵀ; raise an error if it is not known."""
     if certificate.covariance_root is None:
         large = certificate.verdict == "statistical"
         why = "more weights than a covariance is kept for" if large else certificate.verdict
@@ -88,26 +88,26 @@ def covariance_root(certificate: Certificate) -> np.ndarray:
 
 
 def intervals(values: np.ndarray, root: np.ndarray, level: float) -> np.ndarray:
-    """Return (n, 2) intervals that hold each value with the probability `level`."""
+    """Return confidence intervals (n, 2) of the given level for each value."""
     reach = _quantile(level) * np.linalg.norm(root, axis=1)
     return np.column_stack([values - reach, values + reach])
 
 
 def wald_test(values: np.ndarray, root: np.ndarray, rows: np.ndarray, aim: Any = 0.0) -> WaldTest:
-    """Test rows (q, P) times the parameters against `aim`."""
+    """Test the hypothesis that rows (q, P) times the parameters equal `aim`."""
     rows = np.atleast_2d(np.asarray(rows, dtype=np.float64))
     apart, half = rows @ values - np.broadcast_to(np.asarray(aim, dtype=np.float64), len(rows)), rows @ root
     errors = np.linalg.norm(half, axis=1)
     scale = np.maximum(errors, 1e-300)
     U, sizes, _ = np.linalg.svd(half / scale[:, None], full_matrices=False)
-    kept = sizes > 1e-7 * max(float(sizes.max(initial=0.0)), 1e-300)  # the others say what these say already
+    kept = sizes > 1e-7 * max(float(sizes.max(initial=0.0)), 1e-300)  # the other hypotheses are linearly dependent
     along = (U[:, kept].T @ (apart / scale)) / sizes[kept]
     statistic, q = float(along @ along), int(np.count_nonzero(kept))
     return WaldTest(rows @ values, errors, statistic, q, float(chdtrc(q, statistic)) if q else 1.0)
 
 
 def hypothesis_rows(hypotheses: Any, names: Sequence[str]) -> np.ndarray:
-    """Return the rows (q, P) of hypotheses: a matrix, names of weights, or weights with their coefficients."""
+    """Return hypotheses as rows (q, P); they are given as a matrix, as names, or as names with coefficients."""
     if isinstance(hypotheses, np.ndarray):
         rows = np.atleast_2d(hypotheses.astype(np.float64))
         if rows.shape[1] != len(names):
@@ -125,7 +125,7 @@ def hypothesis_rows(hypotheses: Any, names: Sequence[str]) -> np.ndarray:
 
 
 def compare_models(first: Certificate, second: Certificate, models: tuple[Model, Model]) -> ModelComparison:
-    """Compare two networks by what they leave of the same samples."""
+    """Compare two networks by their likelihoods on the same samples."""
     a, b = first.likelihood, second.likelihood
     if a is None or b is None:
         raise ValueError(
@@ -153,7 +153,7 @@ def prediction_errors(network: Model, root: np.ndarray, X: np.ndarray) -> np.nda
 
 @dataclass(frozen=True)
 class Coefficient:
-    """A weight with its standard error, z = estimate/error, the p-value of zero, and its interval."""
+    """A weight with its standard error, z = estimate/error, the p-value of the hypothesis zero, and its interval."""
 
     name: str
     estimate: float

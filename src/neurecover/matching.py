@@ -1,17 +1,17 @@
-"""How far apart two networks are, up to the symmetries that leave a network's function as it is.
+"""Compare two networks, up to the symmetries that do not change a network's function.
 
 Units may be permuted; a unit's scale may move between w and its column a of A (`Network.fixed_scales`); a unit
-that adds only a constant belongs in c; units with the same (w, b) are one unit; and wherever
-act(−z) = s·act(z) + κ a unit may be mirrored,
+that adds only a constant belongs in c; units with the same (w, b) are one unit; and if
+act(−z) = s·act(z) + κ, a unit may be mirrored,
 
     a·act(w·x + b) = s·a·act(−w·x − b) + κ·a.
 
-In a network of one hidden layer with an affine term C x so may every unit with act(z) − act(−z) = m z, by which m·a·wᵀ
-goes into C and m·a·b into c (`Network.normal_form`). A network without C has a C of zeros beside one that has one.
+With one hidden layer and an affine term C x, units with act(z) − act(−z) = m z may be mirrored too, which adds m·a·wᵀ
+to C and m·a·b to c (`Network.normal_form`). If only one of the networks has C, the other gets a C of zeros.
 
 Units are paired so that the sum over pairs of the distance between (ŵ, b̂) and (w, b), or its mirror image
-where that is allowed, is least. The distance is not squared: by the triangle inequality a unit that was found
-exactly then keeps its partner, however far off another one is.
+if allowed, is smallest. The distance is not squared: by the triangle inequality a unit that was found
+exactly then keeps its partner, however large the error of another unit is.
 """
 
 import math
@@ -37,11 +37,11 @@ from neurecover.random import as_generator
 
 @dataclass(frozen=True)
 class MatchOptions:
-    """When units are one, and what outputs are compared on."""
+    """When two units count as equal, and the inputs on which outputs are compared."""
 
     samples: int = 10_000  # Gaussian inputs for `output_mse`, whose relative standard error is then about 0.02
-    far: float = 1e3  # bias over the norm of its row, from which on the inputs are far from zero
-    equal: float = 1e-12  # relative; two units closer than this are one
+    far: float = 1e3  # ratio of a bias to the norm of its row above which the inputs are far from zero
+    equal: float = 1e-12  # relative distance below which two units are one
 
 
 OPTIONS = MatchOptions()
@@ -49,7 +49,7 @@ OPTIONS = MatchOptions()
 
 @dataclass(frozen=True, eq=False)
 class LayerComparison:
-    """The errors of one hidden layer; the fields are those of `Comparison`."""
+    """The errors of one hidden layer, with fields as in `Comparison`."""
 
     permutation: NDArray[np.intp]
     signs: NDArray[np.int_]
@@ -69,27 +69,29 @@ class Comparison:
         The largest ‖ŵ − w‖, abs(b̂ − b) and angle in radians over the paired units of all hidden layers. Units without
         a partner do not count; infinite if one network has units and the other has none.
     output_weight_error : float
-        ‖Â − A‖_F / ‖A‖_F, where an absent partner has a = 0.
+        ‖Â − A‖_F / ‖A‖_F, with a = 0 for a missing partner.
     offset_error : float
         ‖ĉ − c‖ / ‖(A, c)‖_F, so that c = 0 is no special case.
     affine_error : float or None
-        ‖Ĉ − C‖_F / ‖(A, C)‖_F, with zeros for a missing C; None where neither network has one. Where units are
-        mirrored, Ĉ and ĉ are what that leaves.
+        ‖Ĉ − C‖_F / ‖(A, C)‖_F, with zeros for a missing C; None if neither network has one. Ĉ and ĉ are those after
+        units were mirrored.
     output_mse : float
         The mean of (f̂(x) − f(x))² over inputs and outputs.
     population_risk : float or None
-        Its mean over all standard Gaussian inputs; None for more than one layer, or an activation without an exact
-        form.
+        The expectation of the same square over standard Gaussian inputs; None for more than one layer, or an activation
+        without an exact form.
     permutation, signs : ndarray of int
-        The unit of the network that is paired with unit i of the truth, −1 where there is none, and −1 in `signs` if
-        its mirror image is the near one; of the first hidden layer.
+        For unit i of the truth's first hidden layer, the network's unit that is paired with it, −1 if there is none;
+        `signs` is −1 if this unit was mirrored.
     unmatched : tuple of two tuples of int
-        The units of the network, then of the truth, without a partner; of the first hidden layer.
+        The units of the first hidden layer without a partner, of the network and of the truth.
     layers : tuple of LayerComparison
-        The same for every hidden layer.
+        The errors of every hidden layer.
 
-    Notes ----- For a `Composite`, output_weight_error and offset_error are those of the upper parts: the coefficients
-    of a polynomial or the weights of a network; nan where these are of two kinds.
+    Notes
+    -----
+    For a `Composite`, output_weight_error and offset_error compare the upper parts: the coefficients of polynomials or
+    the weights of networks; nan if the upper parts are of different kinds.
 
     References
     ----------
@@ -144,24 +146,24 @@ class Comparison:
 def compare(network: Model, truth: Model, *, up_to_sign: bool = False, X: ArrayLike | None = None) -> Comparison:
     """Return the errors of a network against the truth, after pairing their units.
 
-    A network of tanh is compared with one of sigmoid as what it is in terms of it, sigmoid(z) = (1 + tanh(z/2))/2.
-    Units of several layers are paired from the first layer up, each in terms of the pairs below it.
+    A tanh network is rewritten to be compared with a sigmoid network, and vice versa: sigmoid(z) = (1 + tanh(z/2))/2.
+    Units of several layers are paired from the first layer up, each layer after the pairs below it are in order.
 
     Parameters
     ----------
     network, truth : Network, DeepNetwork or Composite
-        Both have as many hidden layers, or both are composites, whose first layers are compared.
+        Networks with the same number of hidden layers, or two composites, whose first layers are compared.
     up_to_sign : bool, default=False
-        Let a unit be paired with a mirror image that has another function, as relu(−z) has, and leave A and c as they
-        are: the sense in which a method recovers units "up to sign" [ATV21]. Where the mirror image is the same
-        function it is always allowed, and A and c follow, as C does where either network has one.
+        Allow pairing a unit with a mirror image that is another function, such as relu(−z), without changing A and c.
+        In this sense a method recovers units "up to sign" [ATV21]. A mirror image with the same function is always
+        allowed; A, c, and C if either network has one, are then changed accordingly.
     X : array_like of shape (n, d) or None, default=None
-        The inputs for `output_mse`; None for 10,000 standard Gaussian ones, the same every time.
+        The inputs for `output_mse`; None for 10,000 standard Gaussian inputs, the same every time.
 
     Returns
     -------
     Comparison
-        Errors of weights, biases and outputs, and which unit is whose partner.
+        Errors of weights, biases and outputs, and the pairs of units.
 
     Examples
     --------
@@ -219,14 +221,14 @@ def _compare_composites(network: Composite, truth: Composite, up_to_sign: bool, 
 
 
 def _compare_deep(network: Layered, truth: Layered, up_to_sign: bool, X: ArrayLike | None) -> Comparison:
-    """Compare layer by layer: the pairs of one layer put the columns of the next one in the truth's order."""
+    """Compare layer by layer: the pairs of a layer bring the columns of the next one into the truth's order."""
     estimate, target = network.fixed_scales(), truth.fixed_scales()
     ours = list(estimate.layers)
     layers = []
     for number, (W, b) in enumerate(target.layers[:-1]):
         V, a = ours[number]
         above, beyond = ours[number + 1], target.layers[number + 1]
-        # Units below that have no partner stand behind the others, where the other network has zeros.
+        # Units below without a partner come last, and the other network gets columns of zeros for them.
         V, W = _padded(V, W)
         paired = _pair(
             Network(V, a, above[0], above[1], target.activation),
@@ -277,9 +279,9 @@ def _comparison(layers: tuple[LayerComparison, ...], **errors: Any) -> Compariso
 
 @dataclass(frozen=True)
 class _Pairs:
-    """Units `found` of one network beside `sought` of the other, `ours` mirrored to be near `theirs`.
+    """Units `found` of one network, paired with the units `sought` of the other; `ours` are mirrored to match `theirs`.
 
-    `unpaired` are the columns of A of the units without a partner, ours and, with the opposite sign, theirs.
+    `unpaired` are the columns of A of units without a partner; those of the other network have the opposite sign.
     """
 
     found: np.ndarray
@@ -291,7 +293,7 @@ class _Pairs:
     sizes: tuple[int, int]
 
     def errors(self, ours: np.ndarray, theirs: np.ndarray, n_hidden: int) -> LayerComparison:
-        """Return the errors of the pairs; `ours` and `theirs` are the units' numbers in the caller's networks."""
+        """Return the errors of the pairs; `ours` and `theirs` are the indices of the units in the caller's networks."""
         least = math.inf if self.found.size == 0 and max(self.sizes) > 0 else 0.0
         permutation, signs = np.full(n_hidden, -1), np.ones(n_hidden, dtype=int)
         permutation[theirs[self.sought]] = ours[self.found]
@@ -307,10 +309,10 @@ class _Pairs:
 
 
 def _compare_uppers(ours: Upper, theirs: Upper, paired: _Pairs) -> tuple[tuple[LayerComparison, ...], float, float]:
-    """Return the layers of upper parts of one kind, and their relative errors; nan where they are of several kinds.
+    """Return the comparison of the upper parts' layers and the relative errors; nan if the parts differ in kind.
 
-    A polynomial has its coefficients for weights, that of 1 for an offset; a unit without a partner is a variable that
-    the other polynomial does not have.
+    The weights of a polynomial are its coefficients, and the offset is its constant term. A unit without a partner is a
+    variable that the other polynomial does not have.
     """
     if isinstance(ours, Polynomial) and isinstance(theirs, Polynomial):
         ends = _terms(ours, paired.found), _terms(theirs, paired.sought, first=ours.exponents.shape[1])
@@ -352,7 +354,7 @@ def _terms(upper: Polynomial, units: np.ndarray, first: int = 0) -> dict[tuple[t
 def _pair(estimate: Network, target: Network, up_to_sign: bool) -> _Pairs:
     from scipy.optimize import linear_sum_assignment
 
-    # If inputs are far from zero, so are biases, and their large common part does not tell units apart.
+    # If inputs are far from zero, biases have a large common part that does not distinguish units.
     largest = float(np.abs(np.concatenate([estimate.b, target.b])).max(initial=0.0))
     rows = float(np.linalg.norm(np.vstack([estimate.W, target.W]), axis=1).max(initial=0.0))
     size = largest if largest > OPTIONS.far * rows else 1.0
@@ -377,11 +379,11 @@ def _padded(V: np.ndarray, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def simplify(network: Network) -> tuple[Network, tuple[tuple[int, ...], ...]]:
-    """Return the same function with fixed scales and without spare units, and the units of `network` behind each unit.
+    """Return the same function with fixed scales and without redundant units, and the original units behind each unit.
 
-    A unit with w = 0 is a constant and goes into c. Units that are equal, or mirror images where that is the
-    same function (with a free affine term, but for that), are merged into the first of them, and their columns of A are
-    added. Units whose column is zero, from the start or by cancellation, are dropped.
+    A unit with w = 0 is a constant and goes into c. Equal units are merged into the first of them, and their columns
+    of A are added; so are mirror images with the same function (up to a free affine term). Units whose column is zero,
+    from the start or by cancellation, are dropped.
     """
     normal = network.fixed_scales()
     constant = np.linalg.norm(normal.W, axis=1) == 0
@@ -400,7 +402,7 @@ def simplify(network: Network) -> tuple[Network, tuple[tuple[int, ...], ...]]:
 
 
 def _equal_units(network: Network) -> tuple[np.ndarray, np.ndarray]:
-    """Return, for every unit, the first unit that it equals, and −1 where it equals its mirror image."""
+    """Return, for every unit, the first unit that equals it, and a sign, −1 if it equals that unit's mirror image."""
     distances, turns = _distances(network, network)
     equal = distances <= OPTIONS.equal * np.linalg.norm(np.column_stack([network.W, network.b]), axis=1)[:, None]
     owners = np.full(network.n_hidden, -1)
@@ -416,7 +418,7 @@ def _equal_units(network: Network) -> tuple[np.ndarray, np.ndarray]:
 def _mirror(network: Network, signs: np.ndarray) -> Network:
     """Write every unit of sign −1 as (−w, −b, s·a), with κ·a in c, m·a·wᵀ in C and m·a·b in c.
 
-    a is unchanged where act has no such s, κ and m, or there is no affine term for m.
+    a is unchanged if act has no such s, κ and m, or if m ≠ 0 and there is no affine term.
     """
     s, kappa, slope = mirror_of(network) or (1.0, 0.0, 0.0)
     turned = signs < 0
@@ -434,7 +436,7 @@ def _mirror(network: Network, signs: np.ndarray) -> Network:
 def _distances(
     first: Network, second: Network, up_to_sign: bool = False, size: float = 1.0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distances between all units, the nearer of upright and mirrored if allowed, and −1 where mirrored.
+    """Return the distances between all units, to the nearer mirror image if allowed, and signs, −1 if mirrored.
 
     Biases are measured in units of `size`.
     """
@@ -453,7 +455,7 @@ def _firsts(groups: tuple[tuple[int, ...], ...]) -> np.ndarray:
 
 
 def _angles(U: np.ndarray, V: np.ndarray) -> np.ndarray:
-    """Return the angles between the rows; arccos(u·v) would lose those below 1e-8."""
+    """Return the angles between the rows, accurate also below 1e-8, where arccos(u·v) is not."""
     U = U / np.linalg.norm(U, axis=1, keepdims=True)
     V = V / np.linalg.norm(V, axis=1, keepdims=True)
     return 2.0 * np.arctan2(np.linalg.norm(U - V, axis=1), np.linalg.norm(U + V, axis=1))
@@ -477,7 +479,7 @@ def _population_risk(network: Network, truth: Network) -> float | None:
 
 def _output_mse(network: Layered | Composite, truth: Layered | Composite, X: ArrayLike | None) -> float:
     if X is None:
-        # From a separate stream, so that these are not the samples that someone trained on with seed 0.
+        # A separate random stream, so that these are not the samples that a user drew with seed 0.
         X = as_generator(0, "compare").standard_normal((OPTIONS.samples, truth.n_inputs))
     difference = network(X) - truth(X)
     if len(difference) == 0:

@@ -1,17 +1,17 @@
-"""How many samples a wanted error takes.
+"""Plan the number of samples for a wanted error.
 
 With noise of standard deviation σ no unbiased estimate of the weights has a covariance below σ² (n F)⁻¹ [Cramér–Rao],
 where F is the information of one sample, and the last fit reaches it (`neurecover bench noise`). A unit row w of the
-normal form then has E‖δw‖² = (σ²/n) tr(P F⁻¹ P), P = I − w wᵀ, so that an error ε of the worst unit takes
+normal form then has E‖δw‖² = (σ²/n) tr(P F⁻¹ P), P = I − w wᵀ, so that an error ε of the worst unit needs
 
     n = σ²/ε² · max over units of tr(P F⁻¹ P).
 
-Without noise recovery is exact or it is not. What that takes is measured: so many equations per parameter
+Without noise recovery is either exact or fails. Its needs were measured: a number of equations per parameter
 (`neurecover bench finisher`, docs/results/finisher.csv), and for every unit more samples on either side of its kink
-than it has weights, the number of which is binomial.
+than it has weights. The number of samples on a side is binomial.
 
 An algorithm's own estimate, before any fit, needs more. The papers give polynomials without constants, so its error is
-measured: on samples simulated from the network, four times as many each time, until it is the one wanted.
+measured on samples simulated from the network, with four times as many each time until the wanted error is reached.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ LIMITS = CertificateOptions()
 
 @dataclass(frozen=True)
 class PlanOptions:
-    """Equations per parameter at which recovery was exact, rows of docs/results/finisher.csv, and what is drawn."""
+    """Equations per parameter at which recovery was exact (rows of docs/results/finisher.csv), and numbers of draws."""
 
-    told: float = 5.5  # 5.1 to 5.4 for d = k = 10 to 50 in 98 of 100 and better
+    told: float = 5.5  # width known: 5.1 to 5.4 for d = k = 10 to 50, exact in at least 98 of 100
     crowded: float = 7.5  # 7.2 for twice as many units as inputs
-    found: float = 11.0  # with the width to be found, 10.8 in 95 of 100
+    found: float = 11.0  # width to be found: 10.8, exact in 95 of 100
     draws: int = 9  # networks of typical sizes, whose median is the answer
-    rows: int = 20_000  # inputs on which the information is taken, or a hundred per parameter
+    rows: int = 20_000  # inputs for the information matrix, or a hundred per parameter
     pilots: tuple[int, ...] = tuple(4**i for i in range(4, 11))  # samples at which a method is tried, to a million
     pilot_draws: int = 3  # runs whose median is the error at a number of samples
 
@@ -53,24 +53,24 @@ OPTIONS = PlanOptions()
 
 @dataclass(frozen=True)
 class Plan:
-    """How many samples a recovery takes, and why.
+    """The number of samples that a recovery needs, and why.
 
     Attributes
     ----------
     n_samples : int
-        The answer.
+        The number of samples.
     because : str
-        Which of the needs decides.
+        The need that decides.
     needs : dict of str to int
         The number of samples for each need.
     error : float
-        The root mean square of ‖ŵ − w‖ to be expected of the worst unit with so many samples; 0.0 without noise.
+        The expected root mean square of ‖ŵ − w‖ for the worst unit with this many samples; 0.0 without noise.
     noise, n_parameters : float, int
-        What was planned for.
+        The noise and the number of parameters that were planned for.
     curve : tuple of (int, float)
         For a method, the median error of its estimate at every number of samples that was tried.
     bounds : dict of str to float
-        For a method, what its paper asks for with every constant at one. These decide nothing.
+        For a method, the sample sizes of its paper with every constant set to one; for information only.
 
     Examples
     --------
@@ -123,36 +123,37 @@ def samples_needed(
     form: str = "best",
     random_state: RandomStateLike = None,
 ) -> Plan:
-    """Say how many samples recovery takes: of the network given, or of typical ones of a size.
+    """Return how many samples recovery needs, for a given network or for typical networks of a size.
 
     Parameters
     ----------
     network : Network or None, default=None
-        The network, or one like it; None for random ones of the sizes below, of which the median is taken.
+        The network, or a similar one; None for the median over random networks of the sizes below.
     n_inputs, n_hidden, n_outputs : int
-        The sizes, where there is no network.
+        The sizes, if no network is given.
     bias : bool, default=True
         Whether b and c are free.
     noise : float, default=0.0
         The standard deviation of the noise on every output.
     error : float or None, default=None
-        The wanted root mean square of ‖ŵ − w‖ for the worst unit row; None for what a `statistical` verdict takes.
+        The wanted root mean square of ‖ŵ − w‖ for the worst unit row; None for the error that a `statistical` verdict
+        needs.
     inputs : str or callable, default="gaussian"
         The distribution of the inputs, by name or as a callable (rng, n, d) → (n, d).
     told : bool, default=True
-        Whether recovery will be told the number of units.
+        Whether the number of units will be given to `recover`.
     method : str or None, default=None
         Plan for this algorithm's own estimate, as `estimate` returns it; None for `recover`. Its error is measured on
         simulated samples, which takes a few runs of the algorithm.
     form : str, default="best"
         The form of the method.
     random_state : int, Generator, RandomState or None, default=None
-        The seed of the networks and inputs on which the information is taken.
+        The seed of the networks and inputs for the information matrix.
 
     Returns
     -------
     Plan
-        The number of samples, and which need decides.
+        The number of samples, and the need that decides.
 
     Examples
     --------
@@ -183,7 +184,7 @@ def samples_needed(
 
 
 def unit_variances(network: Network, X: np.ndarray, bias: bool = True) -> np.ndarray:
-    """Return tr(P F⁻¹ P) of every unit, (k,): the least E‖δw‖² from the samples X for noise of variance 1."""
+    """Return tr(P F⁻¹ P) of every unit, (k,): the smallest possible E‖δw‖² from X with noise of variance 1."""
     normal = network.normal_form()
     sums = InformationSums.of(normal, bias)
     sums.update(X, normal(X))
@@ -229,7 +230,7 @@ def _plan_estimate(
     inputs: Distribution,
     rng: np.random.Generator,
 ) -> Plan:
-    """Measure the error of an estimate at n = 4⁴, 4⁵, … until it is the one wanted, and interpolate."""
+    """Measure the error of an estimate at n = 4⁴, 4⁵, … until the wanted error is reached, and interpolate."""
     k, wanted = network.n_hidden, LIMITS.wide if error is None else error
     free = network.n_parameters - k - (0 if bias else k + network.n_outputs)
     curve: list[tuple[int, float]] = []
@@ -255,7 +256,7 @@ def _estimate_error(
     n: int,
     rng: np.random.Generator,
 ) -> float:
-    """Return ‖ŵ − w‖ of the worst unit in one run on simulated samples, ∞ where a unit is not found."""
+    """Return ‖ŵ − w‖ of the worst unit in one run on simulated samples, ∞ if a unit is not found."""
     X, Y = sample(network, n, inputs=inputs, noise=noise, random_state=rng)
     act = network.activation
     found = estimate(X, Y, network.n_hidden, method, form, act, bias=bias, random_state=rng)
@@ -268,9 +269,9 @@ def _estimate_error(
 
 
 def _reach(curve: list[tuple[int, float]], wanted: float, name: str) -> tuple[int, str]:
-    """Return the n at which a measured curve reaches the error, and how that is known.
+    """Return the n at which a measured curve reaches the wanted error, and a sentence on how it was determined.
 
-    Between two sizes log n is interpolated in log error; beyond the last the error falls as 1/√n.
+    Between two sizes log n is interpolated in log error; beyond the last size the error is assumed to fall as 1/√n.
     """
     n, last = curve[-1]
     if last <= wanted:
@@ -289,7 +290,7 @@ def _reach(curve: list[tuple[int, float]], wanted: float, name: str) -> tuple[in
 
 
 def _bounds(network: Network, method: str, error: float) -> dict[str, float]:
-    """Return the sample size of the paper's own statement, every constant and logarithm at one, where it has one."""
+    """Return the paper's sample sizes with every constant and logarithm set to one; empty if it states none."""
     k, d = network.W.shape
     if method == "hermite":
         ell, B = least_ell(k, d), max(float(np.abs(network.A).max()), float(np.abs(network.b).max()), 1.0)

@@ -1,4 +1,4 @@
-"""The results: a network with its certificate and how it was found, or an algorithm's own estimate."""
+"""The results: a network with its certificate and its history, or an algorithm's own estimate."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from neurecover.excerpt import Excerpt
 from neurecover.models import Composite, Model, from_arrays, read_npz, write_npz
 from neurecover.queried import Queried
 
-if TYPE_CHECKING:  # extras, loaded when they are asked for
+if TYPE_CHECKING:  # optional libraries, imported only when used
     from matplotlib.figure import Figure
     from pandas import DataFrame
 
 M_co = TypeVar("M_co", bound=Model, covariant=True)
 LINE, LABEL = 88, 12  # characters of the lines of a summary, and of the labels before them
-REASONS = 3  # of a summary: more are not read; `verbose` has all
+REASONS = 3  # reasons in a summary: nobody reads more; `verbose` gives all
 
 __all__ = ["Certificate", "Check", "Estimate", "Excerpt", "Recovery", "Stage", "versions"]
 
@@ -39,11 +39,11 @@ class Stage:
     Attributes
     ----------
     name : str
-        What was done.
+        The name of the step.
     seconds : float
-        How long it took.
+        Its duration.
     detail : str
-        What came out.
+        Its outcome.
 
     Examples
     --------
@@ -64,21 +64,21 @@ class Estimate:
     Attributes
     ----------
     network : Network, DeepNetwork, Composite or None
-        What was found; None if nothing was.
+        The network found; None if none was.
     notes : tuple of str
-        Its figures, or why there is no network.
+        Figures of the estimate, or the reason why there is no network.
     details : object
         The algorithm's own record, a frozen dataclass with named fields (tensors, spectra, masks, ratios), in whitened
         coordinates z of zero mean and unit covariance.
     starts : tuple of ndarray of shape (m, D)
-        Further hidden weights worth a descent each, in the same coordinates.
+        Further hidden weights from which a descent may start, in the same coordinates.
     whitening : Whitening or None
-        The way to them: z = (x − mean) matrix, so that W_x = W_z matrixᵀ; None where the samples were taken as they
-        are.
+        The map to these coordinates: z = (x − mean) matrix, so that W_x = W_z matrixᵀ; None if the samples were not
+        whitened.
     method, form : str
-        Which algorithm, and in which of its forms.
+        The algorithm and its form.
     seconds : float
-        How long it took.
+        The duration.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class Estimate:
     whitening: Whitening | None = field(default=None, repr=False)
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return the summary as pairs of a label, empty if a row continues the one before, and a text."""
+        """Return the summary as pairs (label, text); the label is empty if the row continues the previous one."""
         rows = [("method", f"{self.method} ({self.form}), {self.seconds:.2f} s"), ("network", describe(self.network))]
         rows += [("notes" if i == 0 else "", note) for i, note in enumerate(self.notes)]
         if self.details is not None:
@@ -118,25 +118,25 @@ class Recovery(Generic[M_co]):
     Attributes
     ----------
     network : Network, DeepNetwork or Composite
-        What was found, in normal form.
+        The network found, in normal form.
     certificate : Certificate
-        How far it can be trusted: the verdict, the reasons, the checks, standard errors.
+        How far the network can be trusted: the verdict, the reasons, the checks, standard errors.
     method : str
-        How it was found.
+        The method that found it.
     stages : tuple of Stage
         The steps of the run.
     seconds : float
-        How long it took.
+        The duration of the run.
     estimate : Estimate or None
         The algorithm's own answer before refinement; None if no algorithm ran. Its details are not saved.
     n_queries : int or None
         The number of queries to an oracle; None for given samples.
     excerpt : Excerpt or None
-        The samples that pictures show; None if nothing was fitted.
+        The samples that figures show; None if nothing was fitted.
     versions : dict of str to str
-        Those of the libraries used.
+        The versions of the libraries used.
     queried : Queried or None
-        What an oracle was asked for, and what each hidden layer is known to; None for given samples.
+        What the queries to an oracle were used for, and the accuracy of each hidden layer; None for given samples.
 
     Examples
     --------
@@ -164,9 +164,9 @@ class Recovery(Generic[M_co]):
         return f"<Recovery: {self.certificate.verdict}, {describe(self.network)}, {self.method}, {self.seconds:.2f} s>"
 
     def rows(self, verbose: bool = False) -> list[tuple[str, str]]:
-        """Return the summary as pairs of a label, empty where a row goes on with the last one, and a text.
+        """Return the summary as pairs (label, text); the label is empty if the row continues the previous one.
 
-        All reasons and the stages of the run are there with `verbose`; else the first few reasons alone.
+        With `verbose` it has all reasons and the stages of the run, else only the first few reasons.
         """
         certificate = self.certificate
         rows = [
@@ -203,7 +203,7 @@ class Recovery(Generic[M_co]):
         return in_columns(self.rows(verbose))
 
     def predict(self, X: Any, return_std: bool = False) -> Any:
-        """Return the outputs (n, p) at X, and if asked for their standard errors, without the noise of a sample."""
+        """Return the outputs (n, p) at X and, with `return_std`, their standard errors, not counting sample noise."""
         X = np.asarray(X, dtype=np.float64)
         if not return_std:
             return self.network(X)
@@ -212,7 +212,7 @@ class Recovery(Generic[M_co]):
         )
 
     def predict_interval(self, X: Any, level: float = 0.95) -> np.ndarray:
-        """Return intervals (n, p, 2) that hold the outputs of further samples at X with the probability `level`."""
+        """Return prediction intervals (n, p, 2), which contain new samples' outputs at X with probability `level`."""
         Y, error = self.predict(X, return_std=True)
         spread = np.hypot(error, np.sqrt(self.certificate.noise_variance or 0.0))
         return inference.intervals(Y.ravel(), spread.reshape(-1, 1), level).reshape(*Y.shape, 2)
@@ -223,31 +223,31 @@ class Recovery(Generic[M_co]):
         return inference.parameter_names(self.network, *known)
 
     def conf_int(self, level: float = 0.95) -> dict[str, tuple[float, float]]:
-        """Return the interval of every weight by its name, for the verdict statistical."""
+        """Return the confidence interval of every weight by its name; the verdict must be statistical."""
         root, values = inference.covariance_root(self.certificate), inference.values_of(self.network)
         ends = inference.intervals(values, root, level)
         return {name: (float(low), float(high)) for name, (low, high) in zip(self.parameter_names(), ends)}
 
     def covariance(self) -> np.ndarray:
-        """Return the covariance (P, P) of the weights in the order of their names, for the verdict statistical."""
+        """Return the covariance (P, P) of the weights in the order of their names; the verdict must be statistical."""
         root = inference.covariance_root(self.certificate)
         return np.asarray(root @ root.T)
 
     def test(self, hypotheses: Any, value: Any = 0.0) -> inference.WaldTest:
-        """Test linear hypotheses on the weights together [Wald 1943].
+        """Test linear hypotheses on the weights jointly [Wald 1943].
 
-        `hypotheses` is the name of a weight, a dict of names and coefficients, a list of these, or a matrix (q, P);
-        `value` is what they come to under the hypothesis.
+        `hypotheses` is the name of a weight, a dict of names and coefficients, a list of these, or a matrix (q, P).
+        `value` is the value of these combinations under the hypothesis.
         """
         root, values = inference.covariance_root(self.certificate), inference.values_of(self.network)
         return inference.wald_test(values, root, inference.hypothesis_rows(hypotheses, self.parameter_names()), value)
 
     def compare_models(self, other: Recovery[Model]) -> inference.ModelComparison:
-        """Compare with another network fitted to the same samples: AIC, BIC, and the likelihood ratio where nested."""
+        """Compare with another network fitted to the same samples: AIC, BIC, and the likelihood ratio if nested."""
         return inference.compare_models(self.certificate, other.certificate, (self.network, other.network))
 
     def to_html(self, path: str | Path, truth: Model | None = None, X: Any = None, Y: Any = None) -> None:
-        """Write a report of one self-contained HTML file: verdict, checks, weights, units, fit, residuals, stages.
+        """Write a report as a self-contained HTML file: verdict, checks, weights, units, fit, residuals, stages.
 
         The network is compared with `truth`, if given, and tested on samples X, Y, or X alone as a path or data source.
         """
@@ -273,7 +273,7 @@ class Recovery(Generic[M_co]):
         return in_notebook("recovery", self)
 
     def save(self, path: str | Path) -> None:
-        """Write an `.npz` file from which `neurecover.load` reads the network and `Recovery.load` everything."""
+        """Write an `.npz` file; `neurecover.load` reads the network from it, `Recovery.load` the whole result."""
         certificate, estimate = self.certificate, self.estimate
         record: dict[str, Any] = {
             "method": self.method,
@@ -308,7 +308,7 @@ class Recovery(Generic[M_co]):
 
     @classmethod
     def load(cls, path: str | Path, activation: Activation | None = None) -> Recovery[Model]:
-        """Read what `save` wrote; an activation made by `Activation.from_function` has to be passed in."""
+        """Read a file written by `save`; an activation made by `Activation.from_function` has to be passed in."""
         arrays = read_npz(path)
         network: Any = from_arrays(arrays, path, activation)
         if "recovery" not in arrays:
@@ -324,7 +324,7 @@ class Recovery(Generic[M_co]):
                 record["n_holdout"],
                 ParameterArrays(errors) if errors else None,
                 arrays.get("covariance_root"),
-                # Files of release 0.1 have none.
+                # Files of release 0.1 have no likelihood.
                 Likelihood(**record["likelihood"]) if record.get("likelihood") else None,
             )
             stages = tuple(Stage(**stage) for stage in record["stages"])
@@ -358,13 +358,13 @@ def _installed() -> dict[str, str]:
     for name in ("neurecover", "numpy", "scipy"):
         try:
             found[name] = version(name)  # reads and parses a file
-        except PackageNotFoundError:  # run from its source
+        except PackageNotFoundError:  # not installed: run from the source tree
             continue
     return found
 
 
 def in_columns(rows: list[tuple[str, str]]) -> str:
-    """Format rows of a label and a text, which is wrapped in its own column."""
+    """Format rows (label, text) as two columns, with the text wrapped."""
     lines = []
     for label, text in rows:
         first, *others = wrap(text, LINE - LABEL - 1, break_long_words=False, break_on_hyphens=False) or [""]

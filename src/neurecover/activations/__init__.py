@@ -1,4 +1,4 @@
-"""Activations act(z) by name, and from any function: values, derivatives, inverses, symmetries, Hermite series."""
+"""Activations act(z), by name or from any function: values, derivatives, inverses, symmetries, Hermite series."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _FIXED: dict[str, Activation] = {
 }
 _PARAMETRIC: dict[str, Callable[..., Activation]] = {"leaky_relu": _leaky_relu, "power": _power}
 
-_ALIASES = {"logistic": "sigmoid", "swish": "silu"}  # as scikit-learn and others call them
+_ALIASES = {"logistic": "sigmoid", "swish": "silu"}  # names in scikit-learn and other libraries
 
 NAMES = (*_FIXED, *_PARAMETRIC)
 

@@ -1,10 +1,10 @@
-"""What an activation is: act(z), its derivative, inverse, symmetries, and Hermite coefficients by the bias.
+"""The base class of activations: act(z), its derivative, inverse, symmetries, and Hermite coefficients h_j(b).
 
 For g ~ N(0, 1) and the probabilists' polynomials He_{j+1}(g) = g He_j(g) − j He_{j−1}(g), not normalised,
 
     h_j(b) = E[act(g + b) He_j(g)] = E[act⁽ʲ⁾(g + b)],
 
-the second form by Stein's identity wherever the derivative exists. A unit a·act(w·x + b) with ‖w‖ = 1 and
+the second form by Stein's identity if the derivative exists. A unit a·act(w·x + b) with ‖w‖ = 1 and
 x ~ N(0, I) contributes a·h_j(b)·w^{⊗j} to the tensor E[y He_j(x)] [ATV21, Lemma 3.5].
 """
 
@@ -24,9 +24,9 @@ Scalar = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Activation(ABC):
-    """A scalar function, applied to every entry of z, with the symmetries it has; one that it lacks is None.
+    """A scalar function, applied to every entry of z, with its symmetries; a symmetry that it lacks is None.
 
-    `spec` is the text that `get` reads back, and what a network's file holds.
+    `spec` is the text that `get` reads and that a network's file holds.
     """
 
     spec: str
@@ -61,7 +61,7 @@ class Activation(ABC):
 
     @property
     def differentiable(self) -> bool:
-        """Whether the derivative tells a Gauss–Newton step anything."""
+        """Whether the derivative is informative, so that Gauss–Newton steps can use it."""
         return True
 
     @property
@@ -88,7 +88,7 @@ class Activation(ABC):
 
     @abstractmethod
     def inverse(self, y: ArrayLike) -> np.ndarray:
-        """Return the z with act(z) = y, the non-negative one of two; ValueError where y does not determine it."""
+        """Return the z with act(z) = y, the non-negative one of two; ValueError if y does not determine z."""
 
     def hermite(self, b: ArrayLike, degree: int) -> np.ndarray:
         """Return h_0(b), …, h_degree(b), of shape (degree + 1, *b.shape).
@@ -109,18 +109,18 @@ class Activation(ABC):
         inverse: Scalar | None = None,
         name: str | None = None,
     ) -> Activation:
-        """Make an activation of any function of an array, entry by entry.
+        """Make an activation from any function that acts on an array entry by entry.
 
         Parameters
         ----------
         f : act(z), as `lambda z: np.maximum(np.expm1(z), 0.0)` or, for a table, `lambda z: np.interp(z, at, values)`.
-        derivative : act′(z). Where none is given, differences of five values stand in for it, right to about 1e-11 of
-            act where act is smooth, and to no digit within 2e-3 of a kink that is not at z = 0.
-        inverse : the z with act(z) = y. Where none is given, bisection finds it for an act that increases on z ≥ 0.
-        name : for summaries and files; f's own where none is given.
+        derivative : act′(z). If it is not given, differences of five values are used. Their error is about 1e-11 of act
+            where act is smooth; within 2e-3 of a kink other than z = 0 they are useless.
+        inverse : the z with act(z) = y. If it is not given, bisection finds it for an act that increases on z ≥ 0.
+        name : for summaries and files; by default the name of f.
 
-        Symmetries are found by trying them. A file holds the name alone: a network of one's own activation is read
-        back by `neurecover.load(path, activation=…)`.
+        Symmetries are found by testing them on values. A file holds only the name: read a network with such an
+        activation by `neurecover.load(path, activation=…)`.
         """
         from neurecover.activations.functions import Function
 
@@ -145,7 +145,7 @@ def scaled_hermite(activation: Activation, b: np.ndarray, s: np.ndarray, degree:
 
 
 def checked(b: ArrayLike, degree: int) -> tuple[np.ndarray, int]:
-    """Return the bias as an array, and the degree if there is such a one."""
+    """Return the bias as an array, and the degree; refuse a negative degree."""
     if degree < 0:
         raise ValueError(f"The degree of a Hermite coefficient is at least 0. Got {degree} instead.")
     return np.asarray(b, dtype=float), degree
@@ -154,7 +154,7 @@ def checked(b: ArrayLike, degree: int) -> tuple[np.ndarray, int]:
 def increasing_inverse(f: Scalar, y: np.ndarray) -> np.ndarray:
     """Find the z ≥ 0 with f(z) = y for every entry of y ≥ f(0), f increasing there: doubling, then bisection.
 
-    Halving ends where floating point has nothing between the two ends.
+    Bisection ends when there is no floating-point number between the two ends.
     """
     low, high = np.zeros_like(y), np.ones_like(y)
     for _ in range(1024):

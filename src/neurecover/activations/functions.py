@@ -1,4 +1,4 @@
-"""An activation from any function: derivative, inverse, symmetries and coefficients from its values alone."""
+"""An activation from any function: its derivative, inverse, symmetries and coefficients follow from its values."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from numpy.typing import ArrayLike
 
 from neurecover.activations.base import Activation, Scalar, increasing_inverse
 
-STEP = 7e-4  # of a difference: ε^{1/5}, where the rounding ε/h of five values is as large as their error h⁴
-HOLDS = 1e-10  # relative misfit of a symmetry that holds
+STEP = 7e-4  # h = ε^{1/5} of a difference: the rounding ε/h of five values then equals their error h⁴
+HOLDS = 1e-10  # largest relative misfit of a valid symmetry
 CENTRAL = np.array([1.0, -8.0, 0.0, 8.0, -1.0]) / 12.0  # the slope in the middle of a quartic through five values
 FORWARD = np.array([-25.0, 48.0, -36.0, 16.0, -3.0]) / 12.0  # the same at its first value
 
@@ -27,11 +27,11 @@ class Function(Activation):
     odd_slope: float | None = None
     rectified: bool = False
     analytic = False
-    growth = 1.0  # as e^z − 1 grows: more is not provided for
+    growth = 1.0  # at most like e^z; faster growth is not supported
 
     @classmethod
     def of(cls, f: Scalar, slope: Scalar | None, back: Scalar | None, name: str | None) -> Function:
-        """Return the activation, after trying f on both sides of zero."""
+        """Build the activation after evaluating f on both sides of zero to find its symmetries."""
         title = name or getattr(f, "__name__", type(f).__name__).strip("<>")
         for what, part in (("f", f), ("derivative", slope)):
             if part is not None:
@@ -61,7 +61,7 @@ class Function(Activation):
         if self.slope is not None:
             return np.asarray(self.slope(z), dtype=float)
         h = STEP * np.maximum(1.0, np.abs(z))
-        # Near zero the five points go away from it: there may be a kink.
+        # Near zero, where there may be a kink, take the five points on one side.
         near = np.abs(z) < 2.0 * h
         h = np.where(near & (z <= 0.0), -h, h)
         total = np.zeros_like(z)
@@ -81,7 +81,7 @@ class Function(Activation):
 
 
 def _check(f: Scalar, what: str) -> None:
-    """Is f a function of arrays, entry by entry, with finite values near zero?"""
+    """Refuse f unless it acts on arrays entry by entry and has finite values near zero."""
     z = np.linspace(-3.0, 3.0, 12)
     try:
         value = np.asarray(f(z), dtype=float)
@@ -108,7 +108,7 @@ def _holds(left: np.ndarray, right: np.ndarray) -> bool:
 
 
 def _homogeneity(z: np.ndarray, right: np.ndarray, left: np.ndarray) -> float | None:
-    """Return the h of act(s z) = s^h act(z), if both ends of a geometric grid and all between agree on it."""
+    """Return the h of act(s z) = s^h act(z) if it holds on a geometric grid, else None."""
     side = right if np.any(right != 0.0) else left
     if not side[0] * side[-1] > 0.0:
         return None
@@ -119,7 +119,7 @@ def _homogeneity(z: np.ndarray, right: np.ndarray, left: np.ndarray) -> float | 
 
 
 def _reflection(right: np.ndarray, left: np.ndarray) -> tuple[float, float] | None:
-    """Return (±1, κ) of act(−z) = ±act(z) + κ, if it holds: no other factor can, for −(−z) = z."""
+    """Return (±1, κ) of act(−z) = ±act(z) + κ if it holds, else None. No other factor is possible, as −(−z) = z."""
     for sign in (1.0, -1.0):
         constant = float(np.mean(left - sign * right))
         constant = 0.0 if abs(constant) <= HOLDS * np.max(np.abs(right)) else constant

@@ -1,4 +1,4 @@
-"""Powers of the two sides of z, z₊ = max(z, 0) and z₋ = max(−z, 0):
+"""Activations that are powers of z₊ = max(z, 0) and z₋ = max(−z, 0):
 
     act(z) = z₊^c + λ z₋^c,
 
@@ -17,13 +17,13 @@ from scipy.special import expit, ndtr
 from neurecover.activations.base import Activation, checked
 from neurecover.activations.quadrature import density, hermite_polynomials, reach
 
-# The integrand is analytic for |Im| < π, and there a trapezoidal rule of step s errs by about e^{−2π²/s}.
+# The integrand is analytic for |Im| < π, so a trapezoidal rule of step s has an error of about e^{−2π²/s}.
 _STEP = 0.25
 
 
 @dataclass(frozen=True)
 class SidedPower(Activation):
-    """act(z) = z₊^c + λ z₋^c, with c = `exponent` and λ = `left`. Made by `get`, which knows the specs."""
+    """act(z) = z₊^c + λ z₋^c, with c = `exponent` and λ = `left`. Use `get` to make one from its spec."""
 
     exponent: float
     left: float
@@ -66,7 +66,7 @@ class SidedPower(Activation):
         side = np.where(z > 0.0, c, 0.0 - c * self.left)
         if c == 1.0:
             return side
-        # Where act is constant, 1 stands in for z: c < 1 would make 0·∞ of 0·|z|^{c−1} at z = 0.
+        # On a side where act is constant z is replaced by 1: for c < 1, 0·|z|^{c−1} would be 0·∞ at z = 0.
         return side * np.abs(np.where(side == 0.0, 1.0, z)) ** (c - 1.0)
 
     def with_derivative(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -108,10 +108,10 @@ def _rectified_power(z: np.ndarray, c: float) -> np.ndarray:
 def _by_recurrence(b: np.ndarray, exponent: float, degree: int) -> np.ndarray:
     """Return h_j for z₊^c, c a small integer.
 
-    Integration by parts gives (c − j) h_j = b h_{j+1} + h_{j+2}. It is run from h_c = c! Φ(b) and
-    h_{c+1} = c! φ(b) down to h_0, and up, where it yields h_{c+1+m} = (−1)^m c! He_m(b) φ(b) [ATV21, (7)].
-    Run up from h_0 it would lose its digits for large b, where h_{c+1} is a small difference of large terms;
-    run down from a large c it loses them for b < 0.
+    Integration by parts gives (c − j) h_j = b h_{j+1} + h_{j+2}. The recurrence starts at h_c = c! Φ(b) and
+    h_{c+1} = c! φ(b) and runs down to h_0. It also runs up, where it yields h_{c+1+m} = (−1)^m c! He_m(b) φ(b)
+    [ATV21, (7)]. Upwards from h_0 it would lose digits for large b, where h_{c+1} is a small difference of large
+    terms; downwards from a large c it loses digits for b < 0.
     """
     c = int(exponent)
     h = np.empty((max(degree, c + 1) + 1, *b.shape))
@@ -125,14 +125,14 @@ def _by_recurrence(b: np.ndarray, exponent: float, degree: int) -> np.ndarray:
 
 
 def _by_quadrature(b: np.ndarray, exponent: float, degree: int) -> np.ndarray:
-    """Return h_j for z₊^c, any c > 0, by the trapezoidal rule in u where z = log(1 + e^u).
+    """Return h_j for z₊^c, any c > 0, by the trapezoidal rule in u with z = log(1 + e^u).
 
     The substitution moves the kink to u = −∞, where the integrand decays like e^{(1+c)u}, and leaves u ≈ z
-    for large z. Stein's identity first takes as many derivatives as stay bounded, m = min(j, ⌊c⌋):
+    for large z. First Stein's identity is applied as often as the derivatives stay bounded, m = min(j, ⌊c⌋) times:
 
         h_j(b) = c(c − 1)⋯(c − m + 1) E[(g + b)₊^{c−m} He_{j−m}(g)],
 
-    so that no large power meets an oscillating polynomial and cancels.
+    which avoids the cancellation of a large power with an oscillating polynomial.
     """
     n = math.floor(exponent)
     tail = 40.0  # e^{−40} < 1e-17

@@ -1,9 +1,9 @@
-"""Means over a Gaussian, E[act(s g + b) He_j(g)], for functions that are smooth but for z = 0.
+"""Gaussian expectations E[act(s g + b) He_j(g)] for functions that are smooth except at z = 0.
 
-Gauss–Legendre rules of NODES points on panels of z = s g + b. Panels end at z = 0, where act may have a kink, at
-±1, ±2, ±4, …, and where g has moved by one. The activations with names have their singularities on the imaginary axis,
-at ±iπ/2 or beyond; from a panel [z₀, 2z₀] these lie outside the ellipse of Bernstein with ρ = 3 + √8, and the error of
-the rule is about ρ^{−2·NODES} = 1e-18 of act, however steep the unit (s) is.
+They are computed by Gauss–Legendre rules of NODES points on panels of z = s g + b. Panels end at z = 0, where act may
+have a kink, at ±1, ±2, ±4, …, and after every step of one in g. The singularities of all named activations are on the
+imaginary axis, at ±iπ/2 or beyond. For a panel [z₀, 2z₀] they lie outside the Bernstein ellipse with ρ = 3 + √8, so the
+relative error of the rule is about ρ^{−2·NODES} = 1e-18, however steep the unit (s) is.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def gaussian_means(
     shape, b, s = b.shape, b.ravel(), s.ravel()
     g, w = panels(b, s, reach(degree) + min(growth * float(np.max(s, initial=0.0)), STEEPEST))
     weights = w * density(g)
-    with np.errstate(over="ignore", invalid="ignore"):  # where the density is zero nothing counts
+    with np.errstate(over="ignore", invalid="ignore"):  # f may overflow where the density is zero
         mass = np.where(weights > 0.0, weights * f(s * g + b), 0.0)
     means = [np.sum(mass * He, axis=0) for He in hermite_polynomials(g, degree)]
     return np.array(means).reshape(degree + 1, *shape)
@@ -59,5 +59,5 @@ def hermite_polynomials(g: np.ndarray, degree: int) -> np.ndarray:
 
 
 def reach(degree: float) -> float:
-    """Return how far out |g|^degree φ(g), which peaks at √degree, is below 1e-16 of its peak."""
+    """Return the |g| beyond which |g|^degree φ(g), which peaks at √degree, is below 1e-16 of its peak."""
     return 10.0 + 2.0 * math.sqrt(degree)

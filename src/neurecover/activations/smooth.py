@@ -1,9 +1,9 @@
-"""Activations with exponentials in them. tanh and sigmoid have a centre; softplus, SiLU and GELU share with ReLU
+"""Activations with exponentials. tanh and sigmoid are point-symmetric; softplus, SiLU and GELU share with ReLU
 
     act(z) − act(−z) = z,
 
-so that a unit may be turned at the price of an affine function; elu and selu have no symmetry. None is homogeneous:
-the length of a unit's weights is the function's own, and there is nothing for a normal form to fix but signs.
+so that negating a unit changes the output by an affine function; elu and selu have no symmetry. None is homogeneous:
+the function determines the norm of a unit's weights, and a normal form fixes only signs.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Softplus(Activation):
 
 
 class _Gated(Activation):
-    """act(z) = z·gate(z) with gate(z) + gate(−z) = 1, which has two inputs for every output below zero."""
+    """act(z) = z·gate(z) with gate(z) + gate(−z) = 1; every output below zero belongs to two inputs."""
 
     odd_slope = 1.0
 
@@ -148,7 +148,7 @@ class Elu(Activation):
         return np.where(y > 0.0, y, np.log1p(np.minimum(y, 0.0) / self.left))
 
 
-# The λ and α with which a mean of 0 and a variance of 1 are kept from layer to layer [Klambauer et al. 2017].
+# The λ and α that preserve mean 0 and variance 1 from layer to layer [Klambauer et al. 2017].
 SELU = Elu("selu", 1.0507009873554805, 1.6732632423543772)
 
 
@@ -174,5 +174,5 @@ class Exp(Activation):
 
 
 def _product(z: np.ndarray, gate: np.ndarray) -> np.ndarray:
-    """Return z·gate, zero where the gate is: −∞·0 is no number."""
+    """Return z·gate, and 0 where the gate is 0, because −∞·0 is nan."""
     return np.where(gate > 0.0, np.where(gate > 0.0, z, 0.0) * gate, np.where(np.isnan(z), z, 0.0))

@@ -1,4 +1,4 @@
-"""How far an answer can be trusted: the checks, and the verdict as a function of them."""
+"""Certificates that say how far an answer can be trusted: checks, and a verdict that is a function of them."""
 
 from neurecover.certificate.advising import advice
 from neurecover.certificate.case import Case

@@ -1,7 +1,8 @@
-"""What a person can do about a verdict below statistical, from the checks that failed.
+"""Advise what to do about a verdict below statistical, from the checks that failed.
 
-Errors fall as 1/√n, counts of samples grow as n: every failed check says how many samples would do, and the largest
-number is said. Where more samples are not what it takes, the remedies of the checks are said, the most useful first.
+Errors fall as 1/√n, and counts of samples grow as n. So a failed check can say how many samples would suffice, and the
+advice gives the largest of these numbers. If more samples would not help, it gives the remedies of the checks instead,
+the most useful first.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ from neurecover.certificate.checks.residual import NO_BIASES
 from neurecover.certificate.checks.search import OTHER_OPTIMA
 from neurecover.certificate.verdict import Certificate, Check
 
-AT_MOST = 1_000  # times the samples there are; beyond, more of them are no advice
+AT_MOST = 1_000  # largest factor by which the advice asks for more samples
 NOT_NOISE = ("affine part", "structure", "generalisation")
-COUNTED = ("equations", "load")  # the only ones that say how many samples it takes where the network is a wrong one
-FIRST = ("time", "probabilities", "box")  # whose sentences are advice themselves
-# The checks whose remedies are said, the most useful first.
+COUNTED = ("equations", "load")  # checks whose number of samples is meaningful even if the network is wrong
+FIRST = ("time", "probabilities", "box")  # checks whose sentences are themselves advice
+# The checks whose remedies are given, the most useful first.
 ORDER = (
     "independence",
     "structure",
@@ -37,13 +38,13 @@ ORDER = (
     "size",
     "derivative",
 )
-SEEN_IN_UNITS = ("information", "kinks", "signs", "tails")  # say nothing of samples if units stand for an affine part
-# What one sentence says for another check too.
+SEEN_IN_UNITS = ("information", "kinks", "signs", "tails")  # ask for no samples if units imitate an affine part
+# Checks whose sentence makes those of other checks unnecessary.
 COVERED = {
     "columns": ("information",),
     "information": ("kinks",),
-    "affine part": ("width",),  # the units that are too many stand for it, whatever their number
-    "convergence": ("agreement",),  # no second descent had the time to agree
+    "affine part": ("width",),  # the surplus units imitate the affine part, whatever their number
+    "convergence": ("agreement",),  # without convergence no second descent could agree
     "time": ("convergence", "agreement"),  # the same advice
 }
 LACKING = (
@@ -70,12 +71,12 @@ def advice(certificate: Certificate) -> tuple[str, ...]:
         return ()  # no network was found, and the reason says what to do
     said = list({check.name: check.sentence for check in checks if check.name in FIRST}.values())
     said += [check.sentence for check in checks if check.name == "activation" and check.figure is not None]
-    # No number of samples makes up for inputs that follow from others.
+    # No number of samples helps if some inputs are linear functions of others.
     said += [check.remedy for check in failed if check.name == "inputs"]
     wrong, wanted = _is_wrong(checks, names), _n_wanted(checks, names)
     if certificate.n_samples < wanted <= AT_MOST * certificate.n_samples:
         many = f"Give about {rounded_up(wanted):,} samples or more; there are {certificate.n_samples:,}."
-        said.insert(0 if names & set(COUNTED) else len(said), many)  # too few samples show no activation either
+        said.insert(0 if names & set(COUNTED) else len(said), many)  # too few samples hide the activation too
     elif wanted:
         said.append("Give other samples or less noise: more of the same would have to be thousands of times as many.")
     told = any(check.name == "width" and check.limit is not None for check in checks)
@@ -88,15 +89,15 @@ def advice(certificate: Certificate) -> tuple[str, ...]:
 
 
 def _is_wrong(checks: tuple[Check, ...], failed: set[str]) -> bool:
-    """Return whether the residual is not noise. A poor prediction alone may be noise, where that was tested."""
+    """Return whether the residual is not noise. If noise was tested, a poor prediction alone may be due to it."""
     tested = any(check.name == "structure" for check in checks)
     return bool({*NOT_NOISE, *(("signal",) if tested else ("prediction",))} & failed)
 
 
 def _n_wanted(checks: tuple[Check, ...], failed: set[str]) -> float:
-    """Return how many samples would do; 0 if more of them would not help.
+    """Return the number of samples that would suffice; 0 if more samples would not help.
 
-    If noise was not tested because the weights are not determined, it is the number that would allow the test.
+    If noise was not tested because the weights are not determined, return the number that would allow the test.
     """
     wrong, untested = _is_wrong(checks, failed), not any(check.name == "load" for check in checks)
     lacking = [check for check in checks if not check.passed and (check.name in COUNTED or not wrong)]
@@ -106,7 +107,7 @@ def _n_wanted(checks: tuple[Check, ...], failed: set[str]) -> float:
 
 
 def _lacks(checks: tuple[Check, ...], failed: set[str], told: bool) -> str:
-    """Return what a network that is not the right one may lack."""
+    """Return a phrase on what a wrong network may lack."""
     linear = any(check.name == "affine part" and check.limit is not None for check in checks)
     if linear and "rounding" not in failed:
         return f"{AFFINE} {LIKE_AFFINE}"
@@ -117,7 +118,7 @@ def _lacks(checks: tuple[Check, ...], failed: set[str], told: bool) -> str:
 
 
 def _said_by_others(failed: set[str], told: bool, counted: bool, more_units: bool) -> set[str]:
-    """Return the checks whose remedies need not be said beside others."""
+    """Return the checks whose remedies are unnecessary because others cover them."""
     aside = {other for name in failed for other in COVERED.get(name, ())}
     aside |= {"signal", "equations"} if counted else set()
     aside |= set() if told else {"strength"}

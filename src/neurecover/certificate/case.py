@@ -1,8 +1,8 @@
-"""A network to be certified: the model, the samples, what the search knows, and all that checks look at.
+"""A network to be certified: the model, the samples, what the search knows, and all values that checks use.
 
-Everything is computed when it is first asked for and then kept. The information F is formed from sums that do not grow
-with the number of outputs where there is one hidden layer, from the Jacobian otherwise, and for more weights than that
-it is known by its products; everything after that is the same for every depth.
+Every value is computed at first use and then kept. With one hidden layer, the information matrix F is formed from sums
+whose size does not grow with the number of outputs; otherwise from the Jacobian. If there are too many weights for the
+matrix, only its products with vectors are used. Everything else is the same for every depth.
 """
 
 from __future__ import annotations
@@ -59,9 +59,8 @@ from neurecover.statistics import (
 class Case:
     """A network on whitened inputs that was fitted to all `samples`.
 
-    `holdout` are the residuals, on samples that had no part in it, of the network as it was before the held-out ones
-    joined the fit. bias=False says that biases and offset are fixed at zero. `distinct` are the samples without copies
-    of others, None if there are no copies.
+    `holdout` are the residuals on held-out samples, of the network before these samples joined the fit. bias=False says
+    that biases and offset are fixed at zero. `distinct` has every sample once, None if there are no copies.
     """
 
     model: Model
@@ -74,13 +73,13 @@ class Case:
     options: CertificateOptions = DEFAULTS
     distinct: Source | None = None
 
-    # What takes no pass over the samples.
+    # Values that need no pass over the samples.
 
     @cached_property
     def size(self) -> np.ndarray:
-        """The size of the terms whose sum an output is, (p,): what one rounding error is relative to.
+        """The size of the terms that are summed to an output, (p,); a rounding error is relative to it.
 
-        Inputs far from zero lose digits before they are whitened, by as many times as they are larger.
+        Inputs with a large mean lose digits when they are whitened, in proportion to their size.
         """
         X, _ = next(self.samples.blocks(self.options.term_samples))
         terms = term_sizes(self.model, np.asarray(X, dtype=np.float64))
@@ -90,12 +89,12 @@ class Case:
 
     @property
     def rounding(self) -> np.ndarray:
-        """The residual that rounding leaves of every output, (p,)."""
+        """The residual of every output that rounding explains, (p,)."""
         return self.options.rounding * self.size
 
     @cached_property
     def noisy(self) -> bool:
-        """Whether held-out samples leave more than rounding."""
+        """Whether the residual on held-out samples is larger than rounding explains."""
         return not bool(np.all(self.holdout.rms <= self.rounding))
 
     @property
@@ -104,7 +103,7 @@ class Case:
 
     @property
     def straight(self) -> bool:
-        """Whether it is a straight line, a network without units, where their number was to be found."""
+        """Whether the number of units was to be found, and the result is a straight line without units."""
         return self.n_units == 0 and self.affine_term == "all" and self.evidence.asked is None
 
     @property
@@ -117,14 +116,14 @@ class Case:
 
     @property
     def rank(self) -> int:
-        """The dimensions that the inputs span."""
+        """The number of dimensions that the inputs span."""
         return self.whitening.rank
 
     @property
     def affine_term(self) -> str | None:
-        """What affine part the network's own term takes up: "all", that of the "inputs", None without a term.
+        """The affine part that the network's term C x can absorb: "all", that of the "inputs", or None without C.
 
-        "no" where it could not have one.
+        "no" for a composite, which cannot have such a term.
         """
         if isinstance(self.model, Composite):
             return "no"
@@ -138,20 +137,20 @@ class Case:
 
     @property
     def differentiable(self) -> bool:
-        """Whether there is a derivative by every parameter."""
+        """Whether the outputs have a derivative with respect to every parameter."""
         model = self.model
         known = not isinstance(model, Composite) or isinstance(model.upper, Polynomial | Network | DeepNetwork)
         return known and model.activation.differentiable
 
     @property
     def n_weights(self) -> int:
-        """The parameters that are free."""
+        """The number of free parameters."""
         fixed = 0 if self.bias else int(np.count_nonzero(are_biases(self.model)))
         return len(parameters(self.model)) - fixed
 
     @cached_property
     def by_products(self) -> bool:
-        """Whether the information is too large to be formed and can be tested by its products."""
+        """Whether the information matrix is too large to be formed but can be tested by its products."""
         if self.noisy or self.n_weights <= self.options.max_parameters:
             return False
         return can_be_tested(self.model, self.samples, self.options.by_products)
@@ -174,12 +173,12 @@ class Case:
 
     @property
     def convention(self) -> bool:
-        """Whether the signs of units are a convention beside an affine term."""
+        """Whether the signs of units are a convention because an affine term absorbs their change."""
         return signs_are_convention(self.normal)
 
     @cached_property
     def raw(self) -> Source | None:
-        """The inputs as they are, where they fit in memory."""
+        """The inputs before whitening, if they fit in memory."""
         mapped = self.sums.counted.parent if isinstance(self.sums.counted, Unweighted) else self.sums.counted
         raw = mapped.parent if isinstance(mapped, Mapped) else None
         return without_weights(raw) if raw is not None and not raw.base.streams else None
@@ -189,25 +188,24 @@ class Case:
     @cached_property
     def sums(self) -> Sums:
         """The samples that count, and all sums over them."""
-        # Under noise every row is an observation. At the level of rounding all rows say the same, however much they
-        # count, and a copy says nothing new.
+        # Under noise every row is an observation. Without noise a copy adds no information, and weights do not matter.
         exact = self.samples if self.distinct is None else self.distinct
         counted = self.samples if self.noisy else without_weights(exact)
         return Sums(self.white, counted, self.noisy, self.bias, self.by_products, self.rng, self.options)
 
     @property
     def rows(self) -> Source:
-        """The samples that are at no kink: under noise all of them."""
+        """The samples that are not at a kink; under noise all samples."""
         return self.sums.rows
 
     @property
     def sides(self) -> Sides:
-        """On which side of their kinks the units are seen, by different inputs."""
+        """The numbers of distinct inputs on either side of every unit's kink."""
         return self.sums.sides
 
     @property
     def serial(self) -> SerialResiduals:
-        """The residuals of the fit, and of neighbouring rows."""
+        """The sums of the residuals of the fit, and of products of successive residuals."""
         return self.sums.serial
 
     @property
@@ -216,11 +214,11 @@ class Case:
         known = self.evidence.precision
         return self.sums.precision if known is None else known
 
-    # The information of the samples, and what rests on it.
+    # The information matrix of the samples, and values derived from it.
 
     @cached_property
     def information(self) -> Information | ManyWeights:
-        """From the sums behind it, or for more weights than these are formed for by its products."""
+        """The information, from its sums or, if there are too many weights for a matrix, by its products."""
         if self.by_products:
             assert not isinstance(self.white, Composite)
             return by_products(self.white, self.bias, self.rows, self.options)
@@ -241,12 +239,12 @@ class Case:
 
     @property
     def n_free(self) -> int:
-        """The parameters that samples can determine: all but the free scales."""
+        """The number of parameters that samples can determine: all except the free scales."""
         return self.information.n_determinable
 
     @cached_property
     def n_alone(self) -> int:
-        """The equations that no other one contradicts."""
+        """The equations that no other equation could contradict."""
         information = self.information
         if isinstance(information, ManyWeights):
             return information.n_alone
@@ -254,12 +252,12 @@ class Case:
 
     @property
     def variance(self) -> float:
-        """That of the residual, per degree of freedom that is left."""
+        """The variance of the residual, per remaining degree of freedom."""
         return float(self.serial.sums["squared"].sum()) / max(self.n_equations - self.n_free, 1)
 
     @property
     def _level(self) -> float:
-        """The variance, or that of rounding where it is less."""
+        """The variance, but at least that of rounding."""
         return max(self.variance, (EPS * float(self.size.max())) ** 2)
 
     @cached_property
@@ -301,9 +299,10 @@ class Case:
 
     @cached_property
     def unseen_terms(self) -> dict[str, int] | None:
-        """The terms of an upper polynomial that too few samples show, each with their number; None without one.
+        """The terms of an upper polynomial that too few samples show, with the number of samples; None without one.
 
-        A term shows where none of its units is off, which leaves as many unknowns as there are terms of these units.
+        A term shows in the samples where all its units are on; these have as many unknowns as there are terms of these
+        units.
         """
         white = self.white
         if not isinstance(white, Composite) or not isinstance(white.upper, Polynomial):
@@ -319,24 +318,24 @@ class Case:
 
     @cached_property
     def strength(self) -> np.ndarray:
-        """The weights above every unit of the last hidden layer, or the terms of a polynomial, over their errors."""
+        """The output weights of every unit of the last hidden layer, or polynomial terms, divided by their errors."""
         errors = self.errors.arrays
         name = "coefficients" if "coefficients" in errors else [name for name in errors if not name.endswith("C")][-2]
         spread = np.linalg.norm(errors[name], axis=0)
         return np.asarray(np.linalg.norm(self.normal.to_arrays()[name], axis=0) / np.maximum(spread, 1e-300))
 
-    # Which weights are seen, and other networks of the same function.
+    # Which weights the samples show, and other networks with the same function.
 
     @cached_property
     def rare(self) -> np.ndarray | None:
-        """Which weights of the first layer, (k, d), too few rows show; None where that is not counted."""
+        """A mask (k, d) of the first layer's weights that too few rows show; None if this is not counted."""
         if self.raw is None or isinstance(self.normal, Composite):
             return None
         return seldom(self.normal, self.raw, self.options.few if self.noisy else 1, self.options)
 
     @cached_property
     def few(self) -> np.ndarray:
-        """Which units have too few samples on one side of their kink for their weights to be determined."""
+        """A mask of the units with too few samples on one side of their kink to determine their weights."""
         few, normal = self.sides.few, self.normal
         shallow = isinstance(normal, Network) and normal.C is None
         if self.noisy or self.raw is None or not shallow or not self.sides.one_seldom_off:
@@ -346,7 +345,7 @@ class Case:
 
     @cached_property
     def open(self) -> Seen | None:
-        """Which weights are exact where not all are determined, without noise; None where none is vouched for."""
+        """The weights that are exact although others are not determined, without noise; None if there are none."""
         normal, raw, sides, options = self.normal, self.raw, self.sides, self.options
         if raw is None or isinstance(normal, Composite) or least_apart(normal, None, raw, options) <= options.apart:
             return None
@@ -355,7 +354,7 @@ class Case:
 
     @cached_property
     def sign_choices(self) -> SignChoices:
-        """[ATV21, eq. 5], layer by layer, against the covariance of the weights."""
+        """The choices of signs that the covariance of the weights does not exclude [ATV21, eq. 5], layer by layer."""
         if self.convention:
             return SignChoices(1, convention=True)
         errors = self.errors
@@ -370,7 +369,7 @@ class Case:
 
     @cached_property
     def exchange(self) -> float:
-        """How far apart two units are that could exchange weights, in standard errors; infinite if none could."""
+        """The distance, in standard errors, of the nearest two units that could exchange weights; inf without such."""
         if self.raw is None or isinstance(self.normal, Composite):
             return np.inf
         return least_apart(self.normal, self.errors.arrays, self.raw, self.options)
@@ -384,7 +383,7 @@ class Case:
 
     @property
     def carried_by(self) -> float:
-        """The fewest residuals that the error of a weight rests on."""
+        """The smallest number of residuals on which the error of a weight depends."""
         return float(self.influence.carried_by.min(initial=np.inf))
 
     @cached_property
@@ -394,7 +393,7 @@ class Case:
 
     @cached_property
     def output_variance(self) -> np.ndarray:
-        """The variance of every output, (p,), with weights; of a stream that of held-out samples."""
+        """The weighted variance of every output, (p,); for a stream, of its held-out samples."""
         if self.samples.base.streams:
             return self.holdout.output_variance
         Y, weight = self.samples.collect()[1], self.samples.weights()
@@ -402,14 +401,14 @@ class Case:
 
     @cached_property
     def p_structure(self) -> float:
-        """The probability of a correlation with random units as large as it is."""
+        """The p-value of the residual's correlation with random units."""
         assert isinstance(self.information, Information)
         assert self.sums.probes is not None
         return probe_test(self.information, self.variance, self.sums.probes, self.rows, self.options.significance)
 
     @cached_property
     def nested(self) -> tuple[Nested, ...]:
-        """The tests against larger models with a name."""
+        """The tests against named larger models."""
         alternatives = self.sums.alternatives
         if alternatives is None or not isinstance(self.information, Information):
             return ()
@@ -419,7 +418,7 @@ class Case:
 
     @cached_property
     def shape(self) -> tuple[float, str] | None:
-        """The probability of following a shape, and the shape; None for streams, which are spared two passes."""
+        """The p-value of the most significant shape, and the shape; None for streams, to save two passes."""
         if self.rows.base.streams:
             return None
         assert isinstance(self.information, Information)
@@ -427,7 +426,7 @@ class Case:
 
     @cached_property
     def p_corners(self) -> float | None:
-        """The probability of signs next to the kinks that are as much of one kind; None where it is not asked."""
+        """The p-value of the residuals' signs near the kinks; None if this is not tested."""
         white = self.white
         if isinstance(white, Composite) or white.activation.homogeneity != 1.0 or self.rows.base.streams:
             return None
@@ -435,7 +434,7 @@ class Case:
 
     @cached_property
     def bends(self) -> tuple[np.ndarray, np.ndarray] | None:
-        """Σ (A_j z_j)²/σ² on the side of every kink of the last layer where it is less, and the units' weights."""
+        """Σ (A_j z_j)²/σ² on the weaker side of every kink of the last layer, and the units' numbers of weights."""
         white, bent = self.white, self.sides.bent
         if isinstance(white, Composite) or bent is None:
             return None
@@ -451,7 +450,7 @@ class Case:
 
     @property
     def serial_z(self) -> np.ndarray:
-        """The correlation of neighbouring residuals, (p,), standard normal without any."""
+        """The correlation of successive residuals, (p,), standard normal under independence."""
         return self.serial.z()
 
     @cached_property
@@ -466,11 +465,11 @@ class Case:
 
     @property
     def mean_z(self) -> np.ndarray:
-        """The mean residual in its standard errors, (p,)."""
+        """The mean residual divided by its standard error, (p,)."""
         return self.serial.mean_z()
 
     @property
     def visible(self) -> Visible:
-        """The least unit that the samples would have shown."""
+        """The smallest further unit that the samples would have shown."""
         serial = self.serial if self.noisy else None
         return visible_unit(self.white, self.sums.close, self.sides.needed, self.rounding, serial)

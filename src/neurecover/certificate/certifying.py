@@ -1,4 +1,4 @@
-"""The certificate of a network from samples: the checks in their order, and what they amount to."""
+"""Certify a network from samples: the checks in their order, and the certificate that follows from them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from neurecover.certificate.options import DEFAULTS
 from neurecover.certificate.verdict import NEEDS, Certificate, Check, Likelihood, ParameterArrays, passed, verdict_of
 from neurecover.statistics import Residuals
 
-TESTABLE = ("units", "size", "derivative")  # else no information is formed
-SEEN = ("equations", "information")  # else no error is known
-IDENTIFIED = ("inputs", *SEEN, "columns", "kinks")  # else no weight is exact but those that are said to be
+TESTABLE = ("units", "size", "derivative")  # if one of these failed, no information matrix is formed
+SEEN = ("equations", "information")  # if one of these failed, no standard error is known
+IDENTIFIED = ("inputs", *SEEN, "columns", "kinks")  # if one of these failed, only the listed weights are exact
 
 OF_ANY_NETWORK = (
     held_out.rounding,
@@ -96,13 +96,13 @@ def issue(
     noise_variance: float | None = None,
     errors: ParameterArrays | None = None,
 ) -> Certificate:
-    """Return the certificate of these checks; the noise is kept where the verdict vouches for it."""
+    """Return the certificate of these checks; it states the noise only if the verdict supports it."""
     variance = {"exact": 0.0, "statistical": noise_variance}.get(verdict_of(made))
     return Certificate(made, holdout.mse if holdout.n else float("nan"), variance, n_samples, holdout.n, errors)
 
 
 def certify_untested(case: Case) -> Certificate:
-    """Return the certificate of a network that there was no time to test: what held-out samples say of it."""
+    """Certify a network from its held-out samples alone, when there was no time for the other checks."""
     made = (held_out.rounding(case), held_out.prediction(case), network.units_or_line(case), search.time_ended())
     return issue(made, case.holdout, case.samples.count())
 

@@ -1,4 +1,4 @@
-"""What the search knows of a network, and what samples without a part in its fit leave."""
+"""What the search knows about a network, and its leave-one-out residuals."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from neurecover.statistics import OutputPrecision
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the search knows and the samples do not show.
+    """What the search knows about a network and the samples do not show.
 
-    asked is the number of units the caller gave (None: to be found), sign_choices how many assignments of signs fit
-    (0: not determined), agreements how many independent descents ended at the same optimum, last_drop what the last
-    unit that was dropped was worth, N·log(Σr² without it / Σr² with it) per parameter. `precision` is what grids the
-    outputs lie on, None where nobody has looked, and at_rounding says whether the fit has reached their rounding: then
-    no better one is to be found. unrivalled says whether fits from starts a few standard errors away, or with other
-    faint units, end at the same optimum. `joined` held-out samples were fitted after all, and others had to judge.
-    `line` is what a straight line leaves of held-out samples, `straight` says that it does as well, `better` that the
-    network predicts better, and `predicts` that it beats the mean by BIC on all samples and is not clearly worse than
-    the line. `copied` is the share of rows that are copies of others.
+    `asked` is the number of units that the caller gave (None: to be found); `sign_choices` the number of sign
+    assignments that fit (0: not determined); `agreements` the number of independent descents that ended at the same
+    optimum; `last_drop` the worth of the last unit dropped, N·log(Σr² without it / Σr² with it) per parameter.
+    `precision` has the grids of the outputs, None if not examined. `at_rounding` says that the fit has reached the
+    rounding of the outputs, so that no better one exists. `unrivalled` says that fits from starts a few standard errors
+    away, or with other faint units, end at the same optimum. `joined` held-out samples joined the fit, and others
+    judged it. `line` is the mean squared residual of a straight line on held-out samples; `straight` says that the line
+    is as good as the network, `better` that the network predicts better, and `predicts` that it beats the mean by BIC
+    on all samples and is not clearly worse than the line. `copied` is the share of rows that are copies of others.
     """
 
     asked: int | tuple[int, ...] | None
@@ -42,9 +42,9 @@ class Evidence:
 
 @dataclass(frozen=True)
 class LeftOut:
-    """What samples without a part in the fit leave.
+    """The error on samples that are left out of the fit.
 
-    The mean square of an output, over n samples whose squares have `freedom` degrees of freedom each.
+    It is the mean square per output, over n samples whose squares have `freedom` degrees of freedom each.
     """
 
     mse: float

@@ -1,8 +1,8 @@
 """The certificate of halfspaces that were learned from labels.
 
-Labels are right or wrong and nothing between, so no boundary is ever exact: the best verdict is `statistical`. It needs
-held-out labels to be wrong no more often than the flipped ones and the errors of the boundaries explain, wrong labels
-to lie like flipped ones do, every halfspace to be called for and no other, and errors that are an answer.
+Labels are either right or wrong, so no boundary is ever exact, and the best verdict is `statistical`. It has four
+conditions: held-out labels are wrong no more often than label noise and the errors of the boundaries explain; wrong
+labels lie like randomly flipped ones; the samples need every halfspace and no further one; and the errors are small.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from neurecover.certificate.verdict import Certificate, Check, ParameterArrays, 
 
 @dataclass(frozen=True)
 class WrongLabels:
-    """The labels on the wrong side beyond the errors of the boundary, and the probabilities that flipped ones lie so.
+    """The labels on the wrong side beyond the errors of the boundary, and p-values for randomly flipped labels.
 
-    `at_boundary` is that of lying as near to the boundary, `together` that of lying as near to each other.
+    `at_boundary` is the probability that they lie as near to the boundary, `together` as near to each other.
     """
 
     count: int
@@ -32,7 +32,7 @@ class WrongLabels:
 
 @dataclass(frozen=True)
 class Rival:
-    """The best curved boundary: by how much its BIC is above that of the union, and its degree; none has inf, 0."""
+    """The best curved boundary: its BIC minus that of the union, and its degree; (inf, 0) if there is none."""
 
     gap: float
     degree: int
@@ -42,13 +42,13 @@ class Rival:
 class Labelled:
     """What labels have shown of k halfspaces.
 
-    share is that of the labels inside. wrong of n_holdout held-out labels are on the wrong side, where the model of the
-    other samples expects the rate `expected`, and the rarer class has n_rarer of them. `fewer`, `more` and `none` are
-    BIC with one halfspace less or more, or without any, above that of k; nan where that was not to be tried.
-    explained says whether flipped labels account for all that is missed, worth is what an explained label adds to the
-    log-likelihood, and further how many labels one halfspace more explains. `errors` are the standard errors of normals
-    (k, d) and thresholds (k,); `turn` is the largest angle and `shift` the largest error of a threshold, in standard
-    deviations of the inputs, to be expected.
+    `share` is the share of labels inside. `wrong` of the n_holdout held-out labels are on the wrong side, while the
+    model of the other samples expects the rate `expected`; the rarer class has n_rarer of them. `fewer`, `more` and
+    `none` are the BIC with one halfspace less, one more, or none, minus that of k; nan if not tried. `explained` says
+    whether label noise accounts for all wrong labels, `worth` is what an explained label adds to the log-likelihood,
+    and `further` how many labels one more halfspace explains. `errors` are the standard errors of normals (k, d) and
+    thresholds (k,); `turn` is the largest expected angle, and `shift` the largest expected error of a threshold, in
+    standard deviations of the inputs.
     """
 
     n_samples: int
@@ -118,7 +118,7 @@ def _generalisation(seen: Labelled) -> Check:
 
 
 def _structure(seen: Labelled) -> Check:
-    """Check that wrong labels lie like flipped ones: anywhere, and no nearer to each other than chance puts them."""
+    """Check that wrong labels lie like randomly flipped ones: anywhere, and no nearer to each other than by chance."""
     wrong, limit = seen.wrong_labels, seen.options.significance
     p_value = min(wrong.at_boundary, wrong.together)
     fewest = seen.options.labels.fewest_wrong
@@ -143,7 +143,7 @@ def _structure(seen: Labelled) -> Check:
 
 
 def _shape(seen: Labelled) -> Check:
-    """Check that no curved boundary accounts for the labels with fewer parameters, or better."""
+    """Check that no curved boundary explains the labels better, or with fewer parameters."""
     rival, limit = seen.rival, seen.options.labels.curved
     sentence = "No curved boundary of low degree explains the labels as well."
     if rival.gap < limit:
@@ -191,10 +191,10 @@ def _precision(seen: Labelled) -> Check:
 
 
 def _resolution(seen: Labelled) -> Check:
-    """Say which further halfspace would go unnoticed; it decides nothing.
+    """State which further halfspace would go unnoticed; this does not affect the verdict.
 
-    A halfspace more costs (d + 1) log n of BIC, and a label that it explains is worth 2 log (1 − η₁)/η₀. A boundary
-    between two true ones misses half of what lies between them.
+    One more halfspace costs (d + 1) log n of BIC, and a label that it explains gains 2 log (1 − η₁)/η₀. A boundary
+    between two true ones misclassifies half of the samples between them.
     """
     least = ((seen.n_inputs + 1) * np.log(seen.n_samples) + seen.options.labels.sure) / seen.worth
     sentence = (

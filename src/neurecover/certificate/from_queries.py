@@ -1,12 +1,12 @@
-"""The certificate of a network that was read off an oracle by chosen queries.
+"""The certificate of a network that was extracted from an oracle by chosen queries.
 
-What samples have to show about weights, chosen queries have measured: every unit found has its kink between two
-queries, and every weight its expected error from the rounding of the answers it was computed from. What is left to
-check is that fresh queries, near and far, are answered as the oracle answers them, and that no other signs are
-possible.
+Samples must first show that they determine the weights; chosen queries have measured them directly. Every unit found
+has its kink between two queries, and every weight has an expected error from the rounding of the answers it was
+computed from. It remains to check that the network reproduces the oracle's answers to fresh queries, near and far, and
+that no other signs are possible.
 
-Coarse answers, in single precision or rounded to digits, are samples with noise: a weighted fit through them has error
-bars, and on fresh answers the residuals over their standard deviations are put to the tests of noise.
+Coarse answers, in single precision or rounded to digits, are treated as noisy samples: a weighted fit to them has
+standard errors, and its residuals on fresh answers, divided by their standard deviations, must pass the tests of noise.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LIKE = "Ask where the inputs of the model lie, with like=X: its units may switch
 
 
 class WeightedFit(Protocol):
-    """A fit through rounded answers, as `queries.weighted` makes it, with the errors of its weights."""
+    """A fit to rounded answers by `queries.weighted`, with the errors of its weights."""
 
     @property
     def network(self) -> Network | DeepNetwork: ...
@@ -60,11 +60,11 @@ class WeightedFit(Protocol):
 class Asked:
     """What the queries have shown.
 
-    residual is the largest on fresh queries, relative to the answers, and at_rounding says whether rounding explains
-    it. largest_error is that expected of a hidden unit's weight; resolution the relative rounding of an answer.
-    unreached has a sentence for what could not be seen. For coarse answers `weighted` is the fit with error bars, and
-    `fresh` are queries (n, d) and answers (n, p) for the tests of noise. `signs_proved` says that a complete search
-    found no other signs of the units.
+    `residual` is the largest residual on fresh queries, relative to the answers, and `at_rounding` says whether
+    rounding explains it. `largest_error` is the largest expected error of a hidden unit's weight, `resolution` the
+    relative rounding of an answer. `unreached` has sentences on what could not be seen. For coarse answers `weighted`
+    is the fit with standard errors, and `fresh` are queries (n, d) and answers (n, p) for the tests of noise.
+    `signs_proved` says that a complete search found no other signs of the units.
     """
 
     n_queries: int
@@ -80,7 +80,7 @@ class Asked:
 
 @dataclass(frozen=True, eq=False)
 class QueriedCase:
-    """A network and what the queries have shown; `holdout` are residuals on queries without a part in it."""
+    """A network and what the queries have shown; `holdout` are residuals on queries not used to extract it."""
 
     model: Network | DeepNetwork
     asked: Asked
@@ -90,7 +90,7 @@ class QueriedCase:
 
     @property
     def rounding(self) -> np.ndarray:
-        """No limit or none, (p,): every answer was held against its own rounding."""
+        """Infinite if the residual is at rounding, else zero, (p,): each answer was compared with its own rounding."""
         return np.full(self.model.n_outputs, np.inf if self.asked.at_rounding else 0.0)
 
     @property
@@ -103,7 +103,7 @@ class QueriedCase:
 
     @property
     def faintest(self) -> float:
-        """The part of the answers that a unit must add for its kink to stand out from their rounding."""
+        """The relative size of a unit's contribution to the answers at which its kink stands out from rounding."""
         return max(self.options.queries.visible * self.asked.resolution, self.asked.residual)
 
     @property
@@ -152,7 +152,7 @@ class QueriedCase:
 
     @cached_property
     def sign_choices(self) -> SignChoices:
-        """[ATV21, eq. 5], layer by layer; with error bars, against these."""
+        """The choices of signs that fit [ATV21, eq. 5], layer by layer, within the standard errors if there are any."""
         fit = self.asked.weighted
         if self.asked.signs_proved:
             return SignChoices(1, 0.0, True, self.n_units)
@@ -168,11 +168,11 @@ class QueriedCase:
 
 @dataclass(frozen=True, eq=False)
 class RoundedCase(QueriedCase):
-    """Coarse answers seen as noisy samples: a weighted fit, and fresh answers divided by their standard deviations."""
+    """Coarse answers as noisy samples: a weighted fit, and fresh residuals divided by their standard deviations."""
 
     @classmethod
     def of(cls, case: QueriedCase, fit: WeightedFit) -> RoundedCase:
-        """Return the tests of noise of a queried network."""
+        """Return the case for the tests of noise of a queried network."""
         assert case.asked.fresh is not None
         X, Y = case.asked.fresh
         n_units, expected = int(np.sum(fit.network.n_hidden)), fit.deviations(X)
@@ -219,7 +219,7 @@ class RoundedCase(QueriedCase):
 
     @property
     def strength(self) -> np.ndarray:
-        """The length of the weights that every unit has above it, in standard errors."""
+        """The norm of every unit's output weights, in standard errors."""
         above = tuple(self.fit.network.arrays)[2::2]
         arrays = [(self.fit.network.arrays[name], np.maximum(self.errors[name], 1e-300)) for name in above]
         return np.concatenate([np.linalg.norm(W, axis=0) / np.linalg.norm(e, axis=0) for W, e in arrays])
@@ -259,7 +259,7 @@ def certify_queried(
     wanted: int | tuple[int, ...] | None,
     options: CertificateOptions = DEFAULTS,
 ) -> Certificate:
-    """Return the certificate; `holdout` are the residuals on queries that had no part in the extraction."""
+    """Return the certificate; `holdout` are the residuals on queries that were not used in the extraction."""
     case = QueriedCase(model, asked, holdout, Evidence(wanted), options)
     made, variance, bars = run_checks(CHECKS, case), None, None
     if asked.weighted is None:
@@ -279,7 +279,7 @@ def _rounding(case: QueriedCase) -> Check:
     asked = case.asked
     level = "which rounding explains" if asked.at_rounding else "more than rounding explains"
     sentence = f"On held-out queries, near and far, the residual is {asked.residual:.2g} of the answers, {level}."
-    # Without a limit: every answer is held against its own rounding.
+    # No single limit: every answer is compared with its own rounding.
     return Check("rounding", asked.at_rounding and not case.coarse, asked.residual, None, sentence)
 
 

@@ -8,18 +8,18 @@ import numpy as np
 
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays
 
-_FEWEST_DOF = 3.0  # degrees of freedom below which an estimate of the noise has no finite variance worth the name
-_FURTHER = 0.01  # p-value below which the number of hinges is said to be too small
+_FEWEST_DOF = 3.0  # with fewer degrees of freedom, an estimate of the noise is too uncertain to use
+_FURTHER = 0.01  # p-value below which the number of hinges counts as too small
 
 
 @dataclass(frozen=True)
 class Segments:
-    """What was found and tested of a broken line.
+    """What was found and tested about a broken line.
 
-    `no_hinge` and `further` are p-values of a straight line, and of this number of hinges, against one or two more.
-    `correlation` is that of neighbouring residuals, with its z-score and p-value. `rival` names another shape that is
-    `ahead` in BIC or another measure, empty where there is none. `outliers` are rows, and `errors` those of the
-    network's arrays.
+    `no_hinge` is the p-value of a straight line, `further` that of this number of hinges against one or two more.
+    `correlation` is that of successive residuals, with its z-score and p-value. `rival` names another shape that is
+    `ahead` in BIC or another measure; it is empty if there is none. `outliers` are rows, and `errors` the standard
+    errors of the network's arrays.
     """
 
     n_rows: float

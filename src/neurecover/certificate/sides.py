@@ -1,4 +1,4 @@
-"""On which side of their kinks the samples see the units."""
+"""Count the samples on either side of every unit's kink."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from neurecover.statistics import UnitsOn, weights_per_unit
 
 @dataclass(frozen=True)
 class Sides:
-    """How many different inputs every hidden unit is on and off for, and how many a unit has to have on either side.
+    """The numbers of distinct inputs for which every hidden unit is on and off, and the number needed on either side.
 
-    `laid` is how many inputs any unit can be laid through, and `needed` as many and a margin. `at_kink` inputs are at
-    the kink of some unit, 0 where all are: a unit without weights is at its kink everywhere.
+    `laid` is the number of inputs that a wrong unit can always fit, and `needed` is `laid` plus a margin. `at_kink`
+    inputs are at the kink of some unit; it is 0 if all are, because a unit without weights is at its kink everywhere.
     """
 
     on: np.ndarray
@@ -23,13 +23,13 @@ class Sides:
     laid: np.ndarray
     margin: int
     at_kink: int = 0
-    bent: np.ndarray | None = None  # Σ z² on the side with less of it, times the square of the change of slope
+    bent: np.ndarray | None = None  # Σ z² on the side where it is smaller, times the squared change of slope
 
     @classmethod
     def of(cls, white: Model, seen: UnitsOn, bias: bool, margin: int) -> Sides:
-        """Return what was counted, where the activation has a kink for it to matter."""
-        # A unit of D weights and p output weights, its scale free, passes through (D + p − 1)/p samples. Several
-        # outputs would do with fewer than D; as many as the unit has weights are asked for all the same.
+        """Build the counts from the sums; if the activation has no kink, every side counts as seen."""
+        # A unit with D weights and p output weights, its scale being free, can fit (D + p − 1)/p samples. With several
+        # outputs that is fewer than D, but D samples are required all the same.
         D, p = weights_per_unit(white) - (not bias), white.n_outputs
         laid = np.maximum((D + p - 1) // p, D - margin)
         on, off, needed = seen.sums["on"].copy(), seen.sums["off"].copy(), laid + margin
@@ -42,9 +42,9 @@ class Sides:
                 kinked = True
                 bent[own] *= (2.0 - act.odd_slope) ** 2
                 continue
-            off[own] = needed[own]  # a rectified power says nothing where it is off
+            off[own] = needed[own]  # a rectified power is zero where it is off, so those samples are not needed
             if not (act.rectified and act.homogeneity != 1.0):
-                on[own] = np.maximum(on[own], needed[own])  # no kink to be seen
+                on[own] = np.maximum(on[own], needed[own])  # there is no kink
         at_kink = int(seen.sums["at_kink"]) if kinked else 0
         return cls(on, off, laid, margin, at_kink if at_kink < seen.n else 0, bent if kinked else None)
 
@@ -54,25 +54,26 @@ class Sides:
 
     @property
     def fewest(self) -> np.ndarray:
-        """The inputs on the side with fewer of them."""
+        """The number of inputs on the side with fewer of them."""
         return np.minimum(self.on, self.off)
 
     @property
     def few(self) -> np.ndarray:
-        """Which units have too few inputs on one side."""
+        """A mask of the units with too few inputs on one side."""
         return self.fewest < self.needed
 
     @property
     def one_seldom_off(self) -> bool:
-        """Whether one unit alone has few inputs, on the side where it is off.
+        """Whether exactly one unit has too few inputs, on the side where it is off.
 
-        Without noise it has its weights from the others: relu(z) = relu(−z) + z makes it one of another sign unless two
-        of the few, which c cannot both take up, contradict. It is let pass if the others cannot turn beside it.
+        Without noise its weights follow from the inputs where it is on. Because relu(z) = relu(−z) + z, its sign could
+        be wrong unless two of the few inputs contradict it, which c cannot both absorb. The unit is accepted if the
+        other units cannot change signs together with it.
         """
         few = self.few
         return np.count_nonzero(few) == 1 and bool(np.all((self.on >= self.needed) & (self.off >= 2), where=few))
 
     def unseen(self, either: bool) -> int:
-        """Return how many units are never on or, with `either`, never on or never off."""
+        """Return the number of units that are never on or, with `either`, never on or never off."""
         never = (self.on == 0) | (self.off == 0) if either else self.on == 0
         return int(np.count_nonzero(never))

@@ -1,4 +1,4 @@
-"""The samples that count for a network, and the sums over them: in one pass where samples stream."""
+"""The samples that count for a network, and the sums over them, in one pass if samples are streamed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from neurecover.statistics import (
 
 @dataclass(frozen=True, eq=False)
 class Sums:
-    """Sums at a network on whitened inputs over the samples that are `counted`, each when it is first asked for."""
+    """Sums for a network on whitened inputs over the `counted` samples, each computed at first use."""
 
     white: Model
     counted: Source
@@ -41,12 +41,12 @@ class Sums:
 
     @cached_property
     def probes(self) -> np.ndarray | None:
-        """Units that might be missing, under noise."""
+        """Random units that the network might lack; only under noise."""
         return draw_probes(self.white, self.options, self.bias, self.rng) if self.noisy else None
 
     @cached_property
     def alternatives(self) -> Alternatives | None:
-        """What else might be missing, under noise."""
+        """Other columns that the network might lack; only under noise."""
         return Alternatives.of(self.white, self.options.nested) if self.noisy else None
 
     def _blank_curvature(self) -> InformationSums:
@@ -54,12 +54,12 @@ class Sums:
 
     @property
     def _near(self) -> float:
-        """How near to a kink a sample is at it: under noise none is."""
+        """The distance within which a sample is at a kink; 0 under noise, where none is."""
         return 0.0 if self.noisy else self.options.at_kink
 
     @cached_property
     def _one_pass(self) -> Together | None:
-        """All sums of a stream; None where samples are in memory."""
+        """All sums of a stream; None if samples are in memory."""
         if not self.counted.base.streams or self.by_products:
             return None
         white = self.white
@@ -72,7 +72,7 @@ class Sums:
 
     @cached_property
     def sides(self) -> Sides:
-        """On which side of their kinks the units are seen, by different inputs."""
+        """The counts of distinct inputs on either side of every unit's kink."""
         if self._one_pass is not None:
             seen = self._one_pass.part("on", UnitsOn)
         else:
@@ -81,26 +81,26 @@ class Sums:
 
     @cached_property
     def rows(self) -> Source:
-        """The samples that are at no kink."""
+        """The samples that are not at a kink."""
         if not self.sides.at_kink:
             return self.counted
         return AwayFromKinks(self.counted, self.white, self.options.at_kink)
 
     @cached_property
     def _pass_of_rows(self) -> Together | None:
-        """The one pass, where it is one over `rows`."""
+        """The sums of the one pass, if it is a pass over `rows`; else None."""
         return None if self.sides.at_kink else self._one_pass
 
     @cached_property
     def serial(self) -> SerialResiduals:
-        """The residuals, and products of neighbouring ones."""
+        """The sums of residuals and of products of successive residuals."""
         if self._pass_of_rows is not None:
             return self._pass_of_rows.part("serial", SerialResiduals)
         return reduce(self.rows, SerialResiduals(self.white))
 
     @cached_property
     def curvature(self) -> InformationSums:
-        """The sums behind the information."""
+        """The sums of the information matrix."""
         sums = self._blank_curvature()
         if self._pass_of_rows is not None:
             return self._pass_of_rows.part("curvature", type(sums))
@@ -108,14 +108,14 @@ class Sums:
 
     @cached_property
     def close(self) -> UnitsOn:
-        """The samples next to the kinks."""
+        """The counts of samples near the kinks."""
         if self._one_pass is not None:
             return self._one_pass.part("close", UnitsOn)
         return reduce(self.rows, UnitsOn(self.white, self.options.within))
 
     @property
     def scores(self) -> ScoreSums | None:
-        """The scores of a stream, where they are no larger than the information."""
+        """The scores of a stream, if their sums are no larger than those of the information."""
         if self._one_pass is None or "scores" not in self._one_pass.parts:
             return None
         return self._one_pass.part("scores", ScoreSums)

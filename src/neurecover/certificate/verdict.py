@@ -1,11 +1,11 @@
-"""What a certificate is: checks, and the verdict that follows from them and from nothing else.
+"""The certificate: checks, and the verdict, which follows from the checks alone.
 
     exact         the held-out residual is at the level of rounding, and the samples determine every weight
     statistical   the residual is noise as far as a test can tell, and every weight has a standard error
-    approximate   it predicts better than the mean and a straight line, but its weights are not shown to be right
+    approximate   the network predicts better than the mean and a straight line, but its weights may be wrong
     failed        anything else
 
-A verdict needs every one of its checks to have been made and passed: what was not checked counts against the network.
+A verdict requires that all of its checks were made and passed: a check that was not made counts as failed.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ NEEDS_OF_SEGMENTS = {
     "statistical": ("segments", "rows", "hinges", "further hinges", "neighbours", "shape", "outliers"),
     "approximate": ("prediction",),
 }
-# Among the reasons even where they passed.
+# Checks that are among the reasons even if they passed.
 ALWAYS_SAID = (
     "segments",
     "straight line",
@@ -88,7 +88,7 @@ ALWAYS_SAID = (
 
 @dataclass(frozen=True)
 class Check:
-    """One check of a certificate: what was measured, what it was compared with, and what that means.
+    """One check of a certificate: a figure, its limit, and what the comparison means.
 
     Attributes
     ----------
@@ -97,13 +97,13 @@ class Check:
     passed : bool
         Whether the limit was met.
     figure, limit : float or None
-        What was measured, and the bound; None where the check is a plain fact.
+        The measured value and its bound; None if the check is a plain fact.
     sentence : str
         The result in words.
     remedy : str
-        What to do where it failed and more samples are not what it takes.
+        What to do if the check failed and more samples would not help.
     n_wanted : float
-        How many samples would have met the limit, 0 where their number does not decide.
+        The number of samples that would have met the limit, 0 if more samples would not help.
 
     Examples
     --------
@@ -122,9 +122,9 @@ class Check:
 
 
 class ParameterArrays(Mapping[str, np.ndarray]):
-    """One array per array of a network, by the names of its file: W, b, A, c; or W1, b1, W2, …; as items or attributes.
+    """One value per weight of a network, as arrays named as in its file: W, b, A, c; or W1, b1, W2, …
 
-    Each has the shape of the network's own, in normal form.
+    Arrays are items or attributes, with the shapes of the network's own arrays in normal form.
     """
 
     def __init__(self, arrays: Mapping[str, np.ndarray]) -> None:
@@ -154,9 +154,9 @@ class ParameterArrays(Mapping[str, np.ndarray]):
 
 @dataclass(frozen=True)
 class Likelihood:
-    """What a network leaves of noisy samples: Σr² over N equations, with so many free parameters.
+    """The likelihood of a network under noise: Σr² over N equations, and the number of free parameters.
 
-    Under Gaussian noise of one variance −2 log L = N (log(2π Σr²/N) + 1); the variance counts as a parameter too.
+    Under Gaussian noise of equal variance −2 log L = N (log(2π Σr²/N) + 1); the variance counts as a parameter too.
     """
 
     rss: float
@@ -189,23 +189,23 @@ class Certificate:
     Attributes
     ----------
     verdict : {"exact", "statistical", "approximate", "failed"}
-        What may be relied on; see the page on the certificate.
+        How far the network can be trusted; see the page on the certificate.
     reasons : tuple of str
-        Why, the most important first.
+        The reasons for the verdict, the most important first.
     checks : tuple of Check
-        Everything that was measured.
+        All checks that were made.
     holdout_mse : float
         The mean squared error on held-out samples; nan if none were held out.
     noise_variance : float or None
-        None where the residual is not shown to be noise.
+        The variance of the noise; None if the residual is not shown to be noise.
     n_samples, n_holdout : int
-        How many samples there were, and how many of them were held out.
+        The number of samples, and of held-out samples.
     standard_errors : object with the arrays W, b, A, c or None
         For the verdicts exact and statistical; infinite for weights that are not determined.
     covariance_root : ndarray or None
-        R of the covariance R Rᵀ of all weights, for the verdict statistical and not too many weights.
+        R of the covariance R Rᵀ of all weights, if the verdict is statistical and the weights are not too many.
     likelihood : Likelihood or None
-        Where the residual was tested as noise.
+        The likelihood, if the residual was tested as noise.
 
     Examples
     --------
@@ -229,10 +229,10 @@ class Certificate:
 
     @property
     def determined(self) -> ParameterArrays | None:
-        """A mask per array of the network, True where the samples determine the weight; None where that is not known.
+        """A mask per array of the network, True if the samples determine the weight; None if that is not known.
 
-        They determine all where the verdict is exact or statistical. Where the residual is rounding and some weights
-        are open the others are exact, the rows of the network having unit norm over what is determined of them.
+        All weights are determined if the verdict is exact or statistical. If the residual is rounding and some weights
+        are not determined, the others are exact; the determined weights of every row then have norm one.
         """
         if self.standard_errors is None:
             return None
@@ -244,12 +244,12 @@ class Certificate:
 
     @property
     def identifiable(self) -> bool:
-        """Whether the samples determine every weight, noise or not."""
+        """Whether the samples determine every weight, with or without noise."""
         return passed(self.checks, [name for name in needs_of(self.checks)["statistical"] if name in IDENTIFIABLE])
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """The sentences of the checks that decided, then of those that are said in any case."""
+        """The sentences of the checks that decided, then of those that are always given."""
         return reasons_of(self.checks)
 
     def __str__(self) -> str:
@@ -263,7 +263,7 @@ class Certificate:
 
 
 def passed(checks: Iterable[Check], names: Iterable[str]) -> bool:
-    """Return whether every named check was made and passed each time."""
+    """Return whether all named checks were made, and every check of these names passed."""
     made = {name: [check.passed for check in checks if check.name == name] for name in names}
     return all(results and all(results) for results in made.values())
 
@@ -282,19 +282,19 @@ def verdict_of(checks: tuple[Check, ...]) -> str:
 
 
 def reasons_of(checks: tuple[Check, ...]) -> tuple[str, ...]:
-    """Return the sentences that prevented a better verdict, then those said in any case, then all others."""
+    """Return the sentences of checks that prevented a better verdict, then those always given, then all others."""
     verdict = verdict_of(checks)
     wanted = {name for names in needs_of(checks).values() for name in names} | {"time"}
     against = [] if verdict in ("exact", "statistical") else [c for c in checks if not c.passed and c.name in wanted]
-    # That outputs carry all digits goes without saying.
+    # Outputs with all digits need no sentence.
     plain = [c for c in checks if c.name == "output digits" and c.figure is None]
     said = [c for c in checks if c not in against and c not in plain and c.name in ALWAYS_SAID]
     besides = [c for c in checks if c.name not in wanted and c.name not in ALWAYS_SAID]
-    # What comes last decides least: an affine rest and a poor prediction follow from whatever else went wrong, and how
-    # far the residual is from rounding decides nothing where there is noise.
+    # The least important reasons come last: an affine part and a poor prediction follow from other faults, and with
+    # noise the distance of the residual from rounding does not matter.
     last = ("affine part", "prediction", "rounding")
     against.sort(key=lambda check: last.index(check.name) + 1 if check.name in last else 0)
-    # What to do comes before what stood in the way.
+    # Advice comes before the reasons.
     advice = [
         c for c in (*besides, *said) if against and c.name in ("straight line", "activation", "box", "probabilities")
     ]

@@ -1,7 +1,7 @@
-"""How a network does on samples that it is given.
+"""Measure how well a network predicts given samples.
 
-Per output, with the residual r = y − f(x): the mean of r², R² = 1 − E[r²]/Var[y] and max |r|. Rounding alone leaves
-about ε·t(x) in r, where t(x) is the size of the terms whose sum the output is (`models.term_sizes`).
+Per output, with the residual r = y − f(x): the mean of r², R² = 1 − E[r²]/Var[y] and max |r|. Rounding alone makes r
+about ε·t(x), where t(x) is the size of the terms that are summed to the output (`models.term_sizes`).
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class Verification:
     largest : ndarray of shape (p,)
         The largest abs(r).
     rounding : ndarray of shape (p,)
-        The root mean square of r that rounding alone may leave.
+        The root mean square of r that rounding alone explains.
 
     Examples
     --------
@@ -55,14 +55,14 @@ class Verification:
 
     @property
     def predicts(self) -> bool:
-        """Whether every output has R² ≥ 0.9; one that is constant has to be met to rounding."""
+        """Whether every output has R² ≥ 0.9; a constant output must be reproduced to rounding."""
         return bool(np.all((self.unexplained <= 1 - DEFAULTS.good_r2) | (self.mse <= self.rounding**2)))
 
     def within_noise(self, certificate: Certificate) -> bool:
-        """Return whether E[r²] is at most three standard errors above the noise that the network's certificate states.
+        """Return whether E[r²] is at most three standard errors above the noise variance that the certificate states.
 
-        For Gaussian noise a mean of N squares has relative variance 2/N; the noise itself was measured on the samples
-        of the fit.
+        For Gaussian noise a mean of N squares has relative variance 2/N. The stated noise is itself a mean over the
+        samples of the fit.
         """
         noise, p = certificate.noise_variance, len(self.mse)
         if not noise:
@@ -81,12 +81,12 @@ def verify(network: Model, X: Any, Y: Any = None) -> Verification:
     X : array_like of shape (n, d), path or data source
         The inputs; or samples with their outputs.
     Y : array_like of shape (n,) or (n, p) or None, default=None
-        The outputs, where X is an array.
+        The outputs, if X is an array.
 
     Returns
     -------
     Verification
-        Mean squared error, 1 − R² and largest residual per output, and what rounding may leave.
+        Per output, the mean squared error, 1 − R², the largest residual, and the residual that rounding explains.
 
     Examples
     --------

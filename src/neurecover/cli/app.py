@@ -1,4 +1,4 @@
-"""The application that the commands belong to, its exit statuses, and how it ends."""
+"""The command-line application, its exit statuses, and its handling of errors and interrupts."""
 
 import io
 import signal
@@ -20,7 +20,7 @@ from neurecover.terminal import complain, say
 OK, DEFECT, BAD_INPUT, APPROXIMATE, FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 130
 STATUS = {"exact": OK, "statistical": OK, "approximate": APPROXIMATE, "failed": FAILED}
 
-# Recent releases of typer carry a click of their own, and both have this class above BadParameter.
+# Recent releases of typer contain their own copy of click; in both, this class is the parent of BadParameter.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 app = typer.Typer(
@@ -48,7 +48,7 @@ def start(
 
 
 def main(arguments: list[str] | None = None) -> NoReturn:
-    """Run the command line and leave with its exit status."""
+    """Run the command line and exit with its status."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without ‖ or ² gets a question mark
@@ -57,9 +57,9 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 @contextmanager
 def best_so_far() -> Iterator[threading.Event]:
-    """Let the first Ctrl-C inside end the search with the best result so far, and the second end the program.
+    """Within the context, the first Ctrl-C ends the search with the best result so far, the second ends the program.
 
-    The event says whether the first one came.
+    The event is set at the first one.
     """
     from neurecover.solve import interrupt
 

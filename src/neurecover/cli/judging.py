@@ -1,4 +1,4 @@
-"""The commands about a network that was found: verify, compare, report, export."""
+"""The commands for a network that has been found: verify, compare, report, export."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def export(
 
 
 def _recovery(path: Path) -> nr.Recovery[Any] | None:
-    """Read what `recover` or `extract` wrote; return None for a network without a certificate."""
+    """Read a file written by `recover` or `extract`; return None for a network without a certificate."""
     load_network(path)
     try:
         return nr.Recovery.load(path)

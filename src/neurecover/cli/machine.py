@@ -1,4 +1,4 @@
-"""Answers for programs: one JSON object on standard output, with null for every number that is not finite."""
+"""Output for programs: one JSON object on standard output, with null for every number that is not finite."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def answer(facts: Mapping[str, Any]) -> None:
 
 @contextmanager
 def libraries_to_stderr() -> Iterator[None]:
-    """Send what libraries print by themselves, as HiGHS does at times, to standard error: the answer stands alone.
+    """Redirect the output of libraries such as HiGHS to standard error, so that standard output has only the answer.
 
-    C's own buffer is flushed before standard output is restored, or it would be printed there at the end.
+    C's own buffer is flushed before standard output is restored; otherwise it would be printed there at the end.
     """
     try:
         sys.stdout.flush()
@@ -52,7 +52,7 @@ def as_json(facts: Mapping[str, Any]) -> str:
 
 
 def recovery_facts(recovery: nr.Recovery[Model], out: Path | None) -> dict[str, Any]:
-    """Return what a `Recovery` holds, except the excerpt of its samples."""
+    """Return the contents of a `Recovery`, except the excerpt of its samples."""
     from neurecover.certificate import advice
 
     certificate = recovery.certificate

@@ -22,7 +22,7 @@ SHOWN_ROWS = 40  # of a table; a longer one is in its file
 
 
 def _benchmarks() -> "dict[str, Experiment]":
-    """Return the benchmarks of the checkout that the package stands in, or else of that in the current folder."""
+    """Return the benchmarks of the checkout that contains the package, or else of that in the current folder."""
     for folder in (Path(nr.__file__).parents[2], Path.cwd()):
         if (folder / "benchmarks" / "__init__.py").is_file() and (folder / "src" / "neurecover").is_dir():
             if str(folder) not in sys.path:
@@ -41,7 +41,7 @@ def _reproductions() -> "dict[str, Experiment]":
 
 
 def _names(experiments: "Callable[[], dict[str, Experiment]]") -> list[str]:
-    """Return the names that a shell may complete: none without the benchmarks."""
+    """Return the names for shell completion; none if the benchmarks are missing."""
     with suppress(ValueError):
         return [*experiments(), "all"]
     return []
@@ -89,7 +89,7 @@ def reproduce(name: Figure = None, out: Folder = Path("results")) -> None:
 
 
 def run_experiments(what: str, known: "dict[str, Experiment]", name: str | None, folder: Path) -> None:
-    """Run one experiment by its name, or all of them; list them without a name."""
+    """Run the experiment of this name, or all of them; without a name, list them."""
     from neurecover.experiment import read_rows
 
     if name is None:

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how they are read: columns, widths, files to read and to write."""
+"""Options that several commands share, and functions to read them: columns, widths, files to read and to write."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def among(known: Callable[[], Iterable[str]]) -> Callable[[str], list[str]]:
-    """Return a function that completes a word in the shell: it lists the known words with the same beginning."""
+    """Return a function for shell completion that lists the known words with a given beginning."""
     return lambda incomplete: [word for word in known() if word.startswith(incomplete)]
 
 
@@ -128,7 +128,7 @@ def open_samples(
 
 
 def load_network(path: Path) -> nr.Network | nr.DeepNetwork | nr.Composite:
-    """Load the network of a file; raise ValueError that says so if it holds samples instead."""
+    """Load the network in a file; raise a ValueError with an explanation if the file holds samples instead."""
     check_exists(path)
     try:
         return nr.load(path)
@@ -149,13 +149,13 @@ def parse_widths(text: str | None, option: str = "--hidden") -> int | tuple[int,
 
 
 def check_choice(option: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise ValueError for a word that is none of the choices."""
+    """Raise ValueError if the value is not among the choices."""
     if value not in choices:
         raise ValueError(f"{option} is {', '.join(choices[:-1])} or {choices[-1]}. Got {value!r} instead.")
 
 
 def check_exists(path: Path) -> None:
-    """Raise FileNotFoundError for a file that does not exist, with the name of a similar one."""
+    """Raise FileNotFoundError if the file does not exist, and suggest a file with a similar name."""
     if not path.exists():
         beside = {other.stem: str(other) for other in path.parent.iterdir()} if path.parent.is_dir() else {}
         near = get_close_matches(path.stem, beside, n=1)
@@ -185,7 +185,7 @@ def check_folder(folder: Path) -> None:
 
 
 def check_memory(numbers: int, what: str) -> None:
-    """Raise ValueError for what takes more memory than is free, before the system kills the program."""
+    """Raise ValueError if this many numbers exceed the free memory, before the system kills the program."""
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 2**63
     if 8 * numbers > free:
         raise ValueError(f"{what} would take {8 * numbers / 2**30:,.0f} GB of memory. Choose smaller sizes.")

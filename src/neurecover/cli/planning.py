@@ -12,7 +12,7 @@ from neurecover.cli.app import app
 from neurecover.cli.options import Activation, Json, NoBias, Seed, among, check_memory, check_target, load_network
 from neurecover.terminal import say, working
 
-# Named here as well, so that `--help` does not wait for the numerical libraries; a test compares.
+# Repeated here, so that `--help` need not import the numerical libraries; a test compares the two.
 KINDS = ("sphere", "gaussian", "orthonormal", "conditioned", "near_parallel")
 NAMES = ("gaussian", "mixture", "uniform", "laplace", "student", "rademacher", "exponential", "skewed")
 
@@ -101,7 +101,7 @@ def plan(
     if like is None and (inputs is None or hidden is None):
         raise ValueError("plan needs the file of a network, or --inputs and --hidden.")
     if like is None and inputs is not None and hidden is not None:
-        # A hundred inputs per parameter, on which the information is computed, and the information itself.
+        # The memory for a hundred inputs per parameter and for the information matrix computed from them.
         parameters = hidden * (inputs + 1 + outputs)
         check_memory(100 * parameters * (inputs + hidden) + (parameters**2 if noise else 0), "A plan of this size")
     with working("plan"):

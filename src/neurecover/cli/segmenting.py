@@ -1,4 +1,4 @@
-"""The command for lines with breaks: segmented."""
+"""The command for piecewise linear regression: segmented."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def segmented(
 
 
 def _named(X: np.ndarray, names: tuple[str, ...]) -> Any:
-    """Return the inputs as a data frame, whose names the estimator keeps; as they are without pandas."""
+    """Return the inputs as a data frame, so that the estimator keeps their names; unchanged without pandas."""
     try:
         import pandas as pd
     except ImportError:

@@ -119,7 +119,7 @@ def recover(
     """
     if out is not None:
         check_target(out, others=samples)
-    # With a checkpoint the whole state is kept, and Ctrl-C ends at once.
+    # With a checkpoint the whole state is saved, so Ctrl-C ends the run at once.
     stopping = nullcontext(threading.Event()) if checkpoint is not None else best_so_far()
     with machine.libraries_to_stderr(), stopping as stopped:
         recovery = nr.recover(
@@ -304,12 +304,12 @@ def estimate(
 
 
 def _read_model(path: Path) -> Any:
-    """Return the model to query: the path of an ONNX file, which runs in its own precision, or a saved network."""
+    """Return the model to query: a saved network, or the path of an ONNX file, which runs in its own precision."""
     return path if path.suffix.lower() == ".onnx" else load_network(path)
 
 
 def _read_inputs(path: Path, n_inputs: int | None) -> np.ndarray:
-    """Return the inputs in a file of samples: all its columns if these are as many as the model has inputs."""
+    """Return the inputs in a file of samples; all columns are inputs if the model has as many."""
     X, Y = open_samples([path]).collect()
     import numpy as np
 

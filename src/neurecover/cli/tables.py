@@ -1,4 +1,4 @@
-"""Tables that are changed before they are opened: columns left out, categories as columns of 0 and 1."""
+"""Change tables before they are opened: drop columns, and turn categories into columns of 0 and 1."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 def read_table(path: Path, drop: str | None, one_hot: bool) -> pd.DataFrame:
     """Read a table into memory, from standard input for "-", and return it without the columns `drop`.
 
-    With `one_hot` a column of text becomes one column of 0 and 1 for each of its values but the first: the columns
-    of all values add up to one, which a bias says already.
+    With `one_hot` a column of text becomes one column of 0 and 1 for each of its values except the first: the columns
+    of all values would add up to one, which duplicates the bias.
     """
     if str(path) != "-":
         frame = _read(path)
@@ -37,7 +37,7 @@ def read_table(path: Path, drop: str | None, one_hot: bool) -> pd.DataFrame:
 
 
 def _read(path: Path, name: str | None = None) -> pd.DataFrame:
-    """Read a file as pandas does, but with the header and the separator as `nr.open` sees them."""
+    """Read a file with pandas, with the header and separator that `nr.open` would find."""
     from neurecover.data.formats.csv import read_header
 
     pd = _pandas()
@@ -56,7 +56,7 @@ def _read(path: Path, name: str | None = None) -> pd.DataFrame:
 
 
 def _with_categories(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns in their order, each of text replaced by its values; a missing text leaves nan in all."""
+    """Replace each text column by columns of 0 and 1 for its values, in order; missing text gives nan in all."""
     pd = _pandas()
     parts = []
     for name in frame.columns:

@@ -1,4 +1,4 @@
-"""Sentences of the library in the words of the command line: options in place of arguments."""
+"""Translate sentences of the library for the command line: options in place of arguments."""
 
 import re
 
@@ -45,7 +45,7 @@ _WORDS = (
 
 
 def as_options(sentence: str) -> str:
-    """Return the sentence with options in place of arguments."""
+    """Return the sentence with command-line options in place of Python arguments."""
     for pattern, words in _WORDS:
         sentence = re.sub(pattern, words, sentence)
     return sentence

@@ -36,9 +36,7 @@ class Source:
     held = False  # whether the samples count as few enough for many passes, whatever their number
     elsewhere = False  # whether the source sums its rows itself, on the machines that hold them (`reduced`)
     parent: Optional["Source"] = None  # the source that this one is a view of
-    without_a_value = (
-        "drop the row, fill the value, or open the file with missing='drop'"  # the remedy, for error messages
-    )
+    without_a_value = "drop the row, fill the value, or open the file with missing='drop'"  # the remedy, for messages
     assumed = ""  # what was assumed of the columns and rows: a sentence that begins the summary
     _piece = False  # whether this is a view of one block, already checked and possibly with no rows left
 

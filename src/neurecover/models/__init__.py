@@ -1,4 +1,4 @@
-"""Networks: one hidden layer, any number of them, or a first layer below any upper part; files and derivatives."""
+"""Networks with one hidden layer, with several, or with a first layer below any function; files and derivatives."""
 
 from neurecover.models.composite import Composite, Or, Polynomial, Upper
 from neurecover.models.deep import DeepNetwork, network_of

@@ -1,4 +1,4 @@
-"""Arrays of weights as they come in: real, finite, of the right shape, copied and read-only."""
+"""Check arrays of weights (real, finite, of the right shape) and copy them to read-only float64 arrays."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def vector(name: str, value: ArrayLike | None, size: int) -> np.ndarray:
 
 
 def affine_term(value: ArrayLike | None, n_outputs: int, n_inputs: int) -> np.ndarray | None:
-    """Return a float64 copy of shape (n_outputs, n_inputs); None where there is no such term."""
+    """Return a float64 copy of shape (n_outputs, n_inputs); None if there is no affine term."""
     if value is None:
         return None
     array = _real("C", value)
@@ -55,10 +55,10 @@ def _real(name: str, value: ArrayLike) -> np.ndarray:
 
 
 def is_sparse(values: Any) -> bool:
-    """Return whether it is a sparse matrix or array; SciPy's are not loaded to find out."""
+    """Return whether the value is a sparse matrix or array, without importing SciPy."""
     return hasattr(values, "tocsr") and hasattr(values, "toarray")
 
 
 def as_dense(values: Any) -> Any:
-    """Return a sparse matrix or array as one with all its zeros; anything else itself."""
+    """Convert a sparse matrix or array to a dense one; return anything else unchanged."""
     return values.toarray() if is_sparse(values) else values

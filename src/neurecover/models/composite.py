@@ -1,8 +1,8 @@
-"""A network whose first layer is known unit by unit and whose upper part may be anything,
+"""A network with a first layer of units and an upper part that may be any function,
 
     y = upper(u(W x − t)),        W (k, d), t (k,),
 
-the model of [GP18]. The upper part is a polynomial of the hidden values, the OR of them, a `Network`, a `DeepNetwork`,
+the model of [GP18]. The upper part is a polynomial of the hidden values, their OR, a `Network`, a `DeepNetwork`,
 or any callable that maps hidden values (n, k) to outputs (n, p).
 """
 
@@ -51,12 +51,12 @@ class Polynomial:
 
     @property
     def degree(self) -> int:
-        """The largest total degree of a monomial with a coefficient."""
+        """The largest total degree of a monomial with a coefficient other than zero."""
         used = np.any(self.coefficients != 0.0, axis=0)
         return int(self.exponents[used].sum(axis=1).max(initial=0))
 
     def name_of(self, term: int) -> str:
-        """Return a monomial as a product of hidden values, h0²·h1; 1 for the constant."""
+        """Return the name of a monomial, such as h0²·h1; 1 for the constant."""
         powers = self.exponents[term]
         return "·".join(f"h{j}" + ("" if powers[j] == 1 else f"^{powers[j]}") for j in np.flatnonzero(powers)) or "1"
 
@@ -91,7 +91,7 @@ def monomials(H: np.ndarray, exponents: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Or:
-    """1 where any hidden value is positive, else 0: 1 − ∏(1 − hⱼ) for step units."""
+    """1 if any hidden value is positive, else 0: 1 − ∏(1 − hⱼ) for step units."""
 
     def __call__(self, H: np.ndarray) -> np.ndarray:
         return np.any(H > 0.0, axis=1, keepdims=True).astype(float)
@@ -108,7 +108,7 @@ class Composite:
     threshold : float or array_like of shape (k,)
         The thresholds t, one number for all units or one each.
     upper : Polynomial, Network, DeepNetwork or callable
-        What is above the first layer.
+        The function above the first layer.
     activation : str or Activation, default="relu"
         The function u of the first layer.
 
@@ -170,11 +170,11 @@ class Composite:
 
     @property
     def hidden_activations(self) -> tuple[Activation, ...]:
-        """That of the first layer and of every hidden layer of an upper network, which may be another."""
+        """The activations of the first layer and of the hidden layers of an upper network, which may differ."""
         return (self.activation, *getattr(self.upper, "hidden_activations", ()))
 
     def preactivations(self, X: ArrayLike) -> list[NDArray[np.float64]]:
-        """Return W x − t, (n, k), and those of the hidden layers of an upper network."""
+        """Return W x − t, (n, k), and the preactivations of the hidden layers of an upper network."""
         Z = checks.inputs(X, self.n_inputs) @ self.W.T - self.threshold
         if isinstance(self.upper, Layered):
             return [Z, *self.upper.preactivations(self.activation(Z))]
@@ -182,21 +182,21 @@ class Composite:
 
     @property
     def n_parameters(self) -> int:
-        """The numbers in W, the thresholds and the upper part, as far as that has any that are known."""
+        """The number of parameters in W, the thresholds and, if its form is known, the upper part."""
         upper = self.upper
         above = upper.coefficients.size if isinstance(upper, Polynomial) else getattr(upper, "n_parameters", 0)
         return self.W.size + self.threshold.size + above
 
     @property
     def lower(self) -> Network:
-        """The first layer as a `Network` that adds its units up: what `compare` matches."""
+        """The first layer as a `Network` that sums its units, which `compare` can match."""
         return Network(self.W, -self.threshold, np.ones((1, self.n_hidden)), activation=self.activation)
 
     def normal_form(self) -> Composite:
-        """Return the same function with every scale that it leaves free fixed, an upper network in its normal form.
+        """Return the same function in a form where no scale is free, with an upper network in its normal form.
 
-        act(s z) = s^h act(z) allows unit rows of W, and e^{z − t} = e^{−t} e^z thresholds of zero, with the factor
-        handed to the upper part; one of unknown form cannot take it, and the first layer then stays as it is.
+        act(s z) = s^h act(z) allows unit rows of W, and e^{z − t} = e^{−t} e^z thresholds of zero. The factor is moved
+        into the upper part. If its form is unknown this is impossible, and the first layer stays unchanged.
         """
         h, W, t, upper = self.activation.homogeneity, self.W, self.threshold, self.upper
         norm = np.linalg.norm(W, axis=1)
@@ -210,7 +210,7 @@ class Composite:
         return Composite(W, t, upper, self.activation)
 
     def take(self, units: ArrayLike) -> Composite:
-        """Return the network made of the given units of the first layer, in that order; the others are left out."""
+        """Return the network with only the given units of the first layer, in that order."""
         units = np.asarray(units)
         units = units.astype(int) if units.size == 0 else units
         upper, k = self.upper, self.n_hidden
@@ -231,9 +231,9 @@ class Composite:
         return Composite(self.W[units], self.threshold[units], part, self.activation)
 
     def to_deep(self) -> DeepNetwork | None:
-        """Return the same function as a `DeepNetwork`, where the upper part is a network of the same activation.
+        """Return the same function as a `DeepNetwork`; None unless the upper part is a network of the same activation.
 
-        None too for an upper part with an affine term: that is one of the hidden values, and not of x.
+        None too if the upper part has an affine term, because that is affine in the hidden values and not in x.
         """
         upper = self.upper
         if not isinstance(upper, Layered) or upper.activation != self.activation or upper.C is not None:
@@ -242,15 +242,15 @@ class Composite:
 
     @property
     def can_be_saved(self) -> bool:
-        """Whether the upper part is of a kind that plain arrays can hold."""
+        """Whether the upper part is of a kind that can be saved as plain arrays."""
         return isinstance(self.upper, Polynomial | Or | Layered)
 
     def save(self, path: str | Path) -> None:
-        """Write an `.npz` file of plain arrays; a callable that is none of the kinds of this module is refused."""
+        """Write an `.npz` file of plain arrays; refuse an upper part that cannot be saved as arrays."""
         write_npz(path, self.to_arrays())
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return what `save` writes, by name."""
+        """Return the arrays that `save` writes, by name."""
         upper, parts = self.upper, {}
         if isinstance(upper, Polynomial):
             parts = {"exponents": upper.exponents, "coefficients": upper.coefficients}
@@ -267,7 +267,10 @@ class Composite:
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], activation: Activation | None = None) -> Composite:
-        """Read what `to_arrays` wrote, the lowest activation by name or as given; KeyError for a missing array."""
+        """Build the network from the arrays of `to_arrays`; KeyError for a missing array.
+
+        `activation` replaces the first layer's activation, which is otherwise found by name.
+        """
         kind = str(arrays["upper"])
         above = {n.removeprefix("upper_"): array for n, array in arrays.items() if n.startswith("upper_")}
         if kind == "Polynomial":
@@ -294,7 +297,7 @@ class Composite:
 
 
 def _scaled(upper: Upper, factor: np.ndarray) -> Upper | None:
-    """Return the upper part on hidden values that were divided by `factor`; None where its form is unknown."""
+    """Return the upper part for hidden values that were divided by `factor`; None if its form is unknown."""
     if isinstance(upper, Polynomial):
         return Polynomial(upper.exponents, upper.coefficients * np.prod(factor**upper.exponents, axis=1))
     if isinstance(upper, Layered):

@@ -2,7 +2,7 @@
 
     h₀ = x,    h_l = act(W_l h_{l−1} + b_l)  for l = 1 … L,    y = A h_L + C x + c,
 
-given as the list of pairs (W_1, b_1), …, (W_L, b_L), (A, c), and C where there is an affine term.
+given as the list of pairs (W_1, b_1), …, (W_L, b_L), (A, c), and C if there is an affine term.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class DeepNetwork(Layered):
 
     @property
     def arrays(self) -> dict[str, NDArray[np.float64]]:
-        """W1, b1, W2, b2, …, the last pair being (A, c), with C between them."""
+        """W1, b1, W2, b2, …; the last pair is (A, c), with C between A and c if there is one."""
         arrays: dict[str, NDArray[np.float64]] = {}
         for number, (W, b) in enumerate(self.layers, start=1):
             affine = {} if self.C is None or number < len(self.layers) else {"C": self.C}
@@ -84,7 +84,7 @@ class DeepNetwork(Layered):
 
     @property
     def n_hidden(self) -> tuple[int, ...]:
-        """The units of every hidden layer."""
+        """The number of units of every hidden layer."""
         return tuple(len(W) for W, _ in self.layers[:-1])
 
     def hidden(self, X: ArrayLike) -> list[NDArray[np.float64]]:
@@ -108,12 +108,12 @@ class DeepNetwork(Layered):
         return DeepNetwork(layers, self.activation, self.C)
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return what `save` writes, by name: W1, b1, W2, b2, …, the last pair being (A, c)."""
+        """Return the arrays that `save` writes, by name: W1, b1, W2, b2, …; the last pair is (A, c)."""
         return super().to_arrays() | {"n_layers": np.array(len(self.layers))}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], activation: Activation | None = None) -> DeepNetwork:
-        """Read what `to_arrays` wrote, its activation by name or as given; KeyError where an array is missing."""
+        """Build the network from the arrays of `to_arrays`, with the given or the named activation; else KeyError."""
         numbers = range(1, int(arrays["n_layers"]) + 1)
         layers = [(arrays[f"W{i}"], arrays[f"b{i}"]) for i in numbers]
         return cls(layers, activation or str(arrays["activation"]), arrays.get("C"))

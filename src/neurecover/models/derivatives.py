@@ -1,7 +1,7 @@
-"""The numbers of a network as one vector θ, its outputs' derivatives by them, and the directions that change nothing.
+"""The parameters of a network as one vector θ, the derivatives of its outputs, and directions that change nothing.
 
-Order of θ: layer by layer W row by row, then b, and of the last layer A, then C where there is an affine term, then c;
-for a `Composite` W, t, then the numbers of its upper part.
+Order of θ: for every hidden layer W row by row, then b; for the last layer A, then C if there is an affine term, then
+c. For a `Composite`: W, t, then the parameters of its upper part.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ M = TypeVar("M", bound=Layered | Composite)
 
 
 def parameters(model: Differentiable) -> np.ndarray:
-    """Return θ; for a composite whose upper part is of unknown form, the numbers of the first layer alone."""
+    """Return θ; for a composite with an upper part of unknown form, only the parameters of the first layer."""
     if not isinstance(model, Composite):
         return np.concatenate([array.ravel() for array in model.arrays.values()])
     upper = model.upper
@@ -32,7 +32,7 @@ def parameters(model: Differentiable) -> np.ndarray:
 
 
 def with_parameters(model: M, theta: np.ndarray) -> M:
-    """Return the network of the same form with the numbers θ."""
+    """Return the network of the same form with the parameters θ."""
     if isinstance(model, Composite):
         upper, (k, d) = model.upper, model.W.shape
         W, t, rest = np.split(theta, [k * d, k * d + k])
@@ -50,7 +50,7 @@ def with_parameters(model: M, theta: np.ndarray) -> M:
 
 
 def are_biases(model: Differentiable) -> np.ndarray:
-    """Return which entries of θ are biases, offsets or thresholds, as a mask."""
+    """Return a mask of the entries of θ that are biases, offsets or thresholds."""
     if not isinstance(model, Composite):
         return np.concatenate([np.full(array.size, array.ndim == 1) for array in model.arrays.values()])
     above = model.n_parameters - model.W.size - model.threshold.size
@@ -60,7 +60,7 @@ def are_biases(model: Differentiable) -> np.ndarray:
 
 
 def free_parameters(model: Differentiable, bias: bool) -> np.ndarray:
-    """Return the indices of what is fitted in θ: all of it, or all but the biases."""
+    """Return the indices of the fitted entries of θ: all, or without `bias` all except the biases."""
     return np.flatnonzero(np.ones(model.n_parameters, dtype=bool) if bias else ~are_biases(model))
 
 
@@ -70,11 +70,11 @@ def jacobian(model: Differentiable, X: np.ndarray) -> np.ndarray:
 
 
 def free_directions(model: Differentiable) -> np.ndarray:
-    """Return directions of θ along which the function stays as it is, one column per hidden unit; (parameters, g).
+    """Return directions of θ along which the function does not change, (parameters, g), one column per hidden unit.
 
-    act(s z) = s^h act(z): the row (w, b) of a unit grows as its column above, times h, shrinks. e^{z + s} = e^s e^z:
-    a bias grows as the column above shrinks. Others leave nothing free, nor does an upper part of unknown form; an
-    affine term frees signs, and no direction.
+    If act(s z) = s^h act(z), the row (w, b) of a unit may grow while its column above shrinks h times as fast. If
+    act = exp, a bias may grow while the column above shrinks. Other activations, and upper parts of unknown form, have
+    no such directions. An affine term makes signs free, but no direction.
     """
     h, exponential = model.activation.homogeneity, model.activation.name == "exp"
     size = len(parameters(model))
@@ -104,14 +104,14 @@ def free_directions(model: Differentiable) -> np.ndarray:
 def _composite_direction(model: Composite, j: int) -> np.ndarray | None:
     upper, h = model.upper, model.activation.homogeneity
     W, t = np.zeros_like(model.W), np.zeros_like(model.threshold)
-    if h is None:  # e^{z − t}: a threshold grows as what takes the unit in does
+    if h is None:  # e^{z − t}: a threshold grows with the weights above the unit
         t[j], h = 1.0, -1.0
     else:
         W[j], t[j] = model.W[j], model.threshold[j]
     if isinstance(upper, Polynomial):
         above = (-h * upper.exponents[:, j] * upper.coefficients).ravel()
     elif isinstance(upper, Layered):
-        names = (next(iter(upper.arrays)), "C")  # what takes the hidden values in: the first weights, and C
+        names = (next(iter(upper.arrays)), "C")  # the arrays that multiply the hidden values: the first weights, and C
         moved = {name: np.zeros_like(array) for name, array in upper.arrays.items()}
         for name in names:
             if name in moved:
@@ -142,7 +142,7 @@ def _derivatives(model: Differentiable, X: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def _layered(model: Layered, X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Go backwards through the layers: with G = ∂y/∂z_l, ∂y/∂W_l = G ⊗ h_{l−1}, ∂y/∂b_l = G and ∂y/∂C = I ⊗ x."""
+    """Backpropagate: with G = ∂y/∂z_l, ∂y/∂W_l = G ⊗ h_{l−1}, ∂y/∂b_l = G and ∂y/∂C = I ⊗ x."""
     layers, act, n = model.layers, model.activation, len(X)
     values, slopes = [X], []
     for W, b in layers[:-1]:

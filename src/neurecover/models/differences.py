@@ -1,18 +1,17 @@
-"""The difference of two networks, written so that nothing cancels where they agree.
+"""The difference of two networks, written so that no digits cancel if they nearly agree.
 
-With θ = (w, b) and x̃ = (x, 1), f − g is a sum Σ_i a_i act(θ_i·x̃) over the units of both, and the difference of their
-affine terms and offsets. A spanning forest joins units that are near each other, after scaling and mirroring where act
-allows it. With p(i) the neighbour of i on the way to the root and s_i the sum of a over the branch that begins with i,
-summation by parts gives
+With θ = (w, b) and x̃ = (x, 1), f − g is a sum Σ_i a_i act(θ_i·x̃) over the units of both, plus the difference of their
+affine terms and offsets. A spanning forest joins units that are near each other, after scaling and mirroring if act
+allows it. Let p(i) be the parent of i and s_i the sum of a over i and all its descendants. Summation by parts gives
 
     f − g = Σ_roots s_i act(θ_i·x̃) + Σ_others s_i [act(θ_i·x̃) − act(θ_p(i)·x̃)] + L·x + c,
 
-where equal units leave s = 0 at a root, or a bracket that is zero. With δ = θ_i − θ_p and the midpoint θ̄, a bracket is
+where equal units give s = 0 at a root, or a bracket that is zero. With δ = θ_i − θ_p and the midpoint θ̄, a bracket is
 
     act(θ_i·x̃) − act(θ_p·x̃) = act′(θ̄·x̃) (δ·x̃),
 
-up to about δ²/24 of it for a smooth act. For act linear or quadratic on either side of a kink it is exact, but for the
-strip between the two kinks. That has a probability of the order of δ, and counts for a relu only.
+with a relative error of about δ²/24 for a smooth act. If act is linear or quadratic on either side of a kink, it is
+exact except in the strip between the two kinks. The strip has a probability of order δ, which matters only for a relu.
 """
 
 from __future__ import annotations
@@ -25,15 +24,15 @@ from neurecover.activations import Activation, SidedPower
 from neurecover.models.layered import mirror
 from neurecover.models.network import Network
 
-LARGEST_POWER = 6  # of an activation whose closed form is used; higher ones are summed as a series
-# Units this near are told apart by their difference. The midpoint rule errs by about δ/6 of a relu's mean square and by
-# δ²/24 of a smooth unit's; the plain sum of all products by some 1e-15/δ², for a step 1e-15/δ. They meet here.
+LARGEST_POWER = 6  # of an activation with a closed form here; for higher powers the series is summed
+# Units nearer than this are joined. The midpoint rule has a relative error of about δ/6 in a relu's mean square and of
+# δ²/24 in a smooth unit's; the plain sum of all products has one of 1e-15/δ², for a step 1e-15/δ. They are equal here.
 NEAR, NEAR_SMOOTH = 1e-5, 3e-4
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Σ_i A_i act(w_i·x + b_i), or if moved Σ_i A_i act′(w_i·x + b_i)(u_i·x + v_i)."""
+    """Σ_i A_i act(w_i·x + b_i), or if `moved`, Σ_i A_i act′(w_i·x + b_i)(u_i·x + v_i)."""
 
     A: np.ndarray
     W: np.ndarray
@@ -54,7 +53,7 @@ class Terms:
 
 @dataclass(frozen=True)
 class Difference:
-    """f − g = units + moves + L·x + c, all rows w of length one where act is homogeneous."""
+    """f − g = units + moves + L·x + c; all rows w have length one if act is homogeneous."""
 
     act: Activation
     units: Terms
@@ -73,9 +72,9 @@ def has_closed_form(act: Activation) -> bool:
 
 
 def joined(network: Network, truth: Network) -> tuple[Network, np.ndarray]:
-    """Return f − g as one network of the units of both that depend on x, without C and c, and these beside each other.
+    """Return f − g as one network without C and c, with the units of both that depend on x, and the array (C, c).
 
-    (C, c), (p, d + 1), is in the longest float there is; C is zero where neither has one.
+    (C, c), (p, d + 1), is in numpy's longest float; C is zero if neither network has one.
     """
     for what in ("n_inputs", "n_outputs", "activation"):
         ours, theirs = getattr(network, what), getattr(truth, what)
@@ -98,7 +97,7 @@ def joined(network: Network, truth: Network) -> tuple[Network, np.ndarray]:
 
 
 def difference(network: Network, truth: Network) -> Difference:
-    """Return f − g as at the head of this file."""
+    """Return f − g in the form given at the head of this file."""
     act = network.activation
     if act.homogeneity is None:
         network, truth = network.normal_form(), truth.normal_form()
@@ -156,7 +155,7 @@ class _Forest:
 def _forest(points: np.ndarray, act: Activation) -> _Forest:
     """Return the shortest spanning tree of the points (w, b), by Prim's algorithm, without edges longer than `_near`.
 
-    Lengths are relative to the points where act is homogeneous: a unit far from the inputs changes its answers less.
+    If act is homogeneous, an edge's length is relative to its points: moving a unit far from the inputs matters less.
     """
     from scipy.spatial.distance import cdist
 
@@ -185,17 +184,17 @@ def _forest(points: np.ndarray, act: Activation) -> _Forest:
 
 @dataclass(frozen=True)
 class _Edges:
-    """For every unit but the roots, act(θ·x̃) = factor · act((θ_p + δ)·x̃), its mirror image if it is turned."""
+    """For every unit except the roots, act(θ·x̃) = factor · act((θ_p + δ)·x̃), or of its mirror image."""
 
     factor: np.ndarray
     delta: np.ndarray
 
 
 def _edges(theta: np.ndarray, scale: np.ndarray, forest: _Forest, act: Activation) -> _Edges:
-    """Return the edges: in the scale of its parent a unit is κ^{−n} act(κ θ·x̃), κ = ‖w_p‖/‖w‖.
+    """Return the edges. Scaled like its parent, a unit is κ^{−n} act(κ θ·x̃) with κ = ‖w_p‖/‖w‖.
 
-    κ is a power of two where that is near enough, so that δ = κ θ − θ_p has no rounding; in all other cases it is
-    formed in the longest float there is, so that it is known beyond the digits of the weights.
+    κ is a power of two if that is close enough, so that δ = κ θ − θ_p is exact. Otherwise δ is computed in numpy's
+    longest float, so that its error is below the rounding of the weights.
     """
     child = np.flatnonzero(forest.parent >= 0)
     parent, turned = forest.parent[child], forest.turned[child]

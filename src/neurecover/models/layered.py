@@ -1,9 +1,9 @@
-"""The one family of networks, of any depth and with or without an affine term,
+"""The base class of networks of any depth, with or without an affine term,
 
     h₀ = x,    h_l = act(W_l h_{l−1} + b_l)  for l = 1 … L,    y = A h_L + C x + c,
 
-seen as its `layers` (W_1, b_1), …, (W_L, b_L), (A, c), its `activation` and its C, None where there is no such term.
-What follows from these three alone is here, for a `Network` (L = 1, by the names of its arrays) and a `DeepNetwork`.
+given by `layers` (W_1, b_1), …, (W_L, b_L), (A, c), `activation`, and C, which is None without an affine term. The
+methods here need only these three. `Network` (L = 1, arrays by name) and `DeepNetwork` inherit them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Layered(Exchanged):
 
     activation: Activation
     C: NDArray[np.float64] | None
-    kind: str  # what its file says it is
+    kind: str  # the kind of network, as written in its file
 
     if TYPE_CHECKING:
 
@@ -39,11 +39,11 @@ class Layered(Exchanged):
 
         @property
         def n_hidden(self) -> Any:
-            """The number of hidden units; of a `DeepNetwork`, of every layer."""
+            """The number of hidden units; for a `DeepNetwork`, one number per layer."""
 
         @property
         def arrays(self) -> dict[str, NDArray[np.float64]]:
-            """All arrays by the names of the network's file, in the order of `models.parameters`: C stands before c."""
+            """All arrays by their names in a file, in the order of `models.parameters`: C comes before c."""
 
         def with_layers(self: L, layers: Sequence[tuple[ArrayLike, ArrayLike | None]], C: ArrayLike | None) -> L:
             """Return the network of the same kind and activation with other layers and another affine term."""
@@ -72,7 +72,7 @@ class Layered(Exchanged):
 
     @property
     def hidden_activations(self) -> tuple[Activation, ...]:
-        """The activation of every hidden layer: one for all."""
+        """The activation of every hidden layer; all are the same."""
         return (self.activation,) * self.depth
 
     def preactivations(self, X: ArrayLike) -> list[NDArray[np.float64]]:
@@ -92,10 +92,10 @@ class Layered(Exchanged):
         return H @ A.T + c if self.C is None else H @ A.T + inputs @ self.C.T + c
 
     def fixed_scales(self: L) -> L:
-        """Return the same function with every scale that it leaves free fixed, layer by layer.
+        """Return the same function in a form where no scale is free, layer by layer.
 
         act(s z) = s^h act(z) allows unit rows in every hidden layer, with ‖w‖^h moved into the columns above;
-        exp(z + b) = e^b exp(z) allows zero biases. Rows that are zero stay as they are; C has no part in it.
+        exp(z + b) = e^b exp(z) allows zero biases. Zero rows and C stay unchanged.
         """
         exponential, h = self.activation.name == "exp", self.activation.homogeneity
         if h is None and not exponential:
@@ -115,14 +115,14 @@ class Layered(Exchanged):
         return self.with_layers([*layers, (A * factor, c)], self.C)
 
     def normal_form(self: L) -> L:
-        """Return the same function with every scale, and the sign of every unit that may be turned by itself, fixed.
+        """Return the same function with every free scale fixed, and the sign of every unit that can be negated alone.
 
-        A unit that may be turned has a row with a positive entry of largest size. These may be: every unit, where
-        act(−z) = ς act(z) + κ, with κ handed to the biases above. And, in a network of one hidden layer with an affine
-        term, every unit where act(z) − act(−z) = m z (relu, leaky_relu, softplus, silu, gelu): a act(w·x + b) is
-        a act(−w·x − b) + m a (w·x + b), of which m a wᵀ goes into C and m a b into c. That C is given makes it free,
-        even where it is zero. With more hidden layers m z stays where it is: of a lower layer it would have to pass
-        the layers above, which see no x, and of the top one w·h_{L−1} is not affine in x.
+        If a unit's (w, b) can be negated, the normal form makes the entry of w of largest size positive. Two cases
+        allow this. First, act(−z) = ς act(z) + κ; κ is added to the biases above. Second, one hidden layer with an
+        affine term and act(z) − act(−z) = m z (relu, leaky_relu, softplus, silu, gelu): then a act(w·x + b) =
+        a act(−w·x − b) + m a (w·x + b), where m a wᵀ is added to C and m a b to c. A given C counts as free even if it
+        is zero. With more hidden layers this is impossible: m z of a lower layer would have to pass the layers above,
+        and in the top layer w·h_{L−1} is not affine in x.
         """
         scaled, mirror = self.fixed_scales(), mirror_of(self)
         if mirror is None:
@@ -145,7 +145,7 @@ class Layered(Exchanged):
         write_npz(path, self.to_arrays())
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return what `save` writes, by name."""
+        """Return the arrays that `save` writes, by name."""
         return header(self.kind, str(self.activation), affine=self.C is not None) | self.arrays
 
     def _repr_html_(self) -> str | None:
@@ -161,9 +161,9 @@ class Layered(Exchanged):
 
 
 def mirror_of(network: Layered) -> tuple[float, float, float] | None:
-    """Return (ς, κ, m) of act(z) = ς act(−z) + κ + m z where that leaves the sign of every unit of the network free.
+    """Return (ς, κ, m) of act(z) = ς act(−z) + κ + m z if this makes the sign of every unit free, else None.
 
-    m z needs an affine term beside a single hidden layer to go into.
+    With m ≠ 0 the network must have a single hidden layer and an affine term, to which m z is added.
     """
     if network.activation.reflection is None and (network.C is None or network.depth != 1):
         return None
@@ -171,14 +171,14 @@ def mirror_of(network: Layered) -> tuple[float, float, float] | None:
 
 
 def mirror(activation: Activation) -> tuple[float, float, float] | None:
-    """Return (ς, κ, m) of act(z) = ς act(−z) + κ + m z, if there are such; with m = 0 where that will do."""
+    """Return (ς, κ, m) of act(z) = ς act(−z) + κ + m z, with m = 0 if possible; None if there are none."""
     if activation.reflection is not None:
         return *activation.reflection, 0.0
     return None if activation.odd_slope is None else (1.0, 0.0, activation.odd_slope)
 
 
 def looks_back(W: np.ndarray) -> np.ndarray:
-    """Return which rows have a negative entry of largest size, which the normal form makes positive if it can."""
+    """Return a mask of the rows whose entry of largest size is negative; the normal form negates them if it can."""
     if W.shape[1] == 0:
         return np.zeros(len(W), dtype=bool)
     return W[np.arange(len(W)), np.argmax(np.abs(W), axis=1)] < 0.0

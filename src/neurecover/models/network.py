@@ -1,8 +1,8 @@
-"""The object everything is about: a network with one hidden layer,
+"""A network with one hidden layer,
 
     y = A · act(W x + b) + C x + c,        W (k, d), b (k,), A (p, k), C (p, d) or None, c (p,),
 
-one hidden unit per row of W and per column of A. C x is an affine term that most networks do without.
+with one hidden unit per row of W and column of A. Most networks do not have the affine term C x.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Network(Layered):
     activation : str or Activation, default="relu"
         The function of the hidden units: "relu", "leaky_relu(0.1)", "tanh", "gelu", …
     C : array_like of shape (p, d) or None, default=None
-        The affine term; None for a network without one. A C of zeros is a term that is free and happens to be zero.
+        The affine term; None for a network without one. A C of zeros is a free term that happens to be zero.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class Network(Layered):
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, np.ndarray], activation: Activation | None = None) -> Network:
-        """Read what `to_arrays` wrote, its activation by name or as given; KeyError where an array is missing."""
+        """Build the network from the arrays of `to_arrays`, with the given or the named activation; else KeyError."""
         W, b, A, c = (arrays[name] for name in ("W", "b", "A", "c"))
         return cls(W, b, A, c, activation or str(arrays["activation"]), arrays.get("C"))
 
@@ -118,6 +118,6 @@ class Network(Layered):
 
 
 def replace_arrays(network: Network, **arrays: np.ndarray | None) -> Network:
-    """Return the network with some of its arrays exchanged."""
+    """Return the network with some of its arrays replaced."""
     current = {name: getattr(network, name) for name in ("W", "b", "A", "c", "C")} | arrays
     return Network(**current, activation=network.activation)

@@ -1,8 +1,8 @@
-"""Bivariate normal means of rectified powers, at all correlations.
+"""Expectations of rectified powers of two correlated normal variables, at all correlations.
 
 For standard normal u, v of correlation ρ: P(u < h, v < k) and E[(u + h)₊^m (v + k)₊^n]. Near ρ = ±1 they depend on
-√(1 − ρ²), of which a rounded ρ leaves half the digits. They are therefore functions of a `Correlation`, which holds
-1 − ρ and 1 + ρ beside ρ.
+√(1 − ρ²), which loses half its digits if computed from a rounded ρ. The functions therefore take a `Correlation`, which
+holds 1 − ρ and 1 + ρ as well as ρ.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scipy.special import ndtr, owens_t
 
 @dataclass(frozen=True)
 class Correlation:
-    """ρ = cos γ with 1 − ρ, 1 + ρ and σ = sin γ, none of which is to be formed from a rounded ρ."""
+    """ρ = cos γ with 1 − ρ, 1 + ρ and σ = sin γ, which should not be computed from a rounded ρ."""
 
     rho: np.ndarray
     near: np.ndarray
@@ -29,7 +29,7 @@ class Correlation:
 
     @classmethod
     def between(cls, first: np.ndarray, second: np.ndarray) -> Correlation:
-        """Return those of all pairs of unit rows: sin γ/2 and cos γ/2 are half the lengths of w₁ − w₂ and w₁ + w₂."""
+        """Return the correlations of all pairs of unit rows: sin γ/2 = ‖w₁ − w₂‖/2 and cos γ/2 = ‖w₁ + w₂‖/2."""
         from scipy.spatial.distance import cdist
 
         sine, cosine = cdist(first, second), cdist(first, -second)
@@ -41,7 +41,7 @@ class Correlation:
         return Correlation(-self.rho, self.far, self.near, self.sigma)
 
     def offset(self, h: np.ndarray, k: np.ndarray) -> np.ndarray:
-        """Return k − ρh, from the small one of k − h and k + h."""
+        """Return k − ρh, computed from the smaller of k − h and k + h."""
         return np.where(self.rho >= 0.0, (k - h) + self.near * h, (k + h) - self.far * h)
 
 
@@ -59,8 +59,8 @@ def rectified_moments(h: np.ndarray, k: np.ndarray, at: Correlation, power: int)
 
         I_mn = h I_{m−1,n} + (m − 1) I_{m−2,n} + ρ n I_{m−1,n−1},
 
-    where for m = 1 the second term is I_{−1,n}, the derivative of a step, and for n = 0 so is the last one, I_{m−1,−1}.
-    I_00 is the bivariate normal probability. I_{−1,−1} has a pole and is left out.
+    where for m = 1 the second term is I_{−1,n}, from the derivative δ of a step, and likewise for n = 0 the last term
+    is I_{m−1,−1}. I_00 is the bivariate normal probability. I_{−1,−1} has a pole and is left out.
     """
     at_h = density(h) * _conditional(at.offset(h, k), at.sigma, power)  # φ(h) E[(v + k)₊^n | u = −h], n = 0 … power
     at_k = density(k) * _conditional(at.offset(k, h), at.sigma, power)
@@ -80,11 +80,11 @@ def rectified_moments(h: np.ndarray, k: np.ndarray, at: Correlation, power: int)
 def bivariate(h: np.ndarray, k: np.ndarray, rho: np.ndarray | Correlation) -> np.ndarray:
     """Return P(u < h, v < k) for standard normal u, v of correlation ρ, by Owen's T function [Owen 1956].
 
-    The error is some 1e-16 also at ρ = ±1, given a `Correlation` that knows 1 − |ρ|.
+    The error is about 1e-16 even at ρ = ±1, given a `Correlation` with an accurate 1 − |ρ|.
     """
     at = rho if isinstance(rho, Correlation) else Correlation.of(rho)
     h, k = np.asarray(h) + 0.0, np.asarray(k) + 0.0  # −0.0 + 0.0 is 0.0, and the signs of zeros decide below
-    # 0/0: h = k = 0 has its own formula, and so has ρ = ±1.
+    # 0/0 does not matter: h = k = 0 and ρ = ±1 have formulas of their own.
     first, second = ratio(at.offset(h, k), h * at.sigma), ratio(at.offset(k, h), k * at.sigma)
     apart = (h * k < 0.0) | ((h * k == 0.0) & (h + k < 0.0))
     value = 0.5 * (ndtr(h) + ndtr(k)) - owens_t(h, first) - owens_t(k, second) - 0.5 * apart

@@ -1,12 +1,12 @@
-"""How far apart the functions of two networks are under Gaussian inputs.
+"""The mean squared difference of two networks under Gaussian inputs.
 
 The mean of (f(x) − g(x))² under x ~ N(0, I) is Σ_j ‖T_j(f) − T_j(g)‖² / j! [ATV21, Prop. 3.6]. For act(z) = z₊^n + λ
-z₋^n with a whole number n it is a finite expression in bivariate normal probabilities; for other activations the
-series is summed and Parseval's identity bounds what is left.
+z₋^n with a whole number n it is a finite expression in bivariate normal probabilities. For other activations the
+series is summed, and Parseval's identity bounds the remainder.
 
-The quadratic form in all units of f and g would cancel for two networks that nearly agree, and leave its rounding. So
-`differences` first writes f − g as a sum of units with small factors s and of act′(θ̄·x̃)(δ·x̃) with small moves δ. Every
-mean of a product of two such terms has s and δ as factors outside, and an error relative to them. Affine terms C x
+For two networks that nearly agree, the quadratic form in all units of f and g would cancel to its rounding errors. So
+`differences` first writes f − g as a sum of units with small factors s and of act′(θ̄·x̃)(δ·x̃) with small moves δ. In
+the mean of a product of two such terms, s and δ are outer factors, so its error is relative to them. The affine terms
 leave L·x + c, of mean square ‖L‖² + c², and by Stein's identity E[act(w·x + b) (L·x)] = (L·w) E[act′(w·x + b)].
 """
 
@@ -28,7 +28,7 @@ from neurecover.models.orthants import Correlation, bivariate, density, ratio, r
 
 __all__ = ["bivariate", "population_risk", "rectified_product", "risk_bounds"]
 
-SERIES = 160  # the degree of the series; of rough activations no more are known, √j! overflows beyond 300
+SERIES = 160  # the degree of the series; no more terms are known for rough activations, and √j! overflows beyond 300
 LONG_SERIES = (SERIES, 640, 2560)  # for a sigmoid of slope s the coefficients fall like exp(−π√(2j)/s)
 
 Kernel = Callable[[Activation, Terms, Terms], Callable[[int, int], np.ndarray]]
@@ -45,15 +45,15 @@ def population_risk(network: Network, truth: Network) -> float:
     Returns
     -------
     float
-        The risk. Its error is about 1e-15 of the squared size of the terms that f − g consists of: the units of both,
-        less what near units have in common; the midpoint rule adds some 1e-6 of the risk. For powers other than 0 … 6
-        only equal units are taken together.
+        The risk. Its error is about 1e-15 times the squared size of the terms of f − g, after near units of f and g
+        were replaced by their difference; the midpoint rule adds about 1e-6 of the risk. For powers other than 0 … 6
+        only equal units are combined.
 
     Raises
     ------
     ValueError
-        Where the series of a rough activation does not reach 1e-9 of the squared size; `models.risk.risk_bounds` then
-        gives what is known.
+        If the series of a rough activation does not reach 1e-9 of the squared size; `models.risk.risk_bounds` then
+        gives bounds.
 
     References
     ----------
@@ -74,7 +74,7 @@ def population_risk(network: Network, truth: Network) -> float:
     squares = np.concatenate([_second_moments(act, change.units), _second_moments(act, change.moves)])
     size, both = np.abs(change.A), joined(network, truth)[0]
     whole = np.abs(both.A) @ np.sqrt(_second_moments(act, Terms.of_units(both.A, both.W, both.b)))
-    # Below the rounding of the weights there is nothing to know.
+    # Below the rounding of the weights the risk is undefined.
     enough = max(1e-9 * np.sum(size @ np.sqrt(squares)) ** 2, (np.finfo(float).eps * np.sum(whole)) ** 2)
     for degree in LONG_SERIES[: None if act.analytic else 1]:
         products = _products(change, partial(_Series, degree))
@@ -82,7 +82,7 @@ def population_risk(network: Network, truth: Network) -> float:
         tail = np.mean((size @ np.sqrt(np.maximum(squares - np.diag(products.gram), 0.0))) ** 2)
         if tail <= enough:
             return risk
-        # The tail falls like e^{−c√j} at best: relative to the whole it is squared when the degree is quadrupled.
+        # The tail falls like e^{−c√j} at best: quadrupling the degree squares its ratio to the total.
         total = np.mean((size @ np.sqrt(squares)) ** 2)
         if act.analytic and total * (tail / total) ** math.sqrt(LONG_SERIES[-1] / degree) > 10.0 * enough:
             break
@@ -90,12 +90,12 @@ def population_risk(network: Network, truth: Network) -> float:
 
 
 def risk_bounds(network: Network, truth: Network, degree: int = SERIES) -> tuple[float, float]:
-    """Return the partial sum of [ATV21, Prop. 3.6] up to the degree, and what it can at most be short of.
+    """Return the partial sum of [ATV21, Prop. 3.6] up to the degree, and an upper bound for the remainder.
 
-    E[act(w·x + b)²] less the squares of its first coefficients is the rest of one unit's series; the rest of the
-    difference is at most the sum of the units' own, by the triangle inequality. Both are right to about 1e-15 of the
-    squared size of the networks, however small their difference is. Affine terms are of degree 1, which is then the
-    least that is summed.
+    The remainder of one unit's series is E[act(w·x + b)²] minus the squares of its first coefficients. By the triangle
+    inequality, the remainder of the difference is at most the sum of those of the units. Both values have errors of
+    about 1e-15 of the squared size of the networks, however small their difference is. Affine terms have degree 1; with
+    them at least that degree is summed.
     """
     units, long_affine = joined(network, truth)
     L, constant = np.asarray(long_affine[:, :-1], dtype=float), np.asarray(long_affine[:, -1], dtype=float)
@@ -128,11 +128,11 @@ def _mean_square(change: Difference, products: _Products) -> float:
 
 
 def _products(change: Difference, kernel: Kernel) -> _Products:
-    """Return all means by Stein's identity E[(u·x) F(x)] = E[u·∇F]. With K_pq = E[act⁽ᵖ⁾(z₁) act⁽q⁾(z₂)], for example,
+    """Return all products by Stein's identity E[(u·x) F(x)] = E[u·∇F]. With K_pq = E[act⁽ᵖ⁾(z₁) act⁽q⁾(z₂)], e.g.,
 
         E[act(z₁) act′(z₂)(u₂·x + v₂)] = v₂ K₀₁ + (u₂·w₁) K₁₁ + (u₂·w₂) K₀₂,
 
-    and against L·x + c the same with z₁ = L·x + c for act(z₁). `kernel` gives the function K of p and q.
+    and the product with L·x + c is the same with L·x + c in place of act(z₁). `kernel` makes the function K(p, q).
     """
     act, units, moves = change.act, change.units, change.moves
     L, c = change.L, change.c[:, None]
@@ -147,7 +147,7 @@ def _products(change: Difference, kernel: Kernel) -> _Products:
 
 
 def _means(act: Activation, terms: Terms) -> np.ndarray:
-    """Return E[act⁽ᵖ⁾(w·x + b)] for p = 0 … 3: the p-th Hermite coefficient over ‖w‖ᵖ."""
+    """Return E[act⁽ᵖ⁾(w·x + b)] for p = 0 … 3: the p-th Hermite coefficient divided by ‖w‖ᵖ."""
     s = np.linalg.norm(terms.W, axis=1)
     return scaled_hermite(act, terms.b, s, 3) / s ** np.arange(4)[:, None]
 
@@ -158,9 +158,9 @@ def _moved_products(act: Activation, moves: Terms, kernel: Kernel) -> np.ndarray
         (u₁·u₂ + v₁v₂) K₁₁ + [(u₁·w₁)(u₂·w₂) + (u₁·w₂)(u₂·w₁)] K₂₂ + H + Hᵀ,
         H = [v₁(u₂·w₁) + v₂(u₁·w₁)] K₂₁ + (u₁·w₁)(u₂·w₁) K₃₁.
 
-    For n = 1, act″ = J δ(z) with the jump J of the slope, and K₃₁, K₂₂ have poles at ρ = ±1 that cancel. What they
-    leave, with rᵢ = uᵢ·w₂ − ρ uᵢ·w₁, σ² = 1 − ρ² and the density D/σ of (z₁, z₂) at 0, is −b₁ K₂₁ in place of
-    K₃₁, and in place of the term with K₂₂
+    For n = 1, act″ = J δ(z) with the jump J of the slope, and K₃₁, K₂₂ have poles at ρ = ±1 that cancel. Let
+    rᵢ = uᵢ·w₂ − ρ uᵢ·w₁, σ² = 1 − ρ², and D/σ the density of (z₁, z₂) at 0. After cancellation K₃₁ is replaced by
+    −b₁ K₂₁, and the term with K₂₂ by
 
         J² D {σ [(u₁·w₁) r₂ + (u₂·w₁) r₁] + ρ [σ (u₁·w₁)(u₂·w₁) − r₁r₂/σ]}.
     """
@@ -176,7 +176,7 @@ def _moved_products(act: Activation, moves: Terms, kernel: Kernel) -> np.ndarray
         r1, r2 = other.T - at.rho * own, own.T - at.rho * other
         D = density(h) * density(ratio(at.offset(h, k), at.sigma))
         curved = own * r2 + other * r1
-        # |r₁r₂|/σ ≤ σ|u₁||u₂|, of which nothing is left where σ is rounding.
+        # |r₁r₂|/σ ≤ σ|u₁||u₂|, which is negligible if σ is only rounding.
         straight = at.sigma * own * other - r1 * ratio(r2, np.where(at.sigma > 1e-15, at.sigma, np.inf))
         result += (1.0 + act.left) ** 2 * D * (at.sigma * curved + at.rho * straight)
     else:
@@ -186,11 +186,11 @@ def _moved_products(act: Activation, moves: Terms, kernel: Kernel) -> np.ndarray
 
 
 def _step_products(change: Difference) -> _Products:
-    """Return the means for a step, whose t = act(z) − act(y) is ±J in the strip between two planes and 0 elsewhere.
+    """Return the products for a step, where t = act(z) − act(y) is ±J in the strip between two planes and 0 elsewhere.
 
-    Its square has the mean J² P(strip). With δ·x̃ of mean m and deviation s on the plane in the middle that is
-    φ(b̄) E|m + s g|, up to δ² of it. Other products are differences of orthant probabilities; those of two strips, about
-    δ₁δ₂/σ, are left out where that is below the rounding of those.
+    E[t²] = J² P(strip). If δ·x̃ has mean m and standard deviation s on the plane in the middle, P(strip) is
+    φ(b̄) E|m + s g|, with a relative error of δ². Other products are differences of orthant probabilities. The product
+    of two strips, about δ₁δ₂/σ, is left out if it is below the rounding of such a difference.
     """
     act, units, moves = change.act, change.units, change.moves
     assert isinstance(act, SidedPower)
@@ -219,7 +219,7 @@ def _second_moments(act: Activation, terms: Terms) -> np.ndarray:
     """Return E[t²] of every term t."""
     s = np.linalg.norm(terms.W, axis=1)
     if isinstance(act, SidedPower):
-        # act² = z₊^2n + λ² z₋^2n is a power itself.
+        # act² = z₊^2n + λ² z₋^2n is itself such a power.
         square = SidedPower(f"{act}²", 2.0 * act.exponent, act.left**2)
         return scaled_hermite(square, terms.b, s, 0)[0]
     g, w = panels(terms.b, s, reach(4.0) + min(2.0 * act.growth * float(s.max(initial=0.0)), STEEPEST))
@@ -248,15 +248,15 @@ class _Series:
         return value
 
     def _derived(self, side: int, p: int, j: np.ndarray) -> np.ndarray:
-        """Return E[act⁽ᵖ⁾(s g + b) He_j(g)] / √j!: the coefficient of degree j + p over sᵖ."""
+        """Return E[act⁽ᵖ⁾(s g + b) He_j(g)] / √j!, from the coefficient of degree j + p divided by sᵖ."""
         return self._F[side][j + p] * np.sqrt(poch(j + 1.0, p))[:, None] / self._lengths[side] ** p
 
 
 def _coefficients(act: Activation, b: np.ndarray, s: np.ndarray, degree: int) -> np.ndarray:
     """Return E[act(s g + b) He_j(g)] / √j! for j = 0 … degree.
 
-    For a smooth act by the functions He_j √φ / √j!, which are of size one, with spectra up to √j: no factor overflows,
-    and a panel of the rule holds less than two of their waves.
+    For a smooth act, integrate with the functions He_j √φ / √j!, which have size one and frequencies up to √j: no
+    factor overflows, and a panel of the quadrature rule holds fewer than two of their waves.
     """
     if act.homogeneity is not None:
         return scaled_hermite(act, b, s, degree) / np.exp(0.5 * gammaln(np.arange(1.0, degree + 2.0)))[:, None]
@@ -274,7 +274,7 @@ def _coefficients(act: Activation, b: np.ndarray, s: np.ndarray, degree: int) ->
 
 
 class _ClosedForm:
-    """The same K(p, q) for act(z) = z₊ⁿ + λ z₋ⁿ and ‖w‖ = 1, in closed form: a sum over the sides of both kinks."""
+    """The function K(p, q) for act(z) = z₊ⁿ + λ z₋ⁿ and ‖w‖ = 1, in closed form: a sum over the sides of both kinks."""
 
     def __init__(self, act: Activation, first: Terms, second: Terms) -> None:
         assert isinstance(act, SidedPower)
@@ -295,7 +295,7 @@ class _ClosedForm:
         )
 
     def _sides(self, p: int) -> list[tuple[int, int, float]]:
-        """Return (side, power, factor) of act⁽ᵖ⁾, where the power −1 stands for δ(z), what is left of a step."""
+        """Return (side, power, factor) of act⁽ᵖ⁾; the power −1 stands for δ(z), the derivative of a step."""
         n, left = self._n, self._left
         if p == n + 1:
             return [(1, -1, math.factorial(n) * (1.0 - (-1.0) ** n * left))]

@@ -1,10 +1,10 @@
-"""What one rounding error of a forward pass is relative to: the size of the terms whose sum an output is.
+"""The scale of the rounding errors of a forward pass: the size of the terms that are summed to an output.
 
 With a_0 = |x| and, layer by layer,
 
     a_l = |act(z_l)| + |act′(z_l)| (|W_l| a_{l−1} + |b_l|),        z_l = W_l h_{l−1} + b_l,
 
-rounding leaves about ε·(|A| a_L + |C| a_0 + |c|) in an output.
+the rounding error of an output is about ε·(|A| a_L + |C| a_0 + |c|).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from neurecover.models.layered import Layered
 
 
 def term_sizes(model: Layered | Composite, X: np.ndarray) -> np.ndarray:
-    """Return (n, p); for a composite whose upper part is of unknown form, the size of the outputs."""
+    """Return |A| a_L + |C| a_0 + |c|, (n, p); for a composite with an upper part of unknown form, the outputs' size."""
     return _sizes(model, X, np.abs(X))
 
 

@@ -1,20 +1,20 @@
-"""From units known up to sign plus an affine part to units alone.
+"""Determine the signs of units that are known up to sign, from the affine part that is fitted with them.
 
-Where act(z) − act(−z) = m z (ReLU: m = 1, leaky ReLU: m = 1 + slope), a fit with a free affine part L x + c determines
-every unit only up to the sign of (w, b). The function has no affine part of its own when
+If act(z) − act(−z) = m z (ReLU: m = 1, leaky ReLU: m = 1 + slope), a fit with a free affine part L x + c determines
+every unit only up to the sign of (w, b). The function is a sum of units without an affine part if
 
     L = m Σ_j s_j A_j w_jᵀ,     s_j = 1 if unit j has to be reversed, else 0,        [ATV21, Alg. 3, eq. 5]
 
-k unknown bits and p·d equations. The constant c follows and gives no equation, because c is a parameter of the
-network too. If the matrices A_j w_jᵀ are linearly independent one least-squares solution gives the bits. If not, as
-for one output and k > d, the bits that the equations leave free are enumerated (up to 2^16 of them), the two halves of
-the subset sum meet in the middle (up to k = 40), or the solutions are listed in a reduced lattice (`subset_lattice`),
-as far as the equations have many more digits than there are bits.
+which are p·d equations for k unknown bits. The constant c gives no equation, because c is also a parameter of the
+network. If the matrices A_j w_jᵀ are linearly independent, one least-squares solution gives the bits. If not, as for
+one output and k > d, there are three ways: the bits that the equations leave free are enumerated (up to 2^16 choices);
+the two halves of the subset sum meet in the middle (up to k = 40); or the solutions are listed in a reduced lattice
+(`subset_lattice`), which needs equations with many more digits than there are bits.
 
-A unit u that is on for every sample, or whose weights the samples leave open, is in the affine part as a whole, and
-M = L − m Σ_j s_j A_j w_jᵀ = Σ_u A_u w_uᵀ is of low rank. With fewer units j than inputs, L x = M x for all x orthogonal
-to all w_j, which gives the column space of M; beside it, x_j with w_i·x_j = 1 for i = j and 0 otherwise gives
-L x_j = m s_j A_j. With more, all s are tried where they are few.
+A unit u that is on for every sample, or whose weights the samples do not determine, is entirely in the affine part, and
+M = L − m Σ_j s_j A_j w_jᵀ = Σ_u A_u w_uᵀ has low rank. With fewer units j than inputs, L x = M x for all x orthogonal
+to all w_j, which gives the column space of M. Outside that space, x_j with w_i·x_j = 1 for i = j and 0 otherwise gives
+L x_j = m s_j A_j. With more units, all s are tried if they are few.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from neurecover.models.subset_lattice import lattice_subsets
 
 @dataclass(frozen=True)
 class SignOptions:
-    """How far choices of signs are searched."""
+    """Limits of the search for signs."""
 
     enumerated: int = 16  # bits that the equations leave free: 65,536 choices
     meet: int = 40  # units whose subset sums meet in the middle: two lists of a million
-    pairs: int = 2**20  # matches of the two halves beyond which the tolerance is too coarse to tell them apart
-    solutions: int = 32  # that are returned at the most
-    ranked: int = 2**22  # numbers, of all choices of signs beside what is of low rank
+    pairs: int = 2**20  # with more matches of the two halves, the tolerance is too coarse to distinguish them
+    solutions: int = 32  # largest number that is returned
+    ranked: int = 2**22  # numbers in memory when all choices of signs are tried for a remainder of low rank
 
 
 DEFAULTS = SignOptions()
@@ -43,9 +43,9 @@ DEFAULTS = SignOptions()
 
 @dataclass(frozen=True)
 class SignSearch:
-    """`flips` (s, k): every assignment found, best first; `misfit` (s,): ‖L − m Σ s_j A_j w_jᵀ‖ / ‖L‖-scale of each.
+    """`flips` (s, k): the assignments found, best first; `misfit` (s,): ‖L − m Σ s_j A_j w_jᵀ‖ of each, relative to L.
 
-    `complete` is False when the search was too large to be made and `flips` is only the rounded least-squares guess.
+    `complete` is False if the search was too large to be made; `flips` is then only the rounded least-squares guess.
     """
 
     flips: np.ndarray
@@ -63,7 +63,7 @@ def find_flips(
 ) -> SignSearch:
     """Find the s in {0, 1}^k with linear (p, d) = slope · Σ_j s_j A_j w_jᵀ, to a relative misfit of `tolerance`.
 
-    Where no assignment is within the tolerance the best one found is returned, with its misfit.
+    If no assignment is within the tolerance, the best one found is returned, with its misfit.
     """
     columns = slope * np.einsum("oj,jd->odj", A, W).reshape(-1, len(W))
     return find_subsets(columns, linear.ravel(), tolerance, max_solutions)
@@ -72,9 +72,9 @@ def find_flips(
 def flips_beside_others(
     A: np.ndarray, W: np.ndarray, linear: np.ndarray, slope: float, tolerance: float, rank: int = 1
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Find s (k,) for which M = linear − slope · Σ_j s_j A_j w_jᵀ is at most of this rank, to a relative misfit, and M.
+    """Find s (k,) for which M = linear − slope · Σ_j s_j A_j w_jᵀ has at most this rank, up to `tolerance`.
 
-    None where there is none, or so few equations that others would do as well.
+    Return s and M, or None if there is no such s, or if there are so few equations that another s would do as well.
     """
     (p, d), k = linear.shape, len(W)
     columns = slope * np.einsum("oj,jd->odj", A, W).reshape(p * d, k)
@@ -123,9 +123,9 @@ def find_subsets(
 
 
 def nearest_subsets(columns: np.ndarray, target: np.ndarray, count: int) -> np.ndarray:
-    """Return the s in {0, 1}^k of least ‖columns·s − target‖ that differ in at most two bits from the best found.
+    """Return the `count` best s in {0, 1}^k, by ‖columns·s − target‖, within two bits of the best one found.
 
-    columns is (equations, k); `count` of them, the nearest first.
+    columns is (equations, k). The nearest s comes first.
     """
     base = find_subsets(columns, target, 1e-2, 1).flips[0]
     k = len(base)
@@ -139,7 +139,7 @@ def nearest_subsets(columns: np.ndarray, target: np.ndarray, count: int) -> np.n
 
 
 def _enumerate_free(columns: np.ndarray, target: np.ndarray, bound: np.ndarray, free: np.ndarray) -> np.ndarray:
-    """Try every value of the free bits; the bound ones follow by least squares, rounded to bits."""
+    """Try every value of the free bits; the bound bits follow by least squares and rounding."""
     choices = subsets(len(free)).astype(float)
     right = target[:, None] - columns[:, free] @ choices.T
     solved = np.linalg.lstsq(columns[:, bound], right, rcond=None)[0] if len(bound) else np.zeros((0, len(choices)))
@@ -152,7 +152,7 @@ def _enumerate_free(columns: np.ndarray, target: np.ndarray, bound: np.ndarray, 
 def _meet_in_the_middle(columns: np.ndarray, target: np.ndarray, tolerance: float) -> np.ndarray | None:
     """Match subset sums of the first half with target minus those of the second, along one random direction.
 
-    None where too many match, as they do for a coarse tolerance.
+    Return None if too many match, as happens for a coarse tolerance.
     """
     half = columns.shape[1] // 2
     direction = np.random.default_rng(0).standard_normal(len(target))
@@ -175,7 +175,7 @@ def _meet_in_the_middle(columns: np.ndarray, target: np.ndarray, tolerance: floa
 
 
 def _subset_sums(values: np.ndarray) -> np.ndarray:
-    """Return Σ_j s_j v_j for s = 0 … 2^k − 1, bit j of s for v_j."""
+    """Return Σ_j s_j v_j for s = 0 … 2^k − 1, where s_j is bit j of s."""
     sums = np.zeros(1)
     for value in values:
         sums = np.concatenate([sums, sums + value])
@@ -183,7 +183,7 @@ def _subset_sums(values: np.ndarray) -> np.ndarray:
 
 
 def subsets(count: int) -> np.ndarray:
-    """Return all subsets of `count` things as masks, (2^count, count)."""
+    """Return all subsets of `count` elements as masks, (2^count, count)."""
     return _bits(np.arange(2**count), count)
 
 

@@ -1,11 +1,11 @@
-"""The family that is fitted on the way to a network of any depth L ≥ 1: every layer reads all that is below it,
+"""The model that is fitted on the way to a network of any depth L ≥ 1. Every layer reads all layers below it,
 
     c₀ = (1, x),    h_l = act(V_l c_{l−1}),    c_l = (c_{l−1}, h_l),    y ≈ Θᵀ c_L.
 
-The constant is the first column, so a bias is a weight like any other. Columns stand lowest first, so the input of
-layer l + 1 is a leading block of c_L, and what is above layer l is a student on the inputs c_l. With one layer the
-skips are the affine term. A network is the same family with `skips=False`: layer l reads (1, h_{l−1}), the readout (1,
-h_L), and with `affine` x as well.
+The constant is the first column, so a bias is a weight like any other. Columns are ordered from the lowest layer up.
+The input of layer l + 1 is thus a leading block of c_L, and the part above layer l is a student with inputs c_l. With
+one layer the skip connections are the affine term. With `skips=False` the model is an ordinary network: layer l reads
+(1, h_{l−1}), the readout reads (1, h_L), and with `affine` also x.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Values:
     gates: tuple[np.ndarray, ...]
 
     def cast(self, F: np.ndarray) -> Values:
-        """Return the same values in the precision of F, which holds c₀ in it."""
+        """Return the same values in the precision of F, which is c₀ in that precision."""
         dtype = F.dtype
         return Values(F, self.H.astype(dtype, copy=False), tuple(gate.astype(dtype, copy=False) for gate in self.gates))
 
@@ -86,16 +86,16 @@ class Student:
         return slice(self._ends[layer], self._ends[layer + 1])
 
     def reads(self, layer: int) -> tuple[int, slice]:
-        """Return how many columns of c₀ layer + 1 reads, and which of H; layer = L is the readout."""
+        """Return how many columns of c₀, and which columns of H, layer + 1 reads; layer = L is the readout."""
         if self.skips or layer == 0:
             return self.n_base, slice(0, self._ends[layer])
         return self.n_base if self.affine and layer == self.depth else self.bias, self.own(layer - 1)
 
     @cached_property
     def parameter_order(self) -> np.ndarray:
-        """Where the free parameters of its network, in the order of `models.parameters`, stand in V₁, …, V_L, Θᵀ.
+        """The positions in V₁, …, V_L, Θᵀ of the network's free parameters, in the order of `models.parameters`.
 
-        Without skips a row is (b | W), and that of the readout (c | C | A).
+        Without skips a row of V is (b | W), and a row of the readout is (c | C | A).
         """
         parts, start = [], 0
         for layer, rows in enumerate((*self.V, self.theta.T)):
@@ -125,7 +125,7 @@ class Student:
         return Values(F, H, tuple(gates))
 
     def columns(self, values: Values) -> np.ndarray:
-        """Return what the readout reads, (n, q)."""
+        """Return the inputs of the readout, (n, q)."""
         base, hidden = self.reads(self.depth)
         return np.hstack([values.F[:, :base], values.H[:, hidden]])
 
@@ -159,7 +159,7 @@ class Student:
         return by_layer
 
     def by_values(self, values: Values, G: np.ndarray) -> np.ndarray:
-        """Return ∂/∂H (n, Σm), what is above every unit included, for G = ∂/∂y (n, p)."""
+        """Return ∂/∂H (n, Σm), including the paths through higher layers, for G = ∂/∂y (n, p)."""
         base, hidden = self.reads(self.depth)
         dH = np.zeros_like(values.H)
         dH[:, hidden] = G @ self.theta[base:].T
@@ -178,7 +178,7 @@ class Student:
         return np.concatenate(parts)
 
     def jacobian(self, values: Values, G: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Write the columns G_n · ∂y_n/∂V (size, n) of a student with one output into `out`."""
+        """Write G_n · ∂y_n/∂V into the columns of `out` (size, n), for a student with one output."""
         n, start = len(values.F), 0
         F, H = np.ascontiguousarray(values.F.T), np.ascontiguousarray(values.H.T)  # the long side is the inner one
         for layer, u in enumerate(self.backward(values, G)):
@@ -225,7 +225,7 @@ def with_constant(X: np.ndarray, bias: int) -> np.ndarray:
 
 
 def as_student(network: Network | DeepNetwork, bias: bool, skips: bool = False) -> Student:
-    """Return the network as a student; with `skips`, one whose skips are zero but for the affine term."""
+    """Return the network as a student; with `skips`, add skip connections, zero except for the affine term."""
     d, rows, columns = network.n_inputs, [], bias + network.n_inputs
     for number, (W, b) in enumerate(network.layers):
         last = number == network.depth
@@ -247,7 +247,7 @@ def as_student(network: Network | DeepNetwork, bias: bool, skips: bool = False) 
 def as_network(student: Student) -> Network | DeepNetwork:
     """Return a student as a network: a `Network` for one hidden layer, else a `DeepNetwork`.
 
-    Skips of one layer that are no affine term become pairs of units, m z = act(z) − act(−z).
+    Skip connections of one layer that are not kept as an affine term become pairs of units, m z = act(z) − act(−z).
     """
     bias, d = student.bias, student.n_base - student.bias
     layers = [(V[:, bias:], _constant(V, bias)) for V in student.V]
@@ -272,12 +272,11 @@ def _constant(rows: np.ndarray, bias: int) -> np.ndarray:
 
 
 def away_from_samples(network: Network | DeepNetwork, lowest: np.ndarray, highest: np.ndarray) -> Network | DeepNetwork:
-    """Return the network with units that no sample switches moved so far that others will not either.
+    """Move the kink of every unit that is on (or off) for all samples away from the samples, and return the network.
 
-    lowest and highest are the ends of every unit's preactivations, layer by layer. Where the kink of such a unit lies
-    is unknown. One that is on for every sample is a linear function of them: its bias grows by t, and the constant of
-    what reads it shrinks by its weight times t. One that is off for every sample adds nothing, and the weights that
-    read it become zero.
+    lowest and highest bound every unit's preactivations, layer by layer. The samples do not show where the kink of such
+    a unit lies. A unit that is on for every sample is linear there: its bias grows by t, and the constant above it
+    shrinks by t times the weight. A unit that is off for every sample adds nothing, and its output weights become zero.
     """
     act = network.activation
     on, off = lowest > 0.0, highest <= 0.0
@@ -289,7 +288,7 @@ def away_from_samples(network: Network | DeepNetwork, lowest: np.ndarray, highes
         start = own.stop
         shift = np.where(on[own], highest[own], 0.0)
         b += shift
-        constant -= above @ shift  # act(z + t) = act(z) + t where z > 0
+        constant -= above @ shift  # act(z + t) = act(z) + t if z > 0
         if act.odd_slope == 1.0:
             above[:, off[own]] = 0.0
     return network_of(layers, act, network.C)

@@ -7,13 +7,13 @@ The vectors (x, N C x), x in Z^k, form a lattice. A solution s is a point of it 
 because |s_j − ½| = ½ for either bit. So the solutions are among the lattice points in a ball, and these can be listed
 [Fincke & Pohst 1985]: with a basis M = Q R of the lattice and y = Qᵀ t, coefficient x_i is an integer in
 
-    |R_ii x_i + Σ_{l>i} R_il x_l − y_i|² ≤ ρ² − (what the later coefficients have used up),
+    |R_ii x_i + Σ_{l>i} R_il x_l − y_i|² ≤ ρ² − (the sum of these squares for all l > i),
 
-from the last to the first. In a reduced basis the R_ii are about as long as the ball is wide, and few coefficients are
-ever tried. The list is complete, whatever the basis: where it has one entry, no other signs exist.
+from the last to the first. In a reduced basis the R_ii are about as large as the diameter of the ball, so few
+coefficients are tried. The list is complete for any basis: if it has one entry, no other signs exist.
 
 The reduction is that of [Lenstra, Lenstra & Lovász 1982] on R in double precision, with x in exact integers. N grows in
-stages, so that the numbers that R is computed from stay small.
+stages, so that the numbers from which R is computed stay small.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_CENTRED = 3  # least-squares steps: each halves the number of digits that are left
+_CENTRED = 3  # least-squares steps: each halves the number of remaining digits
 
 
 @dataclass(frozen=True)
 class LatticeOptions:
-    """How far a reduction and a listing go, each with its reason."""
+    """Limits of the reduction and of the listing, each with its reason."""
 
-    deltas: tuple[float, ...] = (0.95, 0.999)  # of Lovász' condition: the second, for a third more work, if needed
-    stage: int = 6  # bits that N grows by at a time: R keeps nine digits
+    deltas: tuple[float, ...] = (0.95, 0.999)  # δ of Lovász' condition; the second, a third more work, if needed
+    stage: int = 6  # bits by which N grows at a time: R keeps nine digits
     finer: int = 8  # bits of the equations below N: their rounding in k columns stays below one
-    swaps: int = 400_000  # after which a reduction is given up: 100 vectors take a tenth
-    most: int = 500_000  # partial solutions tried before a listing is given up: about as long as a reduction
-    together: int = 4_096  # of them extended at a time
-    slack: float = 0.5  # N ε √m as a part of √k/2: more bits would only widen the ball
+    swaps: int = 400_000  # after which a reduction is abandoned: 100 vectors take a tenth of this
+    most: int = 500_000  # partial solutions tried before a listing is abandoned: it takes about as long as a reduction
+    together: int = 4_096  # partial solutions extended at a time
+    slack: float = 0.5  # N ε √m as a fraction of √k/2: more bits would only enlarge the ball
 
 
 def lattice_subsets(
     columns: np.ndarray, target: np.ndarray, error: float, options: LatticeOptions | None = None
 ) -> np.ndarray | None:
-    """Return all s (n, k) with ‖columns·s − target‖ ≤ error; None where there are too many to be tried."""
+    """Return all s (n, k) with ‖columns·s − target‖ ≤ error; None if too many would have to be tried."""
     options = options or LatticeOptions()
     k = columns.shape[1]
-    # In an orthonormal basis of the equations, those that depend on others drop out.
+    # An orthonormal basis of the equations removes dependent ones.
     U, S, Vt = np.linalg.svd(columns, full_matrices=False)
     kept = 1e-12 * S.max(initial=1e-300) < S
     C, g = S[kept, None] * Vt[kept], U[:, kept].T @ target
@@ -66,13 +66,13 @@ def lattice_subsets(
 def _list_subsets(
     C: np.ndarray, g: np.ndarray, N: float, error: float, basis: np.ndarray, options: LatticeOptions
 ) -> np.ndarray | None:
-    """Return the x (n, k) of all lattice points in the ball; None where too many partial ones have to be tried."""
+    """Return the x (n, k) of all lattice points in the ball; None if too many partial solutions must be tried."""
     k, weight = C.shape[1], 2.0**-options.finer
     fine, sums = np.rint(N / weight * C).astype(np.int64), np.rint(N / weight * g).astype(np.int64)
     M = np.vstack([basis.astype(float), weight * (fine @ basis).astype(float)])
     t, base = np.concatenate([np.full(k, 0.5), weight * sums.astype(float)]), np.zeros(k, dtype=np.int64)
     for _ in range(_CENTRED):
-        # The target beside a lattice point near it: t itself is so long that its digits do not reach the ball.
+        # The target relative to a near lattice point: t itself is so long that its rounding exceeds the ball.
         base = base + basis @ np.rint(np.linalg.lstsq(M, t, rcond=None)[0]).astype(np.int64)
         t = np.concatenate([0.5 - base, weight * (sums - fine @ base).astype(float)])
     rounding = weight * 0.5 * np.sqrt(k * len(C))
@@ -82,9 +82,9 @@ def _list_subsets(
 
 
 def _reduced_basis(C: np.ndarray, basis: np.ndarray, delta: float, options: LatticeOptions) -> np.ndarray | None:
-    """Return a reduced basis of the (x, C x), as columns x (k, k) of integers; None if the reduction was given up.
+    """Return a reduced basis of the vectors (x, C x), as integer columns x (k, k); None if it was abandoned.
 
-    It begins with the unit vectors, or with a basis that is reduced less.
+    `basis` is the start: the unit vectors, or a basis of an earlier, weaker reduction.
     """
     k, left = C.shape[1], options.swaps
     bits = int(np.ceil(np.log2(max(np.abs(C).max(initial=1.0), 2.0))))
@@ -92,7 +92,7 @@ def _reduced_basis(C: np.ndarray, basis: np.ndarray, delta: float, options: Latt
     for stage in range(first, bits + options.stage, options.stage):
         scale = 2.0 ** (min(stage, bits) - bits)
         fine = np.rint(scale * 2.0**options.finer * C).astype(np.int64)
-        # Products wrap around in 64 bits, and sums of them that fit come out right.
+        # Products may wrap around in 64 bits; their sums are still right if the result fits.
         M = np.vstack([basis.astype(float), 2.0**-options.finer * (fine @ basis).astype(float)])
         swaps = reduce_lattice(M, left, delta)
         if swaps is None:
@@ -102,12 +102,12 @@ def _reduced_basis(C: np.ndarray, basis: np.ndarray, delta: float, options: Latt
 
 
 def reduce_lattice(B: np.ndarray, most: int, delta: float) -> int | None:
-    """Reduce the columns of B in place by integer steps; return how many exchanges it took, None if more than `most`.
+    """Reduce the columns of B in place by integer steps; return the number of swaps, None if more than `most`.
 
-    B = Q R. Column j is shortened by multiples of the ones before it, and takes the place of its left neighbour while
+    B = Q R. Column j is shortened by multiples of earlier columns, and swapped with column j − 1 while
     δ R²_{j−1,j−1} > R²_{j−1,j} + R²_{j,j}.
     """
-    V, L = np.ascontiguousarray(B.T), _lower(B)  # rows in place of columns, which lie together in memory
+    V, L = np.ascontiguousarray(B.T), _lower(B)  # transposed, because rows are contiguous in memory
     n, j, swaps, fresh = len(V), 1, 0, 0
     while j < n:
         _shorten(V, L, j)
@@ -127,7 +127,7 @@ def reduce_lattice(B: np.ndarray, most: int, delta: float) -> int | None:
         L[j - 1 :, j - 1 : j + 1] = L[j - 1 :, j - 1 : j + 1] @ (np.array([[a, -b], [b, a]]) / r)
         L[j - 1, j] = 0.0
         j = max(j - 1, 1)
-        if fresh >= 20 * n:  # rotations add up rounding
+        if fresh >= 20 * n:  # rotations accumulate rounding
             L, fresh = _lower(V.T), 0
     B[:] = V.T
     return swaps
@@ -139,8 +139,8 @@ def _lower(B: np.ndarray) -> np.ndarray:
 
 
 def _shorten(V: np.ndarray, L: np.ndarray, j: int) -> None:
-    """Subtract integer multiples of earlier rows from row j, in place, until none is left to be subtracted."""
-    # Slightly more than a half: rounding at exact halves could go on for ever.
+    """Subtract integer multiples of earlier rows from row j, in place, until all multiples are zero."""
+    # Slightly more than a half: rounding at exact halves could cycle for ever.
     half, row = 0.5000001 * np.abs(L.diagonal()[:j]), L[j, :j]
     for _ in range(50 * j):
         far = (np.abs(row) > half).nonzero()[0]
@@ -153,13 +153,13 @@ def _shorten(V: np.ndarray, L: np.ndarray, j: int) -> None:
 
 
 def _points_in_ball(M: np.ndarray, t: np.ndarray, squared: float, options: LatticeOptions) -> np.ndarray | None:
-    """Return the integer x (n, k) with ‖M x − t‖² ≤ squared; None where too many partial ones have to be tried."""
+    """Return the integer x (n, k) with ‖M x − t‖² ≤ squared; None if too many partial solutions must be tried."""
     k = M.shape[1]
     Q, R = np.linalg.qr(M)
     y = Q.T @ t
     squared = squared * (1.0 + 1e-9) - max(float(t @ t - y @ y), 0.0)
     found, tried = [np.zeros((0, k), dtype=np.int64)], 0
-    # A batch: the level to be decided, coefficients (n, k), what is left of y (n, k) and of the squared radius (n,).
+    # A batch: the next index to decide, coefficients (n, k), remaining y (n, k), remaining squared radius (n,).
     batches = [(k - 1, np.zeros((1, k), dtype=np.int64), y[None].copy(), np.array([squared]))]
     while batches:
         i, X, rest, room = batches.pop()

@@ -1,6 +1,6 @@
-"""The signs of a student's units: act(z) − act(−z) = m z, so a unit that looks the other way leaves skips behind.
+"""The signs of a student's units: act(z) − act(−z) = m z, so a unit with the wrong sign needs skip connections.
 
-Whatever reads h_l and c_{l−1} with rows (A, B) has after turning the units s of layer l the skips
+Let a layer above read h_l and c_{l−1} with the rows (A, B). After negating the units s of layer l its skip weights are
 
     B_s = B + m Σ_j s_j A_j v_jᵀ,
 
@@ -18,7 +18,7 @@ from neurecover.models.student import Student
 
 @dataclass(frozen=True, eq=False)
 class Turning:
-    """The equations of a layer's signs: rows (r, columns) that read it, V below, and which columns have to vanish."""
+    """The equations for a layer's signs: the rows (r, columns) that read it, its weights V, and which columns are 0."""
 
     layer: int
     rows: np.ndarray
@@ -54,17 +54,17 @@ class Turning:
 
     @property
     def open(self) -> bool:
-        """Whether there are signs to be found: equations, and an activation that can be turned."""
+        """Whether signs can be found: there are equations, and the activation has act(z) − act(−z) = m z."""
         return bool(self.slope) and self.target.size > 0
 
     def turned(self, flip: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the rows above without skips, (constant, kept inputs, units), and the layer with units turned."""
+        """Return the rows above without skips, (constant, kept inputs, units), and the layer with units negated."""
         base = self.rows[:, : self.kept] + self.slope * (self.A[:, flip] @ self.V[flip, : self.kept])
         return np.hstack([base, self.A]), np.where(flip[:, None], -self.V, self.V)
 
 
 def without_skips(student: Student, flips: list[np.ndarray], affine: bool) -> Student:
-    """Return the network that is left of a student when units are turned, layer by layer, and the skips dropped."""
+    """Negate units of a student, layer by layer, drop its skip connections, and return the result."""
     V = [student.V[0], *(Turning.of(student, layer, affine).turned(flip)[0] for layer, flip in enumerate(flips))]
     turned = tuple(np.where(flip[:, None], -rows, rows) for flip, rows in zip(flips, V))
     return replace(student, V=turned, theta=V[-1].T, skips=False, affine=affine)

@@ -1,4 +1,4 @@
-"""From samples or queries to a certify_network network: load → prepare → estimate → finish → certify → Recovery."""
+"""From samples or queries to a network with a certificate: load → prepare → estimate → finish → certify → Recovery."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from neurecover.pipeline.extracting import extract
     from neurecover.pipeline.lowest import recover_lowest_layer
 
-# Loaded when first used, because they import large packages of their own.
+# Imported at first use, because they import large packages.
 _LATER = {"extract": "extracting", "recover_lowest_layer": "lowest"}
 
 __all__ = ["estimate", "extract", "recover", "recover_lowest_layer", "run_algorithm"]

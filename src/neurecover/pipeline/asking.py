@@ -1,7 +1,7 @@
-"""What an extraction asks of an oracle: within which budgets, what is told while it is asked, and samples it designs.
+"""Query an oracle for an extraction: budgets, progress reports, and designed samples.
 
-Samples are for smooth units. Far from the origin single bends show their activation, and second differences their
-number (`queries.smooth`). A search through samples that is told both is a short one.
+Designed samples are for smooth units. Far from the origin single bends show the activation, and second differences the
+number of units (`queries.smooth`). With both known, a search on samples is short.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ SETTLED = ("exact", "statistical")
 
 
 def make_box(oracle: Oracle, budget: int | None, options: QueryOptions) -> tuple[Box, Classifier]:
-    """Return the oracle with queries centred on its data, within bounds and budgets, and what it is as a classifier.
+    """Return the oracle as a box, with queries around its data and within bounds and budgets, and its classifier.
 
-    Of the budget, the queries of the certificate are kept back until the search has ended: `box.reserved`.
+    `box.reserved` queries of the budget are kept for the certificate until the search has ended.
     """
     frame, limits = oracle.frame, EVERYWHERE
     if oracle.bounds is not None:
@@ -58,7 +58,7 @@ def make_box(oracle: Oracle, budget: int | None, options: QueryOptions) -> tuple
 
 
 def find_steps(oracle: Oracle, box: Box, pairs: np.ndarray | None) -> str | None:
-    """Return a sentence if the oracle's own answers, before logits are taken of them, are steps; None if not."""
+    """Return a sentence if the oracle's raw answers, before taking logits, are a step function; else None."""
     limits = EVERYWHERE if oracle.bounds is None else box.limits
     if pairs is None:
         return None
@@ -80,14 +80,14 @@ def find_steps(oracle: Oracle, box: Box, pairs: np.ndarray | None) -> str | None
 
 
 def smaller(first: float | None, second: float | None) -> int | None:
-    """Return the smaller of two budgets, None for one that is not given."""
+    """Return the smaller of two budgets; None stands for no limit."""
     given = [budget for budget in (first, second) if budget is not None]
     return min(given) if given else None  # type: ignore[return-value]
 
 
 @contextmanager
 def resumable(oracle: Oracle) -> Iterator[None]:
-    """Say how to continue if the queries end early, by Ctrl-C or because the oracle no longer answers."""
+    """If Ctrl-C or a failing oracle ends the queries early, add a note to the error on how to continue."""
     try:
         yield
     except (KeyboardInterrupt, OSError) as error:
@@ -101,7 +101,7 @@ def resumable(oracle: Oracle) -> Iterator[None]:
 
 
 class Teller:
-    """Reports every stage, and between stages every call, with the queries so far, their rate and a forecast."""
+    """Reports progress at every stage and every call: the queries so far, their rate and a forecast."""
 
     def __init__(self, box: Box, oracle: Oracle, run: Run) -> None:
         self._box, self._oracle, self._run = box, oracle, run
@@ -117,7 +117,7 @@ class Teller:
         self._report(residual)
 
     def pulse(self) -> None:
-        """Report another call, unless something was reported just now."""
+        """Report another call, unless the last report is recent."""
         self._run.report.stage = self._sentence()
         self._run.report.pulse(np.nan)
 
@@ -130,7 +130,7 @@ class Teller:
         if rate > 0.0:
             parts.append(f"{rate:,.0f}/s")
         if self._expected > asked:
-            # One hidden layer: what several would take is not known before their widths are.
+            # For one hidden layer only: the queries for several layers depend on unknown widths.
             parts.append(f"about {self._expected - asked:,} more")
             if rate > 0.0:
                 parts.append(f"{(self._expected - asked) / rate:.0f} s")
@@ -139,7 +139,7 @@ class Teller:
         return ", ".join(parts)
 
     def _forecast(self, k: int) -> int:
-        """Return the queries that k units in one hidden layer take in all: those of the joint fit are still to come."""
+        """Return the total number of queries for k units in one hidden layer, including those of the joint fit."""
         box, options = self._box, self._box.options.shallow
         d, p = box.n_inputs, box.n_outputs
         if box.coarse:
@@ -148,19 +148,19 @@ class Teller:
             further = parameters * per_parameter / p + options.unit_queries * k * (d + 1) + box.options.noise_queries
         else:
             further = np.ceil(options.regions * k / p) * (d + 2)
-        # Held-out queries end the search, and others the certificate.
+        # The search and the certificate each end with held-out queries.
         return box.queries + int(further) + 2 * box.options.held_out * len(box.options.distances)
 
 
 def recover_smooth(
     box: Box, activation: Activation | None, width: int | None, run: Run
 ) -> Recovery[Network | DeepNetwork] | None:
-    """Return the network of one hidden layer that designed samples give; None if its units have no known bend.
+    """Recover one hidden layer of smooth units from designed samples; None if its bends match no known activation.
 
-    All queries are those of the box; `width` and `activation` are found if they are not given.
+    All queries go through the box; `width` and `activation` are found if they are not given.
     """
     options, spread = box.options.smooth, 1.0
-    far = not box.coarse and not box.limits  # else single bends are not seen
+    far = not box.coarse and not box.limits  # otherwise single bends cannot be seen
     with box.counting("activation"):
         shape = find_shape(box, run.rng) if far else None
     activation = activation or (None if shape is None else shape.activation)
@@ -202,9 +202,9 @@ def recover_smooth(
 def recover_layers(
     box: Box, activation: Activation, depth: int, widths: tuple[int, ...] | None, run: Run
 ) -> Recovery[Network | DeepNetwork]:
-    """Return the network of several hidden layers that samples of N(0, I) give, for units that no other way finds.
+    """Recover several hidden layers from samples of N(0, I), for units that no other method can extract.
 
-    All queries are those of the box; the widths are found if they are not given.
+    All queries go through the box; the widths are found if they are not given.
     """
     options = box.options.smooth
     n = int(min(options.samples_of_layers, max(box.affordable, 1.0)))
@@ -227,7 +227,7 @@ def recover_layers(
 
 
 def _sizes(box: Box, width: int | None, options: SmoothOptions) -> tuple[int, ...]:
-    """Return how many samples to ask for, one number after another until they are enough."""
+    """Return the numbers of samples to try in turn until one suffices."""
     if width is None:
         return options.rounds[:1] if box.coarse else options.rounds
     parameters = width * (box.n_inputs + 1 + box.n_outputs) + box.n_outputs

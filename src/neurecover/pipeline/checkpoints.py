@@ -1,4 +1,4 @@
-"""Checkpoints of a run: what identifies it, and what it keeps between passes so that it can be resumed."""
+"""Checkpoints: identify a run and save its state between passes, so that it can be resumed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Folder = str | os.PathLike[str]
 
 
 def choose_seed(checkpoint: Folder | None, random_state: RandomStateLike) -> RandomStateLike:
-    """Return the seed of a run that can be resumed: the user's, that of the run to resume, or a new one."""
+    """Return the seed of a run with checkpoints: the user's, that of the run to be resumed, or a new one."""
     if checkpoint is None or random_state is not None:
         return random_state
     before = read_fingerprint(Path(checkpoint))
@@ -31,7 +31,7 @@ def choose_seed(checkpoint: Folder | None, random_state: RandomStateLike) -> Ran
 
 
 def begin_records(run: Run, checkpoint: Folder, source: Source, seed: RandomStateLike, options: dict[str, Any]) -> None:
-    """Start to keep records of the run in a folder; refuse one with the records of other samples or options."""
+    """Start recording the run in a folder; refuse a folder with records of other samples or options."""
     if not isinstance(seed, int | np.integer):
         raise ValueError(f"checkpoint= needs random_state to be a whole number or None. Got {seed!r} instead.")
     what = {"samples": source.identity(), "seed": int(seed), "release": version("neurecover"), "numpy": np.__version__}
@@ -39,7 +39,7 @@ def begin_records(run: Run, checkpoint: Folder, source: Source, seed: RandomStat
 
 
 def resume_search(run: Run, activation: Activation, search: Callable[[], Found]) -> Found:
-    """Return what `search` finds, or found before if the records have it; random numbers continue as they did then."""
+    """Return the recorded result of `search` if there is one, and restore the random state; else run the search."""
     records = run.passes.records
     if records is None:
         return search()

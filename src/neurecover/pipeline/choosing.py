@@ -152,15 +152,15 @@ def choose_activation(sample: Source, task: Task, run: Run) -> tuple[Task, list[
 def add_hint(
     certificate: Certificate, draw: Callable[[], Source], prepared: Prepared, task: Task, run: Run
 ) -> Certificate:
-    """Add a check that names a better activation, or asks for more units, if the fit is poor and one of them helps.
+    """Add a check that suggests another activation or more units, if the fit is poor and the change helps.
 
-    Students of the race are wider than what was sought, so another activation is held against a student of the given
-    one that is as wide. `draw` returns the samples to search on.
+    Students of the race are wider than the network sought, so another activation is compared with an equally wide
+    student of the given one. `draw` returns the samples to search on.
     """
     options = run.options.activation
-    enough = [("rounding",), ("structure", "generalisation")]  # nothing is left, or nothing but noise
+    enough = [("rounding",), ("structure", "generalisation")]  # only rounding is left, or only noise
     fits = certificate.verdict in ("exact", "statistical") or any(passed(certificate.checks, names) for names in enough)
-    deadline = replace(run.deadline, watch=Watch())  # what ends here is not the search for the answer
+    deadline = replace(run.deadline, watch=Watch())  # running out of time here must not count as an unfinished search
     if fits or deadline.passed:
         return certificate
     most = int(options.hint_steps * run.report.steps)

@@ -1,7 +1,7 @@
-"""A model that answers with probabilities, as an oracle of logits within the range where they are known.
+"""Turn a model that answers with probabilities into an oracle of logits, within the range where these are known.
 
-A network is made of straight pieces before its softmax, not after. Far out the probabilities are 0 and 1 to all their
-digits, so queries stay in a cube around the data at whose corners they are not.
+A network is piecewise linear before its softmax, not after. Far from the data the probabilities round to 0 and 1, so
+queries stay in a cube around the data, chosen so that even at its corners the probabilities determine the logits.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from neurecover.queries.options import ClassifierOptions, QueryOptions
 
 @dataclass(frozen=True, eq=False)
 class Classifier:
-    """How the answers are read: as they come, or as `probabilities` within `limits`; `ask` gives their logits.
+    """How the answers are read: unchanged, or as `probabilities` within `limits`; `ask` returns their logits.
 
-    `failure` says why this could not be found out; `beyond` notes that a query met probabilities that show no logits.
-    `pairs` (n, p) are the model's own answers to pairs of neighbours, which show steps, if it gave any.
+    `failure` says why this could not be determined. `beyond` records queries whose probabilities determine no logits.
+    `pairs` (n, p) are the model's raw answers to pairs of neighbours, if there are any; a step function shows there.
     """
 
     ask: Callable[[np.ndarray], np.ndarray]
@@ -52,7 +52,7 @@ class Classifier:
         return None if read is None or not read.grid.any() else read.rounding
 
     def nearer(self) -> Classifier | None:
-        """Return the same within half the range if a query went too far, None if none did or bounds were given."""
+        """Return this classifier with half the range if a query went too far; None if none did or bounds were given."""
         if not self.beyond or np.isinf(self.reach):
             return None
         self.beyond.clear()
@@ -60,7 +60,7 @@ class Classifier:
         return replace(self, limits=limits, reach=0.5 * self.reach)
 
     def check(self) -> Check | None:
-        """Return a check that says what the outputs of the network are, None if they are those of the model."""
+        """Return a check that says that the network's outputs are logits; None if they are the model's own outputs."""
         read = self.probabilities
         if read is None:
             return None
@@ -74,7 +74,7 @@ class Classifier:
 def read_classifier(
     oracle: Oracle, frame: Frame | None, limits: Limits, budget: int | None, given: QueryOptions
 ) -> Classifier:
-    """Find out whether the answers are probabilities and, if so, how far out they show logits."""
+    """Find out whether the answers are probabilities and, if so, in which range they determine logits."""
     rng, options = np.random.default_rng(0), given.classifier
     asked, pairs = 0, None
 
@@ -94,7 +94,7 @@ def read_classifier(
         if read is None:
             return Classifier(oracle.ask, None, limits, asked, pairs=pairs)
         reach = np.inf if limits else _reach(query, read, d, options)
-    except RefusedError:  # far queries are refused: the model says by itself how far one may go
+    except RefusedError:  # far queries are refused, so the model itself limits the range
         return Classifier(oracle.ask, None, limits, asked, pairs=pairs)
     except UnsolvableError as error:
         return Classifier(oracle.ask, None, limits, asked, failure=str(error), pairs=pairs)
@@ -104,7 +104,7 @@ def read_classifier(
     def ask(X: np.ndarray) -> np.ndarray:
         Y = oracle.ask_as_it_is(X)
         if read.clipped(Y):
-            # Where probabilities end, their logits have kinks that no unit has.
+            # At the limits of the probabilities, the logits have kinks that belong to no unit.
             beyond.append(reach)
             raise RefusedError("Probabilities are 0 or 1 to all digits within the range: query nearer, with like=X.")
         return read.logits(Y)
@@ -120,7 +120,7 @@ def _recognise(
     options: ClassifierOptions,
     rng: np.random.Generator,
 ) -> Probabilities | None:
-    """Return how the answers stand for probabilities, None if they are none; `told` says that they are."""
+    """Return how the answers encode probabilities, None if they are none; `told` says that they are known to be."""
     if not told and not (first.max() <= 1.0 and (first.min() >= 0.0 or are_probabilities(first))):
         return None
     scale = np.repeat(options.scales, options.each)[:, None]
@@ -141,7 +141,7 @@ def _recognise(
 def _has_plateaus(Y: np.ndarray, read: Probabilities, options: ClassifierOptions) -> bool:
     """Return whether several values between 0 and 1 are each the answer to several random queries.
 
-    One such value is that of a network where all its units are inactive. On a coarse grid values meet by chance.
+    One such value may come from a network all of whose units are inactive. On a coarse grid values coincide by chance.
     """
     if read.grid.max(initial=0.0) > options.fine:
         return False
@@ -152,7 +152,7 @@ def _has_plateaus(Y: np.ndarray, read: Probabilities, options: ClassifierOptions
 
 
 def _straighter(query: Callable[[np.ndarray], np.ndarray], d: int, options: ClassifierOptions) -> bool:
-    """Return whether, on short segments, the logits of the answers are linear where the answers are not."""
+    """Return whether, on short segments, the logits of the answers are closer to linear than the answers."""
     rng = np.random.default_rng(1)
     basis = np.linalg.qr(np.vander(PLACES / PLACES[-1] - 0.5, 2))[0]
     for length in options.lengths:
@@ -161,7 +161,7 @@ def _straighter(query: Callable[[np.ndarray], np.ndarray], d: int, options: Clas
         P = P[(P.min(axis=1) > options.doubt) & (P.max(axis=1) < 1.0 - options.doubt)].astype(np.float64)
         if not len(P):
             continue
-        # Over the range of each, so that both are bends of a line of slope one.
+        # Divided by the range of each, so that both bends are relative to a line of slope one.
         bends = []
         for Y in (P, np.log(P) - np.log1p(-P)):
             left = Y - Y @ basis @ basis.T

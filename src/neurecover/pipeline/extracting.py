@@ -1,4 +1,4 @@
-"""`extract`: a network from chosen queries, with a certificate on held-out ones."""
+"""`extract`: recover a network by chosen queries, with a certificate from held-out queries."""
 
 from __future__ import annotations
 
@@ -62,35 +62,34 @@ def extract(
     Parameters
     ----------
     oracle : Oracle
-        `neurecover.oracle(model)` or `neurecover.endpoint(url)`, where it is also said around which data (`like`),
-        within which range (`bounds`) and how fast it may be queried.
+        `neurecover.oracle(model)` or `neurecover.endpoint(url)`. Their arguments also say around which data (`like`),
+        within which range (`bounds`) and how fast the model may be queried.
     n_hidden : int, tuple of int or None, default=None
         The number of hidden units, or one number per hidden layer; None finds it.
     depth : int or None, default=None
         The number of hidden layers; None takes it from n_hidden, or finds it.
     query_budget : int or None, default=None
-        The largest number of queries; None for as many as it takes.
+        The largest number of queries; None for no limit.
     accuracy : float or None, default=None
-        The wanted error of a unit's weights, relative to their size, in one hidden layer of piecewise linear units. The
-        smaller, the more queries, up to about twice as many. None aims at 5e-10 in a large network and at less in a
-        small one.
+        The wanted relative error of a unit's weights, for one hidden layer of piecewise linear units. A smaller error
+        takes more queries, up to about twice as many. None aims at 5e-10 in a large network and at less in a small one.
     activation : str or Activation, default="auto"
-        "auto" takes relu for a piecewise linear oracle, with one hidden layer or several, or leaky_relu or abs where
-        their slope in one layer shows; tanh for one that bends smoothly and levels off, and otherwise the smooth
-        function that single bends show: gelu, silu, softplus, elu or selu. Or any of these, or sigmoid; only relu in
-        several layers. (sigmoid(z) = (1 + tanh(z/2))/2, so that a network of one is a network of the other.)
+        "auto" takes relu for a piecewise linear oracle with one or several hidden layers, or leaky_relu or abs if one
+        layer shows their slope. It takes tanh for a smooth oracle that levels off, and otherwise the function that
+        single bends show: gelu, silu, softplus, elu or selu. Any of these, or sigmoid, may be given; several layers
+        need relu. (sigmoid(z) = (1 + tanh(z/2))/2, so a network of one is a network of the other.)
     random_state, time_budget, progress
         As in `neurecover.recover`.
     options : QueryOptions or None, default=None
         The numbers that decide how the oracle is queried, for experiments.
     price : float or None, default=None
-        What one query costs; the summary and the report then say what all of them did.
+        The cost of one query; the summary and the report then state the total.
 
     Returns
     -------
     Recovery
-        `network`, `certificate` and `n_queries`. If the oracle is no such network, the verdict says so, and the reasons
-        say what it looks like.
+        `network`, `certificate` and `n_queries`. If the oracle is not such a network, the verdict says so, and the
+        reasons say what kind of model it looks like.
 
     Raises
     ------
@@ -121,7 +120,7 @@ def extract(
     act = None if isinstance(activation, str) and activation.strip() == "auto" else _check_activation(activation)
     widths, depth = _architecture(n_hidden, depth)
     if random_state is None and oracle.saved is not None:
-        random_state = 0  # a later run has to make the same queries to find their answers
+        random_state = 0  # a later run must make the same queries to find their saved answers
     time_budget = smaller(time_budget, oracle.max_seconds)
     with running("extract", random_state, time_budget, progress) as run, resumable(oracle):
         with time_limit(run.deadline.moment, run.deadline.watch):
@@ -155,7 +154,7 @@ def _search(
     run: Run,
     tell: Teller,
 ) -> tuple[Network | DeepNetwork, Certificate]:
-    """Return the network found, or a constant, with its certificate; both within the budgets."""
+    """Search within the budgets; return the network found, or a constant, with its certificate."""
     network: Network | DeepNetwork
     p = oracle.n_outputs if read.probabilities is None else read.probabilities.n_logits
     constant = Network(np.zeros((0, box.n_inputs)), None, np.zeros((p, 0)), None, activation or _RELU)
@@ -196,7 +195,7 @@ def _extract(
     run: Run,
     tell: Teller,
 ) -> Extraction | Recovery[Network | DeepNetwork]:
-    """Extract piecewise linear units or smooth ones: what the oracle looks like if no activation is given."""
+    """Extract piecewise linear or smooth units; without a given activation, decide by what the oracle looks like."""
     from neurecover.queries.box.curvature import is_curved
     from neurecover.queries.deep.layers import OtherUnitsError
     from neurecover.queries.lines.scan import NotPiecewiseLinearError
@@ -221,7 +220,7 @@ def _extract(
 
 
 class _NoSmoothUnitsError(UnsolvableError):
-    """The oracle is not made of smooth units that are known."""
+    """The oracle does not consist of smooth units of a known kind."""
 
 
 def _extract_smooth(
@@ -232,7 +231,7 @@ def _extract_smooth(
     run: Run,
     tell: Teller,
 ) -> Extraction | Recovery[Network | DeepNetwork]:
-    """Extract one hidden layer of smooth units: ones that saturate by chosen queries, others by designed samples."""
+    """Extract one hidden layer of smooth units: saturating units by chosen queries, others by designed samples."""
     from neurecover.queries.saturating.steps import NotSaturatingError
 
     if activation is None or _saturates(activation):
@@ -320,7 +319,7 @@ def _extract_straight(
     except (RefusedError, OtherUnitsError, FewDigitsError):
         raise
     except UnsolvableError as error:
-        # Where coarse answers do not show several layers, the first reason is the better one.
+        # If the answers are too coarse to show several layers, the reason from one layer is the better one.
         raise UnsolvableError(reason if box.coarse and reason else str(error)) from None
     run.clock.stage("several hidden layers", _stage_sentence(deep))
     return deep
@@ -365,7 +364,7 @@ def _stage_sentence(found: Extraction) -> str:
 def _to_input_units(found: Extraction, box: Box) -> Extraction:
     """Return the extraction in the oracle's inputs x instead of the whitened queries z: w = M w_z.
 
-    Errors are taken to be alike in all directions of z. A weighted fit has its own network and errors in x.
+    Errors are assumed equal in all directions of z. A weighted fit already has its network and errors in x.
     """
     if found.weighted is not None:
         return replace(found, network=found.weighted.network, errors=found.weighted.errors_of_rows())
@@ -374,7 +373,7 @@ def _to_input_units(found: Extraction, box: Box) -> Extraction:
     network = unwhiten(found.network, box.whitening)
     assert isinstance(network, Network | DeepNetwork)
     M, V = box.whitening.matrix, found.network.hidden_weights[0]
-    # ‖M δw‖/‖M w‖ against ‖δw‖/‖w‖, for the units of the first layer.
+    # The ratio of ‖M δw‖/‖M w‖ to ‖δw‖/‖w‖, for the units of the first layer.
     shrunk = np.linalg.norm(V, axis=1) / np.maximum(np.linalg.norm(V @ M.T, axis=1), 1e-300)
     errors = found.errors.copy()
     errors[: len(V)] *= np.linalg.norm(M) / np.sqrt(len(M)) * shrunk
@@ -395,7 +394,7 @@ def _certify(
     holdout.update(X, answers)
     names = tuple(f"x{j}" for j in range(d)), tuple(f"y{j}" for j in range(network.n_outputs))
     run.clock.excerpt = Excerpt.of_answers(X, network, answers, network(X), *names)
-    # In single precision, so that an oracle that works in it sees the same inputs as the network.
+    # In single precision, so that an oracle that computes in it gets the same inputs as the network.
     noisy = box.limits.pull_inside(run.rng.standard_normal((options.noise_queries, d))).astype(np.float32).astype(float)
     weighted = found.weighted if found.resolution > options.box.coarse else None
     with box.counting("held-out queries"):
@@ -417,7 +416,7 @@ def _certify(
 def _describe_queries(
     box: Box, network: Network | DeepNetwork, errors: np.ndarray | None, price: float | None
 ) -> Queried:
-    """Return what the queries were for, and the errors (k,) of the hidden rows layer by layer, if they are known."""
+    """Return what the queries were used for and, if known, the errors (k,) of the hidden rows, layer by layer."""
     widths = np.atleast_1d(network.n_hidden)
     known = errors is not None and len(errors) == widths.sum()
     by_layer = tuple(np.split(errors, np.cumsum(widths)[:-1])) if known and errors is not None else ()
@@ -433,7 +432,7 @@ def _certify_constant(network: Network, reason: str, n_queries: int) -> Certific
 def _architecture(
     n_hidden: int | tuple[int, ...] | None, depth: int | None
 ) -> tuple[tuple[int, ...] | None, int | None]:
-    """Return the widths and the depth, checked against each other; None for what is not known."""
+    """Return the widths and the depth, checked for consistency; None for either if unknown."""
     widths = None if n_hidden is None else tuple(n_hidden) if isinstance(n_hidden, tuple | list) else (n_hidden,)
     for what, values in (("n_hidden", widths or ()), ("depth", (depth,) if depth is not None else ())):
         whole = all(isinstance(k, int | np.integer) and not isinstance(k, bool) and k >= 1 for k in values)

@@ -1,4 +1,4 @@
-"""affine="auto": a linear term beside the units where the samples call for one."""
+"""affine="auto": add a linear term to the units if the samples call for it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from neurecover.search import Task
 
 @dataclass(frozen=True)
 class Solved:
-    """The network in the units of the inputs, its certificate, and the method and estimate it came from.
+    """The network in the units of the inputs, its certificate, and the method and estimate that led to it.
 
     `rss` is Σr² over all samples.
     """
@@ -30,14 +30,14 @@ class Solved:
 
 
 def with_or_without_line(solve: Callable[[Task, Run], Solved], task: Task, run: Run) -> Solved:
-    """Solve without a linear term, and where something is left with one; return the one that the samples call for.
+    """Solve without a linear term and, if a residual is left, with one; return the solution that the samples prefer.
 
-    A line that is left out moves the weights long before a test is sure of it, and one that is not needed only widens
-    their errors. So under noise it is kept unless leaving it out costs Σr² less than noise does half of the time,
+    A missing linear term biases the weights long before a test detects it, while an unnecessary one only widens their
+    errors. So under noise the term is kept unless it reduces Σr² by less than it would by chance half of the time,
 
-        N·log(Σr² without / Σr² with) < median of χ² with the degrees of freedom of the line;
+        N·log(Σr² without / Σr² with) < median of χ² with the degrees of freedom of the linear term.
 
-    networks of other widths are compared by BIC.
+    Networks of different widths are compared by BIC.
     """
     plain = solve(task, replace(run, deadline=run.deadline.share(0.5)))
     if plain.certificate.verdict == "exact" or plain.network.C is not None:
@@ -59,5 +59,5 @@ def with_or_without_line(solve: Callable[[Task, Run], Solved], task: Task, run: 
 
 
 def _n_free(network: Network | DeepNetwork) -> int:
-    """Return the parameters that change the function: all but the units' scales."""
+    """Return the number of parameters that change the function: all except the units' scales."""
     return network.n_parameters - int(np.sum(network.n_hidden))

@@ -1,4 +1,4 @@
-"""The lowest layer of a deeper network and what is above it, from samples [GP18]."""
+"""Recover the lowest layer of a deeper network and the part above it, from samples [GP18]."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ def recover_lowest_layer(
     X : array_like of shape (n, d), path, data source or oracle
         Gaussian inputs; or samples with their outputs.
     Y : array_like of shape (n,) or (n, 1) or None, default=None
-        The outputs, where X is an array.
+        The outputs, if X is an array.
     n_hidden : int or None, default=None
-        The units of the first layer, at most d; None finds them.
+        The number of units of the first layer, at most d; None finds it.
     upper : {"polynomial", "network", "deep"}, default="polynomial"
         A sparse polynomial of degree up to max_degree; one hidden layer of n_upper units (None finds them); or hidden
         layers of the widths n_upper, found one after the other from the lowest up.
     method : str, default="lowest_layer"
-        How the first layer is found, a name from `neurecover.methods()` that finds a composite.
+        The method for the first layer: a name from `neurecover.methods()` that finds a composite.
     activation, upper_activation : str or Activation, default="relu"
         The function of the first layer and of those above it.
     n_upper : int, tuple of int or None, default=None
-        The units above the first layer.
+        The number of units above the first layer.
     max_degree : int, default=3
         The largest degree of a polynomial.
     random_state, time_budget, progress, n_samples
@@ -133,8 +133,8 @@ def _fit_and_certify(
 ) -> tuple[Model, Certificate]:
     """Fit the network to all samples; return it in the units of the inputs, with its certificate.
 
-    A polynomial that leaves nothing but rounding is certified among all of its degree: a term that was left out is
-    known to be zero only where the samples would show it.
+    A polynomial that fits to rounding is certified among all polynomials of its degree: a missing term is known to be
+    zero only if the samples would show it.
     """
     fitted = can_be_fitted(whole)
     if fitted:
@@ -165,9 +165,9 @@ def _fit_and_certify(
 
 
 def _fit_all_terms(samples: Source, whole: Composite, max_degree: int, run: Run) -> ModelFit[Composite]:
-    """Fit the network to samples, and again with all terms of a polynomial where these leave only rounding.
+    """Fit the network to the samples; refit with all terms of a polynomial if these then fit to rounding.
 
-    A polynomial without a term that two samples show has a residual in these two and is far from exact.
+    A polynomial that lacks a term which only two samples show has a residual in these two and is far from exact.
     """
     fit, options = fit_model(samples, whole, run.deadline), run.options.layer.upper
     if not isinstance(whole.upper, Polynomial) or not options.solved <= fit.relative_rss < options.nearly:
@@ -177,7 +177,7 @@ def _fit_all_terms(samples: Source, whole: Composite, max_degree: int, run: Run)
 
 
 def _without_faint_terms(fit: ModelFit[Composite], prepared: Prepared, run: Run) -> ModelFit[Composite]:
-    """Return the fit without the terms that rounding has put in, where it is as good without them."""
+    """Remove terms that come from rounding alone, if the fit is as good without them, and return the fit."""
     options = run.options.layer.upper
     if not isinstance(fit.network.upper, Polynomial) or fit.relative_rss >= options.solved:
         return fit

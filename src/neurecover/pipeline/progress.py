@@ -1,4 +1,4 @@
-"""The progress of a run: its stage, descents and relative residual, the time it has taken and may still take."""
+"""The progress of a run: its stage, descents, relative residual, elapsed time and largest remaining time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ EVERY = 0.2  # seconds between two reports from within a descent
 class Reporter:
     """Calls the user's function with the stage and the relative residual √(Σ r² / Σ y²), nan if there is none yet.
 
-    That happens at the beginning of a stage, at the end of every descent and, through `pulse`, within descents.
-    `descents` counts those of this search, which began at `began`; `steps` counts all steps of the run.
+    It is called at the beginning of a stage, at the end of every descent and, through `pulse`, within descents.
+    `descents` counts the descents of this search, which began at `began`; `steps` counts all steps of the run.
     """
 
     def __init__(self, tell: Progress) -> None:
@@ -40,12 +40,12 @@ class Reporter:
         self._expected = time.monotonic() + seconds
 
     def counted(self) -> str:
-        """Return how many answers of how many have come, or an empty text if the stage counts none."""
+        """Return a text with the number of answers so far and in total; empty if the stage counts none."""
         done, total = self.count() if self.count is not None else (0, 0)
         return f"{done:,} of {total:,} answers" if total else ""
 
     def pulse(self, residual: float) -> None:
-        """Count a step of the stage, and report it unless another one was reported just now."""
+        """Count a step of the stage, and report it unless the last report is recent."""
         self.steps += 1
         now = time.monotonic()
         if now - self._last >= EVERY:
@@ -53,7 +53,7 @@ class Reporter:
             self.tell(self.stage, residual)
 
     def seconds_left(self, deadline: Deadline) -> float:
-        """Return the most seconds left: until the deadline, or for all descents or answers at the pace so far."""
+        """Return an upper bound of the remaining seconds: to the deadline, or to the end at the pace so far."""
         now = time.monotonic()
         if not math.isinf(self._expected):
             return min(deadline.seconds_left, max(self._expected - now, 0.0))
@@ -76,7 +76,7 @@ def display_progress(reporter: Reporter, deadline: Deadline) -> Iterator[None]:
     from rich.text import Text
 
     class Moving(ProgressColumn):
-        """A text that is computed anew whenever the line is drawn, ten times a second."""
+        """A text that is recomputed whenever the line is drawn, ten times a second."""
 
         def __init__(self, text: Callable[[], str]) -> None:
             super().__init__(Column(no_wrap=True))
@@ -87,7 +87,7 @@ def display_progress(reporter: Reporter, deadline: Deadline) -> Iterator[None]:
 
     console = Console(stderr=True)
     left = Moving(lambda: _at_most(reporter.seconds_left(deadline)))
-    # On a narrow terminal the stage is cut, not the time.
+    # On a narrow terminal the stage is truncated, not the time.
     stage = TextColumn("{task.description}", table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1))
     columns = stage, Moving(reporter.counted), TimeElapsedColumn(Column(no_wrap=True, min_width=7)), left
     if not (console.is_terminal or console.is_jupyter):  # where rich before 15 ends a disabled line with a new one

@@ -1,4 +1,4 @@
-"""A network of any depth from samples, each step a function from one frozen value to the next:
+"""Recover a network of any depth from samples. Each step is a function from one frozen value to the next:
 
 load → prepare (whiten, divide) → estimate (an algorithm) → search and fit → certify → Recovery
 """
@@ -91,11 +91,11 @@ def recover(
     bias : bool, default=True
         Whether b and c are free; False fixes both at zero.
     affine : bool or "auto", default=False
-        Whether there is a linear term C x beside the hidden units; "auto" keeps one where the samples call for it.
+        Whether there is a linear term C x in addition to the hidden units; "auto" keeps one if the samples need it.
     depth : int, default=1
-        The number of hidden layers, if n_hidden does not say it. It is not found; `extract` finds it.
+        The number of hidden layers, if n_hidden does not give it. Only `extract` can find it.
     random_state : int, Generator, RandomState or None, default=None
-        Same seed, same answer, on a busy machine too, unless a time budget runs out.
+        The seed. The same seed gives the same answer, even on a busy machine, unless a time budget runs out.
     time_budget : float or None, default=None
         Seconds after which no new work is started; None for a fixed number of descents. If time ended the search, the
         certificate says so.
@@ -103,19 +103,19 @@ def recover(
         True for a line on standard error, or a callable progress(stage, residual) that is called several times a
         second; residual is √(Σ r² / Σ y²) of the current fit, nan if there is none yet.
     n_samples : int or None, default=None
-        The number of queries, when X is an oracle.
+        The number of queries, if X is an oracle.
     checkpoint : path or None, default=None
-        A folder in which a run on more samples than memory holds saves its state. The same call after an interruption
+        A folder for the state of a run on samples that do not fit in memory. After an interruption the same call
         continues from there and returns the same network to the last bit.
     sample_weight : array_like of shape (n,) or None, default=None
         Weights w ≥ 0 of the rows: the fit minimises Σ w‖y − f(x)‖². Only their ratios matter, and a row of weight zero
         has no effect. Standard errors hold for any weights and are smallest for w = 1/variance of the noise. Without
         weights every row is an observation, though copies of a row are no further evidence for an exact network. With
-        weights identical rows (x, y) are one, with the sum of their weights: one row of weight 3 equals three rows of
-        weight 1, with the same errors.
+        weights, identical rows (x, y) count as one row with the sum of their weights: one row of weight 3 equals three
+        rows of weight 1, with the same errors.
     loss : {"squared", "huber", "tukey"}, default="squared"
-        The robust ones bound the influence of outliers: M-estimates with errors of their own, and the certificate names
-        the rows far off. For samples in memory.
+        "huber" and "tukey" bound the influence of outliers: they give M-estimates with their own standard errors, and
+        the certificate names the outlying rows. For samples in memory.
     options : PipelineOptions or None, default=None
         The numbers that decide how samples, work and time are divided, for experiments.
 
@@ -134,7 +134,7 @@ def recover(
     See Also
     --------
     extract : The same from queries, if the model can be queried.
-    HingeRegression : Lines and planes with breaks, with intervals that cover in small samples.
+    HingeRegression : Piecewise linear lines and planes, with intervals that are valid in small samples.
     estimate : A published algorithm's own answer, without refinement.
 
     Examples
@@ -151,7 +151,7 @@ def recover(
             raise ValueError(f"loss needs to be one of {', '.join(LOSSES)}. Got {loss!r} instead.")
         given = as_source(X, Y, sample_weight)
         if n_samples is None:
-            given.count()  # a file that does not say it is small is counted, or it would be a stream
+            given.count()  # count the rows of a file of unknown length: without it even a small file would be a stream
         source = load_samples(given, n_samples)
         wanted: dict[str, Any] = {"n_hidden": n_hidden, "method": method, "activation": activation, "bias": bias}
         wanted |= {"affine": affine, "depth": depth, "time_budget": time_budget, "progress": progress}
@@ -240,15 +240,15 @@ def estimate(
     method : str, default="hermite"
         A name from `neurecover.methods()`.
     form : str, default="best"
-        "best", the algorithm as it is used here; "paper", as it is printed; or another of the method's forms.
+        "best" for the algorithm as used here; "paper" for the algorithm as printed; or another form of the method.
     options : object, default=None
-        Those of the form, such as the thresholds of a paper's algorithm; None for the defaults.
+        The options of the form, such as the thresholds of a paper's algorithm; None for the defaults.
 
     Returns
     -------
     Estimate
-        The network, and the algorithm's own record as `details`. Data that the algorithm cannot solve gives one without
-        a network whose notes say why.
+        The network, and the algorithm's own record as `details`. If the algorithm cannot solve the data, `network` is
+        None and `notes` say why.
 
     Examples
     --------
@@ -306,7 +306,7 @@ def _solve_by(algorithm: Algorithm, prepared: Prepared, task: Task, run: Run) ->
 
 
 def _solve_by_race(prepared: Prepared, task: Task, starts: list[np.ndarray], run: Run) -> Solved:
-    """Search from the given starts and random ones, then from the estimates of other algorithms if that failed."""
+    """Search from the given starts and random ones; if that fails, from the estimates of other algorithms."""
     # Estimates only serve as starts, which need no weights.
     train = without_weights(prepared.train)
     reserve = _Reserve(Call(train, task.on(train.count()), run.rng, run.deadline), run.options)
@@ -354,7 +354,7 @@ class _Reserve:
         self.called: list[Estimate] = []
 
     def starts(self) -> Iterator[np.ndarray]:
-        """Yield hidden weights to start each round of descents from: none in the first rounds, which are random."""
+        """Yield the starting weights of each round of descents; none for the first rounds, which start at random."""
         task = self.call.task
         yield from [np.empty((0, task.n_inputs + task.bias))] * self.options.random_rounds
         if task.n_inputs > self.options.reserve_inputs or task.depth > 1 or task.affine:

@@ -1,11 +1,11 @@
 """Robust losses by pseudo-values.
 
-With ψ the loss's derivative, s the residuals' scale and f the fit,
+With ψ the derivative of the loss, s the scale of the residuals and f the fit, define
 
-    ỹ = f + s ψ(r/s) / mean ψ'(r/s),   r = y − f,
+    ỹ = f + s ψ(r/s) / mean ψ'(r/s),   r = y − f.
 
-the M-estimate is the least-squares fit to ỹ, and the residuals ỹ − f have the variance that its errors take, s² E ψ² /
-(E ψ')² [Huber, 1981, 7.6]. So search, tests and certificate are those of least squares on ỹ.
+The M-estimate is the least-squares fit to ỹ. The residuals ỹ − f have the variance s² E ψ² / (E ψ')², which is the one
+that its standard errors need [Huber, 1981, 7.6]. So search, tests and certificate are those of least squares on ỹ.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ NAMED = 12  # rows that a sentence lists
 class RobustOptions:
     """When the rounds of a robust fit end, and which rows are outliers."""
 
-    rounds: int = 8  # of a fit to new pseudo-values, at the most; two to four are usual
-    settled: float = 1e-3  # of the scale: change of the fit between rounds that is none beside its error
-    far: float = 4.685  # robust standard deviations of an outlier: 3 in a million of normal noise
-    first: float = 4.0  # robust deviations from the median at which outputs are cut off before the first fit
-    few: float = 0.05  # share of the rows that may be called outliers: more are the noise's own tails
+    rounds: int = 8  # largest number of fits to new pseudo-values; two to four are usual
+    settled: float = 1e-3  # share of the scale: a smaller change between rounds is negligible against the fit's error
+    far: float = 4.685  # robust standard deviations beyond which a row is an outlier: 3 in a million under normal noise
+    first: float = 4.0  # robust deviations from the median at which outputs are clipped before the first fit
+    few: float = 0.05  # largest share of rows that may be outliers: more are the tails of the noise
 
 
 def psi(t: np.ndarray, loss: str) -> tuple[np.ndarray, np.ndarray]:
@@ -48,7 +48,7 @@ def psi(t: np.ndarray, loss: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def scale_of(residual: np.ndarray, n_parameters: int) -> float:
-    """Return the standard deviation by the median of |r|, without as many of the smallest as there are parameters."""
+    """Estimate the standard deviation by the median of |r|, leaving out the n_parameters smallest."""
     size = np.sort(np.abs(residual))[min(n_parameters, len(residual) // 2) :]
     return float(np.median(size)) / NORMAL
 
@@ -72,7 +72,7 @@ def recover_robustly(
     fit: Callable[[Source], Recovery[Network | DeepNetwork]],
     options: RobustOptions | None = None,
 ) -> Recovery[Network | DeepNetwork]:
-    """Recover the network whose weights are the M-estimates of a loss; rows far from it are named by a check."""
+    """Recover the network whose weights are M-estimates for the loss, with a check that names outlying rows."""
     options = options or RobustOptions()
     if source.streams:
         raise ValueError(f"{source.origin}: a robust loss needs samples in memory. Use loss='squared' for streams.")
@@ -100,7 +100,7 @@ def recover_robustly(
 
 
 def outlier_check(network: Network | DeepNetwork, source: Source, options: RobustOptions | None = None) -> Check | None:
-    """Return a check that names rows far off a network that least squares gave, if there are few of them."""
+    """Return a check that names the rows far from a network fitted by least squares, if they are few."""
     options = options or RobustOptions()
     if source.streams:
         return None
@@ -108,7 +108,7 @@ def outlier_check(network: Network | DeepNetwork, source: Source, options: Robus
     Y = np.asarray(Y, dtype=np.float64)
     residual = Y - network(np.asarray(X, dtype=np.float64))
     scale = np.array([scale_of(r, network.n_parameters) for r in residual.T])
-    # So far off is one of n normal values once in a hundred times.
+    # The largest of n normal values is beyond this limit with probability 0.01.
     limit = max(options.far, float(-ndtri(0.005 / max(residual.size, 1))))
     rows = np.flatnonzero(np.any(np.abs(residual) > limit * np.where(scale > 0.0, scale, np.inf), axis=1))
     if not 0 < len(rows) <= options.few * len(Y):

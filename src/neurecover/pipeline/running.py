@@ -1,4 +1,4 @@
-"""What every run shares: the clock, progress, reading the samples, running an algorithm, and certifying."""
+"""The parts common to all runs: the clock, progress, reading samples, running an algorithm, and certifying."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ logger = logging.getLogger("neurecover")
 
 
 class Clock:
-    """The stages of a run, when it began, an excerpt of the samples it was tested on, and what was queried."""
+    """The stages of a run, its start time, an excerpt of the samples that tested it, and a record of the queries."""
 
     def __init__(self) -> None:
         self.began = self.last = time.monotonic()
@@ -67,7 +67,7 @@ class Clock:
         self.queried: Queried | None = None
 
     def stage(self, name: str, detail: str) -> None:
-        """Record what was done since the last stage."""
+        """Record a stage, which lasted from the end of the previous one until now."""
         now = time.monotonic()
         self.stages.append(Stage(name, now - self.last, detail))
         logger.info("%s: %s (%.2f s)", name, detail, now - self.last)
@@ -76,7 +76,7 @@ class Clock:
 
 @dataclass(frozen=True)
 class Run:
-    """What a run carries: random numbers, deadline, progress, the counter of passes, options and the clock."""
+    """The state of a run: random numbers, deadline, progress, the counter of passes, options and the clock."""
 
     rng: np.random.Generator
     deadline: Deadline
@@ -87,8 +87,8 @@ class Run:
     clock: Clock = field(default_factory=Clock)
 
     def overtime(self, most: float = np.inf) -> AbstractContextManager[None]:
-        """Limit the work that is done even after the deadline, such as the certificate; `most` are seconds for it."""
-        interrupt.clear()  # what was asked to end is the search
+        """Limit the time, at most `most` seconds, of work that is done even after the deadline (the certificate)."""
+        interrupt.clear()  # the interrupt was meant for the search
         moment = self.deadline.moment
         return time_limit(None if moment is None else moment + min(self.late, most))
 
@@ -100,7 +100,7 @@ class Run:
         found: Estimate | None = None,
         n_queries: int | None = None,
     ) -> Recovery[M]:
-        """Return the result, with the stages so far and a check that says so if time ended the search."""
+        """Return the result with the stages so far; if time ended the search, add a check that says so."""
         if self.deadline.watch.ended:
             certificate = replace(
                 certificate, checks=(*certificate.checks, search_ended(self.deadline.watch.interrupted))
@@ -127,7 +127,7 @@ def running(
     progress: bool | Progress,
     options: PipelineOptions | None = None,
 ) -> Iterator[Run]:
-    """Check the arguments and start a run; progress goes nowhere, to the user's function or to standard error."""
+    """Check the arguments and start a run; progress goes to the user's function, to standard error, or nowhere."""
     options = options or PipelineOptions()
     if time_budget is not None and not (isinstance(time_budget, Real) and time_budget >= 0):
         raise ValueError(f"time_budget needs to be a number of seconds from 0. Got {time_budget!r} instead.")
@@ -141,7 +141,7 @@ def running(
 
 @dataclass(frozen=True)
 class Problem:
-    """The samples as given and as prepared, the task, the queries made, and why no method can work, if none can."""
+    """The samples, given and prepared, the task, the queries made, and the reason if no method can work on them."""
 
     given: Source
     prepared: Prepared
@@ -203,10 +203,10 @@ def add_diagnosis(certificate: Certificate, source: Any, activation: Activation)
 
 
 def _level(prepared: Prepared, rounding: float) -> float:
-    """Return Σ r² / Σ y² that the rounding of the outputs leaves, with a margin; EXACT if they have all digits.
+    """Return the Σ r² / Σ y² that rounded outputs explain, with a margin; EXACT if outputs have all digits.
 
-    A network computed in single precision loses digits in its sums too, not only in its outputs. Above `rounding`, a
-    fit at this level may be a wrong one, as it may with noise: EXACT again.
+    A network computed in single precision also loses digits in its sums, not only in its outputs. If the level exceeds
+    `rounding`, a wrong network may reach it too, as with noise; the level is then EXACT again.
     """
     total = float(
         np.sum(np.diag(prepared.fitted_moments.covariance)[prepared.source.n_inputs :] + prepared.output_mean**2)
@@ -217,7 +217,7 @@ def _level(prepared: Prepared, rounding: float) -> float:
 
 
 def check_architecture(n_hidden: int | tuple[int, ...] | None, depth: int) -> tuple[int | tuple[int, ...] | None, int]:
-    """Return the units, one number for one layer or one per layer, and the number of hidden layers."""
+    """Return the number of units, one number for one layer or one per layer, and the number of hidden layers."""
     if not isinstance(depth, int | np.integer) or isinstance(depth, bool) or depth < 1:
         raise ValueError(f"depth needs to be a whole number from 1. Got {depth!r} instead.")
     if not isinstance(n_hidden, tuple | list):
@@ -235,7 +235,7 @@ def check_architecture(n_hidden: int | tuple[int, ...] | None, depth: int) -> tu
 
 
 def check_affine(affine: bool | str, saves: bool) -> None:
-    """Refuse what is neither True, False nor "auto", which makes two searches where a checkpoint saves one."""
+    """Refuse values other than True, False and "auto"; refuse "auto" with a checkpoint, which can save one search."""
     if not isinstance(affine, bool | np.bool_) and affine != "auto":
         raise ValueError(f"affine needs to be True, False or 'auto'. Got {affine!r} instead.")
     if saves and affine == "auto":
@@ -252,7 +252,7 @@ def check_width(n_hidden: int | None) -> None:
 
 
 def run_algorithm(algorithm: Algorithm, call: Call) -> Estimate:
-    """Run the algorithm on whitened samples; return its estimate, without a network but with the reason if it fails."""
+    """Run the algorithm on whitened samples; return its estimate, which has no network but a reason if it fails."""
     began = time.monotonic()
     assert algorithm.run is not None
     try:
@@ -266,10 +266,10 @@ def run_algorithm(algorithm: Algorithm, call: Call) -> Estimate:
 def certify_network(
     run: Run, model: Model, prepared: Prepared, holdout: Residuals, evidence: Evidence, bias: bool = True
 ) -> Certificate:
-    """Certify a network on whitened inputs; without time for all checks, the certificate vouches for no weight."""
+    """Certify a network on whitened inputs; if time is too short for all checks, no weight counts as certified."""
     run.report("certify", np.nan)
     P = sum(W.size + len(W) for W in model.hidden_weights)
-    # The information of all parameters, its inverse, and what every sample adds to the errors.
+    # The cost of the information matrix, of its inverse, and of the influence of every sample.
     run.report.expect((3.0 * prepared.samples.count() * model.n_outputs * P**2 + 2.0 * P**3) / FLOPS)
     run.clock.excerpt = Excerpt.of_samples(prepared, holdout.predict, model)
     evidence = replace(evidence, precision=prepared.precision, joined=prepared.n_joined)
@@ -300,7 +300,7 @@ def diagnose(run: Run, algorithm: Algorithm, network: Model, samples: Source) ->
 
 
 def _reason_to_give_up(prepared: Prepared, task: Task, algorithm: Algorithm, fewest: int) -> str | None:
-    """Return why no fit is tried at all, or None."""
+    """Return the reason not to try any fit, or None."""
     if prepared.n_distinct < fewest:
         return (
             f"Only {prepared.n_distinct} of {prepared.n_rows} rows are different, too few to hold one out: give more."
@@ -339,9 +339,9 @@ def constant_network(prepared: Prepared, task: Task, reason: str) -> tuple[Netwo
 
 
 def in_order(network: Network | DeepNetwork, prepared: Prepared) -> Network | DeepNetwork:
-    """Return the network with the units of every layer in an order that the rows of the samples have no part in.
+    """Return the network with the units of every layer in an order that does not depend on the order of the samples.
 
-    It is that of the unit rows in the units of the inputs, then of the kinks, to six digits.
+    Units are sorted by their normalised rows in the units of the inputs, then by their kinks, to six digits.
     """
     normal = unwhiten(network, prepared.whitening).normal_form()
     assert not isinstance(normal, Composite)
@@ -357,7 +357,7 @@ def in_order(network: Network | DeepNetwork, prepared: Prepared) -> Network | De
 
 
 def in_input_units(model: Model, prepared: Prepared, certificate: Certificate) -> Model:
-    """Return the network in the units of the inputs, its rows of unit norm over their determined weights."""
+    """Return the network in the units of the inputs; the determined weights of every row have norm one."""
     normal = unwhiten(model, prepared.whitening).normal_form()
     if certificate.verdict != "approximate" or certificate.determined is None or isinstance(normal, Composite):
         return normal

@@ -1,4 +1,4 @@
-"""The straight line, y = C x + c: a network without hidden units, which every other one has to do better than."""
+"""The straight line, y = C x + c: a network without hidden units, the baseline for every other network."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ _CLEARLY = 3.09  # standard errors that chance exceeds once in a thousand, as in
 
 
 def straight_line(prepared: Prepared, activation: Activation) -> Network:
-    """Return the least-squares line on whitened inputs, from the moments, refined once where samples are in memory.
+    """Return the least-squares line on whitened inputs, from the moments, refined once if samples are in memory.
 
-    With covariances S_xx, S_yx by weight, C = S_yx S_xx⁻¹; one more solve with what is left makes up for the digits
-    that the moments have lost, so that an exact line leaves rounding.
+    With the weighted covariances S_xx, S_yx, C = S_yx S_xx⁻¹. One more solve with the residuals restores the digits
+    that the moments have lost, so that an exact line fits to rounding.
     """
     moments, whitening, d = prepared.fitted_moments, prepared.whitening, prepared.source.n_inputs
     covariance, M = moments.covariance, whitening.matrix.T
@@ -39,15 +39,15 @@ def straight_line(prepared: Prepared, activation: Activation) -> Network:
 
 
 def left_by(network: Network, prepared: Prepared, samples: Source) -> Residuals:
-    """Return what the line leaves of samples."""
+    """Return the residuals of the line on samples."""
     return reduce(samples, Residuals(network, prepared.source.n_outputs, 1, prepared.output_mean))
 
 
 @dataclass(frozen=True)
 class Line:
-    """The straight line on whitened inputs, Σr² over all samples, and the mean square (p,) on held-out ones.
+    """The straight line on whitened inputs, its Σr² over all samples, and its mean square (p,) on held-out samples.
 
-    `total` is Σr² that the mean leaves of all samples.
+    `total` is Σr² of the mean over all samples.
     """
 
     network: Network
@@ -62,10 +62,10 @@ class Line:
 
     @classmethod
     def of(cls, prepared: Prepared, activation: Activation) -> Line:
-        """Fit it and sum what it leaves.
+        """Fit the line and sum its squared residuals.
 
-        Held-out samples have a part in the line, which lowers what it leaves of them by 2 (d + 1)/n; of a stream the
-        moments say what is left of all.
+        The line is fitted to held-out samples too, which lowers their residuals by the share 2 (d + 1)/n. For a stream
+        the moments give Σr² over all samples.
         """
         line = straight_line(prepared, activation)
         n, d = prepared.moments.n, prepared.source.n_inputs
@@ -82,10 +82,10 @@ class Line:
         return cls(line, float(n * left.sum()), apart * left, total)
 
     def beaten_by(self, network: Model, prepared: Prepared, lead: bool) -> Beaten:
-        """Tell whether a network predicts held-out samples better, or as far as these tell where it is in the `lead`.
+        """Return whether a network predicts held-out samples better than the line, and whether clearly worse.
 
-        Few held-out samples may favour either by chance, so a network that fits all samples better has to be clearly
-        worse on these: by 3.09 standard errors of the differences of squares, one case in a thousand.
+        A few held-out samples may favour either by chance. So a network that fits all samples better (`lead`) loses
+        only if it is clearly worse on them: by 3.09 standard errors of the differences of squares, one case in 1,000.
         """
         if prepared.stream is not None:
             return Beaten(lead, not lead)
@@ -105,9 +105,9 @@ class Beaten:
 
 
 def as_good(line: float, found: float, N: int, more: int) -> bool:
-    """Tell whether a line that leaves Σr² = `line` of N equations is as good as a network of `more` parameters.
+    """Return whether a line with Σr² = `line` is as good as a network with Σr² = `found` and `more` more parameters.
 
-    N·log(Σr² of the line / Σr² of the network) ≤ (more parameters)·log N [Schwarz 1978].
+    With N equations: N·log(Σr² of the line / Σr² of the network) ≤ more·log N [Schwarz 1978].
     """
     if line <= 0.0 or found <= 0.0:
         return line <= found

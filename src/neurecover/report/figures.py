@@ -1,4 +1,4 @@
-"""Pictures of a recovery: weights, fit, residuals, spectra, each drawn on an axis for `plot` and for the report."""
+"""Figures of a recovery: weights, fit, residuals and spectra, for `plot` and for the report."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from neurecover.models import Model
     from neurecover.results import Recovery
 
-INK = "#010101"  # stands for the colour of the text on a page
+INK = "#010101"  # placeholder for the text colour of the page
 SERIES = ("#1f6fb4", "#b4490f", "#2a7d3f", "#8a3fa0", "#806600", "#5b5b5b")  # one per output; 4.5 : 1 on white
 NEGATIVE, POSITIVE = np.array([31, 111, 180]), np.array([190, 80, 15])
 DECADES = 30.0  # ratio of singular values beyond which their axis is logarithmic
-READABLE = 5.0  # inches whose names, of seven points, a phone four inches wide still shows at five
+READABLE = 5.0  # width in inches at which labels of seven points still have five on a phone four inches wide
 LABELS = 24  # rows or columns up to which each has its name
 STYLE = {
     "font.size": 9,
@@ -68,7 +68,7 @@ def test_samples(recovery: Recovery[Model]) -> str:
 
 
 def draw_weights(axis: Axes, table: LayerTable) -> None:
-    """Draw a cell per weight, its colour the sign and its strength |w| / max |w|; the bias has a scale of its own."""
+    """Draw a cell per weight: colour for the sign, strength for |w| / max |w|; biases have their own scale."""
     values, m = table.values, table.weights.shape[1]
     axis.set_title(f"{table.name}: {len(values)} × {m}", loc="left")  # visible even if the picture is cut
     if not values.size:
@@ -95,7 +95,7 @@ def draw_weights(axis: Axes, table: LayerTable) -> None:
 
 
 def draw_fit(axis: Axes, excerpt: Excerpt | None, samples: str) -> None:
-    """Plot predictions against answers, on the diagonal where the network is right."""
+    """Plot predictions against true outputs; points on the diagonal are exact."""
     axis.set_title(f"fit on {samples}")
     if excerpt is None:
         return _empty_panel(axis)
@@ -179,7 +179,7 @@ def as_svg(draw: Callable[..., None], *arguments: Any, name: str, size: tuple[fl
     svg = svg.replace(INK, "currentColor")
     for number, colour in enumerate(SERIES):
         svg = svg.replace(colour, f"var(--series-{number})")
-    # Without a height, it follows from the width, which is as drawn or as there is room for.
+    # Without a height attribute, the height follows from the width, which may shrink to fit the page.
     return re.sub(r'<svg ([^>]*?)height="[^"]*"', rf'<svg \1role="img" aria-label="{label}"', svg, count=1)
 
 
@@ -190,7 +190,7 @@ def weights_size(table: LayerTable) -> tuple[float, float]:
 
 
 def is_wide(table: LayerTable) -> bool:
-    """Is the picture so wide that its names are too small to read on a phone?"""
+    """Return whether the figure is so wide that its labels are too small to read on a phone."""
     return weights_size(table)[0] > READABLE
 
 
@@ -206,7 +206,7 @@ def _figure(width: float, height: float) -> Figure:
     from matplotlib.figure import Figure
 
     class Picture(Figure):
-        """A figure that a notebook shows by itself, without a window or a global list of figures."""
+        """A figure that a notebook displays, without a window or matplotlib's global list of figures."""
 
         def _repr_png_(self) -> bytes:
             stream = io.BytesIO()

@@ -1,6 +1,6 @@
 """The weights of any network as tables, layer by layer: a row per unit, a column per weight and one for the bias.
 
-An affine term has a table of its own after the output's: a row per output, a column per input.
+An affine term has its own table after that of the output layer: a row per output, a column per input.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _UP = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True, eq=False)
 class LayerTable:
-    """The `values` of one layer; `errors` and `determined` have their shape, or are None if they are not known."""
+    """The `values` of one layer; `errors` and `determined` have the same shape, or are None if unknown."""
 
     name: str
     units: tuple[str, ...]
@@ -50,7 +50,7 @@ def layer_tables(
     input_names: tuple[str, ...] | None = None,
     output_names: tuple[str, ...] | None = None,
 ) -> list[LayerTable]:
-    """Return a table per layer from the inputs up, then one of C; an upper polynomial has a table of its terms."""
+    """Return a table per layer from the inputs up, then one for C; an upper polynomial has a table of its terms."""
     tables: list[LayerTable] = []
     below = input_names or tuple(f"x{j}" for j in range(model.n_inputs))
     outputs = output_names or tuple(f"y{j}" for j in range(model.n_outputs))
@@ -74,14 +74,14 @@ def layer_tables(
 
 
 def recovery_tables(recovery: Recovery[Model]) -> list[LayerTable]:
-    """Return the layers of a recovered network with what its certificate says about every weight."""
+    """Return the tables of a recovered network, with the errors from its certificate."""
     excerpt = recovery.excerpt
     names = (excerpt.input_names, excerpt.output_names) if excerpt is not None else (None, None)
     return layer_tables(recovery.network, recovery.certificate, *names)
 
 
 def weights_frame(recovery: Recovery[Model]) -> DataFrame:
-    """Return a row per weight. Without errors in the certificate they are nan, and the verdict decides `determined`."""
+    """Return a row per weight. If the certificate has no errors, these are nan and the verdict gives `determined`."""
     try:
         import pandas as pd
     except ImportError:
@@ -113,7 +113,7 @@ def _parts(model: Layered | Composite) -> Iterator[dict[str, np.ndarray]]:
         names = [name for name in model.arrays if name != "C"]
         yield from ({name: model.arrays[name] for name in pair} for pair in zip(names[::2], names[1::2]))
     else:
-        yield {"W": model.W, "threshold": -model.threshold}  # a threshold is a bias reversed
+        yield {"W": model.W, "threshold": -model.threshold}  # a threshold is a bias with the opposite sign
         if isinstance(model.upper, Layered):
             yield from ({f"upper_{name}": array for name, array in part.items()} for part in _parts(model.upper))
         elif isinstance(model.upper, Polynomial):
@@ -121,7 +121,7 @@ def _parts(model: Layered | Composite) -> Iterator[dict[str, np.ndarray]]:
 
 
 def _beside(arrays: Mapping[str, np.ndarray] | None, part: dict[str, np.ndarray]) -> np.ndarray | None:
-    """Return a certificate's arrays for a layer, side by side like its values; None if it has none."""
+    """Return a certificate's arrays for a layer, arranged like its values; None if there are none."""
     if arrays is None or any(name not in arrays for name in part):
         return None
     return np.column_stack([arrays[name] for name in part])

@@ -1,4 +1,4 @@
-"""Results in a notebook: pieces of the report."""
+"""Display of results in a notebook, with parts of the report."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from neurecover.report.layers import layer_tables
 from neurecover.report.templating import environment
 from neurecover.results import Recovery, describe
 
-CELLS = 600  # weights up to which a network is shown with all of them
+CELLS = 600  # largest number of weights for which all are shown
 
 
 def in_notebook(kind: str, thing: Any) -> str | None:
-    """Return HTML for a recovery, certificate, network or comparison; None, for its plain text, without jinja2."""
+    """Return HTML for a recovery, certificate, network or comparison; None (plain text) if jinja2 is missing."""
     try:
         pieces = environment()
     except ImportError:

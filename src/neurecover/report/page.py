@@ -1,4 +1,4 @@
-"""The report: one self-contained HTML file, made from a recovery alone."""
+"""The report: a self-contained HTML file made from a recovery."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ MEANING = {
     "approximate": "A predictor; not every weight is shown to be right.",
     "failed": "Nothing to be relied on: it predicts no better than the mean or a straight line.",
 }
-SQUARE = (3.3, 2.8)  # inches of the pictures, three of which stand side by side
+SQUARE = (3.3, 2.8)  # inches per figure, three in a row
 SHOWN_UNITS = 300  # rows of a table of units
-SHOWN_WEIGHTS = 60  # rows of a table of weights: more are in the pictures and in to_frame
+SHOWN_WEIGHTS = 60  # rows of a table of weights; figures and to_frame show more
 
 
 def write_report(
     recovery: Recovery[Model], path: str | Path, truth: Model | None = None, X: Any = None, Y: Any = None
 ) -> None:
-    """Write the report to this path; if that fails, a file that was there before stays."""
+    """Write the report to this path; if that fails, an existing file stays unchanged."""
     text = report_page(recovery, truth, X, Y)
     write_whole(path, lambda target: target.write_text(text, encoding="utf-8"))
 
@@ -62,7 +62,7 @@ def report_page(recovery: Recovery[Model], truth: Model | None = None, X: Any = 
         "network": describe(recovery.network),
         "meaning": MEANING[verdict],
         "tips": advice(recovery.certificate),
-        # Checks that a verdict rests on; below statistical, every failed check stands in the way of a better one.
+        # The checks that the verdict needs; below statistical, every failed check prevents a better verdict.
         "needed": NEEDS[verdict] if verdict in ("exact", "statistical") else (),
         "checks": sorted((check for check in checks if _needed(check)), key=lambda check: check.passed),
         "assumptions": [check for check in checks if not _needed(check)],
@@ -82,7 +82,7 @@ def report_page(recovery: Recovery[Model], truth: Model | None = None, X: Any = 
 
 
 def _coefficients(recovery: Recovery[Model]) -> tuple[Coefficient, ...]:
-    """Return the weights with their intervals where there are few enough for a table, and errors to show."""
+    """Return the weights with their intervals if there are errors and few enough weights for a table, else none."""
     root = recovery.certificate.covariance_root
     if root is None or len(root) > SHOWN_WEIGHTS:
         return ()
@@ -112,7 +112,7 @@ def _pictures(recovery: Recovery[Model], tables: list[LayerTable]) -> list[str]:
 
 
 def _fresh(recovery: Recovery[Model], X: Any, Y: Any) -> dict[str, Any]:
-    """Test the network on samples given for the report; return its figures and a picture of the first samples."""
+    """Test the network on samples given for the report; return the results and a figure of the first samples."""
     source, network, noise = as_source(X, Y), recovery.network, recovery.certificate.noise_variance
     figures: Verification = verify(network, source)
     X, Y = next(source.blocks(ROWS))

@@ -1,4 +1,4 @@
-"""The picture of a segmented regression: data, fit, band, breaks with their intervals."""
+"""The figure of a segmented regression: data, fit, band, and breakpoints with their intervals."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from neurecover.certificate import Check
 
-STRONGEST = 0.5  # opacity behind a number that can still be read, on white and on black
+STRONGEST = 0.5  # largest opacity behind a number that keeps it readable, on white and on black
 
 
 @cache
@@ -42,7 +42,7 @@ def environment() -> Any:
 
 
 def figure(value: float | None, digits: int = 4, padded: bool = False) -> str:
-    """Format a number with `digits` digits and a true minus sign; a dash for none. `padded` keeps zeros at the end."""
+    """Format a number with `digits` digits and a minus sign; a dash for None. `padded` keeps trailing zeros."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, bool | str):
@@ -52,19 +52,19 @@ def figure(value: float | None, digits: int = 4, padded: bool = False) -> str:
 
 
 def prose(sentence: str) -> str:
-    """Return the sentence with true minus signs, at which no line is broken."""
+    """Return the sentence with minus signs, at which lines do not break, in place of hyphens before numbers."""
     return re.sub(r"(?<=\de)-(?=\d)|(?<=[ (\[])-(?=\d)", "−", sentence)
 
 
 def bound(check: Check) -> str:
-    """Format the limit of a check, with ≤ or ≥ if its figure tells which side passes."""
+    """Format the limit of a check, with ≤ or ≥ if the figure shows which side passes."""
     if check.figure is None or check.limit is None or not check.figure - check.limit:
         return figure(check.limit, 3)
     return f"{'≤' if (check.figure < check.limit) == check.passed else '≥'} {figure(check.limit, 3)}"
 
 
 def share(value: float | None) -> str:
-    """Format a share in percent, where 0 and 100 are never the result of rounding."""
+    """Format a share in percent; never round to 0 or 100."""
     if value is None:
         return "–"
     if 0.0 < value < 0.001:
@@ -73,7 +73,7 @@ def share(value: float | None) -> str:
 
 
 def chance(p: float) -> str:
-    """Format a p-value: digits of a very small one say nothing."""
+    """Format a p-value, without meaningless digits if it is very small."""
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from neurecover.matching import Comparison
     from neurecover.results import Recovery
 
-NAMED = 3  # largest weights, by which a direction is described
-SHOWN = 0.005  # the least weight that two decimals show
+NAMED = 3  # number of largest weights that describe a direction
+SHOWN = 0.005  # smallest weight that two decimals show
 
 
 @dataclass(frozen=True)
 class UnitRow:
     """One hidden unit. `above` is its weight in the layer above, or the norm of its weights there.
 
-    `error` is the largest standard error in its row; `distance` is ‖ŵ − w‖ from its partner in the truth, in the first
-    layer; None if that is not known.
+    `error` is the largest standard error in its row. `distance` is ‖ŵ − w‖ from the unit's partner in the truth, for
+    the first layer. Either is None if unknown.
     """
 
     number: int
@@ -38,7 +38,7 @@ class UnitRow:
 
 @dataclass(frozen=True)
 class UnitTable:
-    """The units of one hidden layer, and what `above` means there."""
+    """The units of one hidden layer, and the meaning of `above` in this layer."""
 
     name: str
     above: str
@@ -103,9 +103,9 @@ def _direction(w: np.ndarray, names: tuple[str, ...]) -> str:
 def _partners(
     table: LayerTable, truth: Model | None, comparison: Comparison | None, number: int
 ) -> dict[int, tuple[int, float | None]]:
-    """Return, for every unit of the network, its partner in the truth and, in the first layer alone, its distance.
+    """Return, for every unit of the network, its partner in the truth and, in the first layer only, its distance.
 
-    Above the first layer the columns stand in another order than the truth's.
+    Above the first layer the columns are in a different order than in the truth.
     """
     if truth is None or comparison is None or number >= len(comparison.layers):
         return {}

@@ -17,7 +17,7 @@ from neurecover.simulate import matrices
 from neurecover.simulate._checks import positive_integer
 
 KINDS = ("sphere", "orthonormal", "tilted")
-_TILT = 0.15  # of the entries: about 0.15 √d rad from orthonormal
+_TILT = 0.15  # standard deviation added to the entries: about 0.15 √d rad from orthonormal
 
 
 def composite_teacher(
@@ -94,8 +94,8 @@ def tower(
 ) -> DeepNetwork:
     """Draw layers of the given widths above the hidden values, then one output: h → A act(B h + b) and so on.
 
-    Weights are uniform in [0.5, 1.5]/√(fan-in) and biases uniform in [0, bias], with random signs of both for
-    signs="mixed"; positive ones make the tower monotone with a linear part at h = 0.
+    Weights are uniform in [0.5, 1.5]/√(fan-in) and biases uniform in [0, bias]; signs="mixed" gives both random signs.
+    Positive weights make the tower monotone with a linear part at h = 0.
     """
     if signs not in ("positive", "mixed"):
         raise ValueError(f"signs must be 'positive' or 'mixed'. Got {signs!r} instead.")

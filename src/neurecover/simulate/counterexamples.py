@@ -1,4 +1,4 @@
-"""Networks that no method can tell apart.
+"""Different networks with the same function, which no method can distinguish.
 
 If Σ β_i w_i = 0 then, by relu(z) − relu(−z) = z,
 
@@ -15,10 +15,10 @@ from neurecover.simulate._checks import positive_integer
 
 
 def sign_ambiguous(n_inputs: int, n_hidden: int, random_state: RandomStateLike = None) -> tuple[Network, Network]:
-    """Return two networks of one output, one with units w_i and one with −w_i, that are the same function.
+    """Return two networks with one output and the same function, one with units w_i and one with −w_i.
 
     The rows have unit norm, span min(d, k − 1) dimensions and no two of them are parallel, so that neither
-    network is a reordering or rescaling of the other. Two units or one input leave no room for that.
+    network is a reordering or rescaling of the other. This needs at least three units and two inputs.
     """
     d, k = positive_integer("n_inputs", n_inputs), positive_integer("n_hidden", n_hidden)
     if d < 2 or k < 3:

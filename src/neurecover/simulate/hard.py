@@ -1,19 +1,19 @@
 """Data on which recovery is provably hard [BJW18, §3 and Lemma 16].
 
-**Separability.** A formula ψ in conjunctive normal form with six literals a clause becomes samples of y = relu(u·x)
-+ relu(v·x), one output and two units, that exist exactly when ψ has an assignment that satisfies it and its reverse
-ψ̄ (every literal negated). With ±1 for true and false, coordinates 1 … m for the variables and two more, the
-samples are
+**Separability.** A formula ψ in conjunctive normal form with six literals per clause becomes a set of samples. A
+network y = relu(u·x) + relu(v·x), with one output and two units, fits them if and only if some assignment satisfies
+both ψ and its reverse ψ̄ (every literal negated). With ±1 for true and false, coordinates 1 … m for the variables and
+two more, the samples are
 
     ±eᵢ → 1                            u and v have opposite entries ±1: an assignment and its negation
     e, −2e → 1 for both extra ones     and their sum → 1: entries 1 and −½ in some order, adding up to ½
     −(literals) − 10 on both extra → 0   Σ literals ≥ −5, false only when all six are
 
-The output weights are left free, too, by a further coordinate with samples ±e → 1, which forces both positive. Since A
-has rank 1 < 2 units, none of the methods that need rank(A) = k applies: that is the point of the instances.
+The output weights may be free too: a further coordinate with samples ±e → 1 forces both to be positive. Since A has
+rank 1 < 2 units, none of the methods that need rank(A) = k applies, which is the purpose of the instances.
 
-**Near-parallel pair.** relu(x₁ + a x₂) + relu(x₁ − a x₂), halved, is relu(x₁) wherever |x₁| > a|x₂|: the networks
-for a and 2a agree on all samples with |x₁| > 2a|x₂|, so that 1/a = κ(W) samples are needed to tell them apart.
+**Near-parallel pair.** relu(x₁ + a x₂) + relu(x₁ − a x₂), halved, is relu(x₁) if |x₁| > a|x₂|. The networks for a
+and 2a agree on all samples with |x₁| > 2a|x₂|, so 1/a = κ(W) samples are needed to distinguish them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_EXHAUSTIVE = 24  # variables: 2²⁴ assignments
 
 @dataclass(frozen=True, eq=False)
 class Formula:
-    """Clauses (c, 6) of literals ±1 … ±n_variables, as in DIMACS; with every clause its reverse, so that ψ = ψ̄."""
+    """Clauses (c, 6) of literals ±1 … ±n_variables, as in DIMACS, with the reverse of every clause, so that ψ = ψ̄."""
 
     n_variables: int
     clauses: np.ndarray
@@ -60,8 +60,7 @@ def planted_formula(
 ) -> tuple[Formula, np.ndarray]:
     """Draw a random reversible formula of 2·n_clauses clauses, with an assignment that satisfies it.
 
-    A clause is kept when the assignment makes a literal true and another false, so that it satisfies the reverse as
-    well.
+    A clause is kept if the assignment makes one literal true and another false, so that it also satisfies the reverse.
     """
     m = _enough_variables(n_variables)
     c = positive_integer("n_clauses", n_clauses)
@@ -77,10 +76,10 @@ def planted_formula(
 
 
 def unsatisfiable_formula(n_variables: int, n_clauses: int = 0, random_state: RandomStateLike = None) -> Formula:
-    """Return a reversible formula that no assignment satisfies: all 64 sign patterns on six of the variables, and more
-    clauses.
+    """Return a reversible formula that no assignment satisfies.
 
-    Every assignment makes all six literals of one of those clauses false. n_clauses random ones are added and reversed.
+    It has all 64 sign patterns on six of the variables; every assignment makes all literals of one of these clauses
+    false. n_clauses random clauses and their reverses are added.
     """
     m = _enough_variables(n_variables)
     rng = as_generator(random_state, "simulate.hard.unsatisfiable")
@@ -91,8 +90,7 @@ def unsatisfiable_formula(n_variables: int, n_clauses: int = 0, random_state: Ra
 
 
 def separability_samples(formula: Formula) -> tuple[np.ndarray, np.ndarray]:
-    """Return X (n, n_variables + 3) and Y (n, 1): the samples that a network of two units fits exactly when ψ is
-    satisfiable."""
+    """Return X (n, n_variables + 3) and Y (n, 1), which a network of two units can fit exactly iff ψ is satisfiable."""
     m = formula.n_variables
     d = m + 3
     clause_rows = np.zeros((len(formula.clauses), d))
@@ -116,7 +114,7 @@ def separability_samples(formula: Formula) -> tuple[np.ndarray, np.ndarray]:
 
 
 def encode(assignment: np.ndarray) -> Network:
-    """Return the network of two units that a satisfying assignment (±1 entries) stands for."""
+    """Return the network of two units that encodes a satisfying assignment (±1 entries)."""
     xi = np.asarray(assignment, dtype=float)
     if xi.ndim != 1 or not np.all(np.abs(xi) == 1.0):
         raise ValueError(f"An assignment is a vector of ±1, true and false. Got {assignment!r} instead.")

@@ -1,8 +1,8 @@
-"""Input distributions: called as dist(rng, n, d), each gives n samples in d dimensions, (n, d).
+"""Input distributions: dist(rng, n, d) draws n samples in d dimensions, (n, d).
 
-Gaussian, SymmetricMixture and Perturbed have the moments that their parameters say. All the others have
-independent coordinates of mean zero and variance one. Everything is distributed like its own reflection,
-x ~ −x, except Gaussian with a mean, Exponential and Skewed, which are there to break that assumption.
+Gaussian, SymmetricMixture and Perturbed have the moments given by their parameters. All others have independent
+coordinates of mean zero and variance one. All distributions are symmetric, x ~ −x, except Gaussian with a mean,
+Exponential and Skewed, which serve to violate that assumption.
 """
 
 from collections.abc import Callable
@@ -75,7 +75,7 @@ class Laplace:
 
 @dataclass(frozen=True)
 class StudentT:
-    """Coordinates √((df − 2)/df)·t with t of Student's law; kurtosis 3 + 6/(df − 4), infinite for df ≤ 4."""
+    """Coordinates √((df − 2)/df)·t with Student's t; kurtosis 3 + 6/(df − 4), infinite for df ≤ 4."""
 
     df: float = 5.0
 

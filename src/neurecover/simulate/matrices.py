@@ -1,4 +1,4 @@
-"""Random matrices of prescribed geometry: unit rows, orthonormal, of a given condition number, in pairs."""
+"""Random matrices: with unit rows, orthonormal, with a given condition number, or with near-parallel pairs of rows."""
 
 import numpy as np
 
@@ -13,7 +13,7 @@ def orthonormal(rng: np.random.Generator, n_rows: int, n_columns: int) -> np.nda
     if n_rows < n_columns:
         return orthonormal(rng, n_columns, n_rows).T
     q, r = np.linalg.qr(rng.standard_normal((n_rows, n_columns)))
-    # QR alone is not uniform: its factor is unique, hence invariant, only once the diagonal of R is positive.
+    # QR alone is not uniform: Q is unique, and so rotation invariant, only if the diagonal of R is positive.
     return q * np.where(np.diag(r) < 0, -1.0, 1.0)
 
 
@@ -28,7 +28,7 @@ def conditioned(rng: np.random.Generator, n_rows: int, n_columns: int, condition
 
 
 def near_parallel(rng: np.random.Generator, n_rows: int, n_columns: int, angle: float) -> np.ndarray:
-    """Draw unit rows of which 2i and 2i + 1 are at `angle`; a last odd row is on its own.
+    """Draw unit rows with the given angle between rows 2i and 2i + 1; if the number is odd, the last row has no pair.
 
     The first of a pair is u, uniform on the sphere, the second cos(angle) u + sin(angle) v with v uniform
     on the unit sphere of u's orthogonal complement.

@@ -20,10 +20,10 @@ NAMES: dict[str, type] = {
 
 
 def distribution(spec: str | Distribution) -> Distribution:
-    """Return the distribution that spec names, with its numbers in brackets: "student(8)" is StudentT(8.0).
+    """Return the distribution named by spec, with parameters in parentheses: "student(8)" is StudentT(8.0).
 
-    Without brackets the parameters take their defaults. A distribution, or any callable
-    (rng, n, d) → (n, d), is returned as it is.
+    Without parentheses the parameters have their defaults. A distribution, or any callable
+    (rng, n, d) → (n, d), is returned unchanged.
     """
     if callable(spec):
         return spec

@@ -1,4 +1,4 @@
-"""Label noise: called as dist(rng, Y) with the clean outputs Y (n, p), each gives E (n, p) to be added."""
+"""Output noise: dist(rng, Y), with the clean outputs Y (n, p), draws the E (n, p) to be added."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,8 +1,8 @@
-"""Hidden networks to be recovered: y = A act(W x + b) with W, b and A drawn at random, and C x beside it if wanted.
+"""Hidden networks to be recovered: y = A act(W x + b) with random W, b and A, and optionally an affine term C x.
 
-W (k, d) has one unit per row, b (k,) its thresholds, A (p, k) the output weights. The kinds of W differ in
-what makes recovery hard: nothing (orthonormal), chance (sphere, gaussian), a small singular value (conditioned), or
-pairs of units that are almost the same (near_parallel). k may exceed d in every kind.
+W (k, d) has one unit per row, b (k,) holds the biases, A (p, k) the output weights. The kinds of W differ in what
+makes recovery hard: nothing (orthonormal), chance (sphere, gaussian), a small singular value (conditioned), or
+pairs of almost equal units (near_parallel). k may exceed d in every kind.
 """
 
 import numpy as np
@@ -45,16 +45,16 @@ def teacher(
     - "near_parallel": unit rows in consecutive pairs at `angle` radians, each pair in a random plane; if k
       is odd the last row stands alone.
 
-    But for "gaussian", b_i ~ N(0, bias² ‖w_i‖²): under inputs N(0, I) unit i switches b_i/‖w_i‖ standard deviations
-    from the mean.
+    Except for "gaussian", b_i ~ N(0, bias² ‖w_i‖²): under inputs N(0, I) the boundary of unit i lies b_i/‖w_i‖ standard
+    deviations from the mean.
 
-    A has, for one output, entries with magnitudes uniform in [0.5, 1.5] and random signs (signs="mixed") or
-    all positive ones (signs="positive"). For several outputs and kind="orthonormal" it is uniform among the
-    matrices with AᵀA = I (p ≥ k) or A Aᵀ = I (p < k); for the other kinds its columns are uniform on the
-    unit sphere. output_condition draws A like a conditioned W instead.
+    For one output, the entries of A have magnitudes uniform in [0.5, 1.5], with random signs (signs="mixed") or all
+    positive (signs="positive"). For several outputs and kind="orthonormal", A is uniform among the matrices with
+    AᵀA = I (p ≥ k) or A Aᵀ = I (p < k); for the other kinds its columns are uniform on the unit sphere.
+    output_condition draws A like a conditioned W instead.
 
-    affine adds a term C x whose rows are uniform on the sphere of that radius, 1 for True: under inputs N(0, I) it has
-    that standard deviation in every output. W, b and A are those of the same seed without it.
+    affine adds a term C x with rows uniform on the sphere of radius `affine`, 1 for True: under inputs N(0, I) it has
+    this standard deviation in every output. The same seed gives the same W, b and A without it.
     """
     d = positive_integer("n_inputs", n_inputs)
     k = positive_integer("n_hidden", n_hidden)
@@ -72,11 +72,11 @@ def teacher(
 def smoothed(
     network: Network, scale: float, *, output_weights: bool = False, random_state: RandomStateLike = None
 ) -> Network:
-    """Return the network with W + (scale/√d) E in place of W, E of independent N(0, 1) entries.
+    """Return the network with W + (scale/√d) E in place of W, where E has independent N(0, 1) entries.
 
-    Every row moves by scale in root mean square, whatever the dimension: scale is the τ of [ATV21, §6] and
-    √d times the ρ of [GKLW19, eq. 18]. With output_weights, A becomes A + (scale/√p) E′, by which every
-    unit's column moves by scale in the same sense. Biases stay.
+    The root mean square change of a row is `scale` in every dimension: scale is the τ of [ATV21, §6] and
+    √d times the ρ of [GKLW19, eq. 18]. With output_weights, A becomes A + (scale/√p) E′, which changes every
+    unit's column by `scale` in the same sense. Biases stay unchanged.
     """
     scale = non_negative("scale", scale)
     rng = as_generator(random_state, "simulate.smoothed")

@@ -1,4 +1,4 @@
-"""Damped least squares, and the time there is for it. Nothing here knows of networks, tensors or samples."""
+"""Damped least squares and time limits, independent of networks, tensors and samples."""
 
 from neurecover.solve.conjugate import ConjugateSystem, conjugate_gradients
 from neurecover.solve.deadline import Deadline, Watch, interrupt, within

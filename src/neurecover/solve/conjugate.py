@@ -1,4 +1,4 @@
-"""(S + λD) δ = g by conjugate gradients, for an S that is only known by its products with vectors."""
+"""Solve (S + λD) δ = g by conjugate gradients, for an S that is given only by its products with vectors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Operator = Callable[[np.ndarray], np.ndarray]
 
 @dataclass(frozen=True)
 class Solution:
-    """x with what is left of the equations, b − M x, and the step lengths α and ratios β of its way there."""
+    """x with its residual b − M x, and the step lengths α and ratios β of the iteration."""
 
     x: np.ndarray
     residual: np.ndarray
@@ -30,7 +30,7 @@ class Solution:
     def ritz_values(self) -> np.ndarray:
         """The roots θ of the polynomial q, q(0) = 1, with x* − x = q(C⁻¹M) x*: eigenvalues of Lanczos' matrix.
 
-        Its diagonal is 1/α_j + β_{j−1}/α_{j−1}, and beside it stands √β_j/α_j.
+        Its diagonal is 1/α_j + β_{j−1}/α_{j−1}, and its off-diagonal √β_j/α_j.
         """
         alpha, beta = np.array(self.lengths), np.array(self.ratios[: len(self.lengths) - 1])
         if not len(alpha):
@@ -52,10 +52,10 @@ def conjugate_gradients(
 ) -> Solution:
     """Solve M x = b for a symmetric positive definite M, from x = 0, in the precision of `right`.
 
-    `precondition` is C⁻¹ for some C near M. It ends when √(r·C⁻¹r) has fallen to `tolerance` of its value at x = 0,
-    after `max_products`, at the deadline, or where rounding has left no direction of positive curvature. Every x on the
-    way lowers ½ x·M x − b·x, so one that came early is still a step downhill. `start` is another x to begin at, with
-    its residual b − M x; it is left aside where it is further from the end than x = 0.
+    `precondition` is C⁻¹ for some C near M. The iteration ends when √(r·C⁻¹r) has fallen to `tolerance` of its value at
+    x = 0, after `max_products`, at the deadline, or if rounding leaves no direction of positive curvature. Every
+    iterate lowers ½ x·M x − b·x, so even an early one is a step downhill. `start` is another x to begin at, with its
+    residual b − M x; it is ignored if its residual is larger than that of x = 0.
     """
     x, r = np.zeros_like(right), right.copy()
     z = precondition(r)
@@ -87,12 +87,12 @@ def conjugate_gradients(
 class ConjugateSystem:
     """The equations (S + λD) δ = g with S as an operator.
 
-    `preconditioner(λ)` returns C⁻¹ for a C near S + λD. Both operators are given and return vectors in the precision
-    `dtype`; g is scaled to unit length before, so that single precision does not underflow when g is small.
-    `offset` is a decrease that comes with every step. `cut_short` says that the last solution ended at `max_products`.
+    `preconditioner(λ)` returns C⁻¹ for a C near S + λD. Both operators take and return vectors in the precision
+    `dtype`; g is first scaled to unit length, so that single precision does not underflow if g is small.
+    `offset` is a decrease that every step adds. `cut_short` says that the last solution ended at `max_products`.
 
-    After a step that was rejected the same S is solved for with another λ: (S + λD) δ = g − r says what the last δ
-    leaves with λ′ in place of λ, r − (λ′ − λ) D δ, and where that is small no product is needed.
+    After a rejected step the same S is solved with another λ′. From (S + λD) δ = g − r, the residual of the last δ at
+    λ′ is r − (λ′ − λ) D δ; if that is small, no product is needed.
     """
 
     def __init__(
@@ -139,5 +139,5 @@ class ConjugateSystem:
         return self._length * solution.x.astype(np.float64) if solution.x.any() else None
 
     def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
-        """Return 2 δ·g − δ·S δ and the offset for the last δ, for which (S + λD) δ = g − (what was left)."""
+        """Return 2 δ·g − δ·S δ plus the offset for the last δ, which satisfies (S + λD) δ = g − r with a residual r."""
         return float(step @ (self.g + self._left + damping * self.D * step)) + self.offset

@@ -10,12 +10,12 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-interrupt = threading.Event()  # set where the user asks for the best result so far: every deadline has passed then
+interrupt = threading.Event()  # set when the user asks for the best result so far; then every deadline has passed
 
 
 @dataclass
 class Watch:
-    """Whether work was ended by the clock or by the user, told by the deadlines that share it."""
+    """A record, shared by several deadlines, of whether the clock or the user ended any work."""
 
     ended: bool = False
     interrupted: bool = False
@@ -23,7 +23,7 @@ class Watch:
 
 @dataclass
 class Allowance:
-    """The number of steps that may yet be made."""
+    """The number of steps that may still be made."""
 
     left: int
 
@@ -32,9 +32,9 @@ class Allowance:
 class Deadline:
     """A moment on the monotonic clock after which no new work is started; None for never.
 
-    `pulse` hears after every step how far a fit has come, √(Σ r² / Σ y²), nan where a step does not know it. Where
-    there is an `allowance`, the deadline has also passed once so many steps were made: the same work on every machine.
-    `watch` remembers that the moment ended something.
+    `pulse` is called after every step with the relative residual √(Σ r² / Σ y²), nan if a step does not know it. With
+    an `allowance`, the deadline has also passed after that many steps, which is the same work on every machine. `watch`
+    records that the deadline ended some work.
     """
 
     moment: float | None = None
@@ -61,16 +61,16 @@ class Deadline:
 
     @property
     def _interrupted(self) -> bool:
-        """Whether the user asked for an end; remembered for this run after the request is over."""
+        """Whether the user asked to stop; the run remembers this after the request is cleared."""
         self.watch.interrupted |= interrupt.is_set()
         return self.watch.interrupted
 
     def share(self, part: float) -> Deadline:
-        """Return the deadline after part of the time that is left; itself if there is no end."""
+        """Return a deadline after this part of the remaining time; the same deadline if it has no end."""
         return self if self.moment is None else replace(self, moment=time.monotonic() + part * self.seconds_left)
 
     def within_steps(self, steps: int) -> Deadline:
-        """Return a deadline that has also passed once so many steps were made."""
+        """Return a deadline that has also passed after this number of steps."""
         allowance = Allowance(steps if self.allowance is None else min(steps, self.allowance.left))
 
         def pulse(residual: float) -> None:
@@ -81,7 +81,7 @@ class Deadline:
 
 
 def within(deadline: Deadline, tries: Iterable[T]) -> Iterator[T]:
-    """Yield the first of them in any case, and the others that come before the deadline."""
+    """Yield the first try in any case, and further ones until the deadline."""
     for number, each in enumerate(tries):
         if number and deadline.passed:
             return

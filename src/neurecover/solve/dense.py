@@ -1,4 +1,4 @@
-"""(S + λD) δ = g with S formed: one Cholesky factorisation per λ, time q³/3 for q unknowns. Linear least squares."""
+"""Solve (S + λD) δ = g with a dense S by one Cholesky factorisation per λ, in time q³/3; linear least squares."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from scipy.linalg.lapack import dpotrf, dpotri, dpotrs, dtrtrs
 
 @dataclass(frozen=True)
 class DenseSystem:
-    """S (q, q), symmetric and best in Fortran order, of which the lower triangle is read; g (q,); D (q,), a diagonal.
+    """S (q, q), symmetric, best in Fortran order, only its lower triangle is read; g (q,); the diagonal D (q,).
 
-    `offset` is a decrease that comes with every step, such as that of unknowns which are eliminated. `least` is the
-    damping below which S is nothing but rounding.
+    `offset` is a decrease that every step adds, such as that of eliminated unknowns. Below the damping `least`, S is
+    dominated by rounding.
     """
 
     S: np.ndarray
@@ -24,24 +24,24 @@ class DenseSystem:
     least: float = 0.0
 
     def solve(self, damping: float) -> np.ndarray | None:
-        """Return δ, or None where S + λD is not positive definite to working precision."""
+        """Return δ, or None if S + λD is not positive definite to working precision."""
         matrix = self.S.copy(order="F")
         np.einsum("ii->i", matrix)[:] += max(damping, self.least) * self.D
         factor, info = dpotrf(matrix, lower=1, overwrite_a=1, clean=0)
         return None if info else dpotrs(factor, self.g, lower=1)[0]
 
     def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
-        """Return 2 δ·g − δ·S δ for the δ that solves (S + λD) δ = g, and the offset."""
+        """Return 2 δ·g − δ·S δ plus the offset, for the δ that solves (S + λD) δ = g."""
         return float(step @ (self.g + max(damping, self.least) * self.D * step)) + self.offset
 
 
 def damping_diagonal(diagonal: np.ndarray, least: float = 1e-10) -> np.ndarray:
-    """Return D from the diagonal of the curvature: an unknown that hardly matters is damped like one of `least`."""
+    """Return D from the diagonal of the curvature, with small entries raised to `least`, relative to the largest."""
     return np.maximum(diagonal, least * diagonal.max(initial=1e-300))
 
 
 class Readout:
-    """F with F Fᵀ = BᵀB, columns scaled to one size; a ridge, per column, at the level of rounding tames equal ones."""
+    """The factor F of F Fᵀ = BᵀB, with columns scaled to equal size; a ridge at rounding level allows equal columns."""
 
     def __init__(self, gram: np.ndarray, ridge: float = 1e-13) -> None:
         scale = np.sqrt(gram.diagonal())
@@ -57,7 +57,7 @@ class Readout:
             ridge *= 100.0
 
     def solve(self, right: np.ndarray) -> np.ndarray:
-        """Return (BᵀB)⁻¹ right; a network without units and biases has no columns, which LAPACK refuses."""
+        """Return (BᵀB)⁻¹ right. A network without units and biases has no columns; LAPACK would refuse that case."""
         if not len(right):
             return right
         return dpotrs(self.factor, right / self.scale[:, None], lower=1)[0] / self.scale[:, None]
@@ -70,6 +70,6 @@ class Readout:
 
     @cached_property
     def inverse(self) -> np.ndarray:
-        """(BᵀB)⁻¹ for columns scaled to one size."""
+        """(BᵀB)⁻¹ for columns scaled to equal size."""
         lower = np.tril(dpotri(self.factor, lower=1)[0])
         return lower + np.tril(lower, -1).T

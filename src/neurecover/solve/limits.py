@@ -1,4 +1,4 @@
-"""A moment after which no pass over the samples and no linear solve goes on, whoever asked for it."""
+"""A time limit for all passes over the samples and all linear solves within a context."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextvars import ContextVar
 from neurecover.exceptions import OutOfTimeError
 from neurecover.solve.deadline import Deadline, Watch
 
-FLOPS = 5e9  # a second, that a factorisation makes at the least on the machines of today
-STEP = 1e7  # multiplications that the smallest step is worth, for what it takes besides them (measured)
-PRODUCTS = 60  # passes over the samples, by conjugate gradients, that an iterative step is worth (measured)
+FLOPS = 5e9  # per second: the least that a factorisation reaches on machines of today
+STEP = 1e7  # multiplications that take as long as the overhead of a step (measured)
+PRODUCTS = 60  # passes over the samples that conjugate gradients make in an iterative step (measured)
 
 _NEVER = Deadline()
 _limit: ContextVar[Deadline] = ContextVar("time limit", default=_NEVER)
@@ -20,9 +20,9 @@ _limit: ContextVar[Deadline] = ContextVar("time limit", default=_NEVER)
 
 @contextmanager
 def time_limit(moment: float | None, watch: Watch | None = None) -> Iterator[None]:
-    """Within it, `reduce` and `afford` raise OutOfTimeError after `moment` on the monotonic clock; None for never.
+    """Within the context, `reduce` and `afford` raise OutOfTimeError after `moment` (monotonic clock); None: never.
 
-    `watch` is told that they did.
+    `watch` records that they did.
     """
     mine, outer = Deadline(moment, watch=watch or Watch()), _limit.get()
     before = _limit.set(mine if mine.seconds_left < outer.seconds_left else outer)
@@ -33,7 +33,7 @@ def time_limit(moment: float | None, watch: Watch | None = None) -> Iterator[Non
 
 
 def afford(flops: float = 0.0) -> None:
-    """Raise OutOfTimeError where this much work would end after the limit."""
+    """Raise OutOfTimeError if this much work would end after the limit."""
     limit = _limit.get()
     if limit.moment is not None and time.monotonic() + flops / FLOPS > limit.moment:
         limit.watch.ended = True
@@ -41,13 +41,13 @@ def afford(flops: float = 0.0) -> None:
 
 
 def steps_within(work: float, n_samples: int, n_unknowns: int, dense: bool) -> int:
-    """Return how many damped steps a number of multiplications allows, with S formed (dense) or in products.
+    """Return the number of damped steps within `work` multiplications, with S formed (dense) or by products.
 
-    A fit that is worth so much and no more is limited by this number rather than by the clock.
+    To limit a fit by this number rather than by the clock makes it reproducible.
     """
     return max(1, int(work / (STEP + n_samples * n_unknowns * (n_unknowns if dense else PRODUCTS))))
 
 
 def limit() -> Deadline:
-    """Return the limit in force as a deadline, for a loop that ends with the best it has."""
+    """Return the current limit as a deadline, for a loop that can end with its best result so far."""
     return _limit.get()

@@ -1,17 +1,18 @@
-"""The damped Gauss–Newton loop, once: min L(θ) for a sum of squares L.
+"""The damped Gauss–Newton loop that all fits share: min L(θ) for a sum of squares L.
 
-At a point θ the residual's linear model gives equations for a step and the decrease it promises,
+At a point θ the linear model of the residual gives equations for a step and predicts its decrease,
 
     (S + λD) δ = g,        L(θ) − L(θ + δ) ≈ predicted(δ).
 
-Who solves the equations (a `Direction`) and what θ is (a `Point`) is for the caller. The loop alone decides whether
-a step is taken, by the gain  ρ = (L(θ) − L(θ + δ)) / predicted(δ),  and how λ follows from it [Nielsen 1999]:
+The caller provides the equations (a `Direction`) and θ (a `Point`). The loop decides whether to take a step by the gain
+ρ = (L(θ) − L(θ + δ)) / predicted(δ),  and updates λ from it [Nielsen 1999]:
 
     taken:      λ ← λ·max(1/5, 1 − (2 min(ρ, 1) − 1)³),   ν ← 2
     rejected:   λ ← λ·ν,                                  ν ← 2ν.
 
-Where L costs a pass over many samples the last step need not be looked at. Relative promises e = predicted/L of steps
-without damping fall as e₁, e₂, e₃ ≈ e₂·(e₂/e₁): once the next is to be small, a step is taken as it is (`trusted`).
+If L costs a pass over many samples, L need not be computed after the last step. The relative predictions
+e = predicted/L of undamped steps fall as e₁, e₂, e₃ ≈ e₂·(e₂/e₁). Once the next prediction would be small enough
+(`trusted`), a step is taken without computing L.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Outcome(Enum):
     """Why a loop goes on or has ended."""
 
     RUNNING = "running"
-    EXACT = "exact"  # what is left is rounding
+    EXACT = "exact"  # the residual is rounding
     CONVERGED = "converged"  # no step helps
 
 
@@ -38,10 +39,10 @@ class Direction(Protocol):
     """The equations of a step at one point, ready to be solved for any damping."""
 
     def solve(self, damping: float) -> np.ndarray | None:
-        """Return δ, flat; None where the equations cannot be solved to working precision or time is up."""
+        """Return δ, flat; None if the equations cannot be solved to working precision or time is up."""
 
     def predicted_decrease(self, step: np.ndarray, damping: float) -> float:
-        """Return what the linear model says L falls by."""
+        """Return the decrease of L that the linear model predicts."""
 
 
 class Point(Protocol):
@@ -59,7 +60,7 @@ class Point(Protocol):
         """Return the equations of the next step."""
 
     def moved(self, step: np.ndarray) -> Self | None:
-        """Return the point θ + step; None where it is beyond the range of floating point."""
+        """Return the point θ + step; None if it overflows."""
 
 
 P = TypeVar("P", bound=Point)
@@ -69,14 +70,14 @@ P = TypeVar("P", bound=Point)
 class Tolerances:
     """When to stop, as fractions of L.
 
-    rounding is L/scale at which double precision has nothing left to give: u² = 1.2e-32 for one rounding per
-    residual, times the number of roundings that enter one (about 10 where it is formed from explicit features, up to
-    1000 for sums over hidden units of whitened samples).
+    `rounding` is the L/scale that double precision cannot improve: u² = 1.2e-32 for one rounding per residual, times
+    the number of roundings in a residual (about 10 if it is formed from explicit features, up to 1000 for sums over
+    hidden units of whitened samples).
 
-    L itself, a sum of N squares, carries a relative error of √N·u to N·u: a promise or a gain smaller than that
-    cannot be told from rounding. `promise` ends the loop after a rejected step that promised no more, and `gain` after
-    an accepted one that brought no more although the model was right (ρ > 1/2). `trusted` is the next promise of a
-    step without damping at which it is taken without L being computed; 0 for never.
+    L itself, a sum of N squares, has a relative error of √N·u to N·u; smaller predicted or actual decreases are
+    indistinguishable from rounding. `promise` ends the loop after a rejected step that predicted no more than this, and
+    `gain` after an accepted step that gained no more although the model was right (ρ > 1/2). If the prediction for the
+    step after an undamped step is below `trusted`, that step is taken without computing L; 0 for never.
     """
 
     rounding: float = 1e-29
@@ -89,8 +90,8 @@ class Tolerances:
 class Damping:
     """λ and ν. D is the diagonal of S, so λ lies between the rounding of S and steps that change nothing.
 
-    `fall` is the most that λ falls by, and `retry` what it is at the least after a rejected step: where every trial is
-    dear, a λ at which the same step would come again is left out.
+    An accepted step multiplies λ by at least `fall`. `retry` is the smallest λ after a rejected step: if trials are
+    expensive, values of λ that would give almost the same step are skipped.
     """
 
     value: float = 1e-2
@@ -109,7 +110,7 @@ class Damping:
 
     @property
     def absent(self) -> bool:
-        """Whether λ changes no step of equations that can be solved: their scaled condition is below 1/√u."""
+        """Whether λ is too small to change the step of solvable equations, whose scaled condition is below 1/√u."""
         return self.value <= sqrt(np.finfo(float).eps)
 
     @property
@@ -120,8 +121,8 @@ class Damping:
 class Loop(Generic[P]):
     """One run from a start, advanced a few iterations at a time so that runs can be raced.
 
-    `point` is where it is, `iterations` how many steps were tried, `outcome` whether it can go on, and `ahead` where a
-    trusted step has led.
+    `point` is the current point, `iterations` the number of steps tried, `outcome` whether it can go on, and `ahead`
+    the point after a trusted step.
     """
 
     def __init__(self, start: P, tolerances: Tolerances | None = None, damping: Damping | None = None) -> None:
@@ -130,7 +131,7 @@ class Loop(Generic[P]):
         self.point, self.iterations = start, 0
         self.ahead: P | None = None
         self._direction: Direction | None = None
-        self._promised = 0.0  # by the last step that was taken, relative to L
+        self._promised = 0.0  # relative decrease of L that the last accepted step predicted
         self.outcome = Outcome.RUNNING
         self._look_for_rounding()
 
@@ -165,7 +166,7 @@ class Loop(Generic[P]):
             self.outcome = Outcome.CONVERGED
 
     def _trusts(self, predicted: float) -> bool:
-        """Tell whether a step is the last, by what the one after it is going to promise."""
+        """Return whether a step is the last one, by the predicted decrease of the step after it."""
         promised = predicted / max(self.point.loss, 1e-300)
         rate = min(promised / self._promised, 1.0) if self._promised > 0.0 else 1.0
         return self.damping.absent and promised * rate < self.tolerances.trusted

@@ -1,4 +1,4 @@
-"""One-pass sums over samples, mergeable in any order; what leaves them does not grow with n."""
+"""Sums over samples, made in one pass, mergeable in any order, and of a size that does not grow with n."""
 
 from neurecover.statistics.base import Statistic
 from neurecover.statistics.checks.digits import OutputDigits, OutputPrecision

@@ -1,4 +1,4 @@
-"""What every statistic is: named sums over samples that can be updated, merged and stored."""
+"""The base class of statistics: named sums over samples that can be updated, merged and stored."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ import numpy as np
 from numpy.typing import DTypeLike
 from scipy.linalg.blas import dsyrk
 
-FEW = 512  # columns up to which two gathers are faster than one product a row (measured)
+FEW = 512  # up to this many columns, two gathers are faster than one product per row (measured)
 
 
 class Statistic(ABC):
     """Sums over samples, S = Σᵢ s(xᵢ, yᵢ), whose size does not depend on the number of samples.
 
-    With weights w a sum of products is Σᵢ wᵢ s(xᵢ, yᵢ), as of wᵢ copies. Scores s, whose squares are summed too, are
-    wᵢ s each: Σ (w s)², one sample and not several. Counts and largest values are those of the rows.
+    With weights w a sum of products is Σᵢ wᵢ s(xᵢ, yᵢ), as if sample i occurred wᵢ times. Scores, whose squares are
+    summed too, become wᵢ s and (wᵢ s)², because sample i is still one sample. Counts and maxima ignore weights.
 
     `sums` holds the arrays by name, `n` among them; the names in `maxima` are largest values instead. Both
     operations are associative and commutative, so any partition of the samples, merged in any order, gives
@@ -44,21 +44,21 @@ class Statistic(ABC):
 
     @property
     def n(self) -> int:
-        """How many samples have been added."""
+        """The number of samples that have been added."""
         return int(self.sums["n"])
 
     @property
     def weight(self) -> float:
-        """Σ w, which is n where samples have no weights."""
+        """Σ w, which is n if samples have no weights."""
         return float(self.sums["weight"]) if "weight" in self.sums else self.n
 
     @property
     def n_bytes(self) -> int:
-        """The memory that the sums take."""
+        """The memory of the sums, in bytes."""
         return sum(value.nbytes for value in self.sums.values())
 
     def blank(self) -> Self:
-        """Return a statistic built like this one to which nothing has been added."""
+        """Return a statistic built like this one, without samples."""
         fresh = copy.copy(self)
         fresh.sums = {
             name: np.full_like(value, -np.inf if name in self.maxima else 0, order="K", subok=False)
@@ -67,19 +67,19 @@ class Statistic(ABC):
         return fresh
 
     def merge(self, other: Self) -> None:
-        """Add what another statistic of the same kind has summed."""
+        """Add the sums of another statistic of the same kind."""
         self._check_alike(f"A {type(other).__name__}", other.sums | dict(other.settings))
         for name, value in other.sums.items():
             combine = np.maximum if name in self.maxima else np.add
             combine(self.sums[name], value, out=self.sums[name])
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return sums and settings, to be stored; `from_arrays` of a statistic built alike reads them back."""
+        """Return sums and settings for storage; `from_arrays` of a statistic built the same way reads them back."""
         return {name: value.copy("K") for name, value in (self.sums | dict(self.settings)).items()}
 
     def from_arrays(self, arrays: Mapping[str, np.ndarray]) -> Self:
         """Return a statistic built like this one that holds the given sums."""
-        arrays = dict(arrays)  # an open .npz archive reads a member anew each time it is asked
+        arrays = dict(arrays)  # an open .npz archive reads a member again at every access
         self._check_alike("The stored arrays", arrays)
         result = copy.copy(self)
         result.sums = {name: np.array(arrays[name], dtype=value.dtype, order="K") for name, value in self.sums.items()}
@@ -91,7 +91,7 @@ class Statistic(ABC):
         return self.sums[name] / self.weight
 
     def per_row(self, name: str) -> np.ndarray:
-        """Return a sum divided by n: for w r², whose mean is σ² where Var r = σ²/w."""
+        """Return a sum divided by n. Used for w r², whose mean is σ² if Var r = σ²/w."""
         self._check_any()
         return self.sums[name] / self.n
 
@@ -128,7 +128,7 @@ class Statistic(ABC):
 
 
 def float64(X: np.ndarray, Y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return both blocks in double precision: sums of single-precision samples are double."""
+    """Convert both blocks to double precision, so that single-precision samples are summed in double precision."""
     return np.asarray(X, dtype=np.float64), np.asarray(Y, dtype=np.float64)
 
 
@@ -143,7 +143,7 @@ def by_root(weight: np.ndarray | None, *arrays: np.ndarray) -> tuple[np.ndarray,
 def add_gram(total: np.ndarray, features: np.ndarray) -> np.ndarray:
     """Return total + F Fᵀ in the lower triangle, for features F (q, m) in rows and `total` (q, q) in Fortran order.
 
-    Written over `total`, without a second matrix of its size.
+    The result overwrites `total`, without a second matrix of its size.
     """
     if features.size == 0:
         return total
@@ -151,7 +151,7 @@ def add_gram(total: np.ndarray, features: np.ndarray) -> np.ndarray:
 
 
 def symmetric(lower: np.ndarray) -> np.ndarray:
-    """Return the full symmetric matrix of which the lower triangle is stored."""
+    """Return the full symmetric matrix, given its lower triangle."""
     return np.tril(lower) + np.tril(lower, -1).T
 
 
@@ -166,7 +166,7 @@ def unpack_symmetric(packed: np.ndarray) -> np.ndarray:
 
 @lru_cache(maxsize=16)
 def _pairs(q: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return rows and columns of the upper triangle, row by row."""
+    """Return the row and column indices of the upper triangle, row by row."""
     return np.triu_indices(q)
 
 
@@ -174,10 +174,10 @@ _buffers = threading.local()
 
 
 def scratch(name: str, shape: tuple[int, int], dtype: DTypeLike = float) -> np.ndarray:
-    """Return an array to write over, the same memory for every use of the name in a thread.
+    """Return an uninitialised work array, in the same memory for every use of the name within a thread.
 
-    A new array of megabytes for every block makes the system hand out and take back its pages each time, which takes
-    as long as filling it.
+    Allocating megabytes for every block makes the system map and unmap pages each time, which takes as long as filling
+    the array.
     """
     size = shape[0] * shape[1] * np.dtype(dtype).itemsize
     buffer = getattr(_buffers, name, None)
@@ -188,7 +188,7 @@ def scratch(name: str, shape: tuple[int, int], dtype: DTypeLike = float) -> np.n
 
 
 def row_products(Z: np.ndarray, name: str | None = None) -> np.ndarray:
-    """Return z_i·z_j, i ≤ j, for every column of Z (q, m): (q(q + 1)/2, m), in a scratch array if named."""
+    """Return z_i·z_j, i ≤ j, for every column of Z (q, m): (q(q + 1)/2, m), in the scratch array `name` if given."""
     q, m = Z.shape
     shape = (q * (q + 1) // 2, m)
     products = np.empty(shape, dtype=Z.dtype) if name is None else scratch(name, shape, Z.dtype)
@@ -210,7 +210,7 @@ def row_sums(rows: np.ndarray, weight: np.ndarray | None) -> np.ndarray:
 
 
 def setting(name: str, value: np.ndarray | None, default: np.ndarray) -> np.ndarray:
-    """Return `value` in double precision, or the default; refuse another shape than the default's."""
+    """Return `value` in double precision, or the default if it is None; refuse a shape other than the default's."""
     if value is None:
         return default
     array = np.array(value, dtype=np.float64)

@@ -1,9 +1,9 @@
 """A sample of the rows themselves, of a size that does not grow with n.
 
-The m rows with the smallest numbers hash(x, y) are a uniform sample of the different rows. Rare inputs have little part
-in it, and the units that only they switch on none: the rows whose largest coordinate |x_j − centre_j| / spread_j is
-largest are kept beside them. Both choices look at x alone or at chance, never at the size of y, so least squares on the
-sample is as unbiased as on all rows. Both are the same for any order and any partition of the rows.
+The m rows with the smallest numbers hash(x, y) are a uniform sample of the distinct rows. Such a sample has few rare
+inputs, and may miss units that are active only there. The rows with the largest max_j |x_j − centre_j| / spread_j are
+therefore kept too. Both choices depend on x or on chance, never on the size of y, so least squares on the sample is as
+unbiased as on all rows. Both choices are the same for any order and any partition of the rows.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from neurecover.statistics.together import row_numbers
 
 
 class RowSample(Statistic):
-    """Up to `size` rows (x, y), or (x, y, w), at random and up to `extreme` with unusual inputs, each row once.
+    """Up to `size` random rows (x, y), or (x, y, w), and up to `extreme` rows with unusual inputs, each row once.
 
-    `centre` and `spread` (d,) say what is usual; a column without spread is unusual wherever it differs. Newcomers wait
-    until they are half as many as the rows held, so that every row is copied a few times only.
+    `centre` and `spread` (d,) define what is usual; in a column with spread 0, every other value is unusual. New rows
+    are buffered until they are half as many as the rows held, so that every row is copied only a few times.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class RowSample(Statistic):
         if weight is not None:
             Y = np.column_stack([Y, weight])
         numbers = row_numbers(X, Y, self.seed)
-        # Kept are the smallest keys, and the most unusual rows are to have the smallest.
+        # The rows with the smallest keys are kept, so the most unusual rows get the smallest keys.
         unusual = -(np.abs(X - self.centre) * self.scale).max(axis=1)
         for name, keys in (("random", numbers), ("extreme", unusual)):
             held, most = self.sums[f"{name}_keys"], self.most[name]
@@ -59,25 +59,25 @@ class RowSample(Statistic):
             self.sums |= _no_rows(self.sums["random_rows"].shape[1] + 1)
 
     def _settle(self, name: str) -> None:
-        """Merge the rows that wait with those kept, drop copies, and drop the largest keys."""
+        """Merge the buffered rows with the kept ones, then drop copies and the rows with the largest keys."""
         held = tuple(self.sums[f"{name}_{part}"] for part in _PARTS)
         keys, numbers, rows = (np.concatenate(parts) for parts in zip(held, *self._waiting[name]))
         self._waiting[name] = []
         _, first = np.unique(numbers, return_index=True)
-        # Equal keys are told apart by the number of the row, so that the order of arrival does not matter.
+        # Rows with equal keys are ordered by their hash, so that the order of arrival does not matter.
         chosen = first[np.lexsort((numbers[first], keys[first]))][: self.most[name]]
         for part, values in zip(_PARTS, (keys, numbers, rows)):
             self.sums[f"{name}_{part}"] = values[chosen]
 
     @property
     def random(self) -> np.ndarray:
-        """The random rows (m, d + p), any first few of which are a smaller sample."""
+        """The random rows (m, d + p); the first k of them are a random sample of size k."""
         self._settle("random")
         return self.sums["random_rows"]
 
     @property
     def unusual(self) -> np.ndarray:
-        """The rows with unusual inputs that are not among the random ones."""
+        """The rows with unusual inputs that are not among the random rows."""
         for name in self.most:
             self._settle(name)
         return self.sums["extreme_rows"][~np.isin(self.sums["extreme_numbers"], self.sums["random_numbers"])]

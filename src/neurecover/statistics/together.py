@@ -1,12 +1,12 @@
-"""Several statistics in one pass, and a statistic over some of the rows.
+"""Several statistics in one pass, and statistics over some of the rows.
 
-Rows are told apart by a number that depends on their own values alone,
+Rows are chosen by a number that depends on their values alone,
 
     u(x, y) = hash(seed, x, y) / 2⁶⁴,        hash = mix(Σ_j c_j · bits(z_j) mod 2⁶⁴),   z = (x, y),  c_j odd and random,
 
-a multiply–add hash [Dietzfelbinger 1996] and a last mixing of its bits [Steele et al. 2014, SplitMix64]. bits(z) are
-those of a double with its upper half added to the lower, which is zero in numbers of single precision. A row is
-chosen or not whatever block, file, worker or order it comes in, and exact copies are always chosen together.
+a multiply–add hash [Dietzfelbinger 1996] followed by a mixing of its bits [Steele et al. 2014, SplitMix64]. bits(z) are
+the bits of a double, with the upper half added to the lower, which is zero for single-precision values. The choice of a
+row does not depend on its block, file, worker or order, and exact copies are always chosen together.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ S = TypeVar("S", bound=Statistic)
 
 
 def row_numbers(X: np.ndarray, Y: np.ndarray, seed: int) -> np.ndarray:
-    """Return hash(seed, x, y) of every row as an integer of 64 bits; values count as doubles, and −0 as 0."""
+    """Return hash(seed, x, y) of every row as a 64-bit integer; values are converted to double, and −0 to 0."""
     odd = np.random.default_rng(seed).integers(2**63, size=X.shape[1] + Y.shape[1], dtype=np.uint64) * np.uint64(2) + 1
     total = np.zeros(len(X), dtype=np.uint64)
     start = 0
@@ -40,7 +40,7 @@ def row_numbers(X: np.ndarray, Y: np.ndarray, seed: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Division:
-    """A division of rows by a hash u of their values: those with u < fraction are held out."""
+    """A division of rows by a hash u of their values: rows with u < fraction are held out."""
 
     fraction: float
     seed: int
@@ -51,7 +51,7 @@ class Division:
 
 
 class Together(Statistic):
-    """Statistics by name that see the same rows; its sums are theirs, under `name.sum`."""
+    """Several named statistics of the same rows, as one statistic whose sums are called `name.sum`."""
 
     def __init__(self, **parts: Statistic) -> None:
         self.parts = parts
@@ -62,14 +62,14 @@ class Together(Statistic):
             part.update(X, Y, weight)
 
     def part(self, name: str, kind: type[S]) -> S:
-        """Return the statistic of that name, which is of that kind."""
+        """Return the statistic with this name, and check that it has this type."""
         found = self.parts[name]
         assert isinstance(found, kind)
         return found
 
     @property
     def n(self) -> int:
-        """How many samples its first part has seen."""
+        """The number of samples that the first part has seen."""
         return next(iter(self.parts.values())).n
 
     @property
@@ -100,7 +100,7 @@ class Together(Statistic):
 
 
 class Alike(Together):
-    """Statistics in which every row counts once, whatever its weight."""
+    """Statistics that ignore the weights of the rows."""
 
     def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         super().update(X, Y)

@@ -1,4 +1,4 @@
-"""Tools on bare symmetric tensors: packing, decomposition, simultaneous diagonalisation, moment-space fit."""
+"""Algorithms for symmetric tensors: packing, decomposition, simultaneous diagonalisation, fit to moments."""
 
 from neurecover.tensors.diagonalise import joint_diagonalise
 from neurecover.tensors.moment_fit import (

@@ -1,19 +1,19 @@
 """CP decomposition of a third-order tensor by alternating least squares, several random starts.
 
-T ≈ Σᵢ uᵢ ⊗ vᵢ ⊗ tᵢ: with two factors fixed the third is a linear least-squares problem, and the three take turns. It
-is the diagonalisation that the experiments of [GKLW19, §4] use; `joint_diagonalise` is faster and surer.
+T ≈ Σᵢ uᵢ ⊗ vᵢ ⊗ tᵢ: with two factors fixed the third is a linear least-squares problem, and the three are solved in
+turn. The experiments of [GKLW19, §4] use this diagonalisation; `joint_diagonalise` is faster and more reliable.
 
-Every start has the singular vectors of a random combination of the slices, orthonormal columns that for symmetric
-slices are tied, U = V up to signs. From Gaussian columns, or orthonormal ones drawn without regard to the tensor, two
-often end on one component: measured with 32 components of the null space of [GKLW19, Fig. 2] at n = 10,000, one start
-in ten finds all of them, against all ten of these.
+Every run starts from the singular vectors of a random combination of the slices; for symmetric slices U = V up to
+signs. If the start consists of Gaussian columns, or of orthonormal ones independent of the tensor, two columns often
+end at the same component. Measured with 32 components of the null space of [GKLW19, Fig. 2] at n = 10,000, one such
+start in ten finds all components, and ten in ten of the starts used here.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 
-PROGRESS = 1e-9  # relative fall of the squared error over one round below which a start has converged
+PROGRESS = 1e-9  # a run has converged if a round lowers the squared error by a smaller share than this
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def alternating_least_squares(
     tensor = np.asarray(tensor, dtype=float)
     d3 = tensor.shape[2]
     flat = tensor.reshape(-1, d3)
-    # An orthonormal basis of the third axis carries every squared error and has at most d₁d₂ directions.
+    # An orthonormal basis of the third axis preserves every squared error and has at most d₁d₂ directions.
     basis, small = np.eye(d3), tensor
     if d3 > flat.shape[0]:
         basis, R = np.linalg.qr(flat.T)
@@ -71,7 +71,7 @@ def _run(
             gram = (first.T @ first) * (second.T @ second)
             khatri_rao = (first[:, None, :] * second[None, :, :]).reshape(-1, rank)
             right = unfoldings[axis] @ khatri_rao
-            ridge = 1e-12 * np.trace(gram) * np.eye(rank)  # two columns may become parallel on the way
+            ridge = 1e-12 * np.trace(gram) * np.eye(rank)  # two columns may become parallel during the iteration
             factors[axis] = np.linalg.solve(gram + ridge, right.T).T
             if axis < 2:
                 factors[axis] /= np.maximum(np.linalg.norm(factors[axis], axis=0), 1e-300)

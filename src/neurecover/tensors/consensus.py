@@ -1,15 +1,15 @@
-"""The row space of a low-rank matrix of which many entries are wrong, by the agreement of small blocks.
+"""Find the row space of a low-rank matrix with many wrong entries, by the agreement of small blocks.
 
-Of L = C Bᵀ with B (p, k), some entries of Y = L + S are arbitrarily wrong. k rows clean on k + 1 columns J have one
-null vector v, and v annihilates on J every other row that is clean there, but no other row: Y_J v = 0 to rounding is
-a vote that no accident casts [Fischler, Bolles 1981]. A draw is clean with probability (1 − q)^{k(k+1)} at a share q
-of wrong entries: 1 in 28 at k = 5 and q = 10 %, 1 in 800 at 20 %, found at once in draws by the thousand.
+Let L = C Bᵀ with B (p, k), and let some entries of Y = L + S be arbitrarily wrong. k rows that are clean on k + 1
+columns J have one null vector v. On J, v annihilates every other clean row and no row with an error, so Y_J v = 0 up to
+rounding is a vote that does not occur by chance [Fischler, Bolles 1981]. With a share q of wrong entries, a draw is
+clean with probability (1 − q)^{k(k+1)}: 1 in 28 at k = 5 and q = 10 %, 1 in 800 at 20 %; thousands are drawn at once.
 
-What v annihilates must itself have rank k without the rows v was drawn from. Otherwise k − 1 clean rows that happen to
-be dependent with many others, as where a unit is off, would carry a wrong one along.
+The rows that v annihilates, without those that v was computed from, must have rank k. Otherwise k − 1 clean rows that
+are linearly dependent with many others, for instance because a unit is off, would let a wrong row pass.
 
-From the rows that agree on J the other columns follow, and from all columns all rows, each by the k entries on which
-most of the others agree.
+The rows that agree on J determine the other columns, and all columns determine all rows, each from the k entries with
+which most other entries agree.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ import numpy as np
 
 @dataclass(frozen=True)
 class ConsensusOptions:
-    """When rows agree, and how many blocks are drawn."""
+    """When rows count as agreeing, and how many blocks are drawn."""
 
-    agrees: float = 1e-8  # relative: far above rounding, far below what entries that are wrong leave by chance
-    condition: float = 1e-5  # of a block of k rows, below which its null vector has lost the digits that `agrees` asks
+    agrees: float = 1e-8  # relative: far above rounding, far below the residuals of wrong entries
+    condition: float = 1e-5  # of a block of k rows; below it the null vector has fewer digits than `agrees` needs
     witnesses: int = 200  # rows that vote on every draw
     at_once: int = 4_000  # draws
     most_draws: int = 200_000
-    worst: float = 0.2  # share of wrong entries that the number of draws is meant for, as far as `most_draws` allows
-    expected: float = 10.0  # clean draws where one suffices: some have dependent rows
-    subsets: int = 200  # of entries from which the coordinates of a row are tried
+    worst: float = 0.2  # share of wrong entries for which the number of draws suffices, if `most_draws` allows it
+    expected: float = 10.0  # expected number of clean draws; one suffices, but some have dependent rows
+    subsets: int = 200  # of entries that are tried to determine the coordinates of a row
 
 
 DEFAULTS = ConsensusOptions()
@@ -39,9 +39,9 @@ DEFAULTS = ConsensusOptions()
 def low_rank_by_consensus(
     Y: np.ndarray, k: int, rng: np.random.Generator, options: ConsensusOptions = DEFAULTS
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """Find the row space B (p, k) of the low-rank part of Y (n, p), p ≥ k + 2, and the mask of entries off it.
+    """Find the row space B (p, k) of the low-rank part of Y (n, p), p ≥ k + 2, and a mask of the wrong entries.
 
-    A row of which no k + 2 entries agree is masked whole. None where no row space is agreed upon.
+    A row in which no k + 2 entries agree is masked completely. Return None if no row space is agreed upon.
     """
     p = Y.shape[1]
     start = _agreed_columns(Y, k, rng, options)
@@ -88,7 +88,7 @@ def _agreed_columns(
 
 
 def _annihilated(rows: np.ndarray, v: np.ndarray, agrees: float) -> np.ndarray:
-    """Return which rows (m, k + 1), other than zero, are orthogonal to the unit vectors v (k + 1, …)."""
+    """Return a mask of the nonzero rows (m, k + 1) that are orthogonal to the unit vectors v (k + 1, …)."""
     sizes = np.linalg.norm(rows, axis=1)
     limits = np.where(sizes > 0.0, agrees * sizes, -1.0)
     return np.abs(rows @ v) <= (limits[:, None] if v.ndim > 1 else limits)
@@ -97,10 +97,10 @@ def _annihilated(rows: np.ndarray, v: np.ndarray, agrees: float) -> np.ndarray:
 def _agreed_coordinates(
     Y: np.ndarray, B: np.ndarray, rng: np.random.Generator, options: ConsensusOptions
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Find for every row of Y (m, q) the c (k,) with y = B c on most entries, and the mask (m, q) of the others.
+    """Find for every row y of Y (m, q) the c (k,) with y = B c on most entries, and the mask (m, q) of the others.
 
-    c solves the k entries of a random subset exactly; of many such subsets the one with the most agreement is kept.
-    Fewer than k + 2 entries that agree are none: k always do.
+    Each c solves k random entries exactly; of many such subsets, the one with which most entries agree is kept. Fewer
+    than k + 2 agreeing entries count as none, because k always agree.
     """
     k = B.shape[1]
     limits = options.agrees * np.linalg.norm(B, axis=1).max() * np.linalg.norm(Y, np.inf, axis=1, keepdims=True)

@@ -1,8 +1,8 @@
 """Simultaneous diagonalisation by congruence: M_s ≈ Vᵀ diag(λ_s) V for all s, V (k, d) not orthogonal.
 
-The λ_s may have either sign, so no combination of the M_s need be positive definite and nothing is whitened. Starts
-come from pencils of random combinations, whose generalised eigenvectors are exact when the M_s are; the best
-are polished on  Σ_s ‖M_s − Vᵀ diag(λ_s) V‖_F²  over all matrices together, with second-order steps.
+The λ_s may have either sign, so no combination of the M_s need be positive definite, and whitening is impossible.
+Starts are the generalised eigenvectors of pencils of random combinations, which are exact if the M_s are. The best
+starts are refined by second-order steps on  Σ_s ‖M_s − Vᵀ diag(λ_s) V‖_F²  over all matrices together.
 """
 
 from dataclasses import dataclass
@@ -68,6 +68,6 @@ def pencil_starts(matrices: np.ndarray, rank: int, rng: np.random.Generator, pen
 
 
 def _compact(packed: np.ndarray, d: int) -> np.ndarray:
-    """Return as many matrices as are independent, with the same sums of squares of any linear function of them."""
+    """Reduce the matrices to linearly independent ones, with the same sum of squares of any linear function."""
     root = root_multiplicities(d, 2)
     return np.linalg.qr(packed * root, mode="r") / root

@@ -1,4 +1,4 @@
-"""A network fitted to Hermite moments: the population risk of [ATV21, Prop. 3.6], minimised.
+"""Fit a network to Hermite moments by minimising the population risk of [ATV21, Prop. 3.6].
 
 For x ~ N(0, I) and y = Σᵢ A_oi act(wᵢ·x + bᵢ), with s = ‖w‖ and ŵ = w/s,
 
@@ -9,13 +9,13 @@ Orders up to 4 determine a network whose rows are independent. The derivatives c
 
     ∂Fⱼ/∂b = Fⱼ₊₁ / s,        ∂Fⱼ/∂(log s) = j Fⱼ + Fⱼ₊₂        (heat equation).
 
-Where act(s z) = s^h act(z), the norm is a mere factor of A and b: Fⱼ(b, s) = s^h hⱼ(b/s), and the fit is on unit
-rows. For other activations the norm is a parameter like b.
+If act(s z) = s^h act(z), the norm is only a factor of A and b: Fⱼ(b, s) = s^h hⱼ(b/s), and the rows have unit norm in
+the fit. For other activations the norm is a parameter like b.
 
-Orders 0 and 1 also hold whatever affine part is added to the network; leave them out where there is one. Without
-them a relu's (w, b) is determined up to its sign [ATV21, Theorem 3.4], and the search from afar is easier: a
-unit of the wrong sign is a local minimum only with them. Measured for relu from random starts, exact moments,
-k = r = 16, p = 4: 10 of 10 with orders (2, 3, 4), 5 of 10 with (0, …, 4).
+Orders 0 and 1 also contain any affine part that is added to the network; leave them out if there is one. Without
+them a relu's (w, b) is determined up to its sign [ATV21, Theorem 3.4], and the search from random starts is easier: a
+unit with the wrong sign is a local minimum only with them. Measured for relu from random starts, exact moments,
+k = r = 16, p = 4: 10 of 10 succeed with orders (2, 3, 4), 5 of 10 with (0, …, 4).
 """
 
 from collections.abc import Mapping
@@ -28,13 +28,13 @@ from neurecover.activations import Activation, scaled_hermite
 from neurecover.tensors.packing import rank_one
 from neurecover.tensors.power_sums import Profile, fit_power_sum, unit_rows
 
-# Beyond |b| = 5 or |log s| = 2 a search is lost: a unit adds next to nothing to the orders above 1, φ(5) < 2e-6.
+# Beyond |b| = 5 or |log s| = 2 a search cannot return: a unit adds almost nothing to orders above 1, φ(5) < 2e-6.
 _LIMITS = np.array([5.0, 2.0])
 
 
 @dataclass(frozen=True)
 class MomentFit:
-    """W (k, r), b (k,), A (p, k), and the L that is left, √ of which is a root mean square of outputs."""
+    """W (k, r), b (k,), A (p, k), and the remaining L; √L is a root mean square of outputs."""
 
     W: np.ndarray
     b: np.ndarray
@@ -54,8 +54,8 @@ def fit_moments(
 ) -> MomentFit:
     """Minimise Σⱼ (weightⱼ / j!) ‖Tⱼ − T̂ⱼ‖_F² from the start W (k, r), b (k,).
 
-    moments maps the orders that enter to packed T̂ⱼ, (p, n_packed(r, j)); weights are 1 where missing. A needs no
-    start: it is linear. W comes back with unit rows if the activation is positively homogeneous.
+    moments maps the orders used to packed T̂ⱼ, (p, n_packed(r, j)); a missing weight is 1. A needs no start, because
+    the problem is linear in A. W is returned with unit rows if the activation is positively homogeneous.
     """
     W, b = np.asarray(W, dtype=float), np.asarray(b, dtype=float)
     norms = np.linalg.norm(W, axis=1)

@@ -1,4 +1,4 @@
-"""Symmetric decomposition T = Σᵢ aᵢ wᵢ^{⊗j}, also with more components than dimensions [ATV21, Alg. 1 and 4].
+"""Symmetric decomposition T = Σᵢ aᵢ wᵢ^{⊗j}, even with more components than dimensions [ATV21, Alg. 1 and 4].
 
 For j ≥ 2ℓ + 1, flatten(T, ℓ, ℓ, j − 2ℓ) = Σᵢ aᵢ p(wᵢ) ⊗ p(wᵢ) ⊗ …, with p(w) the C(r + ℓ − 1, ℓ) coordinates of w^{⊗ℓ}.
 For generic wᵢ the p(wᵢ) are linearly independent up to that many components: ℓ = 1 (orders 3 and 4) reaches
@@ -27,7 +27,7 @@ from neurecover.tensors.separable import descend_best
 class SymmetricComponents:
     """Tⱼ ≈ Σᵢ weights[j]_i wᵢ^{⊗j} with unit rows wᵢ in W (k, r) and weights[j] (p, k) for every order j.
 
-    For odd j the sign of wᵢ and that of its weights go together; no choice is made between them.
+    For odd j changing the sign of wᵢ and of its weights gives the same tensor; the choice is arbitrary.
     """
 
     W: np.ndarray
@@ -65,8 +65,8 @@ def decompose(
     """Find the `rank` directions that all the tensors share.
 
     tensors maps an order to packed entries, (n_packed,) or (p, n_packed); the weights of the components are free in
-    every order and output. The sum of squared errors is minimised, so scale the tensors to the noise in them
-    first (Hermite coefficients: by 1/√j!). ℓ is the smallest with room for `rank` components; no order may be
+    every order and output. The sum of squared errors is minimised, so first scale the tensors by their noise
+    (Hermite coefficients: by 1/√j!). ℓ is the smallest one that allows `rank` components; no order may be
     below 2ℓ, and one must exceed it unless there are several outputs.
     """
     ell = _flattening_order(r, rank, min(tensors))
@@ -104,7 +104,7 @@ def directions_of_powers(powers: np.ndarray, r: int, ell: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class _Shared:
-    """Several tensors with common directions and weights of their own: the sum of their least-squares problems."""
+    """The joint least-squares problem of several tensors with common directions and separate weights."""
 
     parts: tuple[PowerPoint, ...]
 

@@ -36,7 +36,7 @@ def indices(r: int, order: int) -> np.ndarray:
 def multiplicities(r: int, order: int) -> np.ndarray:
     """Return how many entries of the full tensor each packed entry stands for."""
     tuples = indices(r, order)
-    # The m-th repetition of an index within its tuple divides by m, which makes ∏ α! in all.
+    # Divide by m at the m-th occurrence of an index in its tuple; the product of these m is ∏ α!.
     repetition = np.ones(len(tuples))
     divisor = np.ones(len(tuples))
     for place in range(1, order):
@@ -69,10 +69,10 @@ def unpack(packed: np.ndarray, r: int, order: int) -> np.ndarray:
 
 
 def flatten(packed: np.ndarray, r: int, split: tuple[int, ...]) -> np.ndarray:
-    """Return flatten(T, ℓ₁, ℓ₂, …) of [ATV21, §1.1], each group of axes in orthonormal coordinates.
+    """Return flatten(T, ℓ₁, ℓ₂, …) of [ATV21, §1.1], with each group of axes in orthonormal coordinates.
 
     The result has shape (…, n_packed(r, ℓ₁), n_packed(r, ℓ₂), …). For T = Σ aᵢ wᵢ^{⊗j} it is Σ aᵢ p₁(wᵢ) ⊗ p₂(wᵢ) ⊗ …
-    with p(w) = `symmetric_power(w, ℓ)`; a matrix among these has the singular values of the paper's.
+    with p(w) = `symmetric_power(w, ℓ)`; a matrix flattening has the singular values of the paper's matrix.
     """
     packed = checked(packed, r, sum(split))
     out = packed[..., _positions(r, split)]
@@ -85,7 +85,7 @@ def whitened(packed: np.ndarray, B: np.ndarray, order: int) -> np.ndarray:
     """Return T(B, …, B), packed in the k dimensions of B (r, k)."""
     full = unpack(packed, len(B), order)
     for _ in range(order):
-        # The contracted axis returns as the last one, so after `order` turns every axis has had its own.
+        # The contracted axis becomes the last one, so after `order` steps every axis has been contracted.
         full = np.tensordot(full, B, axes=(0, 0))
     return pack(full, order)
 
@@ -96,7 +96,7 @@ def monomials(W: np.ndarray, order: int) -> np.ndarray:
 
 
 def ladder(W: np.ndarray, highest: int) -> list[np.ndarray]:
-    """Return `monomials` of the orders 0 to `highest`. Every tuple is its first index and a tuple of one order less."""
+    """Return `monomials` of the orders 0 to `highest`, each from the order before by one more index."""
     steps = [np.ones((*W.shape[:-1], 1))]
     for j in range(1, highest + 1):
         first, rest = _continued(W.shape[-1], j)
@@ -120,7 +120,7 @@ def inner(first: np.ndarray, second: np.ndarray, r: int, order: int) -> np.ndarr
 
 
 def checked(packed: np.ndarray, r: int, order: int) -> np.ndarray:
-    """Return the packed array, if its last axis has the length that r and the order give."""
+    """Return the packed array after checking that its last axis has the length n_packed(r, order)."""
     packed = np.asarray(packed, dtype=float)
     if packed.ndim == 0 or packed.shape[-1] != n_packed(r, order):
         raise ValueError(
@@ -132,9 +132,9 @@ def checked(packed: np.ndarray, r: int, order: int) -> np.ndarray:
 
 @lru_cache(maxsize=64)
 def _continued(r: int, order: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the first index of every sorted tuple, and where the rest of it lies in the list of one order less.
+    """Return the first index of every sorted tuple, and the position of its rest in the list of one order less.
 
-    What may follow i are the tuples whose first index is at least i, the tail of the shorter list.
+    The index i may be followed by tuples whose first index is at least i: the tail of the shorter list.
     """
     tails = [n_packed(r - i, order - 1) for i in range(r)]
     rest = [np.arange(n_packed(r, order - 1) - tail, n_packed(r, order - 1)) for tail in tails]
@@ -143,7 +143,7 @@ def _continued(r: int, order: int) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=64)
 def _positions(r: int, split: tuple[int, ...]) -> np.ndarray:
-    """Return where each entry of the flattened tensor is found in the packed one."""
+    """Return, for each entry of the flattened tensor, its position in the packed one."""
     order = sum(split)
     groups = [indices(r, ell) for ell in split]
     grid = np.zeros((*(len(g) for g in groups), order), dtype=np.intp)

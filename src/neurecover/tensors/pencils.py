@@ -1,13 +1,13 @@
 """Directions from a pencil of two matrices: the core of Jennrich's algorithm [ATV21, Theorem 1.5].
 
-With the uᵢ linearly independent and no two (αᵢ, βᵢ) parallel, two matrices
+Two contractions of the third axis of Σᵢ uᵢ ⊗ vᵢ ⊗ tᵢ, for instance, are two matrices with common factors,
 
-    U diag(α) Vᵀ,      U diag(β) Vᵀ,
+    U diag(α) Vᵀ,      U diag(β) Vᵀ.
 
-such as two contractions of the third axis of Σᵢ uᵢ ⊗ vᵢ ⊗ tᵢ, share their factors, and the generalised eigenvectors of
-the pencil are V⁻ᵀ. Two of the eigenvalues αᵢ/βᵢ may be so close that noise makes of them a complex pair, whose
-eigenvectors are no longer uᵢ and uₗ, though they still span the same plane: a complex pair is replaced by a real basis
-of it, and the least squares that follows (`joint_diagonalise`) finds the two in it.
+If the uᵢ are linearly independent and no two (αᵢ, βᵢ) are parallel, the generalised eigenvectors of the pencil are V⁻ᵀ.
+Two eigenvalues αᵢ/βᵢ may be so close that noise turns them into a complex pair. Its eigenvectors no longer give uᵢ and
+uₗ but still span the same plane. A complex pair is therefore replaced by a real basis of this plane, in which the
+following least-squares fit (`joint_diagonalise`) finds the two.
 """
 
 import numpy as np
@@ -20,15 +20,15 @@ from neurecover.tensors.subspace import left_singular
 def pencil_directions(first: np.ndarray, second: np.ndarray) -> np.ndarray:
     """Return the uᵢ, as unit rows, of two matrices U diag(α) Vᵀ and U diag(β) Vᵀ of full rank k.
 
-    The columns of a complex pair give the real and the imaginary part of one of them: a basis of their plane.
+    For a complex pair, the two rows are the real and the imaginary part of one direction: a basis of their plane.
     """
     (alpha, beta), X = eig(first, second, homogeneous_eigvals=True)
-    # first·x = α y and second·x = β y with y along u; this sum is (|α|² + |β|²) y, safe where α or β vanishes.
+    # first·x = α y and second·x = β y with y along u; this sum is (|α|² + |β|²) y, safe if α or β vanishes.
     images = first @ X * alpha.conj() + second @ X * beta.conj()
     turn = np.exp(-0.5j * np.angle(np.sum(images**2, axis=0)))
     images = images * turn  # real and imaginary parts are now orthogonal
     directions = np.where(alpha.imag < 0.0, images.imag, images.real)
-    # A direction that both matrices annihilate has no image; it stands for itself, with weight zero.
+    # A direction that both matrices annihilate has no image; use the direction itself, with weight zero.
     directions = np.where(np.linalg.norm(directions, axis=0) > 0.0, directions, X.real)
     return (directions / np.linalg.norm(directions, axis=0)).T
 

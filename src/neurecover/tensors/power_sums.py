@@ -48,7 +48,7 @@ def constant(scalars: np.ndarray, orders: tuple[int, ...]) -> tuple[np.ndarray, 
 
 @dataclass(frozen=True)
 class PowerSum:
-    """Unit vectors W (k, r), scalars (k, m) and weights A (p, k), with what they leave of the tensors.
+    """Unit vectors W (k, r), scalars (k, m) and weights A (p, k), with the remaining error of the tensors.
 
     `loss` is L; `relative_error` is √(L / Σ cⱼ‖T̂ⱼ‖²).
     """
@@ -73,8 +73,8 @@ def fit_power_sum(
 ) -> PowerSum:
     """Minimise L from the starting directions W (k, r), normalised on entry, and scalars (k, m).
 
-    tensors maps an order j to the packed T̂ⱼ, (p, n_packed(r, j)); weights maps it to cⱼ, 1 where it is missing.
-    The scalars stay within ±limits (m,): a search that is free to send h to zero and A to infinity does so.
+    tensors maps an order j to the packed T̂ⱼ, (p, n_packed(r, j)); weights maps j to cⱼ, 1 if it is missing.
+    The scalars stay within ±limits (m,), because an unlimited search may send h to zero and A to infinity.
     max_iterations = 0 gives the best A for the start.
     """
     W = unit_rows(W)
@@ -99,7 +99,7 @@ def unit_rows(W: np.ndarray) -> np.ndarray:
 class Target:
     """The tensors to be fitted, side by side in `coordinates` (p, N).
 
-    The coordinates are √cⱼ times orthonormal ones, so that L is a plain sum of squares.
+    The coordinates are orthonormal ones times √cⱼ, so that L is a plain sum of squares.
     """
 
     r: int
@@ -124,7 +124,7 @@ class Target:
         return cls(r, orders, c, coordinates, float(np.vdot(coordinates, coordinates)))
 
     def split(self, coordinates: np.ndarray) -> list[np.ndarray]:
-        """Turn coordinates (p, N) back into packed tensors, times √cⱼ."""
+        """Convert coordinates (p, N) to packed tensors, times √cⱼ."""
         sizes = [n_packed(self.r, j) for j in self.orders]
         parts = np.split(coordinates, np.cumsum(sizes)[:-1], axis=1)
         return [part / root_multiplicities(self.r, j) for part, j in zip(parts, self.orders)]
@@ -132,7 +132,7 @@ class Target:
 
 @dataclass(frozen=True)
 class PowerPoint:
-    """One (W, scalars) with its best A. A step moves every unit's scalars, then its w."""
+    """One (W, scalars) with its best A. A step has, for every unit, its scalars and then its w."""
 
     target: Target
     profile: Profile
@@ -238,7 +238,7 @@ class PowerPoint:
 def best_weights(tensors: np.ndarray, W: np.ndarray, order: int) -> np.ndarray:
     """Return the a (p, k) of Σᵢ aᵢ wᵢ^{⊗order} ≈ T for given directions, by linear least squares.
 
-    `tensors` is packed, (p, n_packed). The linear systems of [ATV21, Alg. 2].
+    `tensors` is packed, (p, n_packed). These are the linear systems of [ATV21, Alg. 2].
     """
     root = root_multiplicities(W.shape[1], order)
     features = monomials(W, order) * root

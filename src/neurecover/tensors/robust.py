@@ -1,16 +1,16 @@
-"""A low-rank matrix under sparse gross errors: principal component pursuit, then the exact low-rank part.
+"""Recover a low-rank matrix under sparse gross errors: principal component pursuit, then the exact low-rank part.
 
     min ‖L‖_* + λ‖S‖₁   subject to   L + S = Y,     λ = 1/√max(n, p)       [CLMW11; BJW18, §8]
 
-by the alternating direction method: L by shrinking singular values at 1/μ, S by shrinking entries at λ/μ, then the
-multiplier. Only the singular values above 1/μ enter L, and they are taken from the p × p Gram matrix of the smaller
-side, which costs n p² however large n is.
+by the alternating direction method: L by shrinking singular values by 1/μ, S by shrinking entries by λ/μ, then the
+multiplier. Only the singular values above 1/μ enter L. They are computed from the p × p Gram matrix of the smaller
+side, which costs n p².
 
 The pursuit converges to a few digits, which suffice for the row space B of L. Given B every row is a small
-regression with sparse errors, solved in the ℓ₁ norm, then every column likewise, which tells the corrupted entries.
-With these left out the low-rank part is a linear problem: alternate between B and the coordinates of every row in
-it, each by least squares on the clean entries, down to rounding. Where there are too few columns, or too many errors,
-for the pursuit, B comes from `consensus` instead.
+regression with sparse errors, solved in the ℓ₁ norm; then every column likewise. This shows the corrupted entries.
+Without these the low-rank part is a linear problem: B and the coordinates of every row in it are fitted in turn, by
+least squares on the clean entries, down to rounding. If there are too few columns, or too many errors, for the pursuit,
+B comes from `consensus` instead.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from neurecover.tensors.consensus import ConsensusOptions, low_rank_by_consensus
 
 @dataclass(frozen=True)
 class SeparationOptions:
-    """When the two parts are found, and when they are what they are called."""
+    """When the iterations end, and when the two parts count as low-rank and sparse."""
 
-    tolerance: float = 1e-7  # of ‖Y‖, at which the pursuit ends: a few digits suffice for the row space
-    growth: float = 1.5  # of the penalty μ, per step
-    clip: float = 50.0  # upper quartiles of |Y|: an entry beyond is corrupted whatever its size
-    rank: float = 1e-5  # of the largest singular value of the pursuit's L, above which one counts
-    rejudged: int = 10  # rounds of marking the corrupted entries afresh
-    reweighted: int = 30  # rounds of least squares that make the ℓ₁ solution of a row
-    most_corrupted: float = 0.3  # share of entries beyond which a sparse part is none
-    clean: float = 1e-9  # what the low-rank part may leave of the entries that are not corrupted, relative
-    most_rank: int = 10  # by consensus where no rank is given: every further one costs all its draws
+    tolerance: float = 1e-7  # relative to ‖Y‖, at which the pursuit ends: a few digits suffice for the row space
+    growth: float = 1.5  # factor of the penalty μ per step
+    clip: float = 50.0  # upper quartiles of |Y|: a larger entry is corrupted in any case
+    rank: float = 1e-5  # relative to the largest singular value of the pursuit's L; larger ones count
+    rejudged: int = 10  # rounds of marking the corrupted entries anew
+    reweighted: int = 30  # rounds of reweighted least squares for the ℓ₁ solution of a row
+    most_corrupted: float = 0.3  # largest share of entries in a sparse part
+    clean: float = 1e-9  # largest relative residual of the low-rank part on clean entries
+    most_rank: int = 10  # tried by consensus if no rank is given: every further rank costs all its draws
     consensus: ConsensusOptions = CONSENSUS
 
 
@@ -52,7 +52,7 @@ class LowRankSparse:
     mask: np.ndarray
     residual: float
     rank: int
-    separated: bool  # whether the parts are what they are called: low rank, sparse, and nothing left
+    separated: bool  # whether L has low rank, S is sparse, and their sum is Y
 
 
 def principal_component_pursuit(
@@ -86,12 +86,12 @@ def separate(
     rng: np.random.Generator | None = None,
     options: SeparationOptions = DEFAULTS,
 ) -> LowRankSparse:
-    """Find the low-rank part of Y (n, p) exactly, and the mask of the entries that are not of it.
+    """Find the low-rank part of Y (n, p) exactly, and the mask of the corrupted entries.
 
-    Where the pursuit leaves more than a sparse part, the row space is that on which small blocks agree. Without a rank
-    it is that of the pursuit's L, counted by its singular values, or the least that is agreed upon.
+    If the pursuit does not leave a sparse part, the row space comes from the agreement of small blocks. If no rank is
+    given, it is the number of large singular values of the pursuit's L, or the smallest rank with an agreement.
     """
-    # An entry far beyond all others is corrupted whatever its size, and clipped it costs the others no digits.
+    # An entry far beyond all others is corrupted in any case; clipping it preserves the digits of the others.
     p = Y.shape[1]
     bulk = options.clip * float(np.quantile(np.abs(Y), 0.75))
     clipped = np.clip(Y, -bulk, bulk) if bulk > 0.0 else Y
@@ -117,8 +117,8 @@ def _pursued(Y: np.ndarray, clipped: np.ndarray, rank: int | None, options: Sepa
     mask = np.abs(clipped - L) > 1e-3 * scale
     for _ in range(options.rejudged):
         _, B = _complete(clipped, ~mask, B)
-        # Where the pursuit is off in a row or a column, its entries all look corrupted: judge every one afresh, the
-        # rows by B and then the columns by the coordinates of the rows.
+        # If the pursuit is wrong in a row or a column, all its entries look corrupted. So judge every entry anew: first
+        # rows by B, then columns by the coordinates of the rows.
         C = np.linalg.qr(_least_absolute(clipped, B, options.reweighted))[0]
         L = C @ _least_absolute(clipped.T, C, options.reweighted).T
         before, mask = mask, np.abs(clipped - L) > 1e-7 * scale
@@ -130,7 +130,7 @@ def _pursued(Y: np.ndarray, clipped: np.ndarray, rank: int | None, options: Sepa
 def _parts(
     Y: np.ndarray, clipped: np.ndarray, B: np.ndarray, mask: np.ndarray, options: SeparationOptions
 ) -> LowRankSparse:
-    """Return the low-rank part from the clean entries, to rounding, and what the mask leaves of it."""
+    """Return the low-rank part from the clean entries, to rounding, with the residual on them."""
     L, B = _complete(clipped, ~mask, B)
     clean = np.where(mask, 0.0, Y - L)
     size = float(np.linalg.norm(np.where(mask, 0.0, Y)))
@@ -171,10 +171,10 @@ def _complete(
 
 
 def _least_absolute(Y: np.ndarray, B: np.ndarray, rounds: int) -> np.ndarray:
-    """Return for every row the c with ‖y − B c‖₁ least, by reweighted least squares: sparse errors drop out.
+    """Return for every row the c that minimises ‖y − B c‖₁, by reweighted least squares; sparse errors lose influence.
 
-    The weights 1/|residual| are bounded at the upper quartile of the residuals, so that they grow only as fast as the
-    fit improves. The median would not do: half of the samples may fit an output exactly because its unit is off.
+    The weights 1/|residual| are bounded by the upper quartile of the residuals, so that they grow only as fast as the
+    fit improves. The median would be too small: half of the samples may fit an output exactly because its unit is off.
     """
     k = B.shape[1]
     products = (B[:, :, None] * B[:, None, :]).reshape(-1, k * k)
@@ -190,13 +190,13 @@ def _least_absolute(Y: np.ndarray, B: np.ndarray, rounds: int) -> np.ndarray:
 
 
 def _coordinates(filled: np.ndarray, clean: np.ndarray, B: np.ndarray) -> np.ndarray:
-    """Return for every row of Y the coefficients on B that fit its clean entries best: n small systems at once."""
+    """Return for every row of Y the coefficients on B that fit its clean entries best, by n small linear systems."""
     k = B.shape[1]
     weights = clean.astype(np.float64)
     grams = (weights @ (B[:, :, None] * B[:, None, :]).reshape(-1, k * k)).reshape(-1, k, k)
     trace = np.trace(grams, axis1=1, axis2=2)
     grams += (1e-14 * np.maximum(trace, 1e-300))[:, None, None] * np.eye(k)
     C = np.linalg.solve(grams, (filled @ B)[..., None])
-    # One step of refinement removes what the ridge, there for rows without clean entries, has left.
+    # One step of refinement removes the error of the ridge, which is there for rows without clean entries.
     rest = filled - np.where(clean, C[..., 0] @ B.T, 0.0)
     return (C + np.linalg.solve(grams, (rest @ B)[..., None]))[..., 0]

@@ -1,13 +1,13 @@
 """Least squares that is linear in part of its unknowns, for features with known inner products.
 
-Every fit in this room is  min ‖Y − A Φ(θ)‖²  with the row φᵢ of Φ a function of unit i's own parameters θᵢ. For
+Every fit in this package is  min ‖Y − A Φ(θ)‖², where the row φᵢ of Φ is a function of unit i's parameters θᵢ. For
 given θ the best A is a linear solution, so the search is over θ alone (variable projection, Kaufman's form):
 
     (S + λD) δ = g,    S = (AᵀA ⊗ 1) ∘ (∂Φ ∂Φᵀ − Cᵀ K⁻¹ C),    K = Φ Φᵀ,    C = Φ ∂Φᵀ,    gᵢ = Σₒ A_oi ∂φᵢ R_oᵀ,
 
-R = Y − A Φ the residual and D the diagonal of (AᵀA ⊗ 1) ∘ ∂Φ ∂Φᵀ. The inner products K, C and ∂Φ ∂Φᵀ of rank-one
-tensors have closed forms in the k × k angles, so a step costs the same whatever the size of the tensors;
-the residual is formed explicitly, and keeps the gradient accurate down to rounding.
+where R = Y − A Φ is the residual and D the diagonal of (AᵀA ⊗ 1) ∘ ∂Φ ∂Φᵀ. The inner products K, C and ∂Φ ∂Φᵀ of
+rank-one tensors have closed forms in the k × k angles, so the cost of a step does not depend on the size of the
+tensors. The residual is formed explicitly, which keeps the gradient accurate down to rounding.
 """
 
 from __future__ import annotations
@@ -59,13 +59,13 @@ P = TypeVar("P", bound=Point)
 
 
 def descend(point: P, max_iterations: int) -> tuple[P, int]:
-    """Return the point where no step helps any more or the time is over, and how many steps were tried."""
+    """Descend until no step helps or time is up; return the point and the number of steps tried."""
     loop = Loop(point, TOLERANCES).advance(max_iterations, limit())
     return loop.point, loop.iterations
 
 
 def descend_best(starts: Sequence[P], polished: int, max_iterations: int) -> P:
-    """Return the best end of descents from the `polished` best starts; one at rounding ends the search."""
+    """Descend from the `polished` best starts and return the best end point; one at rounding ends the search."""
     ends: list[P] = []
     for start in sorted(starts, key=lambda point: point.loss)[:polished]:
         ends.append(descend(start, max_iterations)[0])
@@ -84,7 +84,7 @@ def readout(Y: np.ndarray, features: np.ndarray) -> np.ndarray:
     scaled = features * inverse[:, None]
     factor = _cholesky(scaled @ scaled.T)
     A = np.zeros((len(Y), len(features)))
-    # The first pass is the normal equations; the others take back what they lost to rounding and to the ridge.
+    # The first pass solves the normal equations; the others correct its errors from rounding and from the ridge.
     for _ in range(3):
         A += cho_solve((factor, True), scaled @ (Y - A @ scaled).T, check_finite=False).T
     return A * inverse

@@ -1,8 +1,8 @@
 """The span of the units from Hermite coefficients, before any unit is known.
 
 Every wᵢ lies in the column space of every flattening (1, j − 1) of Tⱼ = Σᵢ aᵢ hⱼ(bᵢ) wᵢ^{⊗j}. The flattenings
-of all orders and outputs are put side by side, each in units of its noise, and the leading left singular
-vectors are taken.
+of all orders and outputs are concatenated, each in units of its noise, and the leading left singular
+vectors span the result.
 
 An estimate from normalised Hermite features has independent errors of standard deviation σ in the orthonormal
 coordinates of Tⱼ/√j!. The variances in its flattening then add up to
@@ -11,7 +11,7 @@ coordinates of Tⱼ/√j!. The variances in its flattening then add up to
 
 The norm of a Gaussian matrix with such sums is about √row + √column, and exceeds its mean by σ√(2 log 1/δ) with
 probability at most δ, since the norm is a 1-Lipschitz function of the coordinates. Singular values above
-that are not noise. Measured, the largest one of pure noise is 0.5 to 0.8 of it at δ = 0.01.
+that are not noise. Measured, the largest singular value of pure noise is 0.5 to 0.8 of this bound at δ = 0.01.
 """
 
 from collections.abc import Mapping
@@ -44,8 +44,8 @@ def span(
     """Find the span of the units from packed Tⱼ (p, n_packed(d, j)), j ≥ 1 the keys.
 
     standard_error is σ, one for all outputs or (p,): the error of a coefficient of a normalised feature. Zero,
-    for exact tensors, puts the threshold at rounding. Unless the rank is given, it is the number of singular
-    values above what noise exceeds with probability `false_alarm` at most.
+    for exact tensors, puts the threshold at rounding. If the rank is not given, it is the number of singular
+    values above a threshold that noise exceeds with probability at most `false_alarm`.
     """
     orders = sorted(coefficients)
     if not orders or orders[0] < 1:
@@ -73,8 +73,8 @@ def span(
 def whitening(matrix: np.ndarray, rank: int) -> np.ndarray:
     """Return B (r, rank) with Bᵀ M B = I on the leading eigenvectors of M.
 
-    For M = Σᵢ sᵢ wᵢwᵢᵀ with all sᵢ > 0 the uᵢ = √sᵢ Bᵀwᵢ are orthonormal. Where the sᵢ have both signs, `decompose` and
-    `joint_diagonalise` need no whitening.
+    For M = Σᵢ sᵢ wᵢwᵢᵀ with all sᵢ > 0 the uᵢ = √sᵢ Bᵀwᵢ are orthonormal. If the sᵢ have both signs, use `decompose` or
+    `joint_diagonalise`, which need no whitening.
     """
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1][:rank], vectors[:, ::-1][:, :rank]
@@ -89,14 +89,14 @@ def whitening(matrix: np.ndarray, rank: int) -> np.ndarray:
 def left_singular(matrix: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the left singular vectors (d, d) and the d singular values, decreasing, of a matrix (d, m)."""
     d, m = matrix.shape
-    # Left singular vectors are those of the d × d triangular factor; padding serves m < d.
+    # The left singular vectors equal those of the d × d triangular factor; padding handles m < d.
     small = np.asarray(np.linalg.qr(matrix.T, mode="r")).T if m > d else np.pad(matrix, ((0, 0), (0, d - m)))
     vectors, values, _ = np.linalg.svd(small)
     return vectors, values
 
 
 def noise_norm(d: int, orders: list[int], n_outputs: int, false_alarm: float) -> float:
-    """Return what the largest singular value of pure noise, σ = 1, exceeds with probability `false_alarm` at most."""
+    """Return the bound that the largest singular value of pure noise, σ = 1, exceeds with at most this probability."""
     row = sum(n_outputs * n_packed(d, j) / d for j in orders)
     column = max((d + j - 1) / j for j in orders)
     return sqrt(row) + sqrt(column) + sqrt(2.0 * log(1.0 / false_alarm))

@@ -1,1 +1,1 @@
-"""Every check with its figure, limit, sentence and remedy in one place; `certifying` has them in their order."""
+"""The checks: each defines its figure, limit, sentence and remedy. `certifying` lists them in their order."""

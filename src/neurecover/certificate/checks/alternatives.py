@@ -1,4 +1,4 @@
-"""Does a larger model with a name object? Named `structure` as other checks are: all have to pass."""
+"""Checks against named larger models. They share the name `structure` with other checks, and all must pass."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ WITH_OTHERS = "Try another activation, or activation='auto'."
 
 
 def linear_term(case: Case) -> Check | None:
-    """Would a linear term beside the units explain nothing but noise?"""
+    """Check that a linear term in addition to the units would explain nothing but noise."""
     return _nested(case, LINEAR, "a linear term", WITH_LINE)
 
 
 def curvature(case: Case) -> Check | None:
-    """Would squares and products of the inputs explain nothing but noise?"""
+    """Check that squares and products of the inputs would explain nothing but noise."""
     remedy = WITH_CURVES if case.evidence.asked is None else WITH_UNITS
     return _nested(case, CURVED, "a square or product of the inputs", remedy)
 
 
 def other_activation(case: Case) -> Check | None:
-    """Would units that leak or whose kinks are rounded explain nothing but noise?"""
+    """Check that leaky units, or units with rounded kinks, would explain nothing but noise."""
     return _nested(case, ACTIVATION, "a leaky or smoothed activation", WITH_OTHERS)
 
 
 def _nested(case: Case, name: str, words: str, remedy: str) -> Check | None:
-    """Return the check of one alternative, which says what it would have seen."""
+    """Return the check against one alternative; its sentence says how large an effect it would have detected."""
     test = next((test for test in case.nested if test.name == name and test.n_columns), None)
     if test is None:
         return None

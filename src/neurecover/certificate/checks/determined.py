@@ -1,4 +1,4 @@
-"""Do the samples determine every weight?"""
+"""Checks that the samples determine every weight."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VARY = "Give rows in which every input differs from its usual value, or leave ou
 
 
 def equations(case: Facts) -> Check:
-    """Are there more equations than parameters? With noise a few for every parameter are wanted."""
+    """Check that there are more equations than parameters; with noise, several per parameter are needed."""
     n, P, samples = case.n_equations, case.n_free, case.n_samples
     short = P / max(n, 1) * samples
     wanted = short if n <= P else 0.0
@@ -33,7 +33,7 @@ def equations(case: Facts) -> Check:
 
 
 def contradicted(case: Case) -> Check | None:
-    """Could every equation be contradicted by others? Named `equations` as another check is: both have to pass."""
+    """Check that other equations could contradict each one. It shares the name `equations`; both must pass."""
     if case.raw is None:
         return None
     n = case.n_alone
@@ -44,7 +44,7 @@ def contradicted(case: Case) -> Check | None:
 
 
 def information(case: Case) -> Check:
-    """Does every direction of the weights change an output?"""
+    """Check that every direction of the weights changes an output."""
     weakest, limit = case.weakest, case.options.singular
     if weakest >= limit:
         sentence = f"The smallest eigenvalue of the information is {weakest:.2g}: every weight is seen."
@@ -59,7 +59,7 @@ def information(case: Case) -> Check:
 
 
 def terms(case: Case) -> Check | None:
-    """Would every term of an upper polynomial have shown? Of the name of `information`, both of which have to pass."""
+    """Check that enough samples show every term of an upper polynomial. It shares the name `information`."""
     unseen = case.unseen_terms
     if unseen is None:
         return None
@@ -72,7 +72,7 @@ def terms(case: Case) -> Check | None:
 
 
 def columns(case: Case) -> Check:
-    """Does every input differ from its usual value in enough rows?"""
+    """Check that every input differs from its usual value in enough rows."""
     if case.rare is None:
         return Check("columns", True, None, None, "The samples are too many to count what is usual in every column.")
     rare = np.flatnonzero(case.rare.any(axis=0))
@@ -84,10 +84,10 @@ def columns(case: Case) -> Check:
 
 
 def kinks(case: Case) -> Check:
-    """Does every unit have more different samples on each side of its kink than it has weights?
+    """Check that every unit has more distinct samples on each side of its kink than it has weights.
 
-    Any unit can be laid through as many samples as it has weights; each one beyond agrees with an invented unit only by
-    chance, which without noise is that of a number being right to the last digits, about 1e-12.
+    A wrong unit can fit as many samples as it has weights. It fits each further sample only by chance, which without
+    noise means agreement to the last digits, with probability about 1e-12.
     """
     sides, few = case.sides, case.few
     fewest, needed = sides.fewest, sides.needed
@@ -102,12 +102,12 @@ def kinks(case: Case) -> Check:
         f"margin of {sides.margin} ({least} for {int(sides.laid[worst])} weights): other networks may fit these "
         f"samples as well.{would_do(n_wanted)}"
     )
-    # A side without any sample may have none at all.
+    # If no sample is on one side, more samples may not help, so no number is asked for.
     return Check("kinks", False, least, limit, sentence, BOTH_SIDES, n_wanted if least else 0.0)
 
 
 def open_weights(case: Case) -> Check | None:
-    """Say which weights are exact although not all are; it decides nothing."""
+    """State which weights are exact although not all are; this does not affect the verdict."""
     seen = case.open
     if seen is None:
         return None
@@ -115,7 +115,10 @@ def open_weights(case: Case) -> Check | None:
 
 
 def found_width(case: Case) -> Check | None:
-    """Say which further unit would go unnoticed; it decides nothing. An affine term holds units that are always on."""
+    """State which further unit would go unnoticed; this does not affect the verdict.
+
+    An affine term absorbs units that are always on.
+    """
     if case.evidence.asked is not None or case.straight:
         return None
     visible = case.visible

@@ -1,4 +1,4 @@
-"""Are the errors of the weights small enough to be an answer?"""
+"""Checks that the errors of the weights are small enough."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from neurecover.certificate.verdict import Check
 
 
 def digits(case: Facts) -> Check:
-    """How far may rounding have moved a hidden unit's weight, from the information at the level of rounding?"""
+    """Check how far rounding may have moved a hidden unit's weight, by the information matrix."""
     largest, limit = case.largest_error, case.options.exact
     if largest <= limit:
         sentence = f"The samples determine every weight; rounding leaves an error of the order of {largest:.0e}."
@@ -21,7 +21,7 @@ def digits(case: Facts) -> Check:
 
 
 def precision(case: Facts) -> Check:
-    """Is the largest standard error of a weight of a unit row narrow? Errors fall with the root of the samples."""
+    """Check the largest standard error of a weight in a row of norm one. Errors fall as 1/√n."""
     widest, limit = case.widest, case.options.wide
     if widest <= limit:
         sentence = f"The largest standard error of a weight is {widest:.2g} of a unit vector."
@@ -35,7 +35,7 @@ def precision(case: Facts) -> Check:
 
 
 def strength(case: Facts) -> Check:
-    """Is every unit's output weight clearly different from zero?"""
+    """Check that every unit's output weight is clearly different from zero."""
     weakest, limit = float(case.strength.min(initial=np.inf)), case.options.weak
     if weakest >= limit:
         sentence = f"Every unit's output weight is {weakest:.1f} standard errors from zero or more."

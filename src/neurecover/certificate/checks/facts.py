@@ -1,4 +1,4 @@
-"""What the checks look at that samples and queries both show, and the table that checks stand in."""
+"""The values that checks use for samples and for queries alike, and the table of checks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from neurecover.certificate.case import Case
     from neurecover.certificate.from_queries import RoundedCase
 
-# What samples and queries both show: each is a field of the case or computed when it is first asked for.
+# Values available for both samples and queries, as fields or properties of the case.
 Facts: TypeAlias = "Case | RoundedCase"
 
 
 @dataclass(frozen=True)
 class Row:
-    """A check in a table: made where the checks named in `after` have passed, and one of `unless`, if any, has not.
+    """A check in a table. It is made if all checks in `after` have passed and not all of those in `unless` have.
 
     `noise` restricts it to residuals above rounding (True) or at rounding (False).
     """
@@ -31,7 +31,7 @@ class Row:
     noise: bool | None = None
 
     def applies(self, made: Iterable[Check], noisy: bool) -> bool:
-        """Return whether the check has something to stand on."""
+        """Return whether the check is to be made."""
         made = tuple(made)
         if self.noise not in (None, noisy) or not passed(made, self.after):
             return False
@@ -39,7 +39,7 @@ class Row:
 
 
 def run_checks(table: tuple[Row, ...], case: Any, noisy: bool = False) -> tuple[Check, ...]:
-    """Return the checks of a table that apply to a case, in their order; what has passed needs no remedy."""
+    """Return the checks of a table that apply to a case, in order; a check that passed loses its remedy."""
     made: list[Check] = []
     for row in table:
         if row.applies(made, noisy) and (check := row.check(case)) is not None:
@@ -48,7 +48,7 @@ def run_checks(table: tuple[Row, ...], case: Any, noisy: bool = False) -> tuple[
 
 
 def would_do(n_wanted: float) -> str:
-    """Return a sentence on about how many samples would do, rounded up to two digits; nothing beyond 1e9."""
+    """Return a sentence with the number of samples that would suffice, to two digits; empty beyond 1e9."""
     if not np.isfinite(n_wanted) or n_wanted > 1e9:
         return ""
     return f" About {rounded_up(n_wanted):,} samples would do."

@@ -1,4 +1,4 @@
-"""What the network leaves on samples that had no part in its fit."""
+"""Checks of the network's residuals on held-out samples."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ OTHER_COLUMNS = (
 
 
 def rounding(case: Case) -> Check:
-    """Is the residual at the level of rounding? Every output is held against its own, and the worst decides.
+    """Check that the residual is at the level of rounding, of each output separately; the worst output decides.
 
-    Where held-out samples have joined the fit, others that nothing had looked at are held out in their place.
+    If held-out samples have joined the fit, the sealed samples, which were not used, take their place.
     """
     holdout, options, joined = case.holdout, case.options, case.evidence.joined
     rms, limit = holdout.rms, case.rounding
@@ -38,11 +38,11 @@ def rounding(case: Case) -> Check:
 
 
 def prediction(case: Facts) -> Check:
-    """Does the network predict every output? Each is held against its own variance, and against a straight line.
+    """Check that the network predicts every output, compared with the output's variance and with a straight line.
 
-    A good predictor explains most of the variance. Where noise leaves less to be explained, it has to do better than
-    the mean and than a straight line; or better than the mean on all samples, where few held-out ones do not tell it
-    from a line.
+    A good predictor explains most of the variance. If noise makes that impossible, the network must be better than the
+    mean and than a straight line. If the held-out samples are too few to distinguish it from a line, being better than
+    the mean on all samples suffices.
     """
     r2, limit = _explained(case), case.options.good_r2
     least = int(np.argmin(r2))
@@ -66,7 +66,7 @@ def prediction(case: Facts) -> Check:
 
 
 def _explained(case: Facts) -> np.ndarray:
-    """Return R² of every output, (p,): 1 where the residual is rounding, 0 where a constant output is missed."""
+    """Return R² of every output, (p,): 1 if the residual is rounding, 0 if a constant output is not reproduced."""
     mse, variance = case.holdout.mean_squares, case.holdout.output_variance
     at_rounding = case.holdout.rms <= case.rounding
     r2 = 1.0 - mse / np.where(variance > 0.0, variance, np.inf)
@@ -74,11 +74,11 @@ def _explained(case: Facts) -> np.ndarray:
 
 
 def signal(case: Case) -> Check:
-    """Is the error of samples without a part in the fit clearly below the outputs' variance?
+    """Check that the leave-one-out error is clearly below the outputs' variance.
 
-    That error is known of every sample (`LeftOut`), so that few held-out ones do not hide a weak signal. Network and
-    mean answer the same samples, and by BIC the q parameters of the network beyond the mean have to lower the mean
-    square of N outputs to N^(−q/N) of the variance [Schwarz 1978].
+    The leave-one-out error is known for every sample (`LeftOut`), so a weak signal shows even with few held-out
+    samples. Network and mean are compared on the same samples. By BIC the q parameters of the network beyond the mean
+    must lower the mean square of N outputs to N^(−q/N) of the variance [Schwarz 1978].
     """
     mse, variance, p = case.left_out.mse, float(case.output_variance.mean()), case.model.n_outputs
     N, q = float(case.left_out.n * p), max(case.n_free - p, 1)
@@ -86,7 +86,7 @@ def signal(case: Case) -> Check:
 
 
 def signal_of_answers(case: Facts) -> Check:
-    """Is the held-out error clearly below the outputs' variance? For answers, each with a rounding of its own."""
+    """Check that the held-out error is clearly below the outputs' variance, for answers with individual rounding."""
     holdout, N = case.holdout, case.holdout.n * len(case.holdout.origin)
     variance = float(holdout.output_variance.mean())
     return _signal(holdout.mse, variance, float(variance * fdtri(N, N, case.options.significance)))
@@ -99,10 +99,10 @@ def _signal(mse: float, variance: float, limit: float) -> Check:
 
 
 def generalisation(case: Facts) -> Check:
-    """Is the held-out error that of samples without a part in the fit?
+    """Check that the held-out error agrees with the leave-one-out error of the fitted samples.
 
-    They are compared by the F distribution with the degrees of freedom that the spread of these squares says: those of
-    the samples for Gaussian noise, else fewer.
+    They are compared by the F distribution. Its degrees of freedom follow from the spread of the squared residuals: the
+    numbers of samples for Gaussian noise, otherwise fewer.
     """
     holdout, left_out = case.holdout, case.left_out
     ratio = holdout.mse / left_out.mse if left_out.mse > 0.0 else np.inf

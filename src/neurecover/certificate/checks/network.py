@@ -1,4 +1,4 @@
-"""The network itself: its units, its inputs, its form and its size."""
+"""Checks of the network itself: its units, inputs, form and size."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ FIND_WIDTH = "Leave the number of units to be found: n_hidden=None."
 
 
 def units(case: Facts | Labelled) -> Check:
-    """Was any hidden unit found?"""
+    """Check that a hidden unit was found."""
     seen = case.n_units > 0
     sentence = "Hidden units were found." if seen else "No hidden unit was found: give samples on which one switches."
     return Check("units", seen, case.n_units, 1, sentence)
 
 
 def units_or_line(case: Case) -> Check:
-    """Was any hidden unit found? None at all is an answer where a straight line does as well."""
+    """Check that a hidden unit was found, or that a straight line without units is as good."""
     return Check("units", True, 0, 0, "No hidden unit is called for.") if case.straight else units(case)
 
 
 def straight_line(case: Case) -> Check | None:
-    """Say that a straight line does as well: in place of any number of units, or as those that were asked for."""
+    """State that a straight line is as good: as any number of units, or as the number that was asked for."""
     if case.straight:
         sentence = "A straight line does as well as any number of hidden units that was tried: none is seen."
         return Check("straight line", True, 0, None, sentence)
@@ -40,7 +40,7 @@ def straight_line(case: Case) -> Check | None:
 
 
 def inputs(case: Facts | Labelled) -> Check:
-    """Do the inputs span all dimensions?"""
+    """Check that the inputs span all dimensions."""
     rank, d = case.rank, case.n_inputs
     sentence = f"The inputs span all {d} dimensions."
     if rank < d:
@@ -50,7 +50,7 @@ def inputs(case: Facts | Labelled) -> Check:
 
 
 def width(case: Facts) -> Check:
-    """Is the number of units the one that was asked for? The limit is their number over all layers."""
+    """Check that the number of units is the one asked for; the limit is the total over all layers."""
     asked, found = case.evidence.asked, case.n_hidden
     if asked is None:
         return Check("width", True, None, None, "The number of units was to be found.")
@@ -64,9 +64,9 @@ def width(case: Facts) -> Check:
 
 
 def affine_part(case: Facts) -> Check:
-    """Is no affine part left beside the units?
+    """Check that the fit has no affine part in addition to the units.
 
-    One of a single hidden layer takes up "all" there is, one of several layers what the "inputs" give to the outputs.
+    The term C x of a single hidden layer absorbs "all" affine parts; of several layers, that from "inputs" to outputs.
     """
     choices, term = case.evidence.sign_choices, case.affine_term
     settled = choices != 0 or term == "all"
@@ -84,7 +84,7 @@ def affine_part(case: Facts) -> Check:
 
 
 def derivative(case: Facts) -> Check:
-    """Has the activation a derivative?"""
+    """Check that the activation has a derivative."""
     there = case.differentiable
     sentence = f"{case.activation} has {'a' if there else 'no'} derivative to test the weights with."
     remedy = "Take an activation that has a derivative: without one nothing can be certified."
@@ -92,7 +92,7 @@ def derivative(case: Facts) -> Check:
 
 
 def size(case: Case) -> Check:
-    """Are the parameters few enough for their information, as a matrix or, without noise, by its products?"""
+    """Check that the parameters are few enough for an information matrix or, without noise, for its products."""
     n, limit = case.n_weights, case.options.max_parameters
     if case.by_products:
         return Check("size", True, n, None, f"There are {n} parameters, tested by products.")

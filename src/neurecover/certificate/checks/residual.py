@@ -1,4 +1,4 @@
-"""Is the residual noise, and no more than that?"""
+"""Checks that the residual is nothing but noise."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNCLIPPED = (
 
 
 def load(case: Facts) -> Check:
-    """Are there enough noisy equations for every parameter to tell noise from what is missing?"""
+    """Check that there are enough noisy equations per parameter to distinguish noise from a missing part."""
     n, P, few = case.n_equations, case.n_free, case.options.few
     enough, n_wanted = n >= few * P, few * P / n * case.n_samples
     sentence = f"{n} noisy equations for {P} parameters."
@@ -33,21 +33,21 @@ def load(case: Facts) -> Check:
 
 
 def tails(case: Facts) -> Check:
-    """Does the error of every weight rest on several residuals?"""
+    """Check that the error of every weight depends on several residuals."""
     fewest, limit = case.carried_by, case.options.carried
     sentence = f"The error of every weight rests on {fewest:.0f} residuals or more."
     if fewest < limit:
         sentence = (
             f"The error of some weight rests on about {fewest:.1f} residuals, outliers or the only ones that show it."
         )
-    # Where there are hardly more equations than `load` wants, it is rows that are lacking, and no outlier is to blame.
+    # With hardly more equations than `load` needs, the cause is a lack of rows and not an outlier.
     scarce = fewest < limit and case.n_equations < 2 * case.options.few * case.n_free
     n_wanted = case.n_samples * limit / max(fewest, 1.0) if scarce else 0.0
     return Check("tails", fewest >= limit, fewest, limit, sentence, OUTLIERS, n_wanted)
 
 
 def structure(case: Facts) -> Check:
-    """Does the residual correlate with no random unit?"""
+    """Check that the residual correlates with no random unit."""
     p_value, limit = case.p_structure, case.options.significance
     sentence = f"The residual correlates with no random unit (p = {p_value:.2g})."
     if p_value < limit:
@@ -56,7 +56,7 @@ def structure(case: Facts) -> Check:
 
 
 def shape(case: Case) -> Check | None:
-    """Does it follow no slope, step, bend or power? Named `structure` as other checks are: all have to pass."""
+    """Check that the residual follows no slope, step, bend or power. Shares the name `structure`; all must pass."""
     if case.shape is None:
         return None
     (p_value, what), limit = case.shape, case.options.significance
@@ -67,7 +67,7 @@ def shape(case: Case) -> Check | None:
 
 
 def corners(case: Case) -> Check | None:
-    """Are the kinks sharp? Named `structure` as other checks are: all have to pass."""
+    """Check that the kinks are sharp. Shares the name `structure` with other checks; all must pass."""
     p_value, limit = case.p_corners, case.options.significance
     if p_value is None:
         return None
@@ -81,7 +81,7 @@ def corners(case: Case) -> Check | None:
 
 
 def offset(case: Case) -> Check | None:
-    """Where biases are fixed at zero: has the residual mean zero? Of the name of `structure`, as `shape` is."""
+    """If biases are fixed at zero, check that the residual has mean zero. Shares the name `structure`."""
     if case.bias:
         return None
     z, limit = case.mean_z, case.options.significance
@@ -93,10 +93,10 @@ def offset(case: Case) -> Check | None:
 
 
 def bends(case: Case) -> Check | None:
-    """Does every kink stand out of the noise? Named `kinks` as another check is: both have to pass.
+    """Check that every kink stands out from the noise. Shares the name `kinks` with another check; both must pass.
 
-    Σ (A_j z_j)²/σ² on the side of the kink where it is less is what Σ r²/σ² would grow by, at the most, without the
-    kink. Noise alone makes a unit of D weights worth χ² with D degrees of freedom.
+    Without a kink, Σ r²/σ² would grow by at most Σ (A_j z_j)²/σ² over the weaker side of the kink. Noise alone makes
+    a unit with D weights lower Σ r²/σ² by χ² with D degrees of freedom.
     """
     if case.bends is None:
         return None
@@ -126,7 +126,7 @@ def independence(case: Facts) -> Check:
         )
     remedy = "Give independent samples: rows that follow on from each other say less than their number."
     copied = case.evidence.copied
-    if copied > case.options.copied:  # which makes neighbours alike, too
+    if copied > case.options.copied:  # copies of rows also make successive residuals alike
         sentence = f"{copied:.0%} of the rows are copies of others, and standard errors would be too small."
         return Check("independence", False, copied, case.options.copied, sentence, "Leave out rows that are copies.")
     changed = case.p_constancy if p_value >= limit else None
@@ -140,15 +140,14 @@ def independence(case: Facts) -> Check:
 
 
 def output_digits(case: Case) -> Check:
-    """Are the outputs on a grid, and if so is its step small against their standard deviations?
+    """Check that a grid of outputs is fine against their standard deviation, and that no value is too frequent.
 
-    And does no value occur more often than noise allows? A rounding error is as good as noise if the value could have
-    been anywhere between two points of the grid. A network with few different values has rounding errors that are a
-    function of x, which no standard error covers.
+    A rounding error acts like noise if the exact value could have been anywhere between two points of the grid. If a
+    network has few different values, its rounding errors are a function of x, which no standard error covers.
     """
     precision, options = case.precision, case.options
     if precision.ties is not None:
-        # Noise of standard deviation σ puts a share of step/(2.5 σ) on one value at the most.
+        # With noise of standard deviation σ, at most a share of step/(2.5 σ) of the samples has the same value.
         allowed = options.ties + precision.n * precision.step / np.maximum(case.noise_per_output, 1e-300)
         tied = np.flatnonzero(precision.ties > allowed)
         if len(tied):
@@ -173,8 +172,8 @@ def output_digits(case: Case) -> Check:
 def noise_level(case: Case) -> Check:
     """State the size of the noise, once every check of the residual has passed.
 
-    A misfit below σ √((P + unseen)/n) escapes the tests: noise alone moves a fit of P parameters by σ √(P/n). With
-    weights σ is that of √w r, for w of mean one.
+    A misfit below σ √((P + unseen)/n) is not detected: noise alone moves a fit of P parameters by σ √(P/n). With
+    weights, σ is the standard deviation of √w r, for w of mean one.
     """
     variance = case.variance
     misfit = float(np.sqrt(variance * (case.n_free + case.options.unseen) / case.n_equations))

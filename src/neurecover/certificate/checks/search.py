@@ -1,4 +1,4 @@
-"""Has the search come to its end, and is its optimum the right one?"""
+"""Checks that the search was completed and found the right optimum."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ OTHER_OPTIMA = "Use more samples, or a larger time_budget if you gave one."
 
 
 def spare_unit(case: Facts) -> Check:
-    """Is no unit more called for, where their number was to be found?"""
+    """Check that one more unit would explain nothing but noise, if the number of units was to be found."""
     evidence, marginal = case.evidence, case.options.marginal
     limit = marginal if evidence.asked is None and not evidence.at_rounding else None
     drop = evidence.last_drop
@@ -27,19 +27,19 @@ def spare_unit(case: Facts) -> Check:
 
 
 def convergence(case: Facts) -> Check:
-    """Has the last fit converged?"""
+    """Check that the last fit converged."""
     converged = case.evidence.converged
     sentence = "The last fit has converged." if converged else "The last fit was stopped before it had converged."
     return Check("convergence", converged, None, None, sentence, MORE_TIME)
 
 
 def stopped(case: Facts) -> Check | None:
-    """Say that the fit was stopped, where nothing else can be asked of it."""
+    """State that the fit was stopped before convergence, if it was; for cases without other checks of the search."""
     return None if case.evidence.converged else convergence(case)
 
 
 def agreement(case: Facts) -> Check:
-    """Did a second descent end at the same optimum?"""
+    """Check that a second descent ended at the same optimum."""
     evidence = case.evidence
     agreed = evidence.agreements > 0 or evidence.at_rounding
     sentence = "No second descent from another start ended at this optimum, so a better one may exist."
@@ -52,7 +52,7 @@ def agreement(case: Facts) -> Check:
 
 
 def rivals(case: Facts) -> Check:
-    """Do fits from nearby end here too? Named `agreement` as another check is: both have to pass."""
+    """Check that fits from nearby starts end at the same optimum. Shares the name `agreement`; both must pass."""
     alone = case.evidence.unrivalled
     sentence = "Fits that begin a few standard errors away end at this optimum, or the errors are too small to ask."
     if not alone:
@@ -69,6 +69,6 @@ def search_ended(interrupted: bool = False) -> Check:
 
 
 def time_ended() -> Check:
-    """Return the check that says that there was no time for the others."""
+    """Return the check that says that there was no time for the other checks."""
     sentence = "The time budget ended before the weights were tested: give a larger time_budget."
     return Check("time", False, None, None, sentence)

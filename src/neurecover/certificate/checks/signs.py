@@ -1,4 +1,4 @@
-"""Is there no other network of the same function? All checks of this name have to pass."""
+"""Checks that no other network has the same function. They share the name `signs`, and all must pass."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ THIRD_VALUE = (
 
 
 def signs(case: Facts) -> Check:
-    """Is there one choice of the units' signs?"""
+    """Check that only one choice of the units' signs fits."""
     choices = case.sign_choices
     several = choices.count > 1
     if choices.convention:
@@ -49,8 +49,7 @@ def signs(case: Facts) -> Check:
 def planes(case: Case) -> Check:
     """Do no two units share a plane?
 
-    relu(z) and relu(−z) together make a straight function, which may as well be that of a unit that is on for every
-    sample.
+    relu(z) and relu(−z) together can make a linear function, which might as well come from a unit that is always on.
     """
     (apart, pair), limit = (case.nearest_planes.apart, case.nearest_planes.pair), case.options.apart
     sentence = "No two units share a plane."
@@ -63,7 +62,7 @@ def planes(case: Case) -> Check:
 
 
 def exchange(case: Case) -> Check | None:
-    """Are no two units so close that they could have exchanged weights?"""
+    """Check that no two units are so similar that they could have exchanged weights."""
     apart, limit = case.exchange, case.options.apart
     if apart == np.inf:
         return None

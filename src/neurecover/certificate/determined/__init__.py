@@ -1,1 +1,1 @@
-"""Which weights the samples determine where they do not determine all."""
+"""Find which weights the samples determine, if they do not determine all."""

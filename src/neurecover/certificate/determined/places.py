@@ -1,4 +1,4 @@
-"""Where the weights of a network stand among its parameters, in the order of `models.parameters`, as masks of these."""
+"""Masks that locate the weights of a network among its parameters, in the order of `models.parameters`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Layered = Network | DeepNetwork
 
 
 def rows_of(normal: Layered) -> list[np.ndarray]:
-    """Return where the weights of every hidden unit, without its bias, stand among the parameters."""
+    """Return, for every hidden unit, the positions of its weights, without the bias, among the parameters."""
     rows, start = [], 0
     for W, b in normal.layers[:-1]:
         rows += [np.arange(start + j * W.shape[1], start + (j + 1) * W.shape[1]) for j in range(len(W))]

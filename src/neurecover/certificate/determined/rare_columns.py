@@ -1,4 +1,4 @@
-"""Inputs that are other than usual in so few rows that other weights would explain these as well."""
+"""Find inputs that differ from their usual value in so few rows that other weights would fit as well."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ def seldom(normal: Layered, inputs: Source, each: int = 1, options: CertificateO
     """Return a mask (k, d) of the first layer's weights that too few rows show: other values would fit as well.
 
     An input that differs from its usual value (its median) in m rows gives m·p equations for its k weights, and more
-    than `each` per weight are needed. The unit has to be on in at least two of these equations, one to determine its
-    weight and one to contradict a wrong value; under noise, in `each` of them. Without noise p counts the outputs that
-    do not depend on each other: a total says nothing that its parts do not say. C adds p weights per input. Beside one
-    hidden layer it also turns a unit that is off into one that is on, so that equations on either side count.
+    than `each` per weight are needed. The unit must be on in at least two of these equations, one to determine its
+    weight and one to contradict a wrong value; under noise, in `each` of them. Without noise p counts only linearly
+    independent outputs: a total adds nothing to its parts. C adds p weights per input. With one hidden layer and C, a
+    unit that is off is equivalent to a negated unit that is on, so equations on either side count.
     """
     X = np.asarray(inputs.collect()[0], dtype=np.float64)
     k, d = normal.hidden_weights[0].shape
@@ -43,10 +43,10 @@ def seldom(normal: Layered, inputs: Source, each: int = 1, options: CertificateO
 
 
 def usual_rows(normal: Layered, inputs: Source, options: CertificateOptions = DEFAULTS) -> Source:
-    """Return the rows without those in which an input that is `seldom` other than usual is so.
+    """Leave out the rows in which a rare input (see `seldom`) differs from its usual value.
 
-    Beside an affine term they show a weight on either side of a kink, and which side a row is on rests on weights that
-    too few rows show. Rows that are left out may make further inputs rare.
+    With an affine term such rows may count on either side of a kink, and the side itself depends on weights that too
+    few rows show. Leaving out rows may make further inputs rare.
     """
     X, Y = (np.asarray(part, dtype=np.float64) for part in inputs.collect())
     kept = np.ones(len(X), dtype=bool)

@@ -1,31 +1,32 @@
-"""What samples determine of the other units where some are on, or off, in fewer samples than they have weights.
+"""Find what samples determine about the other units, if a unit is on (or off) in fewer samples than it has weights.
 
-Away from the samples S with that unit u on, the others are a network by themselves, and what is determined there is
-determined. Any network of as many units that fits all samples has the same units up to sign away from S, and one more.
-Units T that it has turned leave L_T x = Σ_T A_j w_j·x, up to a constant β, to that one, which would have to be on away
-from S. On S it cannot be: A_u h would be zero. Off there it would take
+Let the unit u be on only in the few samples S. Away from S the other units are a network by themselves, and what is
+determined there is determined. Consider another network with as many units that fits all samples. Away from S it has
+the same other units up to sign, and one further unit. If it has negated the units T, the further unit must make up for
+L_T x = Σ_T A_j w_j·x, up to a constant β, so it is on away from S. It cannot be on in S too, because A_u h would be
+zero. If it is off in S, then
 
-    L_T x + β + A_u h = 0    for all samples in S,        h = w_u·x + b_u,
+    L_T x + β + A_u h = 0    for all samples in S,        h = w_u·x + b_u.
 
-and no set T may come near to that. One sample in S meets it for every T, two or more are asked for. A sample on the
-kink itself counts on neither side.
+The others are determined if no set T comes near to this. One sample in S satisfies it for every T, so two or more are
+needed. A sample exactly at the kink counts on neither side.
 
-The mirror case is one unit that is *off* in few samples S (`others_may_turn`): where it is on it can take up L_T x + β,
-and off in S it does not show if L_T x is the same for all of them.
+The mirror case is one unit that is *off* only in few samples S (`others_may_turn`). Where it is on it can absorb
+L_T x + β, and in S the change does not show if L_T x is the same for all samples of S.
 
-**Several outputs** tell more, of any number of such units R, each on or off in few samples S. Another network of as
-many units has the others up to the signs of T, and |R| more with weights A′. What these add away from S is what T and
-the units of R that are on there leave, an affine function whose slopes span the columns A_T and A_on of the two if
-their rows w_j are independent; and in a sample of S they add that and g(x) = Σ_R A_u (the unit less its affine form).
-So
+**Several outputs** determine more, for any number of such units R, each on or off in few samples S. Another network
+with as many units has the other units up to the signs of T, and |R| further units with output weights A′. Away from S
+these add the affine function that T and the units of R that are on there would leave. Its slopes span the columns A_T
+and A_on of the two, if their rows w_j are independent. In a sample of S they also add g(x) = Σ_R A_u (the unit minus
+its affine form). So
 
-    span A_T + B ⊂ span A′,        B = span A_on + span {g(x) : x in S},
+    span A_T + B ⊂ span A′,        B = span A_on + span {g(x) : x in S}.
 
-and if B has |R| dimensions, B = span A′, no column of another unit being in B says that T is empty (`outputs_tell`).
-Where a unit of R is on away from S the constant c is open as well.
+If B has |R| dimensions, then B = span A′, and T is empty if no column of another unit is in B (`outputs_tell`). If a
+unit of R is on away from S, the constant c is not determined either.
 
-Beside a free affine term both are one case. The others are determined away from S, up to signs that are a convention,
-and as the unit u may be on away from S, whatever its weights are, C and c are open.
+With a free affine term both cases are the same. The others are determined away from S, up to signs that are a
+convention. C and c are not determined, because the unit u, whatever its weights, may be on away from S.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ def exact_part(
     needed: np.ndarray,
     options: CertificateOptions = DEFAULTS,
 ) -> Seen | None:
-    """Return which weights are exact where not all are determined; None where none is vouched for.
+    """Return which weights are exact although not all are determined; None if none can be certified.
 
-    few (units,) have their kink seen by fewer than `needed` samples, some of them because they are seldom off. level is
-    the rms of rounding.
+    few (units,) marks units with fewer than `needed` samples on one side of the kink, and seldom_off those that are
+    seldom off. level is the rms of rounding.
     """
     if normal.activation.name == "exp" or normal.n_parameters > options.open.most:
         return None
@@ -64,11 +65,11 @@ def exact_part(
         assert isinstance(normal, Network)
         seen = seen_of_others(normal, inputs, bias, level, few, int(np.max(needed)), options)
     else:
-        # On or off, what too few samples tell from an affine function hides in C.
+        # A unit that too few samples distinguish from an affine function, on or off, may be hidden in C.
         seen = seen_weights(normal, inputs, bias, level, few, few if affine else few & seldom_off, options)
         if not signs_are_determined(normal, seen.errors, options.same):
             return None
-    # What failed a check without any weight being open for it is not vouched for weight by weight either.
+    # If a check failed although no weight is open, single weights cannot be certified either.
     return seen if 0 < seen.n_open < seen.n else None
 
 
@@ -81,11 +82,10 @@ def seen_of_others(
     fewest: int,
     options: CertificateOptions = DEFAULTS,
 ) -> Seen:
-    """Return which weights are seen of all units but those in `few` (k,), on or off in few samples; none if signs are
-    open.
+    """Return which weights are seen, of all units except those in `few` (k,), which are on or off in few samples.
 
-    Beside an affine term there is one such unit. Every other unit needs `fewest` samples on either side of its kink,
-    away from S.
+    No weight is seen if signs are not determined. With an affine term, `few` has one unit. Every other unit needs
+    `fewest` samples on either side of its kink, away from S.
     """
     X, Y = (np.asarray(part, dtype=np.float64) for part in inputs.collect())
     Z = X @ normal.W.T + normal.b
@@ -94,7 +94,7 @@ def seen_of_others(
     low = few & (n_on > n_off)
     side = np.where(low, -1.0, 1.0)
     away = (side * Z < -near)[:, few].all(axis=1)
-    # A unit that is on away from S stays, as the affine function that it is there, unless C has it.
+    # A unit that is on away from S stays, as an affine function, unless C absorbs it.
     gone = few if normal.C is not None else few & ~low
     others, kept = normal.take(np.flatnonzero(~gone)), ~few[~gone]
     count = np.count_nonzero(X[away] @ others.W.T + others.b > 0.0, axis=0)
@@ -124,10 +124,10 @@ def outputs_tell(
     A_errors: np.ndarray,
     options: CertificateOptions = DEFAULTS,
 ) -> bool:
-    """Return whether no unit but those in `few` (k,) may be turned; those in `low` (k,) are on away from S.
+    """Return whether only units in `few` (k,) may be negated; units in `low` (k,) are on away from S.
 
-    The errors are those of the others, infinite where a weight is open. Such a weight may be any, so that only samples
-    count whose inputs have their usual values there, and only outputs whose weights are known.
+    The errors are those of the other units, infinite for undetermined weights. Such a weight may have any value, so
+    only samples with the usual values of its inputs count, and only outputs whose weights are known.
     """
     closed, meets = np.isfinite(W_errors).all(axis=0), options.open.meets
     X = X[(X[:, ~closed] == np.median(X[:, ~closed], axis=0)).all(axis=1)]
@@ -160,7 +160,7 @@ def _independent(M: np.ndarray, meets: float) -> bool:
 
 
 def others_may_turn(normal: Network, unit: int, inputs: Source, options: CertificateOptions = DEFAULTS) -> bool:
-    """Return whether other units could change signs together with this one, which is off in few of the samples."""
+    """Return whether other units could change signs together with `unit`, which is off in few of the samples."""
     X = np.asarray(inputs.collect()[0], dtype=np.float64)
     z = X @ normal.W[unit] + normal.b[unit]
     X = X[z < -options.at_kink * np.abs(z).max()]
@@ -199,7 +199,7 @@ def _cancel(others: Network, X: np.ndarray, told: np.ndarray, meets: float, smal
 
 
 def _with_units(arrays: dict[str, np.ndarray], gone: np.ndarray, value: float | bool) -> dict[str, np.ndarray]:
-    """Return arrays of the other units with a value inserted at the places of those that are gone (k,)."""
+    """Return arrays of the other units, with a value inserted at the positions of the removed units `gone` (k,)."""
     axes, places = {"W": 0, "b": 0, "A": 1}, np.flatnonzero(gone) - np.arange(np.count_nonzero(gone))
     return {
         name: np.insert(array, places, value, axis=axes[name]) if name in axes else array

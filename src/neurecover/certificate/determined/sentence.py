@@ -1,4 +1,4 @@
-"""In words: which weights are exact and which are open, and why."""
+"""Describe in a sentence which weights are exact and which are not determined, and why."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NAMED = 4  # groups of weights that are named one by one
 
 
 def open_weights(errors: Mapping[str, np.ndarray], unseen: Mapping[str, np.ndarray]) -> str:
-    """Return the sentence on open weights, whose errors are infinite; units are counted from zero."""
+    """Return the sentence on undetermined weights, which have infinite errors; units are counted from zero."""
     names = list(errors)
     open_ = {name: ~np.isfinite(value) for name, value in errors.items()}
     first, k = names[0], len(errors[names[0]])

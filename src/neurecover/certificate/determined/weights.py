@@ -1,27 +1,27 @@
-"""Which weights the samples determine, where they do not determine all.
+"""Find which weights the samples determine, if they do not determine all.
 
-Directions N along which no output of the samples changes are the null space of F = Σ JᵀJ on the inputs as they are.
-Among them is the free scale of every unit, G_j, along which its row (w_j, b_j) grows as the column above shrinks. It
-has to be fixed by weights that are determined themselves, or one open weight would make the whole row open: for some
-set D_j of a row's weights every null direction is in proportion to them there,
+The directions N along which no output of the samples changes are the null space of F = Σ JᵀJ on the original inputs.
+Among them is the free scale of every unit, G_j, along which its row (w_j, b_j) grows while the column above shrinks.
+The scale must be fixed by weights that are determined themselves; otherwise one undetermined weight would make the
+whole row undetermined. For some set D_j of a row's weights, every null direction is proportional to the weights,
 
     n_i = α w_i  for i in D_j,        n ← n − α G_j,
 
-and D_j is the largest such set. A weight is determined when all null directions vanish at it afterwards. The network is
-then written with ‖w_j‖ = 1 over D_j, so that what is determined does not depend on what is not. Where signs are a
-convention what is determined is so for the signs that are shown.
+and D_j is the largest such set. A weight is determined if all null directions then vanish at it. The network is written
+with ‖w_j‖ = 1 over D_j, so that determined weights do not depend on undetermined ones. If signs are a convention,
+weights are determined for the signs that are shown.
 
-A weight can be determined to first order and still be invented: whether a unit is on where an input is other than
-usual, which is seldom, depends on that very weight. As many rows are asked for as contradict another choice (`seldom`),
-and an equation that no other contradicts counts for nothing (`sole_equations`). A unit may even be turned,
+A weight can be determined to first order and still be wrong: if an input seldom differs from its usual value, whether
+the unit is on in those rows depends on that very weight. So enough rows are needed to contradict another choice
+(`seldom`), and an equation that no other contradicts does not count (`sole_equations`). A unit may even be negated,
 
     (w_j, A_j) → −(w_j, A_j)    with A_j z_j(x) moved by a null direction until z_j > 0 again,
 
-unless z_j is the same along all of them for some sample with the unit on: then A_j z_j > 0 fixes the sign of A_j. A
-sample in which a unit is on whose z_j is not the same along all of them is left out: further along z_j may be negative,
-and other weights explain that sample. And where two units are in proportion, z_i = α z_j, on all samples with one of
-them on, they may as well be one there. Beside an affine term a unit that is off is one that is on, turned: what is
-asked of the samples with a unit on is asked of those with it off as well.
+unless for some sample with the unit on, z_j is the same along all null directions: then A_j z_j > 0 fixes the sign of
+A_j. A sample with a unit on whose z_j changes along a null direction is left out: z_j may become negative further
+along, and other weights explain that sample. If two units are proportional, z_i = α z_j, on all samples with one of
+them on, they may be one unit there. With an affine term a unit that is off is equivalent to a negated unit that is on,
+so the same conditions hold for the samples with the unit off.
 """
 
 from __future__ import annotations
@@ -53,9 +53,10 @@ from neurecover.statistics import InformationSums
 
 @dataclass(frozen=True, eq=False)
 class Seen:
-    """Errors by name of `scaled_to_determined`, infinite where a weight is open, and a mask of those that are `unseen`.
+    """Errors of the weights of `scaled_to_determined`, by name, infinite for undetermined weights; masks `unseen`.
 
-    Those are open because too few samples show them, the others because samples show them only together with others.
+    A weight in `unseen` is undetermined because too few samples show it, any other because samples show it only in
+    combination with others.
     """
 
     errors: dict[str, np.ndarray]
@@ -79,10 +80,10 @@ def seen_weights(
     low: np.ndarray,
     options: CertificateOptions = DEFAULTS,
 ) -> Seen:
-    """Return what samples without noise determine of a network in normal form; level is the rms of their rounding.
+    """Return which weights of a network in normal form samples without noise determine; level is the rms of rounding.
 
-    few (units,) says which hidden units have their kink seen by too few samples, and low (units,) which of them because
-    they are seldom off: such a unit hides in the constant of the layer above, and in C where there is one.
+    few (units,) marks hidden units with too few samples on one side of the kink, and low (units,) those of them that
+    are seldom off: such a unit can be hidden in the constant of the layer above, and in C if there is one.
     """
     theta, P = parameters(normal), len(parameters(normal))
     inputs = inputs if normal.C is None else usual_rows(normal, inputs, options)
@@ -134,14 +135,14 @@ def seen_weights(
     open_ |= free & (errors > options.exact * np.maximum(1.0, np.abs(theta)))
     nothing_known = np.array([bool(open_[row].all()) for row in rows_of(normal)])
     open_ |= free & columns_above(normal, nothing_known)
-    if normal.C is not None:  # such a unit may as well be on for every sample, and a part of the affine term
+    if normal.C is not None:  # such a unit may as well be always on and part of the affine term
         open_ |= free & constants_above(normal, nothing_known)
     errors = np.where(open_, np.inf, errors * _rescaled(normal, open_)[1])
     return Seen(by_name(normal, errors), by_name(normal, unseen))
 
 
 def signs_are_determined(normal: Layered, errors: Mapping[str, np.ndarray], same: float = DEFAULTS.same) -> bool:
-    """Return whether, layer by layer, no other signs fit the weights on columns that are determined for every unit."""
+    """Return whether no other signs fit, layer by layer, judged by the columns that are determined for every unit."""
     if not normal.activation.odd_slope or signs_are_convention(normal):
         return True
     names = list(errors)
@@ -165,9 +166,9 @@ def _without_scale(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Remove a unit's free scale from N, so that N vanishes on the largest possible part D of its row; return N and D.
 
-    Largest with the bias and the weights above counted in: one weight alone is in proportion to itself. All of D have
-    the same ‖n_i‖ / |w_i|, so those that share it with most others are tried first: where many columns are open, as for
-    a unit that most levels of a category never switch, their weights may be the largest of the row.
+    The bias and the weights above count too, because a single weight is always proportional to itself. All weights in D
+    have the same ‖n_i‖ / |w_i|, so the ratios that most weights share are tried first. The largest weights of a row
+    would be a bad choice: they may be undetermined, as for a unit that most levels of a category never switch.
     """
     w, around = theta[row], np.flatnonzero((direction != 0.0) & ~unseen)
     shown = np.flatnonzero((w != 0.0) & ~unseen[row])
@@ -188,14 +189,14 @@ def _without_scale(
 
 
 def _in_proportion(normal: Layered, inputs: Source, same: float) -> np.ndarray:
-    """Return which hidden units are multiples of another unit of their layer wherever one of the two is on."""
+    """Return a mask of the hidden units that are a multiple of another unit of their layer wherever either is on."""
     X = np.asarray(inputs.collect()[0], dtype=np.float64)
     both = signs_are_convention(normal)
     return np.concatenate([_multiples(Z, same) | (both & _multiples(-Z, same)) for Z in normal.preactivations(X)])
 
 
 def _multiples(Z: np.ndarray, relative: float) -> np.ndarray:
-    """Return which columns of Z (n, k) are multiples of another one in the rows where one of the two is positive."""
+    """Return a mask of the columns of Z (n, k) that are a multiple of another one wherever either is positive."""
     H = np.maximum(Z, 0.0)
     own = np.maximum(np.einsum("ni,ni->i", H, H), 1e-300)
     alike = np.zeros(len(own), dtype=bool)
@@ -210,7 +211,7 @@ def _multiples(Z: np.ndarray, relative: float) -> np.ndarray:
 
 
 def _still(normal: Layered, inputs: Source, N: np.ndarray, exact: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return where (n, units) preactivations are the same along all directions of N (P, q), and where positive."""
+    """Return masks (n, units) of preactivations that do not change along N (P, q), and of positive ones."""
     still, positive = list[np.ndarray](), list[np.ndarray]()
     X = np.asarray(inputs.collect()[0], dtype=np.float64)
     H, start = np.hstack([X, np.ones((len(X), 1))]), 0
@@ -228,12 +229,12 @@ def _still(normal: Layered, inputs: Source, N: np.ndarray, exact: float) -> tupl
 
 
 def scaled_to_determined(normal: Layered, determined: Mapping[str, np.ndarray]) -> Layered:
-    """Return the network in normal form with every row of unit norm over its determined weights."""
+    """Rescale a network in normal form so that the determined weights of every row have norm one."""
     return _rescaled(normal, ~np.concatenate([mask.ravel() for mask in determined.values()]))[0]
 
 
 def _rescaled(normal: Layered, open_: np.ndarray) -> tuple[Layered, np.ndarray]:
-    """Return the network with every row of unit norm over its determined weights, and the factor of every parameter."""
+    """Rescale every row to norm one over its determined weights; return the network and every parameter's factor."""
     theta, factor = parameters(normal), np.ones(len(open_))
     G = free_directions(normal)
     for unit, row in enumerate(rows_of(normal)):

@@ -1,1 +1,1 @@
-"""The information of the samples about the weights, and the errors that follow from it."""
+"""The information matrix of the samples about the weights, and the standard errors that follow from it."""

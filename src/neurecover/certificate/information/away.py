@@ -1,7 +1,7 @@
-"""Samples away from kinks: without noise one at a kink says no more than that the unit is not far on.
+"""Samples away from kinks. Without noise, a sample at a kink hardly tells anything about the unit's weights.
 
-An exact fit can put the kink of a unit right through a sample at which the unit is off, z = 0 to rounding. Counted as
-on, that sample would seem to determine weights that no other sample shows.
+An exact fit can put the kink of a unit right through a sample at which the true unit is off, z = 0 up to rounding. If
+that sample counted as on, it would seem to determine weights that no other sample shows.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from neurecover.statistics.checks.units_on import sides
 
 
 def away_from_kinks(samples: Source, model: Model, near: float) -> Source:
-    """Return the samples in memory that are at no kink; all of them where the model has none, or none is left."""
+    """Return the samples that are not at a kink; all samples if the model has no kinks or no sample would be left."""
     if model.activation.homogeneity != 1.0:
         return samples
     X = np.asarray(samples.collect()[0], dtype=np.float64)

@@ -1,25 +1,25 @@
-"""What the samples say of more weights than a matrix of all pairs of them could be formed for.
+"""Test the information of the samples about so many weights that their information matrix cannot be formed.
 
 The readout is eliminated, and the information of the hidden weights of all layers is the S of `fit.products`, known by
 its products with vectors. Three things are asked of it by conjugate gradients with the preconditioner C.
 
-*Is every weight seen?* Of a solution z ~ N(0, C⁻¹) that is known beforehand, S x = S z is solved. In the coordinates
-C^½ the error is q(μ) ẑ along an eigenvector of the eigenvalue μ of C⁻¹S, with ẑ ~ N(0, 1) and a polynomial q, q(0) = 1:
-along an eigenvector that is not seen nothing is ever found. An error of length η as a whole says that |q(μ)| < ½ for
-every μ, but for a chance of 4 η/√(2π) that some ẑ lies within 2 η of zero. The roots θ of q being known,
-q(μ) ≥ 1 − μ Σ 1/θ below them, so that then
+*Is every weight seen?* Draw a solution z ~ N(0, C⁻¹) and solve S x = S z. In the coordinates C^½ the error along an
+eigenvector with eigenvalue μ of C⁻¹S is q(μ) ẑ, with ẑ ~ N(0, 1) and a polynomial q, q(0) = 1: along an eigenvector
+that is not seen, the solution is never found. If the total error has length η, then |q(μ)| < ½ for every μ, except with
+the probability 4 η/√(2π) that some ẑ lies within 2 η of zero. Below the known roots θ of q,
+q(μ) ≥ 1 − μ Σ 1/θ, so that then
 
     μ ≥ 1 / (2 Σ 1/θ).
 
-*Is every equation contradicted by others?* and *What does rounding leave?* The least-squares solution δ = F⁻¹Jᵀε for
-noise ε ~ N(0, I) has covariance F⁻¹, and what it leaves, (I − H) ε, a mean square of 1 minus the leverage
-(`sole_equations`). It is solved for again from what is left until a round explains no more than `settled` of the
-squares: an equation that is met whatever it says would not be told from others by a solution that is half found. One
-that does not settle says nothing. Among a million equations one seems to be met by chance: where any does, one draw
-more has to agree.
+*Could other equations contradict each equation?* and *How large are the errors from rounding?* The least-squares
+solution δ = F⁻¹Jᵀε for noise ε ~ N(0, I) has covariance F⁻¹, and its residual (I − H) ε has a mean square of 1 minus
+the leverage (`sole_equations`). The solution is refined from the residual until a round explains no more than `settled`
+of the squares, because a half-converged solution would not show which equations are always satisfied. A solution that
+does not settle is not used. Among a million equations one seems to be satisfied by chance, so such a finding must be
+confirmed by one more draw.
 
-S vanishes along the free scales G of the units (`models.free_directions`), of which smooth activations have none: z and
-x have no part along them.
+S vanishes along the free scales G of the units (`models.free_directions`), which smooth activations do not have; z and
+x have no component along them.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from neurecover.solve.conjugate import Operator, Solution, conjugate_gradients
 
 @dataclass(frozen=True, eq=False)
 class ManyWeights:
-    """`weakest` bounds the eigenvalues of C⁻¹S from below, 0 where something is not seen.
+    """`weakest` bounds the eigenvalues of C⁻¹S from below; it is 0 if some direction is not seen.
 
-    `moves` (P, draws) are errors of the parameters of `model` for noise of variance one, in the order of
-    `models.parameters`, those of its `free` ones; `n_alone` equations are contradicted by no others.
+    `moves` (P, draws) are errors of the `free` parameters of `model` for noise of variance one, in the order of
+    `models.parameters`; `n_alone` is the number of equations that no other could contradict.
     """
 
     model: Network | DeepNetwork
@@ -62,7 +62,7 @@ class ManyWeights:
 
 
 def can_be_tested(model: Model, samples: Source, options: ProductOptions) -> bool:
-    """Return whether the model has layers alone, with derivatives, and the samples fit in memory."""
+    """Return whether the model consists of differentiable layers only, and the samples fit in memory."""
     if isinstance(model, Composite) or not model.activation.differentiable or samples.base.streams:
         return False
     return 4 * samples.count() * (model.n_inputs + 1) <= options.most_bytes
@@ -71,10 +71,10 @@ def can_be_tested(model: Model, samples: Source, options: ProductOptions) -> boo
 def by_products(
     network: Network | DeepNetwork, bias: bool, samples: Source, options: CertificateOptions = DEFAULTS
 ) -> ManyWeights:
-    """Return the answers for a network.
+    """Return the answers to these questions for a network.
 
-    In single precision outputs have to be of a size whose square is neither zero nor infinite: with outputs `size`
-    times smaller a hidden weight moves `size` times as far for the same noise.
+    In single precision the squares of the outputs must not overflow or underflow, so the outputs are divided by `size`;
+    the same noise then moves a hidden weight `size` times as far.
     """
     arrays = [network.layers[-1][0], *([] if network.C is None else [network.C])]
     size = max(float(np.abs(array).max(initial=0.0)) for array in arrays) or 1.0
@@ -107,7 +107,7 @@ def by_products(
 
 
 def _free_scales(network: Network | DeepNetwork, free: np.ndarray) -> np.ndarray:
-    """Return the directions (parameters, g) that change no output and move free parameters alone."""
+    """Return the directions (parameters, g) that change no output and move only free parameters."""
     G = free_directions(network)
     fixed = np.ones(len(G), dtype=bool)
     fixed[free] = False
@@ -115,7 +115,7 @@ def _free_scales(network: Network | DeepNetwork, free: np.ndarray) -> np.ndarray
 
 
 class System:
-    """S by its products at a point, its free scales G (hidden weights, g) and its preconditioner."""
+    """The matrix S at a point, given by its products, with its free scales G (hidden weights, g) and preconditioner."""
 
     def __init__(self, products: Products, G: np.ndarray, options: ProductOptions) -> None:
         self.products, self.options, self.G = products, options, G
@@ -124,15 +124,15 @@ class System:
 
     @cached_property
     def roots(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """U and R of every layer, whose part of C⁻¹ is UUᵀ ⊗ RRᵀ."""
+        """U and R of every layer; the layer's block of C⁻¹ is UUᵀ ⊗ RRᵀ."""
         products = self.products
         units = [products.unit_root(layer, self.options.damping) for layer in range(products.student.depth)]
         return [(unit, products.read_root(layer)) for layer, unit in enumerate(units)]
 
     def weakest(self, rng: np.random.Generator) -> float:
-        """Return the lower bound on μ, or 0 where a known solution is not found to η."""
+        """Return the lower bound on μ, or 0 if a known solution is not found to within η."""
         student, options = self.products.student, self.options
-        if self.products.Q.shape[1] < student.widths[-1]:  # single precision does not tell its units apart
+        if self.products.Q.shape[1] < student.widths[-1]:  # single precision cannot distinguish its units
             return 0.0
         drawn = [(U @ rng.standard_normal(V.shape) @ R.T).ravel() for (U, R), V in zip(self.roots, student.V)]
         error, inverses = self._across(np.concatenate(drawn)), 0.0
@@ -149,10 +149,10 @@ class System:
         return 0.0
 
     def fitted(self, noise: np.ndarray, weakest: float) -> np.ndarray | None:
-        """Return the hidden part of the least-squares solution for `noise` (n, p); None where it does not settle.
+        """Return the hidden part of the least-squares solution for `noise` (n, p); None if it does not settle.
 
-        With g = S e left of the equations, what is missing explains e·S e ≤ g·C⁻¹g / μ, and about what the next round
-        does.
+        With g = S e the remaining right-hand side, the missing part e would explain e·S e ≤ g·C⁻¹g / μ, which is about
+        what the next round explains.
         """
         products, settled = self.products, self.options.settled
         step = np.zeros(products.student.size, dtype=np.float32)
@@ -174,7 +174,7 @@ class System:
         return float(np.linalg.norm(lengths))
 
     def _across(self, step: np.ndarray) -> np.ndarray:
-        """Return the part of a step that is across the free scales."""
+        """Return the part of a step that is orthogonal to the free scales."""
         return (step - self.G @ (self.inverse @ step)).astype(np.float32)
 
     def _solved(self, right: np.ndarray, tolerance: float = 0.0) -> Solution:

@@ -1,8 +1,8 @@
-"""What the samples say about each parameter: the Fisher information of a network, its inverse, and a test for more.
+"""The Fisher information matrix of a network, its inverse, and a test for missing units.
 
 With noise of variance σ² the estimates have covariance σ² F⁻¹, F = Σ JᵀJ over the free parameters in the order of
-`models.parameters`. The function leaves the scale of every unit open (`models.free_directions`): F is zero along these
-directions, which are filled in before it is inverted. `normal_form` has the covariance where the scales are fixed.
+`models.parameters`. The function does not determine the scale of every unit (`models.free_directions`): F is zero along
+these directions, which are filled in before it is inverted. `normal_form` has the covariance with fixed scales.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from neurecover.statistics import InformationSums
 class Information:
     """F (P, P) at a network, over its `free` parameters (indices); the others are fixed.
 
-    `cross` (P, E) and `own` (E, E) are the same sums for E columns of probes, units that the network lacks, and `score`
-    (P + E,) is Σ r times all of these columns.
+    `cross` (P, E) and `own` (E, E) are the same sums for E columns of probes, which are units that the network lacks.
+    `score` (P + E,) is the sum of r times each of these columns.
     """
 
     model: Model
@@ -36,8 +36,8 @@ class Information:
 
     @classmethod
     def of(cls, sums: InformationSums) -> Information:
-        """Return what the sums at a network say."""
-        afford(100.0 * sums.size**2)  # F is written and read a few times, which is slower than arithmetic
+        """Build the information from its sums at a network."""
+        afford(100.0 * sums.size**2)  # F is written and read several times, which is slower than arithmetic
         (F, score), P = sums.information(), len(sums.free)
         return cls(sums.model, sums.free, F[:P, :P], F[:P, P:], F[P:, P:], score)
 
@@ -56,7 +56,7 @@ class Information:
 
     @property
     def n_determinable(self) -> int:
-        """The parameters that samples can determine: all but the free scales."""
+        """The number of parameters that samples can determine: all except the free scales."""
         return len(self.free) - self.gauge.shape[1]
 
     @cached_property
@@ -73,15 +73,15 @@ class Information:
 
     @cached_property
     def weakest(self) -> float:
-        """A lower bound on the smallest eigenvalue of F scaled to unit diagonal, the free scales apart: 1/tr F⁻¹.
+        """A lower bound, 1/tr F⁻¹, on the smallest eigenvalue of F scaled to unit diagonal, without the free scales.
 
-        At the level of rounding, or zero, where some parameter is not determined.
+        It is at the level of rounding, or zero, if some parameter is not determined.
         """
         return 0.0 if self._scaled_root is None else 1.0 / float(np.sum(self._scaled_root**2))
 
     @cached_property
     def root(self) -> np.ndarray:
-        """R (P, P) with R Rᵀ a generalised inverse of F; what that holds along the free directions is arbitrary."""
+        """R (P, P) with R Rᵀ a generalised inverse of F; its part along the free directions is arbitrary."""
         assert self._scaled_root is not None
         return self._scaled_root.T / self.scale[:, None]
 
@@ -91,7 +91,7 @@ class Information:
 
     @cached_property
     def explained(self) -> np.ndarray:
-        """F⁻¹ Σ Jᵀe: by how much the parameters make up for each probe, (P, E)."""
+        """F⁻¹ Σ Jᵀe, (P, E): the change of the parameters that best imitates each probe."""
         return self.root @ (self.root.T @ self.cross)
 
     def unexplained(self, T: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

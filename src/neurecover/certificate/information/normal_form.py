@@ -1,13 +1,13 @@
-"""From a network on whitened inputs to its normal form on the inputs, and from the errors of one to those of the other.
+"""Convert a network on whitened inputs to its normal form on the original inputs, together with its errors.
 
-The function leaves the scale of every unit open: it is the same along the directions G of `models.free_directions`. In
-normal form every row keeps its length (for exp, every bias its value zero), whose gradients are the columns of N, so
-that a covariance Σ of the parameters becomes
+The function does not determine the scale of a unit: it is constant along the directions G of `models.free_directions`.
+In normal form every row has fixed length (for exp, every bias is zero). With the gradients of these constraints as the
+columns of N, a covariance Σ of the parameters becomes
 
     Q Σ Qᵀ,        Q = I − G (NᵀG)⁻¹ Nᵀ.
 
-In a network of one hidden layer with an affine term the sign of a unit is open too: (w, b) → −(w, b) with
-C → C + m a wᵀ and c → c + m a b is the same function. That is a choice and no direction, made before errors are formed.
+With one hidden layer and an affine term, the sign of a unit is not determined either: (w, b) → −(w, b) with
+C → C + m a wᵀ and c → c + m a b is the same function. This is a discrete choice, made before errors are computed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from neurecover.models.layered import looks_back
 
 
 def aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
-    """Return the network on whitened inputs with the scales and signs of its normal form on the inputs, and that form.
+    """Return the network on whitened inputs, with the scales and signs of its normal form, and the normal form itself.
 
-    The network without its affine term is aligned first. Beside C, the units that the normal form turns are turned on
-    whitened inputs too: the parameters of both then differ only by the linear map between the inputs.
+    The network without its affine term is aligned first. With C, the units that the normal form negates are also
+    negated on whitened inputs: the parameters of both then differ only by the linear map between the inputs.
     """
     if isinstance(model, Composite) or model.C is None:
         return _aligned(model, whitening)
@@ -38,15 +38,15 @@ def aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
 
 
 def signs_are_convention(model: Model) -> bool:
-    """Return whether C absorbs the change of sign of any unit, as it does beside a single hidden layer.
+    """Return whether C absorbs the change of sign of any unit, as it does with a single hidden layer.
 
-    Above a second layer m A_j w_jᵀ h is not affine in x, and the signs are as determined as without C.
+    With more layers m A_j w_jᵀ h is not affine in x, and the signs are determined as without C.
     """
     return isinstance(model, Network) and model.C is not None and bool(model.activation.odd_slope)
 
 
 def _aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
-    """Return what `aligned` does, for a network without an affine term."""
+    """Return the same as `aligned`, for a network without an affine term."""
     final = unwhiten(model, whitening)
     normal = final.normal_form()
     length = np.linalg.norm(final.hidden_weights[0], axis=1)
@@ -54,7 +54,7 @@ def _aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
     factor = np.where(length > 0.0, length, 1.0) if model.activation.homogeneity is not None else np.ones(len(length))
     if not isinstance(model, Composite) and model.activation.reflection is not None:
         rows = np.einsum("ji,ji->j", final.hidden_weights[0], normal.hidden_weights[0])
-        factor = np.where(rows < 0.0, -factor, factor)  # the normal form has turned these
+        factor = np.where(rows < 0.0, -factor, factor)  # the normal form has negated these units
     V = model.hidden_weights[0] / factor[:, None]
     if isinstance(normal, Composite):
         assert isinstance(model, Composite)
@@ -62,7 +62,7 @@ def _aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
         return Composite(V, t, normal.upper, model.activation), normal
     if isinstance(normal, Network):
         assert isinstance(model, Network)
-        # exp has its biases in the weights above, and no bias on the inputs is one of w·mean on whitened ones.
+        # For exp the biases are in the weights above; a bias of zero on the inputs is w·mean on whitened inputs.
         b = normal.W @ whitening.mean if exponential else model.b / factor
         return Network(V, b, normal.A, normal.c, model.activation), normal
     assert isinstance(model, DeepNetwork)
@@ -70,10 +70,10 @@ def _aligned(model: Model, whitening: Whitening) -> tuple[Model, Model]:
 
 
 class ToNormalForm:
-    """T with δθ = T δθ_z: from the free parameters on whitened inputs to all of the normal form on the inputs.
+    """The map T, δθ = T δθ_z, from the free parameters on whitened inputs to all parameters of the normal form.
 
-    T = Q L, L linear in the first layer and C, which read the inputs, and Q the projection along the free scales;
-    applied, and never formed.
+    T = Q L, where L transforms the first layer and C, which read the inputs, and Q is the projection along the free
+    scales. T is applied without being formed.
     """
 
     def __init__(self, white: Model, free: np.ndarray, normal: Model, whitening: Whitening) -> None:
@@ -84,7 +84,7 @@ class ToNormalForm:
         varied = np.zeros(len(parameters(white)), dtype=bool)
         varied[free] = True
         within, offsets = np.split(varied[self.k * r :], [len(varied) - self.k * r - self.p * (r + 1)])
-        self.within = within  # what lies between W and C, or after W where there is no C
+        self.within = within  # the parameters between W and C, or after W if there is no C
         self.offsets = offsets[self.p * r :]
         d = len(whitening.matrix)
         weights = np.ones(self.k * d, dtype=bool), np.ones(self.p * d, dtype=bool)
@@ -141,7 +141,7 @@ def hidden_names(model: Layered) -> tuple[str, ...]:
 
 
 def _fixed_by_normal_form(normal: Model) -> np.ndarray:
-    """Return the gradient of what the normal form fixes for every unit, one column each, as in free_directions."""
+    """Return the gradient of the normal form's constraint for every unit, in the column order of free_directions."""
     size, columns, start = len(parameters(normal)), [], 0
     for W, act in zip(normal.hidden_weights, normal.hidden_activations):
         k, m = W.shape

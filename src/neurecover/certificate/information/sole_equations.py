@@ -1,18 +1,19 @@
 """Equations that no other equation could contradict.
 
-Whatever a sample says is fitted where it is the only one to say it: its leverage h = J F⁻¹ Jᵀ is one, and the residual
-(1 − h) δ of an answer that is off by δ says nothing. Without noise an invented network passes such an equation as well
-as the right one, so what rests on it is not determined. With H = J F⁻¹ Jᵀ over all equations and g standard normal
+If a sample alone determines a direction of the weights, any value of its output is fitted: its leverage h = J F⁻¹ Jᵀ
+is one, and an error δ in the output leaves a residual (1 − h) δ of zero. Without noise a wrong network satisfies such
+an equation as well as the right one, so weights that depend on it are not determined. With H = J F⁻¹ Jᵀ over all
+equations and g standard normal
 
     E[((I − H) g)ᵢ²] = 1 − hᵢ,
 
-which a few draws of g tell from zero; where they say that it is, as many draws again have to agree. Jᵀg and J δ take as
-long as a pass through the network, and no Jacobian.
+which a few draws of g distinguish from zero; if they find zero, as many further draws must confirm it. Jᵀg and J δ take
+as long as a pass through the network, and need no Jacobian.
 
-Outputs that depend on each other, such as a total beside its parts, repeat what the others say: where the rank of A is
-below p and the number of units, equations are those of combinations of outputs that do not, Qᵀy with orthonormal Q
-whose first columns span A. With more outputs than units each says something of its own: whether they agree on h. With
-an affine term (A | C) is in place of A.
+Linearly dependent outputs, such as a total and its parts, add no information. If the rank of A is below p and below the
+number of units, the equations are those of independent combinations of outputs, Qᵀy with an orthonormal Q whose first
+columns span A. With more outputs than units each output does add information: whether all agree on h. With an affine
+term (A | C) replaces A.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ from neurecover.data import Source
 from neurecover.models import Composite, DeepNetwork, Model, Network, jacobian
 from neurecover.solve import afford
 
-BLOCK = 16 * 2**20  # bytes of what is formed at a time
+BLOCK = 16 * 2**20  # bytes of the arrays that are formed at a time
 
 
 def sole_equations(
     model: Model, free: np.ndarray, root: np.ndarray, samples: Source, options: CertificateOptions = DEFAULTS
 ) -> np.ndarray:
-    """Return the rows (m, P) of the Jacobian by the `free` parameters whose equation no other one contradicts.
+    """Return the rows (m, P) of the Jacobian, by the `free` parameters, of equations that no other could contradict.
 
     root (P, q) is such that root rootᵀ is a generalised inverse of F = Σ JᵀJ over these samples.
     """
@@ -54,7 +55,7 @@ def sole_equations(
     def drawn() -> list[np.ndarray]:
         """Return the mean of ((I − H) g)² over a few g, (n, p) for every block."""
         left = [rng.standard_normal((draws, len(block.X), p)) for block in held or read()]
-        for again in range(2):  # the second time takes out what rounding has left of the first
+        for again in range(2):  # the second time removes the rounding errors of the first
             gradient = sum(block.backward(g)[:, free] for block, g in zip(held or read(), left))
             steps = np.zeros((draws, model.n_parameters))
             steps[:, free] = (gradient @ root) @ root.T
@@ -76,14 +77,14 @@ def sole_equations(
 
 
 def _independent(model: Model, options: CertificateOptions) -> np.ndarray:
-    """Return Q (p, p), the identity where no output depends on others."""
+    """Return Q (p, p), the identity if no output depends on others."""
     if isinstance(model, Composite) or n_independent(model, options) == model.n_outputs:
         return np.eye(model.n_outputs)
     return np.linalg.svd(_readout(model))[0]
 
 
 def n_independent(model: Network | DeepNetwork, options: CertificateOptions = DEFAULTS) -> int:
-    """Return how many outputs do not depend on each other; all of them where each unit could have one to itself."""
+    """Return the number of independent outputs: the rank of A, or p if A has full rank."""
     A = _readout(model)
     rank = int(np.linalg.matrix_rank(A, tol=options.dependent * np.linalg.norm(A)))
     return rank if rank < min(A.shape) else len(A)

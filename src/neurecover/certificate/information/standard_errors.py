@@ -1,4 +1,4 @@
-"""Standard errors of every weight in normal form, from the information and from what single samples add to it."""
+"""Standard errors of every weight in normal form, from the information matrix and the influence of single samples."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from neurecover.statistics import Influence, InfluenceSums, OutputPrecision, Sco
 
 @dataclass(frozen=True)
 class Errors:
-    """Standard errors by name, the variances behind them, and H with a covariance in proportion to H Hᵀ.
+    """Standard errors by name, their variances, and H with a covariance proportional to H Hᵀ.
 
-    `influence` are the sums behind them under noise. There is no H where errors are bounds from a few draws.
+    `influence` has the sums from which they follow under noise. H is missing if the errors are bounds from draws.
     """
 
     arrays: ParameterArrays
@@ -37,7 +37,7 @@ class Errors:
 
     @property
     def root(self) -> np.ndarray:
-        """R with the covariance R Rᵀ of all parameters."""
+        """R of the covariance R Rᵀ of all parameters."""
         return self._scaled(np.arange(len(self.variances)))
 
     def _scaled(self, own: np.ndarray) -> np.ndarray:
@@ -60,19 +60,19 @@ def standard_errors(
 ) -> Errors:
     """Return errors from σ² T F⁻¹ Tᵀ; under noise, with variances that hold even if noise differs between samples.
 
-    They are those of `scores` where these are summed already. 1.96 standard errors are 95 % intervals.
+    Such variances come from `scores` if these were summed already. ±1.96 standard errors are 95 % intervals.
     """
     half = ToNormalForm(information.model, information.free, normal, whitening)(information.root)
     if noisy:
         afford(4.0 * len(half) ** 3)
         moves = half @ information.root.T
         influence = _influence(information, moves, samples, scores)
-        # A variance of ν degrees of freedom makes Student's t of a deviation: wider where few samples carry a weight.
+        # With a variance of ν degrees of freedom a deviation has Student's t: wider if few samples carry a weight.
         variances = influence.variances * (stdtrit(influence.carried_by, 0.975) / stdtrit(np.inf, 0.975)) ** 2
         variances = variances + _turned_sides(information, moves, samples, variance)
         variances = variances * shared_rounding(precision, variance, options)
         variances = _along_rows(normal, variances + _shared_rounding(information, moves, samples, scores, precision))
-        # One output may be clean where another is noisy; what it determines has the error of rounding all the same.
+        # If one output is exact and another noisy, weights that the exact one determines still have rounding errors.
         variances = variances + (options.rounding * (1.0 + np.abs(parameters(normal)))) ** 2
     else:
         influence = None
@@ -89,7 +89,7 @@ def shared_rounding(precision: OutputPrecision | None, variance: float, options:
 
 
 def drawn_errors(information: ManyWeights, normal: Model, whitening: Whitening, variance: float) -> Errors:
-    """Return upper bounds on the errors that rounding leaves, from draws of them."""
+    """Return upper bounds on the errors due to rounding, from random draws of such errors."""
     moved = ToNormalForm(information.model, information.free, normal, whitening)(information.moves)
     variances = information.largest_errors(moved, variance)
     return Errors(ParameterArrays(by_name(normal, np.sqrt(variances))), variances, None, None)
@@ -111,7 +111,7 @@ def _influence(information: Information, moves: np.ndarray, samples: Source, sco
 
 
 def _turned_sides(information: Information, moves: np.ndarray, samples: Source, variance: float) -> np.ndarray | float:
-    """Return what samples add whose side of a kink is not settled; a stream has too many for that to matter."""
+    """Return the variances due to samples whose side of a kink is uncertain; negligible for a stream."""
     white = information.model
     if samples.base.streams or not TurnedSides.is_for(white):
         return 0.0
@@ -127,10 +127,10 @@ def _shared_rounding(
     scores: ScoreSums | None,
     precision: OutputPrecision | None,
 ) -> np.ndarray | float:
-    """Return (n₀ M e_c)² s²/12 for outputs on a grid of step s: with all units off an output is c, rounded once.
+    """Return (n₀ M e_c)² s²/12 for outputs on a grid of step s: in n₀ samples all units are off, and the output is c.
 
-    The residual there is the same for all of them and may be zero, so that their scores say nothing of it. Beside C x
-    outputs differ there too.
+    These outputs are all rounded alike. Their residual is the same and may be zero, so their scores do not show this
+    error. With an affine term C x the outputs differ even there, and nothing is added.
     """
     white = information.model
     shared = isinstance(white, Network) and white.C is None
@@ -147,7 +147,7 @@ def _shared_rounding(
 
 
 def _along_rows(normal: Model, variances: np.ndarray) -> np.ndarray:
-    """Add the error along a unit row: an error e across the row shortens it by ‖e‖²/2, which first order misses.
+    """Add the error along a row of norm one: an error e across the row changes it by ‖e‖²/2, a second-order effect.
 
     E[‖e‖⁴]/4 = ((tr C)² + 2 tr C²)/4 ≤ ¾ (tr C)² for Gaussian e of covariance C.
     """

@@ -1,4 +1,4 @@
-"""J δ and Jᵀg over all parameters of a network at some samples, without forming J where it has layers alone."""
+"""J δ and Jᵀg over all parameters of a network at some samples, without forming J if the model has only layers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from neurecover.models import Composite, Model, Student, as_student, jacobian, w
 
 
 def tangent_at(model: Model) -> Callable[[np.ndarray], Tangent | Formed]:
-    """Return a function from inputs to the derivative there, by products where the model has layers alone."""
+    """Return a function from inputs to the Jacobian there, given by products if the model has only layers."""
     if isinstance(model, Composite):
         return lambda X: Formed(model, X)
     student = as_student(model, True)
@@ -44,7 +44,7 @@ class Tangent:
 
 
 class Formed:
-    """J of any model at samples X, formed."""
+    """J of any model at samples X, as an array."""
 
     def __init__(self, model: Model, X: np.ndarray) -> None:
         self.X, self.J = X, jacobian(model, X)

@@ -1,1 +1,1 @@
-"""What a residual that is no noise looks like, and what it hides."""
+"""Tests for structure in the residual, and the smallest unit that would be noticed."""

@@ -1,12 +1,12 @@
-"""Larger models with a name, against which a network is tested: a linear term, curvature, another activation.
+"""Named larger models, against which a network is tested: a linear term, curvature, another activation.
 
-Each adds columns e to the readout, which the sums behind the information hold beside those of the network (`Lacks`):
+Each adds columns e to the readout. The sums of the information matrix include these columns (`Lacks`):
 
     a linear term          x,
     curvature              x_i x_j,
     another activation     Σ_j A_j z_j (a leak),   Σ_j A_j s‖w_j‖ log(1 + exp(−|z_j|/(s‖w_j‖))) (kinks rounded over s),
 
-z_j those of the last hidden layer, inputs whitened. `nested` has the tests.
+with z_j of the last hidden layer and whitened inputs. `nested` has the tests.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Alternatives:
 
     @classmethod
     def of(cls, white: Model, options: NestedOptions) -> Alternatives | None:
-        """Return those that are within `columns`; None where there are none."""
+        """Return the alternatives with at most `options.columns` columns; None if there are none."""
         if not isinstance(white, Network) or not white.n_inputs:
             return None
         d, room = white.n_inputs, options.columns // white.n_outputs
@@ -62,11 +62,11 @@ class Alternatives:
 
     @property
     def _sizes(self) -> np.ndarray:
-        """‖w_j‖, the standard deviation of z_j where inputs are whitened; (k,)."""
+        """‖w_j‖, the standard deviation of z_j for whitened inputs; (k,)."""
         return np.maximum(np.linalg.norm(self.model.W, axis=1), 1e-300)
 
     def groups(self) -> dict[str, np.ndarray]:
-        """Return T by name, for the columns e T of every alternative, the columns output by output; (p·count, q)."""
+        """Return, by name, the T (p·count, q) of every alternative's columns e T, ordered output by output."""
         p, count, d, A = self.model.n_outputs, len(self), self.model.n_inputs * self.linear, self.model.A
         own = np.eye(p * count).reshape(p, count, p * count)
         m, k = len(self.pairs[0]), self.model.n_hidden

@@ -1,16 +1,17 @@
-"""Whether the kinks are sharp: next to them a residual that is noise has no sign of its own.
+"""Test whether the kinks are sharp: if the residual is noise, its signs near the kinks are random.
 
-A smooth function in place of max(z, 0), say log(1 + e^{sz})/s, differs from it next to z = 0 alone and to one side, so
-that r·A_j is of one sign for the samples nearest to the kink of every unit j. There are few of them, which sums of
-products hardly see beside heavy tails; signs do. The very nearest say nothing: where a sample with r·A_j < 0 switches,
-Σ r² has a crease downwards, in which least squares ends with as many as D samples of a unit, and one with r·A_j > 0 a
-ridge, which it keeps away from. So the first `beside`·D are passed over, but for too many of r·A_j > 0, and of the next
-m to every kink the number with r·A_j > 0 is held against the share q_j of all samples,
+A smooth function in place of max(z, 0), say log(1 + e^{sz})/s, differs from it only near z = 0 and only in one
+direction, so r·A_j has one sign for the samples nearest to the kink of every unit j. These samples are few, and under
+heavy tails sums of products hardly show them, but signs do. The very nearest samples say nothing. Where a sample with
+r·A_j < 0 switches, Σ r² has a downward crease, where least squares ends with up to D samples of a unit; where one with
+r·A_j > 0 switches it has a ridge, which least squares avoids. So the first `beside`·D samples are skipped, except for
+an excess of r·A_j > 0. Among the next m samples of every kink, the count with r·A_j > 0 is compared with the share q_j
+among all samples,
 
     z = Σ_j (count_j − m q_j) / √(Σ_j m q_j (1 − q_j)),
 
-standard normal under noise that is independent from sample to sample, whatever its distribution. That takes an A_j that
-is the same for all samples: of a deep network the units of the last hidden layer are asked.
+which is standard normal for noise that is independent between samples, whatever its distribution. The test needs an A_j
+that is the same for all samples, so in a deep network it uses the units of the last hidden layer.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from neurecover.solve import afford
 
 
 def corner_test(white: Network | DeepNetwork, samples: Source, options: CornerOptions | None = None) -> float:
-    """Return the probability, if the residual is noise, of signs at the kinks as much of one kind, for any m."""
+    """Return the p-value of the signs near the kinks, corrected for the several m, if the residual is noise."""
     options = options or CornerOptions()
     n, A, n_weights = samples.count(), white.layers[-1][0], white.hidden_weights[-1].shape[1]
     k, passed = A.shape[1], options.beside * (n_weights + 1)
@@ -47,6 +48,6 @@ def corner_test(white: Network | DeepNetwork, samples: Source, options: CornerOp
         spread = np.sqrt(m * np.sum(share * (1.0 - share)))
         above = float(np.count_nonzero(positive[:, first : first + m]) - m * share.sum())
         apart = abs(above) if first else above
-        # Less half a count: the sum is of whole numbers.
+        # Continuity correction of half a count, because the sum is an integer.
         worst = max(worst, max(apart - 0.5, 0.0) / max(float(spread), 1e-300))
     return min(1.0, len(tests) * float(erfc(worst / np.sqrt(2.0))))

@@ -1,6 +1,6 @@
-"""Tests of a network against larger models that have a name (`alternatives`).
+"""Tests of a network against named larger models (`alternatives`).
 
-Let S be what the q columns take off Σr² beyond what the P parameters explain, to first order. With N equations,
+Let S be the first-order reduction of Σr² by q further columns, beyond what the P parameters explain. With N equations,
 
     F = (S/q) / ((Σr² − S)/(N − P − q))                                                    [Rao 1948]
 
@@ -11,7 +11,7 @@ With few samples a missing line moves the kinks beyond first order: for y = 1 + 
 noise, the scores find 70 % of the lines at the level 0.05. So the network with a line is fitted as well, and S is the
 drop in Σr², which finds 90 %. If that rejects, the fitted line Ĉ must also differ from zero under the row-by-row
 covariance: with M the information of the line beyond what the other parameters explain, and u the rows' scores for it
-at the larger fit, M Ĉ is held against Σ u uᵀ [White 1980].
+at the larger fit, M Ĉ is tested with the covariance Σ u uᵀ [White 1980].
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SEEN = 1e-8  # share of a column that the parameters do not make themselves: rou
 
 @dataclass(frozen=True)
 class Nested:
-    """A test against a larger model: its p-value, the level at which it objects, and how many columns were added."""
+    """A test against a larger model: its p-value, the level below which it rejects, and the number of columns."""
 
     name: str
     p_value: float
@@ -43,7 +43,7 @@ class Nested:
 
     @property
     def seen(self) -> float:
-        """Σ e²/σ² of a part, beyond what parameters explain, that the test sees nine times in ten."""
+        """The size Σ e²/σ² of a missing part, beyond what parameters explain, that the test detects 9 times in 10."""
         q = max(self.n_columns, 1)
         return float(chndtrinc(chdtri(q, self.level), q, 0.1))
 
@@ -56,7 +56,7 @@ def nested_tests(
     `shared` is how much larger sums of residuals vary than independent ones, where rounding errors are shared.
     """
     columns, p = len(alternatives), alternatives.model.n_outputs
-    e = information.cross.shape[1] // p  # of every output: the probes first
+    e = information.cross.shape[1] // p  # columns per output, the probes first
     place = np.concatenate([np.arange(o * e + e - columns, (o + 1) * e) for o in range(p)])
     made = []
     for name, group in alternatives.groups().items():
@@ -94,9 +94,9 @@ def f_test(information: Information, T: np.ndarray, rss: float, N: int) -> tuple
 def _by_refit(
     information: Information, alternatives: Alternatives, q: int, level: float, rss: float, N: int, samples: Source
 ) -> float | None:
-    """Return the p-value of a line of q numbers beside a network with Σr² = rss; None where the fit is too much work.
+    """Return the p-value of a line with q coefficients added to a network with Σr² = rss; None if too much work.
 
-    Where there are so many samples, scores say the same.
+    With so many samples the scores give the same answer.
     """
     white, bias = alternatives.model, len(information.free) == information.model.n_parameters
     P, left = information.n_determinable, N - information.n_determinable - q
@@ -111,8 +111,8 @@ def _by_refit(
 
 
 def _by_rows(larger: Network, bias: bool, alternatives: Alternatives, samples: Source) -> float:
-    """Return the p-value of Ĉ in the covariance of the rows; zero where the larger fit does not determine it."""
-    units = replace(larger, C=None)  # the derivatives by its other parameters, and r + Ĉx for its residual
+    """Return the p-value of Ĉ under the row-by-row covariance; zero if the larger fit does not determine Ĉ."""
+    units = replace(larger, C=None)  # gives the derivatives by the other parameters; its residual is r + Ĉx
     line = replace(alternatives, model=units, pairs=(np.arange(0),) * 2, widths=())
     T = line.groups()[LINEAR]
     found = Information.of(reduce(samples, InformationSums.of(units, bias, None, line)))

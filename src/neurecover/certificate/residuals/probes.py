@@ -1,4 +1,4 @@
-"""Random units that a network may lack, which a residual that is noise does not correlate with."""
+"""Random units that a network may lack: if the residual is noise, it does not correlate with them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from neurecover.statistics import ProbeScores
 
 
 def draw_probes(white: Model, options: CertificateOptions, bias: bool, rng: np.random.Generator) -> np.ndarray:
-    """Return units that the first layer might lack, (e, D): half of them anywhere, half close to those found."""
+    """Draw units that the first layer might lack, (e, D): half of them anywhere, half close to the units found."""
     W = white.hidden_weights[0]
     b = white.b if isinstance(white, Network) else np.zeros(len(W))
     V = np.hstack([W, b[:, None]]) if bias else W
@@ -27,12 +27,12 @@ def draw_probes(white: Model, options: CertificateOptions, bias: bool, rng: np.r
 def probe_test(
     information: Information, variance: float, probes: np.ndarray, samples: Source, significance: float
 ) -> float:
-    """Return the probability, if the residual is noise, of correlating with the probes as it does.
+    """Return the p-value of the residual's correlation with the probes, under the hypothesis that it is noise.
 
-    Where noise of one variance does not explain it, noise that differs from sample to sample may.
+    If noise of equal variance does not explain the correlation, noise that differs between samples is tried.
     """
     p = information.model.n_outputs
-    e = information.cross.shape[1] // p  # further columns of every output, the probes first
+    e = information.cross.shape[1] // p  # further columns per output, the probes first
     own = np.concatenate([np.arange(o * e, o * e + len(probes)) for o in range(p)])
     p_value = information.score_test(variance, own)
     if p_value >= significance:

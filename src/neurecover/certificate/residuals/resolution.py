@@ -1,11 +1,12 @@
-"""What a unit must be like for given samples to show it.
+"""The smallest unit that the samples would show.
 
-Size: without noise its part of an output is above rounding; with noise of standard deviation σ the criterion that finds
-the width, N·log Σr² + (parameters)·log N, keeps it if the mean square of its part exceeds σ² (D + p) log(N)/n.
+Size: without noise, the unit's contribution to an output must be above rounding. With noise of standard deviation σ the
+criterion for the width, N·log Σr² + (parameters)·log N, keeps a unit if the mean square of its contribution exceeds
+σ² (D + p) log(N)/n.
 
-Angle: two units at an angle φ are one unit for all samples but those between their kinks, about m·φ/(φ₀ √D) where m lie
-within φ₀ of a kink. That they are two is seen by as many samples as a unit needs at its kink. With noise, the part that
-one unit in place of two leaves, a/2·(δ − |z|) where |z| < δ = φ g/2 and g, z ~ N(0, 1), has to be of the size above:
+Angle: two units at an angle φ differ from one unit only in the samples between their kinks, about m·φ/(φ₀ √D) if m
+samples lie within φ₀ of a kink. Without noise as many such samples are needed as a unit needs at its kink. With noise,
+the residual of one unit in place of two, a/2·(δ − |z|) for |z| < δ = φ g/2 and g, z ~ N(0, 1), must have that size:
 
     E = a² E[δ³]/(6 √(2π)) = a² φ³ √(8/π)/(48 √(2π)) ≈ a² φ³/75.
 """
@@ -22,7 +23,7 @@ from neurecover.statistics import SerialResiduals, UnitsOn, weights_per_unit
 
 @dataclass(frozen=True)
 class Visible:
-    """What a unit must have to be seen: the size of its part of an output, an angle to others, samples at its kink."""
+    """What makes a unit visible: the size of its contribution to an output, its angle to others, samples at a kink."""
 
     size: float
     angle: float
@@ -34,8 +35,8 @@ def visible_unit(
 ) -> Visible:
     """Return the smallest further unit that the samples would have shown, for a network on whitened inputs.
 
-    `close` counts the samples near the kinks, `needed` (units,) says how many a kink needs, `rounding` (p,) is that of
-    every output, and `serial` has the residuals if there is noise.
+    `close` counts the samples near the kinks, `needed` (units,) is the number that a kink needs, `rounding` (p,) is the
+    rounding of every output, and `serial` has the residuals if there is noise.
     """
     k, p = len(white.hidden_weights[0]), white.n_outputs
     D = int(weights_per_unit(white)[0]) if k else 1
@@ -53,6 +54,6 @@ def visible_unit(
 def _strength(white: Model) -> np.ndarray:
     """Return ‖A_j‖‖w_j‖ of every unit of the first layer, with the weights above in place of A."""
     W = white.hidden_weights[0]
-    # Of a composite nothing is known but its lowest layer.
+    # For a composite only the lowest layer is known.
     above = np.ones((1, len(W))) if isinstance(white, Composite) else white.layers[1][0]
     return np.maximum(np.linalg.norm(above, axis=0) * np.linalg.norm(W, axis=1), 1e-300)

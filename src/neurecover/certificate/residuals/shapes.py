@@ -1,11 +1,11 @@
-"""Shapes that a residual could have, which no unit of the network makes: slopes, steps, bends and powers.
+"""Shapes that the residual could have and that no unit of the network explains: slopes, steps, bends and powers.
 
 Along the rows of the first layer and along every input, t = (v·x − mean)/deviation:
 
     1[t > q]  and  max(t − q, 0)  at quartiles q of the normal distribution,    t,  t²,  t³,
 
-and f², f³ of the network's own outputs [Ramsey 1969]. Each is held against the residual by itself (`ShapeScores`): the
-largest of Q single tests at level α/Q sees a jump of a size that a joint test of Q degrees of freedom does not.
+and f², f³ of the network's own outputs [Ramsey 1969]. Each is tested separately (`ShapeScores`): the largest of Q
+single tests at level α/Q detects smaller jumps than a joint test with Q degrees of freedom.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Shapes:
 
     @classmethod
     def of(cls, model: Model, whitening: Whitening, most: int, rng: np.random.Generator) -> Shapes:
-        """Return those along rows and inputs, `most` of them at random."""
+        """Return the shapes along rows and inputs, at most `most` directions chosen at random."""
         rows, inputs = model.hidden_weights[0], np.linalg.pinv(whitening.matrix).T
         V = np.vstack([rows, inputs])
         names = [f"unit {j}" for j in range(len(rows))] + [f"input {i}" for i in range(len(inputs))]
@@ -57,12 +57,12 @@ class Shapes:
 def shape_test(
     information: Information, whitening: Whitening, samples: Source, rng: np.random.Generator, work: float
 ) -> tuple[float, str] | None:
-    """Return the probability, if the residual is noise, of following a shape as it does, and that shape in words.
+    """Return the p-value of the most significant shape if the residual is noise, and that shape in words.
 
-    None where not even one direction is within the work.
+    Return None if not even one direction is within the work.
     """
     model, free = information.model, information.free
-    cost = 4.0 * samples.count() * model.n_outputs * len(free)  # of a shape
+    cost = 4.0 * samples.count() * model.n_outputs * len(free)  # cost per shape
     shapes = Shapes.of(model, whitening, int(work / (PER_DIRECTION * cost)), rng)
     if not shapes.names:
         return None

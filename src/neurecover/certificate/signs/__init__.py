@@ -1,1 +1,1 @@
-"""Other networks of the same function: signs of units, units on one plane, units that exchange weights."""
+"""Other networks with the same function: signs of units, units on one plane, units that exchange weights."""

@@ -1,12 +1,12 @@
-"""What the function of a network leaves open: the signs of its units, where they can be reversed together.
+"""Find the signs of units that a network's function does not determine, because units can be reversed together.
 
-Where act(z) − act(−z) = m z (ReLU: m = 1), reversing units j in a set S, (w, b) → (−w, −b), changes the function
-by the affine function −m Σ_S A_j (w_j·x + b_j). Its constant goes into c, so the function is the same whenever
+If act(z) − act(−z) = m z (ReLU: m = 1), reversing the units j in a set S, (w, b) → (−w, −b), changes the function
+by the affine function −m Σ_S A_j (w_j·x + b_j). Its constant goes into c, so the function stays the same if
 
-    Σ_{j in S} A_j w_jᵀ = 0,   and Σ_{j in S} A_j b_j = 0 where c is fixed,      [ATV21, Theorem 3.4, eq. 5]
+    Σ_{j in S} A_j w_jᵀ = 0,   and Σ_{j in S} A_j b_j = 0 if c is fixed.         [ATV21, Theorem 3.4, eq. 5]
 
-and no two rows of W being parallel this is all that the function leaves open but for the order and the scale of units.
-With a free affine term C the linear part goes into it, and the sign of every unit is a convention (`normal_form`).
+If no two rows of W are parallel, this is the only ambiguity besides the order and the scale of units. With a free
+affine term C the linear part goes into C, and the sign of every unit is a convention (`normal_form`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from neurecover.models.signs import find_flips
 class SignAmbiguities:
     """Every assignment of signs with the same function, the given one first.
 
-    `signs` (s, k) has −1 for the units of `network` that are reversed; `complete` is False where the assignments are
+    `signs` (s, k) has −1 for the units of `network` that are reversed; `complete` is False if the assignments are
     too many to be searched or listed.
     """
 
@@ -48,9 +48,8 @@ def sign_ambiguities(
 ) -> SignAmbiguities:
     """Find the ways to reverse units that do not change the function [ATV21, eq. 5].
 
-    Some ways do not count: to turn a unit that is its own mirror image up to A and c (sigmoid, abs), or whose A_j w_jᵀ
-    is zero; to let two opposite units of the same A take each other's place; and any where a free C takes up the
-    difference.
+    Some reversals do not count: of a unit that is its own mirror image up to A and c (sigmoid, abs); of a unit with
+    A_j w_jᵀ = 0; of two opposite units with the same A, which only exchanges them; and any that a free C absorbs.
 
     Parameters
     ----------
@@ -59,10 +58,10 @@ def sign_ambiguities(
     tolerance : float, default=1e-9
         Relative to the size of the A_j w_jᵀ.
     most : int, default=4096
-        How many ways are listed at most.
+        The largest number of assignments that are listed.
     offset : bool, default=True
-        Whether c is free and takes up the constant. Without it, as in the paper's model f(x) = aᵀσ(Wx + b), Σ_S A_j b_j
-        = 0 is asked as well, and fewer ways are left.
+        Whether c is free and absorbs the constant. Without c, as in the paper's model f(x) = aᵀσ(Wx + b),
+        Σ_S A_j b_j = 0 is required as well, and fewer assignments remain.
 
     Returns
     -------
@@ -87,8 +86,8 @@ def sign_ambiguities(
     if m and len(live):
         A, W = network.A[:, live], network.W[live]
         W = W if offset else np.column_stack([W, network.b[live]])
-        # ‖Σ_S A_j w_jᵀ‖² = sᵀ M s ≥ λ_min(M), so that independent A_j w_jᵀ leave nothing to be searched. λ_min is known
-        # to the rounding of the trace, ε tr M for every one of k units; 1e-12 of it is well above.
+        # ‖Σ_S A_j w_jᵀ‖² = sᵀ M s ≥ λ_min(M), so if the A_j w_jᵀ are independent there is nothing to search. λ_min has
+        # an error of about ε tr M per unit; 1e-12 tr M is well above it.
         M = (A.T @ A) * (W @ W.T)
         if np.linalg.eigvalsh(M)[0] <= max(tolerance**2, 1e-12) * np.trace(M):
             nothing = np.zeros((network.n_outputs, W.shape[1]))
@@ -96,14 +95,14 @@ def sign_ambiguities(
             flips = search.flips[search.misfit <= tolerance]
             flips = flips[~_exchanged(network.take(live), flips, tolerance)]
             complete = search.complete and len(flips) < most
-    order = np.lexsort((*flips.T[::-1], flips.sum(axis=1)))  # none turned comes first
+    order = np.lexsort((*flips.T[::-1], flips.sum(axis=1)))  # the assignment without reversals comes first
     signs = np.ones((len(flips), k), dtype=int)
     signs[:, live] = np.where(flips[order], -1, 1)
     return SignAmbiguities(network, signs, complete)
 
 
 def _exchanged(network: Network, flips: np.ndarray, tolerance: float) -> np.ndarray:
-    """Return which assignments (s, k) reverse both units of a pair A act(z) + A act(−z), which gives the same pair."""
+    """Return a mask of the assignments (s, k) that reverse both units of a pair A act(z) + A act(−z): the same pair."""
     rows = np.column_stack([network.W, network.b])
     size = np.linalg.norm(rows, axis=1)
     opposite = np.linalg.norm(rows[:, None] / size[:, None, None] + rows / size[:, None], axis=2) < tolerance

@@ -1,12 +1,12 @@
-"""Units that may have exchanged their weights on columns of two values.
+"""Find units that may have exchanged their weights on columns with only two values.
 
-In the rows with one value of such a column two units of the same slopes and heights,
+Take two units with the same slopes and output weights,
 
-    a relu(w·x + β_i) + a relu(w·x + β_j),        w on all other columns,
+    a relu(w·x + β_i) + a relu(w·x + β_j),        w on all other columns.
 
-may change places, and as two values make any change of β linear in the column, both networks fit every row. The same
-holds for all columns of a category together. Beside a free affine term one of the two may be turned, which changes the
-sum by a relu(z) − a relu(−z) = a z: there slopes that are opposite do as well.
+In the rows with one value of the column they may change places. With two values any change of β is linear in the
+column, so both networks fit every row. The same holds for all columns of a category together. With a free affine term
+one of the two may be negated, which changes the sum by a relu(z) − a relu(−z) = a z, so opposite slopes suffice.
 """
 
 from __future__ import annotations
@@ -27,10 +27,11 @@ def least_apart(
     inputs: Source,
     options: CertificateOptions = DEFAULTS,
 ) -> float:
-    """Return how far apart, in standard errors, the slopes A_j w_jᵀ of two units are on columns of over two values.
+    """Return the smallest distance, in standard errors, of two units' slopes A_j w_jᵀ on columns of over two values.
 
-    The units are those of the first layer, and A the weights that read them. Up to sign, where signs are a convention.
-    Infinite where there is no column of two values, or none of more. Without errors, in units of `same`.
+    The units are those of the first layer, and A are the weights that read them. Slopes are compared up to sign if
+    signs are a convention. The result is infinite if there is no column with two values, or none with more. Without
+    errors the distance is in units of `same`.
     """
     X = np.asarray(inputs.collect()[0])
     two = np.all((X.min(axis=0) == X) | (X.max(axis=0) == X), axis=0) & (np.ptp(X, axis=0) > 0.0)

@@ -1,4 +1,4 @@
-"""Two units that switch on one plane: together they may be one unit and a straight function."""
+"""Two units with the same boundary plane: together they may be one unit plus a linear function."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""Other signs of the units that the samples do not exclude.
+"""Find other signs of the units that the samples do not exclude.
 
-Units in a set S can change their signs together, unseen, when v_S = Σ_{j∈S} A_j w_jᵀ is zero [ATV21, Theorem 3.4].
-Under errors v_S is only known with a covariance, that of D_S θ̂ for the linear map
+Units in a set S can change their signs together without effect if v_S = Σ_{j∈S} A_j w_jᵀ is zero [ATV21, Theorem 3.4].
+The estimate of v_S has the covariance of D_S θ̂ for the linear map
 
     δv_S = Σ_{j∈S} δA_j w_jᵀ + A_j δw_jᵀ,
 
-and the signs of S are determined when a Wald test tells v_S from zero. A set that could pass has
+and the signs of S are determined if a Wald test rejects v_S = 0. A set for which it might not reject has
 ‖v_S‖ ≤ z Σ_{j∈S} s_j with s_j² the total variance of A_j w_jᵀ; these sets are found first.
 """
 
@@ -26,9 +26,9 @@ from neurecover.solve import afford
 
 @dataclass(frozen=True)
 class SignRivals:
-    """The sets of units, (s, k), whose signs may change together, the empty one first.
+    """The sets of units, (s, k), whose signs may change together; the empty set comes first.
 
-    `p_value` is the largest of a set but the empty one, 0 if there is none. `complete` is False where the sets are too
+    `p_value` is the largest among the non-empty sets, 0 if there are none. `complete` is False if the sets are too
     many to be searched.
     """
 
@@ -94,7 +94,7 @@ def _p_value(layer: Network, units: np.ndarray, maps: list[np.ndarray], covarian
     values, vectors = np.linalg.eigh(D @ covariance @ D.T)
     floor = 1e-12 * max(float(values[-1]), 1e-300)
     along = vectors.T @ v
-    # Where v is known without error, any part of it excludes the set.
+    # In directions where v has no error, any component excludes the set.
     if np.any(np.abs(along[values <= floor]) > same * np.linalg.norm(layer.A[:, units]) + 1e-300):
         return 0.0
     seen = values > floor
@@ -103,10 +103,10 @@ def _p_value(layer: Network, units: np.ndarray, maps: list[np.ndarray], covarian
 
 @dataclass(frozen=True)
 class SignChoices:
-    """How many choices of signs fit, in the layer with the most; `n_units` has the widest layer that was searched.
+    """The number of sign choices that fit, in the layer with the most; `n_units` is the largest width searched.
 
-    `p_value` is the largest with which another choice is not excluded; `complete` is False where the sets of units were
-    too many to be searched. `convention` says that an affine term takes up what turning a unit changes.
+    `p_value` is the largest p-value of another choice; `complete` is False if the sets of units were too many to be
+    searched. `convention` says that an affine term absorbs the change of a unit's sign.
     """
 
     count: int
@@ -117,7 +117,7 @@ class SignChoices:
 
     @classmethod
     def of(cls, layers: list[SignRivals], found: int = 1) -> SignChoices:
-        """Return the choices over several layers, `found` of which a search has met."""
+        """Combine the choices of several layers; the search itself has found `found` choices."""
         count, p_value = max([found, *(len(one.flips) for one in layers)]), max([0.0, *(one.p_value for one in layers)])
         n_units = max([0, *(one.flips.shape[1] for one in layers)])
         return cls(count, p_value, all(one.complete for one in layers), n_units)
@@ -129,20 +129,20 @@ def rivals_of_layers(
     covariance: Callable[[np.ndarray], np.ndarray] | None,
     options: CertificateOptions,
 ) -> list[SignRivals]:
-    """Return the rivals of every hidden layer, with the weights above it as a network of one hidden layer.
+    """Return the rivals of every hidden layer; a layer and the weights above it form a network of one hidden layer.
 
     variances are those of all parameters, and covariance(own) is the matrix of some of them, if it is known.
     """
     rivals: list[SignRivals] = []
     if isinstance(normal, Composite):
-        # Below a polynomial the signs of units show in what is not linear in them. A threshold is a bias reversed.
+        # Below a polynomial, nonlinear terms determine the signs. A threshold is a bias with the opposite sign.
         if not isinstance(normal.upper, Layered):
             return rivals
         layers = ((normal.W, -normal.threshold), *normal.upper.layers)
     else:
         layers = normal.layers
     sizes = [part.size for layer in layers for part in layer]
-    starts = np.cumsum([0, *sizes])[::2]  # C comes after the last of them
+    starts = np.cumsum([0, *sizes])[::2]  # C comes after the last layer
     for number, act in enumerate(normal.hidden_activations):
         if not act.odd_slope:
             continue

@@ -1,10 +1,10 @@
-"""A chain of affine maps and activations, as other libraries keep them, folded into the layers of a network:
+"""A chain of affine maps and activations, as other libraries store them, converted to the layers of a network:
 
     x ↦ M₁ x + m₁ ↦ act(·) ↦ M₂ · + m₂ ↦ …
 
-Affine maps that follow each other become one, M₂ M₁ x + (M₂ m₁ + m₂), so that a scaler in front of a network is part of
-its first layer. One that stands alone is taken over bit by bit. A second chain that is affine may be added to the last
-map, and becomes the network's affine term.
+Successive affine maps become one, M₂ M₁ x + (M₂ m₁ + m₂), so that a scaler before a network becomes part of its first
+layer. A single affine map is copied without rounding. A second, affine chain may be added to the last map; it becomes
+the network's affine term.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from neurecover.models.network import Network
 
 
 class Chain:
-    """Steps are added in the order in which x passes them; `network` is what they come to. `origin` is for messages."""
+    """Steps are added in the order in which x passes them; `network` returns the result. `origin` is for messages."""
 
     def __init__(self, origin: str) -> None:
         self.origin = origin
@@ -50,7 +50,7 @@ class Chain:
         self._pending = matrix, shift
 
     def scale(self, factor: ArrayLike, shift: ArrayLike) -> None:
-        """Add x ↦ factor ∘ x + shift, entry by entry; either may be one number where the width is known."""
+        """Add x ↦ factor ∘ x + shift, entry by entry; either may be one number if the width is known."""
         width = self._width or max(np.size(factor), np.size(shift))
         if not {np.size(factor), np.size(shift)} <= {1, width}:
             raise ValueError(
@@ -96,7 +96,7 @@ class Chain:
         return copy(self)
 
     def add(self, other: Chain) -> None:
-        """Add the other chain, which began at the same x; of the two, one is affine."""
+        """Add the output of another chain from the same x; one of the two must be affine."""
         curved, straight = (other, self) if other._layers else (self, other)
         if straight._layers:
             raise ValueError(f"{self.origin}: expected an affine map beside the layers. Got two that are not instead.")
@@ -115,7 +115,7 @@ class Chain:
         self._pending = (A if curved._layers else A + M), c + m
 
     def network(self) -> Network | DeepNetwork:
-        """Return one hidden layer as a `Network`, none or several as a `DeepNetwork`."""
+        """Return a `Network` for one hidden layer, a `DeepNetwork` for none or several."""
         last = self._last()
         try:
             return network_of([*self._layers, last], self._activation or get("relu"), self._skip)
@@ -123,7 +123,7 @@ class Chain:
             raise ValueError(f"{self.origin}: {error}") from None
 
     def _last(self) -> Layer:
-        """Return the last affine map; the identity where the chain ends with an activation."""
+        """Return the last affine map; the identity if the chain ends with an activation."""
         if self._pending is None and not self._layers:
             raise ValueError(f"{self.origin}: expected at least one linear layer. Got none instead.")
         if self._pending is None:

@@ -1,4 +1,4 @@
-"""Files of plain named arrays: written whole or not at all, and read without unpickling."""
+"""Files of plain named arrays: written completely or not at all, and read without unpickling."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 
 import numpy as np
 
-FORMAT_VERSION = 2  # 1 is what earlier releases read: a network without an affine term is still written so
+FORMAT_VERSION = 2  # networks without an affine term are written as version 1, which earlier releases can read
 OF_SAMPLES = (".npy", ".csv", ".tsv", ".parquet", ".pq")
-MOST_BYTES, MOST_TIMES = 64 * 2**20, 20  # a file may unpack to so much, or to so many times its own size
+MOST_BYTES, MOST_TIMES = 64 * 2**20, 20  # a file may unpack to this many bytes, or to this many times its size
 
 
 def header(kind: str, activation: str, affine: bool = False) -> dict[str, np.ndarray]:
-    """Return the arrays that say what a file holds; an older release refuses a file with an affine term."""
+    """Return the arrays that describe a file's contents; older releases refuse a file with an affine term."""
     return {
         "format_version": np.array(FORMAT_VERSION if affine else 1),
         "kind": np.array(kind),
@@ -36,12 +36,12 @@ def read_npz(path: str | Path) -> dict[str, np.ndarray]:
             if unpacked > most:
                 raise ValueError(f"it unpacks to {unpacked} bytes, and at most {most} are read")
             return {member.filename.removesuffix(".npy"): _read_member(archive, member) for member in members}
-    except Exception as error:  # damage shows as any of a dozen kinds, from BadZipFile to LZMAError
+    except Exception as error:  # damage raises any of a dozen errors, from BadZipFile to LZMAError
         raise ValueError(f"{path} is not a readable .npz file of plain arrays ({error}).") from None
 
 
 def regular_file(path: str | os.PathLike[str]) -> Path:
-    """Return the path of a regular file; a pipe or a device, which may never end, is refused unopened."""
+    """Return the path of a regular file; refuse a pipe or a device, which may never end, without opening it."""
     file = Path(path)
     if not file.exists():
         raise FileNotFoundError(f"There is no file {file}.")
@@ -52,13 +52,13 @@ def regular_file(path: str | os.PathLike[str]) -> Path:
 
 
 def write_npz(path: str | Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write the arrays to exactly this path, whatever its suffix; if that fails, what was there before stays."""
+    """Write the arrays to exactly this path, whatever its suffix; if that fails, an existing file stays unchanged."""
     write_whole(path, lambda target: _write_archive(target, arrays))
 
 
 def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -> None:
-    """Let `write` make the file beside its place and put it there; if that fails, what was there before stays."""
-    # Through a link to the file itself; a device or a pipe cannot be replaced and is written to.
+    """Let `write` create a temporary file, then rename it to `path`; if that fails, an existing file is unchanged."""
+    # A link is followed to its file. A device or a pipe cannot be replaced and is written to directly.
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file():
         write(target)
@@ -72,7 +72,7 @@ def write_whole(path: str | os.PathLike[str], write: Callable[[Path], object]) -
 
 
 def check_header(arrays: dict[str, np.ndarray], path: str | Path) -> None:
-    """Refuse a file of another release, or one whose header is not what `header` writes."""
+    """Refuse a file of an unknown format version, or without the header that `header` writes."""
     missing = [name for name in ("activation", "format_version") if name not in arrays]
     if missing:
         raise ValueError(
@@ -92,7 +92,7 @@ def check_header(arrays: dict[str, np.ndarray], path: str | Path) -> None:
 
 
 def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
-    """Read one array, never more bytes than the archive says it has, whatever the array's own header claims."""
+    """Read one array, at most as many bytes as the archive's directory states, whatever the array's header claims."""
     with archive.open(member) as file:
         return np.lib.format.read_array(io.BytesIO(file.read(member.file_size)), allow_pickle=False)
 

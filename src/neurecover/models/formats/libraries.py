@@ -1,4 +1,4 @@
-"""Libraries that come with an extra and are loaded when something needs them."""
+"""Optional libraries, installed with an extra and imported only when needed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def optional(name: str, purpose: str, extra: str) -> Any:
-    """Import a module that comes with an extra; if it is missing, the error names the command that installs it."""
+    """Import a module of an extra; if it is missing, the error names the command that installs the extra."""
     try:
         return importlib.import_module(name)
     except ImportError:

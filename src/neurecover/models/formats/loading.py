@@ -1,4 +1,4 @@
-"""A network back from its file, whichever of the three kinds it is."""
+"""Load a network of any of the three kinds from its file."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def load(path: str | Path, activation: Activation | None = None) -> Model:
     Parameters
     ----------
     path : str or Path
-        What `save` wrote, a network's own or a recovery's; or an `.onnx` file. Nothing is unpickled.
+        A file written by the `save` of a network or of a recovery, or an `.onnx` file. Nothing is unpickled.
     activation : Activation or None, default=None
-        The function of the hidden units, where the file has one made by `Activation.from_function`, which it knows by
-        name alone.
+        The function of the hidden units. Needed only if it was made by `Activation.from_function`, because the file
+        holds no more than its name.
 
     Returns
     -------
@@ -53,7 +53,7 @@ def load(path: str | Path, activation: Activation | None = None) -> Model:
 
 
 def from_arrays(arrays: dict[str, np.ndarray], path: str | Path, activation: Activation | None = None) -> Model:
-    """Build the network in the arrays of a file; `path` is for the error message."""
+    """Build the network from the arrays of a file; `path` is for error messages."""
     check_header(arrays, path)
     kind = str(arrays.get("kind", "network"))
     if kind not in KINDS:

@@ -1,4 +1,4 @@
-"""The methods by which networks come from other libraries and go to them; each library is loaded when it is needed."""
+"""The methods that convert networks from and to other libraries; a library is imported when it is needed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Exchanged:
 
     @staticmethod
     def from_onnx(path: str | PathLike[str]) -> Network | DeepNetwork:
-        """Read the network in an ONNX file: Gemm, MatMul, Add and one activation in a row, beside an affine term."""
+        """Read the network in an ONNX file: a chain of Gemm, MatMul, Add and one activation, plus an affine term."""
         from neurecover.models.formats.onnx_graph import from_onnx
 
         return from_onnx(path)
@@ -41,13 +41,13 @@ class Exchanged:
         return from_sklearn(estimator)
 
     def to_torch(self, dtype: str = "float64") -> Any:
-        """Return a `torch.nn.Sequential` that computes the same, "float64" or "float32"; with C, a module around it."""
+        """Return a `torch.nn.Sequential` of the same function in "float64" or "float32"; with C, a module around it."""
         from neurecover.models.formats.pytorch import to_torch
 
         return to_torch(self, dtype)  # type: ignore[arg-type]
 
     def to_onnx(self, path: str | PathLike[str], dtype: str = "float64") -> None:
-        """Write an ONNX file (opset 21, IR version 10) that computes the same, in "float64" or "float32"."""
+        """Write an ONNX file (opset 21, IR version 10) for the same function, in "float64" or "float32"."""
         from neurecover.models.formats.onnx_files import to_onnx
 
         to_onnx(self, path, dtype)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
 """ONNX files: read within bounds and never executed, written with opset 21 and IR version 10.
 
-A file from outside may be cut off, hold millions of nodes, or point to other files for its weights. Its size is bounded
-before it is parsed, and weights that lie elsewhere are refused.
+A file from outside may be truncated, hold millions of nodes, or refer to other files for its weights. Its size is
+checked before it is parsed, and weights in other files are refused.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from neurecover.models.formats.files import write_whole
 from neurecover.models.layered import Layered
 
 OPSET, IR_VERSION = 21, 10  # newer ones are refused by the onnxruntime of today
-LARGEST = 2**30  # bytes; protobuf itself ends at twice that
+LARGEST = 2**30  # bytes; protobuf's own limit is twice that
 
-# The activations that are one node, and the node. onnxruntime has the second kind in single precision alone.
+# Activations that are a single node. onnxruntime has those of the second table in single precision only.
 _NODES = {"relu": "Relu", "tanh": "Tanh", "sigmoid": "Sigmoid", "abs": "Abs", "exp": "Exp", "identity": "Identity"}
 _SINGLE_NODES = {"softplus": "Softplus", "elu": "Elu", "selu": "Selu", "gelu": "Gelu"}
 _SELU = (1.6732632423543772, 1.0507009873554805)  # α and λ of Klambauer et al. 2017
 
 
 def read_onnx(path: str | os.PathLike[str]) -> Any:
-    """Read the file as onnx's `ModelProto`, with all weights in it."""
+    """Read the file as an onnx `ModelProto` that contains all its weights."""
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(f"There is no file {file}.")
@@ -36,7 +36,7 @@ def read_onnx(path: str | os.PathLike[str]) -> Any:
     onnx = libraries.onnx()
     try:
         model = onnx.load_model_from_string(file.read_bytes())
-    except Exception as error:  # protobuf's DecodeError, whose home depends on how protobuf was built
+    except Exception as error:  # protobuf's DecodeError, whose module depends on the build of protobuf
         raise ValueError(f"{file} is not a readable ONNX file: it is damaged or cut off ({error}).") from None
     if not model.HasField("graph") or not model.graph.output:
         raise ValueError(f"{file} is not a readable ONNX file: it has no graph with an output, or is cut off.")
@@ -50,7 +50,7 @@ def read_onnx(path: str | os.PathLike[str]) -> Any:
 
 
 def to_onnx(network: Layered, path: str | os.PathLike[str], dtype: str) -> None:
-    """Write Gemm nodes with an activation between them, and C x by a MatMul and an Add; whole or not at all."""
+    """Write Gemm nodes with activations between them, and C x as MatMul and Add; a failure leaves no partial file."""
     if dtype not in ("float64", "float32"):
         raise ValueError(f"to_onnx writes dtype 'float64' or 'float32'. Got {dtype!r} instead.")
     onnx = libraries.onnx()
@@ -87,7 +87,7 @@ def to_onnx(network: Layered, path: str | os.PathLike[str], dtype: str) -> None:
 
 
 def activation_nodes(spec: str, z: str, h: str, dtype: str) -> list[Any]:
-    """Return h = act(z) as nodes; the first of several names the activation in its `doc_string`."""
+    """Return the nodes of h = act(z); if there are several, the first names the activation in its `doc_string`."""
     onnx = libraries.onnx()
     make = onnx.helper.make_node
     name, _, parameter = spec.rstrip(")").partition("(")
@@ -96,7 +96,7 @@ def activation_nodes(spec: str, z: str, h: str, dtype: str) -> list[Any]:
         return [make({**_NODES, **_SINGLE_NODES}[spec], [z], [h])]
     if single and name == "leaky_relu":
         return [make("LeakyRelu", [z], [h], alpha=float(parameter))]
-    # Each step is an operation and its arguments: z, a number, or the result of an earlier step by its place.
+    # Each step is an operation and its arguments: z, a number, or the index of an earlier step's result.
     bodies: dict[str, list[tuple[Any, ...]]] = {
         "square": [("Mul", "z", "z")],
         "silu": [("Sigmoid", "z"), ("Mul", "z", 0)],
@@ -136,7 +136,7 @@ def _written(body: list[tuple[Any, ...]], spec: str, z: str, h: str, dtype: str)
 
 
 def _tensors(onnx: Any, graph: Any) -> list[Any]:
-    """Return all weights of a graph, in its list and in its nodes."""
+    """Return all weights of a graph, from its initializers and from its nodes."""
     found = list(graph.initializer)
     for node in graph.node:
         for attribute in node.attribute:

@@ -1,6 +1,6 @@
-"""The network in an ONNX graph: one value after the other from the input to the output, each made by one node.
+"""Read the network in an ONNX graph by following the values from the input to the output, node by node.
 
-Where the output is the sum of two values, each is followed by itself, and one of them is an affine term.
+If the output is the sum of two values, each is followed separately, and one of them must be an affine term.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _ACTIVATIONS = {
 
 
 def from_onnx(path: str | os.PathLike[str]) -> Network | DeepNetwork:
-    """Read Gemm, MatMul, Add and one activation in a row, and beside them Gemm, MatMul and Add as an affine term.
+    """Read a chain of Gemm, MatMul, Add and one activation, and a parallel one of Gemm, MatMul and Add as affine term.
 
-    Identity, Flatten and Dropout are passed through.
+    Identity, Flatten and Dropout are skipped.
     """
     graph = read_onnx(path).graph
     try:
         return _walked(graph, os.fspath(path))
-    except (TypeError, KeyError, IndexError) as error:  # names that are no text, options of another kind
+    except (TypeError, KeyError, IndexError) as error:  # names that are not text, attributes of the wrong type
         raise ValueError(f"{path} is a damaged ONNX file ({error}).") from None
 
 
@@ -56,7 +56,7 @@ def _walked(graph: Any, path: str) -> Network | DeepNetwork:
 
 
 def _behind(nodes: list[Any], value: str) -> list[Any]:
-    """Return the nodes that the value is made from, in the order of the file."""
+    """Return the nodes on which the value depends, in the order of the file."""
     makers: dict[str, list[Any]] = {}
     for node in nodes:
         for name in node.output:
@@ -71,14 +71,14 @@ def _behind(nodes: list[Any], value: str) -> list[Any]:
 
 
 class _Walk:
-    """The nodes that take a value, the weights by name, and the chain that they make."""
+    """A walk through the graph: the nodes by the value they take, the weights by name, and the chain so far."""
 
     def __init__(self, graph: Any, nodes: list[Any], origin: str) -> None:
         helper = libraries.onnx().numpy_helper
         self.chain, self.origin = Chain(origin), origin
         self.constants = {tensor.name: tensor for tensor in graph.initializer}
         self.takers: dict[str, list[Any]] = {}
-        self.groups: dict[str, list[Any]] = {}  # by the name of the result up to an underscore
+        self.groups: dict[str, list[Any]] = {}  # nodes by the name of their result up to an underscore
         for node in nodes:
             self.groups.setdefault("".join(node.output).partition("_")[0], []).append(node)
             if node.op_type == "Constant" and len(node.attribute) == 1 and node.attribute[0].name == "value":
@@ -100,7 +100,7 @@ class _Walk:
         return self.chain
 
     def step(self, value: str) -> str:
-        """Add what is done to the value to the chain, and name the result."""
+        """Add the operation on this value to the chain, and return the name of its result."""
         own = self._own_activation(value)
         if own is not None:
             return own
@@ -132,7 +132,7 @@ class _Walk:
         elif kind == "Add":
             chain.scale(1.0, self._row(others[0]))
         elif kind == "LeakyRelu":
-            # The slope is kept in single precision; 0.01 there is what was written as 0.01.
+            # ONNX stores the slope in single precision; its shortest decimal form is the number that was written.
             chain.activation(f"leaky_relu({np.float32(options.get('alpha', 0.01))!s})")
         elif kind == "Elu" and options.get("alpha", 1.0) == 1.0:
             chain.activation("elu")
@@ -149,7 +149,7 @@ class _Walk:
             )
 
     def _own_activation(self, value: str) -> str | None:
-        """Return the result of an activation that `to_onnx` wrote as several nodes, each of them as it writes it."""
+        """Recognise an activation that `to_onnx` wrote as several nodes; return the name of its result, or None."""
         result = f"h{value[1:]}"
         nodes = self.groups.get(result, [])
         if not value.startswith("z") or not nodes or not nodes[0].doc_string:
@@ -165,7 +165,7 @@ class _Walk:
         return None
 
     def _row(self, name: str) -> np.ndarray:
-        """Return a constant row, which is added to every row of the batch."""
+        """Return a constant that is added to every row of the batch."""
         array = self._weights(name)
         if array.ndim > 1 and array.shape[-1] != array.size:
             raise ValueError(f"{self.origin}: expected one row to add to all. Got {name!r} of shape {array.shape}.")

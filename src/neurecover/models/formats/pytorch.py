@@ -1,4 +1,4 @@
-"""PyTorch modules: read by tracing what `forward` does to x, written as `nn.Sequential`, an affine term beside it."""
+"""PyTorch modules: read by tracing `forward`, written as `nn.Sequential`, plus a linear layer for an affine term."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from neurecover.models.network import Network
 
 _ACTIVATIONS = {"ReLU": "relu", "Tanh": "tanh", "Sigmoid": "sigmoid", "SiLU": "silu", "SELU": "selu"}
 _FUNCTIONS = {"relu": "relu", "tanh": "tanh", "sigmoid": "sigmoid", "silu": "silu", "selu": "selu", "relu_": "relu"}
-_NOTHING = {"Flatten", "Identity", "Dropout"}  # on rows of numbers, and when evaluated
+_NOTHING = {"Flatten", "Identity", "Dropout"}  # modules that do nothing to rows of numbers in eval mode
 
-_STRAIGHT = 40.0  # beyond it torch's softplus is the identity, right to e^{−40} < 1e-17
+_STRAIGHT = 40.0  # softplus threshold beyond which torch uses the identity; the error is e^{−40} < 1e-17
 
 
 def from_torch(module: Any) -> Network | DeepNetwork:
-    """Read a module in which every step takes the result of one before it; two may be added, one of them affine."""
+    """Read a module in which every step takes one earlier result; two results may be added if one is affine in x."""
     if isinstance(module, str | os.PathLike):
         raise ValueError(
             f"from_torch takes a torch.nn.Module. Got the path {os.fspath(module)} instead: a file of PyTorch may run "
@@ -32,13 +32,13 @@ def from_torch(module: Any) -> Network | DeepNetwork:
     torch = libraries.torch()
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"from_torch takes a torch.nn.Module. Got {type(module).__name__} instead.")
-    # A layer that stands by itself would be looked into.
+    # The tracer would look inside a single layer, so it is wrapped.
     parts = module if next(module.children(), None) is not None else torch.nn.Sequential(module)
     return _followed(torch, parts, Chain(f"the module {type(module).__name__}")).network()
 
 
 def to_torch(network: Layered, dtype: str) -> Any:
-    """Return an `nn.Sequential`; with an affine term, a module with it as `layers` and C as `affine`."""
+    """Return an `nn.Sequential`; with an affine term, a module with the sequence as `layers` and C as `affine`."""
     torch = libraries.torch()
     kind = {"float64": torch.float64, "float32": torch.float32}.get(dtype)
     if kind is None:
@@ -49,7 +49,7 @@ def to_torch(network: Layered, dtype: str) -> Any:
     layers = torch.nn.Sequential(*modules[:-1])
     if network.C is None:
         return layers
-    # x ↦ layers(x) + affine(x) as a graph: a class of our own could be unpickled with this library alone.
+    # x ↦ layers(x) + affine(x) as a graph: a class of our own could not be unpickled without this library.
     parts, graph = torch.nn.Module(), torch.fx.Graph()
     parts.layers, parts.affine = layers, _linear(torch, network.C, None, kind)
     x = graph.placeholder("x")
@@ -82,12 +82,12 @@ def _activation_module(nn: Any, network: Layered) -> Any:
 
 
 def _followed(torch: Any, module: Any, start: Chain) -> Chain:
-    """Follow what forward makes of x, node by node of its trace."""
+    """Trace `forward` and add its steps to the chain, node by node."""
     name = type(module).__name__
     known = "linear layers, batch norms and activations in a row"
     try:
         graph = torch.fx.symbolic_trace(module).graph
-    except Exception as error:  # forward is any code: what it raises on a stand-in for x is any kind of error
+    except Exception as error:  # forward is arbitrary code, so tracing it may raise any error
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ValueError(f"The module {name} cannot be followed as {known} ({reason}).") from None
     chains: dict[Any, Chain] = {}
@@ -113,7 +113,7 @@ def _followed(torch: Any, module: Any, start: Chain) -> Chain:
 
 
 def _adds(node: Any) -> bool:
-    """Return whether it is a + b of two values, and nothing more."""
+    """Return whether the node is the plain sum a + b of two values."""
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     return name in ("add", "iadd") and node.op != "call_module" and len(node.args) == 2 and not node.kwargs
 

@@ -1,4 +1,4 @@
-"""scikit-learn's perceptrons, alone or behind scalers."""
+"""scikit-learn's multi-layer perceptrons, alone or after scalers in a pipeline."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAMES = {ours: theirs for theirs, ours in _ACTIVATIONS.items()}
 
 
 def from_sklearn(estimator: Any) -> Network | DeepNetwork:
-    """Return what the estimator predicts, or a classifier's log-ratios of probabilities, as a network of its inputs."""
+    """Return the network that computes a regressor's predictions, or a classifier's log-ratios of probabilities."""
     from sklearn.utils.validation import check_is_fitted
 
     check_is_fitted(estimator)
@@ -26,7 +26,7 @@ def from_sklearn(estimator: Any) -> Network | DeepNetwork:
 
 
 def to_sklearn(network: Layered) -> Any:
-    """Return an `MLPRegressor` with the attributes that `fit` sets for `predict`."""
+    """Return an `MLPRegressor` with the attributes that `predict` needs and `fit` would set."""
     from sklearn.neural_network import MLPRegressor
 
     if str(network.activation) not in _NAMES:
@@ -99,7 +99,7 @@ def _add_layers(chain: Chain, layers: tuple[Layer, ...], activation: str) -> Non
 
 
 def _add_target(chain: Chain, estimator: Any) -> None:
-    """Add a regressor of a transformed target t, and the inverse transform y = (t − shift) / factor."""
+    """Add a regressor that predicts a transformed target t, then the inverse transform y = (t − shift) / factor."""
     _add(chain, estimator.regressor_)
     transformer = estimator.transformer_
     if type(transformer).__name__ not in _SCALERS:

@@ -1,1 +1,1 @@
-"""Sums that a check looks at: digits, normality, symmetry, influence, scores, active units."""
+"""Sums for the checks of a result: digits, normality, symmetry, influence, scores, active units."""

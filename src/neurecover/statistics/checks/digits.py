@@ -1,13 +1,13 @@
-"""How many digits the outputs carry: values rounded to decimals, to significant figures, or to a shorter float.
+"""Find how the outputs were rounded: to decimals, to significant figures, or to a shorter float.
 
-A value on such a grid of step s is off by at most s/2, and by s/√12 in the root mean square where it could have been
-anywhere between two points of the grid. Three grids are looked for, each by the fewest digits that hold every value:
+Rounding to a grid of step s gives errors of at most s/2, with root mean square s/√12 if the exact values are uniform
+between grid points. Three kinds of grid are tried, each with the fewest digits that represent every value:
 
     y = m·2^(e − bits),      |y| in [2^(e−1), 2^e)      bits of the mantissa, 24 in single precision
     y = m·10^(−decimals)                                digits after the point
     y = m·10^(E − figures),  |y| in [10^(E−1), 10^E)    significant figures
 
-Decimal grids are blurred by the float that holds their values, double or single precision.
+Values on decimal grids are off by the rounding of the float that stores them, double or single precision.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ SINGLE, DOUBLE = 24, 53  # bits of the mantissa
 
 @dataclass(frozen=True)
 class DigitOptions:
-    """Which grids are looked for, and what rounding to them may leave."""
+    """Which grids are tried, and the residuals that rounding to them explains."""
 
-    stored: float = 4.0  # Σ r² over the squares of the rounding errors of Y, at the most, if Y was rounded (measured)
+    stored: float = 4.0  # largest ratio of Σ r² to the squared rounding errors of Y if Y was rounded (measured)
     computed: float = 256.0  # the same if Y was computed in a short float (measured)
-    most: int = 12  # decimals or figures looked for; more would not be told from double precision
-    head: int = 8  # rows of a block that show, as a rule, that there is no grid
-    vacuous: float = 0.1  # of a step: where a float blurs a grid by more, every value is on it
+    most: int = 12  # decimals or figures tried; more cannot be distinguished from double precision
+    head: int = 8  # first rows of a block, which usually suffice to show that there is no grid
+    vacuous: float = 0.1  # share of a step: if the float's own rounding is larger, every value seems to be on the grid
 
 
 OPTIONS = DigitOptions()
@@ -38,9 +38,9 @@ OPTIONS = DigitOptions()
 
 @dataclass(frozen=True)
 class OutputPrecision:
-    """Per output a name for the grid, empty where there is none, and the root mean square of its step, (p,).
+    """The name of the grid of each output, empty if there is none, and the root mean square of its step, (p,).
 
-    `ties` (p,) are the most of n samples that share one value, None where they were not counted.
+    `ties` (p,) is the largest number of the n samples that share one value, None if it was not counted.
     """
 
     names: tuple[str, ...]
@@ -55,19 +55,19 @@ class OutputPrecision:
 
     @property
     def largest(self) -> np.ndarray:
-        """The mean square that rounding may leave of an output, (p,): stored rounded, or computed in that float."""
+        """The largest mean square residual that rounding explains, (p,), whether Y was stored or computed rounded."""
         return np.where(self.is_float, OPTIONS.computed, OPTIONS.stored) * self.rounding**2
 
     @property
     def is_float(self) -> np.ndarray:
-        """Whether the output was stored in a shorter float, and then computed in it too as a rule; (p,)."""
+        """Whether each output was stored, and so probably also computed, in a shorter float, (p,)."""
         return np.array([name in SHORT.values() for name in self.names], dtype=bool)
 
 
 class OutputDigits(Statistic):
-    """The most bits, decimals and figures that a value of each output needs, and the mean squares of the steps.
+    """The largest numbers of bits, decimals and figures that any value of an output needs, and mean squared steps.
 
-    decimals and figures have a row for double and one for single precision.
+    `decimals` and `figures` have one row for double precision and one for single precision.
     """
 
     maxima = frozenset({"bits", "decimals", "figures", "largest"})
@@ -87,7 +87,7 @@ class OutputDigits(Statistic):
             & (self.sums["decimals"][0] > OPTIONS.most)
             & (self.sums["figures"][0] > OPTIONS.most)
         )
-        if not full.all():  # else no grid is left, whatever follows
+        if not full.all():  # if all are full, no grid is possible any more
             self._look(Y[OPTIONS.head :])
 
     def _look(self, Y: np.ndarray) -> None:
@@ -95,7 +95,7 @@ class OutputDigits(Statistic):
         given = size > 0.0
         mantissa, exponent = np.frexp(size)
         whole = np.ldexp(mantissa, DOUBLE).astype(np.int64)
-        _, low = np.frexp((whole & -whole).astype(np.float64))  # the place of the last bit, from 1
+        _, low = np.frexp((whole & -whole).astype(np.float64))  # the position of the last bit, counted from 1
         place = np.floor(np.log10(size, out=np.zeros_like(size), where=given)) + 1.0
         bits = np.where(given, DOUBLE + 1 - low, 0)
         np.maximum(sums["bits"], bits.max(axis=0, initial=0), out=sums["bits"])
@@ -105,17 +105,17 @@ class OutputDigits(Statistic):
                 break  # no value is in single precision
             np.maximum(sums["decimals"][row], _needed(size, blur, 0.0 * place), out=sums["decimals"][row])
             np.maximum(sums["figures"][row], _needed(size, blur, place), out=sums["figures"][row])
-        with np.errstate(over="ignore"):  # beyond 1e154 the mean square of the steps has no number
+        with np.errstate(over="ignore"):  # beyond 1e154 the mean square of the steps overflows
             sums["binary"] += np.sum(np.where(given, np.ldexp(1.0, 2 * exponent), 0.0), axis=0)
             sums["decimal"] += np.sum(np.where(given, 100.0**place, 0.0), axis=0)
 
     def precision(self) -> OutputPrecision:
-        """Return the coarsest grid that holds every value of an output."""
+        """Return, for each output, the coarsest grid that contains every value."""
         found = [max(self._grids(o)) for o in range(len(self.sums["bits"]))]
         return OutputPrecision(tuple(name for _, name in found), np.array([step for step, _ in found]))
 
     def _grids(self, o: int) -> list[tuple[float, str]]:
-        """Return the steps of the grids that hold every value, and their names."""
+        """Return the steps and names of the grids that contain every value of output o."""
         sums, found = self.sums, [(0.0, "")]
         bits = sums["bits"][o]
         found += [(float(np.sqrt(sums["binary"][o] / self.n)) * 2.0**-b, SHORT[b]) for b in SHORT if bits <= b][:1]
@@ -129,11 +129,11 @@ class OutputDigits(Statistic):
         return found
 
 
-_BLURS = (2.0 ** (2 - DOUBLE), 2.0 ** (1 - SINGLE))  # what a float adds to a value on a grid: double, single
+_BLURS = (2.0 ** (2 - DOUBLE), 2.0 ** (1 - SINGLE))  # relative rounding error of a stored value: double, single
 
 
 def _needed(size: np.ndarray, blur: float, place: np.ndarray) -> np.ndarray:
-    """Return per output the fewest digits q that put every |y| on the grid 10^(place − q), to blur·|y|; else more."""
+    """Return per output the fewest digits q with every |y| within blur·|y| of the grid 10^(place − q); else more."""
     needed = np.zeros(size.shape[1])
     for q in range(OPTIONS.most, -1, -1):
         with np.errstate(over="ignore", invalid="ignore"):

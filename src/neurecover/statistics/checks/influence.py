@@ -1,18 +1,18 @@
-"""How far single samples move an estimate, and whether their residuals follow one another.
+"""Measure how far single samples move an estimate, and whether successive residuals are correlated.
 
 With scores g_i = Σ_o J_ioᵀ r_io the estimate moves by F⁻¹ g_i when sample i is added, so that
 
     Σ_i (M g_i)²,        M = T F⁻¹,
 
-are the variances of T θ̂ whatever the variances of the noise [White 1980]. A residual is smaller than its noise by the
-sample's leverage h_io = J_io F⁻¹ J_ioᵀ; r/√(1 − h) takes that back on average (HC2) [MacKinnon & White 1985], and
-r/(1 − h) is what is left of a sample that has no part in the fit.
+are the variances of T θ̂ whatever the variances of the noise [White 1980]. The fit makes a residual smaller than its
+noise, depending on the sample's leverage h_io = J_io F⁻¹ J_ioᵀ. Dividing by √(1 − h) corrects this on average (HC2)
+[MacKinnon & White 1985], and r/(1 − h) is the residual of the sample if it is left out of the fit.
 
-With weights w the residuals √w r and derivatives √w J are in place of r and J, so that scores are w Jᵀr and F is that
-of weighted least squares: the variances hold whether w is one over the variance of the noise or not.
+With weights w, the residuals √w r and derivatives √w J replace r and J. Scores are then w Jᵀr, and F is that of
+weighted least squares. The variances hold whether or not w is the inverse variance of the noise.
 
-The same goes for what the network lacks. Where a unit e(x) on one output is added, its score is Σ_i u_i with
-u = Σ_o z_o r_o and z the part of e that no change of the parameters explains, and Σ u uᵀ is its covariance.
+The same sums test for units that the network lacks. If a unit e(x) is added on one output, its score is Σ_i u_i with
+u = Σ_o z_o r_o, where z is the part of e that no change of the parameters explains, and Σ u uᵀ is its covariance.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from neurecover.statistics.fits.information import probe_values
 
 @dataclass(frozen=True)
 class Influence:
-    """The variances of every parameter, the degrees of freedom of each, and what is left of n samples out of the fit.
+    """The variance of every parameter with its degrees of freedom, and leave-one-out residuals of n samples.
 
-    `left_out` is the mean of a sample's squared residual s out of the fit, and `left_out_squared` that of s².
+    With s the squared residual of a sample that is left out of the fit, `left_out` and `left_out_squared` are the
+    means of s and s².
     """
 
     variances: np.ndarray
@@ -46,11 +47,11 @@ class Influence:
         return 2.0 * self.left_out**2 / max(self.left_out_squared - self.left_out**2, 1e-300)
 
 
-SKETCH = 64  # columns that stand for all where those are more: a leverage is then off by √(2/64) of itself
+SKETCH = 64  # columns of a random sketch of a larger matrix: a leverage then has a relative error of √(2/64)
 
 
 def sketch(root: np.ndarray) -> np.ndarray:
-    """Return R Ξ/√m with Ξ standard normal: E[‖J R Ξ‖²]/m = ‖J R‖², at m columns instead of P."""
+    """Return R Ξ/√m with Ξ standard normal, m columns instead of P: E[‖J R Ξ‖²]/m = ‖J R‖². A small R is unchanged."""
     if root.shape[1] <= 4 * SKETCH:
         return root
     return root @ (np.random.default_rng(0).standard_normal((root.shape[1], SKETCH)) / np.sqrt(SKETCH))
@@ -59,8 +60,8 @@ def sketch(root: np.ndarray) -> np.ndarray:
 class InfluenceSums(Statistic):
     """Σ (M g)² and Σ (M g)⁴ for M = `moves` (q, P) over the `free` parameters of a network.
 
-    `root` (P, m) is an R with F⁻¹ = R Rᵀ, so that h = ‖J R‖²; with fewer columns (`sketch`) that holds on average.
-    Further Σ s and Σ s², s the squared residual of a sample, over all outputs, had it been left out of the fit.
+    `root` (P, m) is an R with F⁻¹ = R Rᵀ, so that h = ‖J R‖²; for a `sketch` with fewer columns this holds on average.
+    The other sums are Σ s and Σ s², with s the squared residual of a sample, over all outputs, if it is left out.
     """
 
     def __init__(self, model: Model, free: np.ndarray, moves: np.ndarray, root: np.ndarray) -> None:
@@ -73,7 +74,7 @@ class InfluenceSums(Statistic):
     def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
         X, Y = float64(X, Y)
         J, R = by_root(weight, jacobian(self.model, X), Y - self.model(X))
-        J = J if len(self.free) == J.shape[2] else J[:, :, self.free]  # a copy as large as itself
+        J = J if len(self.free) == J.shape[2] else J[:, :, self.free]  # indexing would copy all of J
         along = J @ self.root
         leverage = np.einsum("nop,nop->no", along, along)
         share = np.clip(1.0 - leverage, 1e-3, 1.0)
@@ -100,9 +101,9 @@ def freedom(squares: np.ndarray, fourths: np.ndarray) -> np.ndarray:
 
 
 class ProbeScores(Statistic):
-    """Per output Σ u and Σ u uᵀ for `probes` (e, D), hidden units that a network lacks, added to that output.
+    """Per output Σ u and Σ u uᵀ for `probes` (e, D): hidden units that the network lacks, added to that output.
 
-    `explained` (P, p·e) is F⁻¹ Σ Jᵀe, by how much the `free` parameters make up for each.
+    `explained` (P, p·e) is F⁻¹ Σ Jᵀe: the change of the `free` parameters that best imitates each probe.
     """
 
     def __init__(self, model: Model, free: np.ndarray, probes: np.ndarray, explained: np.ndarray) -> None:
@@ -125,7 +126,7 @@ class ProbeScores(Statistic):
             self.sums["covariance"][o] += u.T @ u
 
     def p_value(self) -> float:
-        """Return the p-value of the largest of these scores under noise of any kind, by Hotelling's T² per output.
+        """Return the p-value of the most significant output's scores, for noise of any kind, by Hotelling's T².
 
         S = gᵀ V⁻¹ g with g = Σu, V = Σuuᵀ lies below n, and S (n − e) / (e (n − S)) is F with e and n − e degrees.
         """
@@ -142,9 +143,9 @@ class ProbeScores(Statistic):
 
 
 class SerialResiduals(Statistic):
-    """Per output Σ r and Σ r², and over neighbours a, b in the order of the rows what gives Σ (a − m)(b − m) for any m.
+    """Per output Σ r, Σ r², and sums over successive residuals a, b that give Σ (a − m)(b − m) for any m.
 
-    Neighbours on either side of a block are left out, so the sums depend a little on the size of the blocks.
+    Pairs across the border of two blocks are left out, so the sums depend slightly on the block size.
     """
 
     def __init__(self, model: Model) -> None:
@@ -171,9 +172,10 @@ class SerialResiduals(Statistic):
         self.sums["products_squared"] += np.einsum("no,no->o", pairs, pairs)
 
     def z(self) -> np.ndarray:
-        """Return Σ (a − m)(b − m) in its standard deviations under independence, whatever the variances; (p,).
+        """Return Σ (a − m)(b − m), (p,), in units of its standard deviation under independence, for any variances.
 
-        m is the mean of all residuals: those of a wrong network without biases have one, and are no less independent.
+        m is the mean of all residuals: residuals of a wrong network without biases may have a mean other than zero
+        and still be independent.
         """
         s, m, count = self.sums, self.sums["total"] / max(self.n, 1), float(self.sums["pairs"])
         products = s["products"] - m * s["ends"] + count * m**2
@@ -183,6 +185,6 @@ class SerialResiduals(Statistic):
         return np.asarray(products / np.sqrt(np.maximum(squared, 1e-300)))
 
     def mean_z(self) -> np.ndarray:
-        """Return the mean residual in its standard errors, (p,)."""
+        """Return the mean residual in units of its standard error, (p,)."""
         m = self.sums["total"] / max(self.n, 1)
         return np.asarray(self.sums["total"] / np.sqrt(np.maximum(self.sums["squared"] - self.n * m**2, 1e-300)))

@@ -1,8 +1,9 @@
-"""Whether a residual follows columns that a larger model would have, whatever the noise of single rows.
+"""Test whether the residuals depend on columns that a larger model would have, for any noise of single rows.
 
-With columns e on every output, their combinations e T and c = F⁻¹ Σ Jᵀ e T what the parameters explain of them, a row
-has the score u = Σ_o r_o e T_o − g c, g = Σ_o J_oᵀ r_o its own. S = (Σu)ᵀ (Σuuᵀ)⁻¹ Σu lies below n, and
-S (n − q)/(q (n − S)) is about F with q and n − q degrees of freedom [Hotelling 1931; White 1980].
+The columns e are added on every output in the combinations e T, of which the parameters explain the part
+c = F⁻¹ Σ Jᵀ e T. A row has the score u = Σ_o r_o e T_o − g c, where g = Σ_o J_oᵀ r_o is its score in the parameters.
+S = (Σu)ᵀ (Σuuᵀ)⁻¹ Σu lies below n, and S (n − q)/(q (n − S)) has about the F distribution with q and n − q degrees of
+freedom [Hotelling 1931; White 1980].
 """
 
 from __future__ import annotations
@@ -41,8 +42,8 @@ class NestedScores(Statistic):
     def p_value(self, further: np.ndarray | float = 0.0) -> float:
         """Return the p-value of these scores under noise of any kind, independent from row to row.
 
-        Of a fit that has the columns already, Σu = 0, `further` (q,) is what Σu is without them, and Σuuᵀ grows by what
-        a mean of that size adds.
+        If the fit contains the columns already, Σu = 0. `further` (q,) is then Σu of a fit without them, and Σuuᵀ
+        grows by the square of such a mean.
         """
         n = self.n
         g = self.sums["score"] + further

@@ -1,10 +1,10 @@
-"""Whether inputs are Gaussian: the radial polynomials of degree 3 and 4, which have mean zero for x ~ N(0, I).
+"""Test whether inputs are Gaussian, by radial polynomials of degree 3 and 4 that have mean zero for x ~ N(0, I).
 
     u₃(x) = (‖x‖² − d − 2) x,        u₄(x) = ‖x‖⁴ − 2(d + 2)‖x‖² + d(d + 2)
 
-are orthogonal to all polynomials of lower degree, so that a mean and a covariance that were estimated from the same
-samples do not disturb their averages; E[u₃ u₃ᵀ] = 2(d + 2) I and E[u₄²] = 8 d (d + 2). These are the skewness of Móri,
-Rohatgi & Székely and the kurtosis of Mardia.
+are orthogonal to all polynomials of lower degree, so that estimating mean and covariance from the same samples does not
+bias their averages. E[u₃ u₃ᵀ] = 2(d + 2) I and E[u₄²] = 8 d (d + 2). u₃ gives the skewness of Móri, Rohatgi & Székely,
+u₄ the kurtosis of Mardia.
 """
 
 import numpy as np
@@ -39,7 +39,7 @@ class RadialMoments(Statistic):
     def deviations(self) -> tuple[float, float]:
         """Return n‖ū₃‖²/2(d + 2) and √n ū₄/√(8d(d + 2)): χ² on d degrees of freedom and N(0, 1) for Gaussian inputs.
 
-        With weights n is (Σ w)²/Σ w², one over the variance of a weighted mean.
+        With weights, n is replaced by (Σ w)²/Σ w², the effective number of samples of a weighted mean.
         """
         d = self.n_inputs
         n = self.weight**2 / float(self.sums["weight_squared"]) if "weight" in self.sums else self.n

@@ -1,4 +1,4 @@
-"""How far the preactivations of every hidden unit of a network reach, on either side."""
+"""The largest and smallest preactivation of every hidden unit of a network."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""The covariance of the scores of a network in one pass, before its information is known.
+"""The covariance of the scores of a network, in the same pass as its information matrix F.
 
-With g = Σ_o J_oᵀ r_o the score of a sample, B = Σ g gᵀ gives the variances of T θ̂ whatever the noise of single samples,
+With g = Σ_o J_oᵀ r_o the score of a sample, B = Σ g gᵀ gives the variances of T θ̂ for any noise of single samples,
 
     diag(T F⁻¹ B F⁻¹ Tᵀ),                                                                        [White 1980]
 
-once all rows are seen. For y = A·act(V x̃) + c with homogeneous units g has the parts Σ_o r_o A_oj γ_j x̃ and r_o h, so
-that B is in the sums over pairs of gates of r_o r_o' γ_i γ_j x̃x̃ᵀ (`gate_pairs`), no larger than those of F for one
-output. `InfluenceSums` has every sample's leverage besides, for (parameters)² operations a row and after F.
+once all rows are seen. For y = A·act(V x̃) + c with homogeneous units, g has the parts Σ_o r_o A_oj γ_j x̃ and r_o h. B
+then follows from the sums over pairs of gates of r_o r_o' γ_i γ_j x̃x̃ᵀ (`gate_pairs`), which for one output are no
+larger than those of F. `InfluenceSums` also accounts for every sample's leverage, but takes (parameters)² operations
+per row and needs F first.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from neurecover.statistics.checks.influence import Influence, freedom
 from neurecover.statistics.fits.gate_pairs import add_gate_pairs, feature_products, gated_products, no_pairs
 from neurecover.statistics.fits.regions import can_divide, divide
 
-MOST_BYTES = 2**28  # of sums: every thread has its own copy
+MOST_BYTES = 2**28  # limit for the sums: every thread has its own copy
 
 
 class ScoreSums(Statistic):
-    """Σ g gᵀ at a network without an affine term, the squares and fourth powers of its own scores, and of residuals.
+    """Σ g gᵀ at a network without an affine term, and sums of squares and fourth powers of scores and residuals.
 
-    `off` counts the rows for which every unit is off, each by its weight.
+    `off` is the total weight of the rows for which every unit is off.
     """
 
     def __init__(self, network: Network, bias: bool = True) -> None:
@@ -45,7 +46,7 @@ class ScoreSums(Statistic):
 
     @classmethod
     def is_for(cls, model: Model) -> bool:
-        """Return whether the sums are few enough, and those of a network of this kind."""
+        """Return whether the network is of the kind described above and the sums fit in MOST_BYTES."""
         if not isinstance(model, Network) or model.C is not None or not can_divide(model.activation, model.n_hidden):
             return False
         p = model.n_outputs
@@ -97,9 +98,9 @@ class ScoreSums(Statistic):
     def influence(self, variances: np.ndarray, n_free: int, n_inputs: int) -> Influence:
         """Return the influence with the variances diag(M B Mᵀ) of W, b, A and c; n_free parameters are fitted.
 
-        A variance has the degrees of freedom of the scores of its own weight, over all inputs the fewest of a unit's,
-        ν = 2 (Σ g²)²/Σ g⁴. The D weights of a unit share about ν samples, whose residuals are smaller than their
-        noise by D/ν on average.
+        The variance of a weight has the degrees of freedom of its scores, ν = 2 (Σ g²)²/Σ g⁴; a hidden unit takes the
+        smallest ν of its inputs. The D weights of a unit depend on about ν samples, and the fit makes their squared
+        residuals smaller than the noise by the share D/ν on average.
         """
         (_, D), p, bias = self.student.V[0].shape, self.student.n_outputs, self.student.bias
         own = freedom(self.sums["hidden_squares"], self.sums["hidden_fourths"]).min(axis=1)

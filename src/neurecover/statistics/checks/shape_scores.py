@@ -1,13 +1,13 @@
-"""Whether a residual has one of many given shapes, each tried by itself.
+"""Test whether the residual contains one of many given functions of x ("shapes"), each one separately.
 
-A function e(x) added to output o has the score Σ_i u_i with u = e r_o − c·g, where g = Σ_o Jᵀr_o is the sample's own
-score and c = F⁻¹ Σ Jᵀe what a change of the parameters explains of e. Under noise of any kind, independent from sample
-to sample,
+A function e(x) added to output o has the score Σ_i u_i with u = e r_o − c·g. Here g = Σ_o Jᵀr_o is the sample's score
+in the parameters, and c = F⁻¹ Σ Jᵀe is the part of e that a change of the parameters explains. For any noise that is
+independent between samples,
 
     z = Σ u / √(Σ u²),        t = z √((n − 1)/(n − z²)),
 
-is about Student's t, of ν = 2 (Σ u²)²/Σ u⁴ degrees of freedom where few samples carry it [Rao 1948; White 1980]. The
-derivative by a parameter that is held where it is, a bias at zero, is a shape on all outputs at once.
+is about Student's t, with only ν = 2 (Σ u²)²/Σ u⁴ degrees of freedom if few samples carry it [Rao 1948; White 1980].
+The derivative with respect to a fixed parameter, such as a bias held at zero, is a shape on all outputs at once.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from neurecover.models import Model, jacobian, parameters
 from neurecover.statistics.base import Statistic, by_root, float64
 
 Features = Callable[[np.ndarray], np.ndarray]
-EXPLAINED = 1e-8  # share of Σ (e r)² that is left of a shape which the parameters make themselves
+EXPLAINED = 1e-8  # if less than this share of Σ (e r)² is left, the parameters explain the shape
 
 
 class ShapeCross(Statistic):
     """Σ Jᵀe, (P, Q), for the P `free` parameters and Q shapes e.
 
-    These are every given shape on every output, then the derivatives by the parameters that are not free.
+    The Q shapes are every given shape on every output, then the derivatives by the parameters that are not free.
     """
 
     def __init__(self, model: Model, free: np.ndarray, shapes: Features, n_shapes: int) -> None:
@@ -74,7 +74,7 @@ class ShapeScores(Statistic):
         self.sums["fourths"] += np.einsum("nq,nq->q", u, u)
 
     def worst(self) -> tuple[float, int]:
-        """Return the p-value of the largest of these scores under noise, by Bonferroni, and its index."""
+        """Return the p-value of the most significant shape, corrected by Bonferroni, and its index."""
         s, n = self.sums, self.n
         tried = s["squares"] > EXPLAINED * s["whole"]
         if n < 2 or not tried.any():

@@ -1,4 +1,4 @@
-"""Are the inputs distributed like their own reflection?
+"""Test whether the inputs are distributed symmetrically, x like −x.
 
 x ~ −x exactly when the imaginary part of the characteristic function vanishes, E[sin(t·x)] = 0 for every t. The sines
 are bounded, so their means are Gaussian for any n worth testing, whatever the tails of x. With s = sin(F x) for m

@@ -1,14 +1,14 @@
-"""What samples add to the errors whose side of a kink the samples do not settle.
+"""The variance that samples near a kink add to the estimates, because their side of the kink is uncertain.
 
-Let a unit's (w, b) be off by e. A sample with |z| < |e·(h, 1)|, h what the unit reads, is on the other side of the true
-kink, and its score m (gᵀr) (h, 1), g the outputs' derivatives by the unit and m the change of act′ at the kink, is in
-one sum and not in the other. These differences do not vanish to first order: with e normal, of the covariance S of
-(w, b), the scores have beside their own variance
+Let the estimate of a unit's (w, b) have the error e, and let h be the unit's inputs. A sample with |z| < |e·(h, 1)|
+lies on the wrong side of the estimated kink. Its score m (gᵀr) (h, 1) is then in one sum and not in the other, where g
+are the derivatives of the outputs by the unit and m is the change of act′ at the kink. These differences do not vanish
+to first order: if e is normal with the covariance S of (w, b), they add to the variance of the scores
 
     m² Σ_i Φ(−|z_i|/s_i) (g_iᵀr_i)² (h_i, 1) (h_i, 1)ᵀ,        s_i² = (h_i, 1)ᵀ S (h_i, 1).
 
-For n inputs of density f about the kink ψ of a broken line the sum counts n f E|ψ̂ − ψ| of them, so the errors are
-larger by a share that falls like n^(−1/2) alone: at n = 100 an interval of 95 % without it covers 91 %.
+For a broken line with its kink at ψ and n inputs of density f there, n f E|ψ̂ − ψ| samples contribute. The errors
+therefore grow by a share that falls only like n^(−1/2): at n = 100 a 95 % interval without this term covers 91 %.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from scipy.special import ndtr
 from neurecover.models import Layered, Model, parameters
 from neurecover.statistics.base import Statistic, float64
 
-FAR = 4.0  # standard errors from a kink beyond which Φ is nothing, 3e-5
+FAR = 4.0  # standard errors from a kink at which Φ is negligible, 3e-5
 
 
 class TurnedSides(Statistic):
-    """Σ Φ(−|z|/s) (M g)² over samples and units, (q,), g the score that turns and M = `moves` (q, P).
+    """Σ Φ(−|z|/s) (M g)² over samples and units, (q,), with g the score of the uncertain side and M = `moves` (q, P).
 
-    `root` (P, m) has the covariance R Rᵀ of the `free` parameters.
+    R = `root` (P, m) gives the covariance R Rᵀ of the `free` parameters.
     """
 
     def __init__(self, network: Layered, free: np.ndarray, moves: np.ndarray, root: np.ndarray) -> None:
         self.network, self.moves, self.root = network, moves, root
         place = np.full(len(parameters(network)), -1)
         place[free] = np.arange(len(free))
-        self.own, start = [], 0  # of every hidden layer the places of (w_j, b_j), or of w_j where biases are fixed
+        self.own, start = [], 0  # per hidden layer, the positions of (w_j, b_j), or of w_j if biases are fixed
         for W, b in network.layers[:-1]:
             rows = np.arange(start, start + W.size).reshape(W.shape)
             biases = start + W.size + np.arange(len(b))
@@ -72,6 +72,6 @@ class TurnedSides(Statistic):
             self.sums["turned"] += ndtr(-Z[near, j] / s) @ np.square(moved)
 
     def variances(self) -> np.ndarray:
-        """Return what they add to the variances of what M moves, (q,)."""
+        """Return the additional variances of M g, (q,)."""
         step = float(np.diff(self.network.activation.derivative(np.array([-1.0, 1.0])))[0])
         return np.asarray(step**2 * self.sums["turned"])

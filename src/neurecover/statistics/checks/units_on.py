@@ -1,4 +1,4 @@
-"""On which side of its kink every hidden unit of a network is, sample by sample and in sums."""
+"""The side of the kink on which every hidden unit is (on or off), sample by sample and counted."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from neurecover.statistics.base import Statistic, by_root, float64
 
 
 class UnitsOn(Statistic):
-    """How often every hidden unit of a network is on, and how often off, layer after layer, and Σ z² on either side.
+    """The number of samples on which every hidden unit is on, and off, layer by layer, and Σ z² on either side.
 
-    A sample at a kink, |w·h + b| ≤ near·(|w||h| + |b|), is neither; `at_kink` counts those at the kink of any unit.
+    At a kink, |w·h + b| ≤ near·(|w||h| + |b|), a unit is neither on nor off; `at_kink` counts the samples at any kink.
     """
 
     def __init__(self, model: Model, near: float = 0.0) -> None:
@@ -36,9 +36,9 @@ class UnitsOn(Statistic):
 
 
 def sides(model: Model, X: np.ndarray, near: float) -> np.ndarray:
-    """Return (n, units): 1 where a unit is on, −1 where it is off or z = 0; 0 at the kink if near > 0."""
+    """Return (n, units): 1 if a unit is on, −1 if it is off or z = 0; with near > 0, 0 at the kink."""
     parts, H = [np.zeros((len(X), 0))], X
-    # A threshold is a bias reversed, and of a deep network every layer has weights of its own.
+    # A threshold is a bias with the opposite sign, and in a deep network every layer has its own weights.
     biases = _biases(model)
     for Z, W, b, act in zip(model.preactivations(X), model.hidden_weights, biases, model.hidden_activations):
         if near == 0.0 or act.homogeneity is None:  # a smooth unit has no kink

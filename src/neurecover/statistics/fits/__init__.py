@@ -1,1 +1,1 @@
-"""Sums that a fit is made from: residuals, normal equations, information matrix, likelihood."""
+"""Sums for fitting: residuals, normal equations, information matrix, likelihood."""

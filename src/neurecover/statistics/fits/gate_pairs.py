@@ -1,8 +1,8 @@
 """Σ w gᵢgⱼ x̃x̃ᵀ for every pair of units, with the gates g = act'(z) of a sample and a weight w.
 
-Symmetric in (i, j) and in x̃x̃ᵀ: a product of two lists of pairs, a quarter of the entries of Σ w m mᵀ with the gated
-inputs m = (g_j x̃)_j, and half its time. A gate that is always on stands last. Where a block of rows meets few regions
-of the input, x̃x̃ᵀ is summed over each and then weighted by the gates there (`regions`).
+The sum is symmetric in (i, j) and in x̃x̃ᵀ, so it is the product of two lists of pairs. It has a quarter of the entries
+of Σ w m mᵀ, with the gated inputs m = (g_j x̃)_j, and takes half the time. The last gate is always on. If the
+rows of a block lie in few linear regions, x̃x̃ᵀ is summed over each region, then weighted by its gates (`regions`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ PIECE = 16 * 2**20  # bytes of products that are formed at a time
 
 
 def no_pairs(m: int, D: int, dtype: DTypeLike = float) -> np.ndarray:
-    """Return the sum over no rows for m units and D inputs."""
+    """Return an empty sum (zeros) for m units and D inputs."""
     return np.zeros(((m + 1) * (m + 2) // 2, D * (D + 1) // 2), dtype=dtype)
 
 
 def add_gate_pairs(
     total: np.ndarray, gates: np.ndarray, X: np.ndarray, regions: Regions | None, weight: np.ndarray | None = None
 ) -> None:
-    """Add the rows with gates (n, m) and inputs X (n, D) to the total, each with its weight (n,) or 1."""
+    """Add the rows with gates (n, m) and inputs X (n, D) to the total, each times its weight (n,), or 1."""
     if regions is None:
         rows = max(1, PIECE // (total.itemsize * sum(total.shape)))
         for first in range(0, len(X), rows):
@@ -55,7 +55,7 @@ def _with_on(gates: np.ndarray) -> np.ndarray:
 
 
 def gated_products(pairs: np.ndarray, m: int, D: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return Σ w m mᵀ (m·D, m·D) and, of the gate that is always on, Σ w x̃ mᵀ (D, m·D)."""
+    """Return Σ w m mᵀ (m·D, m·D) and, for the gate that is always on, Σ w x̃ mᵀ (D, m·D)."""
     whole = pairs.ravel().take(_positions(m, D))
     return whole[: m * D], whole[m * D :]
 
@@ -63,7 +63,7 @@ def gated_products(pairs: np.ndarray, m: int, D: int) -> tuple[np.ndarray, np.nd
 def feature_products(student: Student, mm: np.ndarray, on: np.ndarray, degree: float) -> np.ndarray:
     """Return Σ w h mᵀ (q, m·D) for an activation that is homogeneous of this degree, degree·act(z) = act'(z)·z [Euler].
 
-    h is what the readout of a student of one layer reads.
+    h is the input of the readout of a student with one hidden layer.
     """
     (V,) = student.V
     units = (V[:, None, :] @ mm.reshape(*V.shape, V.size))[:, 0] / degree
@@ -72,7 +72,7 @@ def feature_products(student: Student, mm: np.ndarray, on: np.ndarray, degree: f
 
 @lru_cache(maxsize=4)
 def _positions(m: int, D: int) -> np.ndarray:
-    """Return where the entries of the ((m + 1)·D, m·D) matrix stand among the pairs of m + 1 gates and of D inputs."""
+    """Return the index, among the pairs of m + 1 gates and D inputs, of every entry of the ((m + 1)·D, m·D) matrix."""
     gates, inputs = _triangle(m + 1), _triangle(D)
     n_inputs = D * (D + 1) // 2
     return (n_inputs * gates[:, None, :m, None] + inputs[:, None, :]).reshape((m + 1) * D, m * D)

@@ -2,9 +2,9 @@
 
     F = Σ JᵀJ,    g = Σ Jᵀr,    Σ r²  per output.
 
-`probes` are hidden units that the network does not have, (e, d) or with biases last (e, d + 1): their values on every
-output are further columns of J, and do not enter the residual; so are the columns of `lacks`. The residual is formed
-sample by sample, never as a difference of sums, so that it keeps its digits at the level of rounding.
+`probes` are hidden units that the network does not have, (e, d) or with biases last (e, d + 1). Their values on every
+output, and the columns of `lacks`, are further columns of J that do not enter the residual. The residual is formed
+sample by sample, never as a difference of sums, so that even a residual near rounding keeps its digits.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Lacks(Protocol):
 
 
 class InformationSums(Statistic):
-    """The sums at any network, from the rows of J: the `free` parameters in the order of `models.parameters`, then the
-    probes and the columns of `lacks`, output by output.
+    """The sums for any network, from the rows of J. The columns of J are the `free` parameters in the order of
+    `models.parameters`, then the probes and the columns of `lacks`, output by output.
     """
 
     def __init__(
@@ -56,12 +56,12 @@ class InformationSums(Statistic):
     def of(
         model: Model, bias: bool = True, probes: np.ndarray | None = None, lacks: Lacks | None = None
     ) -> InformationSums:
-        """Return empty sums; bias=False fixes the biases. Those of one hidden layer do not grow with the outputs."""
+        """Return empty sums; bias=False fixes the biases. One hidden layer gets `GatedSums`, whose cost is lower."""
         gated = not isinstance(model, Composite) and model.depth == 1 and len(model.hidden_weights[0]) > 0
         return (GatedSums if gated else InformationSums)(model, bias, probes, lacks)
 
     def _begin(self, bias: bool) -> None:
-        self.sums |= {"jj": np.zeros((self.size, self.size), order="F"), "jr": np.zeros(self.size)}  # a lower triangle
+        self.sums |= {"jj": np.zeros((self.size, self.size), order="F"), "jr": np.zeros(self.size)}  # lower triangle
         self.row_bytes = 24 * self.model.n_outputs * self.size
 
     def update(self, X: np.ndarray, Y: np.ndarray, weight: np.ndarray | None = None) -> None:
@@ -86,19 +86,19 @@ class InformationSums(Statistic):
         return values if self.lacks is None else np.hstack([values, self.lacks(X)])
 
     def information(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return F and g, further columns included."""
+        """Return F and g, including the further columns."""
         return symmetric(self.sums["jj"]), self.sums["jr"]
 
 
 class GatedSums(InformationSums):
-    """The sums for one hidden layer, y = Θᵀh with h = (1, x where there is C, act(V x̃), probes).
+    """The sums for one hidden layer, y = Θᵀh with h = (1, x if there is an affine term C, act(V x̃), probes).
 
     ∂y_o/∂v_j = A_oj·act'(v_j·x̃)·x̃, so with the gated inputs m = (act'(v_j·x̃) x̃)_j everything is a sum without A,
 
         Σ h hᵀ,    Σ h rᵀ,    Σ m rᵀ,    Σ h mᵀ    and, packed,    Σ m mᵀ  (`gate_pairs`),
 
-    whose cost does not grow with the number of outputs: block (i, j) of F is (A_i·A_j) times that of Σ m mᵀ. Where the
-    activation is homogeneous, Σ h mᵀ follows from it but for the probes.
+    whose cost does not grow with the number of outputs: block (i, j) of F is (A_i·A_j) times that of Σ m mᵀ. If the
+    activation is homogeneous, Σ h mᵀ follows from Σ m mᵀ, except for the probes.
     """
 
     def _begin(self, bias: bool) -> None:
@@ -139,7 +139,7 @@ class GatedSums(InformationSums):
             self._add_features(h, gates, F, regions)
 
     def _add_features(self, h: np.ndarray, gates: np.ndarray, F: np.ndarray, regions: Regions | None) -> None:
-        """Add Σ h mᵀ where it is not in the pairs."""
+        """Add the part of Σ h mᵀ that does not follow from the pairs."""
         q, size = self.sums["hm"].shape
         if regions is not None:
             for own, moments in regions.products(h, F):

@@ -1,4 +1,4 @@
-"""Sums for the best readout of given hidden units: with h what the readout Θ reads and r = y − Θᵀh,
+"""Sums for the best readout Θ of given hidden units: with h the input of the readout and r = y − Θᵀh,
 
 Σ h hᵀ,    Σ h rᵀ,    Σ |r|².
 """
@@ -10,7 +10,7 @@ from neurecover.statistics.base import Statistic, by_root, float64
 
 
 class ReadoutSums(Statistic):
-    """The sums at a student, h in the order of its columns."""
+    """The sums for a student, with h in the order of its columns."""
 
     def __init__(self, student: Student) -> None:
         self.student = student

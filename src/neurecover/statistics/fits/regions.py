@@ -1,12 +1,12 @@
-"""Rows by the side of every kink they are on.
+"""Group rows by the linear region they lie in, that is, by the side of every kink.
 
-Where act'(z) has one value on either side of zero, the gates of m units are constant on a region π, and sums over rows
-of gates times other things are sums over regions of the gates there times the sums of the other things,
+If act'(z) is constant on either side of zero, the gates γ of m units are constant on a region π. A sum over rows of
+gates times s(x) is then a sum over regions,
 
-    Σ_i γ(x_i) s(x_i) = Σ_π γ(π) Σ_{x_i in π} s(x_i):
+    Σ_i γ(x_i) s(x_i) = Σ_π γ(π) Σ_{x_i in π} s(x_i).
 
-one product x̃x̃ᵀ per row where a product for every pair of units would be taken. It pays where a block of rows meets
-few regions, that is for a dozen units and less.
+This takes one product x̃x̃ᵀ per row instead of one for every pair of units. It pays if a block of rows lies in few
+regions, that is for a dozen units or fewer.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ import numpy as np
 from neurecover.activations import Activation
 
 MOST_UNITS = 12  # at most 2¹² regions, whose codes fit in 16 bits
-CALL = 1.2e5  # operations of a matrix product in the time that it takes to begin one (measured)
-AT_A_TIME = 2**22  # numbers in the sums of regions that are held at once
+CALL = 1.2e5  # overhead of calling a matrix product, in operations (measured)
+AT_A_TIME = 2**22  # numbers held at once in the sums over regions
 
 
 @dataclass(frozen=True)
 class Regions:
-    """`order` (n,) puts the rows of a region beside one another; region u has those from starts[u] to starts[u + 1]."""
+    """`order` (n,) sorts the rows by region; region u has the rows order[starts[u] : starts[u + 1]]."""
 
     order: np.ndarray
     starts: np.ndarray
 
     @property
     def members(self) -> np.ndarray:
-        """A row of every region."""
+        """The index of one row in every region."""
         return self.order[self.starts[:-1]]
 
     def products(self, left: np.ndarray, right: np.ndarray) -> Iterator[tuple[slice, np.ndarray]]:
-        """Yield Σ l rᵀ over the rows of every region, (regions, a, b), some regions at a time."""
+        """Yield Σ l rᵀ over the rows of each region, (regions, a, b), for several regions at a time."""
         same = left is right
         left = left[self.order]
         right = left if same else right[self.order]
@@ -59,7 +59,8 @@ def can_divide(activation: Activation, n_units: int) -> bool:
 def divide(Z: np.ndarray, n_inputs: int) -> Regions | None:
     """Group the rows by the signs of their z (n, m); None if the regions are too many for n_inputs.
 
-    Pairs take c = 2·(m + 1)(m + 2)/2·D(D + 1)/2 operations a row, and regions 2 D² a row and c and a call a region.
+    Pairs take c = 2·(m + 1)(m + 2)/2·D(D + 1)/2 operations per row. Regions take 2 D² per row, and per region c
+    operations and one call.
     """
     (n, m), D = Z.shape, n_inputs
     codes = ((Z > 0.0) @ (2.0 ** np.arange(m))).astype(np.uint16)

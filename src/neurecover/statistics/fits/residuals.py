@@ -1,4 +1,4 @@
-"""How far a network is from the samples: sums of the outputs and of the residuals y − f(x)."""
+"""Sums of the outputs y and of the residuals y − f(x) of a network."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -11,8 +11,8 @@ from neurecover.statistics.base import Statistic, by_root, float64, row_sums, se
 class Residuals(Statistic):
     """Σ r, Σ r², Σ r⁴, max |r|, Σ y and Σ y² per output, with r = y − predict(x) and y taken about `origin` (p,).
 
-    With weights the sums of r and y have w, those of their squares w and that of r⁴ w²; Σ r² without is kept as well.
-    `width` is the number of hidden values per sample that `predict` holds while it works.
+    Weights enter the sums of r, y, r² and y² as w and the sum of r⁴ as w²; the unweighted Σ r² is kept as well.
+    `width` is the number of hidden values per sample that `predict` holds in memory.
     """
 
     maxima: ClassVar[frozenset[str]] = frozenset({"residual_max"})
@@ -55,7 +55,7 @@ class Residuals(Statistic):
 
     @property
     def mean_squares(self) -> np.ndarray:
-        """The mean of w r² over the samples, w their weights, for every output, (p,)."""
+        """The mean over the samples of w r², with w their weights, for every output, (p,)."""
         return self.per_row("residual_squared")
 
     @property
@@ -65,17 +65,17 @@ class Residuals(Statistic):
 
     @property
     def rms(self) -> np.ndarray:
-        """The root mean square of r, (p,), every sample counted once."""
+        """The root mean square of r without weights, (p,)."""
         return np.sqrt(self.per_row("unweighted_squared" if "weight" in self.sums else "residual_squared"))
 
     @property
     def output_variance(self) -> np.ndarray:
-        """The variance of every output, (p,), to be compared with the mean of w r²."""
+        """The variance of every output, (p,), comparable with the mean of w r²."""
         variance = np.maximum(self.average("output_squared") - self.average("output") ** 2, 0.0)
         return variance * (self.weight / self.n) if "weight" in self.sums else variance
 
     @property
     def kurtosis(self) -> float:
-        """The largest E r⁴ / (E r²)² of any output, with √w r for r: 3 for Gaussian noise, 0 without a residual."""
+        """The largest kurtosis E r⁴ / (E r²)² of √w r over the outputs: 3 for Gaussian noise, 0 without a residual."""
         second, fourth = self.mean_squares, self.per_row("residual_fourth")
         return float(np.divide(fourth, second**2, out=np.zeros_like(second), where=second**2 > 0).max())

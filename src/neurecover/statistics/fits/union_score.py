@@ -1,12 +1,12 @@
 """The likelihood of a union of soft halfspaces under noisy labels, with its gradient and Fisher information.
 
 A sample x is inside when at least one of k halfspaces contains it. With unit vectors zᵢ at angles αᵢ to the true
-normals and x ~ N(0, I), the chance that x lies outside halfspace i, seen from zᵢ·x alone, is
+normals and x ~ N(0, I), the probability that x lies outside halfspace i, given zᵢ·x alone, is
 Φ((tᵢ − zᵢ·x cos αᵢ) / sin αᵢ) [GP18, Lemma 4]. Treated as independent, all k of them give
 
     Pr[outside | x] = q = ∏ᵢ Φ(−mᵢ),      mᵢ = vᵢ·x − τᵢ,      ‖vᵢ‖ = 1 / tan αᵢ,
 
-so that maximising the likelihood over (vᵢ, τᵢ) turns zᵢ, finds tᵢ and estimates the angle at once. Labels are flipped
+so that maximising the likelihood over (vᵢ, τᵢ) improves zᵢ and estimates tᵢ and the angle at once. Labels are flipped
 with probability η₀ outside and η₁ inside [GP18, §2.3 has none]:
 
     p₁ = Pr[y = 1 | x] = η₀ q + (1 − η₁)(1 − q),        p₀ = 1 − p₁.
@@ -21,15 +21,15 @@ from scipy.special import log_ndtr
 from neurecover.statistics.base import Statistic, add_gram, by_root, row_sums, symmetric
 
 _LOG_ROOT_TWO_PI = 0.5 * np.log(2.0 * np.pi)  # of the normal density
-_NEGLIGIBLE = 1e-14  # part of a sample in the score below which it is lost to rounding
-_FAR = 100.0  # from here on the error 10/m⁵ of the series is 1e-9 and falls
+_NEGLIGIBLE = 1e-14  # a sample with a smaller contribution to the score is lost to rounding
+_FAR = 100.0  # for larger m the error 10/m⁵ of the series is below 1e-9
 
 
 class UnionScore(Statistic):
     """Sums of log-likelihood, score and Fisher information at V (k, d), tau (k,), for one output y ∈ {0, 1}.
 
-    flips is (η₀, η₁); None for labels without noise, whose likelihood has no flips to be scored. Time is
-    n·k·(d + 1)·(1 + k(d + 1)/2) multiply–adds at most; samples far from every boundary add nothing to the information
+    `flips` is (η₀, η₁); with None labels have no noise and there is no score in η. Time is at most
+    n·k·(d + 1)·(1 + k(d + 1)/2) multiply–adds; samples far from every boundary add nothing to the information
     of V and tau and are left out of that product.
     """
 
@@ -107,7 +107,7 @@ class UnionScore(Statistic):
 
     @property
     def information(self) -> np.ndarray:
-        """Σ of the Fisher information of (v₁, τ₁), (v₂, τ₂), … and, with flips, of (η₀, η₁) behind them."""
+        """The sum of the Fisher information of (v₁, τ₁), (v₂, τ₂), … and, with flips, (η₀, η₁), in this order."""
         whole = symmetric(self.sums["information"])
         if self.flips is None:
             return whole
@@ -116,7 +116,7 @@ class UnionScore(Statistic):
 
 
 def _rate(m: np.ndarray, log_outside: np.ndarray) -> np.ndarray:
-    """Return λ = φ(m)/Φ(−m); far above the boundary, where both are lost to rounding, m + 1/m − 2/m³."""
+    """Return λ = φ(m)/Φ(−m); for large m, where both underflow, the series m + 1/m − 2/m³."""
     near, far = np.minimum(m, _FAR), np.maximum(m, _FAR)
     inner = np.exp(-0.5 * near * near - _LOG_ROOT_TWO_PI - np.where(m < _FAR, log_outside, 0.0))
     return np.where(m < _FAR, inner, far + 1.0 / far - 2.0 / far**3)

@@ -1,1 +1,1 @@
-"""Means of products: joint moments, Hermite coefficients, and the sums that single papers need."""
+"""Means of products: joint moments, Hermite coefficients, and sums used by the algorithm of one paper."""

@@ -34,12 +34,12 @@ def n_features(r: int, degree: int) -> int:
 
 
 def regression_degree(n: int, r: int, degree: int, max_bytes: int = 2**30) -> int:
-    """Return the largest q ≤ degree that n samples and the memory carry; −1 where that is the plain mean.
+    """Return the largest q ≤ degree that n samples and the memory allow; −1 means the plain mean.
 
-    Eight samples per feature are asked for. The features of higher degree have heavy tails, so that with fewer
-    samples the regression multiplies what it cannot explain by much more than n/(n − F): measured on ReLU
-    teachers with r = 3, 5, 8 at n = 2F it loses to degree q − 1 without noise, and to the plain mean with
-    noise. The sums take 8·F_q·F bytes and solving them 8·F_q² more.
+    A regression needs eight samples per feature. The features of higher degree have heavy tails, so with fewer
+    samples the regression multiplies the unexplained part of y by much more than n/(n − F). Measured on ReLU
+    teachers with r = 3, 5, 8 at n = 2F, it is worse than degree q − 1 without noise, and worse than the plain mean
+    with noise. The sums take 8·F_q·F bytes and solving them 8·F_q² more.
     """
     F = n_features(r, degree)
     sizes = ((q, n_features(r, q)) for q in range(degree, -1, -1))
@@ -100,7 +100,7 @@ class HermiteSums(Statistic):
         self.sums["output_squared"] += np.einsum("ij,ij->j", Y, Y)
 
     def coefficients(self) -> HermiteCoefficients:
-        """Return the estimates, by regression where the sums hold it and by means elsewhere."""
+        """Return the estimates, by the regression if `regress` ≥ 0, else by plain means."""
         means, residual = self.average("output"), self.average("output_squared")
         n, Fq = self.n, len(self.sums["gram"])
         if Fq:
@@ -131,8 +131,8 @@ class HermiteSums(Statistic):
 class HermiteCoefficients:
     """Estimated coefficients E[y h_α] of normalised features, (p, F), in order of degree.
 
-    `freedom` is the samples less the regressors and `residual_variance` (p,) the mean square left after the
-    regression, so that every coefficient has a standard error of about √(residual_variance / freedom).
+    `freedom` is the number of samples minus the number of regressors, and `residual_variance` (p,) the mean square
+    after the regression. A coefficient has a standard error of about √(residual_variance / freedom).
     """
 
     r: int
@@ -152,9 +152,9 @@ class HermiteCoefficients:
 def hermite_features(Z: np.ndarray, degree: int) -> np.ndarray:
     """Return all normalised Hermite products h_α(z) up to `degree`, one feature per row: (F, n) for Z (n, r).
 
-    Within a degree the multi-indices are sorted tuples in lexicographic order. Those that begin with i
-    repeated m times are h_m(zᵢ) times the features of degree j − m on the later variables, which are the
-    tail of their own block: every block is filled by multiplications of contiguous rows.
+    Within degree j the multi-indices are sorted tuples in lexicographic order. A feature whose tuple begins with i
+    repeated m times is h_m(zᵢ) times a feature of degree j − m in the later variables. The latter are the last rows of
+    the block of degree j − m, so every block is filled by multiplications of contiguous rows.
     """
     n, r = Z.shape
     one = _one_variable(Z.T, degree)
@@ -179,7 +179,7 @@ def root_factorials(r: int, order: int) -> np.ndarray:
 
 
 def _layout(r: int, j: int) -> Iterator[tuple[int, int, int]]:
-    """Yield the multi-indices of degree j in r variables: (first variable i, its power m, how many continue it)."""
+    """Yield groups of multi-indices of degree j in r variables: (first variable i, its power m, size of the group)."""
     for i in range(r):
         for m in range(j, 0, -1):
             tail = comb(r - i - 2 + j - m, j - m) if i < r - 1 else int(j == m)
@@ -198,7 +198,7 @@ def _one_variable(Z: np.ndarray, degree: int) -> np.ndarray:
 
 
 def _cholesky(matrix: np.ndarray) -> np.ndarray | None:
-    """Return the lower Cholesky factor of a matrix with unit diagonal, written over it; None if it is singular.
+    """Overwrite a matrix of unit diagonal with its lower Cholesky factor and return it; None if it is singular.
 
     Rounding alone can make a singular matrix look positive definite, so ‖matrix⁻¹‖₁ is estimated too.
     """

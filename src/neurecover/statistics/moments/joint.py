@@ -5,7 +5,7 @@ With z = (x, y) − origin in R^q, q = d + p, and φ(z) the Q = q(q+1)/2 product
 
     Σ z,   Σ φ(z),   Σ z φ(z)ᵀ,   Σ φ(z) φ(z)ᵀ
 
-up to the order asked for. Entries are plain products: no factor for repeated indices.
+up to the given order. Entries are plain products, without a factor for repeated indices.
 """
 
 import numpy as np
@@ -14,7 +14,7 @@ from neurecover.statistics.base import Statistic, add_gram, row_products, row_su
 
 
 class Moments(Statistic):
-    """Moments of (x, y) − origin; `origin` (d + p,) keeps large means from cancelling the digits.
+    """Moments of (x, y) − origin; `origin` (d + p,) avoids cancellation if means are large.
 
     Time is n·q²/2 multiply–adds at order 2, n·q³/2 at order 3 and n·q⁴/8 at order 4, in matrix products;
     memory 8·Q² bytes at order 4.
@@ -69,7 +69,7 @@ class Moments(Statistic):
 
     @property
     def covariance(self) -> np.ndarray:
-        """The covariance matrix of (x, y), over n, (d + p, d + p)."""
+        """The covariance matrix of (x, y) with divisor n, (d + p, d + p)."""
         about_origin = self.moment(1)
         return self.second - np.outer(about_origin, about_origin)
 

@@ -8,7 +8,7 @@ from neurecover.statistics.base import Statistic, row_products, row_sums
 class DistinguishingSums(Statistic):
     """Σ ψ and Σ ψ νᵀ, ψ = packed x xᵀ (d(d+1)/2) and ν_ij = zᵢ zⱼ 1{zᵢ zⱼ ≤ 0} for the pairs i < j of z = W x.
 
-    Time is n·d(d+1)/2·k(k−1)/2 multiply–adds in one matrix product, memory 8 bytes for each of those pairs of features.
+    Time is n·d(d+1)/2·k(k−1)/2 multiply–adds in one matrix product, memory 8 bytes for each pair of features.
     """
 
     def __init__(self, W: np.ndarray) -> None:

@@ -1,8 +1,8 @@
 """Hermite coefficients of order 1 and 2 of a residual r = y − f(x): sums of r, r x and r x xᵀ.
 
-For Gaussian x and any f whose own coefficients are known, T_j(y) = T_j(r) + T_j(f), and the smaller r is the smaller
-is the error of its means. Time is n·p·d² multiply–adds in matrix products, memory 8·p·d² bytes: no feature is formed,
-so this goes to dimensions where all products x_i x_j are too many to be regressed on.
+For Gaussian x and any f with known coefficients, T_j(y) = T_j(r) + T_j(f), and the error of the means falls with the
+size of r. Time is n·p·d² multiply–adds in matrix products, memory 8·p·d² bytes. No features are formed, so this works
+in dimensions where a regression on all products x_i x_j would be too large.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Normal equations over the samples whose features are not large: Σ φ φᵀ and Σ φ yᵀ over ‖φ(x)‖ < τ [ATV21, Alg. 5]."""
+"""Normal equations over the samples with bounded features: Σ φ φᵀ and Σ φ yᵀ over ‖φ(x)‖ < τ [ATV21, Alg. 5]."""
 
 from collections.abc import Callable
 
@@ -34,9 +34,9 @@ class TruncatedSums(Statistic):
         self.sums["output"] += phi.T @ Y
 
     def solution(self, radius: float = np.inf) -> np.ndarray:
-        """Return the β (q, p) of least squares with ‖β_o‖ ≤ radius for every output o; of several, the shortest.
+        """Return the least-squares β (q, p) with ‖β_o‖ ≤ radius for every output o; the shortest if not unique.
 
-        Least squares over a ball is a ridge regression whose penalty makes ‖β‖ the radius.
+        Least squares over a ball is a ridge regression with the penalty at which ‖β‖ equals the radius.
         """
         values, vectors = np.linalg.eigh(symmetric(self.sums["gram"]))
         right = vectors.T @ self.sums["output"]
