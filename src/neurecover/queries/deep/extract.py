@@ -8,7 +8,6 @@ If it does not reproduce them, everything is repeated with other lines.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -75,13 +74,14 @@ def extract_deep(
     if found.network.depth == 1 and (found.always_on or box.coarse):
         # The methods for one layer find the signs of more units than inputs, and need fewer coarse answers.
         return extract_shallow(box, rng=rng, deadline=deadline, progress=progress)
-    network: Any = found.network
+    network, shallow = found.network, box.options.shallow
     return Extraction(
         network,
         queries=box.queries,
         residual=found.residual,
         resolution=box.resolution,
-        exact=found.residual < max(_explained_by_rounding(box), _explained_by_errors(box, found, rng)),
+        # A large residual must not be explained by weights that are too uncertain.
+        exact=found.residual < max(_explained_by_rounding(box), shallow.residual * min(found.moved, shallow.uncertain)),
         errors=found.errors,
         unreached=_describe_unreached(found, n_hidden, options.badly if box.coarse else options.determined),
         notes=_describe_residual(found, max(options.solved, _explained_by_rounding(box))),
@@ -117,33 +117,11 @@ def _explained_by_rounding(box: Box) -> float:
     return max(options.exact_roundings * box.resolution, 1e-12)
 
 
-def _explained_by_errors(box: Box, found: _Found, rng: np.random.Generator) -> float:
-    """Return the residual, relative to the answers, that the errors which rounding leaves in the weights explain.
-
-    Every row is moved by its error, and the change of the network's own answers is looked at, without a query. A large
-    residual must not be explained by weights that are too uncertain, and coarse answers have a fit of their own.
-    """
-    options = box.options.shallow
-    if box.coarse or not np.isfinite(found.errors).all():
-        return 0.0
-    network, errors = found.network.normal_form(), iter(np.split(found.errors, np.cumsum(found.network.n_hidden)[:-1]))
-    moved = []
-    for W, b in network.layers[:-1]:
-        step = rng.standard_normal((len(W), W.shape[1] + 1))
-        step *= (next(errors) / np.linalg.norm(step, axis=1))[:, None]
-        moved.append((W + step[:, :-1], b + step[:, -1]))
-    distances = np.resize([0.3, 1.0, 5.0], options.held_out)[:, None]
-    X = distances * rng.standard_normal((options.held_out, network.n_inputs))
-    Y = network(X)
-    change = np.abs(DeepNetwork([*moved, network.layers[-1]])(X) - Y).max(axis=1) / answer_sizes(Y)
-    return options.residual * min(float(change.max()), options.uncertain)
-
-
 @dataclass(frozen=True, eq=False)
 class _Found:
     """A network, its residual on held-out queries, the errors of its rows, and the number of always-active units.
 
-    `weighted` is the fit with error bars, for coarse answers.
+    `weighted` is the fit with error bars, for coarse answers. `moved` is the residual that the errors would leave.
     """
 
     network: DeepNetwork
@@ -151,6 +129,7 @@ class _Found:
     errors: np.ndarray
     always_on: int
     weighted: Weighted | None = None
+    moved: float = 0.0
 
 
 def _silent(stage: str, figure: float) -> None:
@@ -260,9 +239,10 @@ def _finish(
         weighted = fit_weighted(network, box.inputs(X), Y, box.whitening, outside=outside)
     n = -(-n // network.n_outputs)
     if weighted is None:
-        return _Found(network, measure_residual(box, network, n, rng), polished, output.always_on)
+        residual, moved = measure_residual(box, network, n, rng, errors=polished)
+        return _Found(network, residual, polished, output.always_on, moved=moved)
     network = weighted.on_z.normal_form()
-    residual = measure_residual(box, network, n, rng, weighted)
+    residual, _ = measure_residual(box, network, n, rng, weighted)
     # A unit without a boundary of its own, found by the fit alone, may change at some queries all the same.
     always_on = int(np.count_nonzero((network.hidden(X)[-1] > 0.0).all(axis=0)))
     return _Found(network, residual, weighted.errors_of_rows(), always_on, weighted)
@@ -298,9 +278,17 @@ def _polish_at(
 
 
 def measure_residual(
-    box: Box, network: DeepNetwork, n: int, rng: np.random.Generator, weighted: Weighted | None = None
-) -> float:
+    box: Box,
+    network: DeepNetwork,
+    n: int,
+    rng: np.random.Generator,
+    weighted: Weighted | None = None,
+    errors: np.ndarray | None = None,
+) -> tuple[float, float]:
     """Return the largest |f̂(x) − f(x)|, relative to the answers' size, over n held-out queries and further ones.
+
+    Beside it stands the largest change of f̂(x) at the same queries if every hidden row moves by its error; 0 if these
+    `errors` are not given, or not known of every row.
 
     There are at least 200: a third each near the origin, at the distance of standard Gaussian inputs, and far out.
     Further queries are made where the values of some layer are extreme, because a missed unit above it that hardly ever
@@ -327,7 +315,7 @@ def measure_residual(
         Y = box(X)
     if weighted is not None:
         left = np.abs(weighted.network(box.inputs(X)) - Y) / weighted.deviations(box.inputs(X))
-        return float(left.max()) * box.resolution
+        return float(left.max()) * box.resolution, 0.0
     # Far out the terms of an answer are large even where they cancel.
     size = box.noise(X, Y) / box.resolution
     size = (
@@ -335,7 +323,22 @@ def measure_residual(
         if box.coarse
         else np.where(np.linalg.norm(X, axis=1) > far, np.maximum(size, answer_sizes(Y)), answer_sizes(Y))
     )
-    return float((np.abs(network(X) - Y).max(axis=1) / size).max())
+    answers = network(X)
+    moved = 0.0
+    if errors is not None and np.isfinite(errors).all():
+        moved = float((np.abs(_with_rows_moved(network, errors, rng)(X) - answers).max(axis=1) / size).max())
+    return float((np.abs(answers - Y).max(axis=1) / size).max()), moved
+
+
+def _with_rows_moved(network: DeepNetwork, errors: np.ndarray, rng: np.random.Generator) -> DeepNetwork:
+    """Return the network with every hidden row of length one moved by its error, in a random direction."""
+    network = network.normal_form()
+    layers = []
+    for (W, b), error in zip(network.layers, np.split(errors, np.cumsum(network.n_hidden)[:-1])):
+        step = rng.standard_normal((len(W), W.shape[1] + 1))
+        step *= (error / np.linalg.norm(step, axis=1))[:, None]
+        layers.append((W + step[:, :-1], b + step[:, -1]))
+    return DeepNetwork([*layers, network.layers[-1]])
 
 
 def _describe_unreached(found: _Found, n_hidden: tuple[int, ...] | None, determined: float) -> tuple[str, ...]:
