@@ -34,7 +34,7 @@ def convergence(case: Facts) -> Check:
 
 
 def stopped(case: Facts) -> Check | None:
-    """State that the fit was stopped before convergence, if it was; for cases without other checks of the search."""
+    """State that the fit was stopped before convergence, if it was; used if the weights are not determined."""
     return None if case.evidence.converged else convergence(case)
 
 

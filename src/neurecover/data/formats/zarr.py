@@ -1,4 +1,4 @@
-"""Samples in a Zarr store: a group with arrays X and Y, and weights beside them, or one array (n, columns)."""
+"""Samples in a Zarr store: a group with arrays X, Y and perhaps weights, or one array (n, columns)."""
 
 from __future__ import annotations
 

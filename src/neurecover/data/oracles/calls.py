@@ -1,7 +1,7 @@
 """Send rows to a model in calls: in parallel, at a limited rate, with limits of queries and time, retrying failures.
 
 Call i starts at t_i = max(now, t_{i−1} + rows/rate), or at the end of a pause that the model asked for.
-A call with a failure that may be temporary is repeated after 0.5, 1, 2, … seconds, or when the model says.
+A call with a failure that may be temporary is repeated after 0.5, 1, 2, … seconds, or when the model allows it.
 """
 
 from __future__ import annotations

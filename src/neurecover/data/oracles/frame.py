@@ -1,4 +1,4 @@
-"""Where a model is queried: x = mean + z·spread with z ~ N(0, I), around the data it was made for.
+"""The frame of the queries to a model: x = mean + z·spread with z ~ N(0, I), around the data it was made for.
 
     spread = (0.9 R + 0.1 I)^{1/2} diag(s),
 

@@ -44,7 +44,7 @@ class Oracle(Source):
         Samples that queries should resemble in mean and covariance. By default, a pipeline that begins with a scaler is
         queried around the scaler's data, and any other model around zero with unit variance.
     bounds : tuple (low, high) or None, default=None
-        Two numbers, or one pair per input: no query leaves this range.
+        The range that no query leaves; low and high are one number each, or one number per input.
     n_samples : int or None, default=None
         The number of rows, for `recover`.
     distribution : callable or None, default=None

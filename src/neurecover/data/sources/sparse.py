@@ -12,7 +12,7 @@ from neurecover.models.checks import as_dense
 
 
 class SparseSource(Source):
-    """X (n, d), a sparse matrix or array, beside Y (n,) or (n, p)."""
+    """X (n, d), a sparse matrix or array, with Y (n,) or (n, p)."""
 
     def __init__(self, X: Any, Y: Any) -> None:
         self.origin = "the arrays"
