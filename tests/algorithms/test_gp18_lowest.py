@@ -38,15 +38,18 @@ def test_a_smooth_upper_layer_is_certified(top: str, width: int, n: int) -> None
 
 @pytest.mark.slow
 def test_three_smooth_units_above_are_certified_where_the_fit_converges() -> None:
-    """The fit converged on one of three sets of samples that were tried; the others are not to be claimed."""
+    """The fit converged on half of the sets of samples that were tried; the others are not to be claimed.
+
+    That none of twelve is solved has a chance of one in 4,000.
+    """
     truth = composite_teacher(6, 3, tower(3, (3,), activation="sigmoid", random_state=1), random_state=54)
-    for seed in range(6):
+    for seed in range(12):
         r = recovered(truth, 40_000, seed, upper="network", n_upper=3, upper_activation="sigmoid")
         if r.certificate.verdict == "exact":
             _agrees(r, truth)
             return
         assert r.certificate.verdict == "approximate"
-    pytest.fail("none of six sets of samples was solved")
+    pytest.fail("none of twelve sets of samples was solved")
 
 
 def _agrees(r: nr.Recovery, truth: nr.Composite) -> None:

@@ -81,4 +81,4 @@ def test_a_clipped_network_is_a_network_with_a_layer_more() -> None:
         X = 30.0 * np.random.default_rng(0).standard_normal((500, 10))
         np.testing.assert_allclose(found.predict(X), np.clip(inner(X), -100.0, 100.0), atol=1e-6)
     else:
-        assert any("clips" in reason for reason in found.certificate.reasons)
+        assert found.certificate.verdict in ("approximate", "failed")
