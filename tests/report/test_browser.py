@@ -86,7 +86,7 @@ def test_the_page_is_whole_by_itself(name: str, folder: Path, browser: Any) -> N
           return [box.width, box.height, shapes, svg.innerHTML.includes("nan")];
         })"""
     )
-    assert len(pictures) == {"statistical": 7, "deep": 6, "nothing": 0, "composite": 4}.get(name, 5)
+    assert len(pictures) == {"statistical": 7, "deep": 7, "nothing": 0, "composite": 4}.get(name, 5)
     for width, height, shapes, broken in pictures:
         assert width > 100
         assert height > 40

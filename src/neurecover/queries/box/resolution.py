@@ -52,16 +52,15 @@ def measure_resolution(query: Query, n_inputs: int, limits: Limits, options: Box
     others = limits.pull_inside(rng.standard_normal((options.places, n_inputs)))
     start, more = limits.pull_inside(start, options.start), limits.pull_inside(more, options.start)
     answers = query(others)
+    _check_repeatable(query, others, answers, options)
     scale = max(_rms(answers), 1e-290)
     growth = max(_rms(answers - answers.mean(axis=0)), 1e-6 * scale)
     # All units may be inactive on the first segments: try others of the same length before longer ones.
     elsewhere = (others[:, None], np.resize(direction, (options.places, 1, n_inputs)), options.lengths[0])
     tries = [(start, direction, length) for length in options.lengths]
-    for number, (begin, along, length) in enumerate([tries[0], elsewhere, *tries[1:]]):
+    for begin, along, length in [tries[0], elsewhere, *tries[1:]]:
         segments = _segments(limits, begin, along, length)
         Y = np.stack([query(segment) for segment in segments])
-        if number == 0:
-            _check_repeatable(query, segments[0], Y[0], options)
         scale = max(scale, _rms(Y))
         varies = _varies(Y)
         if not varies.any():
