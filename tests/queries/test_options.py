@@ -30,7 +30,7 @@ def test_every_folder_reads_its_own_options() -> None:
     layers = [(rng.standard_normal((4, 5)), np.zeros(4)), (rng.standard_normal((3, 4)), np.zeros(3))]
     deep = nr.DeepNetwork([*layers, (rng.standard_normal((1, 3)), np.zeros(1))])
     usual = {5: queries(deep, 5), 6: queries(straight, 6)}
-    assert queries(straight, 6, QueryOptions(box=BoxOptions(places=9))) == usual[6] + 3
+    assert queries(straight, 6, QueryOptions(box=BoxOptions(places=9))) == usual[6] + 2 * 3  # each is asked twice
     assert queries(straight, 6, QueryOptions(lines=LineOptions(arm=1.0 / 12.0))) != usual[6]
     assert queries(straight, 6, QueryOptions(shallow=ShallowOptions(held_out=20))) == usual[6] + 3 * 4
     assert queries(deep, 5, QueryOptions(deep=DeepOptions(held_out_extremes=160))) == usual[5] + 10
