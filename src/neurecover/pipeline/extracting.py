@@ -76,8 +76,9 @@ def extract(
     activation : str or Activation, default="auto"
         "auto" takes relu for a piecewise linear oracle with one or several hidden layers, or leaky_relu or abs if one
         layer shows their slope. It takes tanh for a smooth oracle that levels off, and otherwise the function that
-        single bends show: gelu, silu, softplus, elu or selu. Any of these, or sigmoid, may be given; several layers
-        need relu. (sigmoid(z) = (1 + tanh(z/2))/2, so a network of one is a network of the other.)
+        single bends show: gelu, silu, softplus, elu or selu. Any of these, or sigmoid, may be given.
+        Several layers of other functions than relu are fitted to designed samples; give `depth`, unless it is
+        leaky_relu. (sigmoid(z) = (1 + tanh(z/2))/2, so a network of one is a network of the other.)
     random_state, time_budget, progress
         As in `neurecover.recover`.
     options : QueryOptions or None, default=None
