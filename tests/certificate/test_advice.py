@@ -122,7 +122,7 @@ def failing(check: object) -> Check:
     return made
 
 
-def wide(figure: float = 0.45) -> Check:
+def wide(figure: float = 0.3) -> Check:
     return errors.precision(facts(widest=figure))
 
 

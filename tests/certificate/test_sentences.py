@@ -40,7 +40,7 @@ def test_samples_that_would_do() -> None:
     assert would_do(100 * 2.34) == " About 240 samples would do."
     assert would_do(7.2) == " About 8 samples would do."
     assert would_do(np.inf) == ""
-    wide = errors.precision(facts(widest=0.3, n_samples=1_000))
+    wide = errors.precision(facts(widest=0.2, n_samples=1_000))
     weak = errors.strength(facts(strength=np.array([2.0]), n_samples=1_000))
     assert "About 4,000 samples would do." in wide.sentence
     assert "About 4,000 samples would do." in weak.sentence
@@ -52,7 +52,7 @@ def test_twice_the_samples_of_the_sentence_bring_the_errors_to_the_limit() -> No
     for seed in range(8):
         truth = nr.simulate.teacher(4, 2, 1, bias=0.3, random_state=seed)
         X, Y = nr.simulate.sample(truth, 5_000, noise=0.3, random_state=seed)
-        few = nr.recover(X[:60], Y[:60], 2, random_state=0, time_budget=1.0).certificate
+        few = nr.recover(X[:80], Y[:80], 2, random_state=0, time_budget=1.0).certificate
         said = [check for check in few.checks if check.name == "precision" and not check.passed]
         if not said or said[0].figure > 0.5:  # beyond, errors are no longer those of a linear model
             continue

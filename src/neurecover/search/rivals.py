@@ -42,9 +42,7 @@ class RivalOptions:
     work: float = 2e9  # multiplications that H may take; beyond, nothing is tried
     lower: float = 0.1  # of Σr²/σ² by which an optimum is lower
     as_deep: float = 10.0  # of Σr²/σ² between two optima: odds of e⁵ under Gaussian noise
-    elsewhere: float = (
-        3.0  # standard errors, in some direction, between two optima: 2.3 of those that count turned sides
-    )
+    elsewhere: float = 2.0  # standard errors, in some direction, between two optima: a 95 % interval leaves one out
     faint: float = 40.0  # standard errors of a unit's output weights up to which others are tried in its place
     pool: int = 1_000  # random units in place of a faint one
     fitted: int = 3  # of them, those that are fitted with all others
