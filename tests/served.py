@@ -19,7 +19,8 @@ class Served:
     """A server and what it was asked; change its fields while it runs.
 
     Every `failing`-th call gets status 503. More than `per_second` calls in one second get status 429 and are told to
-    wait. `decimals` rounds the answers.
+    wait. `decimals` rounds the answers. Once `stop_after` rows were answered, calls wait until it is None again, and
+    fail.
     """
 
     model: Callable[[np.ndarray], np.ndarray]
@@ -27,6 +28,7 @@ class Served:
     failing: int = 0
     decimals: int | None = None
     per_second: int | None = None
+    stop_after: int | None = None
     retry_after: str = "1"
     status: int = 200
     form: tuple[str, str] = ("inputs", "outputs")
@@ -42,6 +44,10 @@ class Served:
 
     def answer(self, body: dict[str, Any], headers: dict[str, str]) -> tuple[int, dict[str, str], Any]:
         time.sleep(self.latency)
+        if self.stop_after is not None and len(self.rows) >= self.stop_after:
+            while self.stop_after is not None:
+                time.sleep(0.01)
+            return 503, {}, {"error": "stopped"}
         with self._lock:
             self.calls += 1
             self.headers.append(headers)
