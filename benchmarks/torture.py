@@ -26,8 +26,9 @@ from scipy.special import chdtri, ndtri
 from benchmarks import hostile
 from benchmarks.hostile import Hostile
 from neurecover.experiment import Experiment, Row, Track
-from neurecover.matching import compare, simplify
+from neurecover.matching import compare
 from neurecover.models import Model, Network
+from neurecover.models.merging import simplify
 from neurecover.pipeline import recover
 from neurecover.results import Recovery
 

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from neurecover.activations import get
-from neurecover.matching import Comparison, compare, simplify
+from neurecover.matching import Comparison, compare
 from neurecover.models import DeepNetwork, Network, replace_arrays
+from neurecover.models.merging import simplify
 from neurecover.simulate import teacher
 
 SPECS = ["relu", "leaky_relu(0.2)", "leaky_relu(-1)", "power(2)", "power(0.5)", "step", "sigmoid", "exp", "abs"]

@@ -29,19 +29,17 @@ from neurecover.models import (
     Network,
     Polynomial,
     Upper,
-    mirror_of,
-    replace_arrays,
 )
+from neurecover.models.merging import mirror_units, simplify, unit_distances
 from neurecover.random import as_generator
 
 
 @dataclass(frozen=True)
 class MatchOptions:
-    """When two units count as equal, and the inputs on which outputs are compared."""
+    """The inputs on which outputs are compared, and when biases are measured in their own unit."""
 
     samples: int = 10_000  # Gaussian inputs for `output_mse`, whose relative standard error is then about 0.02
     far: float = 1e3  # ratio of a bias to the norm of its row above which the inputs are far from zero
-    equal: float = 1e-12  # relative distance below which two units are one
 
 
 OPTIONS = MatchOptions()
@@ -358,14 +356,14 @@ def _pair(estimate: Network, target: Network, up_to_sign: bool) -> _Pairs:
     largest = float(np.abs(np.concatenate([estimate.b, target.b])).max(initial=0.0))
     rows = float(np.linalg.norm(np.vstack([estimate.W, target.W]), axis=1).max(initial=0.0))
     size = largest if largest > OPTIONS.far * rows else 1.0
-    distances, signs = _distances(estimate, target, up_to_sign, size)
+    distances, signs = unit_distances(estimate, target, up_to_sign, size)
     found, sought = linear_sum_assignment(distances)
     signs = signs[found, sought]
     return _Pairs(
         found,
         sought,
         signs,
-        _mirror(estimate.take(found), signs),
+        mirror_units(estimate.take(found), signs),
         target.take(sought),
         (np.delete(estimate.A, found, axis=1), -np.delete(target.A, sought, axis=1)),
         (estimate.n_hidden, target.n_hidden),
@@ -376,78 +374,6 @@ def _padded(V: np.ndarray, W: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Pad the narrower matrix with columns of zeros; return both."""
     width = max(V.shape[1], W.shape[1])
     return np.pad(V, ((0, 0), (0, width - V.shape[1]))), np.pad(W, ((0, 0), (0, width - W.shape[1])))
-
-
-def simplify(network: Network) -> tuple[Network, tuple[tuple[int, ...], ...]]:
-    """Return the same function with fixed scales and without redundant units, and the original units behind each unit.
-
-    A unit with w = 0 is a constant and goes into c. Equal units are merged into the first of them, and their columns
-    of A are added; so are mirror images with the same function (up to a free affine term). Units whose column is zero,
-    from the start or by cancellation, are dropped.
-    """
-    normal = network.fixed_scales()
-    constant = np.linalg.norm(normal.W, axis=1) == 0
-    c = normal.c + normal.A[:, constant] @ normal.activation(normal.b[constant])
-    live = np.flatnonzero(~constant & np.any(normal.A != 0, axis=0))
-    normal = replace_arrays(normal.take(live), c=c)
-
-    owners, signs = _equal_units(normal)
-    normal = _mirror(normal, signs)
-    together = owners[:, None] == np.arange(len(live))
-    A = normal.A @ together
-    size_before = np.linalg.norm(normal.A, axis=0) @ together
-    kept = np.flatnonzero(np.linalg.norm(A, axis=0) > OPTIONS.equal * size_before)
-    groups = tuple(tuple(live[owners == unit].tolist()) for unit in kept)
-    return replace_arrays(normal, A=A).take(kept), groups
-
-
-def _equal_units(network: Network) -> tuple[np.ndarray, np.ndarray]:
-    """Return, for every unit, the first unit that equals it, and a sign, −1 if it equals that unit's mirror image."""
-    distances, turns = _distances(network, network)
-    equal = distances <= OPTIONS.equal * np.linalg.norm(np.column_stack([network.W, network.b]), axis=1)[:, None]
-    owners = np.full(network.n_hidden, -1)
-    signs = np.ones(network.n_hidden, dtype=int)
-    for unit in range(network.n_hidden):
-        if owners[unit] < 0:
-            members = np.flatnonzero((owners < 0) & equal[unit])
-            owners[members] = unit
-            signs[members] = turns[unit, members]
-    return owners, signs
-
-
-def _mirror(network: Network, signs: np.ndarray) -> Network:
-    """Write every unit of sign −1 as (−w, −b, s·a), with κ·a in c, m·a·wᵀ in C and m·a·b in c.
-
-    a is unchanged if act has no such s, κ and m, or if m ≠ 0 and there is no affine term.
-    """
-    s, kappa, slope = mirror_of(network) or (1.0, 0.0, 0.0)
-    turned = signs < 0
-    moved, C = network.A[:, turned], network.C
-    return replace_arrays(
-        network,
-        W=signs[:, None] * network.W,
-        b=signs * network.b,
-        A=np.where(turned, s * network.A, network.A),
-        c=network.c + kappa * moved.sum(axis=1) + slope * moved @ network.b[turned],
-        C=C if C is None else C + slope * moved @ network.W[turned],
-    )
-
-
-def _distances(
-    first: Network, second: Network, up_to_sign: bool = False, size: float = 1.0
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return the distances between all units, to the nearer mirror image if allowed, and signs, −1 if mirrored.
-
-    Biases are measured in units of `size`.
-    """
-    from scipy.spatial.distance import cdist
-
-    P, Q = (np.column_stack([net.W, net.b / size]) for net in (first, second))
-    upright = cdist(P, Q)
-    if mirror_of(first) is None and not up_to_sign:
-        return upright, np.ones(upright.shape, dtype=int)
-    mirrored = cdist(-P, Q)
-    return np.minimum(upright, mirrored), np.where(mirrored < upright, -1, 1)
 
 
 def _firsts(groups: tuple[tuple[int, ...], ...]) -> np.ndarray:

@@ -14,10 +14,10 @@ from neurecover.matching import compare
 from neurecover.models import DeepNetwork, Network, as_network, as_student
 from neurecover.models.signs import find_flips, find_subsets, flips_beside_others, nearest_subsets
 from neurecover.models.student import Student
-from neurecover.models.turning import Turning, without_skips
 from neurecover.search import SearchOptions, Task
 from neurecover.search.race import Setting
 from neurecover.search.settle import Covariance, best_of, count_signs, networks_behind, on_more, same_units, settle
+from neurecover.search.turning import Turning, without_skips
 from neurecover.simulate import sign_ambiguous
 from neurecover.solve import Deadline
 from students import at, features, network

@@ -32,9 +32,9 @@ from neurecover.fit.samples import Samples
 from neurecover.models import as_network, as_student
 from neurecover.models.signs import find_subsets, flips_beside_others, nearest_subsets
 from neurecover.models.student import Student
-from neurecover.models.turning import Turning, without_skips
 from neurecover.search import SignOptions
 from neurecover.search.race import Setting
+from neurecover.search.turning import Turning, without_skips
 from neurecover.search.units import narrowest
 from neurecover.solve import within
 
