@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,8 @@ ALLOWED = {name: set(ORDER[: place + 1]) - FORBIDDEN.get(name, set()) for place,
 
 # `pip install neurecover` brings these; every other package is an extra and is imported where it is needed.
 CORE = {"numpy", "scipy", "sklearn", "threadpoolctl", "typer", "rich"}
+HEAVY = ("sklearn", "pandas", "matplotlib", "scipy.stats")  # a second each: no call pays it that does not need it
+NOT_AT_ONCE = (*HEAVY, "rich", "typer", "scipy.optimize", "scipy.sparse")  # nor does `import neurecover` load these
 ROOMS_OF_EXTRAS = {"interop", "report"}
 
 WITHOUT_A_ROW = {"random", "exceptions", "__init__", "__main__"}  # of the table of rooms: they belong to every room
@@ -102,8 +105,13 @@ def room(parts: tuple[str, ...]) -> str:
     return parts[1] if len(parts) > 1 else "__init__"
 
 
+@cache
+def parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_text(encoding="utf-8"))
+
+
 def imports(file: Path) -> Iterator[Import]:
-    tree = ast.parse(file.read_text(encoding="utf-8"))
+    tree = parsed(file)
     outermost = {id(node) for node in tree.body}
     package = ("neurecover", *file.relative_to(SOURCE).parent.parts)
     for node in ast.walk(tree):
@@ -196,7 +204,7 @@ def test_contributing_names_what_exists_on_every_path() -> None:
         where, *names = re.findall(r"`([^`]+)`", step)
         files = [SOURCE / f"{where}.py"] if (SOURCE / f"{where}.py").exists() else list((SOURCE / where).rglob("*.py"))
         assert files, f"There is no room {where}."
-        nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))]
+        nodes = [node for file in files for node in ast.walk(parsed(file))]
         defined = {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
         defined |= {
             node.target.id for node in nodes if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
@@ -226,10 +234,11 @@ def test_no_folder_is_crowded() -> None:
 
 def test_the_import_is_light() -> None:
     """Heavy libraries are loaded where they are used, and so are the algorithms."""
+    within = [entry for entry in every_import() if entry.importer not in ROOMS_OF_EXTRAS and entry.outermost]
+    assert not [str(entry) for entry in within if entry.module in HEAVY or entry.module.split(".")[0] in HEAVY]
     script = "import sys, neurecover; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
-    heavy = ("sklearn", "pandas", "matplotlib", "rich", "typer", "scipy.stats", "scipy.optimize", "scipy.sparse")
-    assert not [name for name in loaded if name in heavy]
+    assert not [name for name in loaded if name in NOT_AT_ONCE]
     assert not [name for name in loaded if name.startswith(("neurecover.queries", "neurecover.algorithms.atv21"))]
 
 

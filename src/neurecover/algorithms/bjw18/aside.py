@@ -18,7 +18,6 @@ from dataclasses import replace
 
 import numpy as np
 from scipy.special import chdtrc
-from scipy.stats import rankdata
 
 from neurecover.algorithms.bjw18.options import CORRUPTION, CorruptionOptions
 from neurecover.certificate import CertificateOptions, Check
@@ -91,6 +90,8 @@ def _doubt(X: np.ndarray, mask: np.ndarray, many: int) -> str | None:
 
 def place_p_value(X: np.ndarray, rows: np.ndarray) -> float:
     """Return the probability that s random rows have mean ranks, and squares of them, as far from those of all n."""
+    from scipy.stats import rankdata
+
     n, s = len(X), int(rows.sum())
     ranks = rankdata(X, axis=0) / n - 0.5
     features = np.hstack([ranks, ranks**2])
