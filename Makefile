@@ -6,7 +6,7 @@ OLDEST := .venv-oldest
 # Two workers, each with half of the files; one that is done takes tests of the other, so that both end together.
 SIDE_BY_SIDE := -n 2 --dist worksteal
 
-.PHONY: demo test test-rounding test-oldest coverage lint format bench r-segmented docs clean
+.PHONY: demo test test-rounding test-oldest coverage lines lint format bench r-segmented docs clean
 
 demo: $(VENV)/.core
 	$(BIN)/neurecover demo
@@ -29,6 +29,10 @@ test-oldest: $(OLDEST)/.dev
 # What share of every file the quick tests run; measuring slows them down, so `make test` does without.
 coverage: $(VENV)/.dev
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not slow" --cov=neurecover --cov-report=term
+
+# How many lines every room has, and of which kind.
+lines:
+	@$(PYTHON) .ci/lines.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check src tests benchmarks docs stubs .ci
