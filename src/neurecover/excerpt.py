@@ -55,7 +55,7 @@ class Excerpt:
         input_names: tuple[str, ...],
         output_names: tuple[str, ...],
     ) -> Excerpt:
-        """Build it from inputs X, on which units are counted as on, and from answers and predictions, (m, p) each."""
+        """Build an excerpt from outputs and predictions, (m, p) each; the inputs X say how often units are on."""
         on = tuple(np.mean(Z > 0.0, axis=0) for Z in network.preactivations(X))
         return cls(input_names, output_names, observed[:ROWS, :OUTPUTS], predicted[:ROWS, :OUTPUTS], on, len(X))
 

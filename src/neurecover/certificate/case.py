@@ -470,6 +470,6 @@ class Case:
 
     @property
     def visible(self) -> Visible:
-        """The smallest further unit that the samples would have shown."""
+        """The smallest further unit that would have been noticed on these samples."""
         serial = self.serial if self.noisy else None
         return visible_unit(self.white, self.sums.close, self.sides.needed, self.rounding, serial)

@@ -41,7 +41,7 @@ class Projection:
 
     @classmethod
     def of(cls, points: Points, columns: np.ndarray) -> Projection:
-        """Project out the columns (m, q), given without weights; those in the span of others are left out."""
+        """Project the columns (m, q), without √w, out of the outputs; a column in the span of others is left out."""
         root = np.sqrt(points.w)
         scaled = root[:, None] * columns
         norms = np.linalg.norm(scaled, axis=0)

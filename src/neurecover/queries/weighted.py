@@ -45,7 +45,7 @@ _REPEATED = 0.4
 _ARRIVED = 0.1
 # The least variance of an answer, relative to the mean square of the residuals.
 _CERTAIN = 1e-6
-# Numbers of a Jacobian held at a time: few, because neighbouring questions may leave most units off, and so most
+# Numbers of a Jacobian in memory at a time: few, because neighbouring questions may leave most units off, and so most
 # columns of a block empty.
 _BLOCK = 2**21
 
@@ -64,7 +64,7 @@ class Outside:
     covariance: np.ndarray
 
     def squares(self, X: np.ndarray) -> np.ndarray:
-        """Return how far (n,) the inputs lie outside, squared."""
+        """Return the squared length (n,) of each input's part outside the directions of the fit."""
         return np.asarray(np.sum(((X - self.mean) @ self.matrix) ** 2, axis=1))
 
     def variances(self, lengths: np.ndarray) -> np.ndarray:

@@ -14,13 +14,13 @@ import numpy as np
 
 from neurecover import simulate
 from neurecover.algorithms.atv21.learner import learn
+from neurecover.algorithms.atv21.tensors import power_singular_value
 from neurecover.data import ArraySource
 from neurecover.experiment import Experiment, Row, Track, fresh_seeds, picture
 from neurecover.models import Network
 from neurecover.pipeline import recover
 from neurecover.random import as_generator
 from neurecover.reproduce.atv21 import RELU, cosines, squared_error, weights_are_right
-from neurecover.tensors import symmetric_power
 
 FOUND = 0.99  # |cos| from which a unit counts as found
 N = 100_000  # samples
@@ -82,17 +82,11 @@ def planar_teacher(tau: float, seed: int) -> Network:
     return simulate.smoothed(plain, tau, random_state=seed)
 
 
-def least_singular_value(W: np.ndarray, ell: int = 2) -> float:
-    """Return s_k(W^⊙ℓ) of unit rows, (k, C(d + ℓ − 1, ℓ)) in orthonormal coordinates."""
-    unit = W / np.linalg.norm(W, axis=1, keepdims=True)
-    return float(np.linalg.svd(symmetric_power(unit, ell), compute_uv=False)[-1])
-
-
 def run_smoothed(track: Track) -> list[Row]:
     """Measure s_k and the error of the units against the size τ of the perturbation."""
     rows = []
     for tau in TAUS:
-        values = [least_singular_value(planar_teacher(tau, seed).W) for seed in range(VALUE_SEEDS)]
+        values = [power_singular_value(planar_teacher(tau, seed), 2) for seed in range(VALUE_SEEDS)]
         rows.append(_quartiles("s_k of the squares", tau, "", values))
     for n in SAMPLES:
         for tau in track(LEARNT_TAUS, f"n = {n}"):

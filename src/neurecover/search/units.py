@@ -43,7 +43,7 @@ class Worth:
 
 
 def worth(point: Point, layer: int) -> Worth:
-    """Return what the units of a layer are worth."""
+    """Return what removing each unit of a layer would add to the loss, and how the other columns best replace it."""
     student, m = point.student, point.student.widths[layer]
     if layer == student.depth - 1:
         own, readout = slice(len(point.gram) - m, None), point.readout

@@ -170,7 +170,7 @@ class Search:
         return min(fits, key=lambda fit: fit.loss)
 
     def fit(self, W: np.ndarray, b: np.ndarray, orders: tuple[int, ...], max_iterations: int | None = None) -> Point:
-        """Return the optimum that this start leads to; under errors the search for it stops early."""
+        """Descend from a start and return where it ends: at the optimum if the coefficients are exact, else near it."""
         if max_iterations is None:
             max_iterations = 300 if self.coefficients.known_exactly else 100
         tensors = {j: self.coefficients.tensors[j] for j in orders}

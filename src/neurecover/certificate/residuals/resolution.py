@@ -33,7 +33,7 @@ class Visible:
 def visible_unit(
     white: Model, close: UnitsOn, needed: np.ndarray, rounding: np.ndarray, serial: SerialResiduals | None
 ) -> Visible:
-    """Return the smallest further unit that the samples would have shown, for a network on whitened inputs.
+    """Return the smallest further unit that would have been noticed, for a network on whitened inputs.
 
     `close` counts the samples near the kinks, `needed` (units,) is the number that a kink needs, `rounding` (p,) is the
     rounding of every output, and `serial` has the residuals if there is noise.

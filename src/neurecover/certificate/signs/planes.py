@@ -22,7 +22,10 @@ class NearestPlanes:
 
 
 def nearest_planes(normal: Model, errors: ParameterArrays, same: float) -> NearestPlanes:
-    """Return the nearest planes of two units of a layer, on whichever side they are on; `same` counts as none."""
+    """Return the two units of one layer whose boundary planes are nearest, in standard errors, whatever their signs.
+
+    `same` is added to every standard error, so that a difference of that size does not count.
+    """
     least = NearestPlanes(np.inf, (0, 0))
     if not normal.activation.odd_slope or normal.activation.homogeneity != 1.0 or isinstance(normal, Composite):
         return least

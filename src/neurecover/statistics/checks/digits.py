@@ -133,7 +133,10 @@ _BLURS = (2.0 ** (2 - DOUBLE), 2.0 ** (1 - SINGLE))  # relative rounding error o
 
 
 def _needed(size: np.ndarray, blur: float, place: np.ndarray) -> np.ndarray:
-    """Return per output the fewest digits q with every |y| within blur·|y| of the grid 10^(place − q); else more."""
+    """Return for every output the fewest digits q with which |y| lies within blur·|y| of multiples of 10^(place − q).
+
+    If there is no such q, return a number above the largest that is tried.
+    """
     needed = np.zeros(size.shape[1])
     for q in range(OPTIONS.most, -1, -1):
         with np.errstate(over="ignore", invalid="ignore"):
