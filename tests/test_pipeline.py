@@ -130,10 +130,10 @@ UNSOLVABLE = {
     "no time": (X, Y, {"n_hidden": 4, "time_budget": 0}, ""),
     "too few units": (X, Y, {"n_hidden": 3}, ""),
     "too many units": (X, Y, {"n_hidden": 6}, "6 units were asked for and 4"),
-    "noise alone": (X, RNG.standard_normal(300), {"n_hidden": 2, "time_budget": 5}, ""),
+    "noise alone": (X, RNG.standard_normal(300), {"n_hidden": 2, "time_budget": 1.5}, ""),
     "a linear function": (X, X @ np.arange(5.0), {"n_hidden": 2}, ""),
-    "another activation": (X, Y, {"n_hidden": 4, "activation": "sigmoid", "time_budget": 3}, ""),
-    "outliers": (X, Y + 100 * (RNG.random(Y.shape) < 0.02), {"n_hidden": 4, "time_budget": 5}, ""),
+    "another activation": (X, Y, {"n_hidden": 4, "activation": "sigmoid", "time_budget": 1.5}, ""),
+    "outliers": (X, Y + 100 * (RNG.random(Y.shape) < 0.02), {"n_hidden": 4, "time_budget": 1.5}, ""),
     "a unit that is never on": (
         X,
         Y + np.maximum(X.sum(1, keepdims=True) - 30, 0),

@@ -24,7 +24,7 @@ def code(title: str) -> str:
 def package(tmp_path: Path) -> Path:
     """A copy of the package, in a folder with the benchmarks beside its `src`, as in a checkout."""
     for folder in ("src/neurecover", "benchmarks"):
-        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / folder, tmp_path / folder)  # compiled files too, whose time stamps stay right
     return tmp_path / "src" / "neurecover"
 
 

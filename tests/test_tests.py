@@ -6,6 +6,7 @@ else the test counts what it has tried, and asks for it.
 """
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,7 @@ def _is_check(node: ast.AST, helpers: set[str]) -> bool:
     return called.startswith(CHECKS) or called.rpartition(".")[2] in helpers
 
 
+@cache
 def functions(tests: bool) -> list[tuple[Path, ast.FunctionDef]]:
     every = [(file, node) for file, tree in FILES.items() for node in ast.walk(tree)]
     found = [(file, node) for file, node in every if isinstance(node, ast.FunctionDef)]

@@ -88,35 +88,25 @@ def test_a_unit_that_no_sample_shows_is_excluded_where_the_width_was_to_be_found
     assert judge(faint, recovery, told=False).false
 
 
-# Families whose runs take a tenth of a second; two of every kind of cause, with and without noise.
+# Families whose runs take a tenth of a second; one or two of every kind of cause, with and without noise.
 SAMPLE = (
     "three_at_120_degrees",
     "reversible_signs",
-    "merged_units",
     "tiny_unit",
     "dead_unit",
-    "linear_unit",
     "rarely_off",
-    "all_rare",
     "one_output_unit",
     "too_many_asked",
-    "binary_cube",
-    "integers",
     "corner",
     "rare_column",
     "one_hot",
-    "constant_column",
     "huge_offsets",
     "barely_enough",
-    "few_samples",
     "half_repeated",
-    "output_scales",
     "one_noisy_output",
     "small_output",
-    "rounded",
     "half_precision",
     "heteroscedastic",
-    "skewed",
     "one_wrong_row",
     "affine",
     "network_with_a_jump",
@@ -125,7 +115,7 @@ SAMPLE = (
 
 @pytest.mark.slow
 def test_a_sample_of_the_torture_has_no_false_claim() -> None:
-    """30 runs, every other one told the width. Of about ten right `statistical` claims one is counted as false with
+    """20 runs, every other one told the width. Of some seven right `statistical` claims one is counted as false with
     probability 1e-3."""
     false = []
     for place, name in enumerate(SAMPLE):

@@ -52,12 +52,12 @@ def test_twice_the_samples_of_the_sentence_bring_the_errors_to_the_limit() -> No
     for seed in range(8):
         truth = nr.simulate.teacher(4, 2, 1, bias=0.3, random_state=seed)
         X, Y = nr.simulate.sample(truth, 5_000, noise=0.3, random_state=seed)
-        few = nr.recover(X[:80], Y[:80], 2, random_state=0, time_budget=1.0).certificate
+        few = nr.recover(X[:80], Y[:80], 2, random_state=0, time_budget=0.4).certificate
         said = [check for check in few.checks if check.name == "precision" and not check.passed]
         if not said or said[0].figure > 0.5:  # beyond, errors are no longer those of a linear model
             continue
         n = int(said[0].sentence.split("About ")[1].split(" samples")[0].replace(",", ""))
-        many = nr.recover(X[: 2 * n], Y[: 2 * n], 2, random_state=0, time_budget=2.0).certificate
+        many = nr.recover(X[: 2 * n], Y[: 2 * n], 2, random_state=0, time_budget=0.8).certificate
         tried += 1
         reached += any(check.name == "precision" and check.passed for check in many.checks)
     assert tried >= 2
