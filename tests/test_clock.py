@@ -94,7 +94,7 @@ def test_another_activation_is_looked_for_as_long_on_a_slow_machine(
     recover = partial(nr.recover, n_hidden=1, activation=activation, random_state=0)
     options = PipelineOptions(activation=less)
     X, Y = nr.simulate.sample(
-        nr.simulate.teacher(3, 2, activation="tanh", random_state=0), 100, noise=0.1, random_state=0
+        nr.simulate.teacher(3, 1, activation="tanh", random_state=0), 100, noise=0.1, random_state=0
     )
     ordinary = recover(X, Y, options=options)
     assert any(made.name == stage for made in ordinary.stages)
