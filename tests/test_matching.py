@@ -28,7 +28,7 @@ INPUTS = np.random.default_rng(17).standard_normal((50, 4))
 
 every_activation = pytest.mark.parametrize("spec", SPECS)
 seeds = st.integers(0, 2**32 - 1)
-examples = settings(max_examples=12, deadline=None)
+examples = settings(max_examples=8, deadline=None)
 
 
 def random_network(rng: np.random.Generator, spec: str, k: int = 5) -> Network:

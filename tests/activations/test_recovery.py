@@ -76,7 +76,7 @@ def test_noise_that_no_activation_explains_gets_no_hint() -> None:
 @pytest.mark.slow
 def test_auto_finds_the_activation_of_several_layers() -> None:
     """Nine of ten such teachers are found (measured on two kinds of processor), so none of 2 is one chance in a
-    hundred; what is named right is right in every weight."""
+    hundred; what is named right is right in every weight. The second is tried only where the first was not found."""
     found = 0
     for seed in range(2):
         rng = np.random.default_rng(seed)
@@ -88,7 +88,9 @@ def test_auto_finds_the_activation_of_several_layers() -> None:
         found += exact
         assert not exact or str(recovery.network.activation) == "tanh"
         assert not exact or nr.compare(recovery.network, truth).weight_error < 1e-6
-    assert found >= 1
+        if found:
+            break
+    assert found == 1
 
 
 TABLE = np.linspace(0.0, 12.0, 400)
