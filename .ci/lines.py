@@ -5,6 +5,7 @@ import io
 import sys
 import tokenize
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src" / "neurecover"
@@ -29,6 +30,7 @@ def kinds(text: str) -> Counter[str]:
     return Counter(found)
 
 
+@cache
 def rooms() -> dict[str, Counter[str]]:
     """Return the lines of every room by kind; files beside the rooms go by their own names."""
     counted: dict[str, Counter[str]] = {}

@@ -51,17 +51,17 @@ def test_errors_of_runs_are_those_that_were_planned_and_larger_with_a_third_of_t
 def test_recovery_without_noise_is_exact_at_the_planned_number_and_not_always_with_a_third_of_it() -> None:
     """98 in 100 and better in the table that the number is from: all of six but one, with all but 0.6 %.
 
-    With a third of it 7 of 12 were exact on other seeds: all of twelve would be with probability 0.002.
+    With a third of it 7 of 12 were exact on other seeds: all of eight would be with probability 0.013.
     """
     exact = {1: 0, 3: 0}
-    for part, seeds, seconds in ((1, 6, 20.0), (3, 12, 1.5)):
+    for part, seeds, seconds in ((1, 6, 20.0), (3, 8, 1.5)):
         for seed in range(seeds):
             truth = teacher(5, 4, random_state=100 + seed)
             n = samples_needed(truth, random_state=seed).n_samples
             X, Y = sample(truth, n // part, random_state=seed)
             exact[part] += recover(X, Y, 4, random_state=seed, time_budget=seconds).certificate.verdict == "exact"
     assert exact[1] >= 5
-    assert exact[3] < 12
+    assert exact[3] < 8
 
 
 def test_a_unit_that_is_rarely_on_asks_for_more_samples() -> None:

@@ -147,7 +147,7 @@ def test_two_hidden_layers_in_a_range_that_few_planes_cross_are_never_exact_and_
     """Inputs between 0 and 1: some units of the second layer are on, or off, wherever the box may be queried."""
     for seed in range(2):
         truth = he_network((6, 5, 4, 1), seed)
-        found = extract(truth, 6, 0.0, 1.0, seed, query_budget=20_000)
+        found = extract(truth, 6, 0.0, 1.0, seed, query_budget=8_000)
         assert found.certificate.reasons[0].endswith(".")
         if found.certificate.verdict == "exact":
             assert nr.compare(found.network, truth).weight_error < 1e-7
