@@ -80,7 +80,7 @@ def _shapes(track: Track) -> Iterator[Row]:
     }  # fmt: skip
     for name, (shape, K) in shapes.items():
         for n in (200, 1_000):
-            named, sets = 0, SETS if n == 200 else SETS // 2 if K == 1 else SETS // 4
+            named, sets = 0, SETS // 2 if n == 200 or K == 1 else SETS // 8
             for seed in track(fresh_seeds(sets), f"{name}, n = {n}"):
                 rng = np.random.default_rng([seed, n, 3])
                 x = rng.uniform(0.0, 10.0, n)
