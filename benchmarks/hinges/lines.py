@@ -20,9 +20,8 @@ from neurecover.hinges.search import best_breaks
 from neurecover.hinges.segmented import Estimated
 
 SETS = 200
-ON_GRID = 100  # sets of a cell of the grid
 CELLS = ((1, 1.0, 50), (1, 1.0, 200), (2, 1.0, 200), (3, 1.0, 200))
-GRID = tuple((K, noise, n) for K in (1, 2, 3) for noise in (0.1, 0.3, 1.0, 2.0) for n in (50, 200, 1_000))
+GRID = tuple((K, noise, n) for K in (1, 2, 3) for noise in (0.1, 0.3, 1.0, 2.0) for n in (50, 100, 200, 500, 1_000))
 
 
 @dataclass(frozen=True)
@@ -94,9 +93,9 @@ def _beside(sets: list[Samples], K: int, noise: float) -> Row:
 
 def _grid(track: Track) -> Iterator[Row]:
     for K, noise, n in GRID:
-        sets = [draw(seed, K, noise, n) for seed in fresh_seeds(ON_GRID)]
+        sets = [draw(seed, K, noise, n) for seed in fresh_seeds(SETS)]
         found = measure(sets, K, noise, track, f"{K} breaks, σ = {noise}, n = {n}")
-        row: Row = {"breaks": K, "noise": noise, "n": n, "sets": ON_GRID, "cover": _share(found.covered)}
+        row: Row = {"breaks": K, "noise": noise, "n": n, "sets": SETS, "cover": _share(found.covered)}
         row |= {"slopes": _share(found.slopes), "RMSE/CR": _rms(found.off), "CPU s": round(found.seconds, 4)}
         yield row
 

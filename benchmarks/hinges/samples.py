@@ -9,6 +9,7 @@ import numpy as np
 
 import neurecover as nr
 from benchmarks.hinges.by_r import TABLES, run_r
+from benchmarks.hinges.laws import LAWS, draw
 from neurecover.experiment import Experiment, Row, Track, fresh_seeds
 
 SETS = 200
@@ -63,6 +64,25 @@ def _doses(track: Track) -> Iterator[Row]:
                 covered += ends[0] <= place <= ends[1]
             yield {"data": f"11 doses × 60, break at {place}, outputs in steps of {step}", "sets": sets,
                    "one break": round(one / sets, 3), "cover": round(float(covered) / sets, 3)}  # fmt: skip
+
+
+def _weak(track: Track) -> Iterator[Row]:
+    for K in (1, 2):
+        for n in (50, 200, 1_000):
+            verdicts, rejected, covered, sets = [], 0, [], SETS // 2
+            for seed in track(fresh_seeds(sets), f"{K} breaks, n = {n}"):
+                x, y = draw(seed, K, 2.0, n)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)  # of neighbours, by chance: the verdict says it
+                    model = nr.HingeRegression(K).fit(x[:, None], y)
+                assert model.certificate_ is not None
+                verdicts.append(model.certificate_.verdict)
+                rejected += model.no_hinge_pvalue_ <= 0.01
+                ends, truth = model.breakpoint_intervals_.T, np.array(LAWS[K][0])
+                covered.append((ends[0] <= truth) & (truth <= ends[1]))
+            yield {"breaks": K, "n": n, "sets": sets, "no hinge rejected at 0.01": round(rejected / sets, 2),
+                   "statistical": round(verdicts.count("statistical") / sets, 2), "failed": verdicts.count("failed"),
+                   "cover": round(float(np.mean(covered)), 3)}  # fmt: skip
 
 
 def _outliers(track: Track) -> Iterator[Row]:
@@ -123,5 +143,6 @@ EXPERIMENTS = (
     Experiment("hinges-lines", "A line beside a kink", _lines),
     Experiment("hinges-doses", "Repeated doses and rounded outputs", _doses),
     Experiment("hinges-outliers", "Outliers and robust losses", _outliers),
+    Experiment("hinges-weak", "One input, noise twice the change of slope", _weak),
     Experiment("hinges-tables", "Tables of R's segmented", _tables),
 )

@@ -1,20 +1,21 @@
 """Broken lines of one input: identities, agreement with independent computations, sizes of tests."""
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import numpy as np
 import pytest
 from scipy.optimize import minimize_scalar
 from scipy.stats import binom, t
 
-from neurecover.hinges.checks.further import Rows, further_hinges
+from neurecover.hinges.checks.further import Rows, _mean_likelihood, further_hinges
 from neurecover.hinges.checks.rivals import best_rival
 from neurecover.hinges.checks.serial import serial_correlation
+from neurecover.hinges.checks.spread import unequal_noise
 from neurecover.hinges.counting import rounding_floor
 from neurecover.hinges.mixture import Mixture, linear
 from neurecover.hinges.options import DEFAULTS
 from neurecover.hinges.points import Points
-from neurecover.hinges.posterior import posterior
+from neurecover.hinges.posterior import log_evidence, posterior
 from neurecover.hinges.projection import Projection, hinge_columns, solve_sets
 from neurecover.hinges.search import BrokenLine, best_breaks, refine
 from neurecover.hinges.segmented import segment
@@ -22,7 +23,7 @@ from neurecover.hinges.segmented import segment
 TRUTHS = {1: ([4.0], [1.0]), 2: ([3.0, 7.0], [1.0, -1.5]), 3: ([2.5, 5.0, 7.5], [1.5, -1.5, 1.5])}
 
 
-def draw(seed: int, K: int, n: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
+def draw(seed: int | list[int], K: int, n: int, noise: float) -> tuple[np.ndarray, np.ndarray]:
     rng = np.random.default_rng(seed)
     x = rng.uniform(0.0, 10.0, n)
     breaks, changes = TRUTHS[K]
@@ -101,6 +102,35 @@ def test_quadrature_agrees_with_a_fine_grid() -> None:
     assert over.weight @ over.breaks[:, 0] == pytest.approx(mean, abs=0.02 * spread)
 
 
+@pytest.mark.parametrize(("K", "size"), [(1, 1_000), (2, 90)])
+def test_the_evidence_is_a_mean_over_all_places(K: int, size: int) -> None:
+    """Also where breaks keep their distance, which takes a corner off the square of all pairs."""
+    points = Points.of(*draw(1, K, 60, 1.0))
+    gap = points.gap(DEFAULTS)
+    low, high = points.place(np.array([gap - 1.0, len(points) - gap]))
+    grid = low + (np.arange(size) + 0.5) * (high - low) / size
+    sets = np.array([own for own in combinations(grid, K) if points.apart(np.array(own), DEFAULTS)])
+    straight = BrokenLine.at(points, np.zeros(0)).rss
+    ratios = np.array([BrokenLine.at(points, own).rss / straight for own in sets])
+    expected = np.log(np.mean(ratios ** (-0.5 * (60 - 2 - K)))) - 0.5 * K * np.log(60)
+    # A tenth is the volume of the pairs, whose distance is a number of rows and not a length, and the coarser grid.
+    assert log_evidence(best_breaks(points, K)) == pytest.approx(expected, abs=0.02 if K == 1 else 0.1)
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_the_mean_likelihood_is_that_of_every_set(k: int) -> None:
+    rng = np.random.default_rng(k)
+    H = np.linalg.qr(rng.standard_normal((30, 6)))[0] @ rng.standard_normal((6, 6))
+    H, outputs = H / np.linalg.norm(H, axis=0), rng.standard_normal((30, 4))
+    rss = np.square(outputs).sum(axis=0)
+    left = [
+        np.square(outputs - own @ np.linalg.lstsq(own, outputs, rcond=None)[0]).sum(axis=0)
+        for own in (H[:, list(chosen)] for chosen in combinations(range(6), k))
+    ]
+    expected = np.log(np.mean((np.array(left) / rss) ** -14.0, axis=0))
+    np.testing.assert_allclose(_mean_likelihood(H, outputs, rss, k, 28.0), expected, rtol=1e-9)
+
+
 def test_without_hinges_the_intervals_are_students() -> None:
     x, y = draw(2, 1, 30, 1.0)
     points = Points.of(x, y)
@@ -159,6 +189,15 @@ def test_the_number_of_hinges() -> None:
     assert right >= 8
 
 
+def test_two_breaks_in_fifty_rows() -> None:
+    """Noise as large as the changes of slope: 0.7 of such sets are right, and half of them by BIC."""
+    right = 0
+    for seed in range(60):
+        x, y = draw([seed, 50], 2, 50, 1.0)
+        right += segment(x, y, None, None, "squared", "posterior", np.random.default_rng(0)).n_hinges == 2
+    assert right >= binom.ppf(1e-3, 60, 0.7)
+
+
 def test_more_than_three_breaks_are_sampled() -> None:
     rng = np.random.default_rng(0)
     x = rng.uniform(0.0, 10.0, 300)
@@ -183,3 +222,22 @@ def test_two_breaks_at_a_rounded_corner_have_a_rival() -> None:
     x, y = draw(0, 2, 200, 0.3)
     points = Points.of(x, y)
     assert best_rival(best_breaks(points, 2), rounding_floor(points)) is None
+
+
+def test_noise_that_is_not_alike_is_seen() -> None:
+    """The p-value is uniform under heavy tails too, and small where the variance grows 81-fold."""
+    rng, sets = np.random.default_rng(0), 400
+    z, one = np.linspace(-1.0, 1.0, 200), np.ones(200)
+    plain = sum(unequal_noise(z, rng.standard_normal(200), one) <= 0.05 for _ in range(sets))
+    tails = sum(unequal_noise(z, rng.laplace(size=200), one) <= 0.05 for _ in range(sets))
+    grown = sum(unequal_noise(z, (5.0 + 4.0 * z) * rng.standard_normal(200), one) <= 0.02 for _ in range(100))
+    for rejected in (plain, tails):
+        assert binom.ppf(1e-4, sets, 0.05) <= rejected <= binom.ppf(1 - 1e-4, sets, 0.05)
+    assert grown >= 99
+
+
+def test_a_weight_is_that_many_rows_for_the_noise_too() -> None:
+    rng = np.random.default_rng(0)
+    z, residual, weight = np.linspace(-1.0, 1.0, 30), rng.standard_normal(30), rng.integers(0, 4, 30)
+    repeated = unequal_noise(np.repeat(z, weight), np.repeat(residual, weight), np.ones(weight.sum()))
+    assert unequal_noise(z, residual, weight.astype(float)) == pytest.approx(repeated, rel=1e-9)

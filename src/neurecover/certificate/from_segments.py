@@ -16,7 +16,7 @@ _FURTHER = 0.01  # p-value below which the number of hinges counts as too small
 class Segments:
     """What was found and tested about a broken line.
 
-    `no_hinge` is the p-value of a straight line, `further` that of this number of hinges against one or two more.
+    `no_hinge` is the p-value of a straight line, `further` that of this number of hinges against up to three more.
     `correlation` is that of successive residuals, with its z-score and p-value. `rival` names another shape that is
     `ahead` in BIC or another measure; it is empty if there is none. `outliers` are rows, and `errors` the standard
     errors of the network's arrays.
@@ -65,7 +65,7 @@ def certify_segments(facts: Segments) -> Certificate:
             facts.n_hinges == 0 or facts.further >= _FURTHER,
             facts.further,
             _FURTHER,
-            f"The test of {_hinges_in_words(facts.n_hinges)} against one or two more has p = {facts.further:.3g}.",
+            f"The test of {_hinges_in_words(facts.n_hinges)} against up to three more has p = {facts.further:.3g}.",
             "Leave n_hinges=None, which finds their number.",
         ),
         _neighbours(facts),
@@ -90,7 +90,7 @@ def certify_segments(facts: Segments) -> Certificate:
 def _segments(facts: Segments) -> Check:
     K = facts.n_hinges
     count = "A straight line does as well as hinges" if K == 0 else _hinges_in_words(K)
-    chosen = "told" if facts.told else "found by tests and BIC"
+    chosen = "told" if facts.told else "found by tests and their posterior"
     return Check("segments", True, float(K), None, f"{count} ({chosen}), {facts.n_rows:g} rows, {facts.loss} loss.")
 
 

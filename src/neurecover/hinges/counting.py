@@ -1,7 +1,9 @@
-"""How many hinges: up from none while the test of further hinges rejects, then the best by BIC among those reached.
+"""How many hinges: a test says whether there is any, and the posterior of their number how many.
 
-The test keeps its level where the noise is not alike everywhere, which BIC does not; BIC chooses between the numbers
-that the test has admitted.
+The test of no hinge keeps its level where the noise is not alike everywhere, which no posterior of normal noise does.
+Beyond that, numbers of hinges are equally likely beforehand, and the most probable one is taken of those up to the
+first that the test of further hinges has nothing against. Where the residuals' squares depend on x, the posterior makes
+hinges of loud stretches, and that test is asked for more.
 """
 
 from __future__ import annotations
@@ -11,18 +13,23 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover.hinges.checks.further import FurtherHinges, Rows, further_hinges
+from neurecover.hinges.checks.spread import unequal_noise
 from neurecover.hinges.options import DEFAULTS, HingeOptions
 from neurecover.hinges.points import Points
+from neurecover.hinges.posterior import log_evidence
 from neurecover.hinges.search import BrokenLine, best_breaks
 
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """The chosen fit, the test of every number of hinges on the way, and BIC of every number that was fitted."""
+    """The chosen fit, the test of every number of hinges on the way, and of every number that was fitted BIC and the
+    log of its probability over that of none.
+    """
 
     fit: BrokenLine
     tests: tuple[FurtherHinges, ...]
     bic: tuple[float, ...]
+    evidence: tuple[float, ...]
 
 
 def rounding_floor(points: Points) -> float:
@@ -41,9 +48,30 @@ def count_hinges(points: Points, rows: Rows, rng: np.random.Generator, options: 
         if fits[k].rss <= floor:
             break
         tests.append(further_hinges(points, rows, fits[k].breaks, rng, options))
-        if tests[-1].p_value > (options.admitted if k else options.level) or k == most:
+        if tests[-1].p_value > _limit(points, rows, fits[k], options) or k == most:
             break
         fits.append(best_breaks(points, k + 1, options))
     bic = tuple(fit.bic(floor) for fit in fits)
+    evidence = _evidence(fits, bic, options)
     first = 1 if len(fits) > 1 else 0
-    return Counted(fits[first + int(np.argmin(bic[first:]))], tuple(tests), bic)
+    return Counted(fits[first + int(np.argmax(evidence[first:]))], tuple(tests), bic, evidence)
+
+
+def _limit(points: Points, rows: Rows, fit: BrokenLine, options: HingeOptions) -> float:
+    """Return the p-value of the test of further hinges up to which one more is fitted."""
+    if len(fit.breaks) == 0:
+        return options.level
+    z = points.z[rows.group]
+    unequal = unequal_noise(z, rows.y - fit(z), rows.weight) <= options.unequal
+    return options.admitted_unequal if unequal else options.admitted
+
+
+def _evidence(fits: list[BrokenLine], bic: tuple[float, ...], options: HingeOptions) -> tuple[float, ...]:
+    """Return the log of every number's probability over that of none, by BIC where breaks are too many to integrate."""
+    found: list[float] = []
+    for k, fit in enumerate(fits):
+        if k <= len(options.evidence_nodes):
+            found.append(log_evidence(fit, options))
+        else:
+            found.append(found[-1] - 0.5 * (bic[k] - bic[k - 1]))
+    return tuple(found)

@@ -14,17 +14,18 @@ class HingeOptions:
     grid: tuple[int, ...] = (200, 60, 36)  # places for one, two, three breaks, all sets of which are tried
     starts: int = 6  # best distinct sets of the grid that are refined
     nodes: tuple[int, ...] = (240, 64, 28)  # of the posterior's quadrature per break
+    evidence_nodes: tuple[int, ...] = (160, 48, 20, 12)  # the same where numbers of breaks are compared, by BIC beyond
     chain_nodes: int = 40  # the same beyond three breaks, where the posterior is sampled
     chains: int = 64  # side by side
     sweeps: int = 120  # of each, the first sixth of which is dropped
     negligible: float = 1e-4  # of the posterior, in the nodes that are left out
-    test_grid: int = 24  # places of a further hinge in the tests; twice as many change the power by less than 0.01
+    test_grid: tuple[int, ...] = (24, 24, 14)  # places of one, two, three further hinges in the tests
     draws: int = 999  # of the noise in the tests: a p-value of 0.05 has a standard error of 0.007
     most: int = 8  # hinges that are tried where their number is sought
     level: float = 0.05  # of the test of "no hinge" where the number is sought
-    admitted: float = (
-        0.1  # of the tests of more hinges there, after which BIC chooses: right in 0.90 of 300 (0.05: 0.88)
-    )
+    admitted: float = 0.5  # of the tests of more hinges there, after which the posterior of their number chooses
+    admitted_unequal: float = 0.1  # the same where the noise is not alike everywhere: a false hinge in 0.09, not 0.17
+    unequal: float = 0.02  # p-value below which it is not
     serial: float = 0.01  # p-value below which neighbours are said to go together
     ahead: float = 10.0  # in BIC, by which another shape is named as a rival: odds of 150 to 1, as the best of a dozen
     rounded: float = 4.5  # likelihood ratio at which corners are said to be rounded: chance reaches it in 3 %

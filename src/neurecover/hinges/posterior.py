@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
+from math import lgamma
 
 import numpy as np
 
@@ -51,20 +52,13 @@ def posterior(fit: BrokenLine, rng: np.random.Generator, options: HingeOptions =
     if K == 0:
         sets, places, log_prior = np.zeros((1, 0), dtype=int), np.zeros(0), np.zeros(1)
     else:
-        coarse = coarse_grid(points, options.grid[min(K, len(options.grid)) - 1], options)
-        marginals = _coarse_marginals(fit, coarse, base, options)
-        nodes = [_nodes(fit, j, coarse, marginals[j], options) for j in range(K)]
-        places = np.concatenate([node.places for node in nodes])
-        widths = np.concatenate([node.widths for node in nodes])
-        bounds = np.cumsum([0, *(len(node.places) for node in nodes)])
-        sums = base.hinges(places)
+        size = options.nodes[K - 1] if len(options.nodes) >= K else options.chain_nodes
+        nodes = _nodes(fit, base, size, options)
+        places = nodes.places
         if len(options.nodes) >= K:
-            axes = np.meshgrid(*(np.arange(a, b) for a, b in pairwise(bounds)), indexing="ij")
-            sets = np.stack([axis.ravel() for axis in axes], axis=1)
-            sets = sets[points.apart(places[sets], options)]
-            log_prior = np.log(widths)[sets].sum(axis=1)
+            sets, log_prior = nodes.sets(points, options)
         else:
-            sets, log_prior = _sampled(fit, base, places, widths, bounds, dof, rng, options)
+            sets, log_prior = _sampled(fit, base, nodes, dof, rng, options)
     # The optimum itself, with no width of its own, so that a posterior narrower than any grid is that one point.
     sums = base.hinges(np.concatenate([places, fit.breaks]))
     sets = np.vstack([sets, len(places) + np.arange(K)])
@@ -88,14 +82,53 @@ def posterior(fit: BrokenLine, rng: np.random.Generator, options: HingeOptions =
     return Posterior(points, sums.places[sets[kept]], weight, mean, scale, rss, dof)
 
 
+def log_evidence(fit: BrokenLine, options: HingeOptions = DEFAULTS) -> float:
+    """Return the log of p(data | K breaks) over p(data | none), by quadrature.
+
+    The breaks are spread evenly over the places that they may have. A slope change's density has a height with which
+    it costs ½ log n, as if one row were known beforehand [unit information; Kass and Wasserman, 1995]:
+
+        p_K / p_0 = n^(−K/2) · mean over S of (RSS_S / RSS_0)^(−(n − q − K)/2).
+    """
+    points, K = fit.points, len(fit.breaks)
+    if K == 0:
+        return 0.0
+    base = Projection.of(points, hinge_columns(points.z, np.zeros(0)))
+    nodes = _nodes(fit, base, options.evidence_nodes[K - 1], options)
+    sets, log_widths = nodes.sets(points, options)
+    if len(sets) == 0:
+        return -np.inf
+    sums = base.hinges(nodes.places)
+    rss = np.maximum(base.rss - np.square(solve_sets(sums.A, sums.b, sets)[1]).sum(axis=0), fit.rss)
+    dof = max(points.n - base.basis.shape[1] - K, 1.0)
+    logs = log_widths - 0.5 * dof * np.log(np.maximum(rss, np.finfo(float).tiny) / base.rss)
+    # K places in order, `gap` ranks apart: of lengthᴷ / K! what is left when the gaps are cut out.
+    gap = points.gap(options)
+    low, high = points.place(np.array([gap - 1.0, len(points) - gap]))
+    ranks = len(points) - 2.0 * gap + 1.0
+    free = max(ranks - (K - 1) * gap, 1.0) / ranks
+    volume = K * float(np.log((high - low) * free)) - lgamma(K + 1.0)
+    return float(np.logaddexp.reduce(logs)) - volume - 0.5 * K * float(np.log(points.n))
+
+
 @dataclass(frozen=True, eq=False)
 class _Nodes:
+    """Quadrature nodes of every break in turn: `places`, the `widths` of their cells, and where each break begins."""
+
     places: np.ndarray
     widths: np.ndarray
+    bounds: np.ndarray
+
+    def sets(self, points: Points, options: HingeOptions) -> tuple[np.ndarray, np.ndarray]:
+        """Return all sets (T, K) of a node per break that keep their distance, and the logs of their cells."""
+        axes = np.meshgrid(*(np.arange(a, b) for a, b in pairwise(self.bounds)), indexing="ij")
+        sets = np.stack([axis.ravel() for axis in axes], axis=1)
+        sets = sets[points.apart(self.places[sets], options)]
+        return sets, np.log(self.widths)[sets].sum(axis=1)
 
 
-def _nodes(fit: BrokenLine, j: int, coarse: np.ndarray, marginal: np.ndarray, options: HingeOptions) -> _Nodes:
-    """Return quadrature nodes for break j: quantiles of a guess of its density, with the widths of their cells.
+def _nodes(fit: BrokenLine, base: Projection, size: int, options: HingeOptions) -> _Nodes:
+    """Return `size` nodes for every break: quantiles of a guess of its density, with the widths of their cells.
 
     The guess is a third each of the marginal on the coarse grid, a normal about the optimum with the asymptotic error,
     and one three times as wide.
@@ -103,25 +136,30 @@ def _nodes(fit: BrokenLine, j: int, coarse: np.ndarray, marginal: np.ndarray, op
     points, K = fit.points, len(fit.breaks)
     gap = points.gap(options)
     low, high = points.place(np.array([gap - 1.0, len(points) - gap]))
-    error = _asymptotic_errors(fit)[j]
-    size = options.nodes[K - 1] if len(options.nodes) >= K else options.chain_nodes
-    fine = np.unique(np.concatenate([
-        np.linspace(low, high, 400),
-        np.clip(fit.breaks[j] + error * np.linspace(-12.0, 12.0, 400), low, high),
-    ]))  # fmt: skip
-    middle = 0.5 * (fine[1:] + fine[:-1])
-    cells = np.diff(fine)
-    normals = [np.exp(-0.5 * ((middle - fit.breaks[j]) / max(times * error, 1e-300)) ** 2) for times in (1.0, 3.0)]
-    parts = [np.interp(middle, coarse, marginal), *normals, np.ones(len(middle))]  # nowhere none
-    density = np.zeros(len(middle))
-    for share, part in zip((1.0, 1.0, 1.0, 0.1), parts):
-        total = float(part @ cells)
-        density += share * part / total if total > 0.0 else 0.0
-    cumulative = np.concatenate([[0.0], np.cumsum(density * cells)])
-    edges = np.interp(np.linspace(0.0, cumulative[-1], size + 1), cumulative, fine)
-    widths = np.diff(edges)
-    wide = widths > 0.0
-    return _Nodes(0.5 * (edges[1:] + edges[:-1])[wide], widths[wide])
+    coarse = coarse_grid(points, options.grid[min(K, len(options.grid)) - 1], options)
+    marginals, errors = _coarse_marginals(fit, coarse, base, options), _asymptotic_errors(fit)
+    found_places, found_widths = [], []
+    for own, error, marginal in zip(fit.breaks, errors, marginals):
+        fine = np.unique(np.concatenate([
+            np.linspace(low, high, 400),
+            np.clip(own + error * np.linspace(-12.0, 12.0, 400), low, high),
+        ]))  # fmt: skip
+        middle = 0.5 * (fine[1:] + fine[:-1])
+        cells = np.diff(fine)
+        normals = [np.exp(-0.5 * ((middle - own) / max(times * error, 1e-300)) ** 2) for times in (1.0, 3.0)]
+        parts = [np.interp(middle, coarse, marginal), *normals, np.ones(len(middle))]  # nowhere none
+        density = np.zeros(len(middle))
+        for share, part in zip((1.0, 1.0, 1.0, 0.1), parts):
+            total = float(part @ cells)
+            density += share * part / total if total > 0.0 else 0.0
+        cumulative = np.concatenate([[0.0], np.cumsum(density * cells)])
+        edges = np.interp(np.linspace(0.0, cumulative[-1], size + 1), cumulative, fine)
+        widths = np.diff(edges)
+        wide = widths > 0.0
+        found_places.append(0.5 * (edges[1:] + edges[:-1])[wide])
+        found_widths.append(widths[wide])
+    bounds = np.cumsum([0, *map(len, found_places)])
+    return _Nodes(np.concatenate(found_places), np.concatenate(found_widths), bounds)
 
 
 def _coarse_marginals(fit: BrokenLine, coarse: np.ndarray, base: Projection, options: HingeOptions) -> list[np.ndarray]:
@@ -201,15 +239,14 @@ def _coefficients(
 def _sampled(
     fit: BrokenLine,
     base: Projection,
-    places: np.ndarray,
-    widths: np.ndarray,
-    bounds: np.ndarray,
+    nodes: _Nodes,
     dof: float,
     rng: np.random.Generator,
     options: HingeOptions,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sample sets of nodes, break by break given the others, in chains side by side; return them with log counts."""
     points, K, C = fit.points, len(fit.breaks), options.chains
+    places, widths, bounds = nodes.places, nodes.widths, nodes.bounds
     sums, gap = base.hinges(places), points.gap(options)
     ranks, log_widths = points.rank(places), np.log(widths)
     nearest = [a + int(np.argmin(np.abs(places[a:b] - p))) for a, b, p in zip(bounds, bounds[1:], fit.breaks)]

@@ -61,9 +61,9 @@ class Estimated:
 class Segmented(Estimated):
     """What was estimated, and what was tested.
 
-    `no_hinge` tests a straight line, `further` this number of hinges, both against one or two more. `outliers` are
-    rows (positions) far off the fit; `bic` that of 0, 1, … hinges where their number was sought. `exact` says that
-    the residual is rounding.
+    `no_hinge` tests a straight line, `further` this number of hinges, both against up to three more. `outliers` are
+    rows (positions) far off the fit. Where their number was sought, `bic` is that of 0, 1, … hinges and `evidence` the
+    log of their probability over that of none. `exact` says that the residual is rounding.
     """
 
     no_hinge: FurtherHinges
@@ -72,6 +72,7 @@ class Segmented(Estimated):
     rival: Rival | None
     outliers: np.ndarray
     bic: tuple[float, ...]
+    evidence: tuple[float, ...]
     exact: bool
     loss: str
     told: bool
@@ -111,7 +112,7 @@ def _fitted(
 ) -> Counted:
     if n_hinges is None:
         return count_hinges(points, rows, rng, options)
-    return Counted(best_breaks(points, n_hinges, options), (), ())
+    return Counted(best_breaks(points, n_hinges, options), (), (), ())
 
 
 def _by_squares(
@@ -131,8 +132,8 @@ def _by_squares(
     known = {test.n_hinges: test for test in counted.tests}
     straight = known.get(0) or further_hinges(points, rows, np.zeros(0), rng, options)
     if exact and len(fit.breaks):  # without noise any hinge is beyond doubt
-        straight = FurtherHinges(0, np.inf, np.inf, 0.0)
-    nothing = FurtherHinges(len(fit.breaks), 0.0, 0.0, 1.0)
+        straight = FurtherHinges(0, 0.0)
+    nothing = FurtherHinges(len(fit.breaks), 1.0)
     if exact:
         further = nothing
     elif len(fit.breaks) == 0:
@@ -155,6 +156,7 @@ def _by_squares(
         None if exact else best_rival(fit, floor, options),
         np.zeros(0, dtype=int) if exact else _outliers(x, y, points, fit, options),
         counted.bic,
+        counted.evidence,
         exact,
         "squared",
         n_hinges is not None,

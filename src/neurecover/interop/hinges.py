@@ -41,8 +41,8 @@ class HingeRegression(RegressorMixin, BaseEstimator):
     Parameters
     ----------
     n_hinges : int or None, default=None
-        The number of hinges. None finds it: for one input by tests that allow for noise of unequal size, and BIC among
-        the numbers they admit; for several inputs by BIC.
+        The number of hinges. None finds it: for one input by a test of no hinge that allows for noise of unequal size,
+        then the most probable number; for several inputs by BIC.
 
     loss : {"squared", "huber", "tukey"}, default="squared"
         What is made least. The robust ones bound the influence of outliers, whose rows are in `outliers_`; one input
@@ -305,12 +305,15 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         return "\n".join(lines)
 
     def _tests_in_words(self) -> list[str]:
-        """Return the tests of no hinge and of more hinges, and BIC of every number that was tried."""
+        """Return the tests of no hinge and of more hinges, and what was found of every number that was tried."""
         found, lines = self._found, [f"no hinge: p = {self.no_hinge_pvalue_:.3g}"]
         if isinstance(found, Segmented) and found.n_hinges:
-            lines[0] += f"; {found.n_hinges} against one or two more: p = {found.further.p_value:.3g}"
+            lines[0] += f"; {found.n_hinges} against up to three more: p = {found.further.p_value:.3g}"
         if len(found.bic) > 1:
             lines.append("BIC of 0, 1, … hinges: " + ", ".join(f"{value:.1f}" for value in found.bic))
+        if isinstance(found, Segmented) and len(found.evidence) > 1:
+            shares = np.exp(np.array(found.evidence) - np.logaddexp.reduce(found.evidence))
+            lines.append("their probability, equal beforehand: " + ", ".join(f"{share:.2g}" for share in shares))
         return lines
 
     def plot(self, ax: Any = None) -> Figure:

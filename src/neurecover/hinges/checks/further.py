@@ -1,25 +1,26 @@
-"""Does the fit want more hinges? The largest gain of one or two more, against noise with the residuals' own sizes.
+"""Does the fit want more hinges? How likely one, two or three more are, against noise with the residuals' own sizes.
 
-With the fit's tangent columns projected out, one further hinge at p takes b_p²/A_pp off the sum of squares and a pair
-its own gain. The two statistics
+With the fit's tangent columns projected out, k further hinges at the places S take gain_S off the sum of squares. The
+statistics are mean likelihoods over a grid of places, which have more power than that of the best places [Andrews and
+Ploberger, 1994],
 
-    F_k = n log(RSS / (RSS − largest gain of k hinges)),   k = 1, 2,
+    F_k = log mean_S (1 − gain_S/RSS)^(−ν/2),   k = 1, 2, 3,
 
-are turned into p-values by draws in which every residual, enlarged by its leverage, has a random sign [wild bootstrap;
-Wu, 1986]: that leaves each row its own variance, so the size of the test holds where the noise is not alike everywhere.
-The smaller of the two p-values is judged by its own distribution over the same draws: a test without a blind spot.
+with ν degrees of freedom of the residual. They become p-values by draws in which every residual, enlarged by its
+leverage, has a random sign [wild bootstrap; Wu, 1986]: that leaves each row its own variance, so the size of the test
+holds where the noise is not alike everywhere. The smallest of the three p-values is judged by its own distribution over
+the same draws: a test without a blind spot.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import combinations
 
 import numpy as np
 
 from neurecover.hinges.options import DEFAULTS, HingeOptions
 from neurecover.hinges.points import Points
-from neurecover.hinges.projection import Projection, tangent_columns
+from neurecover.hinges.projection import Projection, solve_sets, tangent_columns
 from neurecover.hinges.search import coarse_grid
 
 _TINY = 1e-9  # of a column's square that is left when others are projected out
@@ -27,11 +28,9 @@ _TINY = 1e-9  # of a column's square that is left when others are projected out
 
 @dataclass(frozen=True)
 class FurtherHinges:
-    """The test of k hinges against more: the statistics for one and for two more, and the p-value of both together."""
+    """The test of a number of hinges against one, two and three more, and the p-value of all together."""
 
     n_hinges: int
-    one: float
-    two: float
     p_value: float
 
 
@@ -55,18 +54,13 @@ class Rows:
 def further_hinges(
     points: Points, rows: Rows, breaks: np.ndarray, rng: np.random.Generator, options: HingeOptions = DEFAULTS
 ) -> FurtherHinges:
-    """Test the fit with these breaks against one or two more."""
+    """Test the fit with these breaks against one, two and three more."""
     null = Projection.of(points, tangent_columns(points.z, breaks))
-    grid = coarse_grid(points, options.test_grid, options)
+    grids = [_unit_hinges(null, coarse_grid(points, size, options)) for size in options.test_grid]
     root = np.sqrt(points.w)
-    H = root[:, None] * np.maximum(points.z[:, None] - grid, 0.0)
-    full = np.square(H).sum(axis=0)
-    H = H - null.basis @ (null.basis.T @ H)
-    H = H[:, np.square(H).sum(axis=0) > _TINY * np.maximum(full, np.finfo(float).tiny)]
     scale = points.w @ points.y**2 + points.within
-    if H.shape[1] == 0 or null.rss <= 1e-24 * scale:
-        return FurtherHinges(len(breaks), 0.0, 0.0, 1.0)
-    H = H / np.linalg.norm(H, axis=0)
+    if grids[0].shape[1] == 0 or null.rss <= 1e-24 * scale:
+        return FurtherHinges(len(breaks), 1.0)
     # Residuals of the rows, over √(1 − leverage) so that their squares have the noise's mean.
     fitted = points.y - null.residual / root
     leverage = np.square(null.basis).sum(axis=1) / points.w
@@ -75,14 +69,21 @@ def further_hinges(
     # The first column is the data itself.
     outputs = np.column_stack([null.residual, draws.outputs - null.basis @ (null.basis.T @ draws.outputs)])
     rss = np.append(null.rss, np.square(outputs[:, 1:]).sum(axis=0) + draws.within)
-    one, two = _largest_gains(H, outputs)
-    n = points.n
-    F = np.stack([-n * np.log1p(-np.minimum(gain / rss, 1.0 - 1e-15)) for gain in (one, two)])
-    # The p-value of every column among the draws, for both statistics, then of the smaller one.
-    ranked = np.stack([_upper_share(row) for row in F])
-    least = ranked.min(axis=0)
+    dof = max(points.n - null.basis.shape[1], 1.0)
+    F = [_mean_likelihood(H, outputs, rss, k, dof) for k, H in enumerate(grids, start=1) if H.shape[1] >= k]
+    # The p-value of every column among the draws, for each statistic, then of the smallest one.
+    least = np.min([_upper_share(row) for row in F], axis=0)
     p = (1.0 + np.sum(least[1:] <= least[0])) / len(least)
-    return FurtherHinges(len(breaks), float(F[0, 0]), float(F[1, 0]), float(p))
+    return FurtherHinges(len(breaks), float(p))
+
+
+def _unit_hinges(null: Projection, grid: np.ndarray) -> np.ndarray:
+    """Return hinges at the places of a grid with the null's columns projected out, of unit length."""
+    H = np.sqrt(null.points.w)[:, None] * np.maximum(null.points.z[:, None] - grid, 0.0)
+    full = np.square(H).sum(axis=0)
+    H = H - null.basis @ (null.basis.T @ H)
+    H = H[:, np.square(H).sum(axis=0) > _TINY * np.maximum(full, np.finfo(float).tiny)]
+    return H / np.linalg.norm(H, axis=0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,22 +114,25 @@ def _gathered_draws(
     return _Draws(outputs, np.maximum(within, 0.0))
 
 
-def _largest_gains(H: np.ndarray, outputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the largest gains of one and of two of the unit columns H for every column of outputs."""
+def _mean_likelihood(H: np.ndarray, outputs: np.ndarray, rss: np.ndarray, k: int, dof: float) -> np.ndarray:
+    """Return F_k of every column of outputs over all sets of k of the unit columns H."""
     b, A = H.T @ outputs, H.T @ H
-    one = np.square(b).max(axis=0)
-    i, j = np.array(list(combinations(range(H.shape[1]), 2)), dtype=int).reshape(-1, 2).T
-    a = A[i, j]
-    apart = 1.0 - a**2 > 1e-6
-    i, j, a = i[apart], j[apart], a[apart]
-    two = one.copy()
-    for first in range(H.shape[1]):  # in pieces that stay in the cache
-        own = i == first
-        if own.any():
-            bi, bj, c = b[first], b[j[own]], a[own][:, None]
-            gain = (bi**2 + bj**2 - 2.0 * c * bi * bj) / (1.0 - c**2)
-            two = np.maximum(two, gain.max(axis=0))
-    return one, two
+    axes = np.indices((len(A),) * k).reshape(k, -1)
+    sets = axes[:, (np.diff(axes, axis=0) > 0).all(axis=0)].T
+    largest, total = np.zeros(outputs.shape[1]), np.zeros(outputs.shape[1])
+    for start in range(0, len(sets), 64):  # pieces that stay in the cache
+        own = sets[start : start + 64]
+        L = solve_sets(A, b[:, 0], own)[0]
+        u: list[np.ndarray] = []
+        for i in range(k):
+            taken = sum((L[i, j][:, None] * u[j] for j in range(i)), np.zeros(1))
+            u.append((b[own[:, i]] - taken) / L[i, i][:, None])
+        gain = np.square(u).sum(axis=0) / rss
+        logs = -0.5 * dof * np.log1p(-np.minimum(gain, 1.0 - 1e-15))
+        above = np.maximum(largest, logs.max(axis=0))
+        total = total * np.exp(largest - above) + np.exp(logs - above).sum(axis=0)
+        largest = above
+    return np.asarray(largest + np.log(total / max(len(sets), 1)))
 
 
 def _upper_share(values: np.ndarray) -> np.ndarray:
