@@ -11,9 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from neurecover.certificate import ParameterArrays
+from neurecover.certificate import Draws, ParameterArrays, draw_planes
 from neurecover.hinges.checks.planes import no_hinge_p_value
-from neurecover.hinges.plane_posterior import Draws, draw_planes
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline import recover
 from neurecover.random import as_generator
@@ -40,11 +39,13 @@ class Planes:
     within: float
     no_hinge: float
 
-    def draws(self, rng: np.random.Generator) -> Draws | None:
-        """Return draws from the posterior; None without hinges, or where too few of them count."""
+    def draws(self, rng: np.random.Generator) -> np.ndarray | None:
+        """Return draws (T, P) of the parameters from the posterior; None without hinges, or with planes at the edge."""
         if self.network.n_hidden == 0 or self.noise <= 0.0:
             return None
-        return draw_planes(self.network, self.covariance, *self.rows, self.within, rng)
+        X, y, weight = self.rows
+        drawn = draw_planes(self.network, X, y[:, None], weight, self.within, rng)
+        return None if drawn is None else _in_order(drawn)
 
 
 def fit_planes(
@@ -108,6 +109,15 @@ def parameters(network: Network) -> np.ndarray:
     for j in range(network.n_hidden):
         parts += [network.A[0, j : j + 1], network.W[j], network.b[j : j + 1]]
     return np.concatenate(parts)
+
+
+def _in_order(drawn: Draws) -> np.ndarray:
+    """Return the parameters (T, P) of networks in the same order."""
+    assert drawn.C is not None
+    parts = [drawn.c, drawn.C[:, 0]]
+    for j in range(drawn.W.shape[1]):
+        parts += [drawn.A[:, 0, j : j + 1], drawn.W[:, j], drawn.b[:, j : j + 1]]
+    return np.hstack(parts)
 
 
 def prediction_errors(planes: Planes, X: np.ndarray) -> np.ndarray:

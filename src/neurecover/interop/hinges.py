@@ -14,14 +14,13 @@ from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from neurecover.certificate import Certificate
+from neurecover.certificate import Certificate, interval
 from neurecover.data.opening import check_frame
 from neurecover.exceptions import NotRecoveredWarning
 from neurecover.excerpt import Excerpt
 from neurecover.hinges.certifying import as_network, certify_line
 from neurecover.hinges.inference import METHODS, Estimate, covariance, predict_errors, table
 from neurecover.hinges.options import DEFAULTS
-from neurecover.hinges.plane_posterior import Draws
 from neurecover.hinges.planes import Planes, fit_planes, parameter_names, parameters, prediction_errors
 from neurecover.hinges.segmented import Segmented, segment
 from neurecover.models import DeepNetwork, Network
@@ -248,7 +247,7 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         low, high = values - reach, values + reach
         draws = self._draws() if method == "posterior" else None
         if draws is not None:
-            errors, (low, high) = draws.errors(), draws.interval(level).T
+            errors, (low, high) = draws.std(axis=0), interval(draws, level).T
         names = parameter_names(self.network_, self._input_names())
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.nan_to_num(values / errors, posinf=np.inf, neginf=-np.inf)
@@ -256,8 +255,8 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         columns = zip(names, values, errors, t, p, low, high)
         return tuple(Estimate(name, *map(float, numbers)) for name, *numbers in columns)
 
-    def _draws(self) -> Draws | None:
-        """Draw hinge planes from the posterior, once; None where too few draws count, and least squares has to do."""
+    def _draws(self) -> np.ndarray | None:
+        """Draw hinge planes from the posterior, once; None with planes at the edge, where least squares has to do."""
         if not hasattr(self, "_drawn"):
             assert isinstance(self._found, Planes)
             self._drawn = self._found.draws(as_generator(self.random_state, "planes"))
