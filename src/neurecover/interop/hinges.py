@@ -44,8 +44,7 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         the numbers they admit; for several inputs by BIC.
 
     loss : {"squared", "huber", "tukey"}, default="squared"
-        What is made least. The robust ones bound the influence of outliers, whose rows are in `outliers_`; one input
-        only.
+        What is made least. The robust ones bound the influence of outliers, whose rows are in `outliers_`.
 
     estimate : {"posterior", "least_squares"}, default="posterior"
         Which breaks are reported for one input: the posterior means, which are closer to the truth where the noise is
@@ -82,7 +81,7 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         The p-value of a straight line, or of a plane, against hinges.
 
     outliers_ : ndarray of int
-        Rows far off the fit, for one input.
+        Rows far off the fit.
 
     n_features_in_ : int
         The number of inputs.
@@ -178,14 +177,12 @@ class HingeRegression(RegressorMixin, BaseEstimator):
             warnings.warn(check.sentence, stacklevel=3)
 
     def _fit_planes(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
-        if self.loss != "squared":
-            raise ValueError(f"A robust loss needs one input. Got {X.shape[1]} instead: use loss='squared'.")
         self.__dict__.pop("_drawn", None)  # of an earlier fit
-        self._found = fit_planes(X, y, weight, self.n_hinges, DEFAULTS.most, self.random_state)
+        self._found = fit_planes(X, y, weight, self.n_hinges, DEFAULTS.most, self.random_state, self.loss)
         self.network_, self.recovery_ = self._found.network, self._found.recovery
         self.n_hinges_, self.covariance_ = self.network_.n_hidden, self._found.covariance
         self.certificate_ = None if self.recovery_ is None else self.recovery_.certificate
-        self.no_hinge_pvalue_ = self._found.no_hinge
+        self.no_hinge_pvalue_, self.outliers_ = self._found.no_hinge, self._found.outliers
         if self.recovery_ is not None:
             self.recovery_ = replace(self.recovery_, excerpt=self._excerpt(X, y))
             if self.recovery_.certificate.verdict == "failed":
