@@ -183,3 +183,9 @@ def test_the_index_of_a_frame_is_no_input(written: bool, tmp_path: Path) -> None
     assert (source.input_names, source.output_names) == (("a",), ("y",))
     unnamed = nr.open(frame.rename(columns={"y": "b"}))
     assert (unnamed.input_names, unnamed.output_names) == (("a",), ("b",))
+
+
+def test_all_columns_that_are_no_numbers_are_named_at_once() -> None:
+    frame = pd.DataFrame({"when": pd.to_datetime(["2020-01-01", "2020-01-02"]), "sex": ["f", "m"], "y": [1.0, 2.0]})
+    with pytest.raises(ValueError, match=r"columns 'when', 'sex': expected numbers. Got types timestamp\[\w+\], "):
+        nr.open(frame)

@@ -6,10 +6,10 @@ import pytest
 from scipy.stats import binom, t
 
 import neurecover as nr
+from neurecover.certificate.information.plane_posterior import DrawOptions, draw_planes, interval
 from neurecover.exceptions import NotRecoveredWarning
 from neurecover.hinges.checks.planes import no_hinge_p_value
 from neurecover.hinges.mixture import Mixture
-from neurecover.hinges.plane_posterior import DrawOptions, Draws, draw_planes
 from neurecover.hinges.planes import fit_planes, parameters
 
 
@@ -29,13 +29,14 @@ def test_one_input_has_the_posterior_of_the_quadrature() -> None:
     line = nr.HingeRegression(1).fit(x[:, None], y)
     known = {one.name: one for one in line.estimates()}
     found = fit_planes(x[:, None], y, None, 1, 8, 0)
-    draws = draw_planes(found.network, found.covariance, *found.rows, 0.0, rng, DrawOptions(margin=0.05))
+    places, means, weight = found.rows
+    draws = draw_planes(found.network, places, means[:, None], weight, 0.0, rng, DrawOptions(margin=0.05))
     assert draws is not None
     sign = float(found.network.W[0, 0])
-    place = Draws(-sign * draws.values[:, -1:], draws.weight)
+    place = -sign * draws.b
     error = known["break1"].error
-    np.testing.assert_allclose(place.interval(0.95)[0], [known["break1"].low, known["break1"].high], atol=error / 4)
-    np.testing.assert_allclose(place.errors(), error, rtol=0.1)
+    np.testing.assert_allclose(interval(place, 0.95)[0], [known["break1"].low, known["break1"].high], atol=error / 4)
+    np.testing.assert_allclose(place.std(), error, rtol=0.1)
 
 
 def test_with_little_noise_it_is_least_squares() -> None:
@@ -77,7 +78,9 @@ def test_planes_at_the_edge_have_least_squares_alone() -> None:
     _, X, y = planes(0, 120, 0.5)
     found = fit_planes(X, y, None, 1, 8, 0)
     options = DrawOptions(margin=0.6)
-    assert draw_planes(found.network, found.covariance, *found.rows, 0.0, np.random.default_rng(0), options) is None
+    places, means, weight = found.rows
+    rng = np.random.default_rng(0)
+    assert draw_planes(found.network, places, means[:, None], weight, 0.0, rng, options) is None
 
 
 def test_quantiles_of_mixtures_are_the_roots_of_their_distribution_function() -> None:

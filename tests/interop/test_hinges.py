@@ -159,8 +159,6 @@ def test_planes_of_several_inputs() -> None:
     flat = nr.HingeRegression().fit(X, X @ [0.5, -1.0] + rng.standard_normal(300))
     assert flat.n_hinges_ == 0
     assert model.predict(X, return_std=True)[1].max() < 0.3
-    with pytest.raises(ValueError, match="one input"):
-        nr.HingeRegression(loss="tukey").fit(X, y)
 
 
 def test_plot_shows_breaks() -> None:
@@ -187,3 +185,25 @@ def test_dates_and_missing_values_are_refused_with_all_columns(estimator: BaseEs
     table = pd.DataFrame({"a": [1.0, np.nan, 2.0], "b": pd.date_range("2020", periods=3), "c": [1.0, 2.0, 3.0]})
     with pytest.raises(ValueError, match=r"'b'.*'a' \(1 missing\)"):
         estimator.fit(table, np.arange(3.0))
+
+
+@pytest.mark.parametrize("repeats", [1, 2])
+def test_outliers_beside_planes_are_named_by_their_rows_and_lose_their_weight(repeats: int) -> None:
+    """With repeated inputs too; the rows are those that were given, in their order."""
+    rng = np.random.default_rng(3)
+    X = np.repeat(rng.uniform(-1.0, 1.0, (300 // repeats, 2)), repeats, axis=0)
+    truth = nr.Network([[0.8, 0.6]], [0.1], [[2.0]], [1.0], C=[[0.5, -0.3]])
+    y = truth(X)[:, 0] + 0.2 * rng.standard_normal(300)
+    wrong = np.array([7, 60, 151, 290])
+    spoilt = y.copy()
+    spoilt[wrong] += [9.0, -9.0, 9.0, -9.0]
+    clean = nr.HingeRegression(n_hinges=1).fit(X, y)
+    plain = nr.HingeRegression(n_hinges=1).fit(X, spoilt)
+    assert 2 <= len(plain.outliers_) <= len(wrong)  # least squares may have bent to one of them
+    assert set(plain.outliers_) <= set(wrong)
+    assert any("far off the fit, counted from 0: 7, 60" in reason for reason in plain.certificate_.reasons)
+    model = nr.HingeRegression(n_hinges=1, loss="tukey").fit(X, spoilt)
+    assert set(wrong) <= set(model.outliers_)
+    assert len(model.outliers_) <= len(wrong) + 1
+    assert any("tukey" in reason for reason in model.certificate_.reasons)
+    assert np.abs(model.predict(X) - clean.predict(X)).max() < 0.15 < np.abs(plain.predict(X) - clean.predict(X)).max()

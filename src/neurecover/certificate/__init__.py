@@ -5,6 +5,7 @@ from neurecover.certificate.case import Case
 from neurecover.certificate.certifying import certify, certify_constant, certify_untested
 from neurecover.certificate.determined.weights import scaled_to_determined
 from neurecover.certificate.evidence import Evidence
+from neurecover.certificate.information.plane_posterior import Draws, draw_planes, interval, work_of_draws
 from neurecover.certificate.options import CertificateOptions
 from neurecover.certificate.signs.ambiguity import sign_ambiguities
 from neurecover.certificate.verdict import Certificate, Check, Likelihood, ParameterArrays
@@ -15,6 +16,7 @@ __all__ = [
     "Certificate",
     "CertificateOptions",
     "Check",
+    "Draws",
     "Evidence",
     "Likelihood",
     "ParameterArrays",
@@ -23,7 +25,10 @@ __all__ = [
     "certify",
     "certify_constant",
     "certify_untested",
+    "draw_planes",
+    "interval",
     "scaled_to_determined",
     "sign_ambiguities",
     "verify",
+    "work_of_draws",
 ]

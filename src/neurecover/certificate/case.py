@@ -16,6 +16,7 @@ from neurecover.certificate.determined.rare_columns import seldom
 from neurecover.certificate.determined.seldom_on import exact_part, others_may_turn
 from neurecover.certificate.determined.weights import Seen
 from neurecover.certificate.evidence import Evidence, LeftOut
+from neurecover.certificate.information.drawn import Drawn, largest_distance
 from neurecover.certificate.information.many_weights import ManyWeights, by_products, can_be_tested
 from neurecover.certificate.information.matrix import Information
 from neurecover.certificate.information.normal_form import aligned, hidden_names, signs_are_convention
@@ -262,7 +263,28 @@ class Case:
 
     @cached_property
     def errors(self) -> Errors:
-        """The standard errors of every weight in normal form."""
+        """The standard errors of every weight in normal form, no smaller than in draws from the posterior."""
+        return self.first_errors if self.drawn is None else self.drawn.errors
+
+    @cached_property
+    def drawn(self) -> Drawn | None:
+        """Draws from the posterior and their errors, where errors to first order may be too small; else None."""
+        draws, normal = self.evidence.draws, self.normal
+        if draws is None or not self.noisy or not isinstance(normal, Network):
+            return None
+        return Drawn.of(draws.on_inputs(self.whitening), self.first_errors, normal)
+
+    @cached_property
+    def to_others(self) -> float:
+        """The most errors of a weight between this optimum and others nearby that are as good; inf if not known."""
+        nearby, normal = self.evidence.nearby, self.normal
+        if self.drawn is None or len(nearby) < 2 or not isinstance(normal, Network):
+            return np.inf
+        return largest_distance(nearby, normal, self.whitening, self.errors.arrays)
+
+    @cached_property
+    def first_errors(self) -> Errors:
+        """The standard errors to first order."""
         if isinstance(self.information, ManyWeights):
             return drawn_errors(self.information, self.normal, self.whitening, self._level)
         return standard_errors(

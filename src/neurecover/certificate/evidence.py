@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from neurecover.certificate.information.plane_posterior import Draws
 from neurecover.statistics import OutputPrecision
 
 
@@ -18,7 +19,9 @@ class Evidence:
     optimum; `last_drop` the worth of the last unit dropped, N·log(Σr² without it / Σr² with it) per parameter.
     `precision` has the grids of the outputs, None if not examined. `at_rounding` says that the fit has reached the
     rounding of the outputs, so that no better one exists. `unrivalled` says that fits from starts a few standard errors
-    away, or with other faint units, end at the same optimum. `joined` held-out samples joined the fit, and others
+    away, or with other faint units, end at the same optimum; `nearby` has the units (k, r + 1), on whitened inputs and
+    with biases last, of this optimum and of others as good that they ended at. `draws` are networks on whitened inputs
+    drawn from the posterior, None if there is no need of them. `joined` held-out samples joined the fit, and others
     judged it. `line` is the mean squared residual of a straight line on held-out samples; `straight` says that the line
     is as good as the network, `better` that the network predicts better, and `predicts` that it beats the mean by BIC
     on all samples and is not clearly worse than the line. `copied` is the share of rows that are copies of others.
@@ -32,6 +35,8 @@ class Evidence:
     precision: OutputPrecision | None = None
     at_rounding: bool = False
     unrivalled: bool = True
+    nearby: tuple[np.ndarray, ...] = ()
+    draws: Draws | None = None
     joined: int = 0
     line: np.ndarray | None = None
     straight: bool = False

@@ -229,6 +229,15 @@ class RoundedCase(QueriedCase):
         return np.inf
 
     @property
+    def drawn(self) -> None:
+        """No draws: errors of answers are small."""
+        return None
+
+    @property
+    def to_others(self) -> float:
+        return np.inf
+
+    @property
     def left_out(self) -> LeftOut:
         return LeftOut(self.fit.chi2, self.model.n_outputs, self.n_samples)
 

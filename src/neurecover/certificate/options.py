@@ -141,7 +141,9 @@ class CertificateOptions:
     marginal: float = 3.0  # gain per parameter of one more unit that noise explains (calibrated on sweeps)
     ties: int = 3  # samples with the same output value; noise without a grid gives fewer
     steps: float = 3.0  # ratio of an output's standard deviation to its grid above which rounding acts like noise
-    wide: float = 0.1  # largest standard error of a weight of a unit row: over 0.2 rad it turns as its tangent to 0.7 %
+    # Largest standard error to first order of a weight of a unit row: over 0.2 rad it turns as its tangent to 0.7 %.
+    wide: float = 0.1
+    held: float = 2.0  # standard errors from this optimum, at most, of others as good: a 95 % interval holds them
     weak: float = 4.0  # smallest output weight of a unit, in standard errors
     # Σ (f − f̂)²/σ² of a misfit that its own test at `significance` misses once in a thousand: (3.29 + 3.09)².
     unseen: float = 41.0

@@ -6,16 +6,18 @@ moves across itself alone; and of the rows whose side of a plane is not settled 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from neurecover.certificate import ParameterArrays
+from neurecover.certificate import Check, Draws, ParameterArrays, draw_planes
+from neurecover.data import ArraySource
 from neurecover.hinges.checks.planes import no_hinge_p_value
-from neurecover.hinges.plane_posterior import Draws, draw_planes
+from neurecover.hinges.robust import pseudo_values
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline import recover
+from neurecover.pipeline.robust import RobustOptions, far_rows, name_rows, outlier_check, scale_of
 from neurecover.random import as_generator
 from neurecover.results import Recovery
 from neurecover.statistics import TurnedSides
@@ -26,7 +28,7 @@ class Planes:
     """The recovery (None for a plane without hinges), the network, its covariance over `names`, and BIC by number.
 
     `no_hinge` is the p-value of a plane without hinges. `rows` are the distinct inputs, the means of their outputs, the
-    weights, and `within` Σ (y − ȳ)² inside them.
+    weights, and `within` Σ (y − ȳ)² inside them. `outliers` are the given rows far off the fit.
     """
 
     recovery: Recovery[Network | DeepNetwork] | None
@@ -39,25 +41,61 @@ class Planes:
     rows: tuple[np.ndarray, np.ndarray, np.ndarray]
     within: float
     no_hinge: float
+    outliers: np.ndarray
 
-    def draws(self, rng: np.random.Generator) -> Draws | None:
-        """Return draws from the posterior; None without hinges, or where too few of them count."""
+    def draws(self, rng: np.random.Generator) -> np.ndarray | None:
+        """Return draws (T, P) of the parameters from the posterior; None without hinges, or with planes at the edge."""
         if self.network.n_hidden == 0 or self.noise <= 0.0:
             return None
-        return draw_planes(self.network, self.covariance, *self.rows, self.within, rng)
+        X, y, weight = self.rows
+        drawn = draw_planes(self.network, X, y[:, None], weight, self.within, rng)
+        return None if drawn is None else _in_order(drawn)
 
 
 def fit_planes(
-    X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, n_hinges: int | None, most: int, random_state: Any
+    X: np.ndarray,
+    y: np.ndarray,
+    weight: np.ndarray | None,
+    n_hinges: int | None,
+    most: int,
+    random_state: Any,
+    loss: str = "squared",
 ) -> Planes:
     """Fit hinge planes to X (n, d) and y (n,); their number by BIC where it is not told.
 
-    Rows at one input become their mean with the sum of their weights, so that repeated rows and weights agree.
+    With a robust loss it is least squares on pseudo-values (`pipeline.robust`), first of clipped outputs.
     """
+    if loss == "squared":
+        return _by_squares(X, y, weight, n_hinges, most, random_state)
+    how, median = RobustOptions(), float(np.median(y))
+    reach = how.first * scale_of(y - median, 0)
+    clipped = np.clip(y, median - reach, median + reach) if reach > 0.0 else y
+    found = _by_squares(X, clipped, weight, n_hinges, most, random_state)
+    for _ in range(how.rounds):
+        before = found.network(X)[:, 0]
+        values = pseudo_values(y, before, found.network.n_parameters, loss)
+        found = _by_squares(X, values.y, weight, n_hinges, most, random_state)
+        if np.sqrt(np.mean((found.network(X)[:, 0] - before) ** 2)) <= how.settled * values.scale:
+            break
+    rows = np.flatnonzero(pseudo_values(y, found.network(X)[:, 0], found.network.n_parameters, loss).outliers)
+    check = Check("outliers", True, len(rows), None, f"The loss is {loss}. {name_rows(rows)}")
+    return replace(found, outliers=rows, recovery=_with_outliers(found.recovery, check))
+
+
+def _by_squares(
+    X: np.ndarray, y: np.ndarray, weight: np.ndarray | None, n_hinges: int | None, most: int, random_state: Any
+) -> Planes:
+    """Fit by least squares.
+
+    Rows at one input become their mean with the sum of their weights, so that repeated rows and weights agree. They
+    stay in the order in which they come first, which the tests of neighbouring rows look at.
+    """
+    given = X, y
     weight = np.ones(len(X)) if weight is None else weight
     X, y, weight = X[weight > 0.0], y[weight > 0.0], weight[weight > 0.0]
-    places, group = np.unique(X, axis=0, return_inverse=True)
-    group = group.ravel()
+    places, first, group = np.unique(X, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    places, group = places[order], np.argsort(order)[group.ravel()]
     total = np.bincount(group, weight)
     means = np.bincount(group, weight * y) / total
     within = float(weight @ (y - means[group]) ** 2)
@@ -88,9 +126,23 @@ def fit_planes(
     covariance = _with_turned_sides(inverse, network, (places, means, total), rss / dof)
     errors = _unflatten(np.sqrt(np.maximum(np.diag(covariance), 0.0)), network)
     rows, noise = (places, means, total), float(np.sqrt(rss / dof))
+    outliers = far_rows((given[1] - network(given[0])[:, 0])[:, None], network.n_parameters)
+    if recovery is not None and recovery.certificate.verdict in ("approximate", "failed"):
+        recovery = _with_outliers(recovery, outlier_check(network, ArraySource(given[0], given[1][:, None])))
     exact = chosen > 0 and bic[chosen] == -np.inf  # without noise any hinge is beyond doubt
     no_hinge = 0.0 if exact else no_hinge_p_value(*rows, as_generator(random_state, "no hinge"))
-    return Planes(recovery, network, covariance, errors, dof, noise, tuple(bic), rows, within, no_hinge)
+    return Planes(recovery, network, covariance, errors, dof, noise, tuple(bic), rows, within, no_hinge, outliers)
+
+
+def _with_outliers(
+    recovery: Recovery[Network | DeepNetwork] | None, check: Check | None
+) -> Recovery[Network | DeepNetwork] | None:
+    """Return the recovery with this check of outlying rows in place of its own."""
+    if recovery is None:
+        return None
+    others = tuple(one for one in recovery.certificate.checks if one.name != "outliers")
+    checks = others if check is None else (*others, check)
+    return replace(recovery, certificate=replace(recovery.certificate, checks=checks))
 
 
 def parameter_names(network: Network, inputs: list[str]) -> list[str]:
@@ -108,6 +160,15 @@ def parameters(network: Network) -> np.ndarray:
     for j in range(network.n_hidden):
         parts += [network.A[0, j : j + 1], network.W[j], network.b[j : j + 1]]
     return np.concatenate(parts)
+
+
+def _in_order(drawn: Draws) -> np.ndarray:
+    """Return the parameters (T, P) of networks in the same order."""
+    assert drawn.C is not None
+    parts = [drawn.c, drawn.C[:, 0]]
+    for j in range(drawn.W.shape[1]):
+        parts += [drawn.A[:, 0, j : j + 1], drawn.W[:, j], drawn.b[:, j : j + 1]]
+    return np.hstack(parts)
 
 
 def prediction_errors(planes: Planes, X: np.ndarray) -> np.ndarray:

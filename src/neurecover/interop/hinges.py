@@ -14,14 +14,13 @@ from sklearn.base import BaseEstimator, RegressorMixin, _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from neurecover.certificate import Certificate
+from neurecover.certificate import Certificate, interval
 from neurecover.data.opening import check_frame
 from neurecover.exceptions import NotRecoveredWarning
 from neurecover.excerpt import Excerpt
 from neurecover.hinges.certifying import as_network, certify_line
 from neurecover.hinges.inference import METHODS, Estimate, covariance, predict_errors, table
 from neurecover.hinges.options import DEFAULTS
-from neurecover.hinges.plane_posterior import Draws
 from neurecover.hinges.planes import Planes, fit_planes, parameter_names, parameters, prediction_errors
 from neurecover.hinges.segmented import Segmented, segment
 from neurecover.models import DeepNetwork, Network
@@ -45,8 +44,7 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         then the most probable number; for several inputs by BIC.
 
     loss : {"squared", "huber", "tukey"}, default="squared"
-        What is made least. The robust ones bound the influence of outliers, whose rows are in `outliers_`; one input
-        only.
+        What is made least. The robust ones bound the influence of outliers, whose rows are in `outliers_`.
 
     estimate : {"posterior", "least_squares"}, default="posterior"
         Which breaks are reported for one input: the posterior means, which are closer to the truth where the noise is
@@ -83,7 +81,7 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         The p-value of a straight line, or of a plane, against hinges.
 
     outliers_ : ndarray of int
-        Rows far off the fit, for one input.
+        Rows far off the fit.
 
     n_features_in_ : int
         The number of inputs.
@@ -179,14 +177,12 @@ class HingeRegression(RegressorMixin, BaseEstimator):
             warnings.warn(check.sentence, stacklevel=3)
 
     def _fit_planes(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray | None) -> None:
-        if self.loss != "squared":
-            raise ValueError(f"A robust loss needs one input. Got {X.shape[1]} instead: use loss='squared'.")
         self.__dict__.pop("_drawn", None)  # of an earlier fit
-        self._found = fit_planes(X, y, weight, self.n_hinges, DEFAULTS.most, self.random_state)
+        self._found = fit_planes(X, y, weight, self.n_hinges, DEFAULTS.most, self.random_state, self.loss)
         self.network_, self.recovery_ = self._found.network, self._found.recovery
         self.n_hinges_, self.covariance_ = self.network_.n_hidden, self._found.covariance
         self.certificate_ = None if self.recovery_ is None else self.recovery_.certificate
-        self.no_hinge_pvalue_ = self._found.no_hinge
+        self.no_hinge_pvalue_, self.outliers_ = self._found.no_hinge, self._found.outliers
         if self.recovery_ is not None:
             self.recovery_ = replace(self.recovery_, excerpt=self._excerpt(X, y))
             if self.recovery_.certificate.verdict == "failed":
@@ -248,7 +244,7 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         low, high = values - reach, values + reach
         draws = self._draws() if method == "posterior" else None
         if draws is not None:
-            errors, (low, high) = draws.errors(), draws.interval(level).T
+            errors, (low, high) = draws.std(axis=0), interval(draws, level).T
         names = parameter_names(self.network_, self._input_names())
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.nan_to_num(values / errors, posinf=np.inf, neginf=-np.inf)
@@ -256,8 +252,8 @@ class HingeRegression(RegressorMixin, BaseEstimator):
         columns = zip(names, values, errors, t, p, low, high)
         return tuple(Estimate(name, *map(float, numbers)) for name, *numbers in columns)
 
-    def _draws(self) -> Draws | None:
-        """Draw hinge planes from the posterior, once; None where too few draws count, and least squares has to do."""
+    def _draws(self) -> np.ndarray | None:
+        """Draw hinge planes from the posterior, once; None with planes at the edge, where least squares has to do."""
         if not hasattr(self, "_drawn"):
             assert isinstance(self._found, Planes)
             self._drawn = self._found.draws(as_generator(self.random_state, "planes"))

@@ -40,4 +40,7 @@ class PipelineOptions:
     passes: int = 4  # over streamed samples: one for moments and a sample, two steps, one for the certificate
     max_joined: int = 10  # times that held-out samples may join the fit: each determines one open direction
     random_rounds: int = 3  # rounds of descents before "auto" runs other methods
+    narrow: float = 0.02  # errors of unit rows to first order that are not compared with draws, as in `search.rivals`
+    draw_work: float = 2e9  # multiplications that draws may take: a second or two
+    best_draws: int = 4  # from which the fit is made anew: one that is better has many draws about it
     reserve_inputs: int = 20  # with more inputs "auto" does not run other methods: their tensors take minutes

@@ -334,6 +334,8 @@ def _finish(
         found.last_drop,
         at_rounding=task.coarse and found.exact,
         unrivalled=found.unrivalled,
+        nearby=found.nearby,
+        draws=fitted.draws,
         line=fitted.line,
         straight=fitted.straight,
         better=fitted.better,

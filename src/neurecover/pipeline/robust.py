@@ -94,7 +94,7 @@ def recover_robustly(
         settled = bool(np.all(moved <= options.settled * np.maximum(scale, 1e-300)))
     _, apart = pseudo_outputs(Y, F, found.network.n_parameters, loss)
     rows = np.flatnonzero(np.any(np.abs(apart) > options.far, axis=1))
-    sentence = f"The loss is {loss}, after {rounds} rounds. {_named(rows)}"
+    sentence = f"The loss is {loss}, after {rounds} rounds. {name_rows(rows)}"
     check = Check("outliers", True, len(rows), None, sentence)
     return replace(found, certificate=replace(found.certificate, checks=(*found.certificate.checks, check)))
 
@@ -106,18 +106,22 @@ def outlier_check(network: Network | DeepNetwork, source: Source, options: Robus
         return None
     X, Y = source.collect()
     Y = np.asarray(Y, dtype=np.float64)
-    residual = Y - network(np.asarray(X, dtype=np.float64))
-    scale = np.array([scale_of(r, network.n_parameters) for r in residual.T])
-    # The largest of n normal values is beyond this limit with probability 0.01.
-    limit = max(options.far, float(-ndtri(0.005 / max(residual.size, 1))))
-    rows = np.flatnonzero(np.any(np.abs(residual) > limit * np.where(scale > 0.0, scale, np.inf), axis=1))
+    rows = far_rows(Y - network(np.asarray(X, dtype=np.float64)), network.n_parameters, options)
     if not 0 < len(rows) <= options.few * len(Y):
         return None
     remedy = "Use loss='tukey', which bounds the influence of outliers, or look at these rows."
-    return Check("outliers", False, len(rows), 0, f"{_named(rows)} {remedy}", remedy)
+    return Check("outliers", False, len(rows), 0, f"{name_rows(rows)} {remedy}", remedy)
 
 
-def _named(rows: np.ndarray) -> str:
+def far_rows(residual: np.ndarray, n_parameters: int, options: RobustOptions | None = None) -> np.ndarray:
+    """Return the rows of residuals (n, p) with one that noise explains with probability 0.01 at the most."""
+    scale = np.array([scale_of(r, n_parameters) for r in residual.T])
+    # The largest of n normal values is beyond this limit with probability 0.01.
+    limit = max((options or RobustOptions()).far, float(-ndtri(0.005 / max(residual.size, 1))))
+    return np.flatnonzero(np.any(np.abs(residual) > limit * np.where(scale > 0.0, scale, np.inf), axis=1))
+
+
+def name_rows(rows: np.ndarray) -> str:
     if not len(rows):
         return "No row is an outlier."
     listed = ", ".join(map(str, rows[:NAMED])) + (", …" if len(rows) > NAMED else "")

@@ -12,6 +12,7 @@ from itertools import chain
 
 import numpy as np
 
+from neurecover.certificate import Draws, draw_planes, work_of_draws
 from neurecover.data import ArraySource, Prepared, Source, reduce, with_misfits
 from neurecover.data.views.weights import moderate_weights, without_weights
 from neurecover.fit import EXACT
@@ -26,7 +27,7 @@ from neurecover.search.gates import columns
 from neurecover.search.kink_grid import grid_start
 from neurecover.search.network import Found, fit_network, fitted, polish, search_network
 from neurecover.search.race import n_weights
-from neurecover.solve import Deadline
+from neurecover.solve import FLOPS, Deadline, limit, within
 from neurecover.statistics import Residuals
 
 
@@ -36,7 +37,8 @@ class Fitted:
 
     `line` is the mean square of every output that a straight line leaves of held-out samples, None if none was fitted,
     and `straight` says that it does as well as the network, `better` that the network predicts them better, `predicts`
-    that it beats the mean by BIC and is not clearly worse than the line. `before` is the network before they joined.
+    that it beats the mean by BIC and is not clearly worse than the line. `before` is the network before they joined,
+    and `draws` are networks drawn from the posterior where errors to first order may be too small.
     """
 
     found: Found
@@ -47,6 +49,7 @@ class Fitted:
     straight: bool = False
     better: bool = True
     predicts: bool = False
+    draws: Draws | None = None
 
 
 def search_and_fit(prepared: Prepared, task: Task, starts: Iterable[np.ndarray], run: Run) -> Fitted:
@@ -121,6 +124,7 @@ def _search_and_polish(prepared: Prepared, task: Task, starts: Iterable[np.ndarr
         found = polish(train, found, task, deadline)
         clock.stage("refine", f"{_residual(found)} on {train.count()} samples")
     run.report("last fit", np.nan)
+    draws = None
     if prepared.stream is not None and found.network.n_parameters <= PassOptions().largest:
         streamed = fit_in_passes(prepared, found.network, task.bias)
         final = replace(
@@ -136,10 +140,12 @@ def _search_and_polish(prepared: Prepared, task: Task, starts: Iterable[np.ndarr
         residuals = reduce(prepared.judges, Residuals(found.network, task.n_outputs, width, prepared.output_mean))
         final = polish(prepared.samples, found, task, deadline)
         final = _no_worse_than_grid(prepared.samples, final, task, deadline)
+        draws = _draws(prepared.samples, final, task, run)
+        final = _no_worse_than_draws(prepared.samples, final, draws, task, run)
         final = _refit_unweighted(prepared.samples, final, task, deadline)
     passes = f" after {run.passes.made} {'pass' if run.passes.made == 1 else 'passes'}" if run.passes.made else ""
     clock.stage("last fit", f"{_residual(final)} on all {prepared.moments.n} samples{passes}")
-    return Fitted(final, residuals, prepared, found.network)
+    return Fitted(final, residuals, prepared, found.network, draws=draws)
 
 
 def _no_worse_than_grid(samples: Source, found: Found, task: Task, deadline: Deadline) -> Found:
@@ -154,6 +160,32 @@ def _no_worse_than_grid(samples: Source, found: Found, task: Task, deadline: Dea
     start = Network(grid[:, :d], grid[:, d], np.zeros((p, len(grid))), None, task.activation, C=np.zeros((p, d)))
     fit = fit_network(samples, start, task.bias, deadline)
     return fitted(found, fit) if fit.rss < found.rss else found
+
+
+def _draws(samples: Source, found: Found, task: Task, run: Run) -> Draws | None:
+    """Draw from the posterior of units with kinks, if their errors are not narrow and it is not too much work."""
+    network, options = found.network, run.options
+    shallow = isinstance(network, Network) and network.n_hidden > 0 and task.bias and not found.exact
+    if not shallow or network.activation.homogeneity != 1.0 or network.activation.odd_slope is None:
+        return None
+    assert isinstance(network, Network)
+    work = work_of_draws(samples.count(), network)
+    if work > options.draw_work or limit().seconds_left < work / FLOPS:
+        return None
+    (X, Y), weight = samples.collect(), samples.weights()
+    w = np.ones(len(X)) if weight is None else weight
+    return draw_planes(network, X, Y, w, 0.0, run.rng.spawn(1)[0], narrow=options.narrow)
+
+
+def _no_worse_than_draws(samples: Source, found: Found, draws: Draws | None, task: Task, run: Run) -> Found:
+    """Return the fit to all samples from the best of the draws, if it is the better one."""
+    for t in within(run.deadline, [] if draws is None else np.argsort(draws.rss)[: run.options.best_draws]):
+        assert draws is not None
+        line = None if draws.C is None else draws.C[t]
+        start = Network(draws.W[t], draws.b[t], draws.A[t], draws.c[t], found.network.activation, line)
+        fit = fit_network(samples, start, task.bias, run.deadline)
+        found = fitted(found, fit) if fit.rss < found.rss else found
+    return found
 
 
 def _refit_unweighted(samples: Source, final: Found, task: Task, deadline: Deadline) -> Found:

@@ -33,7 +33,8 @@ from neurecover.search.settle import Settled, on_more, settle
 class Runs:
     """The best network of some candidates, after so many wide fits, and whether two of them ended at its optimum.
 
-    `unrivalled` says that no other optimum does as well.
+    `unrivalled` says that no other optimum does as well, and `nearby` has the units (k, d + 1) of the first layer of
+    this optimum and then of others about as deep.
     """
 
     best: Settled
@@ -41,6 +42,7 @@ class Runs:
     agreements: int
     exact: bool
     unrivalled: bool = True
+    nearby: tuple[np.ndarray, ...] = ()
     last_drop: float = 0.0
 
     @property

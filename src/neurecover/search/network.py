@@ -31,7 +31,8 @@ class Found:
     well as noise can tell: 1 when the signs are determined, 0 when the search for them was too large or none fits and
     an affine part had to stay, as pairs of units. `descents` counts wide fits, `agreements` the candidates that ended
     at the optimum of the best. last_drop is what the last unit to be dropped was worth, in units of its parameters'
-    noise, and `unrivalled` whether noisy samples tell it from other optima. `notes` are sentences.
+    noise, and `unrivalled` whether noisy samples tell it from other optima, of which `nearby` has the units (`Runs`).
+    `notes` are sentences.
     """
 
     network: Network | DeepNetwork
@@ -44,6 +45,7 @@ class Found:
     converged: bool
     last_drop: float = 0.0
     unrivalled: bool = True
+    nearby: tuple[np.ndarray, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -95,6 +97,7 @@ def search_network(
         converged=runs.fit.converged,
         last_drop=runs.last_drop,
         unrivalled=runs.unrivalled,
+        nearby=runs.nearby,
         notes=notes,
     )
 

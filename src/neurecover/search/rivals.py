@@ -9,7 +9,8 @@ without it,
     Σ_o (hᵀr_o)² / |(I − P) h|²,        P the projector on what the readout still reads, r = (I − P) y.
 
 From either all weights are fitted together. A lower optimum is kept. One about as deep that is elsewhere is a rival,
-between which and this one the samples do not decide.
+between which and this one the samples do not decide, unless errors drawn from Σr² itself hold both
+(`certificate/information/plane_posterior`); for these the units of optima within χ² of one degree of freedom are kept.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import chdtri
 
 from neurecover.fit.descent import PATIENT, Fit, descend
 from neurecover.fit.point import Point
@@ -42,6 +44,7 @@ class RivalOptions:
     work: float = 2e9  # multiplications that H may take; beyond, nothing is tried
     lower: float = 0.1  # of Σr²/σ² by which an optimum is lower
     as_deep: float = 10.0  # of Σr²/σ² between two optima: odds of e⁵ under Gaussian noise
+    within: float = 0.05  # 1 − level of the likelihood interval, Δ Σr²/σ² < χ², that has to hold other optima
     elsewhere: float = 2.0  # standard errors, in some direction, between two optima: a 95 % interval leaves one out
     faint: float = 40.0  # standard errors of a unit's output weights up to which others are tried in its place
     pool: int = 1_000  # random units in place of a faint one
@@ -61,6 +64,7 @@ def seek_rivals(runs: Runs, setting: Setting, how: RivalOptions | None = None) -
     normal = normal_form(student)
     best = descend(runs.fit.point.samples, normal, setting.options.fit, setting.deadline, steps=0)
     agreed, unrivalled = bool(runs.agreements), False
+    nearby: tuple[np.ndarray, ...] = ()
     for _ in range(how.rounds):
         around = Around.of(best, how)
         tried = [*_from_afar(best, around, setting, how), *_with_other_faint_units(best, around, setting, how)]
@@ -70,12 +74,22 @@ def seek_rivals(runs: Runs, setting: Setting, how: RivalOptions | None = None) -
         if lowest.rss >= best.rss - how.lower * around.variance:
             near = [fit for fit in tried if fit.rss <= best.rss + how.as_deep * around.variance]
             unrivalled = all(around.distance(fit.student) <= how.elsewhere for fit in near)
+            highest = best.rss + float(chdtri(1, how.within)) * around.variance
+            nearby = tuple(_planes(fit.student) for fit in (best, *near) if fit.rss <= highest)
             break
         agreed = any(
             one_optimum(fit, lowest, setting.options) for fit in tried if fit is not lowest
         )  # it has to be found again
         best = lowest
-    return replace(runs, best=replace(runs.best, fit=best), agreements=int(agreed), unrivalled=unrivalled)
+    return replace(
+        runs, best=replace(runs.best, fit=best), agreements=int(agreed), unrivalled=unrivalled, nearby=nearby
+    )
+
+
+def _planes(student: Student) -> np.ndarray:
+    """Return the units (k, d + 1) of the first layer, biases last."""
+    V = student.V[0]
+    return np.roll(V, -1, axis=1) if student.bias else np.column_stack([V, np.zeros(len(V))])
 
 
 @dataclass(frozen=True, eq=False)

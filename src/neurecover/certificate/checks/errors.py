@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+from scipy.special import chdtri
 
 from neurecover.certificate.checks.facts import Facts, would_do
 from neurecover.certificate.checks.network import FIND_WIDTH
@@ -21,22 +22,36 @@ def digits(case: Facts) -> Check:
 
 
 def precision(case: Facts) -> Check:
-    """Check the largest standard error of a weight in a row of norm one. Errors fall as 1/√n."""
+    """Check the largest standard error of a weight in a row of norm one. Errors fall as 1/√n.
+
+    Errors to first order hold up to `wide`, and errors from draws are of any size: only a row that might have any
+    direction, each of its r weights with the standard deviation 1/√r, is no answer.
+    """
     widest, limit = case.widest, case.options.wide
+    if case.drawn is not None:
+        limit = max(limit, 1.0 / np.sqrt(case.rank))
     if widest <= limit:
         sentence = f"The largest standard error of a weight is {widest:.2g} of a unit vector."
         return Check("precision", True, widest, limit, sentence)
     n_wanted = case.n_samples * (widest / limit) ** 2
     sentence = (
-        f"A weight's standard error is {widest:.2g} of a unit vector, more than {limit}: too wide to be an answer."
+        f"A weight's standard error is {widest:.2g} of a unit vector, more than {limit:.2g}: too wide to be an answer."
         f"{would_do(n_wanted)}"
     )
     return Check("precision", False, widest, limit, sentence, n_wanted=n_wanted)
 
 
 def strength(case: Facts) -> Check:
-    """Check that every unit's output weight is clearly different from zero."""
+    """Check that every unit's output weight is clearly different from zero.
+
+    Where its error holds all places that the unit may have, that error says little of whether it exists: what Σr²/σ²
+    grows by without it does. Of units at all places the best one makes about χ² of it by chance, with as many degrees
+    of freedom as a unit has weights.
+    """
     weakest, limit = float(case.strength.min(initial=np.inf)), case.options.weak
+    if case.drawn is not None:
+        weakest = float(np.sqrt(case.drawn.draws.worth.min(initial=np.inf)))
+        limit = float(np.sqrt(chdtri(case.rank + 1, case.options.significance)))
     if weakest >= limit:
         sentence = f"Every unit's output weight is {weakest:.1f} standard errors from zero or more."
         return Check("strength", True, weakest, limit, sentence)

@@ -41,10 +41,13 @@ def stopped(case: Facts) -> Check | None:
 def agreement(case: Facts) -> Check:
     """Check that a second descent ended at the same optimum."""
     evidence = case.evidence
-    agreed = evidence.agreements > 0 or evidence.at_rounding
+    held = case.to_others <= case.options.held
+    agreed = evidence.agreements > 0 or evidence.at_rounding or held
     sentence = "No second descent from another start ended at this optimum, so a better one may exist."
     if evidence.at_rounding:
         sentence = "No optimum is better by more than the rounding of the outputs."
+    elif held and not evidence.agreements:
+        sentence = "Other descents ended at optima as good, and the errors of the weights hold them."
     elif agreed:
         sentence = "A second descent from another start ended at this optimum."
     remedy = "Give it more time, or another random_state."
@@ -54,6 +57,9 @@ def agreement(case: Facts) -> Check:
 def rivals(case: Facts) -> Check:
     """Check that fits from nearby starts end at the same optimum. Shares the name `agreement`; both must pass."""
     alone = case.evidence.unrivalled
+    if not alone and case.to_others <= case.options.held:
+        sentence = "Fits that begin nearby end at other optima as good, and the errors of the weights hold them."
+        return Check("agreement", True, case.to_others, case.options.held, sentence)
     sentence = "Fits that begin a few standard errors away end at this optimum, or the errors are too small to ask."
     if not alone:
         sentence = "Fits that begin nearby end at different optima that these samples cannot tell apart."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import stdtrit
@@ -39,6 +39,11 @@ class Errors:
     def root(self) -> np.ndarray:
         """R of the covariance R Rᵀ of all parameters."""
         return self._scaled(np.arange(len(self.variances)))
+
+    def at_least(self, variances: np.ndarray, normal: Model) -> Errors:
+        """Return the errors with variances that are no smaller than these."""
+        variances = np.maximum(self.variances, variances)
+        return replace(self, arrays=ParameterArrays(by_name(normal, np.sqrt(variances))), variances=variances)
 
     def _scaled(self, own: np.ndarray) -> np.ndarray:
         assert self.half is not None

@@ -125,12 +125,15 @@ def common_dtype(schema: Any, names: tuple[str, ...], origin: str) -> np.dtype:
     """Return float32 if every column is float32, else float64."""
     types = arrow("types")
     kinds = [schema.field(name).type for name in names]
-    for name, kind in zip(names, kinds):
-        if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind) or types.is_decimal(kind)):
-            raise ValueError(
-                f"{origin}, column {name!r}: expected numbers. Got type {kind} instead; "
-                "leave the column out of inputs and outputs."
-            )
+    numbers = (types.is_integer, types.is_floating, types.is_boolean, types.is_decimal)
+    wrong = [(name, str(kind)) for name, kind in zip(names, kinds) if not any(is_one(kind) for is_one in numbers)]
+    if wrong:
+        many = len(wrong) > 1
+        raise ValueError(
+            f"{origin}, column{'s' * many} {', '.join(repr(name) for name, _ in wrong)}: expected numbers. Got "
+            f"type{'s' * many} {', '.join(kind for _, kind in wrong)} instead; leave the column{'s' * many} out of "
+            "inputs and outputs."
+        )
     return np.dtype(np.float32 if all(types.is_float32(kind) for kind in kinds) else np.float64)
 
 
