@@ -298,31 +298,6 @@ def test_rooms_are_shared_and_bounded() -> None:
     assert np.count_nonzero(np.array([0.1, 0.1, 0.5]) + np.array([1.0, 1.0, -1.0]) * torn[0] <= 1e-9) == 2
 
 
-def test_rows_that_rest_on_one_row_alone_are_not_told() -> None:
-    """Of two weights that rare rows show, one is shown by one row: what others of its kind say is not certain."""
-    rng = np.random.default_rng(0)
-    X = np.hstack([rng.standard_normal((40, 2)), np.zeros((40, 2))])
-    X[0, 2], X[1:4, 3] = 5.0, 5.0
-    truth = Network([[1.0, 0.5, 2.0, 2.0]], [0.1], [[1.0]])
-    state = State.of(truth, X, truth(X))
-    rows = np.array([[1.0, 0.3, 0.2, 0.0, 0.0], [1.0, 0.0, 0.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0, 1.0]])
-    assert state.told(rows).tolist() == [True, False, True]
-    never = State.of(replace(truth, b=np.array([-99.0])), X, np.zeros((40, 1)))
-    assert not never.told(rows).any()
-
-
-def test_one_output_does_not_tell_units_that_are_on_together() -> None:
-    """Rows with a third column at 5 have both units on and say one sum of two weights: with one on nothing is told."""
-    rng = np.random.default_rng(0)
-    X = np.hstack([rng.standard_normal((40, 2)), np.zeros((40, 1))])
-    X[:6] = 0.1 * X[:6] + [3.0, 3.0, 5.0]
-    truth = Network([[1.0, 0.0, 0.1], [0.0, 1.0, 0.1]], [0.1, 0.1], [[1.0, 1.0]])
-    rows = np.array([[1.0, 3.0, 3.0, 5.0], [1.0, 3.0, -3.0, 5.0], [1.0, 3.0, -3.0, 0.0]])
-    assert State.of(truth, X, truth(X)).told(rows).tolist() == [False, False, True]
-    two = Network(truth.W, truth.b, np.eye(2))
-    assert State.of(two, X, two(X)).told(rows).all()
-
-
 def test_rows_that_the_search_did_not_look_at_tell_what_its_own_leave_open() -> None:
     """No row of the part with a unit on has a level; where the unit is off in it, no descent finds its weight."""
     exact = []

@@ -33,28 +33,10 @@ def test_the_start_has_units_that_fit_every_sample(seed: int) -> None:
     begun = start(given, task, rng, Deadline())
     assert begun is not None
     Z, Y = given.train.collect()
-    features = np.hstack([truth.activation(Z @ begun.units[:, :-1].T + begun.units[:, -1]), np.ones((len(Z), 1))])
+    features = np.hstack([truth.activation(Z @ begun[:, :-1].T + begun[:, -1]), np.ones((len(Z), 1))])
     left = Y - features @ np.linalg.lstsq(features, Y, rcond=None)[0]
-    assert len(begun.units) == 3
+    assert len(begun) == 3
     assert np.abs(left).max() < 1e-9
-
-
-def test_fresh_units_do_not_look_at_columns_that_hardly_vary() -> None:
-    """A unit that is drawn is one of the numbers alone, of unit variance: no category moves it."""
-    rng = np.random.default_rng(0)
-    X = np.hstack([rng.standard_normal((600, 3)), np.eye(20)[rng.integers(20, size=600)]])
-    truth = teacher(23, 3, 2, random_state=0, bias=0.2)
-    given = prepare_samples(ArraySource(X, truth(X)), True, rng)
-    task = Task(truth.activation, given.whitening.rank, 2, len(X), True, 3)
-    begun = start(given, task, rng, Deadline(0.0))
-    assert begun is not None
-    assert len(begun.units) == 0
-    V = begun.draw(0, 20, given.whitening.rank + 1)
-    assert V.shape == (20, given.whitening.rank + 1)
-    Z = given.samples.collect()[0] @ V[:, 1:].T
-    numbers = np.hstack([X[:, :3], np.ones((len(X), 1))])
-    assert np.abs(Z - numbers @ np.linalg.lstsq(numbers, Z, rcond=None)[0]).max() < 1e-9
-    assert np.allclose(Z.std(axis=0), 1.0)
 
 
 @pytest.mark.parametrize("share", [0.5, 0.01])

@@ -53,8 +53,9 @@ def explain(state: State, n_hidden: int, deadline: Deadline) -> State:
 
 
 def _is_believed(state: State, new: State, sure: bool) -> bool:
-    """Tell whether a change explains enough: a row that it rests on has said nothing, and the next would be believed."""
-    return new.n_explained > state.n_explained + (not sure) or (new.explained.all() and not state.explained.all())
+    """Tell whether a change explains enough: a row that it rests on has said nothing."""
+    more = new.n_explained - state.n_explained
+    return more > 0 and (sure or more > 1 or bool(new.explained.all()))
 
 
 def explain_all(whole: State, n_hidden: int, deadline: Deadline) -> State | None:

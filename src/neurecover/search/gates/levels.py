@@ -35,19 +35,15 @@ from neurecover.solve import Deadline
 
 @dataclass(frozen=True, eq=False)
 class Kink:
-    """A direction w (c,) of length one, the height a (p,), the levels it was seen in, and at how many rows at most."""
+    """A direction w (c,) of length one, the height a (p,), and the levels it was seen in."""
 
     w: np.ndarray
     a: np.ndarray
     seen: tuple[int, ...]
-    switching: int
 
     def same(self, other: Kink, alike: float) -> bool:
         near = np.linalg.norm(self.w - np.sign(self.w @ other.w) * other.w) < alike
         return bool(near and np.linalg.norm(self.a - other.a) < alike * np.linalg.norm(other.a))
-
-    def with_another(self, other: Kink) -> Kink:
-        return replace(self, seen=self.seen + other.seen, switching=max(self.switching, other.switching))
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,18 +73,21 @@ class Levels:
 def from_levels(levels: Levels, task: Task, rng: np.random.Generator, deadline: Deadline) -> State | None:
     """Return the state of units that levels show, the largest levels searched first; None where they show none.
 
-    Kinks that came back are first, then those of levels in which others did: these are fitted rightly.
+    Kinks that came back are first, then those of levels in which others did, which are fitted rightly, as they came.
     """
     options, kinks = levels.plain.options, list[Kink]()
     k = min(task.n_hidden or options.level_units, options.level_units)
     for number in range(len(levels.rows)):
         for kink in _kinks_of(levels, number, task, rng, deadline):
-            i = next((i for i, old in enumerate(kinks) if old.same(kink, options.alike)), len(kinks))
-            kinks[i : i + 1] = [kinks[i].with_another(kink) if i < len(kinks) else kink]
+            known = next((old for old in kinks if old.same(kink, options.alike)), None)
+            if known is None:
+                kinks.append(kink)
+            else:
+                kinks[kinks.index(known)] = replace(known, seen=(*known.seen, number))
         if deadline.passed or sum(len(kink.seen) > 1 for kink in kinks) >= k:
             break
     right = {number for kink in kinks if len(kink.seen) > 1 for number in kink.seen}
-    kinks = sorted(kinks, key=lambda kink: (len(kink.seen) == 1, kink.seen[0] not in right, -kink.switching))[:k]
+    kinks = sorted(kinks, key=lambda kink: (len(kink.seen) == 1, kink.seen[0] not in right))[:k]
     if not kinks:
         return None
     voting = {*range(len(levels.rows))[: options.voting], *(number for kink in kinks for number in kink.seen[:2])}
@@ -149,5 +148,5 @@ def _kinks_of(levels: Levels, number: int, task: Task, rng: np.random.Generator,
     assert isinstance(network, Network)
     size = np.maximum(np.linalg.norm(network.W, axis=1), 1e-300)
     on = np.count_nonzero(X @ network.W.T + network.b > 0.0, axis=0)
-    lesser, W, A = np.minimum(on, len(X) - on), network.W / size[:, None], network.A * size
-    return [Kink(W[j], A[:, j], (number,), int(lesser[j])) for j in np.flatnonzero(lesser > X.shape[1] + 1)]
+    W, A, shown = network.W / size[:, None], network.A * size, np.minimum(on, len(X) - on) > X.shape[1] + 1
+    return [Kink(W[j], A[:, j], (number,)) for j in np.flatnonzero(shown)]

@@ -56,7 +56,6 @@ class GateOptions:
     most_aside: float = 0.25  # share that units of few samples may be on in, all together
     near: float = 0.1  # of the spread of values in levels: a row so near to its plane may be on the other side of it
     largest: int = 2_000_000  # rows times columns of a linear program
-    together: int = 2_000  # weights of all units whose equations are solved together: seconds
 
 
 DEFAULT = GateOptions()
@@ -121,33 +120,6 @@ class State:
         """Where (n, k) the equations of a unit do not say its value."""
         return np.array([self._moves(self.X, N) for N in self.free]).reshape(len(self.V), len(self.X)).T
 
-    def told(self, X: np.ndarray) -> np.ndarray:
-        """Tell in which rows X (m, D) no unit that is on moves along what all equations of E together leave open.
-
-        One output says Σ a_u x̃·v_u over the units that are on, and nothing of each. A row of E that alone says
-        something, an equation of leverage one, is left aside. Of more weights than can be solved together all are told.
-        """
-        T, on, (k, D), small = self.X[self.explained], self.Z[self.explained] > 0.0, self.V.shape, self.options.alike
-        if k * D > self.options.together:
-            return np.ones(len(X), dtype=bool)
-        for aside in (False, True):
-            G = np.zeros((k, D, k, D))
-            for u, v in zip(*np.nonzero(np.tri(k))):
-                G[u, :, v] = (self.A[:, u] @ self.A[:, v]) * (T[on[:, u] & on[:, v]].T @ T[on[:, u] & on[:, v]])
-                G[v, :, u] = G[u, :, v].T
-            values, vectors = np.linalg.eigh(G.reshape(k * D, k * D))
-            none = values <= small**2 * values.max(initial=1e-300)
-            if aside:
-                break
-            root, alone = (vectors[:, ~none] / np.sqrt(values[~none])).reshape(k, D, -1), np.zeros(len(T), dtype=bool)
-            for rows in np.array_split(np.arange(len(T)), len(T) // 64 + 1):
-                parts = np.einsum("nu,nd,udr->nur", on[rows], T[rows], root, optimize=True)
-                alone[rows] = (np.sum((self.A @ parts) ** 2, axis=2) > 1.0 - small).any(axis=1)
-            T, on = T[~alone], on[~alone]
-        moves = np.abs(X @ vectors[:, none].T.reshape(-1, D).T).reshape(len(X), -1, k).max(axis=1, initial=0.0)
-        moving = moves > small * np.linalg.norm(X, axis=1)[:, None]
-        return ~np.any(moving & ((X @ self.V.T > 0.0) | ~on.any(axis=0)), axis=1)
-
     def _moves(self, T: np.ndarray, free: np.ndarray) -> np.ndarray:
         """Tell in which rows of T the directions of `free` are more than rounding."""
         small = self.options.solved * self.options.rounding * np.linalg.norm(T, axis=1)
@@ -190,7 +162,7 @@ def spaces(T: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]:
 
     A singular value decomposition may not converge where hundreds of rows have few directions (OpenBLAS, gesdd).
     """
-    rows = np.linalg.qr(T, mode="r") if len(T) > T.shape[1] else T  # no matrix of m × m
+    rows = np.asarray(np.linalg.qr(T, mode="r")) if len(T) > T.shape[1] else T  # no matrix of m × m
     Q, R, _ = qr(np.hstack([rows.T, np.zeros((T.shape[1], 1))]), pivoting=True)
     sizes = np.abs(R.diagonal())
     rank = np.count_nonzero(sizes > rounding * sizes.max(initial=1e-300))
