@@ -267,9 +267,12 @@ def test_what_rests_on_a_gate_that_open_weights_move_is_not_determined(seed: int
     other = nr.Network(V, np.zeros(3), truth.A)
     np.testing.assert_allclose(other(X), truth(X), atol=1e-12)
     none = np.zeros(3, dtype=bool)
-    seen = seen_weights(other.normal_form(), ArraySource(X, truth(X)), True, 1e-15, none, none)
-    known = np.isfinite(seen.errors["W"])
+    samples = ArraySource(X, truth(X))
+    known = np.isfinite(seen_weights(other.normal_form(), samples, True, 1e-15, none, none).errors["W"])
     assert known[:, :3].all()
     normal = other.normal_form()
     order = [int(np.argmax(W[:, :3] @ w[:3] / np.linalg.norm(W[:, :3], axis=1))) for w in normal.W]
     assert not known[order.index(2), 4]
+    known = np.isfinite(seen_weights(truth.normal_form(), samples, True, 1e-15, none, none).errors["W"])
+    assert known[:, :3].all()
+    assert not known[:, 3].any()  # where the unit is off its gate is as doubtful

@@ -56,22 +56,6 @@ def test_nothing_looks_at_those_that_judge() -> None:
     assert not rows_of(again.judges) & later.seen
 
 
-def test_rows_that_the_others_tell_judge_first() -> None:
-    """Chosen by inputs alone; where they are too few, any row judges."""
-    given = samples()
-    Z = given.holdout.collect()[0]
-    told = Z[:, 0] > 0.0
-    after = with_misfits(given, Watched(given, Z[~told][:2]), 1e-20, told=lambda X: X[:, 0] > 0.0)
-    assert after is not None
-    assert rows_of(after.judges) <= {row.tobytes() for row in Z[told]}
-    assert after.n_joined == 2
-    usual = with_misfits(given, Watched(given, Z[[7, 8]]), 1e-20)
-    few = with_misfits(given, Watched(given, Z[[7, 8]]), 1e-20, told=lambda X: np.zeros(len(X), dtype=bool))
-    assert usual is not None
-    assert few is not None
-    assert rows_of(few.judges) == rows_of(usual.judges)
-
-
 def test_few_of_many_judge() -> None:
     """More would more often hold a row that alone shows a switch, on which a right network fails."""
     given = samples(4_000)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -162,13 +161,11 @@ def with_misfits(
     model: Model,
     exact: float,
     options: PrepareOptions = DEFAULTS,
-    told: Callable[[np.ndarray], np.ndarray] = lambda X: np.ones(len(X), dtype=bool),
 ) -> Prepared | None:
     """Move the held-out samples that a model on whitened inputs predicts wrongly to the training samples.
 
     `exact` is Σ r² / Σ y² of a sample that is predicted up to rounding. Some held-out samples stay sealed: they are not
-    looked at here, and they alone judge the new fit. `told(X)` is a mask of the inputs whose outputs the training
-    samples determine; these are sealed first, because a wrong prediction elsewhere does not speak against the model.
+    looked at here, and they alone judge the new fit.
     Return None if no other sample is wrong, if so many are wrong that the model is, or if too few can be sealed.
     """
     (X, Y), (Z, known), sealed = prepared.train.collect(), prepared.holdout.collect(), prepared.sealed
@@ -176,9 +173,7 @@ def with_misfits(
         return None
     if sealed is None:
         count = max(options.fewest, min(options.sealed, len(Z) // 10))
-        judges = np.flatnonzero(told(Z))
-        judges = judges if len(judges) >= count else np.arange(len(Z))
-        kept = np.isin(np.arange(len(Z)), judges[np.linspace(0, len(judges) - 1, min(count, len(Z))).astype(int)])
+        kept = np.isin(np.arange(len(Z)), np.linspace(0, len(Z) - 1, min(count, len(Z))).astype(int))
         sealed = Block(Z[kept], known[kept], prepared.samples)
         Z, known = Z[~kept], known[~kept]
     apart = np.sum((model(Z) - known) ** 2, axis=1) > exact * np.mean(np.sum(Y**2, axis=1))

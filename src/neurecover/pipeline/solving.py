@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain
 
 import numpy as np
@@ -107,10 +106,8 @@ def _search_and_polish(prepared: Prepared, task: Task, starts: Iterable[np.ndarr
             if prepared.stream is not None or task.depth > 1 or task.affine
             else columns.start(prepared, task, run.rng, deadline)
         )
-        if rare is None:
-            return search_network(sample, task.on(sample.count()), run.rng, deadline, given, report)
-        first = chain([rare.units], given)
-        return search_network(sample, task.on(sample.count()), run.rng, deadline, first, report, rare.draw)
+        first = given if rare is None else chain([rare], given)
+        return search_network(sample, task.on(sample.count()), run.rng, deadline, first, report)
 
     found = resume_search(run, task.activation, search)
     clock.stage("search", _search_sentence(found, sample.count()))
@@ -204,8 +201,7 @@ def _join_rare_samples(prepared: Prepared, task: Task, found: Found, run: Run) -
     """
     for _ in range(run.options.max_joined if isinstance(found.network, Network) and not task.affine else 0):
         assert isinstance(found.network, Network)
-        told = partial(columns.told_rows, prepared, task, found.network)
-        enlarged = with_misfits(prepared, found.network, EXACT, run.options.prepare, told)
+        enlarged = with_misfits(prepared, found.network, EXACT, run.options.prepare)
         if enlarged is None or run.deadline.passed:
             break
         again = columns.fit_again(enlarged, task, found, run.deadline)

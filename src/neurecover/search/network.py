@@ -16,7 +16,6 @@ from neurecover.search import SearchOptions, Task
 from neurecover.search.find import search
 from neurecover.search.race import Setting
 from neurecover.search.rivals import seek_rivals
-from neurecover.search.units import Draw
 from neurecover.search.widths import find_network
 from neurecover.solve import Deadline
 
@@ -60,13 +59,12 @@ def search_network(
     deadline: Deadline,
     starts: Iterable[np.ndarray] = (),
     progress: Progress = lambda stage, relative_rss: None,
-    draw: Draw | None = None,
     options: SearchOptions | None = None,
 ) -> Found:
     """Return the best network found on whitened samples before the deadline; at least one fit is always made.
 
     `progress` hears of stages and Σr²/Σy². `starts` are hidden weights (m, d + 1) of one layer, biases last, or (m, d)
-    without them; `draw` gives the units that are not among them.
+    without them.
     """
     options = options or SearchOptions()
     samples = Samples.of(source, task.bias)
@@ -78,7 +76,7 @@ def search_network(
     plain = Setting.plain(task, rng, deadline, options)
     bias_first = (np.roll(units, int(task.bias), axis=1) for units in starts)
     told = task.n_hidden is not None and task.n_outputs >= task.n_hidden
-    setting = replace(plain, starts=bias_first, tell=tell, whole=samples, draw=draw or plain.draw, told=told)
+    setting = replace(plain, starts=bias_first, tell=tell, whole=samples, told=told)
     notes: tuple[str, ...] = ()
     if task.widths is None:
         runs, note = find_network(samples, setting, task.depth)

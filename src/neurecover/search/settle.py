@@ -58,7 +58,7 @@ def settle(fit: Fit, setting: Setting) -> Settled:
     if not fit.student.skips:
         return best_of([descend(samples, fit.student, options.fit, deadline, slow=PATIENT)], setting)
     if fit.relative < samples.level() and setting.task.rectified and not setting.task.affine:
-        beside = _beside_open_units(fit, setting)
+        beside = _beside_always_on(fit, setting)
         if beside is not None and beside.relative < samples.level():
             return best_of([beside], setting)
     students = networks_behind(fit.point, setting.task.affine, how)
@@ -77,46 +77,30 @@ def settle(fit: Fit, setting: Setting) -> Settled:
     return best_of(fits, setting)
 
 
-def _beside_open_units(fit: Fit, setting: Setting) -> Fit | None:
-    """Return the network of an exact fit some of whose units the samples leave open, or have on in all rows; None where
-    signs alone explain it, and for one output, of which anything is of rank one.
+def _beside_always_on(fit: Fit, setting: Setting) -> Fit | None:
+    """Return the network of an exact fit with units that are on in all rows; None where signs alone explain it, and for
+    one output, of which anything is of rank one.
 
-    What the signs of the others leave of the affine part is M = Σ_u A_u v_uᵀ over such units (`flips_beside_others`),
-    which gives them the weights that their samples do not show. What is left of M is more units, on in all rows.
+    What the signs of the others leave of the affine part is M = Σ_u A_u v_uᵀ over such units (`flips_beside_others`).
     """
-    how = setting.options.signs
-    if fit.student.n_outputs == 1 or len(_solutions(Turning.of(fit.student, 0, affine=False), how)[0]):
+    how, student, samples = setting.options.signs, fit.student, fit.point.samples
+    if student.n_outputs == 1 or samples.root is not None or not student.bias:
         return None
-    few = narrowest(fit)
-    student, samples = few.student, few.point.samples
-    turning, most = Turning.of(student, 0, affine=False), setting.task.n_hidden or np.inf
-    V, A, linear = turning.V.copy(), turning.A, turning.target.reshape(len(turning.rows), -1)
-    Z = samples.F @ V.T
-    own = np.where(np.mean(Z > 0.0, axis=0) > 0.5, Z <= 0.0, Z > 0.0)  # a unit's samples on its lesser side say it
-    grams = (np.linalg.eigvalsh(samples.F[rows].T @ samples.F[rows]) for rows in own.T)
-    told = np.array([values[0] > how.misfit**2 * values[-1] for values in grams], dtype=bool)
-    rank = int(min(np.count_nonzero(~told) + most - len(V), len(A)))
-    if samples.root is not None or not student.bias or rank < 1:
+    if len(_solutions(Turning.of(student, 0, affine=False), how)[0]):
         return None
-    found = flips_beside_others(A[:, told], V[told, turning.kept :], linear, turning.slope, how.misfit, rank)
+    student = narrowest(fit).student
+    turning = Turning.of(student, 0, affine=False)
+    linear = turning.target.reshape(len(turning.rows), -1)
+    rank = int(min((setting.task.n_hidden or np.inf) - len(turning.V), student.n_outputs))
+    if rank < 1:
+        return None
+    found = flips_beside_others(turning.A, turning.V[:, turning.kept :], linear, turning.slope, how.misfit, rank)
     if found is None:
         return None
-    flips, M = np.zeros(len(V), dtype=bool), found[1]
-    flips[told] = found[0]
-    left, sizes, _ = np.linalg.svd(M, full_matrices=False)
-    B = left[:, sizes > how.misfit * np.linalg.norm(linear)]
-    inside = np.linalg.norm(A - B @ (B.T @ A), axis=0) <= how.misfit * np.linalg.norm(A, axis=0)
-    units = np.flatnonzero(~told & inside)
-    W = np.linalg.lstsq(A[:, units], M, rcond=None)[0] / turning.slope
-    for u, w in zip(units, W):
-        V[u] = np.append((Z[own[:, u], u] - samples.F[own[:, u], 1:] @ w).mean(), w)
-    flips[units] = True
-    left, sizes, right = np.linalg.svd(M - turning.slope * A[:, units] @ W, full_matrices=False)
+    left, sizes, right = np.linalg.svd(found[1], full_matrices=False)
     more = sizes > how.misfit * np.linalg.norm(linear)
-    if len(V) + np.count_nonzero(more) > most:
-        return None
-    rows, V = replace(turning, V=V).turned(flips)
     always = np.hstack([1.0 + (samples.F[:, 1:] @ right[more].T).max(axis=0)[:, None], -right[more]])
+    rows, V = turning.turned(found[0])
     theta = np.vstack([rows.T, (left[:, more] * sizes[more]).T])
     student = replace(student, V=(np.vstack([V, always]),), theta=theta, skips=False)
     return descend(samples, student, setting.options.fit, setting.deadline, slow=PATIENT)

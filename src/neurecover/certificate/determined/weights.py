@@ -19,9 +19,10 @@ the unit is on in those rows depends on that very weight. So enough rows are nee
 
 unless for some sample with the unit on, z_j is the same along all null directions: then A_j z_j > 0 fixes the sign of
 A_j. A sample with a unit on whose z_j changes along a null direction is left out: z_j may become negative further
-along, and other weights explain that sample. If two units are proportional, z_i = α z_j, on all samples with one of
-them on, they may be one unit there. With an affine term a unit that is off is equivalent to a negated unit that is on,
-so the same conditions hold for the samples with the unit off.
+along, and other weights explain that sample. So is one with a unit off that may as well be on (`_may_switch_on`). If
+two units are proportional, z_i = α z_j, on all samples with one of them on, they may be one unit there. With an affine
+term a unit that is off is equivalent to a negated unit that is on, so the same conditions hold for the samples with the
+unit off.
 """
 
 from __future__ import annotations
@@ -47,8 +48,10 @@ from neurecover.certificate.information.sole_equations import sole_equations
 from neurecover.certificate.options import DEFAULTS, CertificateOptions
 from neurecover.certificate.signs.ambiguity import sign_ambiguities
 from neurecover.data import ArraySource, Source, reduce
-from neurecover.models import Network, are_biases, free_directions, parameters, with_parameters
+from neurecover.models import Network, are_biases, free_directions, jacobian, parameters, with_parameters
 from neurecover.statistics import InformationSums
+
+ROWS = 64  # samples whose derivatives are formed at a time: some megabytes
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +121,7 @@ def seen_weights(
             fixed[members, unit] = theta[members]
         still, positive = _still(normal, inputs_away, N, options.exact)
         doubtful = np.any((positive & ~still)[:, ~few], axis=1)
+        doubtful |= _may_switch_on(normal, inputs_away, ~positive & ~still, live, root, options)
         if doubtful.any() and not doubtful.all():
             X, Y = (np.asarray(part, dtype=np.float64)[~doubtful] for part in inputs_away.collect())
             return seen_weights(normal, ArraySource(X, Y), bias, level, few, low, options)
@@ -186,6 +190,28 @@ def _without_scale(
             most = int(np.count_nonzero(still[around]))
             best, members = left, row[still[row] & ~unseen[row]]
     return best, members
+
+
+def _may_switch_on(
+    normal: Layered, inputs: Source, moving: np.ndarray, live: np.ndarray, root: np.ndarray, options: CertificateOptions
+) -> np.ndarray:
+    """Return a mask of the samples in which a unit that is off could be on as well, and other weights would fit.
+
+    A null direction may bring a unit in `moving` (n, units) to z = 0 there. Beyond, its value h ≥ 0 is not known, and
+    with it the equation along its column a_u. If that is a sole equation, of leverage one, no other contradicts it.
+    With one output that is the sample's only equation, which `sole_equations` has looked at.
+    """
+    found, rows = np.zeros(len(moving), dtype=bool), np.flatnonzero(moving.any(axis=1))
+    if not isinstance(normal, Network) or normal.n_outputs == 1 or not len(rows):
+        return found
+    X = np.asarray(inputs.collect()[0], dtype=np.float64)
+    along = (normal.A / np.maximum(np.linalg.norm(normal.A, axis=0), 1e-300)).T
+    for part in np.array_split(rows, -(-len(rows) // ROWS)):
+        sample, unit = np.nonzero(moving[part])
+        equations = np.einsum("mo,moq->mq", along[unit], jacobian(normal, X[part])[sample][:, :, live])
+        leverage = np.sum((equations @ root) ** 2, axis=1)
+        found[part[sample[leverage > 1.0 - options.alone]]] = True
+    return found
 
 
 def _in_proportion(normal: Layered, inputs: Source, same: float) -> np.ndarray:

@@ -101,39 +101,28 @@ def solve(blocks: list[Block], gates: list[np.ndarray], frame: np.ndarray) -> tu
     moving = np.abs(moves).max(axis=1, initial=0.0) > options.solved * options.rounding
     if moving.any():
         size = float(np.std(np.concatenate([block.Z.ravel() for block in blocks])))
-        x = x + move_apart((sides @ x - np.concatenate(edges))[moving], moves[moving], size, options.near) @ free
+        x = x + move_apart((sides @ x - np.concatenate(edges))[moving], moves[moving], size, options.near, 1.0) @ free
     return x[: k * len(frame)].reshape(k, len(frame)) @ frame, x[k * len(frame) :]
 
 
-def by_exclusion(block: Block, gates: np.ndarray, begun: np.ndarray, choices: int) -> np.ndarray:
+def by_exclusion(block: Block, gates: np.ndarray, begun: np.ndarray, sure: bool) -> np.ndarray:
     """Return gates for rows that agree with no other: sets that equations and inequalities of all others allow.
 
     The row with the fewest such sets is first, and of its sets the likeliest, a unit being on as often as in the rows
-    that are told and in `begun` (n, k): the fewer units switch for one row alone, the less was free to be chosen. A
-    choice that leaves another row without any is taken back. With no `choices` to make c need not be known, and only
-    rows with one set are told.
+    that are told and in `begun` (n, k): the fewer units switch for one row alone, the less was free to be chosen. Where
+    they have to be `sure`, c need not be known, and only rows with one set are told.
     """
-    best, (p, k) = gates, block.A.shape
-    constant = np.eye(p)[:, : p * (choices == 0)] / block.tau
-
-    def search(gates: np.ndarray, most: int) -> bool:
-        nonlocal best, choices
-        left = np.flatnonzero(gates[:, 0] < 0)
-        best = gates if len(left) < np.count_nonzero(best[:, 0] < 0) else best
-        allowed = {int(i): _allowed(block, gates, int(i), constant) for i in left[: block.options.excluding]}
+    gates, p = gates.copy(), len(block.A)
+    constant = np.eye(p)[:, : p * sure] / block.tau
+    while True:
+        left = np.flatnonzero(gates[:, 0] < 0)[: block.options.excluding]
+        allowed = {int(i): found for i in left if (found := _allowed(block, gates, int(i), constant))}
         row = min(allowed, key=lambda i: len(allowed[i]), default=-1)
-        if row < 0 or len(allowed[row]) > most:
-            return True
+        if row < 0 or (sure and len(allowed[row]) > 1):
+            return gates
         known = np.vstack([gates[gates[:, 0] >= 0], begun[row]])
         on = (known.sum(axis=0) + 0.5) / (len(known) + 1.0)
-        for S in sorted(allowed[row], key=lambda S: -float(np.log(np.where(S == 1, on, 1.0 - on)).sum())):
-            choices -= 1
-            if search(np.where(np.arange(len(gates))[:, None] == row, S, gates), 0 if choices == 0 else most):
-                return True
-        return False
-
-    search(gates, 2**k if choices else 1)
-    return best
+        gates[row] = max(allowed[row], key=lambda S: float(np.log(np.where(S == 1, on, 1.0 - on)).sum()))
 
 
 def _allowed(block: Block, gates: np.ndarray, i: int, constant: np.ndarray) -> list[np.ndarray]:

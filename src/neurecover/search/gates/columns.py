@@ -1,10 +1,9 @@
 """Where to begin when some inputs hardly vary: pixels at the rim, indicators of a category.
 
-Whitening makes such a column enormous where it varies at all, and few samples then decide every descent. So all units
-begin without the rare columns: v = B g with g ~ N(0, 1), where B spans the common columns among the whitened inputs.
-Moreover, where the rare columns have their usual values the function is a network of the same units in the common
-columns. Once it is found it explains these rows, and the others follow (`explain`). A category of many levels has no
-usual value; there each level is such a network (`levels`).
+Whitening makes such a column enormous where it varies at all, and few samples then decide every descent. Where the rare
+columns have their usual values the function is a network of the same units in the common columns. Once it is found it
+explains these rows, and the others follow (`explain`). A category of many levels has no usual value; there each level
+is such a network (`levels`).
 
 With one output rows say little of which units are on, and without a category the search alone does better: 16 of 16 on
 counts and inputs mostly zero, 14 with a start from here.
@@ -21,34 +20,17 @@ from neurecover.models import Network
 from neurecover.search import Task
 from neurecover.search.gates.explain import explain, explain_all
 from neurecover.search.gates.levels import Levels, from_levels, with_levels
-from neurecover.search.gates.state import DEFAULT, GateOptions, State, spaces
+from neurecover.search.gates.state import DEFAULT, GateOptions, State
 from neurecover.search.network import Found, fit_network, fitted, search_network
-from neurecover.search.units import Draw
 from neurecover.solve import Deadline
-
-
-def common_units(frame: np.ndarray, rng: np.random.Generator) -> Draw:
-    """Return a source of units in the span of some whitened directions, `frame` (c, r), biases first."""
-
-    def draw(layer: int, count: int, columns: int) -> np.ndarray:
-        V = rng.standard_normal((count, frame.shape[1] + 1))
-        return np.hstack([V[:, :1], V[:, 1:] / np.linalg.norm(V[:, 1:], axis=1, keepdims=True) @ frame.T])
-
-    return draw
-
-
-@dataclass(frozen=True)
-class Start:
-    """Units (m, d + 1) on whitened inputs to begin with, m = 0 where none were found, and what draws all others."""
-
-    units: np.ndarray
-    draw: Draw
 
 
 def start(
     given: Prepared, task: Task, rng: np.random.Generator, deadline: Deadline, options: GateOptions = DEFAULT
-) -> Start | None:
-    """Return units from the common columns or the levels of a category; None where no column is rare, or all are."""
+) -> np.ndarray | None:
+    """Return units (m, d + 1) on whitened inputs, from the common columns or the levels of a category; None where there
+    are none, no column is rare, or all are.
+    """
     table = Table.of(given, task, options)
     if table is None or (task.n_outputs == 1 and table.levels is None):
         return None
@@ -57,16 +39,19 @@ def start(
         state = from_levels(table.telling, task, rng, searching)
     elif np.mean(table.base) >= options.base:
         state = _from_base(table, task, rng, searching)
-    if state is not None and (table.telling is not None or state.explained[table.base].all()):
+    if state is None:
+        return None
+    if table.telling is not None or state.explained[table.base].all():
         state = explain(state, task.n_hidden or len(state.V), deadline)
-    return Start(table.whitened(state), common_units(table.frame, rng))
+    return table.whitened(state)
 
 
 def fit_again(
     given: Prepared, task: Task, found: Found, deadline: Deadline, options: GateOptions = DEFAULT
 ) -> Found | None:
     """Return a network on whitened inputs with its gates changed in training samples that it does not explain."""
-    if not _is_table(task, options) or not isinstance(found.network, Network):
+    small = task.n_samples * (task.n_inputs + 1) <= options.largest
+    if not task.rectified or not small or not isinstance(found.network, Network):
         return None
     table, network = Table.of(given, task, options), found.network
     state = State.of(network, *given.train.collect(), options) if table is None else table.state(network)
@@ -80,20 +65,6 @@ def fit_again(
     network = Network(V[:, :-1], V[:, -1], whole.A, whole.c)
     fit = fitted(found, fit_network(given.train, network, True, deadline))
     return fit if fit.exact else None
-
-
-def told_rows(
-    given: Prepared, task: Task, network: Network, X: np.ndarray, options: GateOptions = DEFAULT
-) -> np.ndarray:
-    """Tell in which rows X (m, d) of whitened inputs the training samples, two or more, say every unit of a network."""
-    if not _is_table(task, options):
-        return np.ones(len(X), dtype=bool)
-    state = State.of(network, *given.train.collect(), options)
-    return state.told(np.hstack([np.ones((len(X), 1)), X]))
-
-
-def _is_table(task: Task, options: GateOptions) -> bool:
-    return bool(task.rectified and task.n_samples * (task.n_inputs + 1) <= options.largest)
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,16 +120,10 @@ class Table:
         V = np.hstack([(network.b + network.W @ self.usual)[:, None], network.W])
         return replace(self.plain, V=V, A=network.A, c=network.c)
 
-    def whitened(self, state: State | None) -> np.ndarray:
+    def whitened(self, state: State) -> np.ndarray:
         """Write the units of a state as units (m, d + 1) on whitened inputs, biases last."""
-        V = self.plain.V if state is None else state.V
-        bias = V[:, 0] + V[:, 1:] @ (self.whitening.mean - self.usual)
-        return np.hstack([V[:, 1:] @ self.back.T, bias[:, None]])
-
-    @property
-    def frame(self) -> np.ndarray:
-        """A basis (c, r) of the common columns among the whitened inputs."""
-        return spaces(self.back[:, ~self.rare].T, self.plain.options.rounding)[0].T
+        bias = state.V[:, 0] + state.V[:, 1:] @ (self.whitening.mean - self.usual)
+        return np.hstack([state.V[:, 1:] @ self.back.T, bias[:, None]])
 
 
 def _levels(X: np.ndarray, alike: float) -> np.ndarray:

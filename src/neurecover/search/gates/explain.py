@@ -5,20 +5,21 @@ A row outside E needs a set S of units, those that are open in it, with
     y − c − Σ_known a_u h_u = Σ_{u ∈ S} a_u h_u,        h_u > 0.
 
 `by_span` finds S where |S| < p: no other set of fewer than p columns of A in general position has the left side in its
-span. `by_kink` gives a unit its side from rows in which it is off. `with_new_unit` takes what several rows leave for a
-unit that is not there yet, one direction times h > 0, `with_unit_of_one_row` what one row leaves, if that tells others.
-What is left is a mixed-integer program (`by_program`): a unit has z = x̃·(v + N θ), N spanning what is open, and for
-every row that is left and every unit
+span. `with_new_unit` takes what several rows leave for a unit that is not there yet, one direction times h > 0. What is
+left is a mixed-integer program (`by_program`): a unit has z = x̃·(v + N θ), N spanning what is open, and for every row
+that is left and every unit
 
     h − s = z,    0 ≤ h ≤ M g,    0 ≤ s ≤ M (1 − g),    g in {0, 1},    A h = y − c,
 
 with z ≤ 0 in the rows of E where the unit is off. A solution is as accurate as the solver's tolerance; with its gates g
 the equations are linear in θ, and a step of least squares gives the last digits.
+
+Each change is tried as one that is `sure`, where equations hold by more than was free to be chosen, and as one that
+rests on a single row, or is any solution of a program: that is believed if it explains other rows too, or all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
 from math import comb
@@ -27,35 +28,34 @@ import numpy as np
 from scipy import sparse
 from scipy.optimize import Bounds, LinearConstraint, milp
 
-from neurecover.search.gates.state import State, equal_runs
+from neurecover.search.gates.state import State
 from neurecover.solve import Deadline
-
-Change = Callable[[State], State | None]
 
 
 def explain(state: State, n_hidden: int, deadline: Deadline) -> State:
     """Return the state with as many rows explained, and up to `n_hidden` units, as the changes allow."""
-    program: Change = lambda state: by_program(state, deadline)  # noqa: E731
-    changes: tuple[Change, ...] = (
-        by_span,
-        lambda state: by_kink(state, lambda others: _changed(others, (by_span, program), deadline)),
-        lambda state: with_new_unit(state, n_hidden),
-        program,
-        lambda state: by_span(state, spare=0),
-        lambda state: by_program(state, deadline, sure=False),
-        lambda state: with_unit_of_one_row(state, n_hidden),
+    changes = (
+        (True, by_span),
+        (True, lambda state, sure: with_new_unit(state, n_hidden, sure)),
+        (False, by_span),
+        (True, lambda state, sure: by_program(state, deadline, sure)),
+        (False, lambda state, sure: with_new_unit(state, n_hidden, sure)),
+        (False, lambda state, sure: by_program(state, deadline, sure)),
     )
-    return _changed(state.balanced, changes, deadline)
-
-
-def _changed(state: State, changes: tuple[Change, ...], deadline: Deadline) -> State:
+    state = state.balanced
     while not state.explained.all() and not deadline.passed:
-        better = (new for change in changes if (new := change(state)) and new.n_explained > state.n_explained)
-        new = next(better, None)
+        tried = ((sure, change(state, sure)) for sure, change in changes)
+        new = next((new for sure, new in tried if new is not None and _is_believed(state, new, sure)), None)
         if new is None:
             break
         state = new
     return state
+
+
+def _is_believed(state: State, new: State, sure: bool) -> bool:
+    """Tell whether a change explains enough: a row that it rests on has said nothing."""
+    more = new.n_explained - state.n_explained
+    return more > 0 and (sure or more > 1 or bool(new.explained.all()))
 
 
 def explain_all(whole: State, n_hidden: int, deadline: Deadline) -> State | None:
@@ -72,11 +72,12 @@ def explain_all(whole: State, n_hidden: int, deadline: Deadline) -> State | None
     return None
 
 
-def by_span(state: State, spare: int = 1) -> State | None:
+def by_span(state: State, sure: bool = True) -> State | None:
     """Explain rows whose outputs tell which open units are on, those with the fewest open units first.
 
     Fewer open units than outputs need no choice. Of more, all sets are looked at, unless other rows tell of these
-    first. As many, without an output to `spare`, say what they are and nothing more.
+    first. As many say what they are and nothing more: that is not sure. Nor is a row by itself where all together do
+    not help, as one of them is wrong.
     """
     rows, p = state.left, len(state.A)
     H = np.full((len(rows), len(state.V)), np.nan)
@@ -85,19 +86,15 @@ def by_span(state: State, spare: int = 1) -> State | None:
         units, own = np.flatnonzero(kinds[g]), np.flatnonzero(kind.ravel() == g)
         known = np.where(kinds[g], 0.0, np.maximum(state.Z[rows[own]], 0.0))
         rest = state.Y[rows[own]] - state.c - known @ state.A.T
-        if len(units) <= p - spare and np.linalg.matrix_rank(state.A[:, units]) == len(units):
+        if len(units) <= p - sure and np.linalg.matrix_rank(state.A[:, units]) == len(units):
             H[own] = known + _values(state, units, rest)
         elif not np.isfinite(H).any():
             H[own] = known + _smallest_sets(state, units, rest)
-    told = np.isfinite(H).all(axis=1)
-    rows, H = rows[told], H[told]
-    if not len(rows):
+    told = np.flatnonzero(np.isfinite(H).all(axis=1))
+    if not len(told):
         return None
-    new = state.with_values(rows, H)
-    if spare and (len(rows) == 1 or new.n_explained > state.n_explained):
-        return new
-    alone = range(min(len(rows), state.options.alone))  # one of them is wrong
-    return _telling(state, [new, *(state.with_values(rows[[i]], H[[i]]) for i in alone)])
+    groups = [told] if sure else [told, *told[: state.options.alone, None]]
+    return max((state.with_values(rows[group], H[group]) for group in groups), key=lambda new: new.n_explained)
 
 
 def _values(state: State, units: np.ndarray, rest: np.ndarray) -> np.ndarray:
@@ -131,18 +128,19 @@ def _smallest_sets(state: State, units: np.ndarray, rest: np.ndarray) -> np.ndar
     return found
 
 
-def with_new_unit(state: State, n_hidden: int) -> State | None:
-    """Add a unit for the direction that most rows leave, two or more, if there may be another."""
-    own = _one_direction(state, state.residual[state.left])
-    return None if len(state.V) >= n_hidden or len(own) < 2 else _with_unit_on(state, state.left[own])
+def with_new_unit(state: State, n_hidden: int, sure: bool = True) -> State | None:
+    """Add a unit for the direction that most rows leave, two or more, if there may be another.
 
-
-def with_unit_of_one_row(state: State, n_hidden: int) -> State | None:
-    """Add a unit for what one row leaves, if that tells the gates of others, or no other is left."""
+    What one row leaves is not sure: it may tell the gates of others.
+    """
+    left = state.left
     if len(state.V) >= n_hidden:
         return None
-    added = (_with_unit_on(state, state.left[[i]]) for i in range(min(len(state.left), state.options.alone)))
-    return _telling(state, [by_span(one) or one for one in added])
+    if sure:
+        own = _one_direction(state, state.residual[left])
+        return _with_unit_on(state, left[own]) if len(own) > 1 else None
+    added = [_with_unit_on(state, row) for row in left[: state.options.alone, None]]
+    return max((by_span(one) or one for one in added), key=lambda new: new.n_explained)
 
 
 def _with_unit_on(state: State, rows: np.ndarray) -> State:
@@ -151,15 +149,6 @@ def _with_unit_on(state: State, rows: np.ndarray) -> State:
     a = (state.residual[rows] / h[:, None]).mean(axis=0)
     v = state.moved(np.zeros(D), np.eye(D), state.X[rows], h, state.X[state.explained])
     return replace(state, V=np.vstack([state.V, v]), A=np.hstack([state.A, (a / np.linalg.norm(a))[:, None]]))
-
-
-def _telling(state: State, changed: list[State]) -> State | None:
-    """Return the best of changes that each rest on one row; None where it explains no other.
-
-    Such a row has said nothing, and one after the other would be believed.
-    """
-    new = max(changed, key=lambda one: one.n_explained)
-    return new if new.explained.all() or new.n_explained > state.n_explained + 1 else None
 
 
 def _one_direction(state: State, rest: np.ndarray) -> np.ndarray:
@@ -171,80 +160,22 @@ def _one_direction(state: State, rest: np.ndarray) -> np.ndarray:
     return np.flatnonzero(max(alike, key=np.count_nonzero, default=np.zeros(0, dtype=bool)))
 
 
-def by_kink(state: State, explain: Callable[[State], State]) -> State | None:
-    """Find which way round a unit is that is on in all of E, from rows in which it is off.
-
-    What rows say of the other units they say in the outputs orthogonal to a_u as well. With these known, a_u η is left:
-
-        η = z in rows where the unit is on,        η = κ, one number, where it is off,
-
-    and the unit is s·relu(s (z − κ)) + κ, with s = 1 if κ lies below the values of z and −1 if above.
-    """
-    always_on = (state.Z[state.explained] > 0.0).all(axis=0) & (state.n_explained > 0)
-    units, best = np.flatnonzero(always_on), state
-    for group in [units[[i]] for i in range(len(units))] + [units] * (len(units) > 1):
-        A, others = state.A[:, group], np.setdiff1d(np.arange(len(state.V)), group)
-        if np.linalg.matrix_rank(A) < len(group):
-            continue
-        beside = np.linalg.qr(A, mode="complete")[0][:, len(group) :]
-        rest = replace(
-            state, Y=state.Y @ beside, V=state.V[others], A=beside.T @ state.A[:, others], c=state.c @ beside
-        )
-        rest = explain(rest) if beside.shape[1] else rest
-        rows = state.left[rest.explained[state.left]]
-        values = state.Y[rows] - state.c - np.maximum(rest.Z[rows], 0.0) @ state.A[:, others].T
-        new = replace(state, V=state.V.copy())
-        new.V[others] = rest.V
-        for u, eta in zip(group, np.linalg.lstsq(A, values.T, rcond=None)[0]):
-            new = _turned(new, u, rows, eta, state.free[u]) if len(rows) else new
-        best = new if new.n_explained > best.n_explained else best
-    return best
-
-
-def _turned(state: State, u: int, rows: np.ndarray, eta: np.ndarray, free: np.ndarray) -> State:
-    """Give unit u its open weights, its side and its kink from its values η in some rows."""
-    floor = state.options.summed * state.floor / float(np.linalg.norm(state.A[:, u]))
-    V, A, T = state.V.copy(), state.A.copy(), state.X[rows]
-    runs = equal_runs(eta[None], floor)
-    off = np.isin(np.arange(len(rows)), runs[0][1]) if runs else np.zeros(len(rows), dtype=bool)
-    if len(free) and not off.all():
-        V[u] = V[u] + _fit_most(T[~off] @ free.T, (eta - T @ V[u])[~off], state.options.reweighted) @ free
-    if not off.any():  # one row may be off by itself
-        off = np.abs(eta - T @ V[u]) > floor
-    if not off.any() or np.ptp(eta[off]) > floor:
-        return replace(state, V=V)
-    kappa = float(np.median(eta[off]))
-    side = 1.0 if np.median(state.Z[state.explained, u]) > kappa else -1.0
-    V[u, 0] -= kappa
-    V[u], A[:, u] = side * V[u], side * A[:, u]
-    return replace(state, V=V, A=A, c=state.c + state.A[:, u] * kappa)
-
-
-def _fit_most(T: np.ndarray, values: np.ndarray, times: int) -> np.ndarray:
-    """Return w (c,) with T w = values in most rows: Σ|r| made least, by least squares weighted anew."""
-    weight, smallest = np.ones(len(T)), 1e-12 * np.abs(values).max(initial=1e-300)
-    for _ in range(times):
-        w = np.linalg.lstsq(weight[:, None] * T, weight * values, rcond=None)[0]
-        weight = 1.0 / np.sqrt(np.maximum(np.abs(values - T @ w), smallest))
-    return w
-
-
 INFEASIBLE = 2  # the status that `scipy.optimize.milp` gives
 
 
 def by_program(state: State, deadline: Deadline, sure: bool = True) -> State | None:
-    """Explain rows of one kind, as many as a program takes, the largest kind first; then all that are left.
+    """Explain rows of one kind, as many as a program takes, the largest kind first.
 
-    Its solution is believed if the equations of its gates have no other and are more than it takes. With `sure` False
-    any is, that of all rows first: fewer leave more choice.
+    Its solution is sure if the equations of its gates have no other and are more than it takes; otherwise any is taken,
+    that of all rows first: fewer leave more choice.
     """
     rows, most = state.left, state.options.gates // max(len(state.V), 1)
     if not most or not len(state.V) or len(state.A) == 1:  # one equation for all gates of a row says nothing
         return None
     _, kind, count = np.unique(state.X[rows] != 0.0, axis=0, return_inverse=True, return_counts=True)
     groups = [rows[kind.ravel() == which][:most] for which in np.argsort(-count, kind="stable")]
-    kinds, every = groups[: state.options.programs], [rows] * (len(groups) > 1 and len(rows) <= most)
-    for group in kinds + every if sure else every + kinds:
+    groups = groups[: state.options.programs]
+    for group in groups if sure or len(rows) > most else [rows, *groups]:
         new = None if deadline.passed else _with_gates(state, group, sure, deadline)
         if new is not None and new.n_explained > state.n_explained:
             return new
@@ -252,21 +183,15 @@ def by_program(state: State, deadline: Deadline, sure: bool = True) -> State | N
 
 
 def _with_gates(state: State, rows: np.ndarray, sure: bool, deadline: Deadline) -> State | None:
-    # z = start + slope·θ in these rows, (rows, units) and (rows, units, θ of all units), and planes·θ ≤ edges in E.
-    start, rounding = state.X[rows] @ state.V.T, state.options.rounding
-    ends = np.cumsum([len(N) for N in state.free])
-    slope, planes, edges = np.zeros((*start.shape, int(ends[-1]))), [], []
-    for u, (N, end) in enumerate(zip(state.free, ends)):
-        slope[:, u, end - len(N) : end] = state.X[rows] @ N.T
-        off = state.X[state.explained & (state.Z[:, u] <= 0.0)]
-        moves = np.zeros((len(off), int(ends[-1])))
-        moves[:, end - len(N) : end] = off @ N.T
-        moving = np.abs(moves).max(axis=1, initial=0.0) > rounding
-        planes.append(moves[moving])
-        edges.append(-(off @ state.V[u])[moving])
-    if np.abs(slope).max(initial=0.0) <= rounding:
+    # z = start + slope·θ in these rows, (rows, units) and (rows, units, θ of all units), and sides·θ ≤ edges in E.
+    start, free = state.X[rows] @ state.V.T, np.vstack(state.free)
+    own = np.repeat(np.eye(len(state.V)), [len(N) for N in state.free], axis=1)
+    slope = (state.X[rows] @ free.T)[:, None] * own
+    off, unit = np.nonzero(state.open & (state.Z <= 0.0) & state.explained[:, None])
+    if not slope.any():
         return None
-    theta = _solution(state, rows, start, slope, np.vstack(planes), np.concatenate(edges), deadline)
+    sides, edges = (state.X[off] @ free.T) * own[unit], -(state.X @ state.V.T)[off, unit]
+    theta = _solution(state, rows, start, slope, sides, edges, deadline)
     if theta is None:
         return None
     z, values = start + slope @ theta, state.Y[rows] - state.c
@@ -282,7 +207,7 @@ def _with_gates(state: State, rows: np.ndarray, sure: bool, deadline: Deadline) 
     if sure and (told < wanted or told == values.size):
         return None
     z = np.where(z > near, z, 0.0)
-    theta = theta + np.linalg.lstsq(gated(0.0)[1], (values - z @ state.A.T).ravel(), rcond=rounding)[0]
+    theta = theta + np.linalg.lstsq(gated(0.0)[1], (values - z @ state.A.T).ravel(), rcond=state.options.rounding)[0]
     return state.with_values(rows, np.where(z > 0.0, np.maximum(start + slope @ theta, 0.0), 0.0))
 
 

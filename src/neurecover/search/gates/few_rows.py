@@ -29,7 +29,7 @@ from neurecover.solve import Deadline
 
 def with_units_of_few_rows(fit: Fit, setting: Setting, options: GateOptions = DEFAULT) -> Fit | None:
     """Return an exact fit of so many units to all samples, where a wide fit to some lacks nothing but such units."""
-    samples, whole, deadline, student = fit.point.samples, setting.whole, setting.deadline, fit.student
+    samples, whole, student = fit.point.samples, setting.whole, fit.student
     if whole is None or setting.task.n_hidden is None or not setting.task.rectified:
         return None
     if fit.relative > options.nearly:
@@ -48,27 +48,18 @@ def with_units_of_few_rows(fit: Fit, setting: Setting, options: GateOptions = DE
         aside |= missed > np.quantile(missed[~aside], 1.0 - options.worst)
     if np.mean(aside) > options.most_aside:
         return None
-    rest = Samples(samples.F[~aside], samples.Y[~aside], samples.bias)
-    away = descend(rest, others, fit.point.options, deadline, steps=options.away_steps)
-    if away.relative >= EXACT:
-        return None
-    away = _with_nearest(away, samples, options)
-    return explain_aside(narrowest(away), whole, setting.task.n_hidden, options)
-
-
-def _with_nearest(away: Fit, samples: Samples, options: GateOptions) -> Fit:
-    """Return the fit with samples that were set aside for nothing: they show weights of the other units.
-
-    Those that it misses by much are apart from those that it misses by little, and with these it is exact again.
-    """
-    missed = np.linalg.norm(samples.Y - away.student(samples.F), axis=1)
-    left = np.sort(missed[missed > options.rounding * np.abs(samples.Y).max(initial=1e-300)])
-    if len(left) < 2:
-        return away
-    near = missed <= left[np.argmax(left[1:] / left[:-1])]
-    rest = Samples(samples.F[near], samples.Y[near], samples.bias)
-    more = descend(rest, away.student, away.point.options, away.point.deadline, steps=options.away_steps)
-    return more if more.relative < EXACT else away
+    away, kept = None, ~aside
+    for _ in range(2):  # samples that were set aside for nothing are missed by far less than the others: they come back
+        rest = Samples(samples.F[kept], samples.Y[kept], samples.bias)
+        new = descend(rest, others, fit.point.options, setting.deadline, steps=options.away_steps)
+        if new.relative >= EXACT:
+            break
+        away, others, missed = new, new.student, np.linalg.norm(samples.Y - new.student(samples.F), axis=1)
+        left = np.sort(missed[missed > options.rounding * np.abs(samples.Y).max(initial=1e-300)])
+        if len(left) < 2:
+            break
+        kept = missed <= left[np.argmax(left[1:] / left[:-1])]
+    return None if away is None else explain_aside(narrowest(away), whole, setting.task.n_hidden, options)
 
 
 def explain_aside(away: Fit, whole: Samples, n_hidden: int, options: GateOptions = DEFAULT) -> Fit | None:

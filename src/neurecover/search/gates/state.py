@@ -16,6 +16,7 @@ from functools import cached_property
 
 import numpy as np
 from scipy import sparse
+from scipy.linalg import qr
 from scipy.optimize import linprog
 
 from neurecover.models import Network
@@ -31,7 +32,6 @@ class GateOptions:
     alike: float = 1e-6  # directions of one unit differ by less: they are quotients of small residuals
     directions: int = 200  # rows whose direction is compared with all: a unit that is missing is in most of them
     alone: int = 6  # rows tried by themselves where all together are not explained: one of them is wrong
-    reweighted: int = 30  # times, until Σ|r| is least: it falls by half or more each time
     most_sets: int = 100_000  # sets of units compared with a row: a second of work, and 16 units with ten outputs
     gates: int = 320  # of a mixed-integer program that still ends
     nodes: int = 2_000  # of its tree: most end within 100, ten rows of 16 units within 600 to 1,400 (digits)
@@ -48,21 +48,14 @@ class GateOptions:
     level_descents: int = 12  # of a search in one level
     level_agree: int = 4  # rows that agree with a sign: with 3^k sets pairs do by chance
     voting: int = 12  # levels that say which way round units are, beside two in which each of them switches
-    kinks_once: int = 6  # kinks seen in one level that may be units …
-    kinks_more: int = 3  # … and how many of them at a time, 42 choices
-    between: int = 3  # choices of signs tried with a unit that no level shows
-    covered: float = 0.5  # share of rows that agree if most units are right; by chance none do
-    nearly_all: float = 0.98  # share explained that ends the search in levels; a missing unit leaves more
     untold: float = 0.2  # share of a level's rows that may agree with none: with more a unit is missing
-    exclusions: int = 40  # choices of gates tried for the rows of one level …
-    excluding: int = 8  # … of which so many are looked at for the one with the fewest
+    excluding: int = 8  # rows of one level that are looked at for the one with the fewest sets of gates
     nearly: float = 1e-6  # Σ r² / Σ y² of a wide student that may lack nothing but units of few samples
     worst: float = 0.05  # share that such a student fits worst, set aside with the samples of these units
     away_steps: int = 15  # that a fit of the other units takes when the right samples are set aside
     most_aside: float = 0.25  # share that units of few samples may be on in, all together
     near: float = 0.1  # of the spread of values in levels: a row so near to its plane may be on the other side of it
     largest: int = 2_000_000  # rows times columns of a linear program
-    together: int = 2_000  # weights of all units whose equations are solved together: seconds
 
 
 DEFAULT = GateOptions()
@@ -127,33 +120,6 @@ class State:
         """Where (n, k) the equations of a unit do not say its value."""
         return np.array([self._moves(self.X, N) for N in self.free]).reshape(len(self.V), len(self.X)).T
 
-    def told(self, X: np.ndarray) -> np.ndarray:
-        """Tell in which rows X (m, D) no unit that is on moves along what all equations of E together leave open.
-
-        One output says Σ a_u x̃·v_u over the units that are on, and nothing of each. A row of E that alone says
-        something, an equation of leverage one, is left aside. Of more weights than can be solved together all are told.
-        """
-        T, on, (k, D), small = self.X[self.explained], self.Z[self.explained] > 0.0, self.V.shape, self.options.alike
-        if k * D > self.options.together:
-            return np.ones(len(X), dtype=bool)
-        for aside in (False, True):
-            G = np.zeros((k, D, k, D))
-            for u, v in zip(*np.nonzero(np.tri(k))):
-                G[u, :, v] = (self.A[:, u] @ self.A[:, v]) * (T[on[:, u] & on[:, v]].T @ T[on[:, u] & on[:, v]])
-                G[v, :, u] = G[u, :, v].T
-            values, vectors = np.linalg.eigh(G.reshape(k * D, k * D))
-            none = values <= small**2 * values.max(initial=1e-300)
-            if aside:
-                break
-            root, alone = (vectors[:, ~none] / np.sqrt(values[~none])).reshape(k, D, -1), np.zeros(len(T), dtype=bool)
-            for rows in np.array_split(np.arange(len(T)), len(T) // 64 + 1):
-                parts = np.einsum("nu,nd,udr->nur", on[rows], T[rows], root, optimize=True)
-                alone[rows] = (np.sum((self.A @ parts) ** 2, axis=2) > 1.0 - small).any(axis=1)
-            T, on = T[~alone], on[~alone]
-        moves = np.abs(X @ vectors[:, none].T.reshape(-1, D).T).reshape(len(X), -1, k).max(axis=1, initial=0.0)
-        moving = moves > small * np.linalg.norm(X, axis=1)[:, None]
-        return ~np.any(moving & ((X @ self.V.T > 0.0) | ~on.any(axis=0)), axis=1)
-
     def _moves(self, T: np.ndarray, free: np.ndarray) -> np.ndarray:
         """Tell in which rows of T the directions of `free` are more than rounding."""
         small = self.options.solved * self.options.rounding * np.linalg.norm(T, axis=1)
@@ -187,14 +153,20 @@ class State:
         moving = np.abs(moves).max(axis=1, initial=0.0) > self.options.rounding * size
         if not np.any(sums[moving] > -self.options.rounding * size):
             return v
-        return v + least_move(sums[moving], moves[moving], size) @ free
+        near = self.options.near
+        return v + move_apart(sums[moving], moves[moving], size, near, near) @ free
 
 
 def spaces(T: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return orthonormal bases (r, D) of the rows of T (m, D) and (D − r, D) of what they leave open."""
-    _, sizes, right = np.linalg.svd(np.linalg.qr(T, mode="r") if len(T) > T.shape[1] else T)  # no matrix of m × m
+    """Return orthonormal bases (r, D) of the rows of T (m, D) and (D − r, D) of what they leave open.
+
+    A singular value decomposition may not converge where hundreds of rows have few directions (OpenBLAS, gesdd).
+    """
+    rows = np.asarray(np.linalg.qr(T, mode="r")) if len(T) > T.shape[1] else T  # no matrix of m × m
+    Q, R, _ = qr(np.hstack([rows.T, np.zeros((T.shape[1], 1))]), pivoting=True)
+    sizes = np.abs(R.diagonal())
     rank = np.count_nonzero(sizes > rounding * sizes.max(initial=1e-300))
-    return right[:rank], right[rank:]
+    return Q[:, :rank].T, Q[:, rank:].T
 
 
 def null_space(T: np.ndarray, rounding: float) -> np.ndarray:
@@ -202,36 +174,21 @@ def null_space(T: np.ndarray, rounding: float) -> np.ndarray:
     return spaces(T, rounding)[1]
 
 
-def least_move(sums: np.ndarray, moves: np.ndarray, size: float) -> np.ndarray:
-    """Return θ (f,) with sums + moves·θ < 0 in all n rows, or else in as many as can be.
+def move_apart(sums: np.ndarray, moves: np.ndarray, size: float, near: float, far: float) -> np.ndarray:
+    """Return θ (f,) with sums + moves·θ < 0 in all n rows, or else in as many as can be, and no larger than it takes.
 
-    First the room s ≤ 1 is made most in sums + moves·θ + s·size ≤ 0. Directions that go on for ever would take θ
-    anywhere, so half of that room is met with the least Σ|θ|. Without any, Σ ξ is least in sums + moves·θ ≤ ξ.
+    Every row has a room r ≤ far of its own, sums + moves·θ + size·r ≤ ξ, of which the first part, `near`, counts most,
+    so that it is shared: where each θ is seen by few rows, the next row is on their side unless they are at the edge.
+    ξ is zero where it can be.
     """
-    n, f = moves.shape
-    both, last = np.hstack([moves, -moves, np.full((n, 1), size)]), np.append(np.zeros(2 * f), 1.0)
-    most = linprog(-last, both, -sums, bounds=[*[(0.0, None)] * (2 * f), (None, 1.0)])
-    room = 0.0 if most.x is None else float(most.x[-1])
-    if room > 0.0:
-        least = linprog(1.0 - last, both, -sums, bounds=[*[(0.0, None)] * (2 * f), (0.5 * room, 0.5 * room)])
-    else:
-        least = linprog(np.repeat([1e-4, 1.0], [2 * f, n]), np.hstack([both[:, :-1], -np.eye(n)]), -sums)
-    found = most.x if least.x is None else least.x
+    (n, f), one = moves.shape, sparse.identity(len(moves), format="csr")
+    parts = [np.hstack([moves, -moves]), size * one, -size * one, *[size * one] * (far > near)]
+    ends = [2 * f, n, n, n][: len(parts)]
+    cost = np.repeat([1e-3 / size, -1.0 / near, 1e3 / near, -1.0][: len(parts)], ends)
+    most = np.repeat([np.inf, near, np.inf, far - near][: len(parts)], ends)
+    bounds = np.column_stack([np.zeros(len(most)), most])
+    found = linprog(cost, sparse.hstack([sparse.csr_matrix(parts[0]), *parts[1:]]), -sums, bounds=bounds).x
     return np.zeros(f) if found is None else found[:f] - found[f : 2 * f]
-
-
-def move_apart(sums: np.ndarray, moves: np.ndarray, size: float, near: float) -> np.ndarray:
-    """Return θ (f,) with sums + moves·θ ≤ 0 in all n rows, and as far below as there is room, up to `size`.
-
-    Every row has a room r ≤ 1 of its own, sums + moves·θ + size·r ≤ 0, of which the first part, `near`, counts most, so
-    that it is shared: where each θ is seen by few rows, the next row is on their side unless they are at the edge.
-    """
-    (n, f), one = moves.shape, size * sparse.identity(len(moves))
-    cost = np.repeat([1e-3 / size, -1.0 / near, -1.0], [2 * f, n, n])
-    most = np.repeat([np.inf, near, 1.0 - near], [2 * f, n, n])
-    rooms = sparse.hstack([sparse.csr_matrix(np.hstack([moves, -moves])), one, one])
-    found = linprog(cost, rooms, -sums, bounds=np.column_stack([np.zeros(len(most)), most])).x
-    return least_move(sums, moves, size) if found is None else found[:f] - found[f : 2 * f]
 
 
 def equal_runs(values: np.ndarray, tolerance: float, least: int = 2) -> list[tuple[int, np.ndarray]]:
