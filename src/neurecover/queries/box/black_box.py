@@ -156,22 +156,35 @@ class Box:
         The terms of an answer grow with ‖x‖ even where they cancel, by the spread of the answers to x ~ N(0, I). At the
         origin they are as large as the biases.
         """
-        noise = np.maximum(self.resolution * np.abs(Y).max(axis=1, initial=0.0), self.noise_at(X))
+        noise = np.maximum(self._measure().relative * np.abs(Y).max(axis=1, initial=0.0), self.noise_at(X))
         return noise if self.rounding is None else np.maximum(noise, self.rounding(Y).max(axis=1))
 
+    def sizes(self, X: np.ndarray, Y: np.ndarray) -> np.ndarray:
+        """Return the sizes (n,) of the terms that the answers Y (n, p) to X (n, d) are sums of."""
+        grown = self.scale + self.growth * np.linalg.norm(X, axis=1) / np.sqrt(self.n_inputs)
+        sizes = np.maximum(np.abs(Y).max(axis=1, initial=0.0), grown)
+        return sizes if self.rounding is None else np.maximum(sizes, self.noise(X, Y) / self.resolution)
+
     def noise_at(self, X: np.ndarray) -> np.ndarray:
-        """Return the rounding (n,) to expect of answers to X (n, d) before they come: ρ (scale + growth ‖x‖/√d)."""
-        return self.resolution * (self.scale + self.growth * np.linalg.norm(X, axis=1) / np.sqrt(self.n_inputs))
+        """Return the rounding (n,) to expect of answers to X (n, d) before they come: ρ (scale + growth ‖x‖/√d).
+
+        The second term is that of the arithmetic alone if answers are rounded to decimals, wherever they are.
+        """
+        measured = self._measure()
+        size = np.linalg.norm(X, axis=1) / np.sqrt(self.n_inputs)
+        return measured.rounding * measured.scale + measured.relative * measured.growth * size
 
     def clear_radius(self, X: np.ndarray, jump: float | None = None) -> np.ndarray:
         """Return the radius r (n,) around X (n, d) over which a kink stands out from rounding, r = clear·e(x) / ‖jump‖.
 
-        `jump` is the length of the gradient's jump. Answers to x ~ N(0, I) differ by `growth`, which is about the
-        length of a gradient, and a usual unit changes it by a part of that.
+        Where that would meet other kinks, it is less, down to clear_crowded·e(x) / ‖jump‖. `jump` is the length of the
+        gradient's jump. Answers to x ~ N(0, I) differ by `growth`, which is about the length of a gradient, and a usual
+        unit changes it by a part of that.
         """
         options = self.options.box
-        size = 1.0 + np.linalg.norm(X, axis=1)
-        return np.clip(self._radius(X, jump), options.nearest * size, options.widest * size)
+        size, radius = 1.0 + np.linalg.norm(X, axis=1), self._radius(X, jump)
+        radius = np.maximum(options.clear_crowded / options.clear * radius, np.minimum(radius, options.snug * size))
+        return np.clip(radius, options.nearest * size, options.widest * size)
 
     def _radius(self, X: np.ndarray, jump: float | None) -> np.ndarray:
         """Return the radius (n,) over which a kink stands out, however long it is."""

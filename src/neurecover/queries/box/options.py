@@ -14,6 +14,7 @@ class BoxOptions:
     # Resolution.
     lengths: tuple[float, ...] = (1e-6, 1e-4, 1e-2, 1.0, 100.0)  # of segments; longer if answers on one are all equal
     places: int = 6  # queries that give the size of the answers: at a single one the terms may cancel
+    far: float = 20.0  # times as far as those, to tell decimals from digits that are counted
     spare: int = 6  # further segments of the same length if the oracle is constant on the first ones
     start: float = 0.5  # of the way to the edge within which segments start, so that they have room
     coarse: float = DEFAULTS.queries.coarse  # resolution that the certificate counts as coarse
@@ -23,6 +24,10 @@ class BoxOptions:
 
     # Radius of local queries.
     clear: float = 1e3  # roundings by which a kink stands out: its place is then known to a thousandth of the radius
+    clear_crowded: float = (
+        3e2  # the same where other kinks are as near: rows are then a hundred times better than at 1e3
+    )
+    snug: float = 0.01  # radius, relative to the point, up to which other kinks are hardly ever met
     nearest: float = 1e-4  # least radius, relative to the point: other kinks are farther, and float64 resolves it
     widest: float = 0.05  # largest radius, relative to the point: beyond, other kinks are met
     usual_jump: float = 0.2  # of the answers' spread: the jump of the gradient at a usual unit

@@ -8,7 +8,7 @@ are rounded to digits. A segment with equal answers says nothing about a coarse 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from neurecover.queries.box.options import BoxOptions
 PLACES = np.array([0.0, 0.71, 1.87, 3.14, 3.9, 5.0])
 # The rounding of one number in double, single and half precision.
 DOUBLE, SINGLE, HALF = 2.0**-52, 2.0**-24, 2.0**-11
+ARITHMETIC = 4.0  # roundings of single precision that an answer of two or three layers has
 
 DIFFERENT = (
     "The oracle gives different answers to the same query. If dropout was left on, put the model in its mode for "
@@ -33,7 +34,8 @@ Query = Callable[[np.ndarray], np.ndarray]
 class Resolution:
     """The relative `rounding` ρ, the size of the answers to x ~ N(0, I), and their spread (`growth`).
 
-    `single` and `half` say that the answers are numbers in single or half precision.
+    `single` and `half` say that the answers are numbers in single or half precision. `relative` is the part of ρ that
+    grows with the terms of an answer: all of it, but for answers rounded to decimals, that of their arithmetic.
     """
 
     rounding: float
@@ -41,6 +43,12 @@ class Resolution:
     growth: float
     single: bool = False
     half: bool = False
+    decimals: bool = False
+
+    @property
+    def relative(self) -> float:
+        # Rounded answers do not tell the precision in which they were computed.
+        return min(self.rounding, ARITHMETIC * SINGLE) if self.decimals else self.rounding
 
 
 def measure_resolution(query: Query, n_inputs: int, limits: Limits, options: BoxOptions) -> Resolution:
@@ -68,7 +76,11 @@ def measure_resolution(query: Query, n_inputs: int, limits: Limits, options: Box
             Y = np.stack([query(segment) for segment in _segments(limits, more, directions, length)])
             varies = _varies(Y)
         if varies.any():
-            return _resolution(Y, np.array([_affine_residual(y) for y in Y[varies]]), scale, growth, options.coarse)
+            found = _resolution(Y, np.array([_affine_residual(y) for y in Y[varies]]), scale, growth, options.coarse)
+            far = limits.pull_inside(options.far * others)
+            return replace(
+                found, decimals=found.rounding > options.coarse and _has_decimals(found, answers, query(far))
+            )
     return Resolution(DOUBLE, scale, growth)
 
 
@@ -82,6 +94,24 @@ def _resolution(Y: np.ndarray, residuals: np.ndarray, scale: float, growth: floa
     rounding = max(rounding, HALF) if half else rounding
     # An oracle that answers in single precision is assumed to round its inputs to it too.
     return Resolution(rounding, scale, growth, single and rounding > coarse, half)
+
+
+def _has_decimals(found: Resolution, near: np.ndarray, far: np.ndarray) -> bool:
+    """Return whether the answers are rounded to a number of decimals, near and far alike.
+
+    They are multiples of the grid, and few of the far ones are of one ten times as coarse, as they would be if their
+    digits were counted.
+    """
+    grid = 10.0 ** np.ceil(np.log10(found.rounding * found.scale))
+    return _are_multiples(near, grid) == 1.0 == _are_multiples(far, grid) and _are_multiples(far, 10.0 * grid) < 0.5
+
+
+def _are_multiples(Y: np.ndarray, grid: float) -> float:
+    """Return the share of the answers that are multiples of the grid, up to their own precision."""
+    own = 2.0 * SINGLE if np.array_equal(Y, Y.astype(np.float32)) else 8.0 * DOUBLE
+    multiples = Y / grid
+    allowed = own * np.abs(multiples)
+    return float(np.mean(np.abs(multiples - np.rint(multiples)) <= allowed)) if allowed.max() < 0.25 else 0.0
 
 
 def _segments(limits: Limits, start: np.ndarray, along: np.ndarray, length: float) -> np.ndarray:

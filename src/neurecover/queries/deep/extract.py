@@ -317,7 +317,7 @@ def measure_residual(
         left = np.abs(weighted.network(box.inputs(X)) - Y) / weighted.deviations(box.inputs(X))
         return float(left.max()) * box.resolution, 0.0
     # Far out the terms of an answer are large even where they cancel.
-    size = box.noise(X, Y) / box.resolution
+    size = box.sizes(X, Y)
     size = (
         size
         if box.coarse

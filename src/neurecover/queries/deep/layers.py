@@ -20,6 +20,7 @@ from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.deep.fits.answers import Answers
 from neurecover.queries.deep.fits.fitting import Fit, fit_on_top
 from neurecover.queries.deep.fits.output import Output, fit_output
+from neurecover.queries.deep.fits.upper import find_last_layer
 from neurecover.queries.deep.level import Level, add_unit, fill_unseen_weights, refine_rows, scan_parts, search_line
 from neurecover.queries.deep.record import Record
 from neurecover.queries.deep.signs import apply_signs, find_signs_by_moving, find_signs_from_above
@@ -229,7 +230,12 @@ def _search_layer(
     needed = options.again if level.closed else 1
     level = replace(level, stale=0, closed=False)
     fit, tried = Fit(), -1
-    while level.stale < plan.patience * (1 if want is None and not last else 4):
+    if box.coarse and number > 1 and not level.n_units and plan.may_be_last(number):
+        found = _find_last_layer(level, answers, want, rng, deadline)
+        if found is not None:
+            return found
+    sparing = want is None and not last and box.crowding < options.roomy
+    while level.stale < plan.patience * (1 if sparing else options.lines_again):
         if deadline.passed:
             raise UnsolvableError(
                 f"Time ran out in hidden layer {number}, with {level.n_units} of its units found: give a larger "
@@ -261,6 +267,18 @@ def _search_layer(
         kind = UnsolvableError if level.n_units else EmptyLayerError
         raise kind(f"Hidden layer {number} is not complete: {level.n_units} units were found on {level.lines} lines.")
     return Stage(level, None)
+
+
+def _find_last_layer(
+    level: Level, answers: Answers, want: int | None, rng: np.random.Generator, deadline: Deadline
+) -> Stage | None:
+    """Return the level with the units of the last hidden layer, found from samples, and the whole network, or None."""
+    found = find_last_layer(level.known, answers, rng, deadline) if level.known.unsigned is None else None
+    if found is None or want not in (None, len(found[0])):
+        return None
+    units, network = found
+    rest = np.zeros((level.known.n_features - 1, network.n_outputs))
+    return Stage(replace(level, units=units), Output(network, 0.0, 0, rest, network))
 
 
 def _complete(box: Box, level: Level, answers: Answers, output: Output, rng: np.random.Generator) -> Stage:

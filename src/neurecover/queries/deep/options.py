@@ -26,10 +26,11 @@ class DeepOptions:
     budget: float = 0.9  # of the query budget after which no attempt is started
 
     crowded: float = 6.0  # `Box.crowding` from which no unit is looked for: networks at 13 and more showed none
-    roomy: float = 0.5  # the same at which networks of two layers come back: 20 of 20 were below it
+    roomy: float = 0.5  # the same up to which lines show most kinks: 20 of 20 networks that came back were below it
 
     # Layers.
     returns: int = 12  # to a lower layer
+    lines_again: int = 4  # times as many, if the width is known or lines show few of their kinks
     again: int = 4  # lines without a new unit that close a layer which was returned to
     empty_returns: int = 2  # in a row that bring no unit, after which the attempt ends
     chases: int = 6  # lines towards where an always-active unit might change
@@ -106,6 +107,7 @@ class DeepOptions:
     kinks_per_weight: float = 2.2  # asked for at most
     row_error: float = 1e-10  # standard error of a row that needs no more kinks
     poor: float = 1e-4  # standard error of a row from which it is looked for again
+    poor_roundings: float = 20.0  # the same, in units of the place of a kink: rows of twice as many kinks have two
     badly: float = 1e-2  # the same, however coarse the answers
     weaken: float = 0.01  # of the gradients' information that is kept once kinks determine a row
     scale_error: float = 1e-6  # of the length of a row, which means nothing
@@ -137,6 +139,7 @@ class DeepOptions:
     # Directions that matter.
     rank: float = 1e-8  # rest of a unit gradient that is rounding
     new_direction: float = 20.0  # standard errors by which a new direction stands out
+    span_sight: float = 0.1  # of a gradient: a usual unit's part of it, by which a new direction has to stand out
     span_step: float = 1e-3  # of a gradient, in units of √d
     span_longest: float = 0.3  # the longest, where steps as long as the cell allows are worth a few queries each
     span_many: int = 32  # inputs from which they are, and with coarse answers always
@@ -164,6 +167,9 @@ class DeepOptions:
     most_steps: int = 6  # of each
     forgiven: float = 0.002  # of the answers, beside kinks, that need not be reproduced before the last fit
     forgiven_most: float = 1e3  # roundings of these: a missing unit leaves more
+    upper_answers: int = 8  # coarse answers per weight with which a last hidden layer is looked for
+    upper_least: int = 1_000  # in all
+    upper_steps: int = 300  # of that search, ten descents: where there is such a layer, most find it in less
     faint_within: float = 300.0  # roundings of a network's residual in which one more unit is looked for
     faint_parts: tuple[int, ...] = (3, 6, 12)  # of the answers with which that search begins
     faint_steps: int = 60  # of its regression

@@ -56,6 +56,11 @@ class Span:
         """The number r of directions."""
         return self.basis.shape[1]
 
+    def shows_directions(self, options: DeepOptions) -> bool:
+        """Return whether the last gradient would show the direction of a usual unit, in spite of its rounding."""
+        rounding = np.sqrt(2.0 * len(self.basis)) / self.weight[-1]
+        return bool(options.new_direction * rounding < options.span_sight * np.linalg.norm(self.jacobians[-1], 2))
+
     def with_gradient(self, measured: Gradients, basis: np.ndarray) -> Span:
         """Return the span with one more gradient, and the basis that includes it."""
         return Span(
@@ -70,13 +75,15 @@ def find_gradient_span(box: Box, rng: np.random.Generator, before: Span | None =
     """Find an orthonormal basis (d, r) of the span of the oracle's gradients; r = d if they span everything.
 
     Gradients are added to those `before` until a few in a row bring no new direction. Where the oracle is constant
-    there is none to add. When answers are coarse, moves outside the span then show what these gradients have missed.
+    there is none to add. When answers are coarse, moves outside the span then show what these gradients have missed; a
+    gradient whose rounding would hide a new direction says nothing, and after a few of them all of not too many inputs
+    are taken.
     """
     options = box.options.deep
     d = box.n_inputs
     basis = draw_basis(rng, d)
     span = Span.empty(d, box.n_outputs) if before is None else before
-    idle = flat = 0
+    idle = flat = blind = 0
     while idle < options.spare_gradients and flat < options.flat and span.rank < d:
         X = box.limits.pull_inside(rng.standard_normal((1, d)) * rng.choice([0.5, 1.0, 3.0]), box.options.box.inside)
         u = rng.standard_normal((1, d))
@@ -87,7 +94,10 @@ def find_gradient_span(box: Box, rng: np.random.Generator, before: Span | None =
         if grown is None:
             flat += 1
             continue
-        idle = 0 if grown.rank > span.rank else idle + 1
+        blind += grown.rank == span.rank and not grown.shows_directions(options)
+        if blind == options.spare_gradients and d <= options.whole:
+            return replace(grown, basis=np.eye(d))
+        idle = 0 if grown.rank > span.rank else idle + grown.shows_directions(options)
         span = grown
         if idle == options.spare_gradients and span.rank < d and box.coarse:
             for x in _find_moved(box, span, rng):

@@ -60,7 +60,7 @@ def find_unit_at(
     if given is None:
         return None
     better = correct_boundary(box, known, boundary, unseen, x, rng, given)
-    rough = 100.0 * float(box.noise_at(x[None])[0]) / boundary.jump
+    rough = options.poor_roundings * float(box.noise_at(x[None])[0]) / boundary.jump
     poor = min(max(options.poor, 100.0 * known.error, rough), options.badly)
     if better is not None and better.boundary.error(unseen) > poor:
         better = correct_boundary(box, known, better.boundary, unseen, x, rng)

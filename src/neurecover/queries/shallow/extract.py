@@ -313,5 +313,5 @@ def measure_residual(box: Box, network: Network, rng: np.random.Generator) -> fl
         X = box.round_queries(X.astype(np.float32).astype(float))
     with box.counting("held-out queries"):
         Y = box(X)
-    size = box.noise(X, Y) / box.resolution
+    size = box.sizes(X, Y)
     return float(np.max(np.abs(Y - network(X)).max(axis=1) / size))

@@ -15,12 +15,10 @@ from neurecover.queries.deep.options import DeepOptions
 from neurecover.queries.deep.units import Unit
 
 
-def find_faint_unit(
-    network: DeepNetwork, answers: Answers, part: int, options: DeepOptions
-) -> tuple[Unit, DeepNetwork] | None:
-    """Return a unit that explains most of the residuals, and the network with it; None if there is none.
+def find_faint_unit(network: DeepNetwork, answers: Answers, n: int, options: DeepOptions) -> Unit | None:
+    """Return a unit that explains most of the residuals; None if there is none.
 
-    The search begins with the `part`-th part of the answers whose residuals are largest on the active side.
+    The search begins with the n answers whose residuals are largest on the active side.
     """
     X, noise = answers.X, answers.noise
     below = network.hidden(X)[-2] if network.depth > 1 else X
@@ -28,10 +26,10 @@ def find_faint_unit(
     left = (answers.Y - network(X)) / noise[:, None]
     a = np.linalg.svd(left - np.median(left, axis=0), full_matrices=False)[2][0]
     along = left @ a
-    if abs(np.quantile(along, 0.98)) < abs(np.quantile(along, 0.02)):
-        along, a = -along, -a
+    # The side of a unit that is hardly ever active, or inactive, has a few large residuals.
+    along, a = (along, a) if np.sum(along**3) > 0.0 else (-along, -a)
     f, target = phi.shape[1], along
-    n = max(len(X) // part, 2 * f)
+    n = max(n, 2 * f)
     if n > len(X) // 2:
         return None
     rows = phi / noise[:, None]
@@ -44,10 +42,7 @@ def find_faint_unit(
     theta = theta / length
     R = triangle(np.vstack([rows[on] * length, np.eye(f) / options.wide]))
     boundary = Boundary(R, R @ theta, length * float(np.linalg.norm(a)), options)
-    unit = Unit(boundary, np.zeros(f, dtype=bool), X[int(np.argmin(np.abs(phi @ theta)))])
-    *layers, (W, b), (A, c) = network.layers
-    top = (np.vstack([W, theta[:-1]]), np.append(b, theta[-1]))
-    return unit, DeepNetwork([*layers, top, (np.column_stack([A, length * a]), c)])
+    return Unit(boundary, np.zeros(f, dtype=bool), X[int(np.argmin(np.abs(phi @ theta)))])
 
 
 def _regress(rows: np.ndarray, target: np.ndarray, theta: np.ndarray, options: DeepOptions) -> np.ndarray:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from neurecover.models import DeepNetwork
+from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.deep.fits.answers import Answers
 from neurecover.queries.deep.fits.faint import find_faint_unit
 from neurecover.queries.deep.fits.output import Output, find_failures, fit_output, n_answers_needed
@@ -59,18 +60,18 @@ def fit_on_top(level: Level, answers: Answers, rng: np.random.Generator, before:
     wrong, faint = find_failures(output.network, answers.X, answers.Y, answers.allowed), None
     if output.always_on and (level.unseen.any() or (coarse and level.n_units)):
         # A weight that is unseen, or off, looks like a unit that is always active.
-        polished, left = _polish_on_most(output.bare, answers, deadline)
+        polished, left = polish_on_most(output.bare, answers, deadline)
         if not left.any():
             return Fit(Output(polished, output.residual, 0, np.zeros_like(output.rest), polished), True)
     # A fit of many weights takes long: a line to where answers are wrong comes first, which finds a missing unit.
     at_once = coarse or output.network.n_parameters <= options.formed or before.ends is not None
     if wrong.any() and at_once:
         # Weights measured where they hardly matter leave small errors although no unit is missing.
-        polished, left = _polish_on_most(output.network, answers, deadline)
+        polished, left = polish_on_most(output.network, answers, deadline)
         if coarse or not left.any():
             output, wrong = replace(output, network=polished), left
-        if coarse and wrong.any() and not output.always_on and level.n_units:
-            faint = _find_faint(level, polished, answers, deadline)
+        if coarse and wrong.any() and level.n_units:
+            faint = add_faint_unit(polished, level.n_units, answers, deadline)
     if coarse and not wrong.any() and level.n_units and output.always_on:
         network = drop_spare_units(output.network, answers, deadline)
         output = replace(output, network=network, always_on=network.n_hidden[-1] - level.n_units)
@@ -96,7 +97,7 @@ def _polish(network: DeepNetwork, answers: Answers, deadline: Deadline) -> DeepN
     return polish(network, answers.X, answers.Y, box.options.deep, deadline, answers.sizes, box.coarse).network
 
 
-def _polish_on_most(network: DeepNetwork, answers: Answers, deadline: Deadline) -> tuple[DeepNetwork, np.ndarray]:
+def polish_on_most(network: DeepNetwork, answers: Answers, deadline: Deadline) -> tuple[DeepNetwork, np.ndarray]:
     """Return the network fitted to most answers, and which it does not reproduce; a few of them are forgiven.
 
     Least absolute residuals, by weights 1/|r| down to what is usual.
@@ -122,21 +123,28 @@ def _polish_on_most(network: DeepNetwork, answers: Answers, deadline: Deadline) 
     return best, np.zeros(len(wrong), dtype=bool) if are_forgiven(best, answers, wrong) else wrong
 
 
-def _find_faint(
-    level: Level, network: DeepNetwork, answers: Answers, deadline: Deadline
+def add_faint_unit(
+    network: DeepNetwork, n_units: int, answers: Answers, deadline: Deadline
 ) -> tuple[Unit, DeepNetwork] | None:
-    """Return one more unit with which all answers are reproduced, and the network with it; None if there is none."""
-    options = answers.box.options.deep
-    off = np.abs(network(answers.X) - answers.Y).max(axis=1) / answers.noise
+    """Return one more unit with which all answers are reproduced, and the network with it; None if there is none.
+
+    `network` is fitted to most answers: beside n units it may have always-active ones in the place of the one that is
+    missing. The other signs then are those with which fewest of these are left, and are solved for anew.
+    """
+    options, X, Y = answers.box.options.deep, answers.X, answers.Y
+    off = np.abs(network(X) - Y).max(axis=1) / answers.noise
     if np.median(off) > options.faint_within:
         return None
-    for part in options.faint_parts:
-        found = find_faint_unit(network, answers, part, options)
-        if found is None:
+    *below, (W, b), _ = network.layers
+    known = KnownLayers(network.n_inputs, tuple(below), limits=answers.box.limits, options=options)
+    rows = np.column_stack([W, b])[:n_units]
+    wrong = int(np.count_nonzero(find_failures(network, X, Y, answers.allowed)))
+    for count in (wrong, *(len(X) // part for part in options.faint_parts)):
+        unit = find_faint_unit(network, answers, count, options)
+        output = None if unit is None else fit_output(known, np.vstack([rows, unit.theta]), X, Y, exact=answers.exact)
+        if unit is None or output is None or output.always_on:
             continue
-        unit, larger = found
-        larger = _polish(larger, answers, deadline)
-        wrong = find_failures(larger, answers.X, answers.Y, answers.allowed)
-        if are_forgiven(larger, answers, wrong):
+        larger = _polish(output.network, answers, deadline)
+        if are_forgiven(larger, answers, find_failures(larger, X, Y, answers.allowed)):
             return unit, larger
     return None
