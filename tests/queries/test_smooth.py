@@ -27,6 +27,15 @@ def test_the_function_is_found_whatever_the_size_of_the_weights(activation: str)
         assert box.queries < 1_000
 
 
+@pytest.mark.parametrize("activation", NAMES)
+def test_a_single_bend_is_found_among_many_units(activation: str) -> None:
+    box, rng = Box(teacher(activation, 30, 100, 20, 0), 30), np.random.default_rng(0)
+    for _ in range(3):
+        shape = find_shape(box, rng)
+        assert shape is not None
+        assert str(shape.activation) == activation
+
+
 def test_a_function_that_is_not_known_is_taken_for_none_that_is() -> None:
     rng = np.random.default_rng(1)
     W, a = rng.standard_normal((4, 5)), rng.standard_normal((4, 1))

@@ -23,7 +23,7 @@ from neurecover.queries.diagnosis import diagnose_steps
 from neurecover.queries.options import QueryOptions
 from neurecover.queries.smooth.counting import count_units
 from neurecover.queries.smooth.options import SmoothOptions
-from neurecover.queries.smooth.shape import find_shape
+from neurecover.queries.smooth.shape import Shape, find_shape
 from neurecover.results import Recovery
 
 SETTLED = ("exact", "statistical")
@@ -153,16 +153,18 @@ class Teller:
 
 
 def recover_smooth(
-    box: Box, activation: Activation | None, width: int | None, run: Run
+    box: Box, activation: Activation | None, shape: Shape | None, width: int | None, run: Run
 ) -> Recovery[Network | DeepNetwork] | None:
     """Recover one hidden layer of smooth units from designed samples; None if its bends match no known activation.
 
-    All queries go through the box; `width` and `activation` are found if they are not given.
+    All queries go through the box; `shape` is that of bends seen before. `width` and `activation` are found if they are
+    not given.
     """
     options, spread = box.options.smooth, 1.0
     far = not box.coarse and not box.limits  # otherwise single bends cannot be seen
-    with box.counting("activation"):
-        shape = find_shape(box, run.rng) if far else None
+    if far and shape is None:
+        with box.counting("activation"):
+            shape = find_shape(box, run.rng)
     activation = activation or (None if shape is None else shape.activation)
     if activation is None:
         return None

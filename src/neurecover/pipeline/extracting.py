@@ -14,7 +14,7 @@ from neurecover.certificate import Certificate, Check, certify_constant
 from neurecover.certificate.from_queries import Asked, certify_queried
 from neurecover.data import Oracle, unwhiten
 from neurecover.data.oracles.calls import listening
-from neurecover.exceptions import OutOfTimeError, RefusedError, UnsolvableError
+from neurecover.exceptions import RefusedError, UnsolvableError
 from neurecover.excerpt import Excerpt
 from neurecover.models import DeepNetwork, Network
 from neurecover.pipeline.asking import (
@@ -32,16 +32,20 @@ from neurecover.pipeline.progress import Progress
 from neurecover.pipeline.running import Run, add_diagnosis, running
 from neurecover.queried import Queried
 from neurecover.queries.box.black_box import Box
-from neurecover.queries.diagnosis import diagnose_inputs
+from neurecover.queries.diagnosis import diagnose_bounded, diagnose_inputs
 from neurecover.queries.extraction import Extraction
 from neurecover.queries.options import QueryOptions
+from neurecover.queries.smooth.shape import find_shape
 from neurecover.random import RandomStateLike
 from neurecover.results import Recovery
 from neurecover.solve import time_limit
 from neurecover.statistics import Residuals
 
 _RELU = activations.get("relu")
-SMOOTH = "Other smooth units are found from samples: neurecover.recover(oracle, n_samples=2000, activation='auto')."
+SMOOTH = (
+    "If it has several hidden layers, give their number and their function, as depth=2, activation='tanh'. Other "
+    "smooth units are found from samples: neurecover.recover(oracle, n_samples=2000, activation='auto')."
+)
 
 
 def extract(
@@ -177,13 +181,15 @@ def _search(
         return constant, _certify_constant(constant, str(reason), box.queries)
     except UnsolvableError as reason:
         network, certificate = constant, _certify_constant(constant, str(reason), box.queries)
-    if read.probabilities is None and box.affordable >= box.options.diagnosis:
-        with suppress(OutOfTimeError), run.overtime(box.options.late):
-            certificate = add_diagnosis(certificate, oracle, network.activation)
     if certificate.verdict not in SETTLED:
         with suppress(UnsolvableError), run.overtime(box.options.late):
-            checks = tuple(Check("box", False, None, None, text) for text in diagnose_inputs(box))
+            texts = diagnose_inputs(box)
+            bounded = diagnose_bounded(box, np.random.default_rng(0)) if read.probabilities is None else None
+            texts += [bounded] if bounded is not None and not texts else []
+            checks = tuple(Check("box", False, None, None, text) for text in texts)
             certificate = replace(certificate, checks=(*certificate.checks, *checks))
+            if not checks and read.probabilities is None and box.affordable >= box.options.diagnosis:
+                certificate = add_diagnosis(certificate, oracle, network.activation)
     return network, certificate
 
 
@@ -206,8 +212,7 @@ def _extract(
     if activation is not None and activation.homogeneity is None:
         return _extract_smooth(box, widths, depth, activation, run, tell)
     if activation is None and depth in (None, 1) and box.n_inputs > 1 and is_curved(box, run.rng):
-        with suppress(_NoSmoothUnitsError):
-            return _extract_smooth(box, widths, depth, None, run, tell)
+        return _extract_smooth(box, widths, depth, None, run, tell)
     try:
         return _extract_straight(box, widths, depth, accuracy, activation, run, tell)
     except OtherUnitsError as error:
@@ -220,10 +225,6 @@ def _extract(
         return _extract_smooth(box, widths, depth, None, run, tell)
 
 
-class _NoSmoothUnitsError(UnsolvableError):
-    """The oracle does not consist of smooth units of a known kind."""
-
-
 def _extract_smooth(
     box: Box,
     widths: tuple[int, ...] | None,
@@ -233,36 +234,46 @@ def _extract_smooth(
     tell: Teller,
 ) -> Extraction | Recovery[Network | DeepNetwork]:
     """Extract one hidden layer of smooth units: saturating units by chosen queries, others by designed samples."""
+    from neurecover.queries.saturating.extract import ManyUnitsError
     from neurecover.queries.saturating.steps import NotSaturatingError
 
-    if activation is None or _saturates(activation):
+    shape = None
+    if activation is None and not box.coarse and not box.limits:  # otherwise single bends cannot be seen
+        with box.counting("activation"):
+            shape = find_shape(box, run.rng)
+        if shape is None:
+            raise UnsolvableError(f"The oracle bends smoothly, but not as units of a known function do. {SMOOTH}")
+    wanted, width = activation if shape is None else shape.activation, widths[0] if widths else None
+    if wanted is None or _saturates(wanted):
         try:
-            return _extract_saturating(box, widths, activation or activations.get("tanh"), run, tell)
+            return _extract_saturating(box, width, wanted or activations.get("tanh"), run, tell)
+        except ManyUnitsError as many:
+            run.clock.stage("one hidden layer", str(many))
+            width = width or many.n_units
         except NotSaturatingError:
-            if activation is not None:
+            if wanted is not None:
                 raise
-    found = recover_smooth(box, activation, widths[0] if widths else None, run)
+    found = recover_smooth(box, wanted, shape, width, run)
     if found is None:
-        raise _NoSmoothUnitsError(f"The oracle bends smoothly, but not as units of a known function do. {SMOOTH}")
+        raise UnsolvableError(f"The oracle bends smoothly, but not as units of a known function do. {SMOOTH}")
     return found
 
 
 def _extract_saturating(
     box: Box,
-    widths: tuple[int, ...] | None,
+    width: int | None,
     activation: Activation,
     run: Run,
     tell: Teller,
 ) -> Extraction:
     """Extract one hidden layer of units that saturate."""
-    from neurecover.queries.saturating.extract import extract_saturating
+    from neurecover.queries.saturating.extract import ManyUnitsError, extract_saturating
 
-    width = widths[0] if widths else None
     try:
         found = extract_saturating(
             box, activation=activation, n_hidden=width, rng=run.rng, deadline=run.deadline, progress=tell
         )
-    except RefusedError:
+    except (RefusedError, ManyUnitsError):
         raise
     except UnsolvableError as reason:
         raise type(reason)(f"{reason} {SMOOTH}") from None

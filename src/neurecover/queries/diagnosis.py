@@ -71,20 +71,23 @@ def diagnose_steps(box: Box, pairs: np.ndarray) -> str | None:
 
 
 def diagnose_bounded(box: Box, rng: np.random.Generator) -> str | None:
-    """Return a sentence if far out every output has one of two values, and is the same still farther; else None."""
+    """Return a sentence if far out most outputs have one of two values, and all are the same still farther; else None.
+
+    Between them is what a network answers where all its units are inactive.
+    """
     options = box.options.looks
     if box.limits or box.affordable < 2 * options.segments:
         return None
     X = rng.standard_normal((options.segments, box.n_inputs))
     with box.counting("kind of model"):
         near, far = (box(distance * X) for distance in options.far)
-    values = [np.unique(column) for column in far.T]
-    if not np.array_equal(near, far) or max(map(len, values)) > 2 or min(map(len, values)) < 2:
+    low, high = float(far.min()), float(far.max())
+    at_limits = (far == far.min(axis=0)) | (far == far.max(axis=0))
+    if not np.array_equal(near, far) or np.any(np.ptp(far, axis=0) == 0.0) or np.mean(at_limits) < options.limits:
         return None
-    low, high = min(float(v[0]) for v in values), max(float(v[-1]) for v in values)
     return (
-        f"Far out the answers are {low:g} and {high:g} and nothing between: the model clips its answers, or they "
-        "saturate. Query it before that, or where its answers are not at their limits, with bounds=(low, high) or "
+        f"Far out the answers are {low:g} and {high:g} and hardly anything between: the model clips its answers, or "
+        "they saturate. Query it before that, or where its answers are not at their limits, with bounds=(low, high) or "
         "like=X."
     )
 

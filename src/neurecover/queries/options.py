@@ -48,6 +48,7 @@ class DiagnosisOptions:
     most_inputs: int = 150  # up to which that is done
     order: float = 0.85  # rank correlation of an input's place and its effect, as of a window that is read in order
     far: tuple[float, float] = (1e4, 1e6)  # distances at which bounded answers are at their limits
+    limits: float = 0.75  # of the answers there that are at one of two: the others have all units off
     whole: float = 0.9  # of the jumps that lie half-way between whole numbers if inputs are rounded
     decay: float = 5.0  # effect of the last inputs over that of the first ones
 

@@ -8,6 +8,7 @@ import numpy as np
 
 from neurecover.data.oracles.oracle import Oracle
 from neurecover.data.source import LABELS_SHOW, Source
+from neurecover.exceptions import OutOfTimeError
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,8 @@ def _answers(oracle: Oracle, *queries: np.ndarray) -> np.ndarray | None:
     """Return the answers (len(queries), n, p), or None if the oracle refuses."""
     try:
         Y = oracle.ask(np.concatenate(queries))
+    except OutOfTimeError:
+        raise
     except ValueError:
         return None
     return Y.reshape(len(queries), -1, Y.shape[1]).astype(np.float64) if np.isfinite(Y).all() else None

@@ -318,11 +318,10 @@ def measure_residual(
         return float(left.max()) * box.resolution, 0.0
     # Far out the terms of an answer are large even where they cancel.
     size = box.sizes(X, Y)
-    size = (
-        size
-        if box.coarse
-        else np.where(np.linalg.norm(X, axis=1) > far, np.maximum(size, answer_sizes(Y)), answer_sizes(Y))
-    )
+    if not box.coarse:
+        # Logits are known no better than their probabilities, near or far.
+        wide = (np.linalg.norm(X, axis=1) > far) | (box.rounding is not None)
+        size = np.maximum(np.where(wide, size, 0.0), answer_sizes(Y))
     answers = network(X)
     moved = 0.0
     if errors is not None and np.isfinite(errors).all():

@@ -28,6 +28,14 @@ from neurecover.queries.weighted import Weighted, fit_weighted
 from neurecover.solve import Deadline
 
 
+class ManyUnitsError(UnsolvableError):
+    """There are too many units, `n_units`, for a weighted fit."""
+
+    def __init__(self, sentence: str, n_units: int) -> None:
+        super().__init__(sentence)
+        self.n_units = n_units
+
+
 def extract_saturating(
     box: Box,
     *,
@@ -74,9 +82,10 @@ def _fit(box: Box, network: Network, resolution: float, rng: np.random.Generator
     """Query the informative points and fit all weights to the answers; return the weighted fit."""
     options = box.options.saturating
     if network.n_parameters > box.options.weighted_parameters:
-        raise UnsolvableError(
+        raise ManyUnitsError(
             f"{network.n_hidden} units that saturate were found. A fit of their {network.n_parameters} parameters is "
-            f"beyond the limit of {box.options.weighted_parameters}."
+            f"beyond the limit of {box.options.weighted_parameters}.",
+            network.n_hidden,
         )
     parts = [_informative_queries(network, j, options, rng) for j in range(network.n_hidden)]
     if resolution > box.options.box.coarse:

@@ -12,11 +12,12 @@ class SaturatingOptions:
     # Steps.
     radius_factor: float = 4.0  # between the radii that are tried
     radii: int = 17  # up to 4^16: beyond, z has no digits left after the point
-    directions: int = 48  # looked at for each radius
+    directions: int = 24  # looked at for each radius: their share is known to 0.08
     settled: float = 0.8  # of the directions in which answers no longer change
     varies: float = 0.2  # of the directions in which opposite answers have to differ
     beyond: float = 8.0  # radius of a circle over the one where answers have settled
     circles: int = 12  # in all
+    barren: int = 1  # without a unit among their steps, after which no others are tried: one in three stands alone
     circles_each: int = 3  # before a wider one is taken
     grid: int = 400  # angles on the first circle
     finer: int = 4  # times as many on a wider one: units of similar direction step at nearly the same angle

@@ -85,6 +85,8 @@ def find_steps(
                 known = _add_unit(
                     known, circle.known.n_hidden, *unit, same=max(options.same, rounding), little=options.little
                 )
+        if number + 1 == options.barren and not known.n_hidden:
+            raise UnsolvableError(f"Far out there are steps, and none of them is that of a single {activation} unit.")
     raise UnsolvableError(
         f"After {options.circles} circles some steps are still not explained by any {activation} unit."
     )

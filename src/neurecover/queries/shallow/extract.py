@@ -126,10 +126,15 @@ def extract_shallow(
             if best is None:
                 raise
             break
+        except AffinePartError as error:
+            reason = str(error)
+            straight = error.candidate if isinstance(error.candidate, _Candidate) else straight
+            if error.searched or straight is None:
+                continue
+            # If the hyperplanes explain all answers, no other line makes their signs fewer.
+            found = straight
         except UnsolvableError as error:
             reason = str(error)
-            if isinstance(error, AffinePartError) and isinstance(error.candidate, _Candidate):
-                straight = error.candidate
             if isinstance(error, UnseenError):
                 break
             continue
@@ -139,12 +144,10 @@ def extract_shallow(
             best = extraction
         if extraction.exact:
             break
-    if best is None and straight is not None:
-        best = _check(box, straight, n_hidden, rng)
-        if not best.exact:
-            raise UnsolvableError(reason)
     if best is None:
-        raise UnsolvableError(reason)
+        best = None if straight is None else _check(box, straight, n_hidden, rng)
+        if best is None or not best.exact:
+            raise UnsolvableError(reason)
     return best if best.exact else _add_warning(best)
 
 
@@ -184,7 +187,8 @@ def _search_fine(box: Box, target: _Target, rng: np.random.Generator, deadline: 
     try:
         oriented = orient(planes, target.activation, tolerance)
     except AffinePartError as error:
-        sloped = _with_slope(box, planes, regions, target, tolerance, rng) if target.any_slope else None
+        slopes = target.any_slope and error.searched
+        sloped = _with_slope(box, planes, regions, target, tolerance, rng) if slopes else None
         if sloped is not None:
             return sloped
         error.candidate = _Candidate(with_affine_term(planes, target.activation), planes.error, None, (str(error),))

@@ -36,9 +36,13 @@ _DIGITS = 4  # decimals of a slope that is taken to be written down: one in five
 
 
 class AffinePartError(UnsolvableError):
-    """No signs of the units explain the affine part; `candidate` is the network that has one beside its units."""
+    """No signs of the units explain the affine part; `candidate` is the network that has one beside its units.
+
+    `searched` says that all signs were tried; otherwise they were too many for that.
+    """
 
     candidate: object = None
+    searched: bool = True
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,19 +118,24 @@ def orient(planes: Planes, activation: Activation, tolerance: float) -> Oriented
     excess = alpha * (A @ planes.W) - planes.L
     size = max(float(np.linalg.norm(A, axis=0).sum()), float(np.linalg.norm(planes.L)), 1e-300)
     if m == 0.0:
-        flips, unique = np.zeros(len(planes), dtype=bool), False
+        flips, unique, complete = np.zeros(len(planes), dtype=bool), False, True
         misfit = float(np.linalg.norm(excess)) / size
     else:
         search = find_flips(A, planes.W, excess, m, tolerance)
-        flips, unique = search.flips[0], search.complete and len(search.flips) == 1
+        flips, unique, complete = search.flips[0], search.complete and len(search.flips) == 1, search.complete
         misfit = float(np.linalg.norm(m * (A * flips) @ planes.W - excess)) / size
     if misfit > tolerance:
-        raise AffinePartError(
+        error = AffinePartError(
             f"No signs of the {len(planes)} units were found that make the oracle a network with one hidden layer of "
             f"{activation}: an affine part of relative size {misfit:.1e} remains, as from units whose kinks are too "
             "far away, from two units on one hyperplane with opposite directions, or from more units than the digits "
             "of the answers tell apart."
+            if complete
+            else f"The signs of {len(planes)} units are too many to be searched with {excess.size} equations: the "
+            "hyperplanes and their jumps are known, and in place of the signs the network has an affine term C x."
         )
+        error.searched = complete
+        raise error
     sign = np.where(flips, -1.0, 1.0)
     # To κ relu(z) a unit adds α z as it stands, and −(α + κ) z when reversed.
     extra = A * np.where(flips, -(alpha + kappa), alpha)

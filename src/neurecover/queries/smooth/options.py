@@ -11,12 +11,13 @@ class SmoothOptions:
 
     # The shape of a bend.
     far: float = 1e5  # distance of lines: the bends of a thousand units, a few long, are then a hundred apart
-    bends: int = 8  # that are looked at, at the most
+    bends: int = 4  # that are looked at, at the most: of 240 of 30 networks two were not alone
     halvings: int = 44  # of a line, down to where a bend is straight
     points: int = 49  # at which one is asked
     clear: float = 1e3  # roundings that a segment is from straight where it bends
-    shows: float = 0.2  # of the largest change of slope, on a segment inside a bend
-    wide: tuple[float, ...] = (2.0, 1.0, 4.0)  # half-widths of the window, in units of that segment
+    shows: float = 0.2  # of the largest change of slope on the last few segments, on one inside a bend
+    before: int = 4  # of them: inside a bend that change is then a sixteenth
+    wide: tuple[float, ...] = (8.0, 3.0, 24.0)  # half-widths of the window, in units of that segment
     alone: float = 1e-3  # second singular value of what several outputs have of a bend, over the first
     roundings: float = 30.0  # that its own function leaves of a bend, which is about 1e-9 of its height
     fits: float = 1e-5  # of the height, at the most
@@ -25,6 +26,7 @@ class SmoothOptions:
     scales: tuple[float, ...] = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0)  # of the bend in the window, tried first
     places: int = 13  # of its middle, with each
     fit_steps: int = 60  # of the fit of both
+    sides: float = 1.0  # of z on either side of the bend, in the window
 
     # The number of units.
     directions: int = 16  # of the first count; twice as many in the next

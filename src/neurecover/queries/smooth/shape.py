@@ -84,11 +84,14 @@ def _find_bend(box: Box, x: np.ndarray, v: np.ndarray, options: SmoothOptions) -
         else:
             low, f_low, f_middle = middle, f_middle, right
     slopes = np.array([bend for bend, _, _ in bends])
-    # A bend near the end of a segment shows little on it, but again on the next; inside one it shows no more. Over
-    # short segments rounding looks like a bend.
+    # A bend near the end of a segment shows little on it, but again on the next; inside one it shows half as much each
+    # time. Among many units the bends on a long segment say nothing of the one that is left. Over short segments
+    # rounding looks like a bend.
     lengths = np.array([length for _, _, length in bends])
     seen = slopes * lengths > options.clear * float(box.noise_at(np.array([x + low * v]))[0])
-    shown = np.flatnonzero(seen & (slopes > options.shows * slopes[seen].max(initial=0.0)))
+    before = np.concatenate([np.zeros(options.before), slopes])
+    largest = np.lib.stride_tricks.sliding_window_view(before, options.before + 1).max(axis=1)
+    shown = np.flatnonzero(seen & (slopes > options.shows * largest))
     _, place, length = bends[int(shown[-1]) if len(shown) else 0]
     return place, length
 
@@ -118,4 +121,7 @@ def _misfit(act: Activation, tau: np.ndarray, curve: np.ndarray, options: Smooth
     found = least_squares(
         residual, [S[start], T[start]], xtol=1e-15, ftol=1e-15, gtol=1e-15, max_nfev=options.fit_steps
     )
-    return float(np.abs(found.fun).max()), abs(float(found.x[0]))
+    size, place = abs(float(found.x[0])), abs(float(found.x[1]))
+    # The tail of one function is that of another: both sides of the bend have to be in the window.
+    whole = size * (1.0 - place) > options.sides
+    return float(np.abs(found.fun).max()) if whole else np.inf, size
