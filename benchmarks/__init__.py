@@ -35,6 +35,8 @@ MODULES = (
     "papers.atv21",
     "papers.gklw19",
     "papers.gp18",
+    "papers.no_unions",
+    "papers.steep",
     "papers.orders",
     "papers.spurious",
     "papers.rates",

@@ -159,6 +159,31 @@ def test_a_set_of_another_shape_is_not_vouched_for(name: str) -> None:
     assert certificate.standard_errors is None
 
 
+@pytest.mark.parametrize(("d", "n", "radius"), [(2, 1_500, 1.0), (5, 500, 1.0), (5, 1_500, 1.0), (8, 700, 0.7)])
+def test_rounded_corners_are_not_vouched_for(d: int, n: int, radius: float) -> None:
+    """Two boundaries that an arc joins: chamfers or a corner fit it within the errors that few labels leave."""
+    for seed in range(2):
+        X = np.random.default_rng(seed).standard_normal((n, d))
+        inside = np.linalg.norm(np.maximum(X[:, :2] - 0.7 + radius, 0.0), axis=1) > radius
+        certificate = HalfspaceUnion(random_state=0).fit(X, inside).certificate_
+        assert certificate.verdict != "statistical", certificate.reasons
+
+
+def test_corners_are_claimed_where_labels_show_them() -> None:
+    """The corner is there; sixty labels do not tell, two thousand do."""
+    for seed in range(3):
+        checks = []
+        for n in (60, 2_000):
+            X = np.random.default_rng(seed).standard_normal((n, 2))
+            certificate = HalfspaceUnion(2, random_state=0).fit(X, (X > 0.7).any(axis=1)).certificate_
+            checks.append(next(check for check in certificate.checks if check.name == "corners"))
+        few, many = checks
+        assert not few.passed
+        assert many.passed
+        assert many.figure is not None
+        assert many.figure > 20.0
+
+
 def test_a_slab_is_no_conic() -> None:
     """In two dimensions two parallel lines are a degenerate conic of one parameter more, which is the same set."""
     for seed in range(2):

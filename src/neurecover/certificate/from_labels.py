@@ -39,6 +39,20 @@ class Rival:
 
 
 @dataclass(frozen=True)
+class Corners:
+    """The corners of a union beside rounded ones, by differences of deviance.
+
+    `rounded` is by how much the best rounding lowers it, `chamfer` the BIC of rounded corners and one halfspace less
+    minus that of the union, and `material` by how much a rounding worth mentioning raises the deviance; inf where no
+    rounding is.
+    """
+
+    rounded: float
+    chamfer: float
+    material: float
+
+
+@dataclass(frozen=True)
 class Labelled:
     """What labels have shown of k halfspaces.
 
@@ -66,6 +80,7 @@ class Labelled:
     explained: bool
     wrong_labels: WrongLabels
     rival: Rival
+    corners: Corners
     worth: float
     further: float
     turn: float
@@ -155,6 +170,29 @@ def _shape(seen: Labelled) -> Check:
     return Check("shape", rival.gap >= limit, rival.gap, limit, sentence)
 
 
+def _corners(seen: Labelled) -> Check:
+    """Check that boundaries meet in corners, and that the labels would have shown it if they did not."""
+    corners, limits = seen.corners, seen.options.labels
+    passed, figure, limit = corners.material >= limits.apart, corners.material, limits.apart
+    sentence = "No rounding of the corners explains the labels as well, or they are too far out to matter."
+    if not passed:
+        sentence = (
+            f"Corners rounded off on {limits.rounded:.0%} of the inputs explain the labels as well (the deviance "
+            f"differs by {figure:.1f}). More samples tell."
+        )
+    if corners.chamfer < limits.curved:
+        passed, figure, limit = False, corners.chamfer, limits.curved
+        than = "lower" if figure < 0.0 else "higher"
+        sentence = (
+            "One halfspace may be the rounding of a corner: without it, rounded corners have a criterion "
+            f"{abs(figure):.1f} {than}."
+        )
+    if corners.rounded >= limits.apart:
+        passed, figure, limit = False, corners.rounded, limits.apart
+        sentence = f"The corners are rounded: that lowers the deviance of the labels by {figure:.1f}."
+    return Check("corners", passed, figure if np.isfinite(figure) else None, limit, sentence)
+
+
 def _strength(seen: Labelled) -> Check:
     gap = seen.none if np.isnan(seen.fewer) else seen.fewer
     called = gap >= seen.options.labels.sure
@@ -213,6 +251,7 @@ CHECKS = (
     Row(_generalisation),
     Row(_structure),
     Row(_shape),
+    Row(_corners),
     Row(_strength),
     Row(_spare),
     Row(_precision),

@@ -102,6 +102,8 @@ class LabelOptions:
     # BIC by which a curved boundary must be worse. In two dimensions a slab is a conic with one more parameter, so
     # log n must exceed this; for 40 unions with fresh seeds the smallest difference was 10.
     curved: float = 5.0
+    rounded: float = 0.01  # share of the inputs that rounding the corners has to turn to be worth mentioning
+    apart: float = 4.0  # deviance: rounded corners are two standard errors away
     # Standard errors of a boundary within which a wrong label says nothing about the shape.
     beside: float = 4.0
     rows: int = 20_000  # samples in the tests of the shape, as many as in the search

@@ -59,6 +59,7 @@ NEEDS_OF_LABELS = {
         "generalisation",
         "structure",
         "shape",
+        "corners",
         "strength",
         "spare unit",
         "precision",

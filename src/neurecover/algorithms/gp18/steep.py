@@ -6,9 +6,14 @@ For x ~ N(0, I), step units and unit z,
                          = φ′(s) E[f | z·x = s] + Σᵢ cot αᵢ φ(z·x = s, wᵢ·x = tᵢ) E[∂P/∂Xᵢ | …]
 
 [GP18, Claim 4, whose |cot| is cot], which grows without bound as z → wᵢ at s = tᵢ and is bounded away from all units.
-For ReLU units δ″ takes the place of δ′ [GP18, C.1]. δ is a Gaussian kernel of width ε here, so the correlation is
-smooth in (z, s) and is climbed by its gradient; narrower kernels sharpen it. The number of starts grows exponentially
-with d.
+For ReLU units δ″ takes the place of δ′ [GP18, C.1], and for any function that is a power on either side of 0 the
+derivative of δ of the order at which it jumps; smooth units have none. δ is a Gaussian kernel of width ε here, so the
+correlation is smooth in (z, s) and is climbed by its gradient; narrower kernels sharpen it. With the polynomials He_j
+
+    (−1)ʲ δ_ε⁽ʲ⁾(v) = He_j(v/ε) φ(v/ε) / ε^{j+1}.
+
+The number of starts grows exponentially with the dimension. Beyond `max_inputs` of them the search therefore takes
+place in the span of the units, which the first three Hermite coefficients show, and its last climbs in all inputs.
 """
 
 from __future__ import annotations
@@ -18,16 +23,19 @@ from dataclasses import dataclass
 import numpy as np
 
 from neurecover import activations
-from neurecover.activations import Activation
+from neurecover.activations import Activation, SidedPower
+from neurecover.activations.quadrature import hermite_polynomials
 from neurecover.algorithms.base import BEST, Algorithm, Call
 from neurecover.algorithms.gp18.common import refuse_unless
+from neurecover.algorithms.gp18.landscape.step_one import hermite_coefficients
 from neurecover.algorithms.gp18.layers.upper import with_linear_upper
 from neurecover.algorithms.gp18.options import STEEP, SteepOptions
 from neurecover.data import Source, subsample
 from neurecover.exceptions import UnsolvableError
 from neurecover.results import Estimate
 from neurecover.search import Task
-from neurecover.statistics.moments.hermite import hermite_features
+from neurecover.statistics.moments.hermite import hermite_features, n_features
+from neurecover.tensors import span
 
 _SCANNED = 32  # directions at a time
 
@@ -44,15 +52,21 @@ class SteepDirections:
 def correlation(
     z: np.ndarray, s: float, X: np.ndarray, f: np.ndarray, eps: float, order: int
 ) -> tuple[float, np.ndarray, float]:
-    """Return −E[f δ′_ε(z·x − s)] for order 1, E[f δ″_ε(z·x − s)] for order 2, with its derivatives in z (d,) and s."""
+    """Return (−1)ʲ E[f δ_ε⁽ʲ⁾(z·x − s)], j the order, with its derivatives in z (d,) and s."""
     u = (X @ z - s) / eps
-    bell = np.exp(-0.5 * u * u) / (np.sqrt(2.0 * np.pi) * eps)
-    if order == 1:
-        kernel, slope = u / eps, (1.0 - u * u) / eps**2
-    else:
-        kernel, slope = (u * u - 1.0) / eps**2, (3.0 * u - u**3) / eps**3
-    weighted = f * bell * slope / len(f)
-    return float(np.mean(f * bell * kernel)), weighted @ X, -float(weighted.sum())
+    bell = f * np.exp(-0.5 * u * u) / (np.sqrt(2.0 * np.pi) * eps ** (order + 1))
+    He = hermite_polynomials(u, order + 1)
+    weighted = -bell * He[order + 1] / (eps * len(f))
+    return float(np.mean(bell * He[order])), weighted @ X, -float(weighted.sum())
+
+
+def jump_order(activation: Activation) -> int | None:
+    """Return the order of the first derivative of act that has a δ, from 1 for a step; None if act is smooth at 0."""
+    if not isinstance(activation, SidedPower) or not activation.exponent.is_integer():
+        return None
+    c = int(activation.exponent)
+    smooth = activation.left == (-1.0) ** c
+    return None if smooth or c + 1 > len(STEEP.widths) else c + 1
 
 
 def gradient_search(
@@ -67,18 +81,17 @@ def gradient_search(
 ) -> SteepDirections:
     """Return the n_hidden strongest local maxima of the correlation, from standard Gaussian inputs and one output."""
     act = activations.get(activation)
-    if act.name not in ("step", "relu"):
-        raise ValueError(f"The search knows step and relu units. Got {act} instead.")
-    d = source.n_inputs
-    if d > options.max_inputs:
-        raise ValueError(
-            f"The directions to try grow exponentially; up to {options.max_inputs} inputs are within reach. "
-            f"Got {d} instead."
-        )
-    order = 1 if act.name == "step" else 2
+    why = _out_of_reach(act, source.n_inputs, n_hidden, options)
+    if why is not None:
+        raise ValueError(why)
+    order = jump_order(act)
+    assert order is not None
     X, Y = subsample(source, max_samples, int(rng.integers(2**31))).collect()
     shuffled = rng.permutation(len(X))  # the first of them are then a sample too
-    X, Y = X[shuffled], Y[shuffled]
+    inputs, Y = X[shuffled], Y[shuffled]
+    basis = _units_span(source, n_hidden, options)
+    X = inputs @ basis
+    d = X.shape[1]
     Z = rng.standard_normal((directions or 60 * 2**d, d))
     Z /= np.linalg.norm(Z, axis=1, keepdims=True)
     found: list[_Maximum] = []
@@ -93,9 +106,47 @@ def gradient_search(
     if not found:
         raise UnsolvableError("The outputs change nowhere more abruptly than noise does, so no direction stands out.")
     found = sorted(found, key=lambda item: -abs(item.value))[:n_hidden]
+    if d < source.n_inputs:
+        found = _in_all_inputs(found, basis, inputs, _remainder(X, Y[:, 0], act, []), order, options)
     return SteepDirections(
         np.array([top.z for top in found]), np.array([top.s for top in found]), np.array([top.value for top in found])
     )
+
+
+def _out_of_reach(activation: Activation, d: int, n_hidden: int, options: SteepOptions) -> str | None:
+    if jump_order(activation) is None:
+        return (
+            "steep_directions looks for a jump of units or of their first derivative, as step, relu and abs have. "
+            f"Got {activation} instead."
+        )
+    if min(d, n_hidden) > options.max_inputs:
+        return (
+            "The directions that steep_directions tries grow exponentially with inputs or units; up to "
+            f"{options.max_inputs} of either are within reach. Got {d} inputs and {n_hidden} units instead."
+        )
+    return None
+
+
+def _units_span(source: Source, n_hidden: int, options: SteepOptions) -> np.ndarray:
+    """Return an orthonormal basis (d, r) of the span of the units; of all inputs where these are few."""
+    d = source.n_inputs
+    if d <= options.max_inputs:
+        return np.eye(d)
+    # What is not regressed is averaged.
+    regress = None if n_features(d, 3) <= options.features else 2
+    tensors, error = hermite_coefficients(source, source.count(), 3, regress)
+    return span(tensors, d, error, rank=options.max_inputs).basis
+
+
+def _in_all_inputs(
+    found: list[_Maximum], basis: np.ndarray, X: np.ndarray, f: np.ndarray, order: int, options: SteepOptions
+) -> list[_Maximum]:
+    """Climb on from maxima in a span, whose basis has errors, in all inputs."""
+    climbed = []
+    for top in found:
+        value, z, s = _climb(basis @ top.z, top.s, X, f, options.widths[order - 1][-1], order)
+        climbed.append(_Maximum(value, z, s))
+    return climbed
 
 
 @dataclass(frozen=True)
@@ -117,7 +168,7 @@ def _maxima(
     """Find local maxima that noise does not explain, from the starts Z, strongest first; known ones are left out."""
     found: list[_Maximum] = []
     misses = 0
-    coarse, widths = slice(0, options.coarse), options.widths(order)
+    coarse, widths = slice(0, options.coarse), options.widths[order - 1]
     for _, z, s in _scan(Z, X[coarse], f[coarse], widths[0], order):
         if len(found) >= wanted or misses >= options.patience:
             break
@@ -146,7 +197,7 @@ def _abrupt(
 
     At a unit it grows like 1/ε; elsewhere it stays as it is once ε is below the scale on which f bends.
     """
-    widths = options.widths(order)
+    widths = options.widths[order - 1]
     if abs(value) < options.significant * _noise(z, s, X, f, widths[-1], order):
         return False
     return abs(value) > options.growth * widths[0] / widths[-1] * abs(correlation(z, s, X, f, widths[0], order)[0])
@@ -155,9 +206,8 @@ def _abrupt(
 def _noise(z: np.ndarray, s: float, X: np.ndarray, f: np.ndarray, eps: float, order: int) -> float:
     """Return the standard error of the correlation."""
     u = (X @ z - s) / eps
-    bell = np.exp(-0.5 * u * u) / (np.sqrt(2.0 * np.pi) * eps)
-    kernel = u / eps if order == 1 else (u * u - 1.0) / eps**2
-    return float(np.sqrt(np.mean((f * bell * kernel) ** 2) / len(f)))
+    bell = f * np.exp(-0.5 * u * u) / (np.sqrt(2.0 * np.pi) * eps ** (order + 1))
+    return float(np.sqrt(np.mean((bell * hermite_polynomials(u, order)[order]) ** 2) / len(f)))
 
 
 def _remainder(X: np.ndarray, y: np.ndarray, activation: Activation, found: list[_Maximum]) -> np.ndarray:
@@ -181,7 +231,7 @@ def _scan(Z: np.ndarray, X: np.ndarray, f: np.ndarray, eps: float, order: int) -
     bins = int(np.ceil((high - low) / step))
     centres = low + (np.arange(bins) + 0.5) * step
     offsets = np.subtract.outer(np.arange(bins), np.arange(bins)) * 0.25  # in units of the width
-    kernel = (offsets if order == 1 else offsets**2 - 1.0) * np.exp(-0.5 * offsets**2) * (centres > 0.0)
+    kernel = hermite_polynomials(offsets, order)[order] * np.exp(-0.5 * offsets**2) * (centres > 0.0)
     out = []
     for start in range(0, len(Z), _SCANNED):
         part = Z[start : start + _SCANNED]
@@ -218,12 +268,9 @@ def _climb(
 def _refuse(task: Task) -> str | None:
     if task.n_hidden is None:
         return "steep_directions needs the number of units. Give n_hidden."
-    if task.n_inputs > STEEP.max_inputs:
-        return (
-            f"steep_directions tries a number of directions that grows exponentially with the inputs, up to "
-            f"{STEEP.max_inputs} of them. Got {task.n_inputs} instead."
-        )
-    return refuse_unless("steep_directions", task, ("step", "relu"))
+    return _out_of_reach(task.activation, task.n_inputs, task.n_hidden, STEEP) or refuse_unless(
+        "steep_directions", task
+    )
 
 
 def _run(call: Call) -> Estimate:
@@ -239,7 +286,10 @@ def _run(call: Call) -> Estimate:
 ALGORITHM = Algorithm(
     name="steep_directions",
     paper="GP18, Section 3 and C.1",
-    assumes=f"Gaussian inputs, at most {STEEP.max_inputs}; step or relu units at any threshold; no linear part needed",
+    assumes=(
+        f"Gaussian inputs, at most {STEEP.max_inputs} of them or of the units; units that jump or bend (step, relu, "
+        "leaky_relu, abs) at any threshold; no linear part needed"
+    ),
     refuse=_refuse,
     run=_run,
     options={BEST: SteepOptions},

@@ -16,9 +16,9 @@ from itertools import combinations_with_replacement
 from math import comb
 
 import numpy as np
-from scipy.special import entr, expit
+from scipy.special import entr
 
-from neurecover.algorithms.gp18.options import DEFAULTS
+from neurecover.algorithms.gp18.union.deviance import deviance_of
 from neurecover.algorithms.gp18.union.fit import UnionFit
 from neurecover.certificate.from_labels import Rival
 from neurecover.certificate.options import LabelOptions
@@ -76,18 +76,9 @@ def _log_likelihood(F: np.ndarray, inside: np.ndarray) -> float:
     start = np.concatenate([3.0 * first, [-4.0, -4.0]])  # rates of flipped labels start at 0.8 % = σ(−4) of the most
 
     def deviance(v: np.ndarray) -> tuple[float, np.ndarray]:
-        theta, rates = v[:-2], expit(v[-2:])
-        eta = DEFAULTS.union.most_flipped * rates
-        s = expit(F @ theta)
-        slope = 1.0 - eta.sum()
-        # The probability of the label that was seen.
-        p = np.where(inside, eta[0] + slope * s, 1.0 - eta[0] - slope * s)
-        p = np.maximum(p, 1e-300)
-        by_p = sign / p
-        by_eta = np.array([np.sum(by_p * (1.0 - s)), -np.sum(by_p * s)])
-        gradient = np.concatenate([F.T @ (by_p * slope * s * (1.0 - s)), by_eta * eta * (1.0 - rates)])
-        return -float(np.log(p).sum()), -gradient
+        here = deviance_of(F @ v[:-2], inside, v[-2:])
+        return here.value, np.concatenate([F.T @ here.by_odds, here.by_rates])
 
     # What 300 steps leave undone speaks for the union.
     found = minimize(deviance, start, jac=True, method="L-BFGS-B", options={"maxiter": 300})
-    return -float(found.fun)
+    return -0.5 * float(found.fun)

@@ -8,6 +8,7 @@ from scipy.special import chdtrc, log_ndtr, pdtrc
 from neurecover.algorithms.gp18.options import DEFAULTS as LAYERS
 from neurecover.algorithms.gp18.union.curved import curved_rival
 from neurecover.algorithms.gp18.union.fit import UnionFit
+from neurecover.algorithms.gp18.union.rounded import corners
 from neurecover.algorithms.gp18.union.search import UnionFound
 from neurecover.certificate import ParameterArrays
 from neurecover.certificate.from_labels import Labelled, WrongLabels
@@ -63,6 +64,7 @@ def label_evidence(
         explained=found.explained,
         wrong_labels=wrong_labels(shown, fit, options, rng),
         rival=curved_rival(shown, fit, options),
+        corners=corners(shown, fit, rng, options),
         worth=worth,
         further=0.5 * (found.price - found.gap(k + 1)) / worth,
         turn=float(fit.tan_alpha.max()),

@@ -1,0 +1,147 @@
+"""Rounded corners as rivals of a union of halfspaces: where two boundaries meet, is there a corner?
+
+With margins mᵢ = wᵢ·x − tᵢ a union is {max mᵢ > 0}, and
+
+    {ρ log Σ exp(mᵢ/ρ) > 0}
+
+is that union with its corners rounded within about ρ of them; far from the corners the two are the same. The deviance
+of either is taken with log-odds s times these functions, 1/s being the distance to which the labels show a boundary.
+Sharper ones would be flat between the samples and hide what is better. The corners are claimed if no rounding lowers
+the deviance, none with one halfspace less does so at its lower price, as a further halfspace may be the chamfer of a
+rounded corner, and a rounding that turns a share of the inputs worth mentioning raises it. Corners that few samples
+lie at pass the first two by lack of power; the third asks for it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from neurecover.algorithms.gp18.union.deviance import deviance_of, rates_of
+from neurecover.algorithms.gp18.union.fit import UnionFit
+from neurecover.certificate.from_labels import Corners
+from neurecover.certificate.options import LabelOptions
+from neurecover.data import Source
+
+_PROBIT = 1.7  # Φ(z) is σ(1.7 z) to within 0.01
+_NARROWEST, _WIDEST = 1e-3, 5.0  # of a rounding, in standard deviations of the inputs
+
+
+@dataclass(frozen=True, eq=False)
+class _Labels:
+    """Inputs (n, d), labels (n,), and the largest s, at which a boundary is as sharp as labels show it."""
+
+    X: np.ndarray
+    inside: np.ndarray
+    sharpest: float
+
+
+@dataclass(frozen=True, eq=False)
+class _Rounded:
+    """Unit normals (k, d), thresholds (k,), the rounding, 0 for corners, and rates r; the deviance after a fit."""
+
+    W: np.ndarray
+    threshold: np.ndarray
+    rounding: float
+    rates: np.ndarray
+    deviance: float = np.inf
+
+    def contains(self, X: np.ndarray) -> np.ndarray:
+        return np.asarray(_joined(X @ self.W.T - self.threshold, self.rounding)[0] > 0.0)
+
+
+def corners(labels: Source, fit: UnionFit, rng: np.random.Generator, options: LabelOptions) -> Corners:
+    """Return what the labels tell of the corners of a union; halfspaces that do not meet among the inputs have none."""
+    X, Y = labels.collect()
+    (k, d), n = fit.W.shape, len(X)
+    if k < 2:
+        return Corners(0.0, np.inf, np.inf)
+    assert fit.flips is not None
+    seen = _Labels(X, Y[:, 0] > 0.5, _PROBIT / float(np.median(fit.tan_alpha)))
+    sharp = _fitted(seen, _Rounded(fit.W, fit.threshold, 0.0, rates_of(fit.flips)))
+    free = min((_fitted(seen, _with(sharp, r), free=True) for r in (0.1, 0.4)), key=lambda found: found.deviance)
+    chamfer = np.inf
+    # Two boundaries and a chamfer make one corner.
+    for i in range(k if k > 2 else 0):
+        fewer = _Rounded(np.delete(sharp.W, i, axis=0), np.delete(sharp.threshold, i), 0.4, sharp.rates)
+        gap = _fitted(seen, fewer, free=True).deviance - sharp.deviance - d * np.log(n)
+        chamfer = min(chamfer, float(gap))
+        if chamfer < options.curved:
+            break
+    drawn = rng.standard_normal((options.rows, d))
+    least, material = _rounding_that_turns(sharp, drawn, options.rounded), np.inf
+    if least is not None:
+        rival = _fitted(seen, _with(sharp, least))
+        # Two parallel boundaries have no corner: whatever ρ is, moved apart they are what they were.
+        if np.mean(rival.contains(drawn) != sharp.contains(drawn)) > 0.5 * options.rounded:
+            material = rival.deviance - sharp.deviance
+    return Corners(sharp.deviance - free.deviance, chamfer, material)
+
+
+def _with(corner: _Rounded, rounding: float) -> _Rounded:
+    return _Rounded(corner.W, corner.threshold, rounding, corner.rates)
+
+
+def _rounding_that_turns(corner: _Rounded, X: np.ndarray, share: float) -> float | None:
+    """Return the rounding that takes in a share of X; None if corners lie too far out for that."""
+    m = X @ corner.W.T - corner.threshold
+    m = m[m.max(axis=1) < 0.0]
+
+    def turns(rounding: float) -> bool:
+        return bool(np.count_nonzero(_joined(m, rounding)[0] > 0.0) >= share * len(X))
+
+    low, high = _NARROWEST, _WIDEST
+    if not turns(high):
+        return None
+    while high > 1.01 * low:
+        middle = float(np.sqrt(low * high))
+        low, high = (low, middle) if turns(middle) else (middle, high)
+    return high
+
+
+def _joined(m: np.ndarray, rounding: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return ρ log Σ exp(mᵢ/ρ) of margins (n, k), with its derivatives in m (n, k) and in log ρ (n,)."""
+    top = m.max(axis=1)
+    if rounding == 0.0:
+        first = np.zeros_like(m)
+        first[np.arange(len(m)), m.argmax(axis=1)] = 1.0
+        return top, first, np.zeros(len(m))
+    part = np.exp((m - top[:, None]) / rounding)
+    total = part.sum(axis=1)
+    part /= total[:, None]
+    value = top + rounding * np.log(total)
+    return value, part, value - np.einsum("nk,nk->n", part, m)
+
+
+def _fitted(seen: _Labels, start: _Rounded, free: bool = False) -> _Rounded:
+    """Fit normals, thresholds, sharpness and rates from a start, and its rounding too if it is free."""
+    from scipy.optimize import minimize
+
+    (k, d), size = start.W.shape, start.W.size
+    X, top = seen.X, float(np.log(seen.sharpest))
+
+    def read(v: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, float]:
+        U = v[:size].reshape(k, d)
+        norm = np.linalg.norm(U, axis=1, keepdims=True)
+        return U / norm, norm, v[size : size + k], float(np.exp(v[-1])) if free else start.rounding
+
+    def deviance(v: np.ndarray) -> tuple[float, np.ndarray]:
+        W, norm, t, rounding = read(v)
+        value, part, by_log = _joined(X @ W.T - t, rounding)
+        s = float(np.exp(v[size + k]))
+        here = deviance_of(s * value, seen.inside, v[size + k + 1 : size + k + 3])
+        slope = s * here.by_odds
+        G = slope[:, None] * part
+        by_w = G.T @ X
+        by_u = (by_w - np.sum(by_w * W, axis=1, keepdims=True) * W) / norm
+        parts = [by_u.ravel(), -G.sum(axis=0), [float(slope @ value)], here.by_rates, [float(slope @ by_log)]]
+        return here.value, np.concatenate(parts if free else parts[:-1])
+
+    v = np.concatenate([start.W.ravel(), start.threshold, [top], start.rates, np.log([start.rounding] * free)])
+    bounds = [(None, None)] * (size + k) + [(top - 3.0, top), (-12.0, 6.0), (-12.0, 6.0)]
+    bounds += [(float(np.log(_NARROWEST)), float(np.log(_WIDEST)))] * free
+    # Every fit begins where the union's own has ended, so that 300 steps are ample.
+    found = minimize(deviance, v, jac=True, method="L-BFGS-B", bounds=bounds, options={"maxiter": 300})
+    W, _, t, rounding = read(found.x)
+    return _Rounded(W, t, rounding, found.x[size + k + 1 : size + k + 3], float(found.fun))
