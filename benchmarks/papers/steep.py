@@ -17,8 +17,8 @@ from neurecover.exceptions import UnsolvableError
 from neurecover.experiment import Experiment, Row, Track, fresh_seeds, picture
 from neurecover.simulate.composites import composite_teacher, products
 
-N, THRESHOLD, SEEDS = 100_000, 0.5, 3
-SIZES = ((4, 3), (8, 3), (16, 3), (24, 3), (8, 5))  # inputs, units
+N, THRESHOLD, SEEDS = 100_000, 0.5, 2
+SIZES = ((4, 3), (8, 3), (16, 3), (8, 5))  # inputs, units
 UNITS = ("step", "relu", "abs")
 FOUND = 0.1  # angle of a unit that counts as found
 
