@@ -71,6 +71,19 @@ def test_what_is_no_network_is_named_within_two_thousand_queries(name: str) -> N
         assert found.n_queries <= 2_000
 
 
+def test_a_little_dropout_is_named() -> None:
+    for seed in range(5):
+        rng, truth = np.random.default_rng(seed), nr.simulate.teacher(8, 4, random_state=seed)
+
+        def answer(Z: np.ndarray, truth=truth, rng=rng) -> np.ndarray:
+            hidden = np.maximum(Z @ truth.W.T + truth.b, 0.0)
+            return hidden * (rng.random(hidden.shape) > 0.03) @ truth.A.T
+
+        found = nr.extract(nr.oracle(answer, 8), random_state=seed)
+        assert found.certificate.verdict == "failed"
+        assert "dropout was left on" in " ".join(found.certificate.reasons), found.summary()
+
+
 def test_a_window_of_a_recurrent_model_is_named_early() -> None:
     found = nr.extract(nr.oracle(recurrent, 12), random_state=0)
     assert found.certificate.verdict == "failed"

@@ -60,7 +60,7 @@ def measure_resolution(query: Query, n_inputs: int, limits: Limits, options: Box
     others = limits.pull_inside(rng.standard_normal((options.places, n_inputs)))
     start, more = limits.pull_inside(start, options.start), limits.pull_inside(more, options.start)
     answers = query(others)
-    _check_repeatable(query, others, answers, options)
+    check_repeatable(query, others, answers, options)
     scale = max(_rms(answers), 1e-290)
     growth = max(_rms(answers - answers.mean(axis=0)), 1e-6 * scale)
     # All units may be inactive on the first segments: try others of the same length before longer ones.
@@ -119,7 +119,7 @@ def _segments(limits: Limits, start: np.ndarray, along: np.ndarray, length: floa
     return start + length * PLACES[:, None] * limits.shorten(start, along, length * PLACES[-1])
 
 
-def _check_repeatable(query: Query, X: np.ndarray, Y: np.ndarray, options: BoxOptions) -> None:
+def check_repeatable(query: Query, X: np.ndarray, Y: np.ndarray, options: BoxOptions) -> None:
     """Raise UnsolvableError if the answers to X are no longer Y."""
     # The same rows in the same batch, because a batch of another size may be summed in another order.
     again = query(X)
