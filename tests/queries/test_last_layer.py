@@ -1,5 +1,7 @@
 """The last hidden layer from samples, grids of decimals, and gradients that rounding blinds."""
 
+from itertools import pairwise
+
 import numpy as np
 
 import neurecover as nr
@@ -15,7 +17,7 @@ from neurecover.solve.deadline import Deadline
 
 def he_network(dims: tuple[int, ...], seed: int) -> DeepNetwork:
     rng, layers = np.random.default_rng(seed), []
-    for d, k in zip(dims[:-1], dims[1:]):
+    for d, k in pairwise(dims):
         layers.append((rng.standard_normal((k, d)) * np.sqrt(2.0 / d), 0.1 * rng.standard_normal(k)))
     return DeepNetwork(layers)
 
