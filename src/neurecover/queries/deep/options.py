@@ -170,7 +170,7 @@ class DeepOptions:
     forgiven_most: float = 1e3  # roundings of these: a missing unit leaves more
     upper_answers: int = 8  # coarse answers per weight with which a last hidden layer is looked for
     upper_least: int = 1_000  # in all
-    upper_steps: int = 300  # of that search, ten descents: where there is such a layer, most find it in less
+    upper_steps: int = 1_500  # of that search: 32 units take about a thousand, twenty seconds
     faint_within: float = 300.0  # roundings of a network's residual in which one more unit is looked for
     faint_parts: tuple[int, ...] = (3, 6, 12)  # of the answers with which that search begins
     faint_steps: int = 60  # of its regression
