@@ -150,7 +150,7 @@ def test_a_program_moves_a_unit_in_directions_that_its_rows_do_not_show() -> Non
     truth = Network([[1.0, 0.5, 4.0, -9.0], [-0.5, 1.0, 0.0, 0.0]], [-1.0, 0.3], [[1.0, 0.2], [0.4, -1.0]])
     known = State.of(replace(truth, W=np.where(np.arange(4) < 2, truth.W, 0.0)), X, truth(X))
     assert known.left.tolist() == [0]
-    state = by_program(known, Deadline(), sure=False)
+    state = by_program(known, Deadline())
     assert state is not None
     assert state.explained.all()
 

@@ -186,7 +186,7 @@ def test_a_row_that_agrees_with_no_other_has_the_gates_that_all_others_allow() -
     gates_told = gates_of(block)
     assert np.flatnonzero(gates_told[:, 0] < 0).tolist() == [0]
     assert np.array_equal(gates_told[1:], on[1:])
-    assert np.array_equal(by_exclusion(block, gates_told, on, sure=False), on)
+    assert np.array_equal(by_exclusion(block, gates_told, on), on)
 
 
 def test_of_the_gates_that_a_row_may_have_those_with_the_fewest_switches_are_taken() -> None:
@@ -199,7 +199,7 @@ def test_of_the_gates_that_a_row_may_have_those_with_the_fewest_switches_are_tak
     block = Block(np.arange(60), np.array([1.0]), 1.0, Z, np.maximum(Z + t, 0.0) @ A.T, A, 1e-9)
     told = gates_of(block)
     far = np.where(np.arange(60)[:, None] == 0, 0, on)  # what is begun with may be wrong in all of them
-    assert np.array_equal(by_exclusion(block, told, far, sure=False), on)
+    assert np.array_equal(by_exclusion(block, told, far), on)
 
 
 def test_units_that_a_level_does_not_switch_are_kept_away_from_its_rows() -> None:

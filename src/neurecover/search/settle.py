@@ -86,7 +86,7 @@ def _beside_always_on(fit: Fit, setting: Setting) -> Fit | None:
     how, student, samples = setting.options.signs, fit.student, fit.point.samples
     if student.n_outputs == 1 or samples.root is not None or not student.bias:
         return None
-    if len(_solutions(Turning.of(student, 0, affine=False), how)[0]):
+    if len(_choices(Turning.of(student, 0, affine=False), how)[0]):
         return None
     student = narrowest(fit).student
     turning = Turning.of(student, 0, affine=False)
@@ -137,20 +137,14 @@ def networks_behind(point: Point, affine: bool, how: SignOptions) -> list[Studen
     student, count, floor = point.student, how.likely, 0.0
     turnings = [Turning.of(student, layer, affine) for layer in range(student.depth)]
     covariance, choices = None, list[Choices]()
-
-    def as_they_are(turning: Turning) -> Choices:
-        return np.zeros((1, len(turning.V)), dtype=bool), np.zeros(1)
-
     if point.relative < point.samples.level():
-        choices = [_solutions(turning, how) if turning.open else as_they_are(turning) for turning in turnings]
+        choices = [_choices(turning, how) for turning in turnings]
     if not choices or not all(len(flips) for flips, _ in choices):
         count = how.likely if student.depth == 1 else how.likely_deep
         if student.n_parameters <= how.weights and any(turning.open for turning in turnings):
             covariance = Covariance(point, how)
             floor = float(sum(turning.target.size for turning in turnings))
-        choices = [
-            _likely(turning, covariance, count) if turning.open else as_they_are(turning) for turning in turnings
-        ]
+        choices = [_choices(turning, how, count, covariance) for turning in turnings]
     ranked = sorted(
         (sum(float(misfit[i]) for i, (_, misfit) in zip(chosen, choices)), chosen)
         for chosen in product(*(range(len(flips)) for flips, _ in choices))
@@ -164,19 +158,21 @@ def networks_behind(point: Point, affine: bool, how: SignOptions) -> list[Studen
     return [without_skips(covariance.nearest_without(flips, affine), flips, affine) for flips in signs]
 
 
-def _solutions(turning: Turning, how: SignOptions) -> Choices:
-    """Return the choices of signs that solve a layer's equations, and their misfits; none where there are none."""
+def _choices(turning: Turning, how: SignOptions, count: int = 0, covariance: Covariance | None = None) -> Choices:
+    """Return the choices of signs that solve a layer's equations, or the `count` likeliest, and their misfits.
+
+    Without a covariance all equations count alike; where there are none units stay as they are.
+    """
+    if not turning.open:
+        return np.zeros((1, len(turning.V)), dtype=bool), np.zeros(1)
+    if covariance is not None:
+        return covariance.likely(turning, count)
+    if count:
+        flips = nearest_subsets(turning.columns, turning.target, count)
+        return flips, np.sum((flips @ turning.columns.T - turning.target) ** 2, axis=1)
     found = find_subsets(turning.columns, turning.target, how.misfit)
     solved = found.misfit <= how.misfit
     return found.flips[solved], found.misfit[solved]
-
-
-def _likely(turning: Turning, covariance: Covariance | None, count: int) -> Choices:
-    """Return the likeliest choices of signs and their misfits; without a covariance all equations count alike."""
-    if covariance is not None:
-        return covariance.likely(turning, count)
-    flips = nearest_subsets(turning.columns, turning.target, count)
-    return flips, np.sum((flips @ turning.columns.T - turning.target) ** 2, axis=1)
 
 
 def count_signs(student: Student, affine: bool, how: SignOptions) -> int:

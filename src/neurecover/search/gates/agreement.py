@@ -105,28 +105,26 @@ def solve(blocks: list[Block], gates: list[np.ndarray], frame: np.ndarray) -> tu
     return x[: k * len(frame)].reshape(k, len(frame)) @ frame, x[k * len(frame) :]
 
 
-def by_exclusion(block: Block, gates: np.ndarray, begun: np.ndarray, sure: bool) -> np.ndarray:
+def by_exclusion(block: Block, gates: np.ndarray, begun: np.ndarray) -> np.ndarray:
     """Return gates for rows that agree with no other: sets that equations and inequalities of all others allow.
 
     The row with the fewest such sets is first, and of its sets the likeliest, a unit being on as often as in the rows
-    that are told and in `begun` (n, k): the fewer units switch for one row alone, the less was free to be chosen. Where
-    they have to be `sure`, c need not be known, and only rows with one set are told.
+    that are told and in `begun` (n, k): the fewer units switch for one row alone, the less was free to be chosen.
     """
-    gates, p = gates.copy(), len(block.A)
-    constant = np.eye(p)[:, : p * sure] / block.tau
+    gates = gates.copy()
     while True:
         left = np.flatnonzero(gates[:, 0] < 0)[: block.options.excluding]
-        allowed = {int(i): found for i in left if (found := _allowed(block, gates, int(i), constant))}
+        allowed = {int(i): found for i in left if (found := _allowed(block, gates, int(i)))}
         row = min(allowed, key=lambda i: len(allowed[i]), default=-1)
-        if row < 0 or (sure and len(allowed[row]) > 1):
+        if row < 0:
             return gates
         known = np.vstack([gates[gates[:, 0] >= 0], begun[row]])
         on = (known.sum(axis=0) + 0.5) / (len(known) + 1.0)
         gates[row] = max(allowed[row], key=lambda S: float(np.log(np.where(S == 1, on, 1.0 - on)).sum()))
 
 
-def _allowed(block: Block, gates: np.ndarray, i: int, constant: np.ndarray) -> list[np.ndarray]:
-    """Return the sets that row i may have beside the gates of the others, where A_S t_S + constant·c is known."""
+def _allowed(block: Block, gates: np.ndarray, i: int) -> list[np.ndarray]:
+    """Return the sets that row i may have beside the gates of the others, where A_S t_S is known."""
     told, first = np.unique(gates, axis=0, return_index=True)
     A, rows, found = block.A, np.append(first[told[:, 0] >= 0], i), []
     for S in all_sets(A.shape[1]):
@@ -134,12 +132,11 @@ def _allowed(block: Block, gates: np.ndarray, i: int, constant: np.ndarray) -> l
         if np.any(low > high):
             continue
         own = np.vstack([gates[rows[:-1]], S])
-        M, m = np.vstack([np.hstack([A * each, constant]) for each in own]), block.sums(rows, own).ravel()
+        M, m = np.vstack([A * each for each in own]), block.sums(rows, own).ravel()
         t = np.linalg.lstsq(M, m, rcond=block.options.rounding)[0]
         if np.linalg.norm(M @ t - m) > block.options.summed * block.floor / block.tau:
             continue
-        inside = np.all((low <= t[: len(low)]) & (t[: len(low)] <= high))
-        limits = [*zip(low, high), *[(None, None)] * constant.shape[1]]
-        if inside or linprog(np.zeros(len(t)), A_eq=M, b_eq=M @ t, bounds=limits).status == 0:
+        inside = np.all((low <= t) & (t <= high))
+        if inside or linprog(np.zeros(len(t)), A_eq=M, b_eq=M @ t, bounds=list(zip(low, high))).status == 0:
             found.append(S)
     return found

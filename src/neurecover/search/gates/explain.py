@@ -14,8 +14,8 @@ that is left and every unit
 with z ≤ 0 in the rows of E where the unit is off. A solution is as accurate as the solver's tolerance; with its gates g
 the equations are linear in θ, and a step of least squares gives the last digits.
 
-Each change is tried as one that is `sure`, where equations hold by more than was free to be chosen, and as one that
-rests on a single row, or is any solution of a program: that is believed if it explains other rows too, or all.
+A change is `sure` where equations hold by more than was free to be chosen. One that rests on a single row, or is any
+solution of a program, is believed if it explains other rows too, or all.
 """
 
 from __future__ import annotations
@@ -38,9 +38,8 @@ def explain(state: State, n_hidden: int, deadline: Deadline) -> State:
         (True, by_span),
         (True, lambda state, sure: with_new_unit(state, n_hidden, sure)),
         (False, by_span),
-        (True, lambda state, sure: by_program(state, deadline, sure)),
         (False, lambda state, sure: with_new_unit(state, n_hidden, sure)),
-        (False, lambda state, sure: by_program(state, deadline, sure)),
+        (False, lambda state, sure: by_program(state, deadline)),
     )
     state = state.balanced
     while not state.explained.all() and not deadline.passed:
@@ -58,18 +57,12 @@ def _is_believed(state: State, new: State, sure: bool) -> bool:
     return more > 0 and (sure or more > 1 or bool(new.explained.all()))
 
 
-def explain_all(whole: State, n_hidden: int, deadline: Deadline) -> State | None:
-    """Explain all rows with at most `n_hidden` units; pieces of units of few rows may have to go first, and come back
-    as one.
-    """
-    on = np.count_nonzero(whole.Z > 0.0, axis=0)
-    for few in (on < 0, on < whole.X.shape[1], on < 2 * whole.X.shape[1]):
-        state = replace(whole, V=whole.V[~few], A=whole.A[:, ~few])
-        if len(state.V) <= n_hidden and np.mean(state.explained) >= 1.0 - whole.options.most_aside:
-            state = explain(state, n_hidden, deadline)
-            if state.explained.all():
-                return state
-    return None
+def explain_all(state: State, n_hidden: int, deadline: Deadline) -> State | None:
+    """Return the state with all rows explained by at most `n_hidden` units, if most are so far; None if it fails."""
+    if len(state.V) > n_hidden or np.mean(state.explained) < 1.0 - state.options.most_aside:
+        return None
+    state = explain(state, n_hidden, deadline)
+    return state if state.explained.all() else None
 
 
 def by_span(state: State, sure: bool = True) -> State | None:
@@ -163,26 +156,24 @@ def _one_direction(state: State, rest: np.ndarray) -> np.ndarray:
 INFEASIBLE = 2  # the status that `scipy.optimize.milp` gives
 
 
-def by_program(state: State, deadline: Deadline, sure: bool = True) -> State | None:
-    """Explain rows of one kind, as many as a program takes, the largest kind first.
+def by_program(state: State, deadline: Deadline) -> State | None:
+    """Explain all rows that are left, or rows of one kind, as many as a program takes, the largest kind first.
 
-    Its solution is sure if the equations of its gates have no other and are more than it takes; otherwise any is taken,
-    that of all rows first: fewer leave more choice.
+    That of all rows comes first: fewer leave more choice.
     """
     rows, most = state.left, state.options.gates // max(len(state.V), 1)
     if not most or not len(state.V) or len(state.A) == 1:  # one equation for all gates of a row says nothing
         return None
     _, kind, count = np.unique(state.X[rows] != 0.0, axis=0, return_inverse=True, return_counts=True)
     groups = [rows[kind.ravel() == which][:most] for which in np.argsort(-count, kind="stable")]
-    groups = groups[: state.options.programs]
-    for group in groups if sure or len(rows) > most else [rows, *groups]:
-        new = None if deadline.passed else _with_gates(state, group, sure, deadline)
+    for group in [rows] * (len(rows) <= most) + groups[: state.options.programs]:
+        new = None if deadline.passed else _with_gates(state, group, deadline)
         if new is not None and new.n_explained > state.n_explained:
             return new
     return None
 
 
-def _with_gates(state: State, rows: np.ndarray, sure: bool, deadline: Deadline) -> State | None:
+def _with_gates(state: State, rows: np.ndarray, deadline: Deadline) -> State | None:
     # z = start + slope·θ in these rows, (rows, units) and (rows, units, θ of all units), and sides·θ ≤ edges in E.
     start, free = state.X[rows] @ state.V.T, np.vstack(state.free)
     own = np.repeat(np.eye(len(state.V)), [len(N) for N in state.free], axis=1)
@@ -194,20 +185,11 @@ def _with_gates(state: State, rows: np.ndarray, sure: bool, deadline: Deadline) 
     theta = _solution(state, rows, start, slope, sides, edges, deadline)
     if theta is None:
         return None
-    z, values = start + slope @ theta, state.Y[rows] - state.c
-
-    def gated(least: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return ∂z/∂θ and ∂y/∂θ, a row for every unit and for every output, of units with z above `least`."""
-        on = slope * (z > least)[:, :, None]
-        return on.reshape(z.size, -1), np.einsum("ok,rkt->rot", state.A, on).reshape(values.size, -1)
-
     # A solver goes on to where a unit has z = 0: one that is there may be on as well, and has no step to make.
-    near = state.options.summed * state.options.tolerance * float(np.abs(z).max())
-    wanted, told = map(np.linalg.matrix_rank, gated(-near))
-    if sure and (told < wanted or told == values.size):
-        return None
-    z = np.where(z > near, z, 0.0)
-    theta = theta + np.linalg.lstsq(gated(0.0)[1], (values - z @ state.A.T).ravel(), rcond=state.options.rounding)[0]
+    z, values = start + slope @ theta, state.Y[rows] - state.c
+    z = np.where(z > state.options.summed * state.options.tolerance * float(np.abs(z).max()), z, 0.0)
+    by = np.einsum("ok,rkt->rot", state.A, slope * (z > 0.0)[:, :, None]).reshape(values.size, -1)
+    theta = theta + np.linalg.lstsq(by, (values - z @ state.A.T).ravel(), rcond=state.options.rounding)[0]
     return state.with_values(rows, np.where(z > 0.0, np.maximum(start + slope @ theta, 0.0), 0.0))
 
 

@@ -102,18 +102,17 @@ def with_levels(levels: Levels, state: State) -> State | None:
     blocks, best = levels.blocks(state), None
     gates = [gates_of(block) for block in blocks]
     frame = spaces(np.array([block.delta for block in blocks]), options.rounding)[0]
-    for sure in (True, False, None):
+    for last in (False, True):
         if not any((own >= 0).any() for own in gates):
             break
         added, c = solve(blocks, gates, frame)
         found = replace(state, V=state.V + added, c=c)
         best = found if best is None or found.n_explained > best.n_explained else best
-        if sure is None or best.explained.all():
+        if last or best.explained.all():
             break
-        # Rows that have to have one set of gates come first: with them the constant is known, and choices are few.
-        for i, block in enumerate(levels.blocks(state if sure else replace(state, c=c))):
+        for i, block in enumerate(levels.blocks(replace(state, c=c))):
             if not found.explained[block.rows].all() and 0.0 < np.mean(gates[i][:, 0] < 0) < options.untold:
-                gates[i] = by_exclusion(block, gates[i], found.Z[block.rows] > 0.0, sure)
+                gates[i] = by_exclusion(block, gates[i], found.Z[block.rows] > 0.0)
     return best
 
 
