@@ -340,8 +340,8 @@ def _terms(upper: Polynomial, units: np.ndarray, first: int = 0) -> dict[tuple[t
     """Return the coefficient of each monomial ((variable, power), …); matched units are the first variables."""
     names = np.full(upper.exponents.shape[1], -1)
     names[units] = np.arange(len(units))
-    alone = np.flatnonzero(names < 0)
-    names[alone] = len(units) + first + np.arange(len(alone))
+    unmatched = np.flatnonzero(names < 0)
+    names[unmatched] = len(units) + first + np.arange(len(unmatched))
     terms: dict[tuple[tuple[int, int], ...], np.ndarray] = {}
     for powers, c in zip(upper.exponents, upper.coefficients.T):
         term = tuple(sorted((int(names[j]), int(powers[j])) for j in np.flatnonzero(powers)))

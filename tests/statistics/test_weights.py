@@ -38,7 +38,6 @@ BUILDERS: dict[str, Callable[[], Statistic]] = {
 }
 # The power of w in a sum where it is not one, by statistic.
 POWERS: dict[str, dict[str, int]] = {
-    "residuals": {"residual_fourth": 2},
     "range": {"on": 0},
     "units-on": {"on": 0, "off": 0, "at_kink": 0},
     "output-digits": {"binary": 0, "decimal": 0},

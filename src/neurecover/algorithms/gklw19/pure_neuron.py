@@ -82,10 +82,6 @@ class Reduction:
     linear: np.ndarray
     singular_values: np.ndarray
 
-    @property
-    def size(self) -> int:
-        return len(self.projection)
-
 
 def reduction(L: np.ndarray, k: int, balance: bool = True, options: SymmetricOptions = DEFAULTS) -> Reduction:
     """Onto the k leading left singular vectors of L [GKLW19, Alg. 4], scaled so that P L has orthonormal rows if

@@ -27,7 +27,7 @@ class Residuals(Statistic):
         self.predict = predict
         self.origin = setting("origin", origin, np.zeros(n_outputs))
         self.settings = {"origin": self.origin}
-        names = ("residual", "residual_squared", "residual_fourth", "residual_max", "output", "output_squared")
+        names = ("residual", "residual_squared", "residual_max", "output", "output_squared")
         self.sums = {"n": np.zeros((), dtype=np.int64)} | {name: np.zeros(n_outputs) for name in names}
         self.row_bytes = 8 * (3 * n_outputs + 2 * width)
 
@@ -46,7 +46,6 @@ class Residuals(Statistic):
             self.sums["unweighted_squared"] += np.einsum("ij,ij->j", R, R)
             R, Y = by_root(weight, R, Y)
         self.sums["residual_squared"] += np.einsum("ij,ij->j", R, R)
-        self.sums["residual_fourth"] += np.einsum("ij,ij->j", R**2, R**2)
         self.sums["output_squared"] += np.einsum("ij,ij->j", Y, Y)
 
     def weigh(self) -> None:
@@ -73,9 +72,3 @@ class Residuals(Statistic):
         """The variance of every output, (p,), comparable with the mean of w r²."""
         variance = np.maximum(self.average("output_squared") - self.average("output") ** 2, 0.0)
         return variance * (self.weight / self.n) if "weight" in self.sums else variance
-
-    @property
-    def kurtosis(self) -> float:
-        """The largest kurtosis E r⁴ / (E r²)² of √w r over the outputs: 3 for Gaussian noise, 0 without a residual."""
-        second, fourth = self.mean_squares, self.per_row("residual_fourth")
-        return float(np.divide(fourth, second**2, out=np.zeros_like(second), where=second**2 > 0).max())
