@@ -79,6 +79,8 @@ def extract_coarse(
     if maybe_deep and box.n_inputs > options.slice_inputs and not box.limits:
         _look_at_slice(box, rng)
     units = _Candidates.empty(box)
+    # Where kinks stand out over no way that is free of others, lines are not worth more than that.
+    unseen = options.coarse_lines_unseen if box.crowding < 1.0 else options.coarse_lines_least
     source: ArraySource | None = None
     most = 0
     for _ in range(options.coarse_lines if box.resolution <= options.visible else 0):
@@ -94,7 +96,7 @@ def extract_coarse(
         most = max(most, len(line.kinks.positions))
         if units.lines == options.coarse_lines_least and most == 0:
             raise UnsolvableError("The oracle has no kinks along a line, so no hidden unit is visible.")
-        if units.lines == options.coarse_lines_unseen and not units.seen.any():
+        if units.lines == unseen and not units.seen.any():
             break  # as little as this is seen of one layer only where answers are too coarse for lines
         if units.lines < options.coarse_lines_least or not new.explained.all() or len(confirmed) < most:
             continue
