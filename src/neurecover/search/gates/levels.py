@@ -65,9 +65,8 @@ class Levels:
         V[:, self.common] = [kink.w for kink in kinks]
         return replace(self.plain, V=V, A=np.array([kink.a for kink in kinks]).T)
 
-    def blocks(self, state: State, numbers: Iterable[int] | None = None) -> list[Block]:
-        some = self.rows if numbers is None else (self.rows[number] for number in numbers)
-        return [Block.of(state, rows, self.common) for rows in some]
+    def blocks(self, state: State) -> list[Block]:
+        return [Block.of(state, rows, self.common) for rows in self.rows]
 
 
 def from_levels(levels: Levels, task: Task, rng: np.random.Generator, deadline: Deadline) -> State | None:
@@ -122,7 +121,8 @@ def turned(levels: Levels, state: State, numbers: Iterable[int]) -> State:
     Beside a level's constant a unit may be off, on, or on the other way round: 0, 1 and −1 in a set.
     """
     votes, sets = np.zeros(len(state.V)), all_sets(len(state.V), (0, 1, -1))
-    for block in levels.blocks(state, numbers):
+    for number in numbers:
+        block = Block.of(state, levels.rows[number][: state.options.voters], levels.common)
         for s, own in agreeing(block, sets, state.options.level_agree):
             votes += sets[s] * len(own)
     return replace(state, V=state.V * np.where(votes < 0, -1.0, 1.0)[:, None])

@@ -48,6 +48,7 @@ class GateOptions:
     level_descents: int = 12  # of a search in one level
     level_agree: int = 4  # rows that agree with a sign: with 3^k sets pairs do by chance
     voting: int = 12  # levels that say which way round units are, beside two in which each of them switches
+    voters: int = 200  # rows of each of these that are compared: those of one unit agree in dozens
     untold: float = 0.2  # share of a level's rows that may agree with none: with more a unit is missing
     excluding: int = 8  # rows of one level that are looked at for the one with the fewest sets of gates
     nearly: float = 1e-6  # Σ r² / Σ y² of a wide student that may lack nothing but units of few samples
