@@ -8,11 +8,11 @@ them the readout stays where it is, which is still a step downhill. Gates and va
 
 The preconditioner of a layer is a Kronecker product, exact where gates and inputs are independent,
 
-    (Σ u uᵀ − ρ n ū ūᵀ) ⊗ E[c cᵀ],        u = ∂y/∂z,
+    (Σ u uᵀ − n ū ūᵀ) ⊗ E[c cᵀ],        u = ∂y/∂z,
 
-with the mean taken away because the readout explains ū c as far as it reads c: the share ρ of it. Where conjugate
-gradients run out of products the units' own blocks take over (`UnitBlocks`). The gradient is double, so that the end
-of a descent is as accurate as a double-precision one; only the way there is not.
+with the mean taken away where there are skips, because then the readout explains ū c. Where conjugate gradients run out
+of products the units' own blocks take over (`UnitBlocks`). The gradient is double, so that the end of a descent is as
+accurate as a double-precision one; only the way there is not.
 """
 
 from __future__ import annotations
@@ -76,17 +76,6 @@ class Products:
             rest = values.H[rows, hidden] - values.F[rows, :base] @ B
             self.Q[rows] = self.weigh(rest, rows) @ T
 
-    @cached_property
-    def explained(self) -> float:
-        """ρ, the share of c₀ that the features explain: the mean over directions of equal spread."""
-        n, D = self.values.F.shape
-        if self.base == D:
-            return 1.0
-        along = np.zeros((self.Q.shape[1], D))
-        for rows in self.rows():
-            along += self.Q[rows].T @ self.weigh(self.values.F[rows], rows)
-        return min((float(np.sum((along @ self.point.samples.inverse_root) ** 2)) / n + self.base) / D, 1.0)
-
     def by_outputs(self) -> Iterator[list[np.ndarray]]:
         """Yield u_l of every layer, √w included, output by output."""
         return (self.student.backward(self.values, G) for G in self.point.samples.seeds(np.float32))
@@ -97,17 +86,15 @@ class Products:
         if self.student.depth == 1:
             gates, top = self.values.gates[0], self.point.student.top
             gates = self.weigh(gates)
-            weights, gram = top @ top.T, (gates.T @ gates).astype(np.float64)
-            mean = self.weigh(gates).mean(axis=0, dtype=np.float64)
-            second = weights * gram
-            factor = second - self.explained * weights * (n * np.outer(mean, mean))
+            weights, mean = top @ top.T, self.weigh(gates).mean(axis=0, dtype=np.float64)
+            second, means = weights * (gates.T @ gates).astype(np.float64), weights * (n * np.outer(mean, mean))
         else:
             m = self.student.widths[layer]
             second, means = np.zeros((m, m)), np.zeros((m, m))
             for u in (by_layer[layer] for by_layer in self.by_outputs()):
                 mean = u.mean(axis=0, dtype=np.float64)
                 second, means = second + (u.T @ u).astype(np.float64), means + n * np.outer(mean, mean)
-            factor = second - means if self.student.skips else second
+        factor = second - means if self.student.skips else second
         scale = second.diagonal()
         return factor, np.maximum(scale, self.point.options.unused * scale.max(initial=1e-300))
 

@@ -139,15 +139,11 @@ class SearchOptions:
     upper_steps: int = 4  # after each unit above it,
     joint_steps: int = 100  # and of all layers together,
     joint_slow: float = 0.96  # as long as Σr² falls by as much in a window
-    lean_steps: int = 20  # after each unit of one layer, where all at once costs too much,
-    lean_slow: float = 0.98  # and the fall of Σr² at which the last fit ends then
     spare: float = 2.0  # shares of noise that each parameter of a spare unit may have taken up
     same: float = 0.1  # of a degree of freedom's share: Σr² of one optimum,
     alike: float = 1.0  # and of what may be one by its outputs,
     outputs: float = 0.01  # which are this close then, of P σ²
-    dent: float = (
-        50.0  # shares that one dent of an optimum may lie above another on a part of the samples (30 measured)
-    )
+    dent: float = 50.0  # shares between dents of one optimum on a part of the samples, at the most (30 measured)
     noise: float = 1.5  # times the wide student's Σr² per degree of freedom beyond which what is left is no noise
     fit: FitOptions = field(default_factory=FitOptions)
     widths: WidthOptions = field(default_factory=WidthOptions)

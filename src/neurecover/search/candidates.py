@@ -132,19 +132,11 @@ def complete(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
 
 
 def lean(fit: Fit, setting: Setting, widths: tuple[int, ...]) -> Fit:
-    """Take all spare units of one layer away at once and fit the rest again; where that costs, one by one.
-
-    An exact fit may need fewer units than these.
-    """
-    point, options, deadline = fit.point, setting.options, setting.deadline
+    """Take all spare units of one layer away at once and fit the rest again; an exact fit may need even fewer units."""
     few = without_superfluous(fit, setting, widths[0])
     if few.student.widths[0] <= widths[0]:
         return few
-    few = descend(point.samples, narrow(point, widths)[0].student, options.fit, deadline)
-    if few.rss <= max(allowed(point, widths, options), point.samples.level() * point.scale) or deadline.passed:
-        return few
-    one_by_one = narrow(point, widths, options.lean_steps)[0]
-    return descend(point.samples, one_by_one.student, options.fit, deadline, slow=options.lean_slow)
+    return descend(fit.point.samples, narrow(fit.point, widths)[0].student, setting.options.fit, setting.deadline)
 
 
 def without_superfluous(fit: Fit, setting: Setting, most: int | None = None) -> Fit:
