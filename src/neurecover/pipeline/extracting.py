@@ -184,8 +184,9 @@ def _search(
     if certificate.verdict not in SETTLED:
         with suppress(UnsolvableError), run.overtime(box.options.late):
             texts = diagnose_inputs(box)
-            bounded = diagnose_bounded(box, np.random.default_rng(0)) if read.probabilities is None else None
-            texts += [bounded] if bounded is not None and not texts else []
+            fine = not texts and read.probabilities is None and not box.coarse
+            bounded = diagnose_bounded(box, np.random.default_rng(0)) if fine else None
+            texts += [] if bounded is None else [bounded]
             checks = tuple(Check("box", False, None, None, text) for text in texts)
             certificate = replace(certificate, checks=(*certificate.checks, *checks))
             if not checks and read.probabilities is None and box.affordable >= box.options.diagnosis:
