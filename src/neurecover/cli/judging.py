@@ -92,7 +92,7 @@ def compare(
 @app.command()
 def report(
     recovery: Annotated[Path, typer.Argument(help="A file that `recover` or `extract` wrote.")],
-    truth: Annotated[Path | None, typer.Option(help="The network that it should be, to compare with.")] = None,
+    truth: Annotated[Path | None, typer.Option(help="The true network, to compare with.")] = None,
     samples: Annotated[Path | None, typer.Option(help="Further samples to be predicted.")] = None,
     out: Annotated[
         Path | None,

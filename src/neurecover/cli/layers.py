@@ -1,4 +1,4 @@
-"""The commands for high thresholds: lowest-layer and halfspaces [GP18]."""
+"""The commands lowest-layer and halfspaces [GP18]."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def halfspaces(
     source = open_samples(samples, inputs, outputs)
     if source.n_outputs != 1:
         raise ValueError(
-            f"halfspaces needs one column of labels. Got {source.n_outputs} instead: name it with --outputs."
+            f"halfspaces needs one column of labels. Got {source.n_outputs} columns instead: name one with --outputs."
         )
     X, Y = source.collect()
     values = np.unique(Y)

@@ -67,7 +67,7 @@ def demo() -> None:
     recovery = nr.recover(X, Y, random_state=0, progress=terminal.err.is_terminal)
     terminal.out.print(terminal.recovery_panel(recovery))
     comparison = nr.compare(recovery.network, truth)
-    say("\nUnit by unit beside the network that was hidden, a the output weight and b the bias at ‖w‖ = 1:")
+    say("\nThe hidden network beside the one found; a is a unit's output weight, b its bias, scaled to ‖w‖ = 1:")
     terminal.out.print(terminal.units_table(recovery.network, truth, comparison))
     agrees = comparison.weight_error <= 1e-10 and comparison.unmatched == ((), ())
     say(

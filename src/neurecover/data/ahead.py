@@ -1,4 +1,4 @@
-"""Read blocks ahead: a second thread decodes the next blocks while the current one is computed on."""
+"""Read blocks ahead: a second thread decodes the next blocks while the current one is in use."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class DeepNetwork(Layered):
         if len(checked[-1][0]) == 0:
             raise ValueError("The last layer needs one row per output, at least one. Got none instead.")
         if C is not None and len(checked) == 1:
-            raise ValueError("C needs a hidden layer beside it. Got none: the output A x + c is affine, add C to A.")
+            raise ValueError("C needs a hidden layer beside it. Got none: A x + c is affine already, so add C to A.")
         object.__setattr__(self, "layers", tuple(checked))
         object.__setattr__(self, "activation", get(activation))
         object.__setattr__(self, "C", checks.affine_term(C, self.n_outputs, self.n_inputs))

@@ -139,7 +139,7 @@ def _recognise(
 
 
 def _has_plateaus(Y: np.ndarray, read: Probabilities, options: ClassifierOptions) -> bool:
-    """Return whether several values between 0 and 1 are each the answer to several random queries.
+    """Return whether two or more probabilities strictly between 0 and 1 were each answered to several random queries.
 
     One such value may come from a network all of whose units are inactive. On a coarse grid values coincide by chance.
     """

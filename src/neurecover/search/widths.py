@@ -206,7 +206,7 @@ def to_neighbours(samples: Samples, setting: Setting, best: Runs) -> Runs:
 
 
 def _ways(widths: tuple[int, ...], change: int) -> list[tuple[int, ...]]:
-    """Return every way to take one unit away or to add one, the top layer first."""
+    """Return the widths with `change` added to one layer, for every layer that keeps a unit, the top layer first."""
     ways = (tuple(k + change * (layer == chosen) for layer, k in enumerate(widths)) for chosen in range(len(widths)))
     return [way for way in ways if min(way) > 0][::-1]
 

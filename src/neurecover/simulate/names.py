@@ -39,6 +39,7 @@ def distribution(spec: str | Distribution) -> Distribution:
         return kind(*parameters)
     except TypeError:
         allowed = len(fields(kind))
-        raise ValueError(f"{match[1]} takes at most {allowed} numbers. Got {spec!r} instead.") from None
+        most = f"at most {allowed} number{'s' if allowed > 1 else ''}" if allowed else "no numbers"
+        raise ValueError(f"{match[1]} takes {most}. Got {spec!r} instead.") from None
     except ValueError as error:
         raise ValueError(f"{spec!r} names no input distribution: {error}") from None

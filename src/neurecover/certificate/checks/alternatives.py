@@ -39,8 +39,8 @@ def _nested(case: Case, name: str, words: str, remedy: str) -> Check | None:
     good = test.p_value >= test.level
     size = float(np.sqrt(case.variance * test.seen / case.n_equations))
     sentence = (
-        f"Beside the network {words} takes up no more than noise (p = {test.p_value:.2g}); one of rms {size:.1g} would "
-        "be seen nine times in ten."
+        f"Beside the network {words} explains no more than noise (p = {test.p_value:.2g}); one of root mean "
+        f"square {size:.1g} would be seen nine times in ten."
     )
     if not good:
         sentence = f"The residual is not noise alone: beside the network it follows {words} (p = {test.p_value:.2g})."

@@ -27,7 +27,7 @@ def equations(case: Facts) -> Check:
     if case.noisy and n < case.options.few * P:
         wanted = case.options.few * short
     if n > P:
-        return Check("equations", True, n, P, f"{n} equations for {P} parameters.", n_wanted=wanted)
+        return Check("equations", True, n, P, f"{n} equations for {P} free parameters.", n_wanted=wanted)
     sentence = f"{n} equations cannot determine {P} parameters.{would_do((1 + P) / max(n, 1) * samples)}"
     return Check("equations", False, n, P, sentence, ONE_SAMPLE, wanted)
 

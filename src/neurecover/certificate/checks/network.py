@@ -53,7 +53,7 @@ def width(case: Facts) -> Check:
     """Check that the number of units is the one asked for; the limit is the total over all layers."""
     asked, found = case.evidence.asked, case.n_hidden
     if asked is None:
-        return Check("width", True, None, None, "The number of units was to be found.")
+        return Check("width", True, None, None, "No number of units was asked for.")
     sentence = "The number of units is the one asked for."
     if asked != found:
         why = "these samples take no other number"
@@ -95,7 +95,8 @@ def size(case: Case) -> Check:
     """Check that the parameters are few enough for an information matrix or, without noise, for its products."""
     n, limit = case.n_weights, case.options.max_parameters
     if case.by_products:
-        return Check("size", True, n, None, f"There are {n} parameters, tested by products.")
+        sentence = f"There are {n} parameters; their information matrix is tested by products with vectors."
+        return Check("size", True, n, None, sentence)
     sentence = f"There are {n} parameters."
     if n > limit:
         sentence = f"{n} parameters are more than the {limit} whose identifiability is checked."

@@ -178,10 +178,11 @@ def noise_level(case: Case) -> Check:
     variance = case.variance
     misfit = float(np.sqrt(variance * (case.n_free + case.options.unseen) / case.n_equations))
     what = "The residual times the root of a row's weight" if case.samples.weighted else "The residual"
+    biases = "" if case.bias else "; nor would small biases, as all were fixed at zero"
     sentence = (
         f"{what} is noise of standard deviation {np.sqrt(variance):.3g}; "
         f"the largest standard error of a weight is {case.largest_error:.3g}. "
         "Noise on the inputs, rows chosen by their outputs, or a function that differs from the network by less than "
-        f"about {misfit:.1g} would not be seen{'' if case.bias else ', nor small biases, which were not sought'}."
+        f"about {misfit:.1g} would not be seen{biases}."
     )
     return Check("noise", True, variance, None, sentence)
