@@ -276,9 +276,14 @@ class Case:
 
     @cached_property
     def to_others(self) -> float:
-        """The most errors of a weight between this optimum and others nearby that are as good; inf if not known."""
+        """The most errors of a weight between this optimum and others nearby that are as good; inf if not known.
+
+        Errors up to `wide` are those of one optimum. Others that are as good all the same say that the network is not
+        the law: softplus samples have two, between which its bend lies. So they stay an objection, as if not known.
+        """
         nearby, normal = self.evidence.nearby, self.normal
-        if self.drawn is None or len(nearby) < 2 or not isinstance(normal, Network):
+        known = self.drawn is not None and len(nearby) > 1 and self.widest > self.options.wide
+        if not known or not isinstance(normal, Network):
             return np.inf
         return largest_distance(nearby, normal, self.whitening, self.errors.arrays)
 
