@@ -18,6 +18,7 @@ from neurecover.queries.deep.boundaries.tracing import trace
 from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.deep.fits.output import fit_output
 from neurecover.queries.deep.fits.polish import choose_polishing_points, polish
+from neurecover.queries.deep.fits.spare import find_spare_unit, without_unit
 from neurecover.queries.deep.options import DeepOptions
 from neurecover.queries.deep.signs import apply_signs, find_signs_by_moving, find_signs_from_above
 from neurecover.queries.deep.span import find_gradient_span, lift
@@ -335,3 +336,28 @@ def test_errors_without_the_matrix_are_above_the_true_ones_and_show_what_no_answ
     assert errors[0] > 1e-7  # no answer shows its weights
     assert np.all(true[1:] <= errors[1:5])
     assert errors[1:5].max() < 1e-9
+
+
+@pytest.mark.parametrize("layer", [0, 1])
+def test_a_unit_that_the_answers_neither_determine_nor_need_is_spare_and_no_other(layer: int) -> None:
+    rng, options = np.random.default_rng(layer), DeepOptions()
+    truth = he_network((6, 4, 3, 2), layer)
+    X = rng.standard_normal((400, 6))
+    layers = [list(pair) for pair in truth.layers]
+    W, b = layers[layer]
+    layers[layer] = [np.vstack([W, rng.standard_normal(W.shape[1])]), np.append(b, 0.1)]
+    A, c = layers[layer + 1]
+    layers[layer + 1] = [np.column_stack([A, np.zeros(len(A))]), c]
+    larger = DeepNetwork([(W, b) for W, b in layers])
+
+    def spare(network: DeepNetwork, open_rows: tuple[int, ...]) -> tuple[int, int] | None:
+        polished = polish(network, X, truth(X), options, Deadline(None))
+        errors = np.zeros(sum(network.n_hidden))
+        errors[list(open_rows)] = np.inf
+        return find_spare_unit(polished, errors, X, truth(X), options, Deadline(None))
+
+    added = 4 if layer == 0 else 7
+    assert spare(larger, tuple(range(8))) == (layer, truth.n_hidden[layer])
+    assert spare(larger, ()) is None
+    assert spare(without_unit(larger, layer, truth.n_hidden[layer]), tuple(range(7))) is None
+    assert spare(larger, tuple(i for i in range(8) if i != added)) is None

@@ -189,7 +189,7 @@ def _search(
             texts += [] if bounded is None else [bounded]
             checks = tuple(Check("box", False, None, None, text) for text in texts)
             certificate = replace(certificate, checks=(*certificate.checks, *checks))
-            if not checks and read.probabilities is None and box.affordable >= box.options.diagnosis:
+            if bounded is None and read.probabilities is None and box.affordable >= box.options.diagnosis:
                 certificate = add_diagnosis(certificate, oracle, network.activation)
     return network, certificate
 

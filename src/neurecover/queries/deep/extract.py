@@ -20,6 +20,7 @@ from neurecover.queries.deep.boundaries.ascent import find_extreme_points
 from neurecover.queries.deep.cells import KnownLayers
 from neurecover.queries.deep.fits.output import answer_sizes
 from neurecover.queries.deep.fits.polish import choose_polishing_points, polish
+from neurecover.queries.deep.fits.spare import find_spare_unit, without_unit
 from neurecover.queries.deep.layers import (
     EmptyLayerError,
     NarrowSpanError,
@@ -278,14 +279,23 @@ def _polish_at(
 ) -> tuple[DeepNetwork, np.ndarray, np.ndarray, np.ndarray]:
     """Query well-chosen points and fit all weights to them; return the network, its rows' errors, and X and Y.
 
-    `measured` are the errors of the rows before.
+    `measured` are the errors of the rows before. A unit that the answers neither determine nor need goes, and the
+    others are fitted once more.
     """
     options = box.options.deep
     n = int(per_weight * network.n_parameters / box.n_outputs) + 50
     X = box.round_queries(choose_polishing_points(network, anchors, n, rng, box.limits, options))
     Y = box(X)
     polished = polish(network, X, Y, options, deadline, box.noise(X, Y) if box.coarse else None, box.coarse)
-    return polished.network, polished.errors(network, measured, options, rng, deadline), X, Y
+    errors = polished.errors(network, measured, options, rng, deadline)
+    spare = None if box.coarse else find_spare_unit(polished, errors, X, Y, options, deadline)
+    if spare is None:
+        return polished.network, errors, X, Y
+    layer, unit = spare
+    measured = np.delete(measured, sum(network.n_hidden[:layer]) + unit)
+    anchors = tuple(np.delete(own, unit, axis=0) if i == layer else own for i, own in enumerate(anchors))
+    network = without_unit(polished.network, layer, unit)
+    return _polish_at(box, network, anchors, measured, per_weight, rng, deadline)
 
 
 def measure_residual(

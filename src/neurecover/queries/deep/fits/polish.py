@@ -46,6 +46,11 @@ class Polished:
     _least: float
     _ridge: float
 
+    @property
+    def loss(self) -> float:
+        """Σ r² of the residuals relative to the answers' sizes."""
+        return self._end.loss
+
     def errors(
         self,
         before: DeepNetwork,

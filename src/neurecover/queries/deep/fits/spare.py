@@ -2,7 +2,8 @@
 
 An affine part of the output layer is written as always-active units. Each is left out in turn, or all are replaced by
 one, the others fitted anew: if every answer is still reproduced, the network without it is kept. A unit that is
-inactive at every answer is never left out: no answer says anything about it.
+inactive at every answer is never left out: no answer says anything about it. In exact answers units of any layer may be
+spare.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ import numpy as np
 from neurecover.models import DeepNetwork
 from neurecover.queries.deep.fits.answers import Answers
 from neurecover.queries.deep.fits.output import find_failures
-from neurecover.queries.deep.fits.polish import polish
+from neurecover.queries.deep.fits.polish import Polished, polish
+from neurecover.queries.deep.options import DeepOptions
 from neurecover.solve.deadline import Deadline
 
 
@@ -46,6 +48,33 @@ def drop_spare_units(network: DeepNetwork, answers: Answers, deadline: Deadline)
         else:
             return network
     return network
+
+
+def find_spare_unit(
+    polished: Polished, errors: np.ndarray, X: np.ndarray, Y: np.ndarray, options: DeepOptions, deadline: Deadline
+) -> tuple[int, int] | None:
+    """Return the layer and number of a unit without which exact answers are fitted as well, or None.
+
+    Such a unit comes from a boundary of a deeper layer, or from one that rounding feigned: no error of its row is
+    known, and none of the rows above, which have a weight for it. The lowest are tried first. Rounding is another in
+    another sum, and ten times the squares are as good.
+    """
+    network, first = polished.network, np.cumsum([0, *polished.network.n_hidden])
+    as_good = 10.0 * polished.loss + Y.size * float(np.finfo(float).eps) ** 2
+    for row in np.flatnonzero(~np.isfinite(errors)):
+        layer = int(np.searchsorted(first, row, side="right")) - 1
+        unit = int(row - first[layer])
+        if network.n_hidden[layer] > 1 and not deadline.passed:
+            trial = polish(without_unit(network, layer, unit), X, Y, options, deadline)
+            if trial.loss <= as_good:
+                return layer, unit
+    return None
+
+
+def without_unit(network: DeepNetwork, layer: int, unit: int) -> DeepNetwork:
+    """Return the network without one unit."""
+    kept = [np.delete(np.arange(k), [unit] if own == layer else []) for own, k in enumerate(network.n_hidden)]
+    return network.take(kept)
 
 
 def _candidates(network: DeepNetwork, X: np.ndarray, rounding: float) -> Iterator[DeepNetwork]:
