@@ -29,7 +29,7 @@ from neurecover.certificate.options import DEFAULTS, CertificateOptions
 from neurecover.certificate.signs.ambiguity import sign_ambiguities
 from neurecover.certificate.signs.rivals import SignChoices, rivals_of_layers
 from neurecover.certificate.verdict import Certificate, Check, ParameterArrays
-from neurecover.models import DeepNetwork, Network
+from neurecover.models import DeepNetwork, Network, jacobian
 from neurecover.statistics import Residuals
 
 LIKE = "Ask where the inputs of the model lie, with like=X: its units may switch there."
@@ -252,12 +252,21 @@ class RoundedCase(QueriedCase):
 
     @cached_property
     def p_structure(self) -> float:
-        """The p-value of the largest correlation between the residuals and many random units."""
+        """The p-value of the largest correlation between the residuals and many random units.
+
+        The errors of the weights move all fresh residuals together, by J δ: they add gᵀ C g, g = Hᵀ J, to the variance
+        of a score, of which the sum over single residuals has only the terms of each by itself.
+        """
         assert self.asked.fresh is not None
         X, count, rng = self.asked.fresh[0], self.options.probes, np.random.default_rng(0)
         V, b = rng.standard_normal((count, X.shape[1])) / np.sqrt(X.shape[1]), rng.standard_normal(count)
         H = np.maximum(X @ V.T + b, 0.0)
-        score = (H.T @ self.left) / np.sqrt(np.maximum(H.T**2 @ self.left**2, 1e-300))
+        J = jacobian(self.fit.network, X) / self.fit.deviations(X)[:, :, None]
+        C = self.fit.covariance(np.arange(J.shape[2]))
+        G = np.einsum("nh,npq->hpq", H, J, optimize=True)
+        together = np.sum((G @ C) * G, axis=2) - H.T**2 @ np.sum((J @ C) * J, axis=2)
+        variance = H.T**2 @ self.left**2 + np.maximum(together, 0.0)
+        score = (H.T @ self.left) / np.sqrt(np.maximum(variance, 1e-300))
         return min(1.0, score.size * float(erfc(np.abs(score).max(initial=0.0) / np.sqrt(2.0))))
 
 

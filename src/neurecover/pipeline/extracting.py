@@ -183,13 +183,13 @@ def _search(
         network, certificate = constant, _certify_constant(constant, str(reason), box.queries)
     if certificate.verdict not in SETTLED:
         with suppress(UnsolvableError), run.overtime(box.options.late):
-            texts = diagnose_inputs(box)
-            fine = not texts and read.probabilities is None and not box.coarse
-            bounded = diagnose_bounded(box, np.random.default_rng(0)) if fine else None
-            texts += [] if bounded is None else [bounded]
-            checks = tuple(Check("box", False, None, None, text) for text in texts)
+            unused, cause = diagnose_inputs(box)
+            plain = cause is None and read.probabilities is None
+            if plain and unused is None and not box.coarse:
+                cause = diagnose_bounded(box, np.random.default_rng(0))
+            checks = tuple(Check("box", False, None, None, text) for text in (unused, cause) if text is not None)
             certificate = replace(certificate, checks=(*certificate.checks, *checks))
-            if bounded is None and read.probabilities is None and box.affordable >= box.options.diagnosis:
+            if plain and cause is None and box.affordable >= box.options.diagnosis:
                 certificate = add_diagnosis(certificate, oracle, network.activation)
     return network, certificate
 

@@ -92,31 +92,34 @@ def diagnose_bounded(box: Box, rng: np.random.Generator) -> str | None:
     )
 
 
-def diagnose_inputs(box: Box) -> list[str]:
-    """Return sentences on inputs without effect and on inputs that are read in order, from moving each by itself."""
+def diagnose_inputs(box: Box) -> tuple[str | None, str | None]:
+    """Return a sentence on inputs without effect and one on inputs that are read in order, from moving each by itself.
+
+    The first goes with any model; the second says why it was not extracted.
+    """
     options, d, rng = box.options.looks, box.n_inputs, np.random.default_rng(0)
     if d > options.most_inputs or box.affordable < options.moves * (d + 1):
-        return []
+        return None, None
     X = box.limits.pull_inside(rng.standard_normal((options.moves, d)))
     moved = box.limits.pull_inside((X[:, None, :] + np.eye(d)).reshape(-1, d))
     Y, Z = box(X), box(moved).reshape(options.moves, d, -1)
     effect = np.sqrt(np.mean((Z - Y[:, None]) ** 2, axis=(0, 2)))
-    said = []
+    without_effect = window = None
     unused = np.flatnonzero(effect == 0.0)
     if 0 < len(unused) < d:
         named = ", ".join(f"x{j}" for j in unused[:8]) + (", …" if len(unused) > 8 else "")
-        said.append(f"The model does not use its inputs {named}: leave them out, holding them fixed.")
+        without_effect = f"The model does not use its inputs {named}: leave them out, holding them fixed."
     if d >= 6 and effect.min() > 0.0:
         rank = np.corrcoef(np.arange(d), np.argsort(np.argsort(effect)))[0, 1]
         third = d // 3
         ratio = float(effect[-third:].mean() / effect[:third].mean())
         if abs(rank) > options.order and max(ratio, 1.0 / ratio) > options.decay:
             end = "last" if ratio > 1.0 else "first"
-            said.append(
+            window = (
                 f"The effect of the inputs falls with their distance from the {end} one, as of a recurrent model that "
                 "reads a window: such a model is not extracted. Query a single step of it, from state to state."
             )
-    return said
+    return without_effect, window
 
 
 def _half_way(box: Box, low: np.ndarray, high: np.ndarray) -> np.ndarray:

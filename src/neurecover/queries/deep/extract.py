@@ -293,7 +293,8 @@ def _polish_at(
         return polished.network, errors, X, Y
     layer, unit = spare
     measured = np.delete(measured, sum(network.n_hidden[:layer]) + unit)
-    anchors = tuple(np.delete(own, unit, axis=0) if i == layer else own for i, own in enumerate(anchors))
+    # Units that are always active have no boundary, and come last.
+    anchors = tuple(own[np.arange(len(own)) != unit] if i == layer else own for i, own in enumerate(anchors))
     network = without_unit(polished.network, layer, unit)
     return _polish_at(box, network, anchors, measured, per_weight, rng, deadline)
 

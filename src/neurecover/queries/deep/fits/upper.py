@@ -19,7 +19,7 @@ from neurecover.queries.deep.fits.answers import Answers
 from neurecover.queries.deep.fits.fitting import add_faint_unit, polish_on_most
 from neurecover.queries.deep.fits.output import find_failures
 from neurecover.queries.deep.fits.polish import Polished, polish
-from neurecover.queries.deep.fits.spare import are_forgiven, drop_spare_units
+from neurecover.queries.deep.fits.spare import are_forgiven, drop_spare_units, without_unit
 from neurecover.queries.deep.options import DeepOptions
 from neurecover.queries.deep.units import Unit
 from neurecover.search import Task
@@ -87,9 +87,7 @@ def _drop_doubtful(fitted: Polished, answers: Answers, rng: np.random.Generator,
         worst = int(errors.argmax())
         if errors[worst] < options.faint:
             break
-        *below, (W, b), (A, c) = network.layers
-        rest = np.delete(np.arange(len(b)), worst)
-        fewer = DeepNetwork([*below, (W[rest], b[rest]), (A[:, rest], c)])
+        fewer = without_unit(network, network.depth - 1, worst)
         trial = polish(fewer, answers.X, answers.Y, options, deadline, answers.noise, True)
         if not _fits(trial.network, answers):
             break
