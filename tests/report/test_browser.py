@@ -39,7 +39,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "exact": nr.recover(X, Y, n_hidden=3, random_state=0),
         "statistical": nr.recover(X, Y + noise, n_hidden=3, random_state=0),
         "approximate": nr.recover(twins, Y, n_hidden=3, random_state=0),
-        "failed": nr.recover(X, np.sin(5 * X[:, :2]), n_hidden=3, random_state=0, time_budget=1.0),
+        "failed": nr.recover(X, np.sin(50 * X[:, :2]), n_hidden=3, random_state=0, time_budget=1.0),
         "nothing": nr.recover(X[:20], Y[:20], n_hidden=40, random_state=0),
         "deep": nr.extract(nr.oracle(deep, n_inputs=5), random_state=0),
     }
