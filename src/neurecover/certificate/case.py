@@ -276,11 +276,9 @@ class Case:
 
     @cached_property
     def to_others(self) -> float:
-        """The most errors of a weight between this optimum and others nearby that are as good; inf if not known.
+        """The most errors of a weight to other optima as good; inf if not known, or if errors up to `wide` are of one.
 
-        Errors up to `wide` are those of one optimum. Others that are as good all the same say that the network is not
-        the law: softplus samples have two, between which its bend lies. So they stay an objection, as if not known.
-        """
+        Beside such errors others say that the law is another: softplus has two, with its bend between them."""
         nearby, normal = self.evidence.nearby, self.normal
         known = self.drawn is not None and len(nearby) > 1 and self.widest > self.options.wide
         if not known or not isinstance(normal, Network):
