@@ -16,6 +16,7 @@ import numpy as np
 from neurecover import inference
 from neurecover.activations import Activation
 from neurecover.certificate import Certificate, Check, Likelihood, ParameterArrays, advice
+from neurecover.certificate.verdict import MEANING
 from neurecover.data import Whitening
 from neurecover.excerpt import Excerpt
 from neurecover.models import Composite, Model, from_arrays, read_npz, write_npz
@@ -171,7 +172,7 @@ class Recovery(Generic[M_co]):
         certificate = self.certificate
         rows = [
             *(("columns", stage.detail) for stage in self.stages if stage.name == "columns"),
-            ("verdict", certificate.verdict),
+            ("verdict", f"{certificate.verdict}: {MEANING[certificate.verdict]}"),
             ("network", describe(self.network)),
             ("method", f"{self.method}, {self.seconds:.2f} s"),
         ]

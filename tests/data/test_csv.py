@@ -35,6 +35,8 @@ def test_csv_takes_late_fractions_blank_lines_quotes_and_unused_text(tmp_path: P
         ("1,2\n3,4,5\n", "line 2: expected 2 fields. Got 3 instead"),
         ("a,y\n1,2\n3,four\n", "line 3, column 'y': expected a number. Got 'four'"),
         ("a,y\n1_0,2\n", "line 2, column 'a': expected a number. Got '1_0'"),
+        ("a,b,c,y\n1,x,,2\n3,4,2024-01-02,5\n", r"line 2, column 'b': .* for 'c' \('2024-01-02'\)\.$"),
+        ("a,b,c,y\n1,x,2,2\n,4,3,5\n", r"line 2, column 'b': .* for 'a' \(values missing\)\.$"),
         ("a,y\n1,2\n\n\n3,\n", "line 5, column 'y': expected a finite number. Got nan"),
         ("a,y\n1,2\nNA,3\n", "line 3, column 'a': expected a finite number. Got nan"),
         ("1,2\n1e999,3\n", "line 2, column '0': expected a finite number. Got inf"),

@@ -91,7 +91,7 @@ def test_a_file_without_an_excerpt_is_read_and_drawn(tmp_path: Path, failed: nr.
     assert back.excerpt is None
     back.plot()
     back.to_html(tmp_path / "r.html")
-    assert "Nothing to be relied on" in (tmp_path / "r.html").read_text()
+    assert "Rely on nothing here" in (tmp_path / "r.html").read_text()
 
 
 def test_the_table_has_every_weight_with_its_interval(noisy: nr.Recovery) -> None:

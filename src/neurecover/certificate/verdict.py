@@ -16,6 +16,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 VERDICTS = ("exact", "statistical", "approximate", "failed")
+MEANING = {
+    "exact": "every weight is right to the last digits of double precision",
+    "statistical": "every weight has a standard error that holds",
+    "approximate": "use it to predict; not every weight is shown to be right",
+    "failed": "rely on nothing here; below is why, and what to try",
+}
 
 IDENTIFIABLE = (
     "units",

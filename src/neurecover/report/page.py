@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from neurecover.algorithms import methods
 from neurecover.certificate import Check, Verification, advice, verify
-from neurecover.certificate.verdict import NEEDS
+from neurecover.certificate.verdict import MEANING, NEEDS
 from neurecover.data import as_source
 from neurecover.excerpt import ROWS, Excerpt
 from neurecover.inference import Coefficient, coefficients, values_of
@@ -33,12 +33,6 @@ from neurecover.results import REASONS, describe
 if TYPE_CHECKING:
     from neurecover.results import Recovery
 
-MEANING = {
-    "exact": "Every weight to the last digits of double precision.",
-    "statistical": "Every weight with a standard error that holds.",
-    "approximate": "A predictor; not every weight is shown to be right.",
-    "failed": "Nothing to be relied on: it predicts no better than the mean or a straight line.",
-}
 SQUARE = (3.3, 2.8)  # inches per figure, three in a row
 SHOWN_UNITS = 300  # rows of a table of units
 SHOWN_WEIGHTS = 60  # rows of a table of weights; figures and to_frame show more
@@ -60,7 +54,7 @@ def report_page(recovery: Recovery[Model], truth: Model | None = None, X: Any = 
     facts = {
         "r": recovery,
         "network": describe(recovery.network),
-        "meaning": MEANING[verdict],
+        "meaning": f"{MEANING[verdict].capitalize()}.",
         "tips": advice(recovery.certificate),
         # The checks that the verdict needs; below statistical, every failed check prevents a better verdict.
         "needed": NEEDS[verdict] if verdict in ("exact", "statistical") else (),

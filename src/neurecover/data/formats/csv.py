@@ -23,6 +23,7 @@ from neurecover.models.formats.libraries import arrow
 _PIECE = 2**18
 _FIELD = 64  # characters
 _LINE = _FIELD * MOST_COLUMNS
+_FURTHER = 10_000  # lines after the first fault that are read for other columns with faults: a tenth of a second
 MISSING = frozenset(("", "NA", "N/A", "n/a", "#N/A", "#NA", "NaN", "nan", "-NaN", "-nan", "NULL", "null"))  # pyarrow's
 
 
@@ -85,25 +86,39 @@ class CsvSource(Source):
         return f"row {row}"
 
     def _first_fault(self) -> str | None:
-        width = len(self._names)
+        """Describe the first field that cannot be read, and name the other columns that cannot be read as they are."""
+        faults: dict[int, tuple[int, str]] = {}
+        lacking: set[int] = set()
         for line, fields in self._records():
-            if len(fields) != width:
-                return f"{self.origin}, line {line}: expected {width} fields. Got {len(fields)} instead."
+            if faults and line > min(faults.values())[0] + _FURTHER:
+                break
+            if len(fields) != len(self._names) and not faults:
+                return f"{self.origin}, line {line}: expected {len(self._names)} fields. Got {len(fields)} instead."
             for j in self._choice.inputs + self._choice.outputs:
-                boolean = j in self._booleans
-                readable = _is_boolean(fields[j]) or fields[j] in "01" if boolean else _is_number(fields[j])
-                if fields[j] not in MISSING and not readable:
-                    hint = "correct it, leave the column out with inputs=[…], or turn text into columns of 0 and 1"
-                    if re.fullmatch(r"[-+]?\d+,\d+", fields[j]):
-                        hint = "write decimals with a point"
-                    elif j in self._choice.outputs:
-                        hint = f"{LABELS_SHOW}, with labels written as 0 and 1"
-                    expected = "True or False" if boolean else "a number"
-                    return (
-                        f"{self.origin}, line {line}, column {self._names[j]!r}: expected {expected}. "
-                        f"Got {fields[j]!r} instead; {hint}."
-                    )
-        return None
+                field = fields[j] if j < len(fields) else ""
+                if field in MISSING:
+                    lacking.add(j)
+                elif not self._readable(j, field):
+                    faults.setdefault(j, (line, field))
+        if not faults:
+            return None
+        (first, (line, field)), *others = faults.items()
+        expected = "True or False" if first in self._booleans else "a number"
+        also = [f"{self._names[j]!r} ({text!r})" for j, (_, text) in others]
+        also += [f"{self._names[j]!r} (values missing)" for j in sorted(lacking - set(faults))]
+        found = f"{self.origin}, line {line}, column {self._names[first]!r}: expected {expected}. Got {field!r} instead"
+        more = f" The same for {', '.join(also)}." if also else ""
+        return f"{found}; {self._hint(first, field)}.{more}"
+
+    def _readable(self, j: int, field: str) -> bool:
+        return _is_boolean(field) or field in "01" if j in self._booleans else _is_number(field)
+
+    def _hint(self, j: int, field: str) -> str:
+        if re.fullmatch(r"[-+]?\d+,\d+", field):
+            return "write decimals with a point"
+        if j in self._choice.outputs:
+            return f"{LABELS_SHOW}, with labels written as 0 and 1"
+        return "correct it, leave the column out with inputs=[…], or turn text into columns of 0 and 1"
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
         return (pair for pair in _lines(self._path, self._delimiter, self.origin) if pair[0] > self._header_line)
