@@ -44,12 +44,15 @@ def network(k: int, seed: int) -> Network:
     return Network(W, b, rng.standard_normal((1, k)))
 
 
-def missed(found: Recovery[Any], truth: Network) -> int:
-    """Count the units of the truth without a partner as near as NEAR."""
+def missed(found: Recovery[Any], truth: Network, either_side: bool = False) -> int:
+    """Count the units of the truth without a partner as near as NEAR, which with `either_side` may be active opposite.
+
+    With many more units than inputs the planes are found before the sides on which the units are active.
+    """
     if not isinstance(found.network, Network) or found.network.n_hidden == 0:
         return truth.n_hidden
-    ours, true = (net.normal_form() for net in (found.network, truth))
-    apart = np.hypot(cdist(true.W, ours.W), cdist(true.b[:, None], ours.b[:, None]))
+    ours, true = (np.column_stack([net.W, net.b]) for net in (found.network.normal_form(), truth.normal_form()))
+    apart = np.minimum(cdist(true, ours), cdist(true, -ours) if either_side else np.inf)
     return int(np.sum(apart.min(axis=1) > NEAR))
 
 
@@ -84,6 +87,7 @@ def measure(track: Track) -> Iterator[Row]:
                 "seed": seed,
                 "queries": queries,
                 "extract: missed": missed(queried, truth),
+                "extract: planes missed": missed(queried, truth, either_side=True),
                 "extract: verdict": queried.certificate.verdict,
                 "extract: CPU seconds": round(seconds, 1),
                 "random lines: missed": crossed(truth, queries, rng),
@@ -102,7 +106,7 @@ def draw(rows: list[dict[str, str]], path: Path) -> None:
     """Draw the mean number of units missed against the width."""
     with picture(path, size=(6, 4)) as (_, axes):
         widths = sorted({int(row["units"]) for row in rows})
-        for column in ("extract: missed", "random lines: missed", "recover: missed", "active on too few samples"):
+        for column in ("extract: missed", "extract: planes missed", "random lines: missed", "recover: missed", "active on too few samples"):
             means = [np.mean([float(row[column]) for row in rows if int(row["units"]) == k]) for k in widths]
             axes.plot(widths, means, "o-", label=column.replace(": missed", ""))
         axes.set(xlabel="units", ylabel="units missed, mean")

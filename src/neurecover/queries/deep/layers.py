@@ -188,18 +188,19 @@ def _solve_upwards(
             levels[-1] = replace(refined, closed=True)
             continue
         with box.counting(f"hidden layer {number}"):
-            levels[-1] = replace(_drop_bent(box, refined, rng), closed=True)
+            # Where no layer above was found, one of these units may bend after all: more points tell.
+            levels[-1] = replace(_drop_bent(box, refined, rng, 1 + returns), closed=True)
             if number == (plan.depth or plan.deepest):
                 raise UnsolvableError(f"No output layer fits on {number} hidden layers.")
             levels.append(_next_level(box, levels[-1], rng))
 
 
-def _drop_bent(box: Box, level: Level, rng: np.random.Generator) -> Level:
+def _drop_bent(box: Box, level: Level, rng: np.random.Generator, times: int) -> Level:
     """Remove units that belong to a deeper layer and were admitted by mistake."""
     options = box.options.deep
     if not 1 < level.n_units <= options.few:
         return level
-    return level.keep(find_straight_units(box, level, rng))
+    return level.keep(find_straight_units(box, level, rng, times))
 
 
 def _drop_worst(box: Box, level: Level) -> Level:

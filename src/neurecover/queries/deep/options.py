@@ -116,9 +116,8 @@ class DeepOptions:
     unexpected: float = 20.0  # standard errors of a prediction beyond which a kink is another unit's
     expected: float = 0.7  # of the kinks that must be within them: else the prediction is off
     outlying: float = 5.0  # standard errors beyond which a kink is another unit's
-    kinks_per_miss: int = 12  # for one point without a kink
+    kinks_per_miss: int = 400  # for one point without a kink: a deeper boundary may meet few others to bend at
     kinks_per_miss_coarse: int = 4  # the same when answers are coarse, and the first such point is for nothing
-    kinks_per_miss_inside: int = 400  # the same within limits, where a deeper boundary meets few others to bend at
     refinements: int = 3  # of rows that are known worse than the others, before a layer is closed
     worst: float = 30.0  # times the median error of a row that no layer is closed on
 

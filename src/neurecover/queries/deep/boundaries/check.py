@@ -203,4 +203,4 @@ def _is_few(box: Box, against: int, hits: int) -> bool:
     options = box.options.deep
     if box.coarse:
         return options.kinks_per_miss_coarse * (against - 1) <= hits
-    return (options.kinks_per_miss_inside if box.limits else options.kinks_per_miss) * against <= hits
+    return options.kinks_per_miss * against <= hits
