@@ -33,6 +33,13 @@ RAREST = 1e-3  # share of the inputs
 PER_KINK = 40  # queries for one kink: a bisection to 52 bits, less what the slopes on both sides give
 REACH = 100.0  # half the length of a line, in standard deviations of the inputs
 BUDGET = 120.0  # seconds
+COUNTED = (
+    "extract: missed",
+    "extract: planes missed",
+    "random lines: missed",
+    "recover: missed",
+    "active on too few samples",
+)
 
 
 def network(k: int, seed: int) -> Network:
@@ -106,7 +113,7 @@ def draw(rows: list[dict[str, str]], path: Path) -> None:
     """Draw the mean number of units missed against the width."""
     with picture(path, size=(6, 4)) as (_, axes):
         widths = sorted({int(row["units"]) for row in rows})
-        for column in ("extract: missed", "extract: planes missed", "random lines: missed", "recover: missed", "active on too few samples"):
+        for column in COUNTED:
             means = [np.mean([float(row[column]) for row in rows if int(row["units"]) == k]) for k in widths]
             axes.plot(widths, means, "o-", label=column.replace(": missed", ""))
         axes.set(xlabel="units", ylabel="units missed, mean")

@@ -16,7 +16,7 @@ from neurecover.queries.deep.level import Level
 
 
 def find_straight_units(box: Box, level: Level, rng: np.random.Generator, times: int = 1) -> np.ndarray:
-    """Return a mask (k,) of the units whose boundaries are where the level says, at so many `times` the usual points."""
+    """Return a mask (k,) of the units whose boundaries are where the level says; `times` multiplies the points."""
     return np.array([is_straight(box, level, unit, rng, times) for unit in range(level.n_units)], dtype=bool)
 
 
