@@ -276,11 +276,9 @@ class Case:
 
     @cached_property
     def to_others(self) -> float:
-        """The largest distance, in standard errors of a weight, to another optimum that is as good; inf if not known,
-        or if a wider optimum covers errors up to `wide`.
+        """The most standard errors of a weight between optima as good; inf if unknown, or if all errors are small.
 
-        Beside such errors others say that the law is another: softplus has two, with its bend between them.
-        """
+        Beside such errors others say that the law is another: softplus has two, with its bend between them."""
         nearby, normal = self.evidence.nearby, self.normal
         known = self.drawn is not None and len(nearby) > 1 and self.widest > self.options.wide
         if not known or not isinstance(normal, Network):

@@ -259,7 +259,7 @@ class UnitBlocks:
 
 
 def _inverse_root(block: np.ndarray, ridge: np.ndarray) -> np.ndarray:
-    """Return R with RᵀR = (block + diag(ridge))⁻¹; eigenvalues that rounding made negative are raised above the ridge."""
+    """Return R with RᵀR = (block + diag(ridge))⁻¹; eigenvalues that rounding made negative are raised to it."""
     damped = block + np.diag(ridge)
     try:
         return solve_triangular(np.linalg.cholesky(damped), np.eye(len(damped)), lower=True)

@@ -83,7 +83,7 @@ def candidates(samples: Samples, setting: Setting, widths: tuple[int, ...], leve
 
 
 def planes_are_clear(point: Point, setting: Setting, n_planes: int) -> bool:
-    """Return whether the costs of units fall in two groups: cheap ones beyond the first layer's planes, and dear ones."""
+    """Return whether the costs of units fall in two groups: cheap ones beyond the planes sought, and dear ones."""
     if point.relative < setting.options.good:
         return True
     few, dearest = narrow(point, (n_planes, *point.student.widths[1:]))

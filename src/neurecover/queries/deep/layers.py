@@ -108,7 +108,7 @@ class Reached:
 
     @property
     def rank(self) -> tuple[int, int]:
-        """The number of layers and of their units, by which two results are compared: the larger, the more was found."""
+        """The number of layers and of their units, by which results are compared: the larger, the more was found."""
         return len(self.layers), sum(len(b) for _, b in self.layers)
 
     def or_more(self, levels: list[Level]) -> Reached:

@@ -307,7 +307,7 @@ def _measure_pieces(
 
 
 def _piece_edges(positions: np.ndarray, start: float, stop: float, reach: float) -> np.ndarray:
-    """Return the kinks and an outer end on either side, no farther out than the kinks span: answers far out are coarse."""
+    """Return the kinks and an outer end on either side, not far out, where answers are coarse."""
     if not len(positions):
         return np.array([start, stop])
     arm = np.ptp(positions) + reach + np.abs(positions).max()

@@ -106,7 +106,7 @@ def _fit(box: Box, network: Network, resolution: float, rng: np.random.Generator
 
 
 def _informative_queries(network: Network, j: int, options: SaturatingOptions, rng: np.random.Generator) -> np.ndarray:
-    """Return queries (n, d), as near the origin as possible, where unit j bends and all others are near their limits."""
+    """Return queries (n, d), near the origin, where unit j bends and all others are near their limits."""
     count = options.queries * (network.n_inputs + 1 + network.n_outputs)
     tau = options.bending * rng.uniform(-1.0, 1.0, count) - network.b[j]
     return _points_beside(network, j, count, options.bending, 0.0, options.pool, rng) + tau[:, None] * _step_across(

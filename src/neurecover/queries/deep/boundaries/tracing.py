@@ -123,7 +123,7 @@ class _Walk:
         return None
 
     def learn(self, here: _Position, crossing: _Crossing) -> tuple[Boundary | None, _Position | None]:
-        """Measure the weight on the unit that is crossed, by a kink before and one behind; None if either is not there."""
+        """Measure the weight on the unit that is crossed, by kinks before and behind it; None if one is missing."""
         options = self.known.options
         flipped = here.positive.copy()
         flipped[crossing.unit] ^= True
